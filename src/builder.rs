@@ -19,6 +19,8 @@ use crate::model::slice::{DEFAULT_PRECISIONS, DEFAULT_RETAINED};
 use crate::pulse::Pulse;
 use crate::recorder::{DetailOptions, MaybeErrorRule};
 use crate::store::Store;
+#[cfg(feature = "file")]
+use crate::store::file::{DURABLE_EVERY, FILE_BYTES, FileOptions};
 use crate::store::memory::RECORD_BYTES;
 #[cfg(feature = "redis")]
 use crate::store::redis::RedisOptions;
@@ -56,6 +58,10 @@ pub struct Builder {
     replay_bytes: usize,
     pending_bytes: usize,
     memory_bytes: usize,
+    #[cfg(feature = "file")]
+    file_bytes: u64,
+    #[cfg(feature = "file")]
+    durable_every: Duration,
     journal_bytes: u64,
     query_bytes: usize,
     redis_connection_timeout: Option<Duration>,
@@ -76,6 +82,8 @@ pub struct Builder {
 #[derive(Clone)]
 enum Backend {
     Memory,
+    #[cfg(feature = "file")]
+    File(Result<FileOptions, BuildError>),
     #[cfg(feature = "redis")]
     Redis(Result<Box<RedisOptions>, BuildError>),
     Custom(Arc<dyn Store>),
@@ -112,6 +120,10 @@ impl Default for Builder {
             replay_bytes: 8 * 1024 * 1024,
             pending_bytes: 64 * 1024 * 1024,
             memory_bytes: RECORD_BYTES,
+            #[cfg(feature = "file")]
+            file_bytes: FILE_BYTES,
+            #[cfg(feature = "file")]
+            durable_every: DURABLE_EVERY,
             journal_bytes: 64 * 1024 * 1024,
             query_bytes: 64 * 1024 * 1024,
             redis_connection_timeout: None,
@@ -139,6 +151,43 @@ impl Pulse {
 }
 
 impl Builder {
+    /// Keeps everything in one file of this machine, which is made if it does not exist: history survives a restart,
+    /// without a server. The file serves one process at a time. The process of a deploy that starts while the old one
+    /// still holds the file records in memory, and brings that into the file when the old one has ended.
+    ///
+    /// A directory that is missing, a full disk or a damaged file is no error of [`build`](Self::build): the service
+    /// starts and serves, and [`Health`](crate::Health) says what is wrong.
+    /// [`guide::file`](crate::guide::file) says more.
+    ///
+    /// ```no_run
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
+    /// let pulse = tower_pulse::Pulse::builder().file("/var/lib/shop/pulse.redb").build()?;
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "file")]
+    pub fn file(mut self, path: impl Into<std::path::PathBuf>) -> Self {
+        self.backend = Backend::File(FileOptions::new(path));
+        self
+    }
+
+    /// The most bytes of the file: 16 MiB to 64 GiB, 256 MiB by default. A third to a half of them is data. Above that,
+    /// the oldest minutes are removed first, then the oldest half hours, and health says so. A file does not shrink.
+    /// Without effect on a store elsewhere.
+    #[cfg(feature = "file")]
+    pub fn file_bytes(mut self, bytes: u64) -> Self {
+        self.file_bytes = bytes;
+        self
+    }
+
+    /// How often the file is made durable: 1 s to 60 s, 1 s by default. That much is missing after a crash of the
+    /// process or a power cut, and nothing after [`shutdown`](Pulse::shutdown). A longer time writes less. Without effect
+    /// on a store elsewhere.
+    #[cfg(feature = "file")]
+    pub fn durable_every(mut self, every: Duration) -> Self {
+        self.durable_every = every;
+        self
+    }
+
     /// Keeps everything in Redis at this URL (`redis://[user:password@]host[:port][/db]`), shared by
     /// all instances. A server that is away is no error: the service starts and serves, and
     /// [`Health`](crate::Health) says so.
@@ -188,7 +237,7 @@ impl Builder {
         self
     }
 
-    /// Keeps everything in one of the two stores of [`store`](crate::store) that was made elsewhere, for
+    /// Keeps everything in one of the stores of [`store`](crate::store) that was made elsewhere, for
     /// example to share it. Without it: in the memory of this process. The
     /// [`prefix`](Self::prefix), the bounds of the store and the timeouts are those that it was made with. Its
     /// precisions must be those of this builder.

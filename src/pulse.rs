@@ -434,7 +434,11 @@ impl Pulse {
             let result = parts.flusher.finish(parts.shutdown_timeout).await;
             // What is in the journal is safe, and folded by whoever comes; the sooner the better.
             let left = parts.shutdown_timeout.saturating_sub(start.elapsed());
-            let _ = tokio::time::timeout(left, parts.folder.fold()).await;
+            let fold = async {
+                let _ = parts.folder.fold().await;
+                let _ = parts.store.sync().await;
+            };
+            let _ = tokio::time::timeout(left, fold).await;
             let _ = tokio::time::timeout(RELEASE_TIMEOUT, parts.folder.release()).await;
             result.map_err(|unflushed| ShutdownError::new(unflushed.lost, unflushed.error))
         })

@@ -1,7 +1,7 @@
-//! Conformance of the stores: one suite, run against the memory store and against a real server, and tests of
+//! Conformance of the stores: one suite, run against the memory store, a store in a file, and a real server, and tests of
 //! behaviour that only the Redis store has.
 
-#![cfg(feature = "redis")]
+#![cfg(all(feature = "file", feature = "redis"))]
 #![allow(clippy::unwrap_used, unreachable_pub, missing_docs)]
 
 mod rig;
@@ -63,6 +63,12 @@ macro_rules! conformance {
             $(#[tokio::test]
             async fn $test() {
                 crate::suite::$test(&mut crate::fixture::Fixture::memory()).await;
+            })*
+        }
+        mod file {
+            $(#[tokio::test]
+            async fn $test() {
+                crate::suite::$test(&mut crate::fixture::Fixture::file()).await;
             })*
         }
         mod redis {

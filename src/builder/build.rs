@@ -14,6 +14,8 @@ use crate::model::slice::Precisions;
 use crate::pulse::{Parts, Pulse};
 use crate::recorder::{Limits, Recorder};
 use crate::store::Store;
+#[cfg(feature = "file")]
+use crate::store::file::{FileOptions, FileStore};
 use crate::store::memory::MemoryStore;
 #[cfg(feature = "redis")]
 use crate::store::redis::{RedisOptions, RedisStore};
@@ -52,6 +54,8 @@ impl Builder {
                 let store = MemoryStore::new(precisions.clone(), self.clock.clone());
                 Arc::new(store.with_record_bytes(self.memory_bytes))
             }
+            #[cfg(feature = "file")]
+            Backend::File(options) => Arc::new(FileStore::open(self.file_options(options)?)?),
             #[cfg(feature = "redis")]
             Backend::Redis(options) => self.open_redis(*options.clone()?)?,
             Backend::Custom(store) => store.clone(),
@@ -186,6 +190,18 @@ impl Builder {
 
     pub(super) fn all_precisions(&self) -> Precisions {
         Precisions::new(self.precisions.iter().copied(), self.retained_slices)
+    }
+
+    #[cfg(feature = "file")]
+    pub(super) fn file_options(
+        &self,
+        options: &Result<FileOptions, BuildError>,
+    ) -> Result<FileOptions, BuildError> {
+        let options = options.clone()?.precisions(self.all_precisions());
+        let options = options.clock(self.clock.clone());
+        options
+            .file_bytes(self.file_bytes)?
+            .durable_every(self.durable_every)
     }
 
     #[cfg(feature = "redis")]

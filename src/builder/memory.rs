@@ -30,6 +30,8 @@ impl Builder {
         // A store that a test brings along may have nothing to fold.
         let (is_in_process, has_journal) = match &self.backend {
             Backend::Memory => (true, true),
+            #[cfg(feature = "file")]
+            Backend::File(_) => (true, true),
             #[cfg(feature = "redis")]
             Backend::Redis(_) => (false, true),
             Backend::Custom(store) => (store.is_in_process(), store.journal().is_some()),
@@ -50,9 +52,19 @@ impl Builder {
                 false => self.journal_bytes,
             },
             memory_bytes: matches!(self.backend, Backend::Memory).then_some(self.memory_bytes),
+            file_bytes: match &self.backend {
+                #[cfg(feature = "file")]
+                Backend::File(_) => Some(self.file_bytes),
+                _ => None,
+            },
             name_bytes: MAX_NAME,
             slow_text_bytes: self.details.max_bytes(),
-            has_fleet: !matches!(self.backend, Backend::Memory),
+            has_fleet: match &self.backend {
+                Backend::Memory => false,
+                #[cfg(feature = "file")]
+                Backend::File(_) => false,
+                _ => true,
+            },
             has_version: self.app_version.is_some(),
             query_bytes: match cfg!(feature = "query") {
                 true => self.query_bytes,
@@ -80,6 +92,9 @@ impl ProcessBytes {
         let folding = bytes(self.folding);
         let slices = match bounds.memory_bytes.is_some() {
             true => "the slices and histograms that are stored here",
+            false if bounds.file_bytes.is_some() => {
+                "pages of the file, counters, and slices and histograms that wait, after the file was away for days"
+            }
             false => "slices and histograms that wait, only after the store was away for days",
         };
         format!(

@@ -30,9 +30,12 @@ impl Flusher {
             let mut backoff = *BACKOFF.start();
             loop {
                 sending.sizer.use_max_size();
-                let Err(error) = self.flush_with(&mut sending).await else {
-                    break;
+                // What a store loses that it could not make durable is appended again.
+                let durable = match self.flush_with(&mut sending).await {
+                    Ok(_) => self.store.sync().await,
+                    Err(error) => Err(error),
                 };
+                let Err(error) = durable else { break };
                 *lock(&last_error) = Some(error);
                 tokio::time::sleep(backoff.mul_f64(fastrand::f64())).await;
                 backoff = (backoff * 2).min(*BACKOFF.end());
@@ -75,7 +78,7 @@ impl Flusher {
         let error = lock(&last_error).take().unwrap_or_else(|| {
             StoreError::new(StoreErrorKind::TimedOut, "the store did not answer in time")
         });
-        if lost.is_zero() {
+        if lost.is_zero() && error.kind() == StoreErrorKind::TimedOut {
             return Ok(());
         }
         tracing::error!(

@@ -1,5 +1,6 @@
 //! Writes a round in steps, and tables between rounds.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::additions::additions;
@@ -10,7 +11,6 @@ use crate::model::round::Round;
 use crate::model::sorted;
 use crate::random::random_name;
 use crate::store::Position;
-use crate::store::additions::Additions;
 use crate::store::interrupted::Interrupted;
 use crate::store::journal::{FoldStep, Partitions, Step};
 use crate::store::retry::send_until_answered;
@@ -45,18 +45,17 @@ impl Ground<'_> {
             let writes = features.iter_mut();
             let writes = writes.flat_map(|feature| feature.writes(lease, partitions));
             let fields = writes_by_table(planned.plan.fields.into_iter().chain(writes));
-            let next = random_name();
             let step = FoldStep {
-                version: &lease.progress.version,
-                next: &next,
-                instance: self.instance,
+                version: lease.progress.version.clone(),
+                next: random_name(),
+                instance: self.instance.to_owned(),
                 upto: Some(upto),
                 done: (!is_last).then_some(done),
                 trim: trimmed.last().copied(),
                 stamp: round.stamp(),
-                additions: &additions(round, partitions, lease.has_context_counters),
-                fields: &fields,
-                rolled: &lease.progress.rolled,
+                additions: Arc::new(additions(round, partitions, lease.has_context_counters)),
+                fields: fields.into(),
+                rolled: lease.progress.rolled.clone(),
                 hole_bytes: end.hole_bytes,
                 took_millis: millis_since(end.start),
             };
@@ -68,7 +67,7 @@ impl Ground<'_> {
                 lease.sizer.adapt(sent.elapsed(), cost);
             }
             lease.folded.drain(..trimmed.len());
-            lease.progress.version = next;
+            lease.progress.version = step.next;
             lease.progress.done = done;
             lease.progress.upto = Some(upto);
         }
@@ -105,28 +104,28 @@ impl Ground<'_> {
         fields: &[FieldWrites],
         trim: Option<Position>,
     ) -> Result<(), Interrupted> {
-        let (lease, next) = (&*self.lease, random_name());
+        let lease = &*self.lease;
         let step = FoldStep {
-            version: &lease.progress.version,
-            next: &next,
-            instance: self.instance,
+            version: lease.progress.version.clone(),
+            next: random_name(),
+            instance: self.instance.to_owned(),
             upto: None,
             done: None,
             trim,
             stamp: lease.stamp,
-            additions: &Additions::default(),
-            fields,
-            rolled: &lease.progress.rolled,
+            additions: Arc::default(),
+            fields: fields.into(),
+            rolled: lease.progress.rolled.clone(),
             hole_bytes: 0,
             took_millis: lease.took_millis,
         };
         self.send(&step).await?;
-        self.lease.progress.version = next;
+        self.lease.progress.version = step.next;
         Ok(())
     }
 
     /// Sends a step until it is known whether it took effect.
-    async fn send(&self, step: &FoldStep<'_>) -> Result<(), Interrupted> {
+    async fn send(&self, step: &FoldStep) -> Result<(), Interrupted> {
         match send_until_answered(|| self.journal.fold(step)).await? {
             Step::Done(()) => Ok(()),
             Step::Stale(version) if version == step.next => Ok(()),

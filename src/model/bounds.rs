@@ -20,6 +20,8 @@ pub struct Bounds {
     pub pending_bytes: usize,
     /// Approximate limit in bytes of the records of a store in this process; `None` for a store elsewhere.
     pub memory_bytes: Option<usize>,
+    /// The most bytes of the file that the store is; `None` for another store.
+    pub file_bytes: Option<u64>,
     /// The most records that this process caches while it folds; 0 if it has nothing to fold.
     pub folder_records: usize,
     /// Whether the store is in this process, so that the journal is what its flushes have packed.
@@ -63,6 +65,9 @@ pub(super) struct FeatureBytes {
     /// In the store.
     pub(super) stored: u64,
 }
+
+/// The most bytes of a file's pages that are held in memory.
+pub const FILE_CACHE: usize = 16 * 1024 * 1024;
 
 /// Synthetic contexts: `<unmatched>`, `<overflow>` and `<all>`.
 const SYNTHETIC: usize = 3;

@@ -1,6 +1,6 @@
 //! The most memory that a configuration can take, whatever clients send.
 
-pub use super::bounds::{Bounds, WorstCase};
+pub use super::bounds::{Bounds, FILE_CACHE, WorstCase};
 use super::bounds::{
     FeatureBytes, PENDING_BUCKET, PENDING_SLICE, STORED_FIELD, buckets_at, packed_bytes,
     stored_slices,
@@ -18,9 +18,10 @@ impl WorstCase {
     pub fn new(bounds: &Bounds, precisions: &Precisions) -> Self {
         Self {
             process_bytes: ProcessBytes::new(bounds, precisions).total(),
-            store_bytes: match bounds.memory_bytes {
-                Some(_) => 0,
-                None => store_bytes(bounds, precisions),
+            store_bytes: match (bounds.memory_bytes, bounds.file_bytes) {
+                (Some(_), _) => 0,
+                (None, Some(most)) => most,
+                (None, None) => store_bytes(bounds, precisions),
             },
         }
     }
@@ -90,7 +91,12 @@ impl ProcessBytes {
                 // Above `pending_bytes` the pending records are compacted.
                 let compacted = (bounds.pending_bytes as u64).max(contexts * compacted_records());
                 let records = (contexts * pending_records() + reports.waiting).min(compacted);
-                (contexts + counters) * slices * PENDING_SLICE + records
+                let held = match bounds.file_bytes {
+                    // `hits`, `errors` and `micros` of all requests are counters too.
+                    Some(_) => FILE_CACHE as u64 + (counters + 3) * slices * STORED_SLICE,
+                    None => 0,
+                };
+                (contexts + counters) * slices * PENDING_SLICE + records + held
             }
         };
         Self {
@@ -238,6 +244,7 @@ mod tests {
             replay_bytes: 1_000_003,
             pending_bytes: 1 << 20,
             memory_bytes: None,
+            file_bytes: None,
             folder_records: 300,
             is_in_process: false,
             journal_bytes: 7_000_001,
@@ -299,6 +306,22 @@ mod tests {
         assert_eq!(slices(6_000_000), slices(1));
         assert_eq!(slices(20_000_000), 4_849_184 + 20_000_000);
         assert_eq!(slices(usize::MAX), 381_114_784);
+    }
+
+    #[test]
+    fn a_store_in_a_file() {
+        let elsewhere = ProcessBytes::new(&bounds(), &precisions());
+        let bounds = Bounds {
+            file_bytes: Some(1 << 28),
+            ..bounds()
+        };
+        let parts = ProcessBytes::new(&bounds, &precisions());
+        // 16 counters with 1,024 slices.
+        assert_eq!(
+            parts.slices - elsewhere.slices,
+            (16 << 20) + 16 * 1_024 * 32
+        );
+        assert_eq!(WorstCase::new(&bounds, &precisions()).store_bytes, 1 << 28);
     }
 
     #[test]

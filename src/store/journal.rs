@@ -13,6 +13,8 @@
 //! - The id of an entry commits to all entries before it. A journal that a failover has taken back to another
 //!   history does not contain the round's last entry, and the round is dropped.
 
+use std::sync::Arc;
+
 use super::additions::Additions;
 use super::append::Position;
 use super::table::{FieldWrites, Table};
@@ -129,14 +131,14 @@ pub struct Entries {
 }
 
 /// A step of folding: writes some partitions of a round.
-#[derive(Debug)]
-pub struct FoldStep<'a> {
+#[derive(Clone, Debug)]
+pub struct FoldStep {
     /// The version of the state.
-    pub version: &'a str,
+    pub version: String,
     /// The version that the step sets.
-    pub next: &'a str,
+    pub next: String,
     /// The instance that folds.
-    pub instance: &'a str,
+    pub instance: String,
     /// The end of the round. `None` for a step that folds no entry, which is allowed while no round is begun.
     pub upto: Option<Position>,
     /// The partitions that are folded after this step; `None` for all, which ends the round.
@@ -146,11 +148,11 @@ pub struct FoldStep<'a> {
     /// The newest stamp of the round's entries, in Unix seconds.
     pub stamp: i64,
     /// What the step adds to counters and statistics.
-    pub additions: &'a Additions,
+    pub additions: Arc<Additions>,
     /// Fields of tables as they are after the step.
-    pub fields: &'a [FieldWrites],
+    pub fields: Arc<[FieldWrites]>,
     /// The slices that are part of the coarser tiers after the step.
-    pub rolled: &'a RolledUp,
+    pub rolled: RolledUp,
     /// Bytes of entries that are missing in the round, added to the state when the round ends.
     pub hole_bytes: u64,
     /// How long the round has taken so far, in milliseconds.
@@ -201,7 +203,7 @@ pub trait Journal: TableReader {
     ) -> BoxFuture<'a, Result<Step<Vec<FieldValues>>, StoreError>>;
 
     /// Writes some partitions of a round.
-    fn fold<'a>(&'a self, step: &'a FoldStep<'a>) -> BoxFuture<'a, Result<Step<()>, StoreError>>;
+    fn fold<'a>(&'a self, step: &'a FoldStep) -> BoxFuture<'a, Result<Step<()>, StoreError>>;
 
     /// Sets aside an entry that cannot be folded.
     fn set_aside<'a>(

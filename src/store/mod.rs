@@ -16,6 +16,10 @@ mod append;
 pub mod conditional_write;
 #[doc(hidden)]
 pub mod exports;
+#[cfg(feature = "file")]
+pub mod file;
+#[doc(hidden)]
+pub mod in_process;
 pub(crate) mod interrupted;
 #[doc(hidden)]
 pub mod journal;
@@ -85,9 +89,6 @@ mod sealed {
 #[cfg(any(test, feature = "__test_store"))]
 #[doc(hidden)]
 pub use self::sealed::Sealed;
-#[cfg(any(test, feature = "__test_store"))]
-#[doc(hidden)]
-pub use self::unused::{NoQueries, NoUpkeep};
 
 /// A store of aggregates. Every method may be called at any time, from any number of tasks.
 ///
@@ -124,6 +125,12 @@ pub trait Store: Append + Query + Upkeep + 'static {
     #[doc(hidden)]
     fn has_context_counters(&self) -> bool {
         true
+    }
+
+    /// Makes durable what was folded before, where the store does so from time to time only.
+    #[doc(hidden)]
+    fn sync(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(std::future::ready(Ok(())))
     }
 
     /// Warnings for the operator about the store: an old version, an eviction policy, …

@@ -14,6 +14,7 @@ use crate::hours::{Expected, Garbage};
 use crate::ledger::CONTEXTS;
 use crate::net::{Reply, Request, Slot};
 use crate::process::Process;
+use crate::step::is_of_roll_up;
 use crate::world::World;
 
 /// The most scripts that a failover may lose.
@@ -355,7 +356,7 @@ impl World<'_> {
             }
             // Only a takeover after a step of the roll-up, and before its end, can show it.
             (Some(Broken::RolledAgain), Request::Fold(step), Reply::Fold(done))
-                if step.is_of_roll_up() && self.rng.bool() =>
+                if is_of_roll_up(step) && self.rng.bool() =>
             {
                 *done = Step::Stale("another".to_owned());
             }

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 
 use tower_pulse::model::context::{Kind, Metric};
 use tower_pulse::model::slice::HOUR;
-
-use crate::step::OwnedStep;
+use tower_pulse::store::journal::FoldStep;
 
 /// The number of requests in each hour of one context, by the rules of the book.
 #[derive(Clone, Debug, Default)]
@@ -73,7 +72,7 @@ pub struct Expected {
 
 impl Expected {
     /// Updates the expectation with a step that took effect.
-    pub fn done(&mut self, step: &OwnedStep) {
+    pub fn done(&mut self, step: &FoldStep) {
         self.late += step.additions.late;
         self.late_before += step.additions.late;
         self.skewed += step.additions.skewed;

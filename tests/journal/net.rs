@@ -7,12 +7,12 @@ use tower_pulse::store::journal::{Acquired, Entries, Entry, FieldValues, FoldSte
 use tower_pulse::store::table::Table;
 use tower_pulse::store::table_reads::{Answers, Purpose, TableRead, TableReader};
 use tower_pulse::store::{
-    Append, Appended, AppendedCall, FencedBatch, Generation, NoQueries, NoUpkeep, Position,
-    Precisions, Readable, Sealed, Store,
+    Append, Appended, AppendedCall, FencedBatch, Generation, Position, Precisions, Readable,
+    Sealed, Store,
 };
 use tower_pulse::{BoxFuture, StoreError};
 
-use crate::step::OwnedStep;
+use crate::step::partitions;
 
 /// A call of the store, which may outlive its caller.
 #[derive(Clone)]
@@ -25,7 +25,7 @@ pub enum Request {
     Read(String, String, Position, u64),
     LoadFields(String, String, Vec<(Table, Vec<Vec<u8>>)>),
     ReadTables(Purpose, Vec<TableRead>),
-    Fold(Box<OwnedStep>),
+    Fold(Box<FoldStep>),
     SetAside(String, String, Entry),
     WaitForNewer(String, String, Entry),
     CloseHole(String, String),
@@ -71,7 +71,7 @@ impl Request {
             Self::ReadTables(purpose, reads) => {
                 Reply::ReadTables(journal.read_tables(*purpose, reads).await?)
             }
-            Self::Fold(step) => Reply::Fold(step.run(journal).await?),
+            Self::Fold(step) => Reply::Fold(journal.fold(step).await?),
             Self::SetAside(version, next, entry) => {
                 Reply::SetAside(journal.set_aside(version, next, entry).await?)
             }
@@ -117,7 +117,7 @@ impl std::fmt::Display for Request {
                 f,
                 "fold upto {:?} {} partitions, {:.6} -> {:.6}{}",
                 step.upto,
-                step.partitions().len(),
+                partitions(step).len(),
                 step.version,
                 step.next,
                 if step.done.is_none() {
@@ -243,8 +243,8 @@ impl Journal for Wire {
         )
     }
 
-    fn fold<'a>(&'a self, step: &'a FoldStep<'a>) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
-        ask!(self, Fold, Request::Fold(Box::new(OwnedStep::new(step))))
+    fn fold<'a>(&'a self, step: &'a FoldStep) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
+        ask!(self, Fold, Request::Fold(Box::new(step.clone())))
     }
 
     fn set_aside<'a>(
@@ -341,6 +341,6 @@ impl Append for Wire {
     }
 }
 
-impl NoUpkeep for Wire {}
+tower_pulse::no_upkeep!(Wire);
 
-impl NoQueries for Wire {}
+tower_pulse::no_queries!(Wire);

@@ -5,12 +5,13 @@ use tower_pulse::model::tier::WIDTHS;
 
 use crate::drive::{Drive, contexts};
 use crate::net::Request;
+use crate::step::is_of_roll_up;
 
 /// Enough contexts for several steps of rolling up.
 const CONTEXTS: usize = 250;
 
 fn is_roll_up(request: &Request) -> bool {
-    matches!(request, Request::Fold(step) if step.is_of_roll_up())
+    matches!(request, Request::Fold(step) if is_of_roll_up(step))
 }
 
 /// A minute that has ended, with a request of each context in it and another one in the journal.

@@ -5,19 +5,19 @@ use tower_pulse::StoreError;
 use tower_pulse::StoreErrorKind::TimedOut;
 use tower_pulse::model::round::partition;
 use tower_pulse::store::Position;
-use tower_pulse::store::journal::{Acquired, Step};
+use tower_pulse::store::journal::{Acquired, FoldStep, Step};
 
 use crate::drive::{Drive, contexts};
 use crate::ground::Ground;
 use crate::net::{Reply, Request};
 use crate::process::Process;
-use crate::step::OwnedStep;
+use crate::step::partitions;
 
 fn is_fold(request: &Request) -> bool {
     matches!(request, Request::Fold(step) if step.upto.is_some())
 }
 
-fn step_of(request: Option<Request>) -> OwnedStep {
+fn step_of(request: Option<Request>) -> FoldStep {
     match request {
         Some(Request::Fold(step)) => *step,
         _ => panic!("not a step of a fold"),
@@ -49,7 +49,7 @@ fn a_folder_that_takes_over_finishes_the_round() {
         panic!("the lease is free");
     };
     assert_eq!(progress.upto, first.upto);
-    let mut written: Vec<usize> = first.partitions().into_iter().collect();
+    let mut written: Vec<usize> = partitions(&first).into_iter().collect();
     assert!(
         written
             .iter()
@@ -58,7 +58,7 @@ fn a_folder_that_takes_over_finishes_the_round() {
     loop {
         let step = step_of(drive.until(&mut other, is_fold));
         assert_eq!(step.upto, first.upto, "another round");
-        written.extend(step.partitions());
+        written.extend(partitions(&step));
         drive.deliver(&other);
         if step.done.is_none() {
             break;

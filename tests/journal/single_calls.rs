@@ -15,6 +15,7 @@ use crate::ground::Ground;
 use crate::net::{Reply, Request};
 use crate::process::Process;
 use crate::rig::lua::script;
+use crate::step::partitions;
 
 const LEASE: &str = "pulse:lease:fold";
 /// Time to live of the lease in milliseconds.
@@ -341,7 +342,7 @@ fn a_round_whose_entries_are_gone_is_dropped_alone() {
     }
     assert!(drive.data.is_folded());
     for name in &names {
-        let counted = if first.partitions().contains(&partition(name)) {
+        let counted = if partitions(&first).contains(&partition(name)) {
             2
         } else {
             1

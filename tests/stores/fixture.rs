@@ -12,12 +12,14 @@ use tower_pulse::model::slice::{HOUR, Precisions, hour_of};
 use tower_pulse::model::slices::Merge;
 use tower_pulse::model::snapshot::Problem;
 use tower_pulse::model::snapshot::{ContextSnapshot, HourSnapshot};
+use tower_pulse::store::file::{FileOptions, FileStore};
 use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::store::{Appended, FencedBatch, Pass, Store};
 use tower_pulse::testing::TestFolder;
 use tower_pulse::{Clock, ManualClock, StoreError};
 
+use crate::rig::process::TempDir;
 use crate::rig::reads::{Snapshot, StoreReads};
 use crate::rig::server::RedisServer;
 
@@ -99,6 +101,8 @@ pub struct Fixture {
     pub clock: Clock,
     pub manual_clock: ManualClock,
     pub server: Option<RedisServer>,
+    /// Where the file of a store in one is, as long as the fixture lives.
+    _dir: Option<TempDir>,
     pub writer: Writer,
     seq: u64,
 }
@@ -116,6 +120,26 @@ impl Fixture {
             clock,
             manual_clock,
             server: None,
+            _dir: None,
+            seq: 0,
+        }
+    }
+
+    /// A store in a file, which keeps counters of contexts as the other stores do.
+    pub fn file() -> Self {
+        let dir = TempDir::new("file");
+        let (clock, manual_clock) = Clock::manual(NOW);
+        let options = FileOptions::new(dir.path().join("pulse.redb")).unwrap();
+        let options = options.clock(clock.clone()).with_context_counters();
+        let store: Arc<dyn Store> = Arc::new(FileStore::open(options).unwrap());
+        Self {
+            writer: Writer::new(store.clone(), clock.clone()),
+            store,
+            precisions: Precisions::default(),
+            clock,
+            manual_clock,
+            server: None,
+            _dir: Some(dir),
             seq: 0,
         }
     }
@@ -136,6 +160,7 @@ impl Fixture {
             clock,
             manual_clock,
             server: Some(server),
+            _dir: None,
             seq: 0,
         }
     }

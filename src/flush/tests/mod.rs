@@ -24,8 +24,8 @@ use crate::model::outcome::Outcome;
 use crate::model::slice::Precisions;
 use crate::recorder::{Limits, Recorder};
 use crate::store::{
-    Append, Appended, AppendedCall, CleanReport, FencedBatch, Fleet, Generation, Heartbeat,
-    NoQueries, Pass, PassRecord, Position, Readable, Receipt, Sealed, Store, StoreStatus, Upkeep,
+    Append, Appended, AppendedCall, CleanReport, FencedBatch, Fleet, Generation, Heartbeat, Pass,
+    PassRecord, Position, Readable, Receipt, Sealed, Store, StoreStatus, Upkeep,
 };
 use crate::task::{BoxFuture, lock};
 
@@ -171,7 +171,7 @@ impl Upkeep for Scripted {
     }
 }
 
-impl NoQueries for Scripted {}
+crate::no_queries!(Scripted);
 
 impl Store for Scripted {
     fn precisions(&self) -> &Precisions {

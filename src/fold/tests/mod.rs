@@ -32,8 +32,7 @@ use crate::store::journal::{
 use crate::store::table::Table;
 use crate::store::table_reads::{Answers, FieldPage, Purpose, TableAnswer, TableRead, TableReader};
 use crate::store::{
-    Append, Appended, AppendedCall, FencedBatch, Generation, NoQueries, NoUpkeep, Position,
-    Readable, Sealed, Store,
+    Append, Appended, AppendedCall, FencedBatch, Generation, Position, Readable, Sealed, Store,
 };
 use crate::task::{BoxFuture, Stop, lock};
 
@@ -225,7 +224,7 @@ impl Journal for Scripted {
         self.answer(Call::Read, step)
     }
 
-    fn fold<'a>(&'a self, step: &'a FoldStep<'a>) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
+    fn fold<'a>(&'a self, step: &'a FoldStep) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
         let incident = lock(&self.incident).take();
         let mut progress = lock(&self.progress);
         if let Some(Incident::Takeover) = incident {
@@ -241,7 +240,7 @@ impl Journal for Scripted {
             let error = StoreError::new(kind, "the step fails");
             return Box::pin(std::future::ready(Err(error)));
         }
-        lock(&self.additions).push(step.additions.clone());
+        lock(&self.additions).push((*step.additions).clone());
         let slices = step.fields.iter();
         let slices = slices.filter_map(|fields| Some((fields.table.slice()?, fields.set.len())));
         let (released, written): (Vec<_>, Vec<_>) = slices.partition(|(_, records)| *records == 0);
@@ -352,9 +351,9 @@ impl Append for Scripted {
     }
 }
 
-impl NoUpkeep for Scripted {}
+crate::no_upkeep!(Scripted);
 
-impl NoQueries for Scripted {}
+crate::no_queries!(Scripted);
 
 impl Store for Scripted {
     fn precisions(&self) -> &Precisions {

@@ -1,15 +1,16 @@
 //! For this crate's own tests: data that is saved and restored, as a failover of a server does, and what no query tells.
 
-use super::{MemoryStore, State};
+use super::{MemoryFields, MemoryStore, new_state};
+use crate::store::in_process::{Bound, State};
 
 /// The data of a store at a moment.
 #[derive(Clone, Debug)]
-pub struct Saved(State);
+pub struct Saved(State<MemoryFields>);
 
 impl MemoryStore {
     /// Makes the journal full at fewer bytes.
     pub fn with_journal_bytes(mut self, bytes: u64) -> Self {
-        self.journal_bytes = bytes;
+        self.setup.journal_bytes = bytes;
         self
     }
 
@@ -25,7 +26,13 @@ impl MemoryStore {
 
     /// Removes all data: a new generation begins.
     pub fn reset(&self) {
-        *self.state() = State::new(self.clock.now_seconds());
+        let mut state = self.state();
+        let record_bytes = match state.tables.bound {
+            Bound::Records(bytes) => bytes,
+            #[cfg(feature = "file")]
+            Bound::All(bytes) => bytes,
+        };
+        *state = new_state(self.setup.clock.now_seconds(), record_bytes);
     }
 
     /// The name of the generation, and its beginning in Unix seconds.

@@ -6,7 +6,6 @@ mod minute_reports;
 mod rankings;
 mod record_cache;
 mod record_index;
-#[cfg(feature = "redis")]
 mod recorded_counter;
 mod records;
 mod slices;
@@ -23,7 +22,6 @@ pub(super) use self::rankings::{ranking_names, ranking_page, ranking_warnings};
 pub use self::record_cache::RecordCache;
 pub use self::record_index::RecordIndex;
 pub(super) use self::record_index::record_index;
-#[cfg(feature = "redis")]
 pub(super) use self::recorded_counter::recorded_counter;
 pub(super) use self::records::records;
 pub use self::records::{ContextRecords, RecordQuery};

@@ -45,16 +45,16 @@ impl RedisStore {
     }
 
     /// Encodes a step of folding for `fold.lua`.
-    pub(super) fn encode_step(&self, step: &FoldStep<'_>) -> Invocation {
+    pub(super) fn encode_step(&self, step: &FoldStep) -> Invocation {
         let keys = &self.keys;
-        let additions = step.additions;
+        let additions = &*step.additions;
         let mut script = Invocation::default();
         script.key(keys.state());
         script.key(keys.journal());
         script.key(keys.fold_lease());
-        script.arg(step.version);
-        script.arg(step.next);
-        script.arg(step.instance);
+        script.arg(&*step.version);
+        script.arg(&*step.next);
+        script.arg(&*step.instance);
         script.arg(LEASE_MILLIS.to_string());
         script.arg(step.upto.map_or_else(String::new, |upto| upto.to_string()));
         script.arg(match (step.upto, step.done) {
@@ -102,7 +102,7 @@ struct Write {
 }
 
 /// The tables as they are after a step.
-fn writes(step: &FoldStep<'_>, keys: &Keys) -> Vec<Write> {
+fn writes(step: &FoldStep, keys: &Keys) -> Vec<Write> {
     let mut writes = Vec::new();
     let changed = step.fields.iter().filter(|fields| !fields.set.is_empty());
     // Of slices that share a place, the last one, which is the newest, is written last.
@@ -121,7 +121,7 @@ fn writes(step: &FoldStep<'_>, keys: &Keys) -> Vec<Write> {
             args: places,
         });
     }
-    for fields in step.fields {
+    for fields in &*step.fields {
         add_fields(&mut writes, fields, keys);
     }
     writes

@@ -329,7 +329,7 @@ impl Journal for RedisStore {
         Box::pin(self.load_values(instance, version, fields))
     }
 
-    fn fold<'a>(&'a self, step: &'a FoldStep<'a>) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
+    fn fold<'a>(&'a self, step: &'a FoldStep) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
         Box::pin(async move {
             let script = self.encode_step(step);
             Ok(self.run_step(&FOLD, &script).await?.map(drop))

@@ -1,18 +1,20 @@
 //! Cached rows and their schedule.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Mutex;
 
-use super::{MemoryStore, ready};
+use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::store::rows::{
     CachedRow, FinishReport, FinishedRow, LeaseOf, LeasedRow, LeasedRows, LoadedRow, RowDelay,
     RowPage, RowQuery, RowState, Rows, Scheduled, short_reason,
 };
-use crate::task::BoxFuture;
+use crate::store::sealed::Sealed;
+use crate::task::{BoxFuture, lock};
 
 /// The rows of a cache.
 #[derive(Clone, Debug, Default)]
-pub(super) struct RowCache {
+struct RowCache {
     rows: HashMap<String, Row>,
     /// The scheduled rows, ordered by when they are due.
     due: BTreeSet<(Due, String)>,
@@ -247,18 +249,39 @@ impl RowCache {
     }
 }
 
-impl MemoryStore {
+/// The caches of a process.
+#[derive(Debug)]
+pub(crate) struct RowCaches {
+    clock: Clock,
+    by_name: Mutex<HashMap<String, RowCache>>,
+}
+
+impl RowCaches {
+    pub(super) fn new(clock: Clock) -> Self {
+        Self {
+            clock,
+            by_name: Mutex::default(),
+        }
+    }
+
     fn with_rows<T>(&self, cache: &str, with: impl FnOnce(&mut RowCache, f64) -> T) -> T {
         let now = self.clock.now_nanos() as f64 / 1e9;
-        let mut state = self.state();
-        match state.row_caches.get_mut(cache) {
+        let mut caches = lock(&self.by_name);
+        match caches.get_mut(cache) {
             Some(rows) => with(rows, now),
-            None => with(state.row_caches.entry(cache.to_owned()).or_default(), now),
+            None => with(caches.entry(cache.to_owned()).or_default(), now),
         }
     }
 }
 
-impl Rows for MemoryStore {
+/// A future that is ready at once.
+fn ready<'a, T: Send + 'a>(value: T) -> BoxFuture<'a, Result<T, StoreError>> {
+    Box::pin(std::future::ready(Ok(value)))
+}
+
+impl Sealed for RowCaches {}
+
+impl Rows for RowCaches {
     fn schedule_rows<'a>(
         &'a self,
         cache: &'a str,

@@ -1,0 +1,166 @@
+//! The file as the database sees it. Its first page is ours: it says that the file is one of tower-pulse, of which
+//! version, and which process holds it. The database begins behind that page.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use redb::StorageBackend;
+
+use super::trouble::Trouble;
+
+/// The bytes of the first page.
+pub(super) const HEADER: u64 = 4_096;
+/// The beginning of each file.
+const MAGIC: &[u8; 16] = b"tower-pulse file";
+/// The version of the form of the file. A file of a newer one is left alone.
+const VERSION: u32 = 1;
+
+/// How a file is read and written: a test makes it fail.
+pub trait FileIo: std::fmt::Debug + Send + Sync {
+    /// Reads from an offset on.
+    fn read(&self, file: &File, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        read_at(file, offset, out)
+    }
+
+    /// Writes from an offset on.
+    fn write(&self, file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        write_at(file, offset, bytes)
+    }
+
+    /// Sets the length of the file.
+    fn set_len(&self, file: &File, len: u64) -> io::Result<()> {
+        file.set_len(len)
+    }
+
+    /// Returns when all that was written is on the disk.
+    fn sync(&self, file: &File) -> io::Result<()> {
+        file.sync_data()
+    }
+}
+
+/// Reads and writes as they are asked for.
+#[derive(Debug)]
+pub(super) struct PlainIo;
+
+impl FileIo for PlainIo {}
+
+#[cfg(unix)]
+fn read_at(file: &File, offset: u64, out: &mut [u8]) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, out, offset)
+}
+
+#[cfg(unix)]
+fn write_at(file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    std::os::unix::fs::FileExt::write_all_at(file, bytes, offset)
+}
+
+// The thread of the store is the only one that uses the file, so that nobody else moves its cursor.
+#[cfg(not(unix))]
+fn read_at(mut file: &File, offset: u64, out: &mut [u8]) -> io::Result<()> {
+    use std::io::{Read, Seek, SeekFrom};
+    file.seek(SeekFrom::Start(offset))?;
+    file.read_exact(out)
+}
+
+#[cfg(not(unix))]
+fn write_at(mut file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    use std::io::{Seek, SeekFrom, Write};
+    file.seek(SeekFrom::Start(offset))?;
+    file.write_all(bytes)
+}
+
+/// An open file, which no other process opens as long as this one holds it.
+#[derive(Debug)]
+pub(super) struct Disk {
+    file: File,
+    io: Arc<dyn FileIo>,
+    /// The most bytes of the file.
+    most_bytes: u64,
+}
+
+impl Disk {
+    /// Opens a file, or makes an empty one.
+    pub(super) fn open(path: &Path, io: Arc<dyn FileIo>, most_bytes: u64) -> Result<Self, Trouble> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(path)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(Trouble::Held(holder(&file))),
+            Err(TryLockError::Error(error)) => return Err(error.into()),
+        }
+        let disk = Self {
+            file,
+            io,
+            most_bytes,
+        };
+        disk.check_header()?;
+        Ok(disk)
+    }
+
+    /// Refuses a file that is not ours before anything is written to it.
+    fn check_header(&self) -> Result<(), Trouble> {
+        let len = self.file.metadata()?.len();
+        let mut header = [0; 20];
+        if len > 0 {
+            let known = header.len().min(len as usize);
+            self.io.read(&self.file, 0, &mut header[..known])?;
+            let (magic, version) = header.split_at(MAGIC.len());
+            if magic != MAGIC {
+                return Err(Trouble::Foreign);
+            }
+            if len < HEADER {
+                return Err(Trouble::Damaged("its first page is cut off".to_owned()));
+            }
+            // Four bytes are left of the twenty.
+            let version = u32::from_be_bytes(version.try_into().unwrap_or_default());
+            if version > VERSION {
+                return Err(Trouble::Newer(version));
+            }
+        }
+        let mut page = [&MAGIC[..], &VERSION.to_be_bytes()].concat();
+        page.extend_from_slice(&std::process::id().to_be_bytes());
+        page.resize(HEADER as usize, 0);
+        self.io.write(&self.file, 0, &page)?;
+        Ok(())
+    }
+}
+
+/// The process that has written itself down in a file.
+fn holder(file: &File) -> Option<u32> {
+    let mut header = [0; 24];
+    read_at(file, 0, &mut header).ok()?;
+    let (start, process) = header.split_at(20);
+    let process = u32::from_be_bytes(process.try_into().ok()?);
+    start.starts_with(MAGIC).then_some(process)
+}
+
+impl StorageBackend for Disk {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len().saturating_sub(HEADER))
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.io.read(&self.file, HEADER + offset, out)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        if HEADER + len > self.most_bytes {
+            let message = format!("the file has no room within {} bytes", self.most_bytes);
+            return Err(io::Error::new(io::ErrorKind::QuotaExceeded, message));
+        }
+        self.io.set_len(&self.file, HEADER + len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.io.sync(&self.file)
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.io.write(&self.file, HEADER + offset, bytes)
+    }
+}

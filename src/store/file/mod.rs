@@ -1,0 +1,184 @@
+//! The store in one file of this machine: history that survives a restart, without a server. It needs the feature
+//! `file`.
+//!
+//! A thread of its own works on the file (`worker`), as a disk may take its time. It has one open transaction, which is
+//! committed from time to time: what was done before is durable then. After a failure the file is opened again where it
+//! was durable last, and those who flush append again what it has lost, as after a failover of a server.
+
+// `disk` is the file, `fields` its tables (`keys` names them), `kept` the other data, `trouble` why a file cannot be used.
+
+mod disk;
+mod fields;
+mod kept;
+mod keys;
+mod options;
+mod trouble;
+mod worker;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::oneshot;
+
+#[cfg(any(test, feature = "__test_store"))]
+#[doc(hidden)]
+pub use self::disk::FileIo;
+use self::fields::FileFields;
+pub use self::options::FileOptions;
+pub(crate) use self::options::{DURABLE_EVERY, FILE_BYTES};
+use self::worker::{Request, Worker};
+use super::in_process::{Access, InProcess, Setup, State};
+use super::sealed::Sealed;
+use crate::error::{BuildError, StoreError, StoreErrorKind};
+use crate::task::lock;
+
+/// The most calls that wait for the file.
+const MAX_WAITING: usize = 1_000;
+
+/// A store in a file, which one process holds at a time.
+///
+/// Dropping the store makes the file durable and closes it, a moment later. [`Pulse::shutdown`](crate::Pulse::shutdown)
+/// waits until it is durable.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::sync::Arc;
+/// use tower_pulse::Pulse;
+/// use tower_pulse::store::{CounterQuery, Query};
+/// use tower_pulse::store::file::{FileOptions, FileStore};
+///
+/// # let directory = std::env::temp_dir().join(format!("pulse-doc-{}", std::process::id()));
+/// # std::fs::create_dir_all(&directory)?;
+/// let path = directory.join("pulse.redb");
+/// let store = Arc::new(FileStore::open(FileOptions::new(path)?)?);
+/// let pulse = Pulse::builder().store(store.clone()).build()?;
+/// pulse.counter("sales").add(3);
+/// pulse.flush().await?;
+/// let sold = store.counters(&CounterQuery::new(["sales"], 86_400)).await?;
+/// assert_eq!(sold[0].sum(), 3);
+/// pulse.shutdown().await?;
+/// # std::fs::remove_dir_all(&directory)?;
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct FileStore {
+    setup: Setup,
+    path: Arc<Path>,
+    requests: Sender<Request>,
+    waiting: Arc<AtomicUsize>,
+    report: Arc<Report>,
+}
+
+/// What the thread tells about the file.
+#[derive(Debug, Default)]
+struct Report {
+    /// Why the file cannot be used now.
+    trouble: Mutex<Option<String>>,
+    /// What an operator should know, although the file can be used.
+    notes: Mutex<Vec<String>>,
+}
+
+impl FileStore {
+    /// Opens a file, or begins to: as long as it cannot be opened, each call is an error that says why, and what was
+    /// recorded waits in memory. The file is tried again each second.
+    ///
+    /// # Errors
+    /// When the system has no thread for the file.
+    pub fn open(options: FileOptions) -> Result<Self, BuildError> {
+        let (requests, receiver) = channel();
+        let report = Arc::<Report>::default();
+        let mut setup = Setup::new(options.precisions.clone(), options.clock.clone());
+        setup.has_context_counters = options.has_context_counters;
+        let path = options.path.clone();
+        let worker = Worker::new(options, receiver, report.clone());
+        let thread = std::thread::Builder::new().name("tower-pulse-file".to_owned());
+        if let Err(error) = thread.spawn(move || worker.run()) {
+            let allowed = format!("a file needs a thread, and the system has none: {error}");
+            return Err(BuildError::new("file", path.display(), allowed).with_source(error));
+        }
+        Ok(Self {
+            setup,
+            path,
+            requests,
+            waiting: Arc::default(),
+            report,
+        })
+    }
+
+    /// Hands a request to the thread, unless too many wait.
+    fn send(&self, request: Request) -> Result<(), StoreError> {
+        if self.waiting.load(Ordering::Relaxed) >= MAX_WAITING {
+            let message = format!("{} does not answer: its disk is slow", self.path.display());
+            return Err(StoreError::new(StoreErrorKind::TimedOut, message));
+        }
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        self.requests.send(request).map_err(|_| self.ended())
+    }
+
+    /// The thread never ends before the store does, unless the system ends it.
+    fn ended(&self) -> StoreError {
+        let message = format!("the thread of {} has ended", self.path.display());
+        StoreError::new(StoreErrorKind::Unreachable, message)
+    }
+}
+
+/// Counts a call that waits until it is dropped.
+struct Waiting(Arc<AtomicUsize>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Sealed for FileStore {}
+
+impl InProcess for FileStore {
+    type Fields = FileFields;
+
+    fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
+    fn place(&self) -> String {
+        format!("file {}", self.path.display())
+    }
+
+    async fn with<R: Send + 'static>(
+        &self,
+        access: Access,
+        work: impl FnOnce(&mut State<FileFields>) -> Result<R, StoreError> + Send + 'static,
+    ) -> Result<R, StoreError> {
+        let (answer, answered) = oneshot::channel();
+        let waiting = Waiting(self.waiting.clone());
+        self.send(Request::Work(
+            access,
+            Box::new(move |state| {
+                drop(waiting);
+                // Nobody waits for what was dropped.
+                if !answer.is_closed() {
+                    let _ = answer.send(state.and_then(work));
+                }
+            }),
+        ))?;
+        answered.await.unwrap_or_else(|_| Err(self.ended()))
+    }
+
+    async fn make_durable(&self) -> Result<(), StoreError> {
+        let (answer, answered) = oneshot::channel();
+        let waiting = Waiting(self.waiting.clone());
+        self.send(Request::Sync(Box::new(move |result| {
+            drop(waiting);
+            let _ = answer.send(result);
+        })))?;
+        answered.await.unwrap_or_else(|_| Err(self.ended()))
+    }
+
+    fn trouble(&self) -> Vec<String> {
+        let trouble = lock(&self.report.trouble).clone();
+        let notes = lock(&self.report.notes).clone();
+        trouble.into_iter().chain(notes).collect()
+    }
+}

@@ -1,0 +1,425 @@
+//! The thread that works on the file.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use redb::{Database, TableDefinition};
+
+use super::Report;
+use super::disk::{Disk, HEADER};
+use super::fields::FileFields;
+use super::kept::{self, Earlier};
+use super::options::FileOptions;
+use super::trouble::Trouble;
+use crate::clock::Tick;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::model::worst_case::FILE_CACHE;
+use crate::random::short_random_name;
+use crate::store::in_process::{Access, Bound, State};
+use crate::task::lock;
+
+/// Bytes of entries after which the file is made durable, whatever the time: those who flush can append as much again.
+const MOST_VOLATILE: u64 = 1024 * 1024;
+/// How often a file that nobody writes notes that its process is alive.
+const ALIVE_EVERY: Duration = Duration::from_secs(30);
+/// How soon a file is tried again.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+/// How late a file is tried again at the most, unless another process holds it.
+const LAST_RETRY: Duration = Duration::from_secs(16);
+/// For this long, a process that ends may hold the file without a warning.
+const HANDOVER: Duration = Duration::from_secs(60);
+/// What is written to find out whether there is room.
+const PROBE_BYTES: usize = 256 * 1024;
+const PROBE: TableDefinition<'_, (), &[u8]> = TableDefinition::new("probe");
+
+/// Work on the state, or on the reason why there is none.
+pub(super) type Work = Box<dyn FnOnce(Result<&mut State<FileFields>, StoreError>) + Send>;
+
+/// What the thread is asked for.
+pub(super) enum Request {
+    Work(Access, Work),
+    /// To make the file durable.
+    Sync(Box<dyn FnOnce(Result<(), StoreError>) + Send>),
+}
+
+/// The thread's data.
+pub(super) struct Worker {
+    options: FileOptions,
+    requests: Receiver<Request>,
+    report: Arc<Report>,
+    open: Option<Open>,
+    /// What stays of this process when the file is opened again.
+    earlier: Earlier,
+    /// Why the file cannot be written, and since when.
+    trouble: Option<(Trouble, Tick)>,
+    /// When the file was last tried, and how long to wait for the next time.
+    tried: Tick,
+    retry: Duration,
+    /// How often the file had no room.
+    full: u32,
+    /// Whether the content of the file is checked when it is opened.
+    must_check: bool,
+}
+
+/// A file that is open.
+struct Open {
+    state: State<FileFields>,
+    database: Database,
+    /// Whether a commit has succeeded since it was opened.
+    is_writable: bool,
+    /// Whether something was done since the last commit.
+    is_dirty: bool,
+    committed: Tick,
+    /// The end of the journal then.
+    committed_head: u64,
+}
+
+impl Worker {
+    pub(super) fn new(
+        options: FileOptions,
+        requests: Receiver<Request>,
+        report: Arc<Report>,
+    ) -> Self {
+        Self {
+            tried: options.clock.tick(),
+            options,
+            requests,
+            report,
+            open: None,
+            earlier: Earlier::default(),
+            trouble: None,
+            retry: FIRST_RETRY,
+            full: 0,
+            must_check: true,
+        }
+    }
+
+    /// Works until the store is dropped.
+    pub(super) fn run(mut self) {
+        self.attempt();
+        loop {
+            match self.requests.recv_timeout(self.until_due()) {
+                Ok(request) => self.answer(request),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            self.keep_up();
+        }
+        if self.open.as_ref().is_some_and(|open| open.is_dirty) {
+            self.commit();
+        }
+    }
+
+    fn since(&self, tick: Tick) -> Duration {
+        self.options.clock.since(tick)
+    }
+
+    /// How long nothing is due. A clock that a test moves is looked at now and then.
+    fn until_due(&self) -> Duration {
+        let left = match &self.open {
+            Some(open) if open.is_writable => self
+                .commit_after(open)
+                .saturating_sub(self.since(open.committed)),
+            _ => self.retry.saturating_sub(self.since(self.tried)),
+        };
+        left.clamp(Duration::from_millis(1), LAST_RETRY)
+    }
+
+    fn commit_after(&self, open: &Open) -> Duration {
+        match open.is_dirty {
+            true => self.options.durable_every,
+            false => ALIVE_EVERY,
+        }
+    }
+
+    /// Does what is due.
+    fn keep_up(&mut self) {
+        let is_due = match &self.open {
+            Some(open) if open.is_writable => {
+                let volatile = open.state.journal.head.offset - open.committed_head;
+                volatile >= MOST_VOLATILE || self.since(open.committed) >= self.commit_after(open)
+            }
+            _ => {
+                if self.since(self.tried) >= self.retry {
+                    self.attempt();
+                }
+                return;
+            }
+        };
+        if is_due {
+            self.commit();
+        }
+    }
+
+    fn answer(&mut self, request: Request) {
+        match request {
+            Request::Work(access, work) => self.work(access, work),
+            Request::Sync(answer) => {
+                let is_dirty = self.open.as_ref().is_some_and(|open| open.is_dirty);
+                if is_dirty {
+                    self.commit();
+                }
+                let is_writable = self.open.as_ref().is_some_and(|open| open.is_writable);
+                answer(match is_writable {
+                    true => Ok(()),
+                    false => Err(self.error()),
+                });
+            }
+        }
+    }
+
+    fn work(&mut self, access: Access, work: Work) {
+        let usable = |open: &&mut Open| access == Access::Read || open.is_writable;
+        let Some(open) = self.open.as_mut().filter(usable) else {
+            work(Err(self.error()));
+            return;
+        };
+        let done = catch_unwind(AssertUnwindSafe(|| work(Ok(&mut open.state))));
+        open.is_dirty |= access == Access::Write;
+        let failure = open.state.tables.fields_mut().take_failure();
+        match (failure, done) {
+            (Some(trouble), _) => self.fail(trouble),
+            (None, Err(_)) => self.fail(Trouble::Panicked),
+            (None, Ok(())) => {}
+        }
+    }
+
+    /// Why the file cannot be written, as the error of a call.
+    fn error(&self) -> StoreError {
+        match &self.trouble {
+            Some((trouble, _)) => trouble.to_error(&self.options.path),
+            None => StoreError::new(StoreErrorKind::Unreachable, "the file is not open yet"),
+        }
+    }
+
+    /// Makes durable what was done.
+    fn commit(&mut self) {
+        let now = self.options.clock.now_seconds();
+        let Some(open) = &mut self.open else { return };
+        if let Err(error) = kept::commit(&mut open.state, &open.database, now) {
+            self.fail(error.into());
+            return;
+        }
+        open.is_dirty = false;
+        open.committed = self.options.clock.tick();
+        open.committed_head = open.state.journal.head.offset;
+        self.bound();
+    }
+
+    /// Bounds the tables by what the file can hold.
+    fn bound(&mut self) {
+        let Some(open) = &mut self.open else { return };
+        let len = std::fs::metadata(&*self.options.path).map_or(HEADER, |file| file.len());
+        let bytes = table_bytes(len, self.options.file_bytes, self.full);
+        open.state.tables.bound = Bound::All(bytes);
+        if open.state.tables.removed_for_room() > 0 {
+            self.note(format!(
+                "{} holds as much as `file_bytes` = {} allows: the oldest minutes, then the oldest half hours are removed \
+                 before their time; allow more",
+                self.options.path.display(),
+                self.options.file_bytes
+            ));
+        }
+    }
+
+    /// Tells an operator something once.
+    fn note(&self, note: String) {
+        let mut notes = lock(&self.report.notes);
+        if !notes.contains(&note) {
+            tracing::warn!("{note}");
+            notes.push(note);
+        }
+    }
+
+    /// Opens the file if it is not open, and finds out whether it can be written.
+    fn attempt(&mut self) {
+        self.tried = self.options.clock.tick();
+        if self.open.is_none() {
+            match self.open_file() {
+                Ok(open) => self.open = Some(open),
+                Err(trouble) => {
+                    self.explain(trouble);
+                    return;
+                }
+            }
+        }
+        self.bound();
+        let now = self.options.clock.now_seconds();
+        let Some(open) = &mut self.open else { return };
+        match probe(open, now) {
+            Ok(()) => {
+                open.is_writable = true;
+                open.is_dirty = false;
+                open.committed = self.options.clock.tick();
+                open.committed_head = open.state.journal.head.offset;
+                self.retry = FIRST_RETRY;
+                self.trouble = None;
+                if lock(&self.report.trouble).take().is_some() {
+                    tracing::info!(file = %self.options.path.display(), "the file can be written again");
+                }
+            }
+            Err(trouble) => self.fail(trouble),
+        }
+    }
+
+    /// Gives up what is not durable, and opens the file again for those who read.
+    fn fail(&mut self, trouble: Trouble) {
+        if let Some(open) = self.open.take() {
+            self.earlier = Earlier {
+                heartbeats: open.state.heartbeats.clone(),
+                writes: open.state.tables.writes(),
+            };
+        }
+        self.tried = self.options.clock.tick();
+        self.full += u32::from(matches!(trouble, Trouble::Full));
+        self.must_check |= trouble.is_damage() || matches!(trouble, Trouble::Panicked);
+        self.explain(trouble);
+        match self.open_file() {
+            Ok(open) => self.open = Some(open),
+            Err(trouble) => self.explain(trouble),
+        }
+    }
+
+    /// Says why the file cannot be written.
+    fn explain(&mut self, trouble: Trouble) {
+        let path = &self.options.path;
+        let message = trouble.in_words(path);
+        let since = match &self.trouble {
+            Some((before, since)) if before.in_words(path) == message => *since,
+            _ => self.options.clock.tick(),
+        };
+        let is_new = lock(&self.report.trouble).as_ref() != Some(&message);
+        let is_held = matches!(trouble, Trouble::Held(_));
+        self.retry = match is_held {
+            true => FIRST_RETRY,
+            false if is_new => FIRST_RETRY,
+            false => (2 * self.retry).min(LAST_RETRY),
+        };
+        if is_held && self.since(since) >= HANDOVER {
+            self.note(format!("for more than a minute, {message}"));
+        } else if is_new && is_held {
+            tracing::info!("{message}");
+        } else if is_new {
+            tracing::warn!("{message}; it is tried again, and what is recorded waits in memory");
+        }
+        *lock(&self.report.trouble) = Some(message);
+        self.trouble = Some((trouble, since));
+    }
+
+    /// Opens the file. What cannot be read any more gets another name, and a new file takes its place.
+    fn open_file(&mut self) -> Result<Open, Trouble> {
+        match self.open_as_it_is() {
+            Err(trouble) if trouble.is_damage() => {
+                let aside = self.set_aside()?;
+                self.note(format!(
+                    "{}: it was renamed to {} and a new file was begun",
+                    trouble.in_words(&self.options.path),
+                    aside.display()
+                ));
+                self.open_as_it_is()
+            }
+            opened => opened,
+        }
+    }
+
+    fn open_as_it_is(&mut self) -> Result<Open, Trouble> {
+        let FileOptions { path, clock, .. } = &self.options;
+        let disk = Disk::open(path, self.options.io.clone(), self.options.file_bytes)?;
+        let database = catch_unwind(AssertUnwindSafe(|| {
+            let mut builder = redb::Builder::new();
+            builder.set_cache_size(FILE_CACHE);
+            builder.set_check_integrity_on_open(self.must_check);
+            builder.create_with_backend(disk)
+        }));
+        let database = match database {
+            Ok(database) => database.map_err(redb::Error::from)?,
+            Err(_) => {
+                return Err(Trouble::Damaged(
+                    "its pages contradict each other".to_owned(),
+                ));
+            }
+        };
+        let generation = format!("file-{}", short_random_name());
+        let earlier = std::mem::take(&mut self.earlier);
+        let (state, _) = kept::load(path, &database, generation, clock.now_seconds(), earlier)?;
+        self.must_check = false;
+        Ok(Open {
+            committed: clock.tick(),
+            committed_head: state.journal.head.offset,
+            is_writable: false,
+            is_dirty: false,
+            state,
+            database,
+        })
+    }
+
+    /// Renames the file. Returns its new name, which no other file had.
+    fn set_aside(&self) -> Result<PathBuf, Trouble> {
+        let now = self.options.clock.now_seconds();
+        for number in 0.. {
+            let mut name = self.options.path.as_os_str().to_owned();
+            name.push(match number {
+                0 => format!(".damaged-{now}"),
+                number => format!(".damaged-{now}-{number}"),
+            });
+            let name = PathBuf::from(name);
+            if !name.try_exists()? {
+                std::fs::rename(&*self.options.path, &name)?;
+                return Ok(name);
+            }
+        }
+        Err(Trouble::Full)
+    }
+}
+
+/// Commits something and removes it again: a disk that has room for it has room for what comes next.
+fn probe(open: &mut Open, now: i64) -> Result<(), Trouble> {
+    let removed = open.state.tables.retain(&open.state.rolled, now);
+    if removed.is_err() {
+        let failure = open.state.tables.fields_mut().take_failure();
+        return Err(failure.unwrap_or(Trouble::Panicked));
+    }
+    Ok(commit_probe(open, now)?)
+}
+
+fn commit_probe(open: &mut Open, now: i64) -> Result<(), redb::Error> {
+    let bytes = vec![0; PROBE_BYTES];
+    let transaction = open.state.tables.fields_mut().transaction()?;
+    transaction.open_table(PROBE)?.insert((), &*bytes)?;
+    kept::commit(&mut open.state, &open.database, now)?;
+    let transaction = open.state.tables.fields_mut().transaction()?;
+    transaction.open_table(PROBE)?.remove(())?;
+    kept::commit(&mut open.state, &open.database, now)
+}
+
+/// How many bytes the tables may take in a file that has `len` bytes, and may have `most`. The file doubles when it
+/// grows; two thirds of it are fields when that happens (measured), and each time that it was `full` a quarter less fits
+/// than was expected.
+fn table_bytes(len: u64, most: u64, full: u32) -> usize {
+    let mut largest = len.max(HEADER);
+    while 2 * largest <= most {
+        largest *= 2;
+    }
+    let mut bytes = largest / 2;
+    for _ in 0..full.min(8) {
+        bytes -= bytes / 4;
+    }
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::table_bytes;
+
+    #[test]
+    fn tables_take_half_of_the_largest_file_that_doubling_reaches() {
+        let mib = 1024 * 1024;
+        assert_eq!(table_bytes(5 * mib, 256 * mib, 0), 80 * 1024 * 1024);
+        assert_eq!(table_bytes(16 * mib, 16 * mib, 0), 8 * 1024 * 1024);
+        assert_eq!(table_bytes(16 * mib, 16 * mib, 2), 4_718_592);
+        assert_eq!(table_bytes(0, 64, 0), 2_048);
+    }
+}

@@ -1,0 +1,59 @@
+//! The fields of tables, as a store in one process keeps them.
+
+use std::ops::ControlFlow;
+
+use super::tables::Extent;
+use crate::error::StoreError;
+use crate::store::table::Table;
+
+/// How a write has changed a table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FieldChange {
+    /// The number of new fields, less that of removed ones.
+    pub fields: i64,
+    /// Bytes of names and values that were added, less those that were removed.
+    pub bytes: i64,
+}
+
+impl FieldChange {
+    /// A field that has another value now; `None` where there is none.
+    pub(crate) fn note(&mut self, field: &[u8], before: Option<usize>, after: Option<usize>) {
+        let size = |value: usize| (field.len() + value) as i64;
+        self.fields += i64::from(after.is_some()) - i64::from(before.is_some());
+        self.bytes += after.map_or(0, size) - before.map_or(0, size);
+    }
+}
+
+/// The fields of all tables. A table that has no field does not exist.
+pub trait Fields: 'static {
+    /// Bytes that a field takes beside its name and its value.
+    const BYTES_PER_FIELD: usize;
+
+    /// The values of some fields of a table, in their order.
+    fn get(&self, table: &Table, fields: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError>;
+
+    /// Removes some fields of a table, and sets others.
+    fn write(
+        &mut self,
+        table: &Table,
+        removed: &[Vec<u8>],
+        set: &[(Vec<u8>, Vec<u8>)],
+    ) -> Result<FieldChange, StoreError>;
+
+    /// Removes a table.
+    fn clear(&mut self, table: &Table) -> Result<(), StoreError>;
+
+    /// Shows the fields of a table with their values in the order of the fields, from the one behind `after` on, until
+    /// `show` breaks.
+    fn visit(
+        &self,
+        table: &Table,
+        after: Option<&[u8]>,
+        show: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), StoreError>;
+
+    /// Notes how large a table is, and when it expires; `None` for a table that is gone.
+    fn note_extent(&mut self, _: &Table, _: Option<&Extent>) -> Result<(), StoreError> {
+        Ok(())
+    }
+}

@@ -1,0 +1,87 @@
+//! What a store in one process knows.
+
+use std::collections::HashMap;
+
+use super::counters::Counters;
+use super::fields::Fields;
+use super::fleet::Heartbeats;
+use super::journal::{Entered, Fence};
+use super::tables::Tables;
+use crate::error::StoreError;
+use crate::model::tier::RolledUp;
+use crate::store::additions::Additions;
+use crate::store::table::CONTEXTS;
+use crate::store::{Exceptions, PassRecord};
+
+/// The data of a store in one process.
+#[derive(Clone, Debug)]
+pub struct State<F> {
+    /// The name of the store's generation.
+    pub(crate) generation: String,
+    /// When the generation began, in Unix seconds.
+    pub(crate) created: i64,
+    /// When the first sample was recorded that it holds, or the generation began.
+    pub(crate) since: i64,
+    /// The fence of each instance.
+    pub(crate) fences: HashMap<String, Fence>,
+    pub(crate) journal: Entered,
+    pub(crate) exceptions: Exceptions,
+    pub(crate) counters: Counters,
+    /// Contexts whose last sample is not after this time are not among the slowest any more.
+    pub(crate) ranked_since: i64,
+    pub(crate) rolled: RolledUp,
+    pub(crate) tables: Tables<F>,
+    pub(crate) last_pass: Option<PassRecord>,
+    pub(crate) heartbeats: Heartbeats,
+}
+
+impl<F: Fields> State<F> {
+    /// No data, in a new generation.
+    pub(crate) fn new(generation: String, created: i64, fields: F) -> Self {
+        Self {
+            generation,
+            created,
+            since: created,
+            fences: HashMap::new(),
+            journal: Entered::default(),
+            exceptions: Exceptions::default(),
+            counters: Counters::default(),
+            ranked_since: i64::MIN,
+            rolled: RolledUp::default(),
+            tables: Tables::new(fields),
+            last_pass: None,
+            heartbeats: Heartbeats::default(),
+        }
+    }
+
+    /// Adds what a step adds. `stamp` is the time of its round, and `now` that of the store. No other program can read
+    /// statistics here, so that none are kept.
+    pub(super) fn add(
+        &mut self,
+        additions: &Additions,
+        stamp: i64,
+        now: i64,
+    ) -> Result<(), StoreError> {
+        for slice in &additions.counters {
+            for (name, n) in &slice.added {
+                let added = self
+                    .counters
+                    .add(name, slice.precision, slice.slice, *n, stamp);
+                if let Err(problem) = added {
+                    self.exceptions.quarantine(problem);
+                }
+            }
+        }
+        for (kind, table) in CONTEXTS {
+            let seen = additions.statistics.iter();
+            let seen = seen.filter(|added| added.context.kind == kind);
+            let seen: Vec<_> = seen
+                .map(|added| (added.context.name.as_bytes().to_vec(), added.last_seen))
+                .collect();
+            self.tables.raise(table, seen, now)?;
+        }
+        self.exceptions.late += additions.late;
+        self.exceptions.skewed += additions.skewed;
+        Ok(())
+    }
+}

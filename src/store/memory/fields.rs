@@ -1,0 +1,60 @@
+//! The fields of tables, in memory.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::{Bound, ControlFlow};
+
+use crate::error::StoreError;
+use crate::store::in_process::{FieldChange, Fields};
+use crate::store::table::Table;
+
+/// The fields of all tables.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryFields(HashMap<Table, BTreeMap<Box<[u8]>, Box<[u8]>>>);
+
+impl Fields for MemoryFields {
+    const BYTES_PER_FIELD: usize = 96;
+
+    fn get(&self, table: &Table, fields: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        let values = self.0.get(table);
+        let value = |field: &Vec<u8>| Some(values?.get(&**field)?.to_vec());
+        Ok(fields.iter().map(value).collect())
+    }
+
+    fn write(
+        &mut self,
+        table: &Table,
+        removed: &[Vec<u8>],
+        set: &[(Vec<u8>, Vec<u8>)],
+    ) -> Result<FieldChange, StoreError> {
+        let mut change = FieldChange::default();
+        let values = self.0.entry(table.clone()).or_default();
+        for field in removed {
+            let before = values.remove(&**field);
+            change.note(field, before.map(|before| before.len()), None);
+        }
+        for (field, value) in set {
+            let before = values.insert(field.as_slice().into(), value.as_slice().into());
+            change.note(field, before.map(|before| before.len()), Some(value.len()));
+        }
+        Ok(change)
+    }
+
+    fn clear(&mut self, table: &Table) -> Result<(), StoreError> {
+        self.0.remove(table);
+        Ok(())
+    }
+
+    fn visit(
+        &self,
+        table: &Table,
+        after: Option<&[u8]>,
+        show: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let values = self.0.get(table).into_iter();
+        let mut values =
+            values.flat_map(|values| values.range::<[u8], _>((start, Bound::Unbounded)));
+        let _ = values.try_for_each(|(field, value)| show(field, value));
+        Ok(())
+    }
+}
