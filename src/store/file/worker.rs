@@ -31,6 +31,8 @@ const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LAST_RETRY: Duration = Duration::from_secs(16);
 /// For this long, a process that ends may hold the file without a warning.
 const HANDOVER: Duration = Duration::from_secs(60);
+/// Seconds by which a clock may go back without a warning.
+const CLOCK_ALLOWED: i64 = 60;
 /// What is written to find out whether there is room.
 const PROBE_BYTES: usize = 256 * 1024;
 const PROBE: TableDefinition<'_, (), &[u8]> = TableDefinition::new("probe");
@@ -344,7 +346,16 @@ impl Worker {
         };
         let generation = format!("file-{}", short_random_name());
         let earlier = std::mem::take(&mut self.earlier);
-        let (state, _) = kept::load(path, &database, generation, clock.now_seconds(), earlier)?;
+        let now = clock.now_seconds();
+        let (state, written_at) = kept::load(path, &database, generation, now, earlier)?;
+        let ahead = written_at.map_or(0, |at| at.saturating_sub(now));
+        if ahead > CLOCK_ALLOWED {
+            self.note(format!(
+                "{} was written {ahead} s ahead of this clock: set the clock. Until its time has come, new samples are \
+                 added to slices that are there, and nothing is judged",
+                path.display()
+            ));
+        }
         self.must_check = false;
         Ok(Open {
             committed: clock.tick(),

@@ -1,0 +1,59 @@
+//! A deploy: the next process starts while the last one still holds the file.
+
+use std::time::Duration;
+
+use crate::rig::wait::until;
+use crate::service::{PAGE, Place};
+
+#[tokio::test]
+async fn twenty_processes_hand_the_file_over_and_count_each_request_once() {
+    let place = Place::new();
+    let mut old = place.start();
+    let mut served = 0;
+    old.serve(PAGE, 10);
+    old.settle().await;
+    served += 10;
+    for round in 0..20 {
+        let new = place.start();
+        for _ in 0..3 {
+            old.serve(PAGE, 5);
+            new.serve(PAGE, 7);
+            served += 12;
+            old.pulse.flush().await.unwrap();
+            let error = new.pulse.flush().await.unwrap_err().to_string();
+            assert!(error.contains("is open in this process already"), "{error}");
+            place.hand.advance(Duration::from_secs(1));
+        }
+        assert!(new.pulse.health().recording.pending_series > 0);
+        old.shutdown().await;
+        until("the file is taken over", async || {
+            place.hand.advance(Duration::from_secs(1));
+            new.pulse.flush().await.is_ok()
+        })
+        .await;
+        let counted = new.served(&[PAGE.to_owned()]).await;
+        assert_eq!(counted, [served; 3], "round {round}");
+        old = new;
+    }
+    old.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_process_that_never_gets_the_file_is_told_by_whom_it_is_held() {
+    let place = Place::new();
+    let old = place.start();
+    old.is_open().await;
+    let new = place.start();
+    new.serve(PAGE, 7);
+    until("it says so", async || {
+        place.hand.advance(Duration::from_secs(5));
+        let _ = new.pulse.flush().await;
+        new.warnings().contains("for more than a minute")
+    })
+    .await;
+    let warnings = new.warnings();
+    assert!(warnings.contains("pulse.redb"), "{warnings}");
+    old.serve(PAGE, 3);
+    old.settle().await;
+    assert_eq!(old.sum("served").await, 3);
+}

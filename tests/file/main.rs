@@ -1,0 +1,12 @@
+//! The store in a file: what a restart, a deploy, a crash, a failing disk and a wrong file leave of it.
+
+#![allow(clippy::unwrap_used, unreachable_pub, missing_docs)]
+
+#[path = "../rig/mod.rs"]
+mod rig;
+
+mod handover;
+mod power;
+mod restart;
+mod service;
+mod trouble;

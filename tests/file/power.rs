@@ -1,0 +1,224 @@
+//! Power cuts: of what was written since the last fsync, the disk has any part.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tower_pulse::store::Store;
+use tower_pulse::store::file::FileIo;
+
+use crate::rig::seed::seed;
+use crate::service::Place;
+
+/// A disk that fails as a test wants.
+#[derive(Debug)]
+pub struct Power {
+    kind: io::ErrorKind,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Writes and fsyncs fail.
+    refuses: bool,
+    /// How many fsyncs fail.
+    failing_syncs: u64,
+    /// Nothing works any more.
+    is_cut: bool,
+    /// What was done since the last fsync.
+    unsynced: Vec<Change>,
+}
+
+/// A change of the file.
+#[derive(Debug)]
+enum Change {
+    Write {
+        offset: u64,
+        before: Vec<u8>,
+        after: Vec<u8>,
+    },
+    Len {
+        before: u64,
+        after: u64,
+    },
+}
+
+impl Power {
+    pub fn new(kind: io::ErrorKind) -> Self {
+        Self {
+            kind,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Whether writes fail from now on.
+    pub fn refuse(&self, refuses: bool) {
+        self.state.lock().unwrap().refuses = refuses;
+    }
+
+    /// Makes the next fsyncs fail.
+    pub fn fail_syncs(&self, times: u64) {
+        self.state.lock().unwrap().failing_syncs = times;
+    }
+
+    /// Cuts the power.
+    fn cut(&self) {
+        self.state.lock().unwrap().is_cut = true;
+    }
+
+    /// Leaves a random part of what was not synced in the file.
+    fn lose(&self, file: &File, random: &mut fastrand::Rng) {
+        let changes = std::mem::take(&mut self.state.lock().unwrap().unsynced);
+        for change in changes.iter().rev() {
+            match change {
+                Change::Write { offset, before, .. } => {
+                    file.write_all_at(before, *offset).unwrap();
+                }
+                Change::Len { before, .. } => file.set_len(*before).unwrap(),
+            }
+        }
+        for change in &changes {
+            match change {
+                Change::Write { offset, after, .. } => match random.u8(0..8) {
+                    0..4 => {}
+                    // A sector at a time reaches the disk.
+                    4 => {
+                        let part = random.usize(0..=after.len() / 512) * 512;
+                        file.write_all_at(&after[..part], *offset).unwrap();
+                    }
+                    _ => file.write_all_at(after, *offset).unwrap(),
+                },
+                Change::Len { after, .. } if random.bool() => file.set_len(*after).unwrap(),
+                Change::Len { .. } => {}
+            }
+        }
+    }
+
+    fn failure(&self) -> io::Error {
+        io::Error::new(self.kind, "the test's disk")
+    }
+}
+
+impl FileIo for Power {
+    fn read(&self, file: &File, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        match self.state.lock().unwrap().is_cut {
+            true => Err(self.failure()),
+            false => file.read_exact_at(out, offset),
+        }
+    }
+
+    fn write(&self, file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut state = self.state.lock().unwrap();
+        if state.refuses || state.is_cut {
+            return Err(self.failure());
+        }
+        let mut before = vec![0; bytes.len()];
+        let len = file.metadata()?.len();
+        let known = len.saturating_sub(offset).min(bytes.len() as u64) as usize;
+        file.read_exact_at(&mut before[..known], offset)?;
+        before.truncate(known);
+        if known < bytes.len() {
+            let after = len.max(offset + bytes.len() as u64);
+            state.unsynced.push(Change::Len { before: len, after });
+        }
+        state.unsynced.push(Change::Write {
+            offset,
+            before,
+            after: bytes.to_vec(),
+        });
+        file.write_all_at(bytes, offset)
+    }
+
+    fn set_len(&self, file: &File, len: u64) -> io::Result<()> {
+        let mut state = self.state.lock().unwrap();
+        if state.refuses || state.is_cut {
+            return Err(self.failure());
+        }
+        let before = file.metadata()?.len();
+        state.unsynced.push(Change::Len { before, after: len });
+        file.set_len(len)
+    }
+
+    fn sync(&self, _: &File) -> io::Result<()> {
+        let mut state = self.state.lock().unwrap();
+        if state.failing_syncs > 0 {
+            state.failing_syncs -= 1;
+            return Err(self.failure());
+        }
+        if state.refuses || state.is_cut {
+            return Err(self.failure());
+        }
+        state.unsynced.clear();
+        Ok(())
+    }
+}
+
+/// How often the power is cut: `PULSE_POWER_CUTS`, 25 times by default.
+fn cuts() -> u64 {
+    let cuts = std::env::var("PULSE_POWER_CUTS");
+    cuts.map_or(25, |cuts| cuts.parse().expect("a number of power cuts"))
+}
+
+#[tokio::test]
+async fn after_each_power_cut_the_totals_are_exact_but_for_what_was_not_durable() {
+    let seed = seed();
+    let mut random = fastrand::Rng::with_seed(seed);
+    let place = Place::new();
+    let pages: Vec<String> = (0..40).map(|page| format!("GET /{page}")).collect();
+    // What the file has for sure, by each of those that count, and what it may have. A flush may take several calls, of
+    // which the last ones are missing.
+    let mut durable = [0; 3];
+    for cut in 0..cuts() {
+        let power = Arc::new(Power::new(io::ErrorKind::Other));
+        let service = place.start_on(power.clone());
+        service.is_open().await;
+        let counted = service.served(&pages).await;
+        assert_eq!(counted, durable, "seed {seed}, cut {cut}");
+        let mut served = durable;
+        for _ in 0..random.u64(1..15) {
+            for _ in 0..random.u64(0..60) {
+                let requests = random.u64(1..4);
+                service.serve(&pages[random.usize(0..pages.len())], requests);
+                served = served.map(|counted| counted + requests);
+            }
+            let seconds = random.u64(0..3) * random.u64(1..40);
+            place.hand.advance(Duration::from_secs(seconds));
+            if random.u8(0..8) == 0 {
+                power.fail_syncs(random.u64(1..3));
+            }
+            // It may fail, and what is lost then is appended again.
+            let is_flushed = service.pulse.flush().await.is_ok();
+            if is_flushed && random.u8(0..4) == 0 && service.store.sync().await.is_ok() {
+                durable = served;
+            }
+        }
+        power.cut();
+        let store = service.store.clone();
+        drop(service);
+        let _ = store.sync().await;
+        drop(store);
+        place.released().await;
+        let mut options = std::fs::OpenOptions::new();
+        let file = options.read(true).write(true).open(place.path()).unwrap();
+        power.lose(&file, &mut random);
+        drop(file);
+
+        let service = place.start();
+        // What was appended and not folded is folded with what comes next, here as no task does it.
+        service.pulse.counter("reopened").add(1);
+        service.settle().await;
+        let counted = service.served(&pages).await;
+        for (n, range) in counted.iter().zip(durable.into_iter().zip(served)) {
+            assert!(
+                (range.0..=range.1).contains(n),
+                "seed {seed}, cut {cut}: {counted:?} of {served:?}, and {durable:?} were durable"
+            );
+        }
+        durable = counted;
+        service.shutdown().await;
+        place.released().await;
+    }
+    assert_eq!(place.files(), ["pulse.redb"], "seed {seed}");
+}

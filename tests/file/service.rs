@@ -1,0 +1,155 @@
+//! A service on a file. Only the test drains and flushes, so that each moment is known.
+
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+use tower_pulse::store::file::{FileIo, FileOptions, FileStore};
+use tower_pulse::store::{CounterQuery, Query};
+use tower_pulse::{Builder, Clock, ManualClock, Pulse};
+
+use crate::rig::process::TempDir;
+use crate::rig::wait::until;
+
+pub const NOW: i64 = 1_700_000_400;
+pub const PAGE: &str = "GET /";
+
+/// A directory for a file, and the time of all processes that hold it.
+pub struct Place {
+    pub dir: TempDir,
+    pub clock: Clock,
+    pub hand: ManualClock,
+}
+
+impl Place {
+    pub fn new() -> Self {
+        let (clock, hand) = Clock::manual(NOW);
+        Self {
+            dir: TempDir::new("file"),
+            clock,
+            hand,
+        }
+    }
+
+    pub fn path(&self) -> PathBuf {
+        self.dir.path().join("pulse.redb")
+    }
+
+    pub fn options(&self) -> FileOptions {
+        let options = FileOptions::new(self.path()).unwrap();
+        options.clock(self.clock.clone())
+    }
+
+    /// Starts a service.
+    pub fn start(&self) -> Service {
+        Service::new(self.options(), &self.clock, |builder| builder)
+    }
+
+    /// Starts a service whose disk is the test's.
+    pub fn start_on(&self, io: Arc<dyn FileIo>) -> Service {
+        Service::new(self.options().io(io), &self.clock, |builder| builder)
+    }
+
+    /// Waits until nobody holds the file.
+    pub async fn released(&self) {
+        released(&self.path()).await;
+    }
+
+    /// The files in the directory, in order.
+    pub fn files(&self) -> Vec<String> {
+        let files = std::fs::read_dir(self.dir.path()).unwrap();
+        let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<_> = names.collect();
+        names.sort();
+        names
+    }
+}
+
+/// Waits until nobody holds a file.
+pub async fn released(path: &Path) {
+    until("the file is released", async || {
+        let Ok(file) = File::open(path) else {
+            return true;
+        };
+        match file.try_lock() {
+            Ok(()) => true,
+            Err(TryLockError::WouldBlock) => false,
+            Err(error) => panic!("{error}"),
+        }
+    })
+    .await;
+}
+
+/// A process.
+pub struct Service {
+    pub pulse: Pulse,
+    pub store: Arc<FileStore>,
+}
+
+impl Service {
+    pub fn new(
+        options: FileOptions,
+        clock: &Clock,
+        configure: impl FnOnce(Builder) -> Builder,
+    ) -> Self {
+        let store = Arc::new(FileStore::open(options).unwrap());
+        let builder = Pulse::builder().store(store.clone()).clock(clock.clone());
+        let builder = configure(builder.shutdown_timeout(Duration::from_secs(10)));
+        let (pulse, _tasks) = builder.build_with_tasks().unwrap();
+        Self { pulse, store }
+    }
+
+    /// Serves requests of a page.
+    pub fn serve(&self, page: &str, requests: u64) {
+        for _ in 0..requests {
+            self.pulse
+                .record(page, Duration::from_millis(20), StatusCode::OK);
+        }
+        self.pulse.counter("served").add(requests as i64);
+    }
+
+    /// Flushes until the file has everything.
+    pub async fn settle(&self) {
+        until("all is flushed", async || self.pulse.flush().await.is_ok()).await;
+    }
+
+    /// Waits for an answer of the store.
+    pub async fn is_open(&self) {
+        until("the file is open", async || {
+            self.store
+                .counters(&CounterQuery::new(["x"], 60))
+                .await
+                .is_ok()
+        })
+        .await;
+    }
+
+    /// The sum of a counter, by day.
+    pub async fn sum(&self, name: &str) -> u64 {
+        let query = CounterQuery::new([name], 86_400);
+        let counters = self.store.counters(&query).await.unwrap();
+        counters[0].sum() as u64
+    }
+
+    /// What was served, by each of those that count it: the user's counter, that of all requests, and the records of
+    /// some pages.
+    pub async fn served(&self, pages: &[String]) -> [u64; 3] {
+        let mut of_pages = 0;
+        for page in pages {
+            of_pages += self.sum(&format!("hits:{page}")).await;
+        }
+        [self.sum("served").await, self.sum("hits").await, of_pages]
+    }
+
+    pub async fn shutdown(self) {
+        self.pulse.shutdown().await.unwrap();
+    }
+
+    /// What the operator is told.
+    pub fn warnings(&self) -> String {
+        use tower_pulse::store::Store;
+        self.store.warnings().join("\n")
+    }
+}

@@ -1,0 +1,285 @@
+//! A file that cannot be used: the service serves, says why, and goes on by itself when it can.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tower_pulse::store::Store;
+use tower_pulse::store::file::FileOptions;
+
+use crate::power::Power;
+use crate::rig::wait::until;
+use crate::service::{PAGE, Place, Service};
+
+/// Starts a service over content that it must not touch. Returns what it says.
+async fn refused(content: &[u8]) -> String {
+    let place = Place::new();
+    std::fs::write(place.path(), content).unwrap();
+    let service = place.start();
+    service.serve(PAGE, 3);
+    let error = service.pulse.flush().await.unwrap_err().to_string();
+    assert!(
+        service.warnings().contains(&error),
+        "{}",
+        service.warnings()
+    );
+    drop(service);
+    place.released().await;
+    assert_eq!(std::fs::read(place.path()).unwrap(), content);
+    assert_eq!(place.files(), ["pulse.redb"]);
+    error
+}
+
+#[tokio::test]
+async fn a_file_of_another_program_is_never_touched() {
+    let place = Place::new();
+    let other = place.dir.path().join("other.redb");
+    drop(redb::Database::create(&other).unwrap());
+    for content in [
+        b"x".to_vec(),
+        vec![7; 10_000],
+        std::fs::read(&other).unwrap(),
+    ] {
+        let error = refused(&content).await;
+        assert!(error.contains("was written by another program"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_of_a_newer_version_is_left_as_it_is() {
+    let mut content = b"tower-pulse file".to_vec();
+    content.extend_from_slice(&2u32.to_be_bytes());
+    content.resize(100_000, 5);
+    let error = refused(&content).await;
+    assert!(
+        error.contains("newer version of tower-pulse (form 2)"),
+        "{error}"
+    );
+}
+
+/// Has a file with 100 requests, damages it, and starts a service. Returns what that says, and what it has.
+async fn damaged(damage: impl FnOnce(&Path)) -> (String, u64, Vec<String>) {
+    let place = Place::new();
+    let service = place.start();
+    service.serve(PAGE, 100);
+    service.shutdown().await;
+    place.released().await;
+    damage(&place.path());
+    let before = std::fs::read(place.path()).unwrap();
+    let service = place.start();
+    service.serve(PAGE, 7);
+    service.settle().await;
+    let (warnings, served) = (service.warnings(), service.sum("served").await);
+    service.shutdown().await;
+    let files = place.files();
+    if let [_, aside] = &files[..] {
+        let aside = std::fs::read(place.dir.path().join(aside)).unwrap();
+        // The process that opened it has written its own id into the first page.
+        let header = before.len().min(4_096);
+        assert_eq!(aside[header..], before[header..]);
+    }
+    (warnings, served, files)
+}
+
+#[tokio::test]
+async fn a_truncated_file_is_set_aside() {
+    for len in [10_000, 4_096 + 320, 100] {
+        let (warnings, served, files) = damaged(|path| {
+            let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+            file.set_len(len).unwrap();
+        })
+        .await;
+        assert_eq!((served, files.len()), (7, 2), "{len}: {warnings}");
+        assert!(warnings.contains(&files[1]), "{warnings}");
+    }
+}
+
+#[tokio::test]
+async fn a_torn_file_is_set_aside() {
+    let (warnings, served, files) = damaged(|path| {
+        let mut content = std::fs::read(path).unwrap();
+        // All pages but the first ones of the database, which says where they are.
+        content[20_000..].iter_mut().for_each(|byte| *byte ^= 0x55);
+        std::fs::write(path, content).unwrap();
+    })
+    .await;
+    assert_eq!((served, files.len()), (7, 2), "{warnings}");
+    assert!(warnings.contains("is damaged"), "{warnings}");
+    assert!(warnings.contains(&files[1]), "{warnings}");
+}
+
+#[tokio::test]
+async fn a_missing_directory_is_waited_for() {
+    let place = Place::new();
+    let dir = place.dir.path().join("later");
+    let options = FileOptions::new(dir.join("pulse.redb")).unwrap();
+    let service = Service::new(options.clock(place.clock.clone()), &place.clock, |b| b);
+    service.serve(PAGE, 5);
+    let error = service.pulse.flush().await.unwrap_err().to_string();
+    assert!(
+        error.contains("directory does not exist: create it"),
+        "{error}"
+    );
+    std::fs::create_dir(&dir).unwrap();
+    service.serve(PAGE, 5);
+    place.hand.advance(Duration::from_secs(20));
+    service.settle().await;
+    assert_eq!(service.sum("served").await, 10);
+    assert_eq!(service.warnings(), "");
+    service.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_directory_is_no_file() {
+    let place = Place::new();
+    std::fs::create_dir(place.path()).unwrap();
+    let service = place.start();
+    service.serve(PAGE, 5);
+    let error = service.pulse.flush().await.unwrap_err().to_string();
+    assert!(error.contains("it is a directory"), "{error}");
+}
+
+/// A disk on which nothing can be written for a while: nothing is lost.
+async fn cannot_be_written(power: Arc<Power>, says: &str) {
+    let place = Place::new();
+    let service = place.start_on(power.clone());
+    service.serve(PAGE, 10);
+    service.settle().await;
+    service.store.sync().await.unwrap();
+    service.serve(PAGE, 10);
+    service.settle().await;
+    power.refuse(true);
+    let error = service.store.sync().await.unwrap_err().to_string();
+    assert!(error.contains(says), "{error}");
+    for _ in 0..5 {
+        service.serve(PAGE, 10);
+        place.hand.advance(Duration::from_secs(20));
+        assert!(service.pulse.flush().await.is_err());
+    }
+    assert!(service.warnings().contains(says), "{}", service.warnings());
+    power.refuse(false);
+    until("the file is written again", async || {
+        place.hand.advance(Duration::from_secs(20));
+        service.pulse.flush().await.is_ok()
+    })
+    .await;
+    assert_eq!(service.served(&[PAGE.to_owned()]).await, [70; 3]);
+    assert_eq!(service.warnings(), "");
+    service.shutdown().await;
+    place.released().await;
+    let service = place.start();
+    service.is_open().await;
+    assert_eq!(service.served(&[PAGE.to_owned()]).await, [70; 3]);
+}
+
+#[tokio::test]
+async fn a_full_disk_loses_nothing() {
+    let power = Arc::new(Power::new(io::ErrorKind::StorageFull));
+    cannot_be_written(power, "the disk is full").await;
+}
+
+#[tokio::test]
+async fn a_disk_that_becomes_read_only_loses_nothing() {
+    let power = Arc::new(Power::new(io::ErrorKind::ReadOnlyFilesystem));
+    cannot_be_written(power, "read-only").await;
+}
+
+#[tokio::test]
+async fn an_fsync_that_fails_loses_nothing() {
+    let place = Place::new();
+    let power = Arc::new(Power::new(io::ErrorKind::Other));
+    let service = place.start_on(power.clone());
+    for round in 0..5 {
+        service.serve(PAGE, 10);
+        service.settle().await;
+        power.fail_syncs(1 + round % 2);
+        assert!(service.store.sync().await.is_err());
+        until("the file is written again", async || {
+            place.hand.advance(Duration::from_secs(20));
+            service.pulse.flush().await.is_ok()
+        })
+        .await;
+    }
+    assert_eq!(service.served(&[PAGE.to_owned()]).await, [50; 3]);
+    service.shutdown().await;
+    place.released().await;
+    let service = place.start();
+    service.is_open().await;
+    assert_eq!(service.served(&[PAGE.to_owned()]).await, [50; 3]);
+}
+
+#[tokio::test]
+async fn a_shutdown_on_a_full_disk_says_so() {
+    let place = Place::new();
+    let power = Arc::new(Power::new(io::ErrorKind::StorageFull));
+    let options = place.options().io(power.clone());
+    let service = Service::new(options, &place.clock, |builder| {
+        builder.shutdown_timeout(Duration::from_millis(300))
+    });
+    service.serve(PAGE, 10);
+    service.settle().await;
+    power.refuse(true);
+    let error = service.pulse.shutdown().await.unwrap_err();
+    assert!(
+        format!("{error:?}").contains("the disk is full"),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
+async fn the_file_stays_within_its_bytes_and_the_oldest_minutes_go_first() {
+    let place = Place::new();
+    let options = place.options().file_bytes(16 << 20).unwrap();
+    let service = Service::new(options, &place.clock, |builder| builder);
+    let mut served = 0;
+    for minute in 0..120 {
+        for page in 0..500 {
+            let page = format!("GET /a/rather/long/path/of/a/page/{page}");
+            for millis in [1, 10 + minute % 7, 100] {
+                let duration = Duration::from_millis(millis);
+                service.pulse.record(&page, duration, http::StatusCode::OK);
+                served += 1;
+            }
+        }
+        place.hand.advance(Duration::from_secs(60));
+        service.settle().await;
+        let len = std::fs::metadata(place.path()).unwrap().len();
+        assert!(len <= 16 << 20, "minute {minute}: {len} bytes");
+    }
+    let warnings = service.warnings();
+    assert!(warnings.contains("`file_bytes` = 16777216"), "{warnings}");
+    assert_eq!(service.sum("hits").await, served, "counters are complete");
+    service.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_clock_that_went_back_stops_nothing() {
+    let place = Place::new();
+    let service = place.start();
+    service.serve(PAGE, 10);
+    service.shutdown().await;
+    place.released().await;
+    place.hand.set_wall(place.clock.now_seconds() - 86_400);
+    let service = place.start();
+    service.serve(PAGE, 10);
+    service.settle().await;
+    assert_eq!(service.sum("served").await, 20);
+    assert!(
+        service.warnings().contains("ahead of this clock"),
+        "{}",
+        service.warnings()
+    );
+    service.shutdown().await;
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn only_its_owner_reads_a_file() {
+    use std::os::unix::fs::MetadataExt;
+    let place = Place::new();
+    let service = place.start();
+    service.is_open().await;
+    let mode = std::fs::metadata(place.path()).unwrap().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
