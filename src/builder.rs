@@ -12,7 +12,7 @@ use std::time::Duration;
 #[cfg(all(feature = "query", feature = "redis"))]
 pub use self::dashboard::DashboardBuilder;
 use crate::clock::Clock;
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "file", feature = "redis"))]
 use crate::error::BuildError;
 use crate::layer::ResponseHead;
 use crate::model::slice::{DEFAULT_PRECISIONS, DEFAULT_RETAINED};

@@ -63,7 +63,7 @@ impl BuildError {
         }
     }
 
-    #[cfg(feature = "redis")]
+    #[cfg(any(feature = "file", feature = "redis"))]
     pub(crate) fn with_source(
         mut self,
         source: impl Into<Box<dyn StdError + Send + Sync>>,

@@ -8,8 +8,8 @@ use axum::Router;
 use fastrand::Rng;
 use futures_util::future::join_all;
 use tower_pulse::row_cache::RowCache;
-use tower_pulse::store::Precisions;
 use tower_pulse::store::memory::MemoryStore;
+use tower_pulse::store::{Precisions, Store};
 use tower_pulse::{BuildError, Builder, Clock, ManualClock, Pulse, ShutdownError};
 
 use crate::incident::{self, Incident};
@@ -35,25 +35,30 @@ pub(crate) struct Instance {
 }
 
 /// Where a fleet keeps everything.
-#[derive(Debug)]
 pub(crate) enum Backend {
-    /// One store that all instances share, whose clock goes from the past to the present.
-    Memory(Arc<MemoryStore>, ManualClock),
+    /// One store in memory or in a file that all instances share, whose clock goes from the past to the present.
+    Shared(Arc<dyn Store>, ManualClock),
     /// Each instance has its own connection.
     Redis(String),
 }
 
 impl Backend {
     /// A store that is used from a time in the past, or from now.
-    pub(crate) fn new(settings: &Settings, start: i64) -> Self {
-        match &settings.redis {
-            Some(url) => Self::Redis(url.clone()),
-            None => {
-                let (clock, time) = Clock::manual(start);
-                let store = MemoryStore::new(Precisions::default(), clock);
-                Self::Memory(Arc::new(store), time)
-            }
+    pub(crate) fn new(settings: &Settings, start: i64) -> Result<Self, BuildError> {
+        if let Some(url) = &settings.redis {
+            return Ok(Self::Redis(url.clone()));
         }
+        let (clock, time) = Clock::manual(start);
+        let store: Arc<dyn Store> = match &settings.file {
+            #[cfg(feature = "file")]
+            Some(path) => {
+                use tower_pulse::store::file::{FileOptions, FileStore};
+                let options = FileOptions::new(path)?.clock(clock);
+                Arc::new(FileStore::open(options)?)
+            }
+            _ => Arc::new(MemoryStore::new(Precisions::default(), clock)),
+        };
+        Ok(Self::Shared(store, time))
     }
 
     /// Begins the configuration of the instance of this number.
@@ -66,7 +71,7 @@ impl Backend {
         let builder = settings.builder();
         let builder = builder.instance(name(number)).app_version(version);
         match self {
-            Self::Memory(store, _) => builder.store(store.clone()),
+            Self::Shared(store, _) => builder.store(store.clone()),
             Self::Redis(url) => builder.redis(url),
         }
     }
@@ -82,6 +87,10 @@ pub(crate) fn single(settings: &Settings) -> Result<Instance, Box<dyn Error>> {
     let mut builder = settings.builder();
     if let Some(url) = &settings.redis {
         builder = builder.redis(url);
+    }
+    #[cfg(feature = "file")]
+    if let Some(path) = &settings.file {
+        builder = builder.file(path);
     }
     let pulse = builder.app_version(incident::version(None)).build()?;
     log_changes(&pulse);
@@ -102,7 +111,7 @@ pub(crate) fn live(
     settings: &Settings,
     backend: &Backend,
 ) -> Result<Vec<Instance>, Box<dyn Error>> {
-    if let Backend::Memory(_, time) = backend {
+    if let Backend::Shared(_, time) = backend {
         tokio::spawn(run_in_real_time(time.clone()));
     }
     let instances = (0..INSTANCES).map(|number| {

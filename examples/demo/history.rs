@@ -199,7 +199,7 @@ impl<'a> Past<'a> {
             .map(|instance| tokio::spawn(instance.pass(from, second)));
         self.instances = try_join_all(busy).await?;
         self.second = second;
-        if let Backend::Memory(_, time) = self.backend {
+        if let Backend::Shared(_, time) = self.backend {
             time.set_wall(second);
         }
         Ok(())

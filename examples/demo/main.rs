@@ -5,7 +5,8 @@
 //! | Variable | Meaning | Default |
 //! |---|---|---|
 //! | `LISTEN` | address and port | `127.0.0.1:3000` |
-//! | `REDIS_URL` | where to keep everything | absent: in memory |
+//! | `REDIS_URL` | the Redis where to keep everything | absent: in memory |
+//! | `PULSE_FILE` | the file where to keep everything, with `--features file` | absent: in memory |
 //! | `PULSE_PREFIX` | what every key begins with; empty is the book's bare layout | `pulse:` |
 //! | `PULSE_TOKEN` | bearer token (or password) of the admin router | absent: open, on loopback only |
 //! | `PULSE_FLUSH_MS` | milliseconds between flushes, 10 to 60,000 | 1000 |
@@ -150,7 +151,7 @@ async fn start_fleet(settings: &Settings) -> Result<Vec<Instance>, Box<dyn Error
     let begin = settings
         .history
         .map_or_else(fleet::now, history::first_second);
-    let (backend, mut is_simulated) = (Backend::new(settings, begin), false);
+    let (backend, mut is_simulated) = (Backend::new(settings, begin)?, false);
     if let Some(length) = settings.history {
         match history::record(settings, &backend, length).await {
             Err(error) if error.is::<BuildError>() => return Err(error),

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -20,8 +21,10 @@ const TARGET: Duration = Duration::from_millis(100);
 pub(crate) struct Settings {
     pub(crate) listen: SocketAddr,
     pub(crate) access: Access,
-    /// Where everything is kept, unless in memory.
+    /// Where everything is kept, unless in memory or in a file.
     pub(crate) redis: Option<String>,
+    /// The file where everything is kept, unless in memory or in Redis.
+    pub(crate) file: Option<PathBuf>,
     pub(crate) has_traffic: bool,
     pub(crate) has_layer: bool,
     /// How long the simulated past is.
@@ -51,10 +54,17 @@ impl Settings {
                 "DEMO_LAYER=off records nothing: leave out DEMO_HISTORY and DEMO_INCIDENT".into(),
             );
         }
+        let redis = variable("REDIS_URL")?.filter(|url| !url.is_empty());
+        let file = variable("PULSE_FILE")?.filter(|path| !path.is_empty());
+        let file = file.map(PathBuf::from);
+        if let Some(path) = &file {
+            check_file(path, redis.is_some(), history.is_some())?;
+        }
         Ok(Self {
             listen,
             access: token.map_or_else(Access::open, Access::token),
-            redis: variable("REDIS_URL")?.filter(|url| !url.is_empty()),
+            redis,
+            file,
             has_traffic: variable("DEMO_TRAFFIC")?.as_deref() != Some("off"),
             has_layer,
             history,
@@ -72,6 +82,25 @@ impl Settings {
     pub(crate) fn is_fleet(&self) -> bool {
         self.history.is_some() || self.incident.is_some()
     }
+}
+
+/// Refuses a file that the rest of the environment makes no sense with.
+fn check_file(path: &Path, has_redis: bool, has_history: bool) -> Result<(), String> {
+    if !cfg!(feature = "file") {
+        return Err(
+            "PULSE_FILE needs the feature: cargo run --features file --example demo".into(),
+        );
+    }
+    if has_redis {
+        return Err("PULSE_FILE and REDIS_URL are both set: leave out one".into());
+    }
+    if has_history && path.metadata().is_ok_and(|file| file.len() > 0) {
+        return Err(format!(
+            "{} has a past already: leave out DEMO_HISTORY",
+            path.display()
+        ));
+    }
+    Ok(())
 }
 
 fn builder() -> Result<Builder, Box<dyn Error>> {

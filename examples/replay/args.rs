@@ -11,7 +11,8 @@ usage: replay [--serve] [--verdicts VERDICTS] FILE
   --serve  afterwards, show the dashboard on LISTEN (127.0.0.1:3000)
   --verdicts VERDICTS
            write what has changed at the end of each minute to this file, as lines of JSON
-REDIS_URL stores everything in Redis instead of memory, below PULSE_PREFIX (pulse:).";
+REDIS_URL stores everything in Redis instead of memory, below PULSE_PREFIX (pulse:);
+PULSE_FILE stores everything in a new file, with the feature `file`.";
 
 /// All flags.
 const FLAGS: [&str; 3] = ["--serve", "--verdicts", "--help"];

@@ -48,10 +48,10 @@ pub struct MemoryStore {
 pub(crate) const RECORD_BYTES: usize = 256 * 1024 * 1024;
 
 /// No data, in a new generation.
-fn new_state(created: i64, record_bytes: usize) -> State<MemoryFields> {
+fn new_state(created: i64) -> State<MemoryFields> {
     let generation = format!("memory-{}", short_random_name());
     let mut state = State::new(generation, created, MemoryFields::default());
-    state.tables.bound = Bound::Records(record_bytes);
+    state.tables.bound = Bound::Records(RECORD_BYTES);
     state
 }
 
@@ -59,7 +59,7 @@ impl MemoryStore {
     /// An empty store. `clock` is the store's time, against which samples are judged as skewed.
     pub fn new(precisions: Precisions, clock: Clock) -> Self {
         Self {
-            state: Mutex::new(new_state(clock.now_seconds(), RECORD_BYTES)),
+            state: Mutex::new(new_state(clock.now_seconds())),
             setup: Setup::new(precisions, clock),
         }
     }

@@ -1,7 +1,7 @@
 //! The fields of tables, in the database. All that is done between two durable moments is one transaction.
 
 use std::cell::RefCell;
-use std::ops::{Bound, ControlFlow};
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::keys::name_of;
 use super::trouble::Trouble;
 use crate::error::StoreError;
 use crate::model::pack::{self, packed};
-use crate::store::in_process::{Extent, FieldChange, Fields};
+use crate::store::in_process::{Extent, FieldChange, Fields, Show};
 use crate::store::table::Table;
 
 /// The fields of all tables, by the name of the table and that of the field.
@@ -126,7 +126,7 @@ impl FileFields {
         &self,
         table: &Table,
         after: Option<&[u8]>,
-        show: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+        show: &mut Show<'_>,
     ) -> Result<(), redb::Error> {
         let stored = self.transaction()?.open_table(FIELDS)?;
         let name = name_of(table);
@@ -195,7 +195,7 @@ impl Fields for FileFields {
         &self,
         table: &Table,
         after: Option<&[u8]>,
-        show: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+        show: &mut Show<'_>,
     ) -> Result<(), StoreError> {
         self.visit_all(table, after, show)
             .map_err(|error| self.failed(error))

@@ -24,6 +24,9 @@ impl FieldChange {
     }
 }
 
+/// Is shown fields with their values, until it breaks.
+pub(crate) type Show<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
+
 /// The fields of all tables. A table that has no field does not exist.
 pub trait Fields: 'static {
     /// Bytes that a field takes beside its name and its value.
@@ -49,7 +52,7 @@ pub trait Fields: 'static {
         &self,
         table: &Table,
         after: Option<&[u8]>,
-        show: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+        show: &mut Show<'_>,
     ) -> Result<(), StoreError>;
 
     /// Notes how large a table is, and when it expires; `None` for a table that is gone.

@@ -22,7 +22,7 @@ use tokio::sync::Mutex as AsyncMutex;
 
 #[cfg(feature = "file")]
 pub(crate) use self::counters::Counters;
-pub(crate) use self::fields::{FieldChange, Fields};
+pub(crate) use self::fields::{FieldChange, Fields, Show};
 #[cfg(feature = "file")]
 pub(crate) use self::fleet::Heartbeats;
 #[cfg(feature = "file")]

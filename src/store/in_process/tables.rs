@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 
-use super::fields::{FieldChange, Fields};
+use super::fields::{FieldChange, Fields, Show};
 use crate::error::StoreError;
 use crate::model::tier::{FINEST, Revision, RolledUp, TierSlice};
 use crate::store::table::{FieldWrites, Table};
@@ -325,7 +325,7 @@ impl<F: Fields> Tables<F> {
         table: &Table,
         after: Option<&[u8]>,
         now: i64,
-        show: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+        show: &mut Show<'_>,
     ) -> Result<(), StoreError> {
         match self.is_live(table, now) {
             true => self.fields.visit(table, after, show),

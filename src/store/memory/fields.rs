@@ -1,15 +1,18 @@
 //! The fields of tables, in memory.
 
 use std::collections::{BTreeMap, HashMap};
-use std::ops::{Bound, ControlFlow};
+use std::ops::Bound;
 
 use crate::error::StoreError;
-use crate::store::in_process::{FieldChange, Fields};
+use crate::store::in_process::{FieldChange, Fields, Show};
 use crate::store::table::Table;
+
+/// The values of a table by the names of their fields.
+type Values = BTreeMap<Box<[u8]>, Box<[u8]>>;
 
 /// The fields of all tables.
 #[derive(Clone, Debug, Default)]
-pub struct MemoryFields(HashMap<Table, BTreeMap<Box<[u8]>, Box<[u8]>>>);
+pub struct MemoryFields(HashMap<Table, Values>);
 
 impl Fields for MemoryFields {
     const BYTES_PER_FIELD: usize = 96;
@@ -48,7 +51,7 @@ impl Fields for MemoryFields {
         &self,
         table: &Table,
         after: Option<&[u8]>,
-        show: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+        show: &mut Show<'_>,
     ) -> Result<(), StoreError> {
         let start = after.map_or(Bound::Unbounded, Bound::Excluded);
         let values = self.0.get(table).into_iter();

@@ -1,7 +1,7 @@
 //! For this crate's own tests: data that is saved and restored, as a failover of a server does, and what no query tells.
 
 use super::{MemoryFields, MemoryStore, new_state};
-use crate::store::in_process::{Bound, State};
+use crate::store::in_process::State;
 
 /// The data of a store at a moment.
 #[derive(Clone, Debug)]
@@ -27,12 +27,9 @@ impl MemoryStore {
     /// Removes all data: a new generation begins.
     pub fn reset(&self) {
         let mut state = self.state();
-        let record_bytes = match state.tables.bound {
-            Bound::Records(bytes) => bytes,
-            #[cfg(feature = "file")]
-            Bound::All(bytes) => bytes,
-        };
-        *state = new_state(self.setup.clock.now_seconds(), record_bytes);
+        let bound = state.tables.bound;
+        *state = new_state(self.setup.clock.now_seconds());
+        state.tables.bound = bound;
     }
 
     /// The name of the generation, and its beginning in Unix seconds.
