@@ -31,6 +31,7 @@ use super::{
 };
 use crate::clock::Clock;
 use crate::error::StoreError;
+use crate::model::recorded::Gap;
 use crate::model::slice::Precisions;
 use crate::model::slowest::{RANKING_LEN, RankedContext};
 use crate::model::snapshot::FleetSnapshot;
@@ -87,6 +88,8 @@ struct State {
     created: i64,
     /// When the first sample was recorded that it holds, or the generation began.
     since: i64,
+    /// The times in which no instance recorded. Only tests set them: this store ends with its process.
+    gaps: Vec<Gap>,
     /// The fence of each instance.
     fences: HashMap<String, Fence>,
     journal: Entered,

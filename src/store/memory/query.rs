@@ -99,6 +99,7 @@ impl State {
             as_of: now,
             created: Some(self.created),
             since: Some(self.since),
+            gaps: self.gaps.clone(),
             instances: instances.filter(|other| other.at >= since).count() as u64,
             exceptions: self.exceptions.clone(),
             ranking_warnings: read::ranking_warnings(self.tables.fields(&Table::RankingSpecs, now)),

@@ -1,6 +1,7 @@
 //! For this crate's own tests: data that is saved and restored, as a failover of a server does, and what no query tells.
 
 use super::{MemoryStore, State};
+use crate::model::recorded::Gap;
 
 /// The data of a store at a moment.
 #[derive(Clone, Debug)]
@@ -26,6 +27,11 @@ impl MemoryStore {
     /// Removes all data: a new generation begins.
     pub fn reset(&self) {
         *self.state() = State::new(self.clock.now_seconds());
+    }
+
+    /// Says in which times no instance recorded, in Unix seconds: ascending and disjoint.
+    pub fn set_gaps(&self, gaps: impl IntoIterator<Item = Gap>) {
+        self.state().gaps = gaps.into_iter().collect();
     }
 
     /// The name of the generation, and its beginning in Unix seconds.

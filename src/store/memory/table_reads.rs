@@ -108,6 +108,7 @@ impl State {
                 rolled: Some(self.rolled.clone()),
                 created: Some(self.created),
                 since: Some(self.since),
+                gaps: self.gaps.clone(),
             }),
             TableRead::Revisions => TableAnswer::Revisions(tables.revisions(now).collect()),
         }
