@@ -140,7 +140,7 @@ pub(super) fn bytes(n: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::Builder;
+    use super::*;
 
     #[test]
     fn the_parts_add_up_to_the_bound() {
@@ -158,6 +158,34 @@ mod tests {
             "0 kB while somebody"
         };
         assert!(words.contains(asking), "{words}");
+    }
+
+    /// The rows of the guide's page about sizing: contexts in use, then bytes on 2 and on 8 cores.
+    #[cfg(feature = "query")]
+    #[test]
+    fn the_guide_tells_what_is_expected_and_what_is_possible_on_2_and_on_8_cores() {
+        let guide = include_str!("../guide/sizing.md");
+        let mut rows = Vec::new();
+        for contexts in [50, 200, 2_000] {
+            let builder = Builder::default().max_contexts(contexts);
+            let of_cores = [2, 8].map(|shards| {
+                let bounds = Bounds {
+                    shards,
+                    ..builder.bounds()
+                };
+                let precisions = builder.all_precisions();
+                let expected = ExpectedBytes::new(&bounds, &precisions, contexts);
+                let most = WorstCase::new(&bounds, &precisions);
+                [expected.process_bytes, most.process_bytes].map(bytes)
+            });
+            let [[few, few_most], [many, many_most]] = of_cores;
+            rows.push(format!(
+                "| {contexts} | {few} | {few_most} | {many} | {many_most} |"
+            ));
+        }
+        for row in &rows {
+            assert!(guide.contains(row), "the guide lacks one of {rows:#?}");
+        }
     }
 
     #[test]

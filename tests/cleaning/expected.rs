@@ -77,10 +77,11 @@ fn what_is_expected_is_close_to_what_usual_contexts_take() {
         assert_eq!(expected.contexts, contexts);
         let (real, expected) = (measured.bytes_current as f64, expected.process_bytes as f64);
         println!("{contexts} contexts: {real} bytes, expected {expected}");
-        // Detection runs on another thread, and other shards are filled by other cores.
+        // Detection runs on another thread, and the cells of other cores are not there.
+        let ratio = expected / real;
         assert!(
-            (1.0..3.0).contains(&(expected / real)),
-            "{contexts}: {real}, expected {expected}"
+            (1.0..2.0).contains(&ratio),
+            "{contexts} contexts: {ratio:.2} of the real"
         );
     }
 }
