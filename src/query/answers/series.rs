@@ -7,7 +7,6 @@ use super::metric::{SeriesMetric, SeriesValue};
 use super::resolution::{Bounds, Resolution, SliceSource};
 use super::{check_points, of_kind};
 use crate::model::context::{ALL, ContextId, Kind};
-use crate::model::recorded::Gap;
 use crate::query::error::QueryError;
 use crate::query::source::Source;
 use crate::query::store_reader::Span;
@@ -33,7 +32,7 @@ pub struct Series {
     /// The times of the window in which the service was not running, in Unix seconds from the first to before the second,
     /// oldest first, if a window was asked for. Its slices have no points there, and not because there was no request.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub not_running: Option<Vec<Gap>>,
+    pub not_running: Option<Vec<(i64, i64)>>,
     /// The start, in Unix seconds, and the value of each slice that has data, oldest first.
     pub points: Vec<(i64, SeriesValue)>,
 }
