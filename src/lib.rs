@@ -103,6 +103,7 @@ pub use error::{BuildError, StoreError, StoreErrorKind};
 #[doc(hidden)]
 pub use internal::model;
 pub use model::changes::change::{Change, ChangeKind, Earlier, Suspect};
+pub use model::expected::ExpectedBytes;
 pub use model::health::{
     ChangeHealth, FlushHealth, FoldHealth, Health, JournalHealth, RecordingHealth, Status,
     StoreHealth,

@@ -29,9 +29,8 @@ use crate::layer::{Head, IgnoreList, PulseLayer, Source};
 use crate::model::context::Kind;
 use crate::model::health::Health;
 use crate::model::outcome::Outcome;
-#[cfg(feature = "query")]
 use crate::model::slice::Precisions;
-use crate::model::worst_case::WorstCase;
+use crate::model::worst_case::{Bounds, WorstCase};
 use crate::recorder::{Counter, Recorder, RequestOutcome, Timed, Timer, Within, check_counter};
 use crate::store::Store;
 use crate::task::{BoxFuture, Stop};
@@ -69,7 +68,6 @@ pub(crate) struct Parts {
     pub(crate) clock: Clock,
     #[cfg(feature = "admin")]
     pub(crate) service: Option<String>,
-    #[cfg(feature = "query")]
     pub(crate) precisions: Precisions,
     #[cfg(feature = "query")]
     pub(crate) target: Option<Duration>,
@@ -81,6 +79,7 @@ pub(crate) struct Parts {
     pub(crate) cleaning: Arc<Mutex<CleanerStatus>>,
     pub(crate) shutdown_timeout: Duration,
     pub(crate) worst: WorstCase,
+    pub(crate) bounds: Bounds,
     pub(crate) memory_warning: Option<String>,
 }
 

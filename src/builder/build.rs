@@ -10,6 +10,7 @@ use crate::flush::{FlushOptions, Flusher};
 use crate::fold::Folder;
 use crate::layer::IgnoreList;
 use crate::model::context::escape_hidden;
+use crate::model::expected::{ExpectedBytes, USUAL_CONTEXTS};
 use crate::model::slice::Precisions;
 use crate::pulse::{Parts, Pulse};
 use crate::recorder::{Limits, Recorder};
@@ -46,9 +47,10 @@ impl Builder {
     pub fn build_with_tasks(self) -> Result<(Pulse, Vec<Task>), BuildError> {
         self.validate()?;
         let worst = self.worst_case();
-        let memory = self.process_bytes().in_words(&self.bounds());
+        let (bounds, precisions) = (self.bounds(), self.all_precisions());
+        let expected = ExpectedBytes::new(&bounds, &precisions, USUAL_CONTEXTS);
+        let most = self.process_bytes().in_words(&bounds);
         let memory_warning = self.memory_warning();
-        let precisions = self.all_precisions();
         let store: Arc<dyn Store> = match &self.backend {
             Backend::Memory => {
                 let store = MemoryStore::new(precisions.clone(), self.clock.clone());
@@ -128,6 +130,7 @@ impl Builder {
         }
         let parts = Parts {
             worst,
+            bounds,
             memory_warning,
             recorder,
             flusher,
@@ -137,7 +140,6 @@ impl Builder {
             clock: self.clock,
             #[cfg(feature = "admin")]
             service: self.service,
-            #[cfg(feature = "query")]
             precisions,
             #[cfg(feature = "query")]
             target: self.target,
@@ -151,9 +153,12 @@ impl Builder {
         };
         tracing::info!(
             store = %parts.store.describe(),
+            expected_process_bytes = expected.process_bytes,
+            expected_store_bytes = expected.store_bytes,
             max_process_bytes = parts.worst.process_bytes,
             max_store_bytes = parts.worst.store_bytes,
-            "tower-pulse records; {memory}"
+            "tower-pulse records; {}; {most}",
+            expected.in_words()
         );
         if let Some(warning) = &parts.memory_warning {
             tracing::warn!("{warning}");

@@ -3,13 +3,15 @@
 use super::{Backend, Builder};
 use crate::fold::Folder;
 use crate::model::context::MAX_NAME;
+use crate::model::expected::ExpectedBytes;
 use crate::model::worst_case::{Bounds, ProcessBytes, WorstCase};
 use crate::recorder::Recorder;
 
 impl Builder {
-    /// The most memory that this configuration can ever take, whatever clients send. It is logged at
-    /// the start and shown in [`Health`](crate::Health). The guide's page about [sizing](crate::guide::sizing) explains
-    /// its parts.
+    /// The most memory that this configuration can ever take, whatever clients send: with requests in every context,
+    /// every minute and at every duration. [`expected_bytes`](Self::expected_bytes) is what usual requests take, often a
+    /// tenth of it. Both are logged at the start and shown in [`Health`](crate::Health). The guide's page about
+    /// [sizing](crate::guide::sizing) explains its parts.
     ///
     /// ```
     /// let builder = tower_pulse::Pulse::builder().max_contexts(100);
@@ -19,6 +21,19 @@ impl Builder {
     /// ```
     pub fn worst_case(&self) -> WorstCase {
         WorstCase::new(&self.bounds(), &self.all_precisions())
+    }
+
+    /// The memory that so many contexts are expected to take once they have had requests in each minute for two weeks,
+    /// whose durations spread over about two octaves. It is no bound: that is [`worst_case`](Self::worst_case). More
+    /// contexts than [`max_contexts`](Self::max_contexts) count as these.
+    ///
+    /// ```
+    /// let expected = tower_pulse::Pulse::builder().expected_bytes(50);
+    /// // The store is in this process.
+    /// assert!(expected.process_bytes < 20_000_000 && expected.store_bytes == 0);
+    /// ```
+    pub fn expected_bytes(&self, contexts: usize) -> ExpectedBytes {
+        ExpectedBytes::new(&self.bounds(), &self.all_precisions(), contexts)
     }
 
     /// The parts of the bound of this process's memory.
@@ -86,6 +101,21 @@ impl Builder {
     }
 }
 
+impl ExpectedBytes {
+    /// In a sentence, for the log.
+    pub(super) fn in_words(&self) -> String {
+        let store = match self.store_bytes {
+            0 => String::new(),
+            stored => format!(", and {} of the store's", bytes(stored)),
+        };
+        format!(
+            "{} contexts with usual requests are expected to take about {} of this process's memory{store}",
+            self.contexts,
+            bytes(self.process_bytes)
+        )
+    }
+}
+
 impl ProcessBytes {
     /// In a sentence, for the log.
     pub(super) fn in_words(&self, bounds: &Bounds) -> String {
@@ -98,7 +128,7 @@ impl ProcessBytes {
             false => "slices and histograms that wait, only after the store was away for days",
         };
         format!(
-            "it never takes more than {} of this process's memory: {} for {} contexts and {} counters, \
+            "whatever clients send, it never takes more than {} of this process's memory: {} for {} contexts and {} counters, \
              {} for calls that may have to be sent again, {folding} while this instance folds the journal, {} while it looks for changes, {} \
              while somebody looks at the admin pages, and {} for {slices}, with requests in \
              every context, every minute and at every duration; fewer contexts take less in proportion",
@@ -125,7 +155,7 @@ pub(super) fn bytes(n: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::Builder;
+    use super::*;
 
     #[test]
     fn the_parts_add_up_to_the_bound() {
@@ -143,6 +173,55 @@ mod tests {
             "0 kB while somebody"
         };
         assert!(words.contains(asking), "{words}");
+    }
+
+    /// The rows of the guide's page about sizing: contexts in use, then bytes on 2 and on 8 cores.
+    #[cfg(feature = "query")]
+    #[test]
+    fn the_guide_tells_what_is_expected_and_what_is_possible_on_2_and_on_8_cores() {
+        let guide = include_str!("../guide/sizing.md");
+        let mut rows = Vec::new();
+        for contexts in [50, 200, 2_000] {
+            let builder = Builder::default().max_contexts(contexts);
+            let of_cores = [2, 8].map(|shards| {
+                let bounds = Bounds {
+                    shards,
+                    ..builder.bounds()
+                };
+                let precisions = builder.all_precisions();
+                let expected = ExpectedBytes::new(&bounds, &precisions, contexts);
+                let most = WorstCase::new(&bounds, &precisions);
+                [expected.process_bytes, most.process_bytes].map(bytes)
+            });
+            let [[few, few_most], [many, many_most]] = of_cores;
+            rows.push(format!(
+                "| {contexts} | {few} | {few_most} | {many} | {many_most} |"
+            ));
+        }
+        for row in &rows {
+            assert!(guide.contains(row), "the guide lacks one of {rows:#?}");
+        }
+    }
+
+    #[test]
+    fn what_is_expected_is_far_below_the_bound() {
+        let builder = Builder::default();
+        let expected = builder.expected_bytes(50);
+        assert!(expected.process_bytes < builder.worst_case().process_bytes / 10);
+        let words = expected.in_words();
+        assert!(words.starts_with("50 contexts with usual"), "{words}");
+        assert!(words.ends_with(" of this process's memory"), "{words}");
+        let few = Builder::default().max_contexts(7);
+        assert_eq!(few.expected_bytes(50), few.expected_bytes(7));
+    }
+
+    #[cfg(feature = "redis")]
+    #[test]
+    fn what_is_expected_of_redis_is_told_as_well() {
+        let builder = Builder::default().redis("redis://127.0.0.1/");
+        let expected = builder.expected_bytes(50);
+        assert!(expected.store_bytes < builder.worst_case().store_bytes / 10);
+        assert!(expected.in_words().ends_with(" of the store's"));
     }
 
     #[cfg(feature = "redis")]

@@ -6,6 +6,7 @@ use crate::model::aggregate::Aggregate;
 use crate::model::changes::change::{Change, ChangeKind, Earlier};
 use crate::model::context::{ALL, ContextId, Kind};
 use crate::model::histogram::{Histogram, lower_bound};
+use crate::model::recorded::RecordedTime;
 use crate::model::slices::Merge;
 use crate::model::tier::TIERS;
 use crate::store::{RecordQuery, Store};
@@ -17,13 +18,14 @@ pub(super) async fn compare(
     store: &dyn Store,
     change: &mut Change,
     end: i64,
+    recorded: &RecordedTime,
 ) -> Result<(), StoreError> {
     if change.kind == ChangeKind::Instance {
         return Ok(());
     }
     let [_, half_hours, quarters] = TIERS;
-    change.yesterday = earlier(store, change, (end, DAY), half_hours.seconds).await?;
-    change.week_ago = earlier(store, change, (end, 7 * DAY), quarters.seconds).await?;
+    change.yesterday = earlier(store, change, (end, DAY), half_hours.seconds, recorded).await?;
+    change.week_ago = earlier(store, change, (end, 7 * DAY), quarters.seconds, recorded).await?;
     Ok(())
 }
 
@@ -33,6 +35,7 @@ async fn earlier(
     change: &Change,
     (end, ago): (i64, i64),
     width: u32,
+    recorded: &RecordedTime,
 ) -> Result<Option<Earlier>, StoreError> {
     let context = match &*change.context {
         ALL => ContextId::all(),
@@ -56,7 +59,11 @@ async fn earlier(
     let (value, error) = match change.kind {
         ChangeKind::Failing => (sums.outcomes.errors as f64 / requests as f64, 0.0),
         ChangeKind::Surging | ChangeKind::Silent => {
-            (requests as f64 * MINUTE as f64 / f64::from(width), 0.0)
+            // Other programs may have counted before the first sample.
+            let seconds = recorded
+                .from(start)
+                .seconds(start, start + i64::from(width));
+            (requests as f64 * MINUTE as f64 / seconds.max(1) as f64, 0.0)
         }
         _ => {
             let successes = sums.successes();

@@ -13,6 +13,7 @@ use crate::model::changes::detector::{
 use crate::model::changes::judged::Judged;
 use crate::model::changes::log::Log;
 use crate::model::context::{ContextId, Kind};
+use crate::model::recorded::RecordedTime;
 use crate::model::records::{RecordId, sort_by_id};
 use crate::model::tier::FINEST;
 use crate::store::Store;
@@ -42,6 +43,8 @@ pub(super) struct Session {
     sight: Sight,
     log: Log,
     contexts: HashMap<RecordId, ContextId>,
+    /// The time that the store has recorded.
+    recorded: RecordedTime,
     /// The contexts that are judged, and the minute in which each last had a request.
     admitted: HashMap<RecordId, i64>,
     max_contexts: usize,
@@ -117,6 +120,7 @@ impl Session {
             tables,
             log: Log::new(changes),
             contexts: HashMap::new(),
+            recorded: RecordedTime::default(),
             admitted: HashMap::new(),
             max_contexts,
         };
@@ -177,6 +181,7 @@ impl Session {
 
     async fn refresh_contexts(&mut self, store: &dyn Store, now: i64) -> Result<(), StoreError> {
         let index = store.record_index(now).await?;
+        self.recorded = index.recorded;
         let http = index.contexts.into_iter().filter(|c| c.kind == Kind::Http);
         self.contexts = http
             .map(|context| (RecordId::new(context.kind, &context.name), context))
@@ -242,7 +247,7 @@ impl Session {
                 && minute_end - change.detected <= SUSPECTS_FOR * MINUTE
             {
                 suspects::find(store, change, minute_end).await?;
-                earlier::compare(store, change, minute_end).await?;
+                earlier::compare(store, change, minute_end, &session.recorded).await?;
             }
         }
         let written = [&difference.began, &difference.standing, &difference.ended];

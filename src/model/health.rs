@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::changes::detector::Sight;
+use super::expected::ExpectedBytes;
 use super::snapshot::Problem;
 use super::worst_case::WorstCase;
 
@@ -77,6 +78,8 @@ pub struct Health {
     pub changes: ChangeHealth,
     /// The store.
     pub store: StoreHealth,
+    /// The memory that the contexts of this process are expected to take, or 50 of them before it has any.
+    pub expected: ExpectedBytes,
     /// Upper bounds of the memory that this configuration can take.
     pub worst_case: WorstCase,
 }

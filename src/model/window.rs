@@ -1,5 +1,6 @@
 //! Windows: spans of time that somebody asks about, rounded outward to the slices that are kept.
 
+use super::recorded::{Gap, RecordedTime, length};
 use super::slice::{HOUR, Precision, hour_of};
 use super::tier::TIERS;
 
@@ -43,6 +44,27 @@ pub struct WindowSlices {
     pub from: i64,
     /// End of the last slice, in Unix seconds.
     pub to: i64,
+}
+
+/// How much of a window was recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordedPart {
+    /// Seconds of the window that have passed.
+    pub passed: i64,
+    /// Seconds of it that were recorded.
+    pub seconds: i64,
+    /// Seconds in which the service was not running, since the first one that was recorded.
+    pub not_running_seconds: i64,
+}
+
+impl RecordedPart {
+    /// The share of the time that has passed, 0 to 1.
+    pub fn share(&self) -> f64 {
+        match self.passed {
+            ..=0 => 0.0,
+            passed => self.seconds as f64 / passed as f64,
+        }
+    }
 }
 
 impl Window {
@@ -141,21 +163,26 @@ impl WindowSlices {
         (self.from..self.to).contains(&time)
     }
 
-    /// The part of the window that was recorded, if there is data from `since` to `until`, in seconds.
-    pub fn covered(&self, since: i64, until: i64, now: i64) -> i64 {
-        let oldest = self.tier.slice(self.tier.cut_off(now)) + i64::from(self.tier.seconds);
-        let first = self.from.max(since).max(oldest);
-        let last = self.to.min(until).min(now);
-        last.saturating_sub(first).max(0)
+    /// The part of the window that was recorded, if there is data until `until`.
+    pub fn covered(&self, recorded: &RecordedTime, until: i64, now: i64) -> RecordedPart {
+        let (from, to) = self.retained_until(until, now);
+        RecordedPart {
+            passed: self.to.min(now).saturating_sub(self.from).max(0),
+            seconds: recorded.seconds(from, to),
+            not_running_seconds: length(recorded.gaps(from, to)),
+        }
     }
 
-    /// The share of the window until `now` that was recorded, 0 to 1.
-    pub fn complete(&self, since: i64, until: i64, now: i64) -> f64 {
-        let passed = self.to.min(now).saturating_sub(self.from);
-        match passed {
-            ..=0 => 0.0,
-            passed => self.covered(since, until, now) as f64 / passed as f64,
-        }
+    /// The times of the window in which the service was not running.
+    pub fn not_running(&self, recorded: &RecordedTime, until: i64, now: i64) -> Vec<Gap> {
+        let (from, to) = self.retained_until(until, now);
+        recorded.gaps(from, to).collect()
+    }
+
+    /// From the first slice that is retained at `now`, until `until`.
+    fn retained_until(&self, until: i64, now: i64) -> (i64, i64) {
+        let oldest = self.tier.slice(self.tier.cut_off(now)) + i64::from(self.tier.seconds);
+        (self.from.max(oldest), self.to.min(until).min(now))
     }
 }
 
@@ -164,6 +191,10 @@ mod tests {
     use super::*;
 
     const NOW: i64 = 1_700_000_000;
+
+    fn since(since: i64) -> RecordedTime {
+        RecordedTime::new(since, [])
+    }
 
     fn seconds_of(name: &str) -> i64 {
         NAMED
@@ -215,7 +246,7 @@ mod tests {
                 let starts: Vec<_> = before.starts(now).collect();
                 assert_eq!(starts.first(), Some(&before.from), "{name} at {now}");
                 assert_eq!(starts.len() as i64, before.seconds() / i64::from(tier));
-                assert!((before.complete(i64::MIN, now, now) - 1.0).abs() < 1e-9);
+                assert!((before.covered(&since(i64::MIN), now, now).share() - 1.0).abs() < 1e-9);
             }
         }
     }
@@ -260,7 +291,10 @@ mod tests {
         let old = Window::Between(0, 100_000).slices(NOW);
         assert_eq!((old.tier.seconds, old.from, old.to), (21_600, 0, 108_000));
         assert_eq!(
-            (old.starts(NOW).count(), old.complete(0, NOW, NOW)),
+            (
+                old.starts(NOW).count(),
+                old.covered(&since(0), NOW, NOW).share()
+            ),
             (0, 0.0)
         );
     }
@@ -269,13 +303,33 @@ mod tests {
     fn what_was_not_recorded_is_not_complete() {
         let slices = Window::Last(3_600).slices(NOW);
         let length = NOW - slices.from;
-        assert_eq!(slices.covered(i64::MIN, NOW, NOW), length);
-        assert_eq!(slices.covered(NOW - 600, NOW, NOW), 600);
-        assert_eq!(slices.covered(i64::MIN, NOW - 600, NOW), length - 600);
-        assert_eq!(slices.covered(NOW - 100, NOW - 200, NOW), 0);
-        assert_eq!(slices.complete(NOW - length / 2, NOW, NOW), 0.5);
+        let seconds = |from, until| slices.covered(&since(from), until, NOW).seconds;
+        assert_eq!(seconds(i64::MIN, NOW), length);
+        assert_eq!(seconds(NOW - 600, NOW), 600);
+        assert_eq!(seconds(i64::MIN, NOW - 600), length - 600);
+        assert_eq!(seconds(NOW - 100, NOW - 200), 0);
+        let share = |from, until| slices.covered(&since(from), until, NOW).share();
+        assert_eq!(share(NOW - length / 2, NOW), 0.5);
         // An answer of a store whose clock is ahead.
-        assert_eq!(slices.complete(i64::MIN, NOW + 7, NOW), 1.0);
+        assert_eq!(share(i64::MIN, NOW + 7), 1.0);
+    }
+
+    #[test]
+    fn a_gap_is_not_recorded() {
+        let slices = Window::Last(3_600).slices(NOW);
+        let recorded = RecordedTime::new(NOW - 600, [(NOW - 500, NOW - 200)]);
+        let found = |until: i64| {
+            let part = slices.covered(&recorded, until, NOW);
+            assert_eq!(part.passed, NOW - slices.from);
+            (part.seconds, part.not_running_seconds)
+        };
+        assert_eq!((found(NOW), found(NOW - 300)), ((300, 300), (100, 200)));
+        let gaps = slices.not_running(&recorded, NOW - 300, NOW);
+        assert_eq!(gaps, [(NOW - 500, NOW - 300)]);
+        // Slices that are not retained.
+        let old = Window::Between(0, 100_000).slices(NOW);
+        let gap = RecordedTime::new(0, [(10, 20)]);
+        assert_eq!(old.covered(&gap, NOW, NOW).not_running_seconds, 0);
     }
 
     #[test]

@@ -28,11 +28,11 @@ impl WorstCase {
 }
 
 /// A live cell of a context and recording shard, with its allocation.
-const CELL: u64 = 2_400;
+pub(super) const CELL: u64 = 2_400;
 /// The buckets of the failures of a cell, or of its requests that were cut off, with their allocation.
 const CELL_PART: u64 = 2_064;
 /// A context's other structures in the process: registries, totals, the frame of its pending delta.
-const CONTEXT: u64 = 2_048;
+pub(super) const CONTEXT: u64 = 2_048;
 /// Minutes of which records are pending between two flushes: intervals are at most a minute long.
 const PENDING_MINUTES: u64 = 2;
 /// A slice of a counter of a store in this process.
@@ -188,24 +188,33 @@ fn compacted_records() -> u64 {
 pub fn store_bytes(bounds: &Bounds, precisions: &Precisions) -> u64 {
     let contexts = bounds.contexts();
     let name = bounds.name_bytes as u64;
-    let counter = precisions
-        .counters
-        .iter()
-        .map(|p| hash_bytes(u64::from(p.retained), 24) + key_bytes(name + 32) + known_bytes(name));
-    let counter: u64 = counter.sum();
     let records = TIERS
         .iter()
         .map(|tier| stored_slices(*tier) * record_bytes(buckets_of(*tier)));
-    let records: u64 = records.sum();
-    let statistics = 2 * (key_bytes(name + 32) + 160) + 2 * (key_bytes(name + 40) + 56);
-    let indexes = 2 * known_bytes(name);
-    let context = 3 * counter + records + statistics + indexes;
+    let context = context_keys_bytes(precisions, name) + records.sum::<u64>();
     let counters = (bounds.max_counters + 1) as u64;
     let features = feature_bytes(bounds)
         .iter()
         .map(|bytes| bytes.stored)
         .sum::<u64>();
-    contexts * context + counters * counter + features + bounds.journal_bytes
+    contexts * context
+        + counters * counter_bytes(precisions, name)
+        + features
+        + bounds.journal_bytes
+}
+
+/// The keys of a counter of the book's layout, at all precisions.
+fn counter_bytes(precisions: &Precisions, name: u64) -> u64 {
+    let counters = precisions.counters.iter();
+    let keys = counters
+        .map(|p| hash_bytes(u64::from(p.retained), 24) + key_bytes(name + 32) + known_bytes(name));
+    keys.sum()
+}
+
+/// What the store has of a context beside its records: three counters, statistics and its place in indexes.
+pub(super) fn context_keys_bytes(precisions: &Precisions, name: u64) -> u64 {
+    let statistics = 2 * (key_bytes(name + 32) + 160) + 2 * (key_bytes(name + 40) + 56);
+    3 * counter_bytes(precisions, name) + statistics + 2 * known_bytes(name)
 }
 
 /// A packed record in its hash, with a count of a few digits in each bucket, and all timers.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::Parts;
 use crate::model::amounts::Amounts;
+use crate::model::expected::{ExpectedBytes, USUAL_CONTEXTS};
 use crate::model::health::{
     ChangeHealth, FlushHealth, Health, RecordingHealth, Status, StoreHealth,
 };
@@ -82,6 +83,7 @@ impl Parts {
                     contact_age_seconds: age.map(|age| age.as_secs_f64()),
                     last_error: counters.last_error.clone(),
                 },
+                expected: self.expected(),
                 worst_case: self.worst,
             }
         })
@@ -89,6 +91,15 @@ impl Parts {
 }
 
 impl Parts {
+    /// The memory that the contexts that there are take with usual requests.
+    fn expected(&self) -> ExpectedBytes {
+        let contexts = match self.recorder.contexts() {
+            0 => USUAL_CONTEXTS,
+            contexts => contexts,
+        };
+        ExpectedBytes::new(&self.bounds, &self.precisions, contexts)
+    }
+
     /// Requests without a context of their own, and what is gone: what happened and what to do.
     fn recording_warnings(&self, drain: &DrainStats, counts: &FlushCounters) -> Vec<String> {
         let mut warnings = Vec::new();

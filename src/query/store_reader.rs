@@ -20,6 +20,7 @@ use crate::model::aggregate::Aggregate;
 use crate::model::changes::side_by_side::Versions;
 use crate::model::context::{ContextId, Kind};
 use crate::model::mark::Mark;
+use crate::model::recorded::RecordedTime;
 use crate::model::records::{RecordId, SliceSums};
 use crate::model::slow_request::SlowRequests;
 use crate::model::slowest::RankedContext;
@@ -46,12 +47,12 @@ const A_MINUTE: Duration = Duration::from_secs(60);
 type Answer<T> = Arc<Vec<T>>;
 
 /// The time that the store has recorded, in Unix seconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
     /// When the store's generation began: another one has other data.
     pub(crate) generation: i64,
-    /// When the first sample that the store holds was recorded.
-    pub(crate) since: i64,
+    /// Since the first sample that the store holds, without the gaps in which no instance was running.
+    pub(crate) recorded: RecordedTime,
     /// The moment up to which all samples can be read.
     pub(crate) as_of: i64,
     /// The end of the time that counts as recorded: `as_of`, or `now` if that is not much later.
@@ -366,7 +367,7 @@ impl StoreReader {
 
     /// The time that the store has recorded.
     pub(crate) async fn recorded_span(&self) -> Result<Span, QueryError> {
-        Ok(self.status().await?.span)
+        Ok(self.status().await?.span.clone())
     }
 
     /// For how long the store has not told its status; `None` if it never has.
@@ -380,13 +381,14 @@ impl StoreReader {
             let now = self.clock.now_seconds();
             // Before the store is asked, which has what is sent meanwhile.
             let unsent = (self.unsent)();
-            let store = self.store.status(now).await?;
+            let mut store = self.store.status(now).await?;
+            let gaps = std::mem::take(&mut store.gaps);
             *lock(&self.contacted) = Some(self.clock.tick());
             let as_of = unsent.map_or(store.as_of, |unsent| store.as_of.min(unsent.since));
             let is_failing = unsent.is_some_and(|unsent| unsent.is_failing);
             let span = Span {
                 generation: store.created.unwrap_or(now),
-                since: store.since.unwrap_or(now),
+                recorded: RecordedTime::new(store.since.unwrap_or(now), gaps),
                 as_of,
                 recorded_until: recorded_until(as_of, now, is_failing),
                 now,

@@ -153,6 +153,11 @@ impl Recorder {
         workers.next_power_of_two().clamp(MIN_SHARDS, MAX_SHARDS)
     }
 
+    /// The number of contexts, timers included.
+    pub(crate) fn contexts(&self) -> usize {
+        self.http.len() + self.timers.len()
+    }
+
     pub(crate) fn new(clock: Clock, precisions: Precisions, limits: Limits) -> Self {
         let shards = Self::shards_of_this_machine();
         static NEXT: AtomicU32 = AtomicU32::new(1);

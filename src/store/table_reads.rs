@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::sealed::Sealed;
 use super::table::Table;
 use crate::error::StoreError;
+use crate::model::recorded::Gap;
 use crate::model::tier::{Revision, RolledUp, TierSlice};
 use crate::task::BoxFuture;
 
@@ -80,6 +81,9 @@ pub struct RecordState {
     pub created: Option<i64>,
     /// When the first sample that the store holds was recorded, in Unix seconds, if that can be read.
     pub since: Option<i64>,
+    /// The times in which no instance recorded, in Unix seconds from the first to before the second: ascending,
+    /// disjoint, at most 1,000. Empty where the absence of all instances is not known, as in Redis.
+    pub gaps: Vec<Gap>,
 }
 
 impl RecordState {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::sealed::Sealed;
 use crate::error::StoreError;
 use crate::model::fleet::Fleet;
+use crate::model::recorded::Gap;
 use crate::model::snapshot::Problem;
 use crate::task::BoxFuture;
 
@@ -90,6 +91,8 @@ pub struct StoreStatus {
     /// When the first sample that the store holds was recorded, in Unix seconds; at the latest when its generation
     /// began.
     pub since: Option<i64>,
+    /// The times in which no instance recorded, as in [`RecordState`](super::table_reads::RecordState).
+    pub gaps: Vec<Gap>,
     /// The number of instances that are alive.
     pub instances: u64,
     /// Samples that folding could not use.

@@ -17,6 +17,7 @@ mod extremes;
 mod failures;
 mod figures;
 mod fleet;
+mod gaps;
 mod incidents;
 mod instances;
 mod marks;

@@ -14,6 +14,7 @@ mod fixture;
 #[path = "../rig/mod.rs"]
 mod rig;
 
+mod expected;
 mod expiry;
 mod flat;
 mod fleet;

@@ -830,7 +830,7 @@ pub async fn what_counts_as_recorded_begins_with_the_first_sample(fixture: &mut 
         let began = (status.created, status.since);
         assert_eq!(began, (Some(NOW), Some(earliest)));
         let index = fixture.store.record_index(now).await.unwrap();
-        assert_eq!((index.created, index.since), (NOW, earliest));
+        assert_eq!((index.created, index.recorded.since()), (NOW, earliest));
     }
     let batch = fixture.batch(&[("GET /", Kind::Http, NOW, &[MS])]);
     fixture.merge_clean(batch).await;

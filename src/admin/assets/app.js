@@ -6,6 +6,7 @@ import { moment, percent, span, time, useUtc, visible } from './format.js';
 import { mount } from './overview.js';
 import { Poller } from './poll.js';
 import { problems } from './problems.js';
+import { beginOf } from './slices.js';
 import { config, isCoarse, isZoomed, link, rangeName, read, recordedFor, seconds, settled, state, write } from './state.js';
 
 const STALE = 60; // seconds that answers may be behind the clock
@@ -46,17 +47,19 @@ const page = {
 	/** Asks again now, as the questions have changed. What has failed is tried again in its own time. */
 	ask: () => setTimeout(() => shown.failure || poller.now()),
 	/** Says how much of the range was recorded. */
-	complete({ from, to, complete }, any) {
+	complete(covered, any) {
 		const now = serverNow();
+		const { from, to, complete, not_running_seconds: missing } = covered;
 		const whole = complete >= 0.995;
 		show($('complete'), !whole && any);
-		const begin = Math.min(to, now) - complete * (Math.min(to, now) - from);
-		if (!whole && !isZoomed()) view.begin = begin;
+		const begin = beginOf(covered, now);
+		const young = begin - from > 0.005 * (Math.min(to, now) - from);
+		if (young && !isZoomed()) view.begin = begin;
 		if (recordedFor(now - (view.begin ?? 0))) {
 			controls();
 			page.ask();
 		}
-		if (!whole) text($('complete'), `${percent(complete, 1)} of this range was recorded, since ${moment(begin, now)}`);
+		if (!whole) text($('complete'), `${percent(complete, 1)} of this range was recorded${young ? `, since ${moment(begin, now)}` : ''}${missing ? `, the service was not running for ${span(missing)}` : ''}`);
 	},
 };
 

@@ -3,12 +3,12 @@
 import { flags, linearTicks, logTicks, timeTicks } from './axis.js';
 import { attr, el, show, svg, text } from './dom.js';
 import { time } from './format.js';
-import { slicesOf, valueOf } from './slices.js';
+import { NOT_RUNNING, slicesOf, valueOf } from './slices.js';
 
 const PAD = { top: 8, right: 10, bottom: 22, left: 52 };
 const ROW = 15; // height of a row of labels above the plot
 const SHAPES = ['M1 1h10v10h-10z', 'M1 6a5 5 0 1 0 10 0a5 5 0 1 0-10 0', 'M6 0l6 11h-12z', 'M6 0l6 6-6 6-6-6z', 'M0 3h12v6h-12z', 'M0 1h12l-6 11z'];
-const EMPTY = { hidden: new Set(), marks: [], changes: [], message: '', counts: null, log: false, utc: false };
+const EMPTY = { hidden: new Set(), marks: [], changes: [], message: '', counts: null, log: false, utc: false, recordedFrom: 0, notRunning: [] };
 const listeners = new Set();
 let charts = 0;
 let failedPointers = 0; // loads of chart_pointer.js
@@ -50,10 +50,11 @@ export class TimeChart {
 		const { title, kind, series } = options;
 		const hatch = `hatch-${++charts}`;
 		const add = (name, className = name, tag = 'path') => (this.#parts[name] = svg(tag, { class: className }));
-		this.#svg = svg('svg', { 'aria-hidden': 'true' }, pattern(hatch), pattern(`${hatch}-unfinished`), add('unrecorded'), add('grid'), add('selection'), add('band', 'band c-p95'),
+		this.#svg = svg('svg', { 'aria-hidden': 'true' }, pattern(hatch), pattern(`${hatch}-unfinished`), add('unrecorded'), add('not-running'), add('grid'), add('selection'), add('band', 'band c-p95'),
 			...series.flatMap(({ key, color }) => [add(`${key} line`, `${kind} ${color}`), add(`${key} unfinished`, `${kind} unfinished ${color}`)]),
 			add('unfinished'), add('lines', '', 'g'), add('crosshair'), add('labels', '', 'g'));
-		attr(this.#parts.unrecorded, 'fill', `url(#${hatch})`);
+		for (const part of [this.#parts.unrecorded, this.#parts['not-running']]) attr(part, 'fill', `url(#${hatch})`);
+		this.#parts['not-running'].append(svg('title', {}, NOT_RUNNING));
 		attr(this.#parts.unfinished, 'fill', `url(#${hatch}-unfinished)`);
 		this.#plot = el('div', 'plot', this.#svg, this.#note);
 		this.#view = { ...this.#options, plot: this.#plot, slices: [], x: null, swatch: (key) => this.#swatch(key) };
@@ -161,7 +162,7 @@ export class TimeChart {
 		if (!this.#state) return;
 		if (this.#drawTable) return this.#drawTable(this.#table, this.#state);
 		if (width < 120 || height < 60 || !this.#slices.length) return;
-		const { from, to, recordedFrom, now, kind, format, clock, utc } = this.#state;
+		const { from, to, recordedFrom, notRunning, now, kind, format, clock, utc } = this.#state;
 		const parts = this.#parts;
 		const rows = this.#lines();
 		const box = { left: PAD.left, right: width - PAD.right, top: PAD.top + rows.length * ROW, bottom: height - PAD.bottom };
@@ -178,9 +179,13 @@ export class TimeChart {
 		for (const { at, style } of timeTicks(from, to, (box.right - box.left) / 72, utc)) {
 			if (x(at) > box.left + 14 && x(at) < box.right - 14) labels.push(label(x(at), height - 5, style, clock(at, style, utc)));
 		}
-		const since = x(Math.min(recordedFrom ?? from, now));
+		const since = x(Math.min(recordedFrom, now));
+		const gaps = notRunning.map((gap) => gap.map(x));
 		attr(parts.unrecorded, 'd', rect(box.left, since, box.top, box.bottom));
-		if (since - box.left > 90) labels.push(label((box.left + since) / 2, (box.top + box.bottom) / 2, 'halo', 'not recorded'));
+		attr(parts['not-running'], 'd', gaps.map(([left, right]) => rect(left, Math.max(right, left + 1), box.top, box.bottom)).join(''));
+		for (const [left, right] of [[box.left, since], ...gaps]) {
+			if (right - left > 90) labels.push(label((left + right) / 2, (box.top + box.bottom) / 2, 'halo', 'not recorded'));
+		}
 		const lines = [];
 		rows.forEach(({ name, list }, row) => {
 			const top = PAD.top + row * ROW - 4;

@@ -16,7 +16,7 @@ export function when({ precision, now, utc, clock }, { start, end, open }) {
 
 /** The tooltip: { rows, notes }, rows in the order in which they are drawn, from top to bottom. */
 export function readout(state, slice) {
-	const { series, hidden, format, kind, counts, now, utc, clock, marks, changes } = state;
+	const { series, hidden, format, kind, counts, utc, clock, marks, changes } = state;
 	const stack = kind === 'stack';
 	const samples = counts?.get(slice.start);
 	const values = series.filter(({ key }) => !hidden.has(key)).map((one) => ({ ...one, value: valueOf(state, slice, one.key) })).reverse();
@@ -27,7 +27,7 @@ export function readout(state, slice) {
 		return { key, label, few, extra, value: value === null ? NONE : format(value) };
 	});
 	if (stack) rows.unshift({ label: 'All', extra: '', value: slice.recorded ? format(all) : NONE });
-	const notes = slice.recorded ? [] : [slice.start > now ? 'not yet' : 'not recorded'];
+	const notes = slice.recorded ? [] : [slice.note];
 	if (samples !== undefined) notes.push(`${grouped(samples)} ${samples === 1 ? 'sample' : 'samples'}`);
 	for (const { at, since = at, text } of [...marks, ...changes]) {
 		if (since >= slice.start && since < slice.end) notes.push(`${clock(since, 'second', utc)} ${text}`);

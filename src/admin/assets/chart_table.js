@@ -22,7 +22,7 @@ export function drawTable(root, state) {
 		cell.scope = 'col';
 		return cell;
 	}, () => {});
-	const times = new Map(slicesOf(state).map((slice) => [slice.start, when(state, slice)]));
+	const times = new Map(slicesOf(state).map((slice) => [slice.start, when(state, slice) + (slice.note && `, ${slice.note}`)]));
 	sync(body, rows.reverse(), ([start]) => `${start} ${columns}`, ([, ...values]) => {
 		const cell = el('th');
 		cell.scope = 'row';

@@ -17,7 +17,7 @@ const CARDS = {
 	recording: ['Recording', ['recording', 'completeness']],
 	fold: ['Fold and journal', ['fold']],
 	changes: ['Changes', ['changes']],
-	memory: ['Memory bound', ['worst_case']],
+	memory: ['Memory', ['expected', 'worst_case']],
 	cleaning: ['Cleaner', ['cleaning']],
 	process: [isInstance ? 'This instance' : 'This dashboard', ['instance', 'status', 'version']],
 };

@@ -1,11 +1,22 @@
 // The slices of a chart over time and their values: pure functions of the chart's `state`.
 
-/** [{ start, end, open, recorded }], `open` while the slice is not over yet. */
-export function slicesOf({ from, to, precision, now, recordedFrom }) {
+/** What the page says of a time in which no instance recorded. */
+export const NOT_RUNNING = 'not recorded: the service was not running';
+
+/** When the recorded part of a window begins, which may have gaps, and ends now. */
+export function beginOf({ from, to, complete, recorded_seconds: recorded, not_running_seconds: missing }, now) {
+	const end = Math.min(to, now);
+	return end - complete * (recorded > 0 ? 1 + missing / recorded : 1) * (end - from);
+}
+
+/** [{ start, end, open, recorded, note }], `open` while the slice is not over yet. `note` says why a slice is not recorded. */
+export function slicesOf({ from, to, precision, now, recordedFrom = 0, notRunning = [] }) {
 	const slices = [];
 	for (let start = Math.floor(from / precision) * precision; start < to; start += precision) {
 		const end = start + precision;
-		slices.push({ start, end, open: start <= now && end > now, recorded: start <= now && end > (recordedFrom ?? 0) });
+		const isGap = notRunning.some((gap) => gap[0] <= Math.max(start, recordedFrom) && gap[1] >= end);
+		const note = start > now ? 'not yet' : end <= recordedFrom ? 'not recorded' : isGap ? NOT_RUNNING : '';
+		slices.push({ start, end, open: start <= now && end > now, recorded: note === '', note });
 	}
 	return slices;
 }

@@ -6,7 +6,7 @@ import { headline } from './change.js';
 import { count, duration } from './format.js';
 import { question } from './api.js';
 import { isCoarse, range, seconds, state } from './state.js';
-import { chartRows } from './slices.js';
+import { beginOf, chartRows } from './slices.js';
 
 /** The slices that records have; counters have others. */
 const RECORDED = [60, 300, 1800, 3600, 21600, 86400];
@@ -110,9 +110,8 @@ export class Trends {
 	}
 }
 
-/** What a series covers. Its recorded part ends now. */
+/** What a series covers. */
 function bounds(series, now) {
-	const { from, to, precision } = series;
-	const end = Math.min(to, now);
-	return { from, to, precision, recordedFrom: end - series.complete * (end - from) };
+	const { from, to, precision, not_running: notRunning } = series;
+	return { from, to, precision, notRunning, recordedFrom: beginOf(series, now) };
 }

@@ -30,6 +30,7 @@ pub(super) use self::store::{Canned, NOW};
 use super::{Access, Instance, Source, router};
 use crate::clock::{Clock, ManualClock};
 use crate::model::context::Kind;
+use crate::model::expected::ExpectedBytes;
 use crate::model::health::{
     ChangeHealth, FlushHealth, FoldHealth, Health, RecordingHealth, Status, StoreHealth,
 };
@@ -187,6 +188,11 @@ pub(super) fn health() -> Health {
             description: "canned".into(),
             contact_age_seconds: Some(4.5),
             last_error: Some("connection refused".into()),
+        },
+        expected: ExpectedBytes {
+            contexts: 7,
+            process_bytes: 100,
+            store_bytes: 200,
         },
         worst_case: WorstCase {
             process_bytes: 1_000,

@@ -12,6 +12,7 @@ use crate::model::histogram::{Histogram, SCALE, bucket_of};
 use crate::model::outcome::{Outcome, OutcomeCounts};
 use crate::model::pack;
 use crate::model::ranking::RankingSpec;
+use crate::model::recorded::RecordedTime;
 use crate::model::records::{Record, RecordId, SliceSums};
 use crate::model::slice::{HOUR, Precisions, SliceCount, hour_of};
 use crate::model::slow_request::SlowRequests;
@@ -328,7 +329,7 @@ impl Query for Canned {
                 .collect(),
             revisions: HALF_HOURS.map(|start| ((1_800, start), 1)).into(),
             created: NOW - 1_000_000,
-            since: NOW - 1_000_000,
+            recorded: RecordedTime::new(NOW - 1_000_000, []),
             ..RecordIndex::default()
         })
     }

@@ -39,8 +39,8 @@ fn number(id: RecordId) -> u64 {
     u64::from_be_bytes(id.to_bytes())
 }
 
-/// Minutes without a request after which an alarm of a page ends.
-const UNSEEN: Tick = 20;
+/// Minutes without a request after which an alarm of a page ends. Minutes in which no page had a request do not count.
+const UNSEEN: usize = 20;
 /// An alarm that has stood for a day has become usual, and ends.
 const USUAL_AFTER: Tick = 24 * 60;
 /// Minutes for which an alarm is remembered after its end.
@@ -271,7 +271,7 @@ impl Detector {
             return alarm.kind != AlarmKind::Silent;
         };
         let seen = page.history.last().map_or(alarm.since, |last| last.tick);
-        if alarm.kind != AlarmKind::Silent && now - seen > UNSEEN {
+        if alarm.kind != AlarmKind::Silent && shared.judged_after(seen) > UNSEEN {
             return true;
         }
         match alarm.kind {

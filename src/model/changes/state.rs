@@ -120,6 +120,11 @@ impl SharedMinutes {
         shared.map_or(0.0, |shared| shared.level as f64 * 1e-6)
     }
 
+    /// The number of minutes after `tick` that were judged. Those in which nothing was recorded are none.
+    pub(super) fn judged_after(&self, tick: Tick) -> usize {
+        self.0.len() - self.0.partition_point(|shared| shared.tick <= tick)
+    }
+
     /// The median level between two minutes, the second excluded.
     pub(super) fn median_level(&self, from: Tick, to: Tick) -> Option<f64> {
         let levels = self

@@ -267,6 +267,38 @@ fn nothing_recorded_is_a_gap_and_not_a_silence() {
 }
 
 #[test]
+fn a_page_that_is_slower_after_a_gap_than_before_it_is_found() {
+    let gap = 90..110;
+    let slow = slow_from(110, 150, 1.5);
+    let verdicts = watch(10, 150, |number, minute| {
+        (!gap.contains(&minute))
+            .then(|| slow(number, minute))
+            .flatten()
+    });
+    others_are_quiet(&verdicts, page(0), ChangeKind::Slower);
+    let (minute, verdict) = first(&verdicts, page(0), ChangeKind::Slower).expect("there is one");
+    assert!((112..=116).contains(&minute), "detected in minute {minute}");
+    assert_eq!(verdict.since, START + 60 * 110);
+    assert!((verdict.ratio / 1.5 - 1.0).abs() < 0.15, "{verdict:?}");
+}
+
+#[test]
+fn an_alarm_outlasts_a_gap_although_its_page_is_not_the_first_one_to_be_seen_again() {
+    let gap = 100..130;
+    let slow = slow_from(90, 140, 2.0);
+    let verdicts = watch(10, 140, |number, minute| {
+        let is_away = gap.contains(&minute) || number == 0 && minute == 130;
+        (!is_away).then(|| slow(number, minute)).flatten()
+    });
+    for minute in (95..100).chain(130..140) {
+        let stands = verdicts[minute]
+            .iter()
+            .any(|verdict| (verdict.context, verdict.kind) == (page(0), ChangeKind::Slower));
+        assert!(stands, "minute {minute}: {:?}", verdicts[minute]);
+    }
+}
+
+#[test]
 fn a_service_that_stops_but_for_one_page_is_one_silence_at_most() {
     let verdicts = watch(10, 110, |number, minute| {
         (number == 0 || minute < 90).then_some(USUAL)

@@ -217,8 +217,8 @@ async fn list(
     let precision = precisions.counter(seconds);
     let precision = precision.unwrap_or(Precision::new(seconds, 1));
     let recorded = source.reader.recorded_span().await?;
-    let span = rate_span(precision, recorded);
-    let series = series.map(|bounds| SeriesSlices::new(precision, bounds, recorded));
+    let span = rate_span(precision, &recorded);
+    let series = series.map(|bounds| SeriesSlices::new(precision, bounds, &recorded));
 
     let coarsest = precisions.counters.last().map(|p| p.seconds);
     let mut listed: Vec<u32> = [seconds].into_iter().chain(coarsest).collect();
@@ -267,39 +267,39 @@ struct RateSpan {
 }
 
 /// The current slice, and slices before it that last a minute together, or one slice if that is longer.
-fn rate_span(precision: Precision, recorded: Span) -> RateSpan {
+fn rate_span(precision: Precision, recorded: &Span) -> RateSpan {
     let width = i64::from(precision.seconds);
     let current = precision.slice(recorded.now);
     let before = RATE_SECONDS.div_ceil(precision.seconds);
     let before = i64::from(before.min(precision.retained.saturating_sub(1)));
     let from = current.saturating_sub(before * width);
-    let since = from.max(recorded.since);
     let cut_off = precision.cut_off(recorded.now);
     // What has just ended has usually not been flushed yet.
     let readable = recorded.as_of.min(recorded.now).saturating_sub(1);
     let last = precision.slice(readable).saturating_sub(width);
-    let was_recorded = last > cut_off && last.saturating_add(width) > recorded.since;
+    let was_recorded =
+        last > cut_off && recorded.recorded.has_any(last, last.saturating_add(width));
     RateSpan {
         last: was_recorded.then_some(last),
         cut_off,
         from,
         to: current.saturating_add(width),
-        seconds: recorded.now.saturating_sub(since).max(1),
+        seconds: recorded.recorded.seconds(from, recorded.now).max(1),
     }
 }
 
 /// The slices of the series in the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct SeriesSlices {
+struct SeriesSlices<'a> {
     precision: Precision,
     from: i64,
     to: i64,
-    recorded: Span,
+    recorded: &'a Span,
 }
 
-impl SeriesSlices {
+impl<'a> SeriesSlices<'a> {
     /// The slices of a window, or else the newest ones; no more than a row shows.
-    fn new(precision: Precision, bounds: Option<Bounds>, recorded: Span) -> Self {
+    fn new(precision: Precision, bounds: Option<Bounds>, recorded: &'a Span) -> Self {
         let width = i64::from(precision.seconds);
         let (from, to) = match bounds {
             Some(bounds) => {
@@ -340,7 +340,7 @@ impl SeriesSlices {
         let count = |start: i64| {
             let at = slices.binary_search_by_key(&start, |slice| slice.start);
             let is_recorded = start > cut_off
-                && start.saturating_add(width) > self.recorded.since
+                && (self.recorded.recorded).has_any(start, start.saturating_add(width))
                 && start < self.recorded.as_of;
             match at {
                 Ok(at) if start > cut_off => Some(slices[at].count),
@@ -351,7 +351,7 @@ impl SeriesSlices {
     }
 
     /// The starts of the slices.
-    fn starts(self) -> impl Iterator<Item = i64> {
+    fn starts(self) -> impl Iterator<Item = i64> + use<> {
         (self.from..self.to).step_by(self.precision.seconds as usize)
     }
 }

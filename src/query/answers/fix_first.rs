@@ -186,7 +186,7 @@ pub(in crate::query) async fn fix_first(
         let row = match one.cause {
             None => of_window(one.id, &sums),
             Some(change) => {
-                let (row, row_error) = since(source, one, change, &covered, span).await?;
+                let (row, row_error) = since(source, one, change, &covered, &span).await?;
                 error = error.max(row_error);
                 row
             }
@@ -230,7 +230,7 @@ async fn since(
     one: Candidate<'_>,
     change: &Change,
     shown: &Covered,
-    span: Span,
+    span: &Span,
 ) -> Result<(FixRow, f64), QueryError> {
     let window = Slices::Between(change.since.max(shown.from), shown.to);
     let (covered, sums, all) = match &change.instance {
@@ -270,12 +270,12 @@ async fn of_page(
     source: &Source,
     id: &ContextId,
     window: Slices,
-    span: Span,
+    span: &Span,
 ) -> Result<(Covered, Aggregate, Aggregate), QueryError> {
     let slices = window.slices(span.now);
     let all = ContextId::all();
     let (sums, all) = tokio::try_join!(records(source, id, slices), records(source, &all, slices))?;
-    Ok((Covered::new(slices, span.since, span), sums, all))
+    Ok((Covered::new(slices, span), sums, all))
 }
 
 /// What a context measured in some slices.
@@ -297,7 +297,7 @@ async fn of_instance(
     source: &Source,
     instance: &str,
     window: Slices,
-    span: Span,
+    span: &Span,
 ) -> Result<(Covered, Aggregate, Aggregate), QueryError> {
     let reported = Reported::new(window, span.now);
     let instances = source.reader.instances(reported.minutes(), None).await?;

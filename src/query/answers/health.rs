@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::model::changes::detector::Sight;
+use crate::model::expected::ExpectedBytes;
 use crate::model::health::{
     ChangeHealth, FlushHealth, FoldHealth, Health, RecordingHealth, Status, StoreHealth,
 };
@@ -132,7 +133,9 @@ pub struct OwnHealth {
     pub recording: RecordingHealth,
     /// Flushing.
     pub flush: FlushHealth,
-    /// Upper bounds of the memory that the configuration can take.
+    /// The memory that the contexts of this process are expected to take.
+    pub expected: ExpectedBytes,
+    /// Upper bounds of the memory that this configuration can take.
     pub worst_case: WorstCase,
 }
 
@@ -146,6 +149,7 @@ impl From<Health> for ProcessHealth {
                 completeness: health.completeness,
                 recording: health.recording,
                 flush: health.flush,
+                expected: health.expected,
                 worst_case: health.worst_case,
             }),
             fold: health.fold,

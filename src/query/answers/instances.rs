@@ -14,7 +14,7 @@ use crate::model::context::{ALL, ContextId, Kind};
 use crate::model::minute_report::REPORTED_MINUTES;
 use crate::model::slice::HOUR;
 use crate::model::snapshot::{AliveInstance, FleetSnapshot};
-use crate::model::window::{Window as Slices, WindowSlices};
+use crate::model::window::{RecordedPart, Window as Slices, WindowSlices};
 use crate::query::error::QueryError;
 use crate::query::instance_minutes::InstanceSums;
 use crate::query::source::Source;
@@ -112,7 +112,7 @@ pub(in crate::query) async fn instances(
         .reader
         .instances(reported.minutes(), id.as_ref())
         .await?;
-    let mut covered = reported.covered(&sums, source.reader.recorded_span().await?);
+    let mut covered = reported.covered(&sums, &source.reader.recorded_span().await?);
     let fleet = source.reader.fleet().await?;
     let log = source.reader.changes().await?;
     let target = source.target_seconds();
@@ -187,18 +187,18 @@ impl Reported {
         self.minutes.from..self.minutes.to
     }
 
-    pub(super) fn covered(&self, sums: &[InstanceSums], span: Span) -> Covered {
+    pub(super) fn covered(&self, sums: &[InstanceSums], span: &Span) -> Covered {
         // There may be requests from before the store's beginning.
         let busy = sums.iter().map(|of| of.busy.start);
-        let since = busy.fold(span.since, i64::min);
-        let seconds = self.minutes.covered(since, span.recorded_until, span.now);
-        let whole = self.minutes.to.saturating_sub(self.begin);
-        Covered {
-            from: self.minutes.from,
-            to: self.minutes.to,
-            complete: share(seconds as f64, whole as f64).unwrap_or(0.0),
-            recorded_seconds: seconds,
-        }
+        let recorded = span.recorded.from(busy.fold(i64::MAX, i64::min));
+        let of_minutes = self
+            .minutes
+            .covered(&recorded, span.recorded_until, span.now);
+        let recorded = RecordedPart {
+            passed: self.minutes.to.saturating_sub(self.begin),
+            ..of_minutes
+        };
+        Covered::of_part(self.minutes, recorded)
     }
 }
 

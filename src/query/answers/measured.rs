@@ -7,7 +7,7 @@ use crate::model::context::{ContextId, Kind, method_and_path};
 use crate::model::outcome::{Outcome, OutcomeCounts};
 use crate::model::snapshot::HourSnapshot;
 use crate::model::sorted;
-use crate::model::window::{Window as Slices, WindowSlices};
+use crate::model::window::{RecordedPart, Window as Slices, WindowSlices};
 use crate::query::store_reader::Span;
 use crate::query::windows::sums::{PartSums, Summary};
 
@@ -155,6 +155,9 @@ pub struct Covered {
     pub complete: f64,
     /// How many seconds of it were recorded. Rates are per recorded second.
     pub recorded_seconds: i64,
+    /// For how many seconds of it the service was not running, after the first one that was recorded. It is 0 where the
+    /// store cannot know, as in Redis.
+    pub not_running_seconds: i64,
 }
 
 /// The share of a window that must have been recorded for a comparison with another one.
@@ -162,17 +165,24 @@ const MOSTLY: f64 = 0.5;
 
 impl Covered {
     /// A window of the time that the store has recorded.
-    pub(super) fn of(window: Slices, span: Span) -> Self {
-        Self::new(window.slices(span.now), span.since, span)
+    pub(super) fn of(window: Slices, span: &Span) -> Self {
+        Self::new(window.slices(span.now), span)
     }
 
-    /// Slices that are recorded from `since` on.
-    pub(super) fn new(slices: WindowSlices, since: i64, span: Span) -> Self {
+    /// Slices of the time that the store has recorded.
+    pub(super) fn new(slices: WindowSlices, span: &Span) -> Self {
+        let recorded = slices.covered(&span.recorded, span.recorded_until, span.now);
+        Self::of_part(slices, recorded)
+    }
+
+    /// Slices of which a part was recorded.
+    pub(super) fn of_part(slices: WindowSlices, recorded: RecordedPart) -> Self {
         Self {
             from: slices.from,
             to: slices.to,
-            complete: slices.complete(since, span.recorded_until, span.now),
-            recorded_seconds: slices.covered(since, span.recorded_until, span.now),
+            complete: recorded.share(),
+            recorded_seconds: recorded.seconds,
+            not_running_seconds: recorded.not_running_seconds,
         }
     }
 
@@ -194,12 +204,7 @@ impl Covered {
 
 impl From<&PartSums> for Covered {
     fn from(part: &PartSums) -> Self {
-        Self {
-            from: part.slices.from,
-            to: part.slices.to,
-            complete: part.complete,
-            recorded_seconds: part.covered,
-        }
+        Self::of_part(part.slices, part.recorded)
     }
 }
 

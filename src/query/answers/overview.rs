@@ -95,7 +95,7 @@ pub(in crate::query) async fn overview(
         hour: HourTotal::new(&hours.now),
         last_hour: Some(last_hour).filter(|hour| hour.requests > 0),
         in_flight: fleet.in_flight,
-        requests_per_second: rate(&fleet, span, precision),
+        requests_per_second: rate(&fleet, &span, precision),
         contexts: fleet.contexts + book.foreign(),
         timers: fleet.timers,
         instances: fleet.instances,
@@ -105,10 +105,10 @@ pub(in crate::query) async fn overview(
 }
 
 /// Requests per second over the last ten complete seconds that can be read, or over the last complete slice if that is
-/// longer; `None` if these are no recent ones. A missing slice had no requests, and what was before the first sample is
-/// left out. So is the slice that has just ended: it has usually not been flushed yet, and a steady rate would appear a
+/// longer; `None` if these are no recent ones. A missing slice had no requests, and what was not recorded is left out.
+/// So is the slice that has just ended: it has usually not been flushed yet, and a steady rate would appear a
 /// tenth too low.
-fn rate(fleet: &FleetSnapshot, span: Span, precision: i64) -> Option<f64> {
+fn rate(fleet: &FleetSnapshot, span: &Span, precision: i64) -> Option<f64> {
     let precision = precision.max(1);
     let slice = |second: i64| second.div_euclid(precision) * precision;
     let slices = (SECONDS + precision - 1) / precision;
@@ -121,6 +121,6 @@ fn rate(fleet: &FleetSnapshot, span: Span, precision: i64) -> Option<f64> {
     let recent = fleet.recent.iter();
     let within = recent.filter(|slice| window.contains(&slice.start));
     let requests = within.fold(0i64, |sum, slice| sum.saturating_add(slice.count));
-    let seconds = end.saturating_sub(window.start.max(span.since));
+    let seconds = span.recorded.seconds(window.start, end);
     Some(requests as f64 / seconds.max(1) as f64)
 }

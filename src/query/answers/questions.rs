@@ -126,7 +126,7 @@ pub(in crate::query) async fn which_part(
     Ok(WhichPart {
         part: change.as_ref().map_or(Part::Nothing, Part::of),
         change,
-        covered: Covered::of(window, source.reader.recorded_span().await?),
+        covered: Covered::of(window, &source.reader.recorded_span().await?),
         now: RequestTimers::new(source, id.kind, &now).await?,
         before: RequestTimers::new(source, id.kind, &before).await?,
     })

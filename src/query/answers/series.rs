@@ -7,7 +7,6 @@ use super::metric::{SeriesMetric, SeriesValue};
 use super::resolution::{Bounds, Resolution, SliceSource};
 use super::{check_points, of_kind};
 use crate::model::context::{ALL, ContextId, Kind};
-use crate::model::window::WindowSlices;
 use crate::query::error::QueryError;
 use crate::query::source::Source;
 use crate::query::store_reader::Span;
@@ -30,6 +29,10 @@ pub struct Series {
     /// The largest relative error of the points, if a window was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<f64>,
+    /// The times of the window in which the service was not running, in Unix seconds from the first to before the second,
+    /// oldest first, if a window was asked for. Its slices have no points there, and not because there was no request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_running: Option<Vec<(i64, i64)>>,
     /// The start, in Unix seconds, and the value of each slice that has data, oldest first.
     pub points: Vec<(i64, SeriesValue)>,
 }
@@ -93,11 +96,13 @@ pub(in crate::query) async fn series(
         }
     };
     let slices = bounds.map(|bounds| resolution.slices(bounds));
-    let mut window = None;
+    let (mut window, mut not_running) = (None, None);
     if let Some(slices) = slices {
         let oldest = points.first().map(|(start, _)| *start);
         let span = source.reader.recorded_span().await?;
-        window = Some(covered(slices, resolution.precision, span, oldest));
+        let span = with_oldest(span, resolution.precision, oldest);
+        window = Some(Covered::new(slices, &span));
+        not_running = Some(slices.not_running(&span.recorded, span.recorded_until, span.now));
         points.retain(|(start, _)| slices.contains(*start));
     }
     check_points(points.len())?;
@@ -110,6 +115,7 @@ pub(in crate::query) async fn series(
         precision: resolution.precision,
         error: window.map(|_| error),
         window,
+        not_running,
         points,
     })
 }
@@ -128,11 +134,15 @@ async fn of_records(
     Ok((points.collect(), errors.fold(0.0, f64::max)))
 }
 
-/// What the slices of a window cover. There may be slices from before the store was created; of the one within which it
-/// was created, only the part since then was recorded.
-fn covered(slices: WindowSlices, precision: u32, span: Span, oldest: Option<i64>) -> Covered {
-    let before = oldest.filter(|start| start.saturating_add(i64::from(precision)) <= span.since);
-    Covered::new(slices, before.unwrap_or(span.since), span)
+/// The time that was recorded, from the `oldest` slice on. There may be slices from before the store was created; of the
+/// one within which it was created, only the part since then was recorded.
+fn with_oldest(span: Span, precision: u32, oldest: Option<i64>) -> Span {
+    let since = span.recorded.since();
+    let before = oldest.filter(|start| start.saturating_add(i64::from(precision)) <= since);
+    Span {
+        recorded: span.recorded.from(before.unwrap_or(since)),
+        ..span
+    }
 }
 
 /// The kind of the context of this name, of which the request may say the kind.

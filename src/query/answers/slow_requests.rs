@@ -123,7 +123,7 @@ pub(in crate::query) async fn slowest_requests(
         }
     };
     let span = source.reader.recorded_span().await?;
-    let covered = Covered::of(window.slices(), span);
+    let covered = Covered::of(window.slices(), &span);
     let all = ContextId::all();
     let list = source.reader.slow_requests(&all, covered.from).await?;
     let requests = list.slowest().take(limit.min(SLOW_OF_ALL));

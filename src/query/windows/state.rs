@@ -13,6 +13,7 @@ use super::sums::{PartSums, Summary};
 use crate::clock::{Clock, Tick};
 use crate::model::aggregate::Aggregate;
 use crate::model::context::ContextId;
+use crate::model::recorded::RecordedTime;
 use crate::model::records::{Record, RecordId};
 use crate::model::slices::Merge;
 use crate::model::tier::{FINEST, Revision, TierSlice};
@@ -131,7 +132,7 @@ impl WindowState {
     /// Remembers the oldest slice that has records from before the store was created. Of the slice within which it was
     /// created, only the part since then was recorded.
     pub(crate) fn include_first(&mut self, (seconds, start): TierSlice, has_records: bool) {
-        let is_before = start.saturating_add(i64::from(seconds)) <= self.index.since;
+        let is_before = start.saturating_add(i64::from(seconds)) <= self.index.recorded.since();
         if is_before && has_records {
             self.first = Some(self.first.map_or(start, |first| first.min(start)));
         }
@@ -341,7 +342,7 @@ impl WindowState {
         self.each_open_record(ready, 0, id, |start, record| {
             open.entry(start).or_default().merge(&record.sums);
         });
-        let (seconds, since) = (slices.tier.seconds, self.since());
+        let (seconds, recorded) = (slices.tier.seconds, self.recorded());
         let place = self.groups.place(id);
         let point = |start: i64| {
             let is_open = ready.open[0].contains(&(seconds, start));
@@ -349,16 +350,17 @@ impl WindowState {
                 true => Some(open.get(&start).map_or_else(Point::default, Point::from)),
                 false => place.and_then(|(group, at)| held.get((group, start), at)),
             };
-            let was_recorded = start + i64::from(seconds) > since && start < as_of;
+            let end = start.saturating_add(i64::from(seconds));
+            let was_recorded = recorded.has_any(start, end) && start < as_of;
             point.filter(|point| was_recorded || point.hits > 0)
         };
         starts.map(point).collect()
     }
 
-    /// When the records begin, in Unix seconds.
-    fn since(&self) -> i64 {
-        let since = self.index.since;
-        self.first.map_or(since, |first| first.min(since))
+    /// The time that was recorded, with the slices from before the store was created.
+    fn recorded(&self) -> RecordedTime {
+        let recorded = &self.index.recorded;
+        recorded.from(self.first.unwrap_or(i64::MAX))
     }
 
     /// What all contexts measured in a part of a window. Lets other tasks run meanwhile.
@@ -381,15 +383,13 @@ impl WindowState {
             }
             turn.pause().await;
         }
-        let since = self.since();
         let mut part_sums = PartSums {
             slices,
-            complete: slices.complete(since, until, ready.now),
-            covered: slices.covered(since, until, ready.now),
+            recorded: slices.covered(&self.recorded(), until, ready.now),
             error,
             summaries,
         };
-        part_sums.leave_out(ready.unread[part], ready.now);
+        part_sums.leave_out(ready.unread[part]);
         part_sums
     }
 }

@@ -8,7 +8,7 @@ use crate::model::aggregate::Aggregate;
 use crate::model::context::{ContextId, Kind};
 use crate::model::outcome::OutcomeCounts;
 use crate::model::records::RecordId;
-use crate::model::window::WindowSlices;
+use crate::model::window::{RecordedPart, WindowSlices};
 
 /// What all contexts measured in a window, and in the window of the same length before it.
 #[derive(Debug)]
@@ -26,10 +26,8 @@ pub(crate) struct WindowSums {
 pub(crate) struct PartSums {
     /// The slices.
     pub(crate) slices: WindowSlices,
-    /// The share of the slices that was recorded, 0 to 1.
-    pub(crate) complete: f64,
-    /// Seconds of the slices that were recorded.
-    pub(crate) covered: i64,
+    /// How much of them was recorded.
+    pub(crate) recorded: RecordedPart,
     /// The largest relative error of a quantile.
     pub(crate) error: f64,
     /// What each context measured that had samples.
@@ -95,13 +93,10 @@ impl PartSums {
     }
 
     /// Slices that were not read yet are not covered.
-    pub(crate) fn leave_out(&mut self, unread: usize, now: i64) {
+    pub(crate) fn leave_out(&mut self, unread: usize) {
         let unread = i64::from(self.slices.tier.seconds) * unread as i64;
-        let passed = self.slices.to.min(now).saturating_sub(self.slices.from);
-        self.covered = self.covered.saturating_sub(unread).max(0);
-        if unread > 0 && passed > 0 {
-            self.complete = self.covered as f64 / passed as f64;
-        }
+        let seconds = &mut self.recorded.seconds;
+        *seconds = seconds.saturating_sub(unread).max(0);
     }
 }
 

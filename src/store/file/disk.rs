@@ -18,6 +18,10 @@ const MAGIC: &[u8; 16] = b"tower-pulse file";
 const VERSION: u32 = 1;
 
 /// How a file is read and written: a test makes it fail.
+#[cfg_attr(
+    not(any(test, feature = "__test_store")),
+    allow(unreachable_pub, reason = "tests implement it")
+)]
 pub trait FileIo: std::fmt::Debug + Send + Sync {
     /// Reads from an offset on.
     fn read(&self, file: &File, offset: u64, out: &mut [u8]) -> io::Result<()> {

@@ -51,6 +51,7 @@ struct KeptState {
     ranked_since: i64,
     rolled: Arc<str>,
     last_pass: Option<KeptPass>,
+    gaps: Vec<KeptGap>,
 }
 
 packed!(KeptState {
@@ -75,7 +76,17 @@ packed!(KeptState {
     ranked_since,
     rolled,
     last_pass,
+    gaps,
 });
+
+/// A time in which no process recorded.
+#[derive(Debug)]
+struct KeptGap {
+    from: i64,
+    to: i64,
+}
+
+packed!(KeptGap { from, to });
 
 #[derive(Debug)]
 struct KeptFence {
@@ -187,6 +198,14 @@ impl KeptState {
             ranked_since: state.ranked_since,
             rolled: state.rolled.to_string().into(),
             last_pass: state.last_pass.as_ref().map(KeptPass::new),
+            gaps: state
+                .gaps
+                .iter()
+                .map(|(from, to)| KeptGap {
+                    from: *from,
+                    to: *to,
+                })
+                .collect(),
         }
     }
 
@@ -225,6 +244,8 @@ impl KeptState {
         state.ranked_since = self.ranked_since;
         state.rolled = RolledUp::from_text(&self.rolled);
         state.last_pass = self.last_pass.map(KeptPass::into_record);
+        let gaps = self.gaps.into_iter();
+        state.gaps = gaps.map(|KeptGap { from, to }| (from, to)).collect();
     }
 }
 

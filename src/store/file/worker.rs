@@ -31,6 +31,10 @@ const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LAST_RETRY: Duration = Duration::from_secs(16);
 /// For this long, a process that ends may hold the file without a warning.
 const HANDOVER: Duration = Duration::from_secs(60);
+/// Seconds between two processes that count as a time in which none recorded. The last one may have been idle.
+const SHORTEST_GAP: i64 = 10;
+/// The most such times that are known.
+const MAX_GAPS: usize = 1_000;
 /// Seconds by which a clock may go back without a warning.
 const CLOCK_ALLOWED: i64 = 60;
 /// What is written to find out whether there is room.
@@ -53,6 +57,8 @@ pub(super) struct Worker {
     requests: Receiver<Request>,
     report: Arc<Report>,
     open: Option<Open>,
+    /// When this process began to record, in Unix seconds.
+    started: i64,
     /// What stays of this process when the file is opened again.
     earlier: Earlier,
     /// Why the file cannot be written, and since when.
@@ -87,6 +93,7 @@ impl Worker {
     ) -> Self {
         Self {
             tried: options.clock.tick(),
+            started: options.clock.now_seconds(),
             options,
             requests,
             report,
@@ -347,7 +354,14 @@ impl Worker {
         let generation = format!("file-{}", short_random_name());
         let earlier = std::mem::take(&mut self.earlier);
         let now = clock.now_seconds();
-        let (state, written_at) = kept::load(path, &database, generation, now, earlier)?;
+        let (mut state, written_at) = kept::load(path, &database, generation, now, earlier)?;
+        if let Some(written_at) = written_at
+            && self.started.saturating_sub(written_at) >= SHORTEST_GAP
+        {
+            state.gaps.push((written_at, self.started));
+            let extra = state.gaps.len().saturating_sub(MAX_GAPS);
+            state.gaps.drain(..extra);
+        }
         let ahead = written_at.map_or(0, |at| at.saturating_sub(now));
         if ahead > CLOCK_ALLOWED {
             self.note(format!(

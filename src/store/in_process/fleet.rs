@@ -113,6 +113,7 @@ impl<F: Fields> State<F> {
             as_of: now,
             created: Some(self.created),
             since: Some(self.since),
+            gaps: self.gaps.clone(),
             instances: self.heartbeats.alive(since).count() as u64,
             exceptions: self.exceptions.clone(),
             ranking_warnings: read::ranking_warnings(specs),

@@ -8,6 +8,7 @@ use super::fleet::Heartbeats;
 use super::journal::{Entered, Fence};
 use super::tables::Tables;
 use crate::error::StoreError;
+use crate::model::recorded::Gap;
 use crate::model::tier::RolledUp;
 use crate::store::additions::Additions;
 use crate::store::table::CONTEXTS;
@@ -22,6 +23,8 @@ pub struct State<F> {
     pub(crate) created: i64,
     /// When the first sample was recorded that it holds, or the generation began.
     pub(crate) since: i64,
+    /// The times in which no instance recorded. Those of a store in memory are set by tests: it ends with its process.
+    pub(crate) gaps: Vec<Gap>,
     /// The fence of each instance.
     pub(crate) fences: HashMap<String, Fence>,
     pub(crate) journal: Entered,
@@ -42,6 +45,7 @@ impl<F: Fields> State<F> {
             generation,
             created,
             since: created,
+            gaps: Vec::new(),
             fences: HashMap::new(),
             journal: Entered::default(),
             exceptions: Exceptions::default(),

@@ -74,6 +74,7 @@ impl<F: Fields> State<F> {
                 rolled: Some(self.rolled.clone()),
                 created: Some(self.created),
                 since: Some(self.since),
+                gaps: self.gaps.clone(),
             }),
             TableRead::Revisions => TableAnswer::Revisions(tables.revisions(now).collect()),
         })

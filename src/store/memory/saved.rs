@@ -1,6 +1,7 @@
 //! For this crate's own tests: data that is saved and restored, as a failover of a server does, and what no query tells.
 
 use super::{MemoryFields, MemoryStore, new_state};
+use crate::model::recorded::Gap;
 use crate::store::in_process::State;
 
 /// The data of a store at a moment.
@@ -30,6 +31,11 @@ impl MemoryStore {
         let bound = state.tables.bound;
         *state = new_state(self.setup.clock.now_seconds());
         state.tables.bound = bound;
+    }
+
+    /// Says in which times no instance recorded, in Unix seconds: ascending and disjoint.
+    pub fn set_gaps(&self, gaps: impl IntoIterator<Item = Gap>) {
+        self.state().gaps = gaps.into_iter().collect();
     }
 
     /// The name of the generation, and its beginning in Unix seconds.

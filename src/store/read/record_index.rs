@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use crate::error::StoreError;
 use crate::model::context::{ALL, ContextId};
+use crate::model::recorded::RecordedTime;
 use crate::model::tier::{Revision, RolledUp, TierSlice};
 use crate::store::table::CONTEXTS;
 use crate::store::table_reads::{Purpose, TableRead, TableReader};
@@ -20,8 +21,8 @@ pub struct RecordIndex {
     pub rolled: RolledUp,
     /// When the store's generation began, in Unix seconds.
     pub created: i64,
-    /// When the first sample that the store holds was recorded, in Unix seconds.
-    pub since: i64,
+    /// The time that the store has recorded.
+    pub recorded: RecordedTime,
 }
 
 /// What records there are at `now`.
@@ -50,6 +51,6 @@ pub(in crate::store) async fn record_index(
         revisions,
         rolled: state.rolled_at(now),
         created: state.created.unwrap_or(now),
-        since: state.since.unwrap_or(now),
+        recorded: RecordedTime::new(state.since.unwrap_or(now), state.gaps),
     })
 }

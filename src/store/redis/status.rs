@@ -165,6 +165,7 @@ impl RedisStore {
             as_of: oldest.unwrap_or(now).min(now),
             created,
             since: time("since").or(created),
+            gaps: Vec::new(),
             instances: count(instances),
             exceptions: Exceptions {
                 late: number("late"),

@@ -275,6 +275,7 @@ fn answer(read: &TableRead, replies: &mut impl Iterator<Item = Reply>) -> TableA
                 },
                 created: int(created),
                 since: int(since).or(int(created)),
+                gaps: Vec::new(),
             },
             _ => RecordState::default(),
         }),

@@ -32,8 +32,8 @@ pub const PLACES: [&str; 4] = [
     "/served/pulse/",
 ];
 
-/// The minutes of [`Service::with_gap`] without a request.
-pub const GAP: Range<i64> = 10..15;
+/// The minutes of [`Service::with_quiet_minutes`] without a request, and of [`Service::restarted`] without the service.
+pub const QUIET: Range<i64> = 10..15;
 
 /// Names that would do harm if the page took them for more than text, or had no room for them.
 pub const HOSTILE: [&str; 7] = [
@@ -112,18 +112,32 @@ impl Service {
     }
 
     /// A service that has recorded requests in each of the last 30 minutes and in the present one, but in none of
-    /// [`GAP`].
-    pub async fn with_gap() -> Self {
+    /// [`QUIET`].
+    pub async fn with_quiet_minutes() -> Self {
+        Self::with_past(|_| Vec::new()).await
+    }
+
+    /// Like [`Self::with_quiet_minutes`], but that the service was not running in them: its store has outlived a restart.
+    pub async fn restarted() -> Self {
+        Self::with_past(|begin| vec![(begin + 60 * QUIET.start, begin + 60 * QUIET.end)]).await
+    }
+
+    async fn with_past(gaps_since: impl Fn(i64) -> Vec<(i64, i64)>) -> Self {
         let now = Clock::system().now_seconds();
         let begin = (now.div_euclid(60) - 30) * 60;
         let (clock, time) = Clock::manual(begin);
-        let built = builder().clock(clock.clone()).build();
+        let store = MemoryStore::new(Precisions::default(), clock.clone());
+        store.set_gaps(gaps_since(begin));
+        let built = builder()
+            .clock(clock.clone())
+            .store(Arc::new(store))
+            .build();
         let pulse = built.expect("a valid configuration");
         let app = Router::new().merge(pulse.mount("/admin/pulse", Access::open()));
         let service = Self::serve(pulse, app).await;
         let pulse = &service.pulse;
         for minute in 0..=30 {
-            if !GAP.contains(&minute) {
+            if !QUIET.contains(&minute) {
                 for millis in [10, 20, 30] {
                     pulse.record("GET /", Duration::from_millis(millis), StatusCode::OK);
                 }

@@ -1,6 +1,7 @@
 //! Tests of rates, series and rows.
 
 use super::*;
+use crate::model::recorded::RecordedTime;
 use crate::model::window::Window;
 
 const NOW: i64 = 1_700_000_000; // 20 s into a minute
@@ -8,7 +9,7 @@ const NOW: i64 = 1_700_000_000; // 20 s into a minute
 fn recorded(created: i64) -> Span {
     Span {
         generation: created,
-        since: created,
+        recorded: RecordedTime::new(created, []),
         as_of: NOW,
         recorded_until: NOW,
         now: NOW,
@@ -18,7 +19,7 @@ fn recorded(created: i64) -> Span {
 #[test]
 fn a_rate_is_about_a_minute_or_a_slice_and_the_current_slice() {
     let span = |seconds, created| {
-        let span = rate_span(Precision::new(seconds, 120), recorded(created));
+        let span = rate_span(Precision::new(seconds, 120), &recorded(created));
         (NOW - span.from, span.to - NOW, span.seconds)
     };
     assert_eq!(span(1, 0), (60, 1, 60));
@@ -29,18 +30,25 @@ fn a_rate_is_about_a_minute_or_a_slice_and_the_current_slice() {
     // Less was recorded.
     assert_eq!(span(60, NOW - 30), (80, 40, 30));
     assert_eq!(span(60, NOW), (80, 40, 1));
+    // The service was not running.
+    let gap = Span {
+        recorded: RecordedTime::new(0, [(NOW - 90, NOW - 30)]),
+        ..recorded(0)
+    };
+    assert_eq!(rate_span(Precision::new(60, 120), &gap).seconds, 30);
     // Less is kept.
-    let span = rate_span(Precision::new(1, 10), recorded(0));
+    let span = rate_span(Precision::new(1, 10), &recorded(0));
     assert_eq!((NOW - span.from, span.seconds), (9, 9));
-    let span = rate_span(Precision::new(60, 1), recorded(0));
+    let span = rate_span(Precision::new(60, 1), &recorded(0));
     assert_eq!((NOW - span.from, span.seconds), (20, 20));
 }
 
 #[test]
 fn a_series_has_a_count_for_each_slice_that_was_recorded() {
     let minute = Precision::new(60, 5);
-    let series = |bounds, created| SeriesSlices::new(minute, bounds, recorded(created));
-    let counts = |series: SeriesSlices, slices: &[(i64, i64)]| {
+    let spans = [0, NOW - 70].map(recorded);
+    let series = |bounds, at: usize| SeriesSlices::new(minute, bounds, &spans[at]);
+    let counts = |series: SeriesSlices<'_>, slices: &[(i64, i64)]| {
         let slices = slices.iter();
         let slices = slices.map(|(ago, n)| SliceCount::new(NOW - 20 - 60 * ago, *n));
         series.counts(&slices.collect::<Vec<_>>())
@@ -51,12 +59,19 @@ fn a_series_has_a_count_for_each_slice_that_was_recorded() {
     assert_eq!(counts(newest, &[(9, 1), (3, -7), (0, 3)]), expected);
     // The store is younger, and another program has counted before.
     let expected = [Some(2), None, None, Some(0), Some(0)];
-    assert_eq!(counts(series(None, NOW - 70), &[(4, 2)]), expected);
+    assert_eq!(counts(series(None, 1), &[(4, 2)]), expected);
     let window = series(Some(Bounds::new(Window::Last(400), NOW)), 0);
     assert_eq!((NOW - window.from, window.to - NOW), (440, 40));
     let counts = counts(window, &[(6, 1), (5, 1), (4, 2)]);
     let kept = [Some(2), Some(0), Some(0), Some(0), Some(0)];
     assert_eq!(counts, [&[None; 3][..], &kept].concat());
+    // The service was not running for a part of one minute, and for the whole next one.
+    let gap = Span {
+        recorded: RecordedTime::new(0, [(NOW - 150, NOW - 50)]),
+        ..recorded(0)
+    };
+    let with_gap = SeriesSlices::new(minute, None, &gap).counts(&[]);
+    assert_eq!(with_gap, [Some(0), Some(0), None, Some(0), Some(0)]);
     // More slices than a row shows.
     let long = series(Some(Bounds::new(Window::Last(86_400), NOW)), 0);
     assert_eq!((long.to - long.from, long.to - NOW), (75 * 60, 40));
@@ -64,7 +79,7 @@ fn a_series_has_a_count_for_each_slice_that_was_recorded() {
 
 #[test]
 fn a_row_tells_the_last_slice_that_has_ended_the_rate_and_the_sum() {
-    let span = rate_span(Precision::new(60, 120), recorded(0));
+    let span = rate_span(Precision::new(60, 120), &recorded(0));
     let row = |slices: &[(i64, i64)]| {
         let slices = slices.iter();
         let slices = slices.map(|(ago, n)| SliceCount::new(NOW - 20 - 60 * ago, *n));
@@ -95,7 +110,7 @@ fn the_last_slice_is_one_that_can_be_read_was_recorded_and_is_kept() {
             as_of: NOW - behind,
             ..recorded(created)
         };
-        rate_span(precision, recorded).last.map(|at| NOW - at)
+        rate_span(precision, &recorded).last.map(|at| NOW - at)
     };
     let (second, minute) = (Precision::new(1, 120), Precision::new(60, 120));
     assert_eq!(
@@ -116,4 +131,10 @@ fn the_last_slice_is_one_that_can_be_read_was_recorded_and_is_kept() {
     assert_eq!(last(minute, 0, NOW - 21), Some(80));
     assert_eq!(last(minute, 0, NOW - 20), None, "it was not recorded");
     assert_eq!(last(Precision::new(60, 1), 0, 0), None, "it is not kept");
+    let gap = Span {
+        recorded: RecordedTime::new(0, [(NOW - 80, NOW - 20)]),
+        ..recorded(0)
+    };
+    let last = rate_span(minute, &gap).last;
+    assert_eq!(last, None, "the service was not running");
 }

@@ -1,7 +1,7 @@
 //! Charts: their series, their lines, their tables and their files.
 
 use pulse_browser::page::Page;
-use pulse_browser::service::{GAP, Service};
+use pulse_browser::service::{QUIET, Service};
 use pulse_browser::shop::Shop;
 
 use crate::click_in_menu;
@@ -194,8 +194,8 @@ async fn the_precision_is_automatic_or_chosen() {
 }
 
 #[tokio::test]
-async fn a_gap_is_a_gap_and_the_unfinished_slice_is_dashed() {
-    let service = Service::with_gap().await;
+async fn quiet_minutes_break_the_line_and_the_unfinished_slice_is_dashed() {
+    let service = Service::with_quiet_minutes().await;
     let page = Page::open(&service.url("/admin/pulse#overview?range=1h")).await;
     let line = |unfinished: bool| {
         let unfinished = if unfinished {
@@ -210,7 +210,7 @@ async fn a_gap_is_a_gap_and_the_unfinished_slice_is_dashed() {
         line(false)
     );
     page.until_value(
-        "a line before the gap and one after it",
+        "a line before them and one after them",
         &parts,
         |parts: &usize| *parts == 2,
     )
@@ -229,7 +229,51 @@ async fn a_gap_is_a_gap_and_the_unfinished_slice_is_dashed() {
     let rows: Vec<serde_json::Value> = serde_json::from_str(&json).unwrap();
     let means: Vec<_> = rows.iter().map(|row| row["mean"].as_f64()).collect();
     let first = means.iter().position(Option::is_some).unwrap();
-    let expected = (0..=30).map(|minute| (!GAP.contains(&minute)).then_some(0.02));
+    let expected = (0..=30).map(|minute| (!QUIET.contains(&minute)).then_some(0.02));
     assert_eq!(means[first..], expected.collect::<Vec<_>>());
     page.end().await;
+}
+
+#[tokio::test]
+async fn a_time_in_which_the_service_was_not_running_is_hatched_and_not_zero() {
+    const HITS: &str = "[data-chart=hits]";
+    const NOT_RUNNING: &str = "not recorded: the service was not running";
+    let minutes = QUIET.end - QUIET.start;
+    let quiet = Service::with_quiet_minutes().await;
+    let restarted = Service::restarted().await;
+    for (service, gaps) in [(&quiet, 0), (&restarted, 1)] {
+        let page = Page::open(&service.url("/admin/pulse#overview?range=1h")).await;
+        for chart in [HITS, LATENCY] {
+            let hatch = format!("document.querySelector('{chart} .plot path.not-running')");
+            page.until("the chart is drawn", &format!("{hatch}?.hasAttribute('d')"))
+                .await;
+            let shape: String = page.eval(&format!("{hatch}.getAttribute('d')")).await;
+            assert_eq!(shape.matches('M').count(), gaps, "{chart}: {shape:?}");
+            let title: String = page.eval(&format!("{hatch}.textContent")).await;
+            assert_eq!(title, NOT_RUNNING);
+        }
+        let complete: String = page
+            .eval("document.getElementById('complete').innerText")
+            .await;
+        let is_told = complete.contains("the service was not running for 5");
+        assert_eq!(is_told, gaps == 1, "{complete}");
+
+        click_in_menu(&page, HITS, "button[data-export=json]").await;
+        let (_, json) = page.download().await;
+        let rows: Vec<serde_json::Value> = serde_json::from_str(&json).unwrap();
+        let counts = rows.iter().map(|row| row["2xx"].as_u64());
+        let zeros = counts.filter(|count| *count == Some(0)).count() as i64;
+        assert_eq!(zeros, if gaps == 0 { minutes } else { 0 }, "{json}");
+
+        click_in_menu(&page, HITS, "button[data-view=table]").await;
+        page.until_shown(&format!("{HITS} table")).await;
+        let starts = page.texts(&format!("{HITS} table tbody th")).await;
+        let told = starts.iter().filter(|start| start.contains(NOT_RUNNING));
+        assert_eq!(
+            told.count() as i64,
+            if gaps == 0 { 0 } else { minutes },
+            "{starts:?}"
+        );
+        page.end().await;
+    }
 }

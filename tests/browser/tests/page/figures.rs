@@ -44,7 +44,7 @@ fn assert_shown(text: &str, figure: Option<f64>) {
 #[tokio::test]
 async fn a_caller_an_endpoint_and_the_page_give_the_same_figures() {
     // Its clock stands still, so that all ask at the same moment.
-    let service = Service::with_gap().await;
+    let service = Service::with_quiet_minutes().await;
     let query = service.pulse().query();
     let mut client = Client::connect(service.address()).await;
     let mut endpoint = async |uri: &str| client.json(&format!("/admin/pulse/api/{uri}")).await;

@@ -1,0 +1,148 @@
+//! The time that a store has recorded: what lies outside of it had perhaps requests, and nobody knows.
+
+use std::sync::Arc;
+
+/// A time in Unix seconds, from the first to before the second.
+pub type Gap = (i64, i64);
+
+/// The time that a store has recorded: all since a moment, without the gaps in which no instance was running.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecordedTime {
+    since: i64,
+    /// Ascending and disjoint.
+    gaps: Arc<[Gap]>,
+}
+
+impl RecordedTime {
+    /// All time from `since` on, in Unix seconds, but for the gaps.
+    pub fn new(since: i64, gaps: impl IntoIterator<Item = Gap>) -> Self {
+        let mut sorted: Vec<Gap> = gaps.into_iter().filter(|(from, to)| from < to).collect();
+        sorted.sort_unstable();
+        let mut gaps: Vec<Gap> = Vec::with_capacity(sorted.len());
+        for (from, to) in sorted {
+            match gaps.last_mut() {
+                Some((_, end)) if from <= *end => *end = to.max(*end),
+                _ => gaps.push((from, to)),
+            }
+        }
+        Self {
+            since,
+            gaps: gaps.into(),
+        }
+    }
+
+    /// When it begins, in Unix seconds.
+    pub fn since(&self) -> i64 {
+        self.since
+    }
+
+    /// The same time, from `since` on if that is earlier.
+    #[must_use]
+    pub fn from(&self, since: i64) -> Self {
+        Self {
+            since: since.min(self.since),
+            gaps: self.gaps.clone(),
+        }
+    }
+
+    /// The seconds between two moments that were recorded.
+    pub fn seconds(&self, from: i64, to: i64) -> i64 {
+        let whole = to.saturating_sub(from.max(self.since)).max(0);
+        whole - length(self.gaps(from, to))
+    }
+
+    /// Whether a second between two moments was recorded.
+    pub fn has_any(&self, from: i64, to: i64) -> bool {
+        self.seconds(from, to) > 0
+    }
+
+    /// The gaps between two moments, in order. The time before the beginning is none.
+    pub fn gaps(&self, from: i64, to: i64) -> impl Iterator<Item = Gap> {
+        let from = from.max(self.since);
+        let first = self.gaps.partition_point(|(_, end)| *end <= from);
+        let gaps = self.gaps[first..].iter();
+        let gaps = gaps.map(move |(start, end)| (from.max(*start), to.min(*end)));
+        gaps.take_while(|(start, end)| start < end)
+    }
+}
+
+/// The seconds of some gaps.
+pub fn length(gaps: impl Iterator<Item = Gap>) -> i64 {
+    gaps.map(|(from, to)| to.saturating_sub(from)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_recorded_begins_and_has_gaps() {
+        let recorded = RecordedTime::new(100, [(300, 360), (200, 220)]);
+        assert_eq!(recorded.since(), 100);
+        for (from, to, seconds) in [
+            (100, 400, 220),
+            (0, 400, 220),
+            (0, 100, 0),
+            (0, 101, 1),
+            (200, 220, 0),
+            (199, 221, 2),
+            (210, 310, 80),
+            (340, 350, 0),
+            (360, 361, 1),
+            (50, 40, 0),
+            (400, 400, 0),
+        ] {
+            assert_eq!(recorded.seconds(from, to), seconds, "{from}..{to}");
+            assert_eq!(recorded.has_any(from, to), seconds > 0, "{from}..{to}");
+        }
+        let gaps: Vec<_> = recorded.gaps(90, 310).collect();
+        assert_eq!(
+            (&*gaps, length(gaps.iter().copied())),
+            (&[(200, 220), (300, 310)][..], 30)
+        );
+        assert_eq!(RecordedTime::new(i64::MIN, []).seconds(-7, 7), 14);
+    }
+
+    #[test]
+    fn gaps_are_brought_into_order() {
+        let recorded = RecordedTime::new(0, [(50, 60), (10, 20), (20, 30), (15, 18), (70, 70)]);
+        assert!(recorded.gaps(0, 100).eq([(10, 30), (50, 60)]));
+    }
+
+    #[test]
+    fn a_gap_around_the_beginning_begins_with_it() {
+        let recorded = RecordedTime::new(100, [(40, 60), (90, 120)]);
+        assert!(recorded.gaps(0, 130).eq([(100, 120)]));
+        assert_eq!(recorded.seconds(0, 130), 10);
+        // Somebody has recorded before.
+        let earlier = recorded.from(30);
+        assert_eq!(earlier.seconds(0, 130), 130 - 30 - 20 - 30);
+        assert_eq!(recorded.from(200), recorded);
+    }
+
+    #[test]
+    fn it_agrees_with_counting_second_by_second() {
+        let seed = fastrand::u64(..);
+        let mut random = fastrand::Rng::with_seed(seed);
+        for _ in 0..300 {
+            let since = random.i64(-20..60);
+            let count = random.usize(0..8);
+            let gaps = std::iter::repeat_with(|| {
+                let from = random.i64(-30..130);
+                (from, from + random.i64(0..20))
+            });
+            let gaps: Vec<_> = gaps.take(count).collect();
+            let recorded = RecordedTime::new(since, gaps.clone());
+            let is_recorded = |second: i64| {
+                second >= since && !gaps.iter().any(|(from, to)| (*from..*to).contains(&second))
+            };
+            let (from, to) = (random.i64(-40..140), random.i64(-40..140));
+            let expected = (from..to).filter(|second| is_recorded(*second)).count();
+            let found = recorded.seconds(from, to);
+            assert_eq!(
+                found, expected as i64,
+                "seed {seed}: {from}..{to}, since {since}, {gaps:?}"
+            );
+        }
+    }
+}
