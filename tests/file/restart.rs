@@ -2,9 +2,18 @@
 
 use std::time::Duration;
 
+use axum::body::{Body, to_bytes};
+use axum::extract::Request;
 use http::StatusCode;
+use serde_json::Value;
+use tower::ServiceExt;
+use tower_pulse::admin::Access;
+use tower_pulse::store::Upkeep;
+use tower_pulse::{Clock, Pulse};
 
-use crate::service::{NOW, PAGE, Place};
+use crate::rig::process::TempDir;
+use crate::rig::wait::until;
+use crate::service::{NOW, PAGE, Place, released};
 
 #[tokio::test]
 async fn the_next_process_goes_on_where_the_last_one_was() {
@@ -37,4 +46,54 @@ async fn the_next_process_goes_on_where_the_last_one_was() {
     }
     assert_eq!(place.files(), ["pulse.redb"]);
     assert!(place.clock.now_seconds() > NOW);
+}
+
+#[tokio::test]
+async fn the_time_between_two_processes_is_not_recorded() {
+    let place = Place::new();
+    let service = place.start();
+    service.serve(PAGE, 10);
+    service.shutdown().await;
+    place.released().await;
+    let ended = place.clock.now_seconds();
+    // A restart of a few seconds leaves no gap.
+    for (away, gaps) in [(5, vec![]), (1_200, vec![(ended + 5, ended + 1_205)])] {
+        place.hand.advance(Duration::from_secs(away));
+        let service = place.start();
+        service.is_open().await;
+        let status = service.store.status(place.clock.now_seconds());
+        assert_eq!(status.await.unwrap().gaps, gaps);
+        service.shutdown().await;
+        place.released().await;
+    }
+}
+
+/// What the API answers.
+async fn ask(pulse: &Pulse, question: &str) -> Value {
+    let request = Request::get(question).header("host", "localhost");
+    let request = request.body(Body::empty()).unwrap();
+    let router = pulse.router(Access::open());
+    let response = router.oneshot(request).await.unwrap();
+    let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+    serde_json::from_slice(&body).unwrap()
+}
+
+#[tokio::test]
+async fn a_deploy_is_marked_by_its_version() {
+    let dir = TempDir::new("file");
+    let path = dir.path().join("pulse.redb");
+    for (deploys, version) in ["1.0.0", "1.1.0", "1.2.0"].into_iter().enumerate() {
+        let builder = Pulse::builder().file(&path).app_version(version);
+        let builder = builder.shutdown_timeout(Duration::from_secs(10));
+        let pulse = builder.clock(Clock::system()).build().unwrap();
+        pulse.record(PAGE, Duration::from_millis(20), http::StatusCode::OK);
+        until("the deploy is marked", async || {
+            let marks = ask(&pulse, "/api/marks").await;
+            marks["marks"].as_array().map(Vec::len) == Some(deploys)
+        })
+        .await;
+        pulse.shutdown().await.unwrap();
+        drop(pulse);
+        released(&path).await;
+    }
 }

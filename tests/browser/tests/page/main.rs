@@ -9,6 +9,7 @@ mod incidents;
 mod outage;
 mod places;
 mod range;
+mod restart;
 mod tables;
 mod unexpected;
 
