@@ -29,7 +29,6 @@ use crate::layer::{Head, IgnoreList, PulseLayer, Source};
 use crate::model::context::Kind;
 use crate::model::health::Health;
 use crate::model::outcome::Outcome;
-#[cfg(feature = "query")]
 use crate::model::slice::Precisions;
 use crate::model::worst_case::{Bounds, WorstCase};
 use crate::recorder::{Counter, Recorder, RequestOutcome, Timed, Timer, Within, check_counter};
