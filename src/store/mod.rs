@@ -16,6 +16,7 @@ mod append;
 pub mod conditional_write;
 #[doc(hidden)]
 pub mod exports;
+pub(crate) mod history;
 pub(crate) mod interrupted;
 #[doc(hidden)]
 pub mod journal;

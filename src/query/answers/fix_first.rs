@@ -272,7 +272,7 @@ async fn of_page(
     window: Slices,
     span: Span,
 ) -> Result<(Covered, Aggregate, Aggregate), QueryError> {
-    let slices = window.slices(span.now);
+    let slices = window.slices(span.tiers, span.now);
     let all = ContextId::all();
     let (sums, all) = tokio::try_join!(records(source, id, slices), records(source, &all, slices))?;
     Ok((Covered::new(slices, span.since, span), sums, all))
@@ -284,7 +284,8 @@ async fn records(
     id: &ContextId,
     slices: WindowSlices,
 ) -> Result<Aggregate, QueryError> {
-    let records = source.reader.records(id, slices.tier.seconds).await?;
+    let tier = slices.tier;
+    let records = source.reader.records(id, tier.seconds, tier).await?;
     let mut sums = Aggregate::default();
     for slice in records.iter().filter(|slice| slices.contains(slice.start)) {
         sums.merge(&slice.sums);

@@ -168,6 +168,7 @@ impl Reported {
         let resolution = Resolution {
             precision: REPORTED_MINUTES.seconds,
             source: SliceSource::Records(REPORTED_MINUTES),
+            since: i64::MIN,
         };
         let window = resolution.slices(Bounds::new(window, now));
         let to = window.to.min(REPORTED_MINUTES.slice(now));

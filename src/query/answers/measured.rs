@@ -163,7 +163,7 @@ const MOSTLY: f64 = 0.5;
 impl Covered {
     /// A window of the time that the store has recorded.
     pub(super) fn of(window: Slices, span: Span) -> Self {
-        Self::new(window.slices(span.now), span.since, span)
+        Self::new(window.slices(span.tiers, span.now), span.since, span)
     }
 
     /// Slices that are recorded from `since` on.

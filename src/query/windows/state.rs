@@ -25,7 +25,7 @@ use crate::store::RecordIndex;
 const UNUSED_TTL: Duration = Duration::from_secs(120);
 
 /// The most windows whose sums are held: all that have a name. A page asks for one or two at a time.
-const MAX_WINDOWS: usize = 8;
+const MAX_WINDOWS: usize = 10;
 
 /// Bytes of a record as long as none was read: more than most have.
 const UNKNOWN_RECORD_BYTES: usize = 1_024;
@@ -341,7 +341,7 @@ impl WindowState {
         self.each_open_record(ready, 0, id, |start, record| {
             open.entry(start).or_default().merge(&record.sums);
         });
-        let (seconds, since) = (slices.tier.seconds, self.since());
+        let (seconds, since) = (slices.tier.seconds, self.since().max(slices.since));
         let place = self.groups.place(id);
         let point = |start: i64| {
             let is_open = ready.open[0].contains(&(seconds, start));

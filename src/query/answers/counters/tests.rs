@@ -1,6 +1,7 @@
 //! Tests of rates, series and rows.
 
 use super::*;
+use crate::model::tiers::Tiers;
 use crate::model::window::Window;
 
 const NOW: i64 = 1_700_000_000; // 20 s into a minute
@@ -11,6 +12,7 @@ fn recorded(created: i64) -> Span {
         since: created,
         as_of: NOW,
         recorded_until: NOW,
+        tiers: Tiers::default(),
         now: NOW,
     }
 }
