@@ -12,7 +12,7 @@ use crate::fold::Folder;
 use crate::layer::IgnoreList;
 use crate::model::context::escape_hidden;
 use crate::model::slice::Precisions;
-use crate::model::tiers::DAY;
+use crate::model::tier::DAY;
 use crate::pulse::{Parts, Pulse};
 use crate::recorder::{Limits, Recorder};
 use crate::store::Store;

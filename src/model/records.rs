@@ -176,8 +176,8 @@ mod tests {
     use super::*;
     use crate::model::context::Kind;
     use crate::model::histogram::Histogram;
-    use crate::model::tier::TIERS;
-    use crate::model::tiers::{DAY, History};
+    use crate::model::tier::{DAY, TIERS};
+    use crate::model::tiers::History;
     use crate::model::timer_sums::{MAX_TIMERS, TimerSums};
 
     const HALF_HOUR: u32 = 1_800;

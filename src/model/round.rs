@@ -334,8 +334,8 @@ mod tests {
     use super::*;
     use crate::model::context::{ALL, Kind};
     use crate::model::slice::HOUR;
-    use crate::model::tier::TIERS;
-    use crate::model::tiers::{DAY, History};
+    use crate::model::tier::{DAY, TIERS};
+    use crate::model::tiers::History;
 
     const NOW: i64 = 1_700_000_000;
 

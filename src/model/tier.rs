@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use super::slice::{HOUR, Precision, SKEW_ALLOWED};
-use super::tiers::DAY;
 
 /// The tiers, finest first: two hours by the minute, two days by the half hour, and two weeks by six hours.
 /// Each covers a window and the one before it, so that the two can be compared.
@@ -24,8 +23,11 @@ pub const FINEST: Precision = Precision::new(60, 130);
 /// The tier that is kept for longest without a [history](super::tiers::History).
 pub const COARSEST: Precision = TIERS[TIERS.len() - 1];
 
+/// The length, in seconds, of the slices of a [history](super::tiers::History).
+pub const DAY: u32 = 86_400;
+
 /// The lengths, in seconds, of the slices that readers can ask for: those of the tiers and some multiples.
-pub const WIDTHS: [u32; 6] = [60, 300, 1_800, 3_600, 21_600, 86_400];
+pub const WIDTHS: [u32; 6] = [60, 300, 1_800, 3_600, 21_600, DAY];
 
 /// Seconds after its end at which a slice is rolled up. Samples that arrive within this time need not be
 /// added to all tiers.

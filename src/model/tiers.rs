@@ -3,12 +3,9 @@
 //! A store says in one field which days it keeps ([`History`]), so that instances with other settings, and readers
 //! without any, agree on its tiers.
 
-use super::pack::{Reader, Writer};
 use super::slice::Precision;
-use super::tier::TIERS;
+use super::tier::{DAY, TIERS};
 
-/// Seconds in a day, the length of a slice of the history.
-pub const DAY: u32 = 86_400;
 /// The fewest days that a history may have: what the coarsest of the other tiers keeps.
 pub const LEAST_DAYS: u32 = (TIERS[TIERS.len() - 1].span() / DAY as i64) as u32;
 /// The most days that a history may have.
@@ -77,26 +74,6 @@ impl History {
     /// The tier of its days.
     pub fn tier(&self) -> Precision {
         Precision::new(DAY, self.days)
-    }
-
-    /// Packs it.
-    pub fn pack(&self) -> Vec<u8> {
-        let mut out = Writer::default();
-        out.uint(u64::from(self.days));
-        out.int(self.since);
-        out.int(self.asked_at);
-        out.0
-    }
-
-    /// Unpacks it; `None` if the bytes are none that this version allows.
-    pub fn unpack(bytes: &[u8]) -> Option<Self> {
-        let mut reader = Reader(bytes);
-        let days = u32::try_from(reader.uint()?).ok();
-        Some(Self {
-            days: days.filter(|days| (LEAST_DAYS..=MOST_DAYS).contains(days))?,
-            since: reader.int()?,
-            asked_at: reader.int()?,
-        })
     }
 }
 
@@ -188,17 +165,5 @@ mod tests {
         assert!((29.0..30.0).contains(&days), "{days}");
         let again = History::agreed(longer, Some(400), later, NOW);
         assert!(again.is_some_and(|again| again.since == first.max(later - 60 * i64::from(DAY))));
-    }
-
-    #[test]
-    fn a_packed_history_is_read_back_and_nothing_else_is() {
-        for history in [history(15, i64::MIN, NOW), history(400, NOW, -1)] {
-            assert_eq!(History::unpack(&history.pack()), Some(history));
-        }
-        for days in [0, 14, 401, u32::MAX] {
-            assert_eq!(History::unpack(&history(days, 0, 0).pack()), None);
-        }
-        assert_eq!(History::unpack(b""), None);
-        assert_eq!(History::unpack(&[15, 0]), None);
     }
 }

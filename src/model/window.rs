@@ -175,7 +175,8 @@ impl WindowSlices {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::tiers::{DAY, History};
+    use crate::model::tier::DAY;
+    use crate::model::tiers::History;
 
     const NOW: i64 = 1_700_000_000;
 

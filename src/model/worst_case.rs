@@ -8,8 +8,7 @@ use super::bounds::{
 use super::changes;
 use super::histogram::{COARSE_SCALE, SCALE};
 use super::slice::{Precision, Precisions};
-use super::tier::{TIERS, is_coarse};
-use super::tiers::DAY;
+use super::tier::{DAY, TIERS, is_coarse};
 use super::timer_sums::MAX_TIMERS;
 use super::{mark, minute_report, slow_request};
 
@@ -297,7 +296,7 @@ mod tests {
         // A day is kept until two days after it has left the history.
         let day = record_bytes(buckets_at(COARSE_SCALE));
         assert_eq!(year.store_bytes - without.store_bytes, 100 * 367 * day);
-        assert_eq!(day, 2_879);
+        assert_eq!(day, 2_544);
     }
 
     #[test]

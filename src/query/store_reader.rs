@@ -11,6 +11,7 @@ use super::book::Book;
 use super::error::{DEADLINE, QueryError};
 use super::instance_minutes::{InstanceMinutes, InstanceSums};
 use super::single_flight::{FRESH, SingleFlight, SingleFlightMap, within};
+use super::span::Span;
 use super::windows::Windows;
 use super::windows::points::WindowPoints;
 use super::windows::sums::WindowSums;
@@ -46,23 +47,6 @@ type UnsentSource = Arc<dyn Fn() -> Option<Unsent> + Send + Sync>;
 const A_MINUTE: Duration = Duration::from_secs(60);
 
 type Answer<T> = Arc<Vec<T>>;
-
-/// The time that the store has recorded, in Unix seconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span {
-    /// When the store's generation began: another one has other data.
-    pub(crate) generation: i64,
-    /// When the first sample that the store holds was recorded.
-    pub(crate) since: i64,
-    /// The moment up to which all samples can be read.
-    pub(crate) as_of: i64,
-    /// The end of the time that counts as recorded: `as_of`, or `now` if that is not much later.
-    pub(crate) recorded_until: i64,
-    /// The tiers that have it.
-    pub(crate) tiers: Tiers,
-    /// The time of the answer.
-    pub(crate) now: i64,
-}
 
 /// The status of the store, and what it says of time.
 pub(crate) struct ReadStatus {

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use tokio::runtime::Runtime;
 use tower_pulse::model::histogram::Histogram;
 use tower_pulse::model::slice::Precision;
-use tower_pulse::model::tier::tier_for;
-use tower_pulse::model::tiers::{DAY, LEAST_DAYS};
+use tower_pulse::model::tier::{DAY, tier_for};
+use tower_pulse::model::tiers::LEAST_DAYS;
 use tower_pulse::store::{Store, marks};
 use tower_pulse::{ManualClock, StoreError};
 

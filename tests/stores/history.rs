@@ -4,10 +4,14 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use tower_pulse::model::aggregate::Aggregate;
+use tower_pulse::model::context::{Kind, RecordId};
 use tower_pulse::model::outcome::Outcome;
+use tower_pulse::model::slices::Merge;
+use tower_pulse::model::timer_sums::TimerSums;
 use tower_pulse::testing::TestFolder;
 
-use crate::fixture::{Fixture, NOW};
+use crate::fixture::{Fixture, NOW, aggregate_of};
 use crate::rig::seed::seed;
 use crate::windows::{CONTEXTS, METRICS, OUTCOMES, Page, Served, near};
 
@@ -217,4 +221,62 @@ async fn a_longer_history_keeps_the_days_of_the_shorter_one(mut fixture: Fixture
     assert!((now - first - recorded).abs() <= DAY, "{window}");
     let expected = page.expected(None, now - recorded, now + 1).len();
     assert_eq!(window["count"], expected, "{window}");
+}
+
+/// What a busy page and a quiet one measure in a day: durations around 30 ms, most of them between 8 and 120 ms.
+fn day_of_page(rng: &mut fastrand::Rng, requests: u32) -> Aggregate {
+    let mut day = Aggregate::default();
+    for number in 0..requests {
+        let normal: f64 = (0..12).map(|_| rng.f64()).sum::<f64>() - 6.0;
+        let nanos = (30e6 * (0.8 * normal).exp()) as u64;
+        let outcome = match number % 100 {
+            7 => Outcome::ServerError,
+            8 => Outcome::Cancelled,
+            _ => Outcome::Success,
+        };
+        day.merge(&aggregate_of(&[nanos], outcome));
+    }
+    day
+}
+
+/// The guide's page about sizing states these.
+#[tokio::test]
+async fn a_day_takes_what_the_guide_states() {
+    const PAGES: usize = 50;
+    let mut rng = fastrand::Rng::with_seed(seed());
+    for (requests, timers, stated) in [(100, 0, 150), (10_000, 0, 310), (10_000, 3, 375)] {
+        let mut fixture = Fixture::redis().await;
+        take_over(&mut fixture, "folder", Some(400)).await;
+        for _ in 0..2 {
+            let (mut batch, now) = (fixture.batch(&[]), fixture.clock.now_seconds());
+            let day = day_of_page(&mut rng, requests);
+            for page in 0..PAGES {
+                let mut day = day.clone();
+                for timer in 0..timers {
+                    let sums = TimerSums {
+                        count: 2 * u64::from(requests),
+                        requests: u64::from(requests),
+                        sum: day.times.sum / 4,
+                        covered: day.times.sum / 4,
+                    };
+                    let name = format!("db:{timer}");
+                    day.timers.add(RecordId::new(Kind::Timer, &name), &sums);
+                }
+                let page = crate::windows::name(page).into();
+                batch.add(&page, Kind::Http, now, &day);
+            }
+            fixture.merge_clean(batch).await;
+            // The next day, its records are rolled up.
+            fixture.advance(DAY);
+        }
+        let day = (NOW / DAY) * DAY;
+        let mut usage = ::redis::cmd("MEMORY");
+        let key = format!("pulse:pulse:r1:{DAY}:{day}");
+        usage.arg("USAGE").arg(key).arg("SAMPLES").arg(0);
+        let conn = &mut fixture.server().connection().await;
+        let bytes: usize = usage.query_async(conn).await.unwrap();
+        let of_page = bytes / PAGES;
+        let range = stated * 9 / 10..stated * 11 / 10;
+        assert!(range.contains(&of_page), "{requests} requests: {of_page} B");
+    }
 }

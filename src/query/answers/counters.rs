@@ -9,7 +9,7 @@ use crate::model::context::{ALL, Metric};
 use crate::model::slice::{Precision, Precisions, SliceCount};
 use crate::query::error::QueryError;
 use crate::query::source::Source;
-use crate::query::store_reader::Span;
+use crate::query::span::Span;
 use crate::query::window::Window;
 use crate::store::CounterQuery;
 

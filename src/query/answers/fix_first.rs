@@ -16,7 +16,7 @@ use crate::model::slices::Merge;
 use crate::model::window::{Window as Slices, WindowSlices};
 use crate::query::error::QueryError;
 use crate::query::source::Source;
-use crate::query::store_reader::Span;
+use crate::query::span::Span;
 use crate::query::turn::Turn;
 use crate::query::window::Window;
 use crate::query::windows::sums::{Summary, WindowSums};

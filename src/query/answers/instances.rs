@@ -18,7 +18,7 @@ use crate::model::window::{Window as Slices, WindowSlices};
 use crate::query::error::QueryError;
 use crate::query::instance_minutes::InstanceSums;
 use crate::query::source::Source;
-use crate::query::store_reader::Span;
+use crate::query::span::Span;
 use crate::query::window::Window;
 use crate::query::windows::sums::Summary;
 

@@ -8,7 +8,7 @@ use crate::model::outcome::{Outcome, OutcomeCounts};
 use crate::model::snapshot::HourSnapshot;
 use crate::model::sorted;
 use crate::model::window::{Window as Slices, WindowSlices};
-use crate::query::store_reader::Span;
+use crate::query::span::Span;
 use crate::query::windows::sums::{PartSums, Summary};
 
 /// `part / whole`, if there is a whole.

@@ -2,8 +2,8 @@
 
 use super::DEFAULT_PRECISION;
 use crate::model::slice::{HOUR, Precision, Precisions, hour_of};
-use crate::model::tier::{COARSEST, WIDTHS, tier_for};
-use crate::model::tiers::{DAY, Tiers};
+use crate::model::tier::{COARSEST, DAY, WIDTHS, tier_for};
+use crate::model::tiers::Tiers;
 use crate::model::window::{Window, WindowSlices};
 use crate::query::error::QueryError;
 

@@ -11,7 +11,7 @@ use crate::model::slice::Precision;
 use crate::model::window::WindowSlices;
 use crate::query::error::QueryError;
 use crate::query::source::Source;
-use crate::query::store_reader::Span;
+use crate::query::span::Span;
 use crate::query::window::Window;
 use crate::store::CounterQuery;
 

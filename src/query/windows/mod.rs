@@ -38,7 +38,7 @@ use crate::model::tier::TierSlice;
 use crate::model::tiers::Tiers;
 use crate::model::window::Window;
 use crate::query::error::QueryError;
-use crate::query::store_reader::Span;
+use crate::query::span::Span;
 use crate::query::turn::Turn;
 use crate::store::{PackedRecords, Store};
 

@@ -146,6 +146,24 @@ async fn every_range_is_a_step_that_back_takes_back() {
 }
 
 #[tokio::test]
+async fn months_are_offered_where_the_history_has_them() {
+    const OFFERED: &str = "[...document.querySelectorAll('input[name=range]')].filter((radio) => radio.checkVisibility()).map((radio) => radio.value).filter((name) => /0d/.test(name))";
+    let shop = Shop::with("slow_query").await;
+    let page = Page::open(&shop.screen("overview?range=1h")).await;
+    until_drawn(&page, "the range is drawn").await;
+    assert_eq!(page.eval::<Vec<String>>(OFFERED).await, [""; 0]);
+    page.end().await;
+    // A link names it all the same, and the page says how much was recorded.
+    let page = Page::open(&shop.screen("overview?range=30d")).await;
+    page.until_value("it is offered", OFFERED, |offered: &Vec<String>| {
+        *offered == ["30d"]
+    })
+    .await;
+    page.until_shown("#complete").await;
+    page.end().await;
+}
+
+#[tokio::test]
 async fn a_frozen_link_shows_the_same_in_another_tab() {
     let shop = Shop::with("slow_query").await;
     // A part of the past, which nothing is added to.
