@@ -50,8 +50,8 @@ pub struct HistoryHealth {
     pub since: Option<i64>,
 }
 
-impl From<History> for HistoryHealth {
-    fn from(History { days, since, .. }: History) -> Self {
+impl HistoryHealth {
+    fn new(History { days, since, .. }: History) -> Self {
         Self {
             days,
             since: (since > i64::MIN).then_some(since),
@@ -265,7 +265,7 @@ pub(in crate::query) async fn status(source: &Source) -> HealthStatus {
 /// The days that the store keeps.
 async fn history(source: &Source) -> Option<HistoryHealth> {
     let tiers = source.reader.tiers().await.ok()?;
-    tiers.history.map(HistoryHealth::from)
+    tiers.history.map(HistoryHealth::new)
 }
 
 pub(in crate::query) async fn health(source: &Source) -> FullHealth {
