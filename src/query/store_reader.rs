@@ -34,6 +34,7 @@ use crate::row_cache::{RowList, Shared};
 use crate::store::judgement::{ChangeLog, read_changes, read_judged};
 #[cfg(feature = "row-cache")]
 use crate::store::rows::RowQuery;
+use crate::store::table_reads::Purpose;
 use crate::store::{
     ContextQuery, CounterQuery, CounterSeries, PassRecord, RankingPage, RankingQuery, RecordQuery,
     SlowRequestQuery, SlowestQuery, Store, StoreStatus, history, marks,
@@ -371,7 +372,7 @@ impl StoreReader {
     pub(crate) async fn tiers(&self) -> Result<Tiers, QueryError> {
         let read = Box::pin(async {
             let history = match self.store.journal() {
-                Some(journal) => history::read(journal).await?,
+                Some(journal) => history::read(journal, Purpose::Query).await?,
                 None => None,
             };
             Ok(Tiers { history })

@@ -10,9 +10,12 @@ use crate::model::tiers::{History, LEAST_DAYS, MOST_DAYS};
 const KEPT: &[u8] = b"kept";
 
 /// The history that a store keeps, if it does. What another program has written instead reads as none.
-pub(crate) async fn read(reader: &dyn TableReader) -> Result<Option<History>, StoreError> {
+pub(crate) async fn read(
+    reader: &dyn TableReader,
+    purpose: Purpose,
+) -> Result<Option<History>, StoreError> {
     let field = TableRead::Values(Table::History, [KEPT.to_vec()].into());
-    let mut answers = reader.read_tables(Purpose::Query, &[field]).await?;
+    let mut answers = reader.read_tables(purpose, &[field]).await?;
     let packed = answers.values().pop().flatten();
     Ok(packed.and_then(|packed| unpack(&packed)))
 }

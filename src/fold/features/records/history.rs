@@ -6,6 +6,7 @@ use crate::model::tiers::{History, Tiers};
 use crate::store::history;
 use crate::store::interrupted::Interrupted;
 use crate::store::table::{FieldWrites, Table};
+use crate::store::table_reads::Purpose;
 
 /// Days of which one step renews the time to live.
 const DAYS_AT_ONCE: usize = 64;
@@ -40,7 +41,7 @@ impl KeptHistory {
     /// Reads what the store says. Nobody else changes it while the lease holds.
     pub(super) async fn read(&mut self, ground: &Ground<'_>) -> Result<(), Interrupted> {
         if !self.is_read {
-            self.stored = history::read(ground.journal).await?;
+            self.stored = history::read(ground.journal, Purpose::Fold).await?;
             self.is_read = true;
         }
         Ok(())
