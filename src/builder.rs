@@ -52,6 +52,7 @@ pub struct Builder {
     clean_interval: Duration,
     ranking_retention: Duration,
     context_retention: Duration,
+    history: Option<Duration>,
     shutdown_timeout: Duration,
     max_contexts: usize,
     max_counters: usize,
@@ -114,6 +115,7 @@ impl Default for Builder {
             clean_interval: Duration::from_secs(60),
             ranking_retention: Duration::from_secs(24 * 3_600),
             context_retention: Duration::from_secs(7 * 24 * 3_600),
+            history: None,
             shutdown_timeout: Duration::from_millis(900),
             max_contexts: 2_000,
             max_counters: 1_000,
@@ -317,6 +319,37 @@ impl Builder {
     /// by default.
     pub fn context_retention(mut self, idle: Duration) -> Self {
         self.context_retention = idle;
+        self
+    }
+
+    /// How long days are kept: 15 to 400 days, rounded up to whole ones. Without it nothing is kept for longer than 15
+    /// days, by six hours.
+    ///
+    /// A history adds a record for each context and day, UTC, with everything that the page shows of a window:
+    /// the [sizes](crate::guide::sizing#a-history) are in the guide. The windows `30d` and `90d`, and the window before them,
+    /// reach as far back as the history does. It begins when it is first asked for: days before that are shown as not
+    /// recorded. A store in memory has it until the process ends, within [`memory_bytes`](Self::memory_bytes).
+    ///
+    /// Set it alike in all instances of a service. Where it differs, the longest wins, for a week after an instance that
+    /// asks for it has last written to the store; a history that no instance has asked for since then ends. Paths
+    /// that had no request for [`context_retention`](Self::context_retention) are not listed in any window.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
+    /// use std::time::Duration;
+    ///
+    /// const DAY: Duration = Duration::from_secs(86_400);
+    /// let pulse = tower_pulse::Pulse::builder()
+    ///     .history(180 * DAY)
+    ///     .context_retention(180 * DAY)
+    ///     .build()?;
+    /// # pulse.shutdown().await.unwrap();
+    /// let error = tower_pulse::Pulse::builder().history(7 * DAY).build().unwrap_err();
+    /// assert_eq!(error.field(), "history");
+    /// # Ok(()) }
+    /// ```
+    pub fn history(mut self, length: Duration) -> Self {
+        self.history = Some(length);
         self
     }
 

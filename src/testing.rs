@@ -32,12 +32,23 @@ impl std::fmt::Debug for TestFolder {
 impl TestFolder {
     /// A folder of this name, which remembers up to `max_records` records.
     pub fn new(store: Arc<dyn Store>, clock: Clock, instance: &str, max_records: usize) -> Self {
+        Self::with_history(store, clock, instance, max_records, None)
+    }
+
+    /// A folder that asks for so many days of history.
+    pub fn with_history(
+        store: Arc<dyn Store>,
+        clock: Clock,
+        instance: &str,
+        max_records: usize,
+        days: Option<u32>,
+    ) -> Self {
         let unattended = Arc::default();
         let instance = instance.to_owned();
         let folder = Folder::new(store.clone(), clock, instance, max_records, unattended);
         Self {
             store,
-            folder: Arc::new(folder),
+            folder: Arc::new(folder.with_history(days)),
         }
     }
 

@@ -68,6 +68,10 @@ fn each_field_out_of_range() {
         "3599s",
         allowed,
     );
+    let (allowed, day) = ("15 to 400 days", 86_400);
+    for (history, value) in [(15 * day - 1, "1295999s"), (400 * day + 1, "34560001s")] {
+        refused(b().history(secs(history)), "history", value, allowed);
+    }
     refused(
         b().shutdown_timeout(secs(61)),
         "shutdown_timeout",

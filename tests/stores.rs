@@ -18,6 +18,9 @@ mod equal;
 mod fixture;
 #[path = "stores/heartbeats.rs"]
 mod heartbeats;
+#[cfg(feature = "admin")]
+#[path = "stores/history.rs"]
+mod history;
 #[path = "stores/hours.rs"]
 mod hours;
 #[path = "stores/journal.rs"]

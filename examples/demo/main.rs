@@ -11,6 +11,7 @@
 //! | `PULSE_TOKEN` | bearer token (or password) of the admin router | absent: open, on loopback only |
 //! | `PULSE_FLUSH_MS` | milliseconds between flushes, 10 to 60,000 | 1000 |
 //! | `PULSE_CLEAN_SECS` | seconds between cleaning passes, 1 to 3,600 | 60 |
+//! | `PULSE_HISTORY_DAYS` | days of history, 15 to 400 | none |
 //! | `PULSE_FOLD_STEP` | contexts that a step of folding covers, for the fault tests | as the server's time allows |
 //! | `DEMO_HISTORY` | begin with so much simulated traffic, `30m` to `24h`, on a fleet of four instances | absent: none, and one instance |
 //! | `DEMO_INCIDENT` | what goes wrong, from the last ten minutes of the past on or from the start: `slow_query`, `bad_deploy`, `bad_instance`, `errors` or `surge` | absent: nothing |

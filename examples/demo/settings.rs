@@ -119,6 +119,9 @@ fn builder() -> Result<Builder, Box<dyn Error>> {
     if let Some(seconds) = parsed("PULSE_CLEAN_SECS", "seconds, 1 to 3600")? {
         builder = builder.clean_interval(Duration::from_secs(seconds));
     }
+    if let Some(days) = parsed::<u64>("PULSE_HISTORY_DAYS", "a number of days, 15 to 400")? {
+        builder = builder.history(Duration::from_secs(86_400 * days));
+    }
     if let Some(contexts) = parsed("PULSE_FOLD_STEP", "a number of contexts")? {
         builder = builder.fold_step_contexts(contexts);
     }

@@ -1,6 +1,7 @@
 //! Building: the store, the parts of a [`Pulse`] and its tasks, of a configuration that is allowed.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use super::{Backend, Builder};
 use crate::changes::Judge;
@@ -12,6 +13,7 @@ use crate::layer::IgnoreList;
 use crate::model::context::escape_hidden;
 use crate::model::expected::{ExpectedBytes, USUAL_CONTEXTS};
 use crate::model::slice::Precisions;
+use crate::model::tier::DAY;
 use crate::pulse::{Parts, Pulse};
 use crate::recorder::{Limits, Recorder};
 use crate::store::Store;
@@ -51,6 +53,7 @@ impl Builder {
         let expected = ExpectedBytes::new(&bounds, &precisions, USUAL_CONTEXTS);
         let most = self.process_bytes().in_words(&bounds);
         let memory_warning = self.memory_warning();
+        let history_days = self.history_days();
         let store: Arc<dyn Store> = match &self.backend {
             Backend::Memory => {
                 let store = MemoryStore::new(precisions.clone(), self.clock.clone());
@@ -98,6 +101,7 @@ impl Builder {
             Folder::remembered_records(store.is_in_process(), self.max_contexts),
             unattended,
         );
+        let folder = folder.with_history(history_days);
         let folder = Arc::new(folder.with_step(self.fold_step_contexts));
         let unsent_since = {
             let recorder = recorder.clone();
@@ -191,6 +195,12 @@ impl Builder {
             Task::new("clean", cleaner.clean_at_intervals(stopped)),
         ];
         Ok((Pulse::new(parts, stop), tasks))
+    }
+
+    /// The days of history that are asked for, the last one whole.
+    pub(super) fn history_days(&self) -> Option<u32> {
+        let days = |length: Duration| length.as_secs_f64() / f64::from(DAY);
+        self.history.map(|length| days(length).ceil() as u32)
     }
 
     pub(super) fn all_precisions(&self) -> Precisions {

@@ -85,6 +85,7 @@ impl Builder {
                 true => self.query_bytes,
                 false => 0,
             },
+            history_days: self.history_days().unwrap_or(0),
         }
     }
 

@@ -7,6 +7,7 @@ use crate::error::BuildError;
 use crate::model::context::escape_hidden;
 use crate::model::fleet::MAX_VERSION_BYTES;
 use crate::model::slice::{MAX_PRECISIONS, MAX_RETAINED};
+use crate::model::tiers::{LEAST_DAYS, MOST_DAYS};
 use crate::recorder::check_counter;
 
 impl Builder {
@@ -41,6 +42,11 @@ impl Builder {
             10 * year,
             "1 h to 10 years",
         )?;
+        if let Some(length) = self.history {
+            let day = 24 * 3_600 * second;
+            let (least, most) = (LEAST_DAYS * day, MOST_DAYS * day);
+            duration("history", length, least, most, "15 to 400 days")?;
+        }
         duration(
             "shutdown_timeout",
             self.shutdown_timeout,

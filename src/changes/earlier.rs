@@ -7,6 +7,7 @@ use crate::model::changes::change::{Change, ChangeKind, Earlier};
 use crate::model::context::{ALL, ContextId, Kind};
 use crate::model::histogram::{Histogram, lower_bound};
 use crate::model::recorded::RecordedTime;
+use crate::model::slice::Precision;
 use crate::model::slices::Merge;
 use crate::model::tier::TIERS;
 use crate::store::{RecordQuery, Store};
@@ -24,27 +25,28 @@ pub(super) async fn compare(
         return Ok(());
     }
     let [_, half_hours, quarters] = TIERS;
-    change.yesterday = earlier(store, change, (end, DAY), half_hours.seconds, recorded).await?;
-    change.week_ago = earlier(store, change, (end, 7 * DAY), quarters.seconds, recorded).await?;
+    change.yesterday = earlier(store, change, (end, DAY), half_hours, recorded).await?;
+    change.week_ago = earlier(store, change, (end, 7 * DAY), quarters, recorded).await?;
     Ok(())
 }
 
-/// The figure of a change in the slice of `width` seconds around the moment `ago` seconds before `end`.
+/// The figure of a change in the slice of a tier around the moment `ago` seconds before `end`.
 async fn earlier(
     store: &dyn Store,
     change: &Change,
     (end, ago): (i64, i64),
-    width: u32,
+    tier: Precision,
     recorded: &RecordedTime,
 ) -> Result<Option<Earlier>, StoreError> {
     let context = match &*change.context {
         ALL => ContextId::all(),
         name => ContextId::new(Kind::Http, name),
     };
-    let start = (end - ago - MINUTE).div_euclid(i64::from(width)) * i64::from(width);
+    let (width, start) = (tier.seconds, tier.slice(end - ago - MINUTE));
     let query = RecordQuery {
         contexts: vec![context],
         width,
+        tier,
         now: end,
     };
     let records = store.records(&query).await?;

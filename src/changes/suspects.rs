@@ -61,6 +61,7 @@ async fn sides(store: &dyn Store, change: &Change, end: i64) -> Result<Sides, St
     let query = RecordQuery {
         contexts: vec![ContextId::new(Kind::Http, change.context.clone())],
         width: FINEST.seconds,
+        tier: FINEST,
         now: end,
     };
     let records = store.records(&query).await?;

@@ -79,6 +79,8 @@ pub(crate) struct Folder {
     instance: String,
     /// The most records that the folder remembers.
     max_records: usize,
+    /// The days of history that this instance asks for.
+    history_days: Option<u32>,
     pace: Pace,
     /// The lease, taken out of the slot while a step is under way: if the future is dropped then, the slot
     /// stays empty and the next call begins by acquiring the lease.
@@ -159,6 +161,7 @@ impl Folder {
             clock,
             instance,
             max_records,
+            history_days: None,
             pace,
             held: tokio::sync::Mutex::default(),
             unattended,
@@ -169,6 +172,12 @@ impl Folder {
     /// Makes each step cover about this many contexts, for tests; otherwise a step adapts to the server's speed.
     pub(crate) fn with_step(mut self, contexts: Option<usize>) -> Self {
         self.pace.step_contexts = contexts;
+        self
+    }
+
+    /// Asks for so many days of history.
+    pub(crate) fn with_history(mut self, days: Option<u32>) -> Self {
+        self.history_days = days;
         self
     }
 
@@ -300,7 +309,7 @@ impl Folder {
         let lease = Lease::acquire(journal, &self.instance, &self.pace, has_context_counters);
         Ok(lease.await?.map(|lease| Held {
             lease,
-            features: features::all(self.max_records),
+            features: features::all(self.max_records, self.history_days),
         }))
     }
 

@@ -17,6 +17,7 @@
     feature = "prometheus",
     doc = "| [From axum-prometheus](axum_prometheus) | moving over, metric by metric |"
 )]
+//! | [History in a file](file) | what survives a restart without a server, a deploy, a disk that fails |
 //! | [Recipes](recipes) | the six systems of *Redis in Action* behind this crate, and their keys |
 //! | [The slowest requests](slow_requests) | which requests were slow, which failed, their trace ids, and privacy |
 //! | [Reading health](reading_health) | each field: what it means, its unit, what to do |
@@ -49,6 +50,9 @@ pub mod request_timers {}
 
 #[doc = include_str!("own_log.md")]
 pub mod own_log {}
+
+#[doc = include_str!("file.md")]
+pub mod file {}
 
 #[doc = include_str!("recipes.md")]
 pub mod recipes {}

@@ -38,6 +38,8 @@ pub struct Bounds {
     pub has_version: bool,
     /// The most bytes that are held of what is read for the admin router; 0 without one.
     pub query_bytes: usize,
+    /// The days of the history; 0 without one.
+    pub history_days: u32,
 }
 
 /// The most memory that a configuration can take.

@@ -1,7 +1,7 @@
 //! The data types of the crate. They are pure: no I/O, no clock, no async. Everything recorded is an
 //! aggregate that merges, so that order and place of collection do not matter.
 //!
-//! Read [`mod@slice`] and [`tier`] (slices of time), then [`access_time`], [`histogram`] and [`outcome`]
+//! Read [`mod@slice`], [`tier`] and [`tiers`] (slices of time), then [`access_time`], [`histogram`] and [`outcome`]
 //! (the measurements), [`context`] (the names), then [`batch`] (sent to a store) and [`snapshot`] (read
 //! from a store).
 
@@ -36,6 +36,7 @@ pub mod slowest;
 pub mod snapshot;
 pub(crate) mod sorted;
 pub mod tier;
+pub mod tiers;
 pub mod timer_sums;
 pub mod window;
 pub mod worst_case;

@@ -10,7 +10,8 @@ use super::slice::Precision;
 use super::slices::Merge;
 use super::sorted;
 pub use super::tier::TierSlice;
-use super::tier::{FINEST, RolledUp, TIERS, is_coarse};
+use super::tier::{FINEST, RolledUp, is_coarse};
+use super::tiers::Tiers;
 
 /// A slice of a tier and a context in it.
 pub type RecordKey = (TierSlice, RecordId);
@@ -67,9 +68,9 @@ impl Records {
 
     /// The records of the coarser tiers that a context's records of some slices of the finest tier are
     /// added to. The slices are given oldest first.
-    pub fn coarser(id: RecordId, minutes: &[i64]) -> Vec<RecordKey> {
+    pub fn coarser(id: RecordId, minutes: &[i64], tiers: Tiers) -> Vec<RecordKey> {
         let mut keys = Vec::new();
-        for tier in &TIERS[1..] {
+        for tier in tiers.iter().filter(|tier| *tier != FINEST) {
             for minute in minutes {
                 let key = ((tier.seconds, tier.slice(*minute)), id);
                 if keys.last() != Some(&key) {
@@ -82,8 +83,8 @@ impl Records {
 
     /// Adds a context's records of some slices of the finest tier to those of the coarser tiers, unless
     /// they are part of them already.
-    pub fn roll_up(&mut self, id: RecordId, minutes: &[i64], rolled: &RolledUp) {
-        for ((width, start), id) in Self::coarser(id, minutes) {
+    pub fn roll_up(&mut self, id: RecordId, minutes: &[i64], tiers: Tiers, rolled: &RolledUp) {
+        for ((width, start), id) in Self::coarser(id, minutes, tiers) {
             let end = start.saturating_add(i64::from(width));
             let since = self.get(((width, start), id)).map(|r| r.rolled_until);
             let since = since.unwrap_or(i64::MIN).max(start);
@@ -175,6 +176,8 @@ mod tests {
     use super::*;
     use crate::model::context::Kind;
     use crate::model::histogram::Histogram;
+    use crate::model::tier::{DAY, TIERS};
+    use crate::model::tiers::History;
     use crate::model::timer_sums::{MAX_TIMERS, TimerSums};
 
     const HALF_HOUR: u32 = 1_800;
@@ -253,6 +256,12 @@ mod tests {
     #[test]
     fn slices_that_have_ended_are_rolled_up_once() {
         let (mut records, mut rolled) = (Records::default(), RolledUp::from_text("60"));
+        let history = Some(History {
+            days: 30,
+            since: 0,
+            asked_at: 0,
+        });
+        let tiers = Tiers { history };
         let id = RecordId::new(Kind::Http, "GET /");
         for minute in [60, 120, 1_800] {
             records.add(((60, minute), id), &one(17), &rolled);
@@ -262,16 +271,18 @@ mod tests {
         let due: Vec<_> = rolled.due().collect();
         assert_eq!(due, [60, 120, 1_800]);
         // An instance that was interrupted has left these slices due.
-        records.roll_up(id, &due, &rolled);
-        records.roll_up(id, &due, &rolled);
+        records.roll_up(id, &due, tiers, &rolled);
+        records.roll_up(id, &due, tiers, &rolled);
         rolled.finish();
         assert_eq!(rolled.due().count(), 0);
         assert_eq!(count(&records, ((HALF_HOUR, 0), id)), 2);
         assert_eq!(count(&records, ((HALF_HOUR, 1_800), id)), 1);
         assert_eq!(count(&records, ((SIX_HOURS, 0), id)), 3);
+        assert_eq!(count(&records, ((DAY, 0), id)), 3);
         let scale = |key| records.get(key).map(|r| r.sums.histogram.scale());
         assert_eq!(scale(((HALF_HOUR, 0), id)), Some(4));
         assert_eq!(scale(((SIX_HOURS, 0), id)), Some(COARSE_SCALE));
+        assert_eq!(scale(((DAY, 0), id)), Some(COARSE_SCALE));
     }
 
     #[test]

@@ -18,7 +18,8 @@ use super::slice::Precisions;
 pub use super::slice::SKEW_ALLOWED;
 use super::slices::Slices;
 use super::slices::merge_all;
-use super::tier::{FINEST, RolledUp, TIERS};
+use super::tier::{FINEST, RolledUp};
+use super::tiers::Tiers;
 
 /// About how many bytes of an entry are added at once.
 const PART_BYTES: usize = 32 * 1024;
@@ -305,9 +306,10 @@ impl Group {
 }
 
 /// The records that a context's delta is added to, if they are retained at `now`: records of the finest
-/// tier, and of the coarser ones if the slice is already rolled up.
+/// of some tiers, and of the coarser ones if the slice is already rolled up.
 pub fn records<'a>(
     delta: &'a ContextDelta,
+    tiers: Tiers,
     rolled: &'a RolledUp,
     now: i64,
 ) -> impl Iterator<Item = (TierSlice, &'a Aggregate)> {
@@ -318,7 +320,7 @@ pub fn records<'a>(
         .flat_map(move |(from, slices)| {
             slices.iter().flat_map(move |(start, added)| {
                 let is_rolled = from > 0 || rolled.contains(start);
-                let tiers = TIERS.into_iter().skip(from);
+                let tiers = tiers.iter().skip(from);
                 let tiers = tiers.filter(move |tier| is_rolled || *tier == FINEST);
                 let slices = tiers.map(move |tier| (tier, tier.slice(start)));
                 let retained = slices.filter(move |(tier, start)| *start > tier.cut_off(now));
@@ -332,6 +334,8 @@ mod tests {
     use super::*;
     use crate::model::context::{ALL, Kind};
     use crate::model::slice::HOUR;
+    use crate::model::tier::{DAY, TIERS};
+    use crate::model::tiers::History;
 
     const NOW: i64 = 1_700_000_000;
 
@@ -454,7 +458,7 @@ mod tests {
         let seconds: Vec<_> = (0..=130).rev().map(|ago| newest - 60 * ago).collect();
         let batch = batch(&precisions, &seconds, 0);
         let rolled = RolledUp::default();
-        let records = records(&batch.contexts[&get()], &rolled, NOW);
+        let records = records(&batch.contexts[&get()], Tiers::default(), &rolled, NOW);
         let coarse = records.filter(|((width, _), _)| *width != FINEST.seconds);
         let coarse: Vec<_> = coarse.map(|(slice, _)| slice).collect();
         let expected = [TIERS[1], TIERS[2]].map(|tier| (tier.seconds, tier.slice(seconds[0])));
@@ -468,12 +472,22 @@ mod tests {
         let seconds = [NOW, oldest, oldest - 60];
         let batch = batch(&precisions, &seconds, 0);
         let delta = &batch.contexts[&get()];
-        let slices = |rolled: &RolledUp, now| -> Vec<TierSlice> {
-            let records = records(delta, rolled, now);
+        let history = History {
+            days: 20,
+            since: 0,
+            asked_at: 0,
+        };
+        let with_days = Tiers {
+            history: Some(history),
+        };
+        let slices_in = |tiers, rolled: &RolledUp, now| -> Vec<TierSlice> {
+            let records = records(delta, tiers, rolled, now);
             records.map(|(slice, _)| slice).collect()
         };
+        let slices = |rolled: &RolledUp, now| slices_in(Tiers::default(), rolled, now);
         let mut rolled = RolledUp::default();
         let newest = FINEST.slice(NOW);
+        assert_eq!(slices_in(with_days, &rolled, NOW), slices(&rolled, NOW));
         assert_eq!(slices(&rolled, NOW), [(60, oldest), (60, newest)]);
         // At this time the third slice reaches its end.
         assert_eq!(slices(&rolled, newest), [(60, oldest), (60, newest)]);
@@ -485,5 +499,10 @@ mod tests {
         expected.extend_from_slice(&wider(oldest)[1..]);
         expected.extend(wider(newest));
         assert_eq!(slices(&rolled, NOW + HOUR), expected);
+        let days = slices_in(with_days, &rolled, NOW + HOUR);
+        let (days, others): (Vec<_>, Vec<_>) = days.into_iter().partition(|at| at.0 == DAY);
+        let day = |time| (DAY, history.tier().slice(time));
+        assert_eq!(others, expected);
+        assert_eq!(days, [day(oldest - 60), day(oldest), day(newest)]);
     }
 }

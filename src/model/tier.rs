@@ -20,11 +20,14 @@ pub const TIERS: [Precision; 3] = [
 /// The tier that all samples are added to first.
 pub const FINEST: Precision = Precision::new(60, 130);
 
-/// The tier that is kept for longest.
+/// The tier that is kept for longest without a [history](super::tiers::History).
 pub const COARSEST: Precision = TIERS[TIERS.len() - 1];
 
+/// The length, in seconds, of the slices of a [history](super::tiers::History).
+pub const DAY: u32 = 86_400;
+
 /// The lengths, in seconds, of the slices that readers can ask for: those of the tiers and some multiples.
-pub const WIDTHS: [u32; 6] = [60, 300, 1_800, 3_600, 21_600, 86_400];
+pub const WIDTHS: [u32; 6] = [60, 300, 1_800, 3_600, 21_600, DAY];
 
 /// Seconds after its end at which a slice is rolled up. Samples that arrive within this time need not be
 /// added to all tiers.
@@ -37,11 +40,6 @@ pub type TierSlice = (u32, i64);
 
 /// Distinguishes two contents of a slice.
 pub type Revision = u64;
-
-/// The tier whose slices have this length.
-pub fn tier(seconds: u32) -> Option<Precision> {
-    TIERS.into_iter().find(|tier| tier.seconds == seconds)
-}
 
 /// The coarsest tier whose slices can be combined to slices of this length.
 pub fn tier_for(width: u32) -> Option<Precision> {
@@ -97,11 +95,12 @@ impl RolledUp {
     }
 
     /// Takes the end of what is rolled up back, if a clock that was ahead has moved it beyond every sample that may
-    /// exist at `now`. It stays behind the coarsest slice of such a sample, as records say that they have all slices up
-    /// to the earlier end: what is added to them before the new end is added to all tiers at once.
+    /// exist at `now`. It stays behind the longest slice of such a sample, a day, as records say that they have all
+    /// slices up to the earlier end: what is added to them before the new end is added to all tiers at once.
     pub fn limit(&mut self, now: i64) {
-        let newest = COARSEST.slice(now.saturating_add(SKEW_ALLOWED));
-        let end = newest.saturating_add(i64::from(COARSEST.seconds));
+        let day = Precision::new(DAY, 1);
+        let newest = day.slice(now.saturating_add(SKEW_ALLOWED));
+        let end = newest.saturating_add(i64::from(DAY));
         self.until = self.until.min(end);
     }
 
@@ -213,8 +212,9 @@ mod tests {
             rolled.finish();
             rolled.limit(now);
             let until = rolled.until();
-            assert!((now + HOUR..=now + 8 * HOUR).contains(&until), "{until}");
+            assert!((now + HOUR..=now + 26 * HOUR).contains(&until), "{until}");
             assert_eq!(TIERS.map(|tier| tier.slice(until)), [until; 3]);
+            assert_eq!(Precision::new(DAY, 1).slice(until), until);
             // From then on slices are rolled up as before.
             rolled.add(until);
             rolled.advance(until + 60 + GRACE);

@@ -3,15 +3,18 @@
 use super::recorded::{Gap, RecordedTime, length};
 use super::slice::{HOUR, Precision, hour_of};
 use super::tier::TIERS;
+use super::tiers::Tiers;
 
 /// The windows that have a name, with their length in seconds.
-pub const NAMED: [(&str, i64); 6] = [
+pub const NAMED: [(&str, i64); 8] = [
     ("5m", 300),
     ("15m", 900),
     ("1h", 3_600),
     ("6h", 21_600),
     ("24h", 86_400),
     ("7d", 604_800),
+    ("30d", 2_592_000),
+    ("90d", 7_776_000),
 ];
 
 /// Seconds that flushing and folding may lag behind before the time since then counts as not recorded.
@@ -44,6 +47,8 @@ pub struct WindowSlices {
     pub from: i64,
     /// End of the last slice, in Unix seconds.
     pub to: i64,
+    /// Since when the tier is kept, in Unix seconds: slices before it lack samples. `i64::MIN` if it always was.
+    pub since: i64,
 }
 
 /// How much of a window was recorded.
@@ -70,10 +75,10 @@ impl RecordedPart {
 impl Window {
     /// The same window with the bounds of its slices at `now`, so that questions about nearby times share an answer.
     #[must_use]
-    pub fn rounded(self, now: i64) -> Self {
+    pub fn rounded(self, tiers: Tiers, now: i64) -> Self {
         match self {
             Self::Between(..) => {
-                let slices = self.slices(now);
+                let slices = self.slices(tiers, now);
                 Self::Between(slices.from, slices.to)
             }
             Self::Last(_) | Self::HoursAgo(_) => self,
@@ -81,21 +86,22 @@ impl Window {
     }
 
     /// The slices that cover the window at `now`: of the finest tier that still has its first slice and, if the
-    /// window moves, also the first slice of the window before it. The last slice is that of `now` at the latest.
+    /// window moves, also the first slice of the window before it; else of the tier that goes back furthest. The last
+    /// slice is that of `now` at the latest.
     ///
     /// ```
-    /// # use tower_pulse::model::window::Window;
+    /// # use tower_pulse::model::{tiers::Tiers, window::Window};
     /// let now = 1_700_000_000; // 20 s into a minute
-    /// let slices = Window::Last(300).slices(now);
+    /// let slices = Window::Last(300).slices(Tiers::default(), now);
     /// assert_eq!((slices.tier.seconds, slices.from, slices.to), (60, now - 320, now + 40));
     /// ```
-    pub fn slices(self, now: i64) -> WindowSlices {
+    pub fn slices(self, tiers: Tiers, now: i64) -> WindowSlices {
         let (from, to) = match self {
             Self::Last(seconds) => (now.saturating_sub(seconds), now.saturating_add(1)),
             Self::Between(from, to) => (from, to.min(now.saturating_add(1))),
             Self::HoursAgo(hours) => return WindowSlices::hour(hour_of(now) - hours * HOUR),
         };
-        let slices = TIERS.map(|tier| {
+        let of_tier = |tier: Precision| {
             let width = i64::from(tier.seconds);
             let start = tier.slice(from);
             let end = tier.slice(to.saturating_sub(1)).saturating_add(width);
@@ -103,17 +109,20 @@ impl Window {
                 tier,
                 from: start,
                 to: end.max(start.saturating_add(width)),
+                since: tiers.since(tier),
             }
-        });
-        let is_retained = |slices: &&WindowSlices| {
+        };
+        let is_retained = |slices: &WindowSlices| {
             let first = match self {
                 Self::Last(_) => slices.before().from,
                 Self::Between(..) | Self::HoursAgo(_) => slices.from,
             };
-            first > slices.tier.cut_off(now)
+            first >= slices.oldest(now)
         };
-        let widest = slices[slices.len() - 1];
-        slices.iter().find(is_retained).copied().unwrap_or(widest)
+        let slices = tiers.iter().map(of_tier);
+        let furthest = slices.clone().min_by_key(|slices| slices.oldest(now));
+        let retained = slices.clone().find(is_retained).or(furthest);
+        retained.unwrap_or_else(|| of_tier(TIERS[0]))
     }
 }
 
@@ -124,7 +133,14 @@ impl WindowSlices {
             tier: TIERS[1],
             from,
             to: from.saturating_add(HOUR),
+            since: i64::MIN,
         }
+    }
+
+    /// The start of the first slice of the tier that is retained at `now`.
+    fn oldest(&self, now: i64) -> i64 {
+        let retained = self.tier.slice(self.tier.cut_off(now)) + i64::from(self.tier.seconds);
+        retained.max(self.tier.slice(self.since))
     }
 
     /// The slices of the same length just before.
@@ -144,10 +160,8 @@ impl WindowSlices {
     /// The slices that are retained at `now`.
     #[must_use]
     pub fn retained(&self, now: i64) -> Self {
-        let width = i64::from(self.tier.seconds);
-        let oldest = self.tier.slice(self.tier.cut_off(now)) + width;
         Self {
-            from: self.from.max(oldest.min(self.to)),
+            from: self.from.max(self.oldest(now).min(self.to)),
             ..*self
         }
     }
@@ -181,14 +195,16 @@ impl WindowSlices {
 
     /// From the first slice that is retained at `now`, until `until`.
     fn retained_until(&self, until: i64, now: i64) -> (i64, i64) {
-        let oldest = self.tier.slice(self.tier.cut_off(now)) + i64::from(self.tier.seconds);
-        (self.from.max(oldest), self.to.min(until).min(now))
+        let first = self.from.max(self.since).max(self.oldest(now));
+        (first, self.to.min(until).min(now))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::tier::DAY;
+    use crate::model::tiers::History;
 
     const NOW: i64 = 1_700_000_000;
 
@@ -215,9 +231,12 @@ mod tests {
         ] {
             for now in (NOW..NOW + 3_600).step_by(13) {
                 let window = Window::Between(now - from, now - to + 1);
-                let rounded = window.rounded(now);
-                assert_eq!(rounded.slices(now), window.slices(now));
-                assert_eq!(rounded.rounded(now), rounded);
+                let rounded = window.rounded(Tiers::default(), now);
+                assert_eq!(
+                    rounded.slices(Tiers::default(), now),
+                    window.slices(Tiers::default(), now)
+                );
+                assert_eq!(rounded.rounded(Tiers::default(), now), rounded);
             }
         }
     }
@@ -233,7 +252,7 @@ mod tests {
             ("7d", 21_600),
         ] {
             for now in (NOW..NOW + 21_600).step_by(7) {
-                let slices = Window::Last(seconds_of(name)).slices(now);
+                let slices = Window::Last(seconds_of(name)).slices(Tiers::default(), now);
                 assert_eq!(slices.tier.seconds, tier, "{name} at {now}");
                 assert!(slices.contains(now) && slices.to - now <= i64::from(tier));
                 assert!(slices.from <= now - seconds_of(name));
@@ -251,6 +270,63 @@ mod tests {
         }
     }
 
+    /// A store that has kept so many days for some time.
+    fn days(days: u32, since: i64) -> Tiers {
+        let history = History {
+            days,
+            since,
+            asked_at: NOW,
+        };
+        Tiers {
+            history: Some(history),
+        }
+    }
+
+    #[test]
+    fn a_history_has_the_windows_of_a_month_and_of_a_quarter() {
+        for (name, points) in [("30d", 31), ("90d", 91)] {
+            let tiers = days(400, i64::MIN);
+            let slices = Window::Last(seconds_of(name)).slices(tiers, NOW);
+            assert_eq!(slices.tier, Precision::new(DAY, 400), "{name}");
+            assert_eq!(slices.starts(NOW).count(), points, "{name}");
+            assert_eq!(slices.before().starts(NOW).count(), points, "{name}");
+            let complete = slices.before().covered(&since(i64::MIN), NOW, NOW).share();
+            assert!((complete - 1.0).abs() < 1e-9);
+            // Without a history, six hours go back furthest.
+            let slices = Window::Last(seconds_of(name)).slices(Tiers::default(), NOW);
+            assert_eq!((slices.tier, slices.since), (TIERS[2], i64::MIN), "{name}");
+            assert!(slices.covered(&since(i64::MIN), NOW, NOW).share() < 0.51);
+        }
+        for name in ["5m", "15m", "1h", "6h", "24h", "7d"] {
+            let window = Window::Last(seconds_of(name));
+            let with_days = window.slices(days(400, i64::MIN), NOW);
+            assert_eq!(with_days, window.slices(Tiers::default(), NOW), "{name}");
+        }
+    }
+
+    #[test]
+    fn days_before_a_history_began_are_not_recorded() {
+        let day = i64::from(DAY);
+        let month = Window::Last(30 * day);
+        let young = month.slices(days(90, NOW - 3 * day), NOW);
+        assert_eq!(young.tier, TIERS[2], "six hours go back further");
+        let begun = NOW - 20 * day;
+        let slices = month.slices(days(90, begun), NOW);
+        assert_eq!(slices.tier.seconds, DAY);
+        assert_eq!(slices.covered(&since(i64::MIN), NOW, NOW).seconds, 20 * day);
+        assert_eq!(slices.covered(&since(NOW - day), NOW, NOW).seconds, day);
+        let first = slices.starts(NOW).next();
+        assert_eq!(first, Some(slices.tier.slice(begun)), "it is there in part");
+        assert_eq!(
+            slices.before().covered(&since(i64::MIN), NOW, NOW).share(),
+            0.0
+        );
+        // A history of 30 days has no month before.
+        let slices = month.slices(days(30, i64::MIN), NOW);
+        assert_eq!(slices.tier.seconds, DAY);
+        assert_eq!(slices.before().starts(NOW).count(), 0);
+    }
+
     #[test]
     fn an_hour_is_two_half_hours_and_the_one_before_it_is_kept() {
         for (hours, now) in [
@@ -259,7 +335,7 @@ mod tests {
             (1, hour_of(NOW)),
             (0, hour_of(NOW) + HOUR - 1),
         ] {
-            let slices = Window::HoursAgo(hours).slices(now);
+            let slices = Window::HoursAgo(hours).slices(Tiers::default(), now);
             assert_eq!(slices.from, hour_of(now) - hours * HOUR);
             assert_eq!((slices.tier.seconds, slices.seconds()), (1_800, HOUR));
             let starts: Vec<_> = slices.before().starts(now).collect();
@@ -270,7 +346,7 @@ mod tests {
     #[test]
     fn a_window_between_two_times_is_rounded_outward() {
         let between = |from: i64, to: i64| {
-            let slices = Window::Between(NOW + from, NOW + to).slices(NOW);
+            let slices = Window::Between(NOW + from, NOW + to).slices(Tiers::default(), NOW);
             (slices.tier.seconds, slices.from - NOW, slices.to - NOW)
         };
         // NOW is 20 s into a minute.
@@ -288,7 +364,7 @@ mod tests {
             "a minute of then is not kept"
         );
         assert_eq!(between(-200_000, -100).0, 21_600);
-        let old = Window::Between(0, 100_000).slices(NOW);
+        let old = Window::Between(0, 100_000).slices(Tiers::default(), NOW);
         assert_eq!((old.tier.seconds, old.from, old.to), (21_600, 0, 108_000));
         assert_eq!(
             (
@@ -301,7 +377,7 @@ mod tests {
 
     #[test]
     fn what_was_not_recorded_is_not_complete() {
-        let slices = Window::Last(3_600).slices(NOW);
+        let slices = Window::Last(3_600).slices(Tiers::default(), NOW);
         let length = NOW - slices.from;
         let seconds = |from, until| slices.covered(&since(from), until, NOW).seconds;
         assert_eq!(seconds(i64::MIN, NOW), length);
@@ -316,7 +392,7 @@ mod tests {
 
     #[test]
     fn a_gap_is_not_recorded() {
-        let slices = Window::Last(3_600).slices(NOW);
+        let slices = Window::Last(3_600).slices(Tiers::default(), NOW);
         let recorded = RecordedTime::new(NOW - 600, [(NOW - 500, NOW - 200)]);
         let found = |until: i64| {
             let part = slices.covered(&recorded, until, NOW);
@@ -327,7 +403,7 @@ mod tests {
         let gaps = slices.not_running(&recorded, NOW - 300, NOW);
         assert_eq!(gaps, [(NOW - 500, NOW - 300)]);
         // Slices that are not retained.
-        let old = Window::Between(0, 100_000).slices(NOW);
+        let old = Window::Between(0, 100_000).slices(Tiers::default(), NOW);
         let gap = RecordedTime::new(0, [(10, 20)]);
         assert_eq!(old.covered(&gap, NOW, NOW).not_running_seconds, 0);
     }

@@ -8,7 +8,7 @@ use super::bounds::{
 use super::changes;
 use super::histogram::{COARSE_SCALE, SCALE};
 use super::slice::{Precision, Precisions};
-use super::tier::{TIERS, is_coarse};
+use super::tier::{DAY, TIERS, is_coarse};
 use super::timer_sums::MAX_TIMERS;
 use super::{mark, minute_report, slow_request};
 
@@ -80,7 +80,8 @@ impl ProcessBytes {
         let [lists, marks, reports] = feature_bytes(bounds);
         let slices = match bounds.memory_bytes {
             Some(bytes) => {
-                let records = (contexts * stored_records() + reports.stored).min(bytes as u64);
+                let records = contexts * stored_records(bounds) + reports.stored;
+                let records = records.min(bytes as u64);
                 let pending_slices =
                     (contexts + counters) * slices_between_flushes(precisions) * PENDING_SLICE;
                 let counted = (3 * contexts + counters) * slices * STORED_SLICE;
@@ -154,11 +155,18 @@ fn buckets_of(tier: Precision) -> u64 {
     }
 }
 
+/// The tiers that a store has, with the days of its history.
+fn tiers(bounds: &Bounds) -> impl Iterator<Item = Precision> {
+    let days = Precision::new(DAY, bounds.history_days);
+    let days = (days.retained > 0).then_some(days);
+    TIERS.into_iter().chain(days)
+}
+
 /// Bytes of a context's records when a store in this process has every slice of every tier.
-fn stored_records() -> u64 {
-    let records = TIERS.iter().map(|tier| {
-        let record = record_bytes(buckets_of(*tier)) + STORED_FIELD;
-        stored_slices(*tier) * record
+fn stored_records(bounds: &Bounds) -> u64 {
+    let records = tiers(bounds).map(|tier| {
+        let record = record_bytes(buckets_of(tier)) + STORED_FIELD;
+        stored_slices(tier) * record
     });
     records.sum()
 }
@@ -188,9 +196,7 @@ fn compacted_records() -> u64 {
 pub fn store_bytes(bounds: &Bounds, precisions: &Precisions) -> u64 {
     let contexts = bounds.contexts();
     let name = bounds.name_bytes as u64;
-    let records = TIERS
-        .iter()
-        .map(|tier| stored_slices(*tier) * record_bytes(buckets_of(*tier)));
+    let records = tiers(bounds).map(|tier| stored_slices(tier) * record_bytes(buckets_of(tier)));
     let context = context_keys_bytes(precisions, name) + records.sum::<u64>();
     let counters = (bounds.max_counters + 1) as u64;
     let features = feature_bytes(bounds)
@@ -262,6 +268,7 @@ mod tests {
             has_fleet: true,
             has_version: true,
             query_bytes: 0,
+            history_days: 0,
         }
     }
 
@@ -289,6 +296,23 @@ mod tests {
         // Above 512 fields a hash is a table.
         let long = Precisions::new([1, 60], 513);
         assert_eq!(WorstCase::new(&bounds(), &long).store_bytes, 577_469_873);
+    }
+
+    #[test]
+    fn a_history_is_stated_in_the_store_alone() {
+        let of = |history_days| {
+            let bounds = Bounds {
+                history_days,
+                ..bounds()
+            };
+            WorstCase::new(&bounds, &precisions())
+        };
+        let (without, year) = (of(0), of(365));
+        assert_eq!(year.process_bytes, without.process_bytes);
+        // A day is kept until two days after it has left the history.
+        let day = record_bytes(buckets_at(COARSE_SCALE));
+        assert_eq!(year.store_bytes - without.store_bytes, 100 * 367 * day);
+        assert_eq!(day, 2_544);
     }
 
     #[test]

@@ -52,6 +52,7 @@ mod instance_minutes;
 mod reader;
 mod single_flight;
 mod source;
+mod span;
 mod store_reader;
 mod turn;
 mod window;

@@ -11,6 +11,7 @@ use super::book::Book;
 use super::error::{DEADLINE, QueryError};
 use super::instance_minutes::{InstanceMinutes, InstanceSums};
 use super::single_flight::{FRESH, SingleFlight, SingleFlightMap, within};
+use super::span::Span;
 use super::windows::Windows;
 use super::windows::points::WindowPoints;
 use super::windows::sums::WindowSums;
@@ -22,9 +23,11 @@ use crate::model::context::{ContextId, Kind};
 use crate::model::mark::Mark;
 use crate::model::recorded::RecordedTime;
 use crate::model::records::{RecordId, SliceSums};
+use crate::model::slice::Precision;
 use crate::model::slow_request::SlowRequests;
 use crate::model::slowest::RankedContext;
 use crate::model::snapshot::{ContextSnapshot, FleetSnapshot};
+use crate::model::tiers::Tiers;
 use crate::model::timer_sums;
 use crate::model::window::{Window, recorded_until};
 #[cfg(feature = "row-cache")]
@@ -32,34 +35,20 @@ use crate::row_cache::{RowList, Shared};
 use crate::store::judgement::{ChangeLog, read_changes, read_judged};
 #[cfg(feature = "row-cache")]
 use crate::store::rows::RowQuery;
+use crate::store::table_reads::Purpose;
 use crate::store::{
     ContextQuery, CounterQuery, CounterSeries, PassRecord, RankingPage, RankingQuery, RecordQuery,
-    SlowRequestQuery, SlowestQuery, Store, StoreStatus, marks,
+    SlowRequestQuery, SlowestQuery, Store, StoreStatus, history, marks,
 };
 use crate::task::lock;
 
 /// Returns the samples of this instance that are not known to be in the store.
 type UnsentSource = Arc<dyn Fn() -> Option<Unsent> + Send + Sync>;
 
-/// Age up to which records of minutes that have ended are served again.
+/// Age up to which records of minutes that have ended, and the tiers, are served again.
 const A_MINUTE: Duration = Duration::from_secs(60);
 
 type Answer<T> = Arc<Vec<T>>;
-
-/// The time that the store has recorded, in Unix seconds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Span {
-    /// When the store's generation began: another one has other data.
-    pub(crate) generation: i64,
-    /// Since the first sample that the store holds, without the gaps in which no instance was running.
-    pub(crate) recorded: RecordedTime,
-    /// The moment up to which all samples can be read.
-    pub(crate) as_of: i64,
-    /// The end of the time that counts as recorded: `as_of`, or `now` if that is not much later.
-    pub(crate) recorded_until: i64,
-    /// The time of the answer.
-    pub(crate) now: i64,
-}
 
 /// The status of the store, and what it says of time.
 pub(crate) struct ReadStatus {
@@ -79,6 +68,7 @@ pub(crate) struct StoreReader {
     slow_requests: SingleFlightMap<(ContextId, i64), Arc<SlowRequests>>,
     last_pass: SingleFlight<Option<PassRecord>>,
     status: SingleFlight<Arc<ReadStatus>>,
+    tiers: SingleFlight<Tiers>,
     contacted: Mutex<Option<Tick>>,
     contexts: SingleFlightMap<String, Answer<ContextSnapshot>>,
     rankings: SingleFlight<Answer<(String, RankingPage)>>,
@@ -87,7 +77,7 @@ pub(crate) struct StoreReader {
     rows: SingleFlightMap<(String, RowQuery), Arc<RowList>>,
     counters: SingleFlightMap<CounterQuery, Answer<CounterSeries>>,
     counter_names: SingleFlightMap<Vec<u32>, Answer<String>>,
-    records: SingleFlightMap<(ContextId, u32), Answer<SliceSums>>,
+    records: SingleFlightMap<(ContextId, u32, Precision), Answer<SliceSums>>,
     change_log: SingleFlight<Arc<ChangeLog>>,
     last_log: Mutex<Arc<ChangeLog>>,
     marks: SingleFlight<Answer<Mark>>,
@@ -125,6 +115,7 @@ impl StoreReader {
             versions: SingleFlightMap::new(&others, bytes::versions),
             window_sums: SingleFlightMap::new(&of_windows, bytes::window),
             timer_names: SingleFlight::default(),
+            tiers: SingleFlight::default(),
             store,
             clock,
             fleet: SingleFlight::default(),
@@ -204,31 +195,33 @@ impl StoreReader {
         flight.get(&self.clock, |_| FRESH, read).await
     }
 
-    /// The records of a context in slices of `width` seconds, oldest first.
+    /// The records of a context in slices of `width` seconds, combined from those of a tier, oldest first.
     pub(crate) async fn records(
         &self,
         context: &ContextId,
         width: u32,
+        tier: Precision,
     ) -> Result<Answer<SliceSums>, QueryError> {
         let read = Box::pin(async {
             let query = RecordQuery {
                 contexts: vec![context.clone()],
                 width,
+                tier,
                 now: self.clock.now_seconds(),
             };
             let mut records = self.store.records(&query).await?;
             let records = records.pop().map(|records| records.slices);
             Ok(Arc::new(records.unwrap_or_default()))
         });
-        let flight = self.records.of(&self.clock, (context.clone(), width));
+        let flight = self.records.of(&self.clock, (context.clone(), width, tier));
         flight.get(&self.clock, |_| FRESH, read).await
     }
 
     /// The sums of all contexts over a window, and over the window before it.
     pub(crate) async fn window(&self, window: Window) -> Result<Arc<WindowSums>, QueryError> {
-        let window = window.rounded(self.clock.now_seconds());
-        let until = self.recorded_span().await?.recorded_until;
-        let read = Box::pin(async { Ok(Arc::new(self.windows.sums(window, until).await?)) });
+        let span = self.recorded_span().await?;
+        let window = window.rounded(span.tiers, self.clock.now_seconds());
+        let read = Box::pin(async { Ok(Arc::new(self.windows.sums(window, span).await?)) });
         let flight = self.window_sums.of(&self.clock, window);
         flight.get(&self.clock, |_| FRESH, read).await
     }
@@ -239,15 +232,16 @@ impl StoreReader {
         window: Window,
         context: &ContextId,
     ) -> Result<[Aggregate; 2], QueryError> {
-        let window = window.rounded(self.clock.now_seconds());
-        let read = Box::pin(self.windows.context(window, context));
+        let tiers = self.tiers().await?;
+        let window = window.rounded(tiers, self.clock.now_seconds());
+        let read = Box::pin(self.windows.context(window, tiers, context));
         within(&self.clock, DEADLINE, read).await
     }
 
     /// The number of slices that [`window_points`](Self::window_points) has of each context.
-    pub(crate) fn slices_of(&self, window: Window) -> usize {
-        let now = self.clock.now_seconds();
-        window.slices(now).starts(now).count()
+    pub(crate) async fn slices_of(&self, window: Window) -> Result<usize, QueryError> {
+        let (tiers, now) = (self.tiers().await?, self.clock.now_seconds());
+        Ok(window.slices(tiers, now).starts(now).count())
     }
 
     /// What some contexts measured in each slice of a window that is retained.
@@ -256,9 +250,9 @@ impl StoreReader {
         window: Window,
         contexts: &[RecordId],
     ) -> Result<WindowPoints, QueryError> {
-        let window = window.rounded(self.clock.now_seconds());
-        let as_of = self.as_of().await?;
-        let read = Box::pin(self.windows.points(window, contexts, as_of));
+        let span = self.recorded_span().await?;
+        let window = window.rounded(span.tiers, self.clock.now_seconds());
+        let read = Box::pin(self.windows.points(window, contexts, span));
         within(&self.clock, DEADLINE, read).await
     }
 
@@ -375,13 +369,26 @@ impl StoreReader {
         lock(&self.contacted).map(|at| self.clock.since(at))
     }
 
+    /// The tiers of the store.
+    pub(crate) async fn tiers(&self) -> Result<Tiers, QueryError> {
+        let read = Box::pin(async {
+            let history = match self.store.journal() {
+                Some(journal) => history::read(journal, Purpose::Query).await?,
+                None => None,
+            };
+            Ok(Tiers { history })
+        });
+        self.tiers.get(&self.clock, |_| A_MINUTE, read).await
+    }
+
     /// The status of the store.
     pub(crate) async fn status(&self) -> Result<Arc<ReadStatus>, QueryError> {
         let read = Box::pin(async {
             let now = self.clock.now_seconds();
             // Before the store is asked, which has what is sent meanwhile.
             let unsent = (self.unsent)();
-            let mut store = self.store.status(now).await?;
+            let (mut store, tiers) =
+                tokio::try_join!(async { Ok(self.store.status(now).await?) }, self.tiers())?;
             let gaps = std::mem::take(&mut store.gaps);
             *lock(&self.contacted) = Some(self.clock.tick());
             let as_of = unsent.map_or(store.as_of, |unsent| store.as_of.min(unsent.since));
@@ -391,6 +398,7 @@ impl StoreReader {
                 recorded: RecordedTime::new(store.since.unwrap_or(now), gaps),
                 as_of,
                 recorded_until: recorded_until(as_of, now, is_failing),
+                tiers,
                 now,
             };
             Ok(Arc::new(ReadStatus { store, span }))

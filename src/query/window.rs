@@ -10,7 +10,8 @@ use crate::model::window::{NAMED, Window as Slices};
 const YEAR_9999: i64 = 253_402_300_799;
 
 /// A span of time that a question is about. It is rounded outward to the slices that are kept: minutes for two hours,
-/// half hours for two days, six hours for two weeks.
+/// half hours for two days, six hours for two weeks, days for as long as
+/// [`history`](crate::Builder::history) asks for.
 ///
 /// ```
 /// use std::time::Duration;
@@ -32,7 +33,18 @@ impl Window {
     pub const LAST_HOUR: Self = Self(Slices::HoursAgo(1));
 
     /// The names that [`FromStr`] reads.
-    pub const NAMES: [&str; 8] = ["hour", "last_hour", "5m", "15m", "1h", "6h", "24h", "7d"];
+    pub const NAMES: [&str; 10] = [
+        "hour",
+        "last_hour",
+        "5m",
+        "15m",
+        "1h",
+        "6h",
+        "24h",
+        "7d",
+        "30d",
+        "90d",
+    ];
 
     /// The time before now: at least a second of it.
     pub const fn last(length: Duration) -> Self {
@@ -110,7 +122,7 @@ mod tests {
         }
         assert_eq!(Window::NAMES.len(), NAMED.len() + 2);
         let error = "2h".parse::<Window>().expect_err("it is none").to_string();
-        assert!(error.contains("6h, 24h, 7d"), "{error}");
+        assert!(error.contains("24h, 7d, 30d, 90d"), "{error}");
     }
 
     #[test]

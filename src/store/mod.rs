@@ -1,12 +1,12 @@
-//! Storage of aggregates: the trait [`Store`], and two stores that behave alike. [`memory`] is the embedded
-//! default; the store in `redis` is shared by a fleet.
+//! Storage of aggregates: the trait [`Store`], and three stores that behave alike. [`memory`] is the embedded
+//! default; the store in `file` survives a restart; the store in `redis` is shared by a fleet.
 //!
 //! [`Builder`](crate::Builder) opens the store that it is configured for. Open one here to share it among
 //! several of them by [`Builder::store`](crate::Builder::store), or to read it without recording anything.
 
 // All instances append to the `journal`, and one of them at a time folds it into tables. `memory` is the shortest store.
-// Read this file, then `append`, `journal`, `table`, `table_reads`, `query` with `read/` and `upkeep`, then `memory` and
-// `redis/`.
+// Read this file, then `append`, `journal`, `table`, `table_reads`, `query` with `read/` and `upkeep`, then `in_process/`
+// with `memory` and `file/`, and `redis/`.
 
 #[doc(hidden)]
 pub mod additions;
@@ -18,6 +18,7 @@ pub mod conditional_write;
 pub mod exports;
 #[cfg(feature = "file")]
 pub mod file;
+pub(crate) mod history;
 #[doc(hidden)]
 pub mod in_process;
 pub(crate) mod interrupted;
@@ -92,7 +93,7 @@ pub use self::sealed::Sealed;
 
 /// A store of aggregates. Every method may be called at any time, from any number of tasks.
 ///
-/// Implemented by [`MemoryStore`](memory::MemoryStore) and `RedisStore`, and sealed: it cannot be implemented
+/// Implemented by [`MemoryStore`](memory::MemoryStore), `FileStore` and `RedisStore`, and sealed: it cannot be implemented
 /// elsewhere. [`Query`] is the part for applications. The other methods that are not shown change without
 /// notice.
 pub trait Store: Append + Query + Upkeep + 'static {

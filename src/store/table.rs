@@ -57,6 +57,8 @@ pub enum Table {
         /// The name of the ranking.
         ranking: Arc<str>,
     },
+    /// Which days the store keeps, packed: one field.
+    History,
     /// The last judgement: one field.
     Judgement,
     /// The changes, packed, by the number of the judgement that wrote each, and its id.

@@ -47,7 +47,10 @@ impl Backend {
 
     fn builder(&self) -> Builder {
         match self {
-            Self::Memory(store, _) => Pulse::builder().store(store.clone()),
+            Self::Memory(store, _) => {
+                let history = Duration::from_secs(30 * 86_400);
+                Pulse::builder().store(store.clone()).history(history)
+            }
             // The machine may be busy with other tests.
             Self::Redis(server) => Pulse::builder()
                 .redis(server.url())

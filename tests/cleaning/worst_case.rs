@@ -16,10 +16,10 @@ use tower_pulse::model::histogram::{BUCKETS, Histogram, SCALE, lower_bound};
 use tower_pulse::model::minute_report::stored_bytes;
 use tower_pulse::model::minute_report::{MAX_REPORTED, MinuteReport, REPORTED_MINUTES};
 use tower_pulse::model::outcome::Outcome;
-use tower_pulse::model::slice::{HOUR, Precisions};
+use tower_pulse::model::slice::{HOUR, Precision, Precisions};
 use tower_pulse::model::slices::Slices;
 use tower_pulse::model::snapshot::FleetSnapshot;
-use tower_pulse::model::tier::TIERS;
+use tower_pulse::model::tier::{DAY, TIERS};
 use tower_pulse::model::timer_sums::{MAX_TIMERS, OTHER, TimerSums, Timers};
 use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::store::table_reads::TableReader;
@@ -28,6 +28,7 @@ use tower_pulse::store::{
     Generation, Heartbeat, Pass, PassRecord, Query, RankedContext, Readable, Sealed, SlowestQuery,
     Store, StoreStatus, Upkeep,
 };
+use tower_pulse::testing::TestFolder;
 use tower_pulse::{BoxFuture, Builder, Clock, Pulse, StoreError, StoreErrorKind};
 
 use crate::fixture::{ApplyOutcome, THIS_HOUR, Writer, aggregate_of, call, redis_store};
@@ -37,6 +38,13 @@ use crate::rig::server::RedisServer;
 const CONTEXTS: usize = 20;
 const COUNTERS: usize = 5;
 const NOW: i64 = THIS_HOUR + 3_599;
+/// The history of the store: more than the other tiers have.
+const DAYS: u32 = 20;
+
+/// The tiers of a store with that history.
+fn tiers() -> impl Iterator<Item = Precision> {
+    TIERS.into_iter().chain([Precision::new(DAY, DAYS)])
+}
 
 /// A name of the maximum length.
 fn name(start: &str, n: usize) -> Arc<str> {
@@ -54,7 +62,7 @@ fn builder() -> Builder {
 
 /// A second in each retained slice of all precisions, oldest first.
 fn seconds(precisions: &Precisions) -> Vec<i64> {
-    let all = precisions.counters.iter().chain(&TIERS);
+    let all = precisions.counters.iter().copied().chain(tiers());
     let mut seconds: Vec<i64> = all
         .flat_map(|p| (0..i64::from(p.retained)).map(move |n| NOW - n * i64::from(p.seconds)))
         .collect();
@@ -65,7 +73,7 @@ fn seconds(precisions: &Precisions) -> Vec<i64> {
 
 /// Whether a retained record contains this second.
 fn has_record(second: i64) -> bool {
-    TIERS.iter().any(|p| {
+    tiers().any(|p| {
         let p_seconds = i64::from(p.seconds);
         (NOW - second) % p_seconds == 0 && NOW - second < p.span()
     })
@@ -227,7 +235,11 @@ async fn the_calculated_worst_case_is_close_to_that_of_redis() {
     let (clock, _manual_clock) = Clock::manual(NOW);
     let store = redis_store(&server.url(), PREFIX).with_clock(clock.clone());
     let store: Arc<dyn Store> = Arc::new(store);
-    let writer = Writer::new(store.clone(), clock);
+    let folder = TestFolder::with_history(store.clone(), clock, "folder", 10_000, Some(DAYS));
+    let writer = Writer {
+        store: store.clone(),
+        folder,
+    };
     let (precisions, mut seq) = (Precisions::default(), 0);
     let contexts = (0..CONTEXTS).map(|n| (name("GET /", n), Some(Kind::Http)));
     let synthetic = [
@@ -268,6 +280,8 @@ async fn the_calculated_worst_case_is_close_to_that_of_redis() {
     let journal = 1 << 20;
     let builder = builder().redis(server.url()).journal_bytes(journal);
     let builder = builder.app_version("1");
+    let history = Duration::from_secs(u64::from(DAYS) * u64::from(DAY));
+    let builder = builder.history(history);
     let calculated = stored_bytes(CONTEXTS as u64 + 3, true);
     let ratio = calculated as f64 / reports as f64;
     println!("reports {reports}, calculated {calculated}");
@@ -293,6 +307,10 @@ async fn the_calculated_worst_case_is_close_to_that_of_redis() {
         .await
         .unwrap();
     assert_eq!(hours.len(), 49);
+    let contexts = [ContextId::new(Kind::Http, name("GET /", 3))];
+    let days = (DAY, Precision::new(DAY, DAYS));
+    let days = store.records_of_tier(&contexts, days, NOW).await.unwrap();
+    assert_eq!(days.len(), DAYS as usize);
     assert_eq!(hours[48].1.histogram.buckets().len(), BUCKETS);
     let ratio = worst as f64 / sum as f64;
     assert!(

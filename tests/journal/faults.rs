@@ -46,6 +46,18 @@ pub struct Faults {
     pub intensity: f64,
     /// The rule of the protocol that is violated, if any.
     pub broken: Option<Broken>,
+    /// Which instances ask for a history.
+    pub history: AskForHistory,
+}
+
+/// Which instances ask for a history.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AskForHistory {
+    #[default]
+    Nobody,
+    Some,
+    /// All, though not for as many days.
+    All,
 }
 
 /// A rule of the protocol that is violated on the way to the server or back.

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use tower_pulse::model::tiers::{LEAST_DAYS, MOST_DAYS};
 use tower_pulse::testing::{TestFlusher, TestFolder};
 
 use crate::data::precisions;
+use crate::faults::AskForHistory;
 use crate::net::Wire;
 use crate::process::Process;
 use crate::world::World;
@@ -67,9 +69,20 @@ impl World<'_> {
         let wire = Wire::default();
         let store = Arc::new(wire.clone());
         let name = format!("folder {at}");
-        let folder = TestFolder::new(store, self.clock.clone(), &name, max_records);
+        let days = self.history_days();
+        let folder = TestFolder::with_history(store, self.clock.clone(), &name, max_records, days);
         let process = Process::folder(&name, &wire, folder.clone());
         (folder, process)
+    }
+
+    /// The days of history that a new folder asks for.
+    fn history_days(&mut self) -> Option<u32> {
+        let days = [Some(LEAST_DAYS), Some(30), Some(MOST_DAYS)];
+        match self.faults.history {
+            AskForHistory::Nobody => None,
+            AskForHistory::Some => [None, days[0], days[1]][self.rng.usize(..3)],
+            AskForHistory::All => days[self.rng.usize(..3)],
+        }
     }
 
     /// The processes that can go on.

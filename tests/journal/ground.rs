@@ -5,12 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tokio::runtime::Runtime;
 use tower_pulse::model::histogram::Histogram;
+use tower_pulse::model::slice::Precision;
+use tower_pulse::model::tier::{DAY, tier_for};
+use tower_pulse::model::tiers::LEAST_DAYS;
 use tower_pulse::store::{Store, marks};
 use tower_pulse::{ManualClock, StoreError};
 
 use crate::data::Data;
 use crate::net::{Reply, Request};
-use crate::rig::reads::StoreReads;
+use crate::rig::reads::{StoreReads, every_kind};
 
 /// The most moments that are saved at a time.
 pub const MAX_SAVED: usize = 15;
@@ -110,8 +113,19 @@ impl dyn Ground + '_ {
 
     /// How often each request is in the records of a context. Each request has a bucket of its own, also in a coarse
     /// histogram.
-    pub fn records(&self, context: &str, tier: u32) -> BTreeMap<usize, u64> {
-        let records = self.store().records_of(context, tier, self.now());
+    pub fn records(&self, context: &str, width: u32) -> BTreeMap<usize, u64> {
+        self.records_in(context, width, tier_for(width).unwrap())
+    }
+
+    /// The same in the days of a history.
+    pub fn days(&self, context: &str) -> BTreeMap<usize, u64> {
+        self.records_in(context, DAY, Precision::new(DAY, LEAST_DAYS))
+    }
+
+    fn records_in(&self, context: &str, width: u32, tier: Precision) -> BTreeMap<usize, u64> {
+        let slices = (width, tier);
+        let contexts = every_kind(context);
+        let records = self.store().records_of_tier(&contexts, slices, self.now());
         let mut counts = BTreeMap::new();
         for (_, record) in self.io().block_on(records).unwrap() {
             let shift = record.histogram.scale() - FINE_SCALE;

@@ -4,7 +4,7 @@
 use fastrand::Rng;
 
 use crate::data::Data;
-use crate::faults::{Broken, Faults};
+use crate::faults::{AskForHistory, Broken, Faults};
 use crate::ground::Ground;
 use crate::memory::Memory;
 use crate::world::World;
@@ -31,6 +31,11 @@ fn schedule(data: &dyn Ground, seed: u64, broken: Option<Broken>) -> (Vec<String
         is_mixed: rng.f64() < 0.15,
         intensity: [0.2, 0.5, 1.0][rng.usize(..3)],
         broken,
+        history: [
+            AskForHistory::Nobody,
+            AskForHistory::Some,
+            AskForHistory::All,
+        ][rng.usize(..3)],
     };
     let steps = [40, 100, 200, 400, 600][rng.usize(..5)];
     let mut world = World::new(data, seed, faults);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use tower_pulse::model::context::ALL;
 
+use crate::faults::AskForHistory;
 use crate::ledger::{CONTEXTS, RANKING, SHORT_RANKING, WIDTH};
 use crate::world::World;
 
@@ -33,6 +34,7 @@ impl World<'_> {
                     records[context]
                 ));
             }
+            self.judge_days(context, &widest);
             if let Some(id) = minutes.keys().find(|id| !widest.contains_key(*id)) {
                 self.violated(format!("torn: {id} of {context} was not rolled up"));
             }
@@ -43,6 +45,17 @@ impl World<'_> {
         self.judge_requests(&records);
         if !self.may_tear() {
             self.judge_exceptions();
+        }
+    }
+
+    /// Checks that no request is in the days of a context twice, and that each is there if all instances ask for days.
+    fn judge_days(&mut self, context: &str, widest: &BTreeMap<usize, u64>) {
+        let days = self.data.days(context);
+        let is_part = days.iter().all(|(id, n)| widest.get(id) == Some(n));
+        if !is_part || self.faults.history == AskForHistory::All && days != *widest {
+            self.violated(format!(
+                "torn: days of {context} hold {days:?}, six hours {widest:?}"
+            ));
         }
     }
 

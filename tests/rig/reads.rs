@@ -3,7 +3,9 @@
 use tower_pulse::StoreError;
 use tower_pulse::model::aggregate::Aggregate;
 use tower_pulse::model::context::{ALL, ContextId, Kind};
+use tower_pulse::model::slice::Precision;
 use tower_pulse::model::snapshot::{ContextSnapshot, FleetSnapshot, Problem};
+use tower_pulse::model::tier::tier_for;
 use tower_pulse::store::{
     ContextQuery, CounterQuery, RecordQuery, SliceCount, SlowestQuery, Store,
 };
@@ -88,9 +90,7 @@ pub trait StoreReads: Store {
         width: u32,
         now: i64,
     ) -> Result<Vec<(i64, Aggregate)>, StoreError> {
-        let kinds = [Kind::All, Kind::Http, Kind::Timer];
-        let contexts = kinds.map(|kind| ContextId::new(kind, name));
-        self.records_in(&contexts, width, now).await
+        self.records_in(&every_kind(name), width, now).await
     }
 
     /// The records of these contexts in slices of `width` seconds, oldest first.
@@ -100,9 +100,21 @@ pub trait StoreReads: Store {
         width: u32,
         now: i64,
     ) -> Result<Vec<(i64, Aggregate)>, StoreError> {
+        let tier = tier_for(width).expect("a tier has such slices");
+        self.records_of_tier(contexts, (width, tier), now).await
+    }
+
+    /// The same, combined from the slices of a tier.
+    async fn records_of_tier(
+        &self,
+        contexts: &[ContextId],
+        (width, tier): (u32, Precision),
+        now: i64,
+    ) -> Result<Vec<(i64, Aggregate)>, StoreError> {
         let query = RecordQuery {
             contexts: contexts.to_vec(),
             width,
+            tier,
             now,
         };
         let records = self.records(&query).await?;
@@ -118,6 +130,11 @@ pub trait StoreReads: Store {
             .map(|ranked| (ranked.context, ranked.mean))
             .collect())
     }
+}
+
+/// The contexts of this name, of each kind.
+pub fn every_kind(name: &str) -> [ContextId; 3] {
+    [Kind::All, Kind::Http, Kind::Timer].map(|kind| ContextId::new(kind, name))
 }
 
 /// The starts of slices with their counts.

@@ -12,7 +12,8 @@ use tower_pulse::model::minute_report::{MinuteReport, REPORTED_MINUTES};
 use tower_pulse::model::outcome::Outcome;
 use tower_pulse::model::slice::{HOUR, Precisions};
 use tower_pulse::model::snapshot::{ContextSnapshot, HourSnapshot};
-use tower_pulse::model::tier::{TierSlice, tier};
+use tower_pulse::model::tier::TierSlice;
+use tower_pulse::model::tiers::Tiers;
 use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::store::{Heartbeat, Pass, RecordIndex, Store, marks};
 use tower_pulse::{Clock, ManualClock};
@@ -221,7 +222,9 @@ impl Pair {
         // In Redis, tables expire by the server's own clock, which hardly moves meanwhile.
         let slices = index_a.revisions.keys().copied();
         let retained = |(seconds, start): &TierSlice| {
-            tier(*seconds).is_some_and(|tier| *start > tier.cut_off(now))
+            Tiers::default()
+                .get(*seconds)
+                .is_some_and(|tier| *start > tier.cut_off(now))
         };
         let slices: Vec<_> = slices.filter(retained).collect();
         let records_a = a.slice_records(&slices).await.unwrap();

@@ -15,7 +15,7 @@ use tower_pulse::model::outcome::Outcome;
 use tower_pulse::model::slice::HOUR;
 use tower_pulse::model::slices::Merge;
 use tower_pulse::model::snapshot::AliveInstance;
-use tower_pulse::model::tier::WIDTHS;
+use tower_pulse::model::tier::{FINEST, WIDTHS};
 use tower_pulse::store::{Appended, ContextQuery, Heartbeat, Precisions, RecordQuery};
 
 use crate::fixture::{
@@ -256,6 +256,7 @@ pub async fn a_page_and_a_timer_of_one_name_are_two_contexts(fixture: &mut Fixtu
         let query = RecordQuery {
             contexts,
             width: 60,
+            tier: FINEST,
             now,
         };
         let records = fixture.store.records(&query).await.unwrap();

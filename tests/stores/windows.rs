@@ -17,7 +17,7 @@ use tower_pulse::{Pulse, Task};
 use crate::fixture::{Fixture, aggregate_of};
 use crate::rig::seed::seed;
 
-const METRICS: [&str; 3] = ["hits", "mean", "p95"];
+pub const METRICS: [&str; 3] = ["hits", "mean", "p95"];
 const WINDOWS: [&str; 8] = ["5m", "15m", "1h", "6h", "24h", "7d", "hour", "last_hour"];
 
 /// One request.
@@ -198,7 +198,7 @@ impl Page {
     }
 
     /// Checks the answers about a window, with a series of one of [`METRICS`].
-    async fn check_window(&self, query: &str, metric: &str) {
+    pub async fn check_window(&self, query: &str, metric: &str) {
         let uri = format!("/api/paths?{query}&limit=1000&series={metric}");
         let paths = self.get(&uri).await;
         let range = |answer: &Value| {
@@ -256,7 +256,7 @@ impl Page {
     }
 }
 
-const CONTEXTS: usize = 4;
+pub const CONTEXTS: usize = 4;
 
 #[track_caller]
 pub fn near(answer: &Value, expected: f64, error: f64) {

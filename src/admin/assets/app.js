@@ -7,7 +7,7 @@ import { mount } from './overview.js';
 import { Poller } from './poll.js';
 import { problems } from './problems.js';
 import { beginOf } from './slices.js';
-import { config, isCoarse, isZoomed, link, rangeName, read, recordedFor, seconds, settled, state, write } from './state.js';
+import { config, isCoarse, isOffered, isZoomed, keepsDays, link, rangeName, read, recordedFor, seconds, settled, state, write } from './state.js';
 
 const STALE = 60; // seconds that answers may be behind the clock
 const LOGGED_OUT = [401, 403];
@@ -122,6 +122,7 @@ function accept(answers, asOf) {
 function take({ health, ...others }, asOf) {
 	view.asOf = asOf;
 	view.health = health?.body;
+	if (keepsDays(view.health?.history?.days ?? 0)) controls();
 	const away = Object.values(others).find(({ status }) => status >= 500);
 	view.refused = Object.fromEntries(Object.entries(others).filter(([, { status }]) => status >= 400 && status < 500).map(([name, { body }]) => [name, visible(body?.error ?? '')]));
 	shown.failure = away ? new ApiError(away.status, away.body) : null;
@@ -252,7 +253,10 @@ function controls() {
 		const isCurrent = own === state.screen || (state.screen === 'path' && own === (state.kind === 'timer' ? 'timers' : 'paths'));
 		attr(node, 'aria-current', isCurrent ? 'page' : null);
 	}
-	for (const radio of document.querySelectorAll('input[name=range]')) radio.checked = !isZoomed() && radio.value === rangeName();
+	for (const radio of document.querySelectorAll('input[name=range]')) {
+		radio.checked = !isZoomed() && radio.value === rangeName();
+		show(radio.parentElement, isOffered(radio.value));
+	}
 	const hasRange = !NO_RANGE.includes(state.screen);
 	const { activeElement: focused } = document;
 	show(document.querySelector('.segments'), hasRange);

@@ -1,7 +1,9 @@
 // The state of the page, in the URL's fragment: a reload, a shared link and the Back button restore it.
 
 /** Ranges that move with the clock, in seconds. */
-export const RANGES = { '5m': 300, '15m': 900, '1h': 3600, '6h': 21600, '24h': 86400, '7d': 604800 };
+export const RANGES = { '5m': 300, '15m': 900, '1h': 3600, '6h': 21600, '24h': 86400, '7d': 604800, '30d': 2592000, '90d': 7776000 };
+const DAY = 86400;
+const ALWAYS_KEPT = RANGES['7d'];
 const NAMES = ['overview', 'paths', 'path', 'slowest', 'timers', 'counters', 'rows', 'health', 'deploy'];
 // What stays while one goes from screen to screen, and what belongs to a screen.
 const SHARED = { range: '', from: 0, to: 0, precision: 0, refresh: 2, utc: 0, log: 0, hide: '' };
@@ -26,7 +28,7 @@ export function parse(fragment) {
 		else state[field] = /^\d{1,12}$/.test(value) ? Math.min(Number(value), MAX_UNIX) : initial;
 	}
 	if (!Object.hasOwn(RANGES, state.range)) state.range = '';
-	if (state.from >= state.to || state.from > Date.now() / 1000 + 86400) state.from = state.to = 0;
+	if (state.from >= state.to || state.from > Date.now() / 1000 + DAY) state.from = state.to = 0;
 	if (!REFRESH.includes(state.refresh)) state.refresh = SHARED.refresh;
 	if (!config.precisions?.includes(state.precision)) state.precision = 0;
 	if (state.order !== 'asc') state.order = '';
@@ -77,6 +79,18 @@ export function recordedFor(age) {
 	return !isZoomed() && rangeName() !== old;
 }
 
+let historyDays = 0; // as far as the server has said
+
+/** Takes in how many days the store keeps. Returns whether they are more than before. */
+export function keepsDays(days) {
+	const isLonger = days > historyDays;
+	historyDays = Math.max(days, historyDays);
+	return isLonger;
+}
+
+/** Whether a range is offered: one that the store keeps, or that the URL names. */
+export const isOffered = (name) => RANGES[name] <= Math.max(ALWAYS_KEPT, historyDays * DAY) || name === state.range;
+
 /** The state's range as parameters of the API. */
 export function range() {
 	return isZoomed() ? { from: state.from, to: state.to } : { window: rangeName() };
@@ -88,9 +102,9 @@ export const seconds = () => (isZoomed() ? state.to - state.from : RANGES[rangeN
 /** Whether a chart of the range has more than one slice of this length, and not too many. */
 export const isCoarse = (precision) => precision <= seconds() && seconds() <= MAX_SLICES * precision;
 
-/** The newest time up to which the records of the range will not change: they are in slices of a minute, of half an hour or of six hours. */
+/** The newest time up to which the records of the range will not change: they are in slices of a minute, of half an hour, of six hours or of a day. */
 export function settled(now) {
-	const slice = seconds() <= 7200 ? 60 : seconds() <= 2 * 86400 ? 1800 : 21600;
+	const slice = seconds() <= 7200 ? 60 : seconds() <= 2 * DAY ? 1800 : seconds() <= ALWAYS_KEPT ? 21600 : DAY;
 	return Math.floor(now / slice) * slice;
 }
 

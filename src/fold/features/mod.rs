@@ -11,8 +11,8 @@ use self::records::RecordTables;
 use crate::fold::feature::{Feature, PlanOnly};
 
 /// All features, in the order in which a round plans them. The records are remembered, up to `max_records`, from one
-/// round to the next.
-pub(super) fn all(max_records: usize) -> Vec<Box<dyn Feature>> {
+/// round to the next; `history_days` are asked for beside the tiers that every store has.
+pub(super) fn all(max_records: usize, history_days: Option<u32>) -> Vec<Box<dyn Feature>> {
     vec![
         Box::new(PlanOnly(|ground, round, plans| {
             Box::pin(slow_requests::merge(ground, round, plans))
@@ -24,6 +24,6 @@ pub(super) fn all(max_records: usize) -> Vec<Box<dyn Feature>> {
         Box::new(PlanOnly(|ground, round, plans| {
             Box::pin(marks::merge(ground, round, plans))
         })),
-        Box::new(RecordTables::new(max_records)),
+        Box::new(RecordTables::new(max_records, history_days)),
     ]
 }

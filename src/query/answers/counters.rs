@@ -2,14 +2,14 @@
 
 use serde::Serialize;
 
-use super::resolution::{Bounds, MAX_ROW_POINTS, Resolution, SliceSource};
+use super::resolution::{Bounds, MAX_ROW_POINTS, Resolution};
 use super::row_series::{MAX_SERIES_ROWS, SeriesSpan};
 use super::{DEFAULT_PRECISION, DEFAULT_ROWS, MAX_ROWS, NameFilter, check_points};
 use crate::model::context::{ALL, Metric};
 use crate::model::slice::{Precision, Precisions, SliceCount};
 use crate::query::error::QueryError;
 use crate::query::source::Source;
-use crate::query::store_reader::Span;
+use crate::query::span::Span;
 use crate::query::window::Window;
 use crate::store::CounterQuery;
 
@@ -303,11 +303,7 @@ impl<'a> SeriesSlices<'a> {
         let width = i64::from(precision.seconds);
         let (from, to) = match bounds {
             Some(bounds) => {
-                let resolution = Resolution {
-                    precision: precision.seconds,
-                    source: SliceSource::Counters(precision),
-                };
-                let slices = resolution.slices(bounds);
+                let slices = Resolution::of_counters(precision).slices(bounds);
                 (slices.from, slices.to)
             }
             None => {

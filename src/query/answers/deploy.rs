@@ -90,8 +90,9 @@ pub(in crate::query) async fn deploy(
     let mark = mark.cloned().ok_or(unknown)?;
     let now = source.clock.now_seconds();
     // The slice that the mark is in belongs to neither side.
+    let tiers = source.reader.tiers().await?;
     let tier = Slices::Between(mark.at.saturating_sub(HOUR), mark.at)
-        .slices(now)
+        .slices(tiers, now)
         .tier;
     let length = HOUR.max(i64::from(tier.seconds));
     let start = tier.slice(mark.at);

@@ -16,7 +16,7 @@ use crate::model::slices::Merge;
 use crate::model::window::{Window as Slices, WindowSlices};
 use crate::query::error::QueryError;
 use crate::query::source::Source;
-use crate::query::store_reader::Span;
+use crate::query::span::Span;
 use crate::query::turn::Turn;
 use crate::query::window::Window;
 use crate::query::windows::sums::{Summary, WindowSums};
@@ -272,7 +272,7 @@ async fn of_page(
     window: Slices,
     span: &Span,
 ) -> Result<(Covered, Aggregate, Aggregate), QueryError> {
-    let slices = window.slices(span.now);
+    let slices = window.slices(span.tiers, span.now);
     let all = ContextId::all();
     let (sums, all) = tokio::try_join!(records(source, id, slices), records(source, &all, slices))?;
     Ok((Covered::new(slices, span), sums, all))
@@ -284,7 +284,8 @@ async fn records(
     id: &ContextId,
     slices: WindowSlices,
 ) -> Result<Aggregate, QueryError> {
-    let records = source.reader.records(id, slices.tier.seconds).await?;
+    let tier = slices.tier;
+    let records = source.reader.records(id, tier.seconds, tier).await?;
     let mut sums = Aggregate::default();
     for slice in records.iter().filter(|slice| slices.contains(slice.start)) {
         sums.merge(&slice.sums);

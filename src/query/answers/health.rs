@@ -10,6 +10,7 @@ use crate::model::health::{
     ChangeHealth, FlushHealth, FoldHealth, Health, RecordingHealth, Status, StoreHealth,
 };
 use crate::model::snapshot::Problem;
+use crate::model::tiers::History;
 use crate::model::worst_case::WorstCase;
 use crate::query::source::Source;
 use crate::store::PassRecord;
@@ -36,6 +37,27 @@ pub struct HealthStatus {
     pub flush: Option<FlushLosses>,
     /// What could not be folded.
     pub fold: FoldLosses,
+    /// The days that the store keeps; `None` if it keeps none, or cannot be read.
+    pub history: Option<HistoryHealth>,
+}
+
+/// The days that the store keeps, where [`history`](crate::Builder::history) is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct HistoryHealth {
+    /// How many days.
+    pub days: u32,
+    /// Since when they are kept, in Unix seconds; `None` if they were since the store has samples.
+    pub since: Option<i64>,
+}
+
+impl HistoryHealth {
+    fn new(History { days, since, .. }: History) -> Self {
+        Self {
+            days,
+            since: (since > i64::MIN).then_some(since),
+        }
+    }
 }
 
 /// What was not recorded, as in [`RecordingHealth`](crate::RecordingHealth).
@@ -98,6 +120,7 @@ impl From<ProcessHealth> for HealthStatus {
                 skewed: health.fold.skewed,
                 quarantined: health.fold.quarantined,
             },
+            history: None,
         }
     }
 }
@@ -170,6 +193,8 @@ pub struct FullHealth {
     pub cleaning: CleaningHealth,
     /// Reading.
     pub reading: ReadingHealth,
+    /// The days that the store keeps; `None` if it keeps none, or cannot be read.
+    pub history: Option<HistoryHealth>,
     /// The version of this crate.
     pub version: &'static str,
 }
@@ -235,7 +260,16 @@ impl From<PassRecord> for CleaningPass {
 
 /// What changes seldom.
 pub(in crate::query) async fn status(source: &Source) -> HealthStatus {
-    of_process(source).await.into()
+    HealthStatus {
+        history: history(source).await,
+        ..of_process(source).await.into()
+    }
+}
+
+/// The days that the store keeps.
+async fn history(source: &Source) -> Option<HistoryHealth> {
+    let tiers = source.reader.tiers().await.ok()?;
+    tiers.history.map(HistoryHealth::new)
 }
 
 pub(in crate::query) async fn health(source: &Source) -> FullHealth {
@@ -250,6 +284,7 @@ pub(in crate::query) async fn health(source: &Source) -> FullHealth {
             last_pass: last_pass.ok().flatten().map(CleaningPass::from),
         },
         reading: ReadingHealth { unreadable },
+        history: history(source).await,
         version: VERSION,
     }
 }

@@ -18,7 +18,7 @@ use crate::model::window::{RecordedPart, Window as Slices, WindowSlices};
 use crate::query::error::QueryError;
 use crate::query::instance_minutes::InstanceSums;
 use crate::query::source::Source;
-use crate::query::store_reader::Span;
+use crate::query::span::Span;
 use crate::query::window::Window;
 use crate::query::windows::sums::Summary;
 
@@ -168,6 +168,7 @@ impl Reported {
         let resolution = Resolution {
             precision: REPORTED_MINUTES.seconds,
             source: SliceSource::Records(REPORTED_MINUTES),
+            since: i64::MIN,
         };
         let window = resolution.slices(Bounds::new(window, now));
         let to = window.to.min(REPORTED_MINUTES.slice(now));

@@ -8,7 +8,7 @@ use crate::model::outcome::{Outcome, OutcomeCounts};
 use crate::model::snapshot::HourSnapshot;
 use crate::model::sorted;
 use crate::model::window::{RecordedPart, Window as Slices, WindowSlices};
-use crate::query::store_reader::Span;
+use crate::query::span::Span;
 use crate::query::windows::sums::{PartSums, Summary};
 
 /// `part / whole`, if there is a whole.
@@ -166,7 +166,7 @@ const MOSTLY: f64 = 0.5;
 impl Covered {
     /// A window of the time that the store has recorded.
     pub(super) fn of(window: Slices, span: &Span) -> Self {
-        Self::new(window.slices(span.now), span)
+        Self::new(window.slices(span.tiers, span.now), span)
     }
 
     /// Slices of the time that the store has recorded.

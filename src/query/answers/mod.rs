@@ -32,8 +32,8 @@ pub use self::deploy::{Deploy, DeployQuery, DeployRow};
 pub use self::deploy_verdict::{DeployVerdict, Verdict};
 pub use self::fix_first::{FixFirst, FixReason, FixRow};
 pub use self::health::{
-    CleaningHealth, CleaningPass, FlushLosses, FoldLosses, FullHealth, HealthStatus, OwnHealth,
-    ProcessHealth, ReadingHealth, RecordingLosses,
+    CleaningHealth, CleaningPass, FlushLosses, FoldLosses, FullHealth, HealthStatus, HistoryHealth,
+    OwnHealth, ProcessHealth, ReadingHealth, RecordingLosses,
 };
 pub use self::instances::{InstanceRow, Instances, InstancesQuery};
 pub use self::marks::Marks;

@@ -9,7 +9,7 @@ use crate::model::snapshot::FleetSnapshot;
 use crate::model::window::Window as Slices;
 use crate::query::error::QueryError;
 use crate::query::source::Source;
-use crate::query::store_reader::Span;
+use crate::query::span::Span;
 use crate::query::window::Window;
 use crate::query::windows::sums::PartSums;
 use crate::store::RECENT_SLICES;

@@ -268,7 +268,7 @@ pub(in crate::query) async fn paths(
     let mut series = None;
     let mut values = Vec::new();
     if let Some(metric) = query.series {
-        check_points(page.len() * source.reader.slices_of(query.window.slices()))?;
+        check_points(page.len() * source.reader.slices_of(query.window.slices()).await?)?;
         let ids = page.iter().map(|row| &row.context);
         let ids: Vec<_> = ids.map(|id| RecordId::new(id.kind, &id.name)).collect();
         let points = source

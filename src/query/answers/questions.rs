@@ -181,7 +181,8 @@ pub(in crate::query) async fn worst_requests(
         let rank = |one: &ListedRequest| (failing && one.error, one.ended >= since);
         (rank(b).cmp(&rank(a))).then_with(|| b.duration.total_cmp(&a.duration))
     });
-    let window = window.map(|window| window.slices().slices(source.clock.now_seconds()));
+    let (tiers, now) = (source.reader.tiers().await?, source.clock.now_seconds());
+    let window = window.map(|window| window.slices().slices(tiers, now));
     let is_within = |one: &ListedRequest| {
         window.is_some_and(|slices| (slices.from as f64..slices.to as f64).contains(&one.ended))
     };

@@ -2,7 +2,8 @@
 
 use super::DEFAULT_PRECISION;
 use crate::model::slice::{HOUR, Precision, Precisions, hour_of};
-use crate::model::tier::{WIDTHS, tier_for};
+use crate::model::tier::{COARSEST, DAY, WIDTHS, tier_for};
+use crate::model::tiers::Tiers;
 use crate::model::window::{Window, WindowSlices};
 use crate::query::error::QueryError;
 
@@ -19,6 +20,8 @@ pub(super) struct Resolution {
     pub(super) precision: u32,
     /// What they are made of: counters of the same precision, or a tier of the records.
     pub(super) source: SliceSource,
+    /// Since when they are kept, in Unix seconds; `i64::MIN` if they always were.
+    pub(super) since: i64,
 }
 
 /// Where slices are kept.
@@ -50,22 +53,32 @@ impl Bounds {
 }
 
 impl Resolution {
+    /// The slices of counters at a precision.
+    pub(super) fn of_counters(precision: Precision) -> Self {
+        Self {
+            precision: precision.seconds,
+            source: SliceSource::Counters(precision),
+            since: i64::MIN,
+        }
+    }
+
     /// The slices that have a metric, finest first, and counters before records: a counter is one key.
     ///
-    /// Without `has_counters` the metric can be read from records only.
-    pub(super) fn all(precisions: &Precisions, has_counters: bool) -> Vec<Self> {
+    /// Without `has_counters` the metric can be read from records only, of some tiers.
+    pub(super) fn all(precisions: &Precisions, has_counters: bool, tiers: Tiers) -> Vec<Self> {
         let counters = precisions.counters.iter().filter(|_| has_counters);
-        let counters = counters.map(|precision| Self {
-            precision: precision.seconds,
-            source: SliceSource::Counters(*precision),
-        });
-        let records = WIDTHS.into_iter().filter_map(|precision| {
-            Some(Self {
-                precision,
-                source: SliceSource::Records(tier_for(precision)?),
-            })
-        });
-        let mut all: Vec<_> = counters.chain(records).collect();
+        let counters = counters.map(|precision| Self::of_counters(*precision));
+        let of_tier = |precision, tier| Self {
+            precision,
+            source: SliceSource::Records(tier),
+            since: tiers.since(tier),
+        };
+        let records = WIDTHS.into_iter();
+        let records =
+            records.filter_map(|precision| Some(of_tier(precision, tier_for(precision)?)));
+        // Days of the quarters of a day come first, as long as there are some.
+        let days = tiers.get(DAY).map(|days| of_tier(DAY, days));
+        let mut all: Vec<_> = counters.chain(records).chain(days).collect();
         all.sort_by_key(|resolution| resolution.precision);
         all
     }
@@ -99,7 +112,7 @@ impl Resolution {
     /// The precision of counters for the series in the rows of a table: the finest that covers the window by few
     /// points; `None` if all of them are too fine.
     pub(super) fn of_rows(precisions: &Precisions, bounds: Bounds, now: i64) -> Option<u32> {
-        let all = Self::all(precisions, true).into_iter();
+        let all = Self::all(precisions, true, Tiers::default()).into_iter();
         let counters = all.filter(|one| matches!(one.source, SliceSource::Counters(_)));
         let finest = Self::finest(counters, MAX_ROW_POINTS, bounds, now);
         precisions
@@ -128,7 +141,7 @@ impl Resolution {
     ) -> Self {
         let few = all.filter(|one| {
             let slices = one.slices(bounds);
-            slices.seconds() / i64::from(one.precision) <= max_points || one.precision >= 86_400
+            slices.seconds() / i64::from(one.precision) <= max_points || one.precision >= DAY
         });
         Self::reaching(few, bounds, now)
     }
@@ -141,8 +154,9 @@ impl Resolution {
         let longest = || all.min_by_key(|one| one.first_kept(now));
         // The records have slices of a day, whatever the configuration.
         let day = Self {
-            precision: 86_400,
-            source: SliceSource::Records(crate::model::tier::TIERS[2]),
+            precision: DAY,
+            source: SliceSource::Records(COARSEST),
+            since: i64::MIN,
         };
         covering.next().or_else(longest).unwrap_or(day)
     }
@@ -150,7 +164,8 @@ impl Resolution {
     /// The start of the first slice that is kept.
     fn first_kept(self, now: i64) -> i64 {
         let (SliceSource::Counters(kept) | SliceSource::Records(kept)) = self.source;
-        kept.slice(kept.cut_off(now)) + i64::from(kept.seconds)
+        let retained = kept.slice(kept.cut_off(now)) + i64::from(kept.seconds);
+        retained.max(kept.slice(self.since))
     }
 
     /// A window, rounded outward to slices. The tier is what they are made of.
@@ -162,6 +177,7 @@ impl Resolution {
             tier,
             from: precision.slice(bounds.from),
             to: last.saturating_add(i64::from(self.precision)),
+            since: self.since,
         }
     }
 }
@@ -182,7 +198,7 @@ mod tests {
     const NOW: i64 = 1_700_000_000;
 
     fn chosen(has_counters: bool, given: Option<u32>, asked: Option<Window>) -> (u32, bool, i64) {
-        let all = Resolution::all(&Precisions::default(), has_counters);
+        let all = Resolution::all(&Precisions::default(), has_counters, Tiers::default());
         let bounds = asked.map(|window| Bounds::new(window, NOW));
         let chosen = Resolution::choose(&all, given, bounds, NOW).expect("there is one");
         let is_counter = matches!(chosen.source, SliceSource::Counters(_));
@@ -244,7 +260,7 @@ mod tests {
         assert_eq!(chosen(true, None, None), (60, true, 0));
         assert_eq!(chosen(false, None, None), (60, false, 0));
         assert_eq!(chosen(true, Some(21_600), None), (21_600, false, 0));
-        let all = Resolution::all(&Precisions::new([7], 9), true);
+        let all = Resolution::all(&Precisions::new([7], 9), true, Tiers::default());
         let default = Resolution::choose(&all, None, None, NOW).expect("there is one");
         assert_eq!(default.precision, 7, "counters are not kept by the minute");
         let refused = Resolution::choose(&all, Some(5), None, NOW);
@@ -257,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_window_is_rounded_outward() {
-        let all = Resolution::all(&Precisions::default(), true);
+        let all = Resolution::all(&Precisions::default(), true, Tiers::default());
         for resolution in all {
             let bounds = Bounds {
                 from: NOW - 100_000,

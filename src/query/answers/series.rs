@@ -7,9 +7,10 @@ use super::metric::{SeriesMetric, SeriesValue};
 use super::resolution::{Bounds, Resolution, SliceSource};
 use super::{check_points, of_kind};
 use crate::model::context::{ALL, ContextId, Kind};
+use crate::model::slice::Precision;
 use crate::query::error::QueryError;
 use crate::query::source::Source;
-use crate::query::store_reader::Span;
+use crate::query::span::Span;
 use crate::query::window::Window;
 use crate::store::CounterQuery;
 
@@ -73,7 +74,9 @@ pub(in crate::query) async fn series(
     let now = source.clock.now_seconds();
     let metric = query.metric;
     let bounds = (query.window).map(|window| Bounds::new(window.slices(), now));
-    let mut resolutions = Resolution::all(&source.precisions, !metric.counters().is_empty());
+    let has_counters = !metric.counters().is_empty();
+    let tiers = source.reader.tiers().await?;
+    let mut resolutions = Resolution::all(&source.precisions, has_counters, tiers);
     let given = query.precision;
     if given.is_none() && bounds.is_some() && !source.store.has_context_counters() {
         resolutions.retain(|one| matches!(one.source, SliceSource::Records(_)));
@@ -90,9 +93,9 @@ pub(in crate::query) async fn series(
                 0.0,
             )
         }
-        SliceSource::Records(_) => {
+        SliceSource::Records(tier) => {
             let id = ContextId::new(kind_of(source, whose, kind).await?, whose);
-            of_records(source, &id, metric, resolution.precision).await?
+            of_records(source, &id, metric, (resolution.precision, tier)).await?
         }
     };
     let slices = bounds.map(|bounds| resolution.slices(bounds));
@@ -125,9 +128,9 @@ async fn of_records(
     source: &Source,
     context: &ContextId,
     metric: SeriesMetric,
-    width: u32,
+    (width, tier): (u32, Precision),
 ) -> Result<(Vec<(i64, SeriesValue)>, f64), QueryError> {
-    let records = source.reader.records(context, width).await?;
+    let records = source.reader.records(context, width, tier).await?;
     let points = records.iter();
     let points = points.map(|slice| (slice.start, metric.of_record(context.kind, &slice.sums)));
     let errors = records.iter().map(|slice| metric.error(&slice.sums));

@@ -35,8 +35,10 @@ use crate::model::context::ContextId;
 use crate::model::pack;
 use crate::model::records::{Record, RecordId};
 use crate::model::tier::TierSlice;
+use crate::model::tiers::Tiers;
 use crate::model::window::Window;
 use crate::query::error::QueryError;
+use crate::query::span::Span;
 use crate::query::turn::Turn;
 use crate::store::{PackedRecords, Store};
 
@@ -73,13 +75,16 @@ impl Windows {
         }
     }
 
-    /// What all contexts measured in a window. `until` is the end of the time that counts as recorded.
+    /// What all contexts measured in a window of the time that the store has recorded.
     ///
     /// Cancel safe: what was read so far stays.
-    pub(crate) async fn sums(&self, window: Window, until: i64) -> Result<WindowSums, QueryError> {
+    pub(crate) async fn sums(&self, window: Window, span: Span) -> Result<WindowSums, QueryError> {
         let mut state = self.state.lock().await;
         let mut turn = Turn::new(&self.clock);
-        let ready = self.bring_up_to_date(&mut state, window, &mut turn).await?;
+        let ready = self
+            .bring_up_to_date(&mut state, window, span.tiers, &mut turn)
+            .await?;
+        let until = span.recorded_until;
         let now = state
             .summaries(&ready, 0, until, self.target, &mut turn)
             .await;
@@ -99,32 +104,36 @@ impl Windows {
     pub(crate) async fn context(
         &self,
         window: Window,
+        tiers: Tiers,
         context: &ContextId,
     ) -> Result<[Aggregate; 2], QueryError> {
         let mut state = self.state.lock().await;
         let mut turn = Turn::new(&self.clock);
-        let ready = self.bring_up_to_date(&mut state, window, &mut turn).await?;
+        let ready = self
+            .bring_up_to_date(&mut state, window, tiers, &mut turn)
+            .await?;
         let id = RecordId::new(context.kind, &context.name);
         let sums = |part: usize| state.sums_of(&ready, part, id).unwrap_or_default();
         Ok([sums(0), sums(1)])
     }
 
-    /// What some contexts measured in each slice of a window that is retained. `as_of` is the moment up to which
-    /// everything can be read. After [`sums`](Self::sums) of the same window it reads nothing more.
+    /// What some contexts measured in each slice of a window that is retained. After [`sums`](Self::sums) of the same window it reads nothing more.
     ///
     /// Cancel safe: what was read so far stays.
     pub(crate) async fn points(
         &self,
         window: Window,
         contexts: &[RecordId],
-        as_of: i64,
+        span: Span,
     ) -> Result<WindowPoints, QueryError> {
         let mut state = self.state.lock().await;
         let mut turn = Turn::new(&self.clock);
-        let ready = self.bring_up_to_date(&mut state, window, &mut turn).await?;
+        let ready = self
+            .bring_up_to_date(&mut state, window, span.tiers, &mut turn)
+            .await?;
         let mut rows = Vec::with_capacity(contexts.len());
         for id in contexts {
-            rows.push(state.points(&ready, *id, as_of));
+            rows.push(state.points(&ready, *id, span.as_of));
             turn.pause().await;
         }
         let slices = ready.parts[0].retained(ready.now);
@@ -141,13 +150,14 @@ impl Windows {
         &self,
         state: &mut WindowState,
         window: Window,
+        tiers: Tiers,
         turn: &mut Turn<'_>,
     ) -> Result<Ready, QueryError> {
         let (began, now) = (self.clock.tick(), self.clock.now_seconds());
         self.refresh(state, now, turn).await?;
         turn.pause().await;
         let at = state.hold(window, &self.clock);
-        let slices = window.slices(now);
+        let slices = window.slices(tiers, now);
         let parts = [slices, slices.before()];
         let mut ready = Ready {
             at,

@@ -26,7 +26,7 @@ use crate::store::RecordIndex;
 const UNUSED_TTL: Duration = Duration::from_secs(120);
 
 /// The most windows whose sums are held: all that have a name. A page asks for one or two at a time.
-const MAX_WINDOWS: usize = 8;
+const MAX_WINDOWS: usize = 10;
 
 /// Bytes of a record as long as none was read: more than most have.
 const UNKNOWN_RECORD_BYTES: usize = 1_024;
@@ -351,7 +351,7 @@ impl WindowState {
                 false => place.and_then(|(group, at)| held.get((group, start), at)),
             };
             let end = start.saturating_add(i64::from(seconds));
-            let was_recorded = recorded.has_any(start, end) && start < as_of;
+            let was_recorded = recorded.has_any(start.max(slices.since), end) && start < as_of;
             point.filter(|point| was_recorded || point.hits > 0)
         };
         starts.map(point).collect()

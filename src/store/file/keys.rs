@@ -36,6 +36,7 @@ pub(super) fn name_of(table: &Table) -> Vec<u8> {
         Table::Detector => push(14, &[], None),
         Table::Contexts => push(15, &[], None),
         Table::Timers => push(16, &[], None),
+        Table::History => push(17, &[], None),
     }
     name
 }
@@ -77,6 +78,7 @@ pub(super) fn table_of(name: &[u8]) -> Option<Table> {
         14 => Table::Detector,
         15 => Table::Contexts,
         16 => Table::Timers,
+        17 => Table::History,
         _ => return None,
     };
     unread.is_empty().then_some(table)
@@ -125,6 +127,7 @@ mod tests {
             Table::Detector,
             Table::Contexts,
             Table::Timers,
+            Table::History,
         ];
         for table in &tables {
             let name = name_of(table);

@@ -180,6 +180,7 @@ fn places<F: Fields>(
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::store::memory::MemoryFields;

@@ -388,6 +388,7 @@ fn field_in(cursor: &str) -> Vec<u8> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::store::memory::MemoryFields;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::records::records_within;
+use super::records::hourly_records;
 use crate::error::StoreError;
 use crate::model::access_time::AccessTimeStats;
 use crate::model::context::{ALL, ContextId, Kind, method_and_path};
@@ -138,7 +138,7 @@ async fn snapshots(
         .map(|(context, _)| context.clone())
         .collect();
     let hours = hour - HOUR..hour + HOUR;
-    let records = records_within(reader, &ids, hours, HOUR as u32, rolled, problems).await?;
+    let records = hourly_records(reader, &ids, hours, rolled, problems).await?;
     let snapshots = contexts.into_iter().zip(records);
     Ok(snapshots
         .map(|((context, exported), mut recorded)| {
@@ -220,7 +220,7 @@ pub(in crate::store) async fn slowest(
         // A sample of a clock that is ahead may be of the next hour, or was refused, and the newest is of the last one.
         let hours = hour - HOUR..hour + 2 * HOUR;
         let problems = &mut Vec::new();
-        let records = records_within(reader, &ids, hours, HOUR as u32, &rolled, problems).await?;
+        let records = hourly_records(reader, &ids, hours, &rolled, problems).await?;
         let mut records = records.into_iter();
         for of_name in of_hour.chunk_by(|(_, id), (_, other)| id.name == other.name) {
             let mut by_hour: BTreeMap<i64, AccessTimeStats> = BTreeMap::new();

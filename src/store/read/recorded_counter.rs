@@ -7,6 +7,7 @@ use super::records::{RecordQuery, records};
 use crate::error::StoreError;
 use crate::model::context::{ALL, ContextId, Kind, Metric};
 use crate::model::slice::SliceCount;
+use crate::model::tier::tier_for;
 use crate::store::table_reads::TableReader;
 
 /// A counter of the contexts of one name, in slices of `width` seconds.
@@ -18,6 +19,9 @@ pub(in crate::store) async fn recorded_counter(
     width: u32,
     now: i64,
 ) -> Result<Vec<SliceCount>, StoreError> {
+    let Some(tier) = tier_for(width) else {
+        return Ok(Vec::new());
+    };
     let kinds: &[Kind] = match context {
         ALL => &[Kind::All],
         _ => &[Kind::Http, Kind::Timer],
@@ -26,6 +30,7 @@ pub(in crate::store) async fn recorded_counter(
     let query = RecordQuery {
         contexts: contexts.collect(),
         width,
+        tier,
         now,
     };
     let mut slices: BTreeMap<i64, i64> = BTreeMap::new();

@@ -10,9 +10,9 @@ use crate::error::StoreError;
 use crate::model::context::ContextId;
 use crate::model::pack;
 use crate::model::records::{Record, RecordId, SliceSums, combine};
-use crate::model::slice::{Precision, SKEW_ALLOWED};
+use crate::model::slice::{HOUR, Precision, SKEW_ALLOWED};
 use crate::model::snapshot::Problem;
-use crate::model::tier::{FINEST, Revision, RolledUp, TierSlice, tier_for};
+use crate::model::tier::{FINEST, Revision, RolledUp, TIERS, TierSlice};
 use crate::store::table::Table;
 use crate::store::table_reads::{Purpose, TableRead, TableReader};
 
@@ -21,6 +21,9 @@ const CONTEXTS_AT_ONCE: usize = 100;
 
 /// Slices of which their records are read at once.
 const SLICES_AT_ONCE: usize = 8;
+
+/// The tier that hours are combined from: the finest that has as many as are shown.
+const HALF_HOURS: Precision = TIERS[1];
 
 /// Contexts whose records are unpacked at once.
 const UNPACKED_AT_ONCE: usize = 8;
@@ -33,6 +36,8 @@ pub struct RecordQuery {
     pub contexts: Vec<ContextId>,
     /// Length of the slices, in seconds: one of [`WIDTHS`](crate::model::tier::WIDTHS).
     pub width: u32,
+    /// The tier that they are combined from.
+    pub tier: Precision,
     /// The time of the query, in Unix seconds.
     pub now: i64,
 }
@@ -56,32 +61,36 @@ struct SlicesToCombine {
 }
 
 impl SlicesToCombine {
-    /// Those of the tier for `width` that begin within `starts`, with the pending minutes until `end`; `None` if no tier
-    /// has such slices.
-    fn within(starts: Range<i64>, end: i64, width: u32, rolled: &RolledUp) -> Option<Self> {
-        let tier = tier_for(width)?;
+    /// Those of the tier that begin within `starts`, with the pending minutes until `end`.
+    fn within(
+        starts: Range<i64>,
+        end: i64,
+        width: u32,
+        tier: Precision,
+        rolled: &RolledUp,
+    ) -> Self {
         let (pending, minutes) = (rolled.pending(), starts.start..end);
         let pending = pending.filter(|minute| minutes.contains(minute) && tier != FINEST);
         let pending = pending.map(|minute| (FINEST.seconds, minute));
         let of_tier = starts.step_by(tier.seconds as usize);
         let of_tier = of_tier.map(|start| (tier.seconds, start));
-        Some(Self {
+        Self {
             width,
             tier,
             slices: of_tier.chain(pending).collect(),
-        })
+        }
     }
 
-    /// All slices of the tier for `width` that are retained at `now`.
-    fn retained(now: i64, width: u32, rolled: &RolledUp) -> Option<Self> {
-        let tier = tier_for(width)?;
+    /// All slices of a query that are retained.
+    fn retained(query: &RecordQuery, rolled: &RolledUp) -> Self {
+        let (now, tier) = (query.now, query.tier);
         let seconds = i64::from(tier.seconds);
         let first = tier.slice(tier.cut_off(now)).saturating_add(seconds);
         // Slices of the next hour may exist, as the clock of another instance may be ahead.
         let last = tier.slice(now.saturating_add(SKEW_ALLOWED));
         let starts = first..last.saturating_add(seconds);
         // A clock that went back may have left pending minutes further ahead.
-        Self::within(starts, i64::MAX, width, rolled)
+        Self::within(starts, i64::MAX, query.width, tier, rolled)
     }
 
     /// Combines the records of a context, given in the order of the slices.
@@ -120,7 +129,7 @@ pub(in crate::store) async fn records(
     let state = answers.state();
     let revisions = answers.revisions();
     let rolled = state.rolled_at(query.now);
-    let slices = SlicesToCombine::retained(query.now, query.width, &rolled);
+    let slices = SlicesToCombine::retained(query, &rolled);
     let reader = SeriesReader {
         reader,
         // Without revisions nobody knows what has changed.
@@ -130,13 +139,9 @@ pub(in crate::store) async fn records(
     let mut answer = Vec::with_capacity(query.contexts.len());
     for context in &query.contexts {
         let id = RecordId::new(context.kind, &context.name);
-        let combined = match &slices {
-            Some(slices) => reader.read(id, slices).await?,
-            None => Vec::new(),
-        };
         answer.push(ContextRecords {
             context: context.clone(),
-            slices: combined,
+            slices: reader.read(id, &slices).await?,
         });
     }
     Ok(answer)
@@ -194,20 +199,17 @@ async fn read_record(
     Ok(values.collect())
 }
 
-/// The records of many contexts in slices of `width` seconds that begin within `starts`, in the order of the contexts.
-/// What is no record is left out, and added to the problems.
-pub(super) async fn records_within(
+/// The records of many contexts in the hours that begin within `starts`, in the order of the contexts. What is no
+/// record is left out, and added to the problems.
+pub(super) async fn hourly_records(
     reader: &dyn TableReader,
     contexts: &[ContextId],
     starts: Range<i64>,
-    width: u32,
     rolled: &RolledUp,
     problems: &mut Vec<Problem>,
 ) -> Result<Vec<Vec<SliceSums>>, StoreError> {
     let end = starts.end;
-    let Some(slices) = SlicesToCombine::within(starts, end, width, rolled) else {
-        return Ok(vec![Vec::new(); contexts.len()]);
-    };
+    let slices = SlicesToCombine::within(starts, end, HOUR as u32, HALF_HOURS, rolled);
     let mut combined = Vec::with_capacity(contexts.len());
     for part in contexts.chunks(CONTEXTS_AT_ONCE) {
         let fields = part.iter();

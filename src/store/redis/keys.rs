@@ -10,8 +10,9 @@
 //! | `{prefix}slowest:AccessTime` | ZSET context, mean | the 100 slowest contexts | for ever |
 //! | `{prefix}pulse:contexts` | ZSET context, last seen | contexts of HTTP requests | for ever |
 //! | `{prefix}pulse:timers` | ZSET context, last seen | contexts of other code | for ever |
-//! | `{prefix}pulse:r1:{tier}:{slice}` | HASH context -> packed record | the records of all contexts in a slice; `r1` is the version of their form | retained slices * tier + max(10 min, 2 tiers) after its last write; until it is rolled up, as long as the coarsest tier |
-//! | `{prefix}pulse:revisions` | HASH tier and place -> slice and version | the step of folding that last wrote each slice of the records | as long as the coarsest tier |
+//! | `{prefix}pulse:r1:{tier}:{slice}` | HASH context -> packed record | the records of all contexts in a slice; `r1` is the version of their form | retained slices * tier + max(10 min, 2 tiers) after its last write; until it is rolled up, 15.5 days |
+//! | `{prefix}pulse:revisions` | HASH tier and place -> slice and version | the step of folding that last wrote each slice of the records | 15.5 days after its last write |
+//! | `{prefix}pulse:history1` | HASH `kept` -> packed history | which days are kept, where a history is asked for | for ever, or until nobody has asked for a week |
 //! | `{prefix}pulse:slow1:{hour}` | HASH context -> packed list | the slowest and the newest failed requests of an hour | 3 h after its last write |
 //! | `{prefix}pulse:by_instance1:{minute}` | HASH instance -> version, packed records | what each instance did in a minute on its busiest contexts | 140 min after its last write |
 //! | `{prefix}pulse:by_version1:{minute}` | HASH context and version -> packed record | what each version of the application did in a minute, while several ran | 140 min after its last write |
@@ -138,6 +139,7 @@ impl Keys {
             Table::RankingSlice { ranking, start } => format!("{prefix}slot_{ranking}_{start}"),
             Table::RankingTotals { ranking } => format!("{prefix}stats_{ranking}"),
             Table::RankingNewest { ranking } => format!("{prefix}last_slot_{ranking}"),
+            Table::History => self.own("history1"),
             Table::Judgement => self.own("judged1"),
             Table::Changes => self.own("changes1"),
             Table::Detector => self.own("detector1"),
@@ -243,6 +245,7 @@ impl Keys {
             (self.timers(), SORTED_SET),
             (self.instances(), SORTED_SET),
             (self.versions(), SORTED_SET),
+            (self.table(&Table::History), HASH),
             (self.table(&Table::Judgement), HASH),
             (self.table(&Table::Changes), HASH),
             (self.table(&Table::Detector), HASH),

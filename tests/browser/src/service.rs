@@ -151,6 +151,30 @@ impl Service {
         service
     }
 
+    /// A service that keeps 90 days, with three requests in each half of the last 40 days.
+    pub async fn with_history() -> Self {
+        const HALF_A_DAY: i64 = 43_200;
+        let now = Clock::system().now_seconds();
+        let (clock, time) = Clock::manual(now - 80 * HALF_A_DAY);
+        let history = Duration::from_secs(90 * 86_400);
+        let built = builder().clock(clock.clone()).history(history).build();
+        let pulse = built.expect("a valid configuration");
+        let app = Router::new().merge(pulse.mount("/admin/pulse", Access::open()));
+        let service = Self::serve(pulse, app).await;
+        let pulse = &service.pulse;
+        while clock.now_seconds() < now {
+            for millis in [10, 20, 30] {
+                pulse.record("GET /", Duration::from_millis(millis), StatusCode::OK);
+            }
+            pulse.drain();
+            service.flush().await;
+            time.advance(Duration::from_secs(HALF_A_DAY as u64));
+        }
+        pulse.drain();
+        service.flush().await;
+        service
+    }
+
     /// A service with so many counters, each of which counts its number.
     pub async fn with_counters(counters: i64) -> Self {
         let pulse = builder().build().expect("a valid configuration");

@@ -1,10 +1,12 @@
 //! Folding records: the samples of a round are added to the records of their minutes, and to those of the coarser
 //! tiers that include the minute already. `roll_up` makes the coarser tiers of minutes that have ended.
 
+mod history;
 mod roll_up;
 
 use std::collections::BTreeMap;
 
+use self::history::KeptHistory;
 use crate::fold::feature::{Feature, Folding};
 use crate::fold::ground::Ground;
 use crate::fold::lease::Lease;
@@ -14,7 +16,8 @@ use crate::model::records::{RecordId, RecordKey, Records};
 use crate::model::round::{self, Round, partition};
 use crate::model::slice::Precision;
 use crate::model::sorted;
-use crate::model::tier::{FINEST, RolledUp, TIERS, TierSlice, tier};
+use crate::model::tier::{COARSEST, FINEST, RolledUp, TierSlice};
+use crate::model::tiers::Tiers;
 use crate::store::interrupted::Interrupted;
 use crate::store::table::{FieldWrites, Table};
 
@@ -34,6 +37,8 @@ pub(super) struct RecordTables {
     changed: BTreeMap<usize, Vec<RecordKey>>,
     /// The stamp of that round.
     stamp: i64,
+    /// The days that the store keeps.
+    history: KeptHistory,
 }
 
 impl Feature for RecordTables {
@@ -58,7 +63,8 @@ impl Feature for RecordTables {
         let keys = partitions.iter().filter_map(|at| self.changed.remove(at));
         let keys: Vec<_> = keys.flatten().collect();
         let rolled = &lease.progress.rolled;
-        record_writes(&self.records, &keys, rolled, self.stamp).collect()
+        let tiers = self.history.tiers();
+        record_writes(&self.records, &keys, tiers, rolled, self.stamp).collect()
     }
 
     fn forget(&mut self) {
@@ -70,12 +76,13 @@ impl Feature for RecordTables {
 }
 
 impl RecordTables {
-    pub(super) fn new(max_records: usize) -> Self {
+    pub(super) fn new(max_records: usize, history_days: Option<u32>) -> Self {
         Self {
             records: Records::default(),
             max_records,
             changed: BTreeMap::new(),
             stamp: 0,
+            history: KeptHistory::asking_for(history_days),
         }
     }
 
@@ -85,6 +92,8 @@ impl RecordTables {
         ground: &mut Ground<'_>,
         round: &Round,
     ) -> Result<(), Interrupted> {
+        self.history.read(ground).await?;
+        let tiers = self.history.tiers();
         let rolled = ground.lease.progress.rolled.clone();
         let mut seen = 0;
         self.changed.clear();
@@ -97,7 +106,7 @@ impl RecordTables {
                 }
                 let changed = self.changed.entry(partition(&context.name)).or_default();
                 let id = RecordId::new(context.kind, &context.name);
-                for (at, _) in round::records(&judged.delta, &rolled, round.stamp()) {
+                for (at, _) in round::records(&judged.delta, tiers, &rolled, round.stamp()) {
                     changed.push((at, id));
                     if at.0 == FINEST.seconds {
                         ground.lease.progress.rolled.add(at.1);
@@ -122,7 +131,7 @@ impl RecordTables {
             let contexts = group.contexts.iter();
             for (context, judged) in contexts.filter(|(c, _)| ground.is_left(partition(&c.name))) {
                 let id = RecordId::new(context.kind, &context.name);
-                for (at, added) in round::records(&judged.delta, &rolled, round.stamp()) {
+                for (at, added) in round::records(&judged.delta, tiers, &rolled, round.stamp()) {
                     self.records.add((at, id), added, &rolled);
                 }
                 seen += 1;
@@ -163,12 +172,13 @@ impl RecordTables {
 fn record_writes(
     records: &Records,
     keys: &[RecordKey],
+    tiers: Tiers,
     rolled: &RolledUp,
     now: i64,
 ) -> impl Iterator<Item = FieldWrites> {
     keys.iter().filter_map(move |(at, id)| {
         let record = records.get((*at, *id))?;
-        let mut write = FieldWrites::new(Table::records(*at), Some(ttl(*at, rolled, now)));
+        let mut write = FieldWrites::new(Table::records(*at), Some(ttl(*at, tiers, rolled, now)));
         write
             .set
             .push((id.to_bytes().to_vec(), pack::record(record)));
@@ -177,12 +187,12 @@ fn record_writes(
 }
 
 /// Time to live of the records of a slice, in seconds. The clock of an instance may be ahead.
-fn ttl(at: TierSlice, rolled: &RolledUp, now: i64) -> i64 {
+fn ttl(at: TierSlice, tiers: Tiers, rolled: &RolledUp, now: i64) -> i64 {
     // A slice that is not rolled up yet must outlive a stop of the whole service.
     let is_pending = at.0 == FINEST.seconds && !rolled.contains(at.1);
     let tier = match is_pending {
-        true => TIERS.last().copied(),
-        false => tier(at.0),
+        true => Some(COARSEST),
+        false => tiers.get(at.0),
     };
     tier.map_or(i64::from(at.0), Precision::key_ttl) + at.1.saturating_sub(now).max(0)
 }

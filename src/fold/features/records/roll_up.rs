@@ -34,7 +34,8 @@ impl RecordTables {
     /// Adds the records of ended slices to the coarser tiers, before the next round is folded. An instance that takes
     /// over half-way begins again: each record of a coarser tier says up to which minute they are part of it.
     pub(super) async fn roll_up(&mut self, ground: &mut Ground<'_>) -> Result<(), Interrupted> {
-        let stamp = ground.lease.stamp;
+        self.history.agree(ground).await?;
+        let (tiers, stamp) = (self.history.tiers(), ground.lease.stamp);
         let rolled = &mut ground.lease.progress.rolled;
         let is_new = rolled.is_new();
         rolled.advance(stamp);
@@ -70,7 +71,7 @@ impl RecordTables {
                 let finest = minutes
                     .iter()
                     .map(|minute| ((FINEST.seconds, *minute), *id));
-                written.extend(Records::coarser(*id, minutes));
+                written.extend(Records::coarser(*id, minutes, tiers));
                 needed.extend(finest);
             }
             needed.extend(&written);
@@ -78,11 +79,11 @@ impl RecordTables {
             self.load(ground, &needed).await?;
             let rolled = &ground.lease.progress.rolled;
             for (id, minutes) in part {
-                self.records.roll_up(*id, minutes, rolled);
+                self.records.roll_up(*id, minutes, tiers, rolled);
             }
             tokio::task::yield_now().await;
             let rolled = &ground.lease.progress.rolled;
-            let writes = record_writes(&self.records, &written, rolled, stamp);
+            let writes = record_writes(&self.records, &written, tiers, rolled, stamp);
             ground.write(&writes_by_table(writes)).await?;
             self.records.retain_newest(SLICES_REMEMBERED);
         }
@@ -94,8 +95,8 @@ impl RecordTables {
         }
         // They may expire after the retention of their tier from now on.
         let released = slices.into_iter();
-        let released =
-            released.map(|at| FieldWrites::expire(Table::records(at), ttl(at, rolled, stamp)));
+        let released = released
+            .map(|at| FieldWrites::expire(Table::records(at), ttl(at, tiers, rolled, stamp)));
         let released: Vec<_> = released.collect();
         ground.write(&released).await
     }

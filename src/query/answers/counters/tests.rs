@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::model::recorded::RecordedTime;
+use crate::model::tiers::Tiers;
 use crate::model::window::Window;
 
 const NOW: i64 = 1_700_000_000; // 20 s into a minute
@@ -12,6 +13,7 @@ fn recorded(created: i64) -> Span {
         recorded: RecordedTime::new(created, []),
         as_of: NOW,
         recorded_until: NOW,
+        tiers: Tiers::default(),
         now: NOW,
     }
 }

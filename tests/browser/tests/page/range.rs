@@ -1,6 +1,7 @@
 //! Ranges: chosen, dragged and typed; kept by links and by the history.
 
 use pulse_browser::page::Page;
+use pulse_browser::service::Service;
 use pulse_browser::shop::Shop;
 
 use crate::{polls, until_polled};
@@ -142,6 +143,41 @@ async fn every_range_is_a_step_that_back_takes_back() {
         page.back().await;
         page.until("Back shows the range before", &format!("location.hash.includes('range={range}') && document.querySelector('input[name=range]:checked').value === '{range}'")).await;
     }
+    page.end().await;
+}
+
+#[tokio::test]
+async fn months_are_offered_where_the_history_has_them() {
+    const OFFERED: &str = "[...document.querySelectorAll('input[name=range]')].filter((radio) => radio.checkVisibility()).map((radio) => radio.value).filter((name) => /0d/.test(name))";
+    let shop = Shop::with("slow_query").await;
+    let page = Page::open(&shop.screen("overview?range=1h")).await;
+    page.until("it is drawn", "document.body.dataset.ready === 'true'")
+        .await;
+    assert_eq!(page.eval::<Vec<String>>(OFFERED).await, [""; 0]);
+    page.end().await;
+    // A link names it all the same, and the page says how much was recorded.
+    let page = Page::open(&shop.screen("overview?range=30d")).await;
+    page.until_value("it is offered", OFFERED, |offered: &Vec<String>| {
+        *offered == ["30d"]
+    })
+    .await;
+    page.until_shown("#complete").await;
+    page.end().await;
+    let service = Service::with_history().await;
+    let page = Page::open(&service.url("/admin/pulse/#overview?range=1h")).await;
+    page.until_value("both are offered", OFFERED, |offered: &Vec<String>| {
+        *offered == ["30d", "90d"]
+    })
+    .await;
+    page.click("label:has(input[name=range][value='30d'])")
+        .await;
+    // The range begins with a whole day.
+    page.until(
+        "a month of requests is shown",
+        "(([n]) => n >= 180 && n <= 186)([Number(document.querySelector('[data-tile=requests] .value')?.innerText)])",
+    )
+    .await;
+    page.until_hidden("#complete").await;
     page.end().await;
 }
 

@@ -1,0 +1,91 @@
+//! Which days the store keeps beyond the tiers that every store has. The folder that begins or changes a history writes
+//! so before it writes the days, and those that take over go on with it, whatever they ask for themselves.
+
+use crate::fold::ground::Ground;
+use crate::model::tiers::{History, Tiers};
+use crate::store::history;
+use crate::store::interrupted::Interrupted;
+use crate::store::table::{FieldWrites, Table};
+use crate::store::table_reads::Purpose;
+
+/// Days of which one step renews the time to live.
+const DAYS_AT_ONCE: usize = 64;
+
+/// The history under a lease.
+pub(super) struct KeptHistory {
+    /// The days that this instance asks for.
+    wanted: Option<u32>,
+    /// What the store says, once it was read.
+    stored: Option<History>,
+    is_read: bool,
+}
+
+impl KeptHistory {
+    /// That of an instance which asks for so many days.
+    pub(super) fn asking_for(wanted: Option<u32>) -> Self {
+        Self {
+            wanted,
+            stored: None,
+            is_read: false,
+        }
+    }
+
+    /// The tiers of the store, after [`read`](Self::read).
+    pub(super) fn tiers(&self) -> Tiers {
+        debug_assert!(self.is_read);
+        Tiers {
+            history: self.stored,
+        }
+    }
+
+    /// Reads what the store says. Nobody else changes it while the lease holds.
+    pub(super) async fn read(&mut self, ground: &Ground<'_>) -> Result<(), Interrupted> {
+        if !self.is_read {
+            self.stored = history::read(ground.journal, Purpose::Fold).await?;
+            self.is_read = true;
+        }
+        Ok(())
+    }
+
+    /// Begins, renews, changes or ends the history. Not within a round, as the partitions of a round have the same
+    /// tiers.
+    pub(super) async fn agree(&mut self, ground: &mut Ground<'_>) -> Result<(), Interrupted> {
+        self.read(ground).await?;
+        let (now, rolled) = (ground.lease.stamp, &ground.lease.progress.rolled);
+        let agreed = History::agreed(self.stored, self.wanted, now, rolled.until());
+        if agreed == self.stored {
+            return Ok(());
+        }
+        if let (Some(before), Some(after)) = (self.stored, agreed)
+            && after.days > before.days
+        {
+            lengthen(ground, before, after).await?;
+        }
+        ground.write(&[history::write(agreed)]).await?;
+        self.stored = agreed;
+        Ok(())
+    }
+}
+
+/// Makes the days of a history stay for as long as those of a longer one.
+async fn lengthen(
+    ground: &mut Ground<'_>,
+    before: History,
+    after: History,
+) -> Result<(), Interrupted> {
+    let now = ground.lease.stamp;
+    let (tier, length) = (before.tier(), i64::from(before.tier().seconds));
+    let days: Vec<i64> = (0..i64::from(before.days))
+        .map(|ago| tier.slice(now) - ago * length)
+        .collect();
+    for part in days.chunks(DAYS_AT_ONCE) {
+        let ttl = |start: i64| after.tier().key_ttl() - (now - start - length).max(0);
+        let expiries = part.iter().map(|start| {
+            let table = Table::records((tier.seconds, *start));
+            FieldWrites::expire(table, ttl(*start))
+        });
+        let expiries: Vec<_> = expiries.collect();
+        ground.write(&expiries).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,169 @@
+//! The tiers that a store has: those of [`TIERS`] and, where somebody asks for a history, days.
+//!
+//! A store says in one field which days it keeps ([`History`]), so that instances with other settings, and readers
+//! without any, agree on its tiers.
+
+use super::slice::Precision;
+use super::tier::{DAY, TIERS};
+
+/// The fewest days that a history may have: what the coarsest of the other tiers keeps.
+pub const LEAST_DAYS: u32 = (TIERS[TIERS.len() - 1].span() / DAY as i64) as u32;
+/// The most days that a history may have.
+pub const MOST_DAYS: u32 = 400;
+
+/// Seconds after which an instance that folds asks for its history again.
+const RENEWED_AFTER: i64 = 6 * 3_600;
+/// Seconds for which a history is kept after somebody last asked for it.
+const HONORED_FOR: i64 = 7 * 86_400;
+
+/// The days that a store keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct History {
+    /// How many days are kept.
+    pub days: u32,
+    /// Since when no day lacks a sample, in Unix seconds; `i64::MIN` for as long as the store has samples.
+    pub since: i64,
+    /// When an instance that folds last asked for as many days, in Unix seconds.
+    pub asked_at: i64,
+}
+
+impl History {
+    /// The history that a store keeps from `now` on, if `wanted` days are asked for by the instance that folds. The
+    /// longest wins: a longer one stays for a week after somebody last asked for it. All minutes from `begins` on are
+    /// added to a history that begins.
+    pub fn agreed(
+        stored: Option<Self>,
+        wanted: Option<u32>,
+        now: i64,
+        begins: i64,
+    ) -> Option<Self> {
+        let (stored, days) = match (stored, wanted) {
+            (stored, None) => return stored.filter(|stored| stored.is_asked_for(HONORED_FOR, now)),
+            (None, Some(days)) => {
+                return Some(Self {
+                    days,
+                    since: begins,
+                    asked_at: now,
+                });
+            }
+            (Some(stored), Some(days)) => (stored, days),
+        };
+        let is_outlived = days < stored.days && stored.is_asked_for(HONORED_FOR, now);
+        let is_fresh = days == stored.days && stored.is_asked_for(RENEWED_AFTER, now);
+        if is_outlived || is_fresh {
+            return Some(stored);
+        }
+        // Of days beyond the shorter history some are gone.
+        let kept = Precision::new(DAY, stored.days);
+        let oldest = kept.slice(kept.cut_off(now)) + i64::from(DAY);
+        Some(Self {
+            days,
+            since: match days > stored.days {
+                true => stored.since.max(oldest),
+                false => stored.since,
+            },
+            asked_at: now,
+        })
+    }
+
+    /// Whether somebody asked for it within some seconds around `now`: clocks differ.
+    fn is_asked_for(&self, within: i64, now: i64) -> bool {
+        now.saturating_sub(self.asked_at).saturating_abs() < within
+    }
+
+    /// The tier of its days.
+    pub fn tier(&self) -> Precision {
+        Precision::new(DAY, self.days)
+    }
+}
+
+/// The tiers that a store has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Tiers {
+    /// The days that it keeps, if it does.
+    pub history: Option<History>,
+}
+
+impl Tiers {
+    /// The tiers, finest first.
+    pub fn iter(self) -> impl Iterator<Item = Precision> + Clone {
+        TIERS.into_iter().chain(self.history.map(|of| of.tier()))
+    }
+
+    /// The tier whose slices have this length.
+    pub fn get(self, seconds: u32) -> Option<Precision> {
+        self.iter().find(|tier| tier.seconds == seconds)
+    }
+
+    /// Since when no slice of a tier lacks a sample that the store has had, in Unix seconds.
+    pub fn since(self, tier: Precision) -> i64 {
+        let history = self.history.filter(|_| tier.seconds == DAY);
+        history.map_or(i64::MIN, |history| history.since)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: i64 = 1_700_000_000;
+
+    fn history(days: u32, since: i64, asked_at: i64) -> History {
+        History {
+            days,
+            since,
+            asked_at,
+        }
+    }
+
+    #[test]
+    fn a_history_follows_the_coarsest_tier() {
+        assert_eq!(LEAST_DAYS, 15);
+        let tiers = Tiers {
+            history: Some(history(90, NOW, NOW)),
+        };
+        assert!(tiers.iter().take(3).eq(TIERS));
+        assert_eq!(tiers.get(DAY), Some(Precision::new(DAY, 90)));
+        assert_eq!(Tiers::default().get(DAY), None);
+        let since = [TIERS[2], tiers.get(DAY).expect("it is kept")].map(|tier| tiers.since(tier));
+        assert_eq!(since, [i64::MIN, NOW]);
+    }
+
+    #[test]
+    fn a_history_is_kept_for_a_week_after_somebody_asked_for_it() {
+        let begun = History::agreed(None, Some(90), NOW, NOW - 60);
+        assert_eq!(begun, Some(history(90, NOW - 60, NOW)));
+        assert_eq!(History::agreed(None, None, NOW, NOW), None);
+        let week = HONORED_FOR;
+        for (ago, kept) in [(0, true), (week - 1, true), (week, false), (-week, false)] {
+            let stored = Some(history(90, NOW - 60, NOW));
+            let agreed = History::agreed(stored, None, NOW + ago, NOW + ago);
+            assert_eq!(agreed, stored.filter(|_| kept), "{ago}");
+        }
+        // The same instance asks again and again.
+        for (ago, asked_at) in [
+            (RENEWED_AFTER - 1, NOW),
+            (RENEWED_AFTER, NOW + RENEWED_AFTER),
+        ] {
+            let agreed = History::agreed(begun, Some(90), NOW + ago, NOW);
+            assert_eq!(agreed, Some(history(90, NOW - 60, asked_at)), "{ago}");
+        }
+    }
+
+    #[test]
+    fn the_longest_history_wins_and_a_longer_one_begins_with_what_is_there() {
+        let since = NOW - 300 * i64::from(DAY);
+        let stored = Some(history(90, since, NOW));
+        assert_eq!(History::agreed(stored, Some(30), NOW + 1, NOW), stored);
+        let later = NOW + HONORED_FOR;
+        let shorter = History::agreed(stored, Some(30), later, NOW);
+        assert_eq!(shorter, Some(history(30, since, later)));
+        let longer = History::agreed(shorter, Some(60), later, NOW);
+        let first = longer.map_or(0, |longer| longer.since);
+        assert_eq!(first.rem_euclid(i64::from(DAY)), 0);
+        let days = (later - first) as f64 / f64::from(DAY);
+        assert!((29.0..30.0).contains(&days), "{days}");
+        let again = History::agreed(longer, Some(400), later, NOW);
+        assert!(again.is_some_and(|again| again.since == first.max(later - 60 * i64::from(DAY))));
+    }
+}
