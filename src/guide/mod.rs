@@ -17,7 +17,7 @@
     feature = "prometheus",
     doc = "| [From axum-prometheus](axum_prometheus) | moving over, metric by metric |"
 )]
-//! | [History in a file](file) | what survives a restart without a server, a deploy, a disk that fails |
+//! | [History in a file](mod@file) | what survives a restart without a server, a deploy, a disk that fails |
 //! | [Recipes](recipes) | the six systems of *Redis in Action* behind this crate, and their keys |
 //! | [The slowest requests](slow_requests) | which requests were slow, which failed, their trace ids, and privacy |
 //! | [Reading health](reading_health) | each field: what it means, its unit, what to do |
