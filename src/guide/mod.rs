@@ -17,7 +17,10 @@
     feature = "prometheus",
     doc = "| [From axum-prometheus](axum_prometheus) | moving over, metric by metric |"
 )]
-//! | [History in a file](mod@file) | what survives a restart without a server, a deploy, a disk that fails |
+#![cfg_attr(
+    feature = "file",
+    doc = "| [History in a file](mod@file) | what survives a restart without a server, a deploy, a disk that fails |"
+)]
 //! | [Recipes](recipes) | the six systems of *Redis in Action* behind this crate, and their keys |
 //! | [The slowest requests](slow_requests) | which requests were slow, which failed, their trace ids, and privacy |
 //! | [Reading health](reading_health) | each field: what it means, its unit, what to do |
@@ -51,6 +54,7 @@ pub mod request_timers {}
 #[doc = include_str!("own_log.md")]
 pub mod own_log {}
 
+#[cfg(feature = "file")]
 #[doc = include_str!("file.md")]
 pub mod file {}
 
