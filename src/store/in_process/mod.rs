@@ -1,5 +1,5 @@
 //! Stores whose instances are all in one process: in memory, or in a file. [`State`] is what both know, over the
-//! [`Fields`] of their tables, which each keeps in its own way. [`InProcess`] makes a store of it.
+//! fields of their tables, which each keeps in its own way. [`InProcess`] makes a store of it.
 //!
 //! `journal` takes calls in and applies the steps of folding to the `tables` and the `counters`; `table_reads` reads the
 //! tables, `fleet` tells who is alive, `clean` removes old data. `rows` are cached rows, which stay in memory.
