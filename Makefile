@@ -87,6 +87,7 @@ deny:
 chaos: setup
 	cargo build --locked --release --example demo
 	cargo test --locked --release --test chaos -- run $(CHAOS)
+	PULSE_POWER_CUTS=200 cargo test --locked --release --all-features --test file power
 
 # Three instances under steady traffic and a fault every ten seconds, of ten kinds; fails when a total differs, or memory
 # or journal grow. PULSE_SEED repeats the faults of a run. Ctrl-C ends all that it started.

@@ -1,16 +1,19 @@
 //! A file that cannot be used: the service serves, says why, and goes on by itself when it can.
 
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tower_pulse::store::Store;
-use tower_pulse::store::file::FileOptions;
+use tower_pulse::store::file::{FileIo, FileOptions};
+use tower_pulse::store::{Store, Upkeep};
 
 use crate::power::Power;
 use crate::rig::wait::until;
-use crate::service::{PAGE, Place, Service};
+use crate::service::{NOW, PAGE, Place, Service};
 
 /// Starts a service over content that it must not touch. Returns what it says.
 async fn refused(content: &[u8]) -> String {
@@ -282,4 +285,54 @@ async fn only_its_owner_reads_a_file() {
     service.is_open().await;
     let mode = std::fs::metadata(place.path()).unwrap().mode();
     assert_eq!(mode & 0o777, 0o600);
+}
+
+/// A disk that hangs as long as it is told to.
+#[derive(Debug, Default)]
+struct Hanging(AtomicBool);
+
+impl FileIo for Hanging {
+    fn write(&self, file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        while self.0.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        file.write_all_at(bytes, offset)
+    }
+}
+
+#[tokio::test]
+async fn calls_that_wait_for_a_disk_that_hangs_are_bounded() {
+    let place = Place::new();
+    let disk = Arc::new(Hanging::default());
+    let service = place.start_on(disk.clone());
+    service.serve(PAGE, 10);
+    service.settle().await;
+    for _ in 0..3 {
+        disk.0.store(true, Ordering::SeqCst);
+        let store = service.store.clone();
+        let sync = tokio::spawn(async move { store.sync().await });
+        let calls: Vec<_> = (0..1_500)
+            .map(|_| {
+                let store = service.store.clone();
+                tokio::spawn(async move { store.status(NOW).await })
+            })
+            .collect();
+        let mut refused = 0;
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        disk.0.store(false, Ordering::SeqCst);
+        for call in calls {
+            if let Err(error) = call.await.unwrap() {
+                assert!(error.to_string().contains("its disk is slow"), "{error}");
+                refused += 1;
+            }
+        }
+        assert!((500..=502).contains(&refused), "{refused} calls");
+        sync.await.unwrap().unwrap();
+        service.serve(PAGE, 10);
+        service.settle().await;
+    }
+    assert_eq!(service.sum("served").await, 40);
+    service.shutdown().await;
 }

@@ -107,13 +107,12 @@ impl FileStore {
         })
     }
 
-    /// Hands a request to the thread, unless too many wait.
+    /// Hands a request to the thread, unless too many [wait](Waiting), this one included.
     fn send(&self, request: Request) -> Result<(), StoreError> {
-        if self.waiting.load(Ordering::Relaxed) >= MAX_WAITING {
+        if self.waiting.load(Ordering::Relaxed) > MAX_WAITING {
             let message = format!("{} does not answer: its disk is slow", self.path.display());
             return Err(StoreError::new(StoreErrorKind::TimedOut, message));
         }
-        self.waiting.fetch_add(1, Ordering::Relaxed);
         self.requests.send(request).map_err(|_| self.ended())
     }
 
@@ -126,6 +125,13 @@ impl FileStore {
 
 /// Counts a call that waits until it is dropped.
 struct Waiting(Arc<AtomicUsize>);
+
+impl Waiting {
+    fn new(waiting: &Arc<AtomicUsize>) -> Self {
+        waiting.fetch_add(1, Ordering::Relaxed);
+        Self(waiting.clone())
+    }
+}
 
 impl Drop for Waiting {
     fn drop(&mut self) {
@@ -152,7 +158,7 @@ impl InProcess for FileStore {
         work: impl FnOnce(&mut State<FileFields>) -> Result<R, StoreError> + Send + 'static,
     ) -> Result<R, StoreError> {
         let (answer, answered) = oneshot::channel();
-        let waiting = Waiting(self.waiting.clone());
+        let waiting = Waiting::new(&self.waiting);
         self.send(Request::Work(
             access,
             Box::new(move |state| {
@@ -168,7 +174,7 @@ impl InProcess for FileStore {
 
     async fn make_durable(&self) -> Result<(), StoreError> {
         let (answer, answered) = oneshot::channel();
-        let waiting = Waiting(self.waiting.clone());
+        let waiting = Waiting::new(&self.waiting);
         self.send(Request::Sync(Box::new(move |result| {
             drop(waiting);
             let _ = answer.send(result);
