@@ -64,7 +64,7 @@
 //!   [reading health](guide::reading_health), [troubleshooting](guide::troubleshooting), and a
 //!   [glossary](guide::glossary) that defines each term.
 //!
-//! [`store`] holds the two stores, to be shared or read in code.
+//! [`store`] holds the stores, to be shared or read in code.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "admin")]
