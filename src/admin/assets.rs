@@ -100,7 +100,7 @@ impl Asset {
 
 /// All files, for all routers of the process.
 static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
-    let style = Asset::new(STYLE, CSS, scripts::joined(STYLES));
+    let style = Asset::new(STYLE, CSS, scripts::style(STYLES));
     let first = scripts::joined(FIRST_MODULES);
     let first = Asset::new(FIRST_SCRIPT, JAVASCRIPT, first);
     let later = LATER_MODULES.iter().map(|(name, text)| {
@@ -109,7 +109,7 @@ static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
     });
     let later_styles = LATER_STYLES
         .iter()
-        .map(|style| Asset::new(style.0, CSS, scripts::joined(&[*style])));
+        .map(|style| Asset::new(style.0, CSS, scripts::style(&[*style])));
     let later = later_styles.chain(later);
     [style, first].into_iter().chain(later).collect()
 });

@@ -19,6 +19,12 @@ pub(super) fn joined(modules: &[Module]) -> String {
     joined
 }
 
+/// Joins styles into one, without the spaces around braces and behind semicolons.
+pub(super) fn style(styles: &[Module]) -> String {
+    let style = joined(styles).replace(" {", "{").replace("{ ", "{");
+    style.replace(" }", "}").replace("; ", ";")
+}
+
 /// A module that is served by itself, and imports from the file `name` what the joined modules export.
 pub(super) fn separate(text: &str, joined: &[Module], name: &str) -> String {
     let mut separate = String::new();
@@ -69,6 +75,13 @@ fn without_comment(line: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_style_has_no_spaces_around_braces_and_its_texts_stay() {
+        let text = "/* All. */\n.a, .b > c { d: e f; content: \" ✓\" }\n@media (x) {\n\t.g:hover { h: i }\n}\n";
+        let expected = ".a, .b > c{d: e f;content: \" ✓\"}\n@media (x){\n.g:hover{h: i}\n}\n";
+        assert_eq!(style(&[("a.css", text)]), expected);
+    }
 
     const MODULES: [Module; 2] = [
         ("one.js", "// One.\n\nexport const one = ' // 1'; // one\n"),

@@ -1,6 +1,6 @@
 //! The last flush: a shutdown appends the calls that are left, and counts those that it has to give up.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::{BACKOFF, Flusher};
@@ -25,14 +25,20 @@ impl Flusher {
         // A second shutdown waits for the first one, unless that is not polled any more.
         let _turn = tokio::time::timeout(2 * within, self.finish.lock()).await;
         let last_error = std::sync::Mutex::new(None);
+        // Whether the store has what it could not make durable.
+        let was_volatile = AtomicBool::new(false);
         let trying = async {
             let mut sending = self.sending.lock().await;
             let mut backoff = *BACKOFF.start();
             loop {
                 sending.sizer.use_max_size();
-                // What a store loses that it could not make durable is appended again.
                 let durable = match self.flush_with(&mut sending).await {
-                    Ok(_) => self.store.sync().await,
+                    Ok(_) => {
+                        let durable = self.store.sync().await;
+                        // What the store loses then is appended again.
+                        was_volatile.store(durable.is_err(), Ordering::SeqCst);
+                        durable
+                    }
                     Err(error) => Err(error),
                 };
                 let Err(error) = durable else { break };
@@ -78,7 +84,7 @@ impl Flusher {
         let error = lock(&last_error).take().unwrap_or_else(|| {
             StoreError::new(StoreErrorKind::TimedOut, "the store did not answer in time")
         });
-        if lost.is_zero() && error.kind() == StoreErrorKind::TimedOut {
+        if lost.is_zero() && !was_volatile.load(Ordering::SeqCst) {
             return Ok(());
         }
         tracing::error!(

@@ -53,7 +53,7 @@ const page = {
 		const whole = complete >= 0.995;
 		show($('complete'), !whole && any);
 		const begin = beginOf(covered, now);
-		const young = begin - from > 0.005 * (Math.min(to, now) - from);
+		const young = begin - from > 0.005 * (to - from);
 		if (young && !isZoomed()) view.begin = begin;
 		if (recordedFor(now - (view.begin ?? 0))) {
 			controls();

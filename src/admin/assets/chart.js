@@ -50,11 +50,11 @@ export class TimeChart {
 		const { title, kind, series } = options;
 		const hatch = `hatch-${++charts}`;
 		const add = (name, className = name, tag = 'path') => (this.#parts[name] = svg(tag, { class: className }));
-		this.#svg = svg('svg', { 'aria-hidden': 'true' }, pattern(hatch), pattern(`${hatch}-unfinished`), add('unrecorded'), add('not-running'), add('grid'), add('selection'), add('band', 'band c-p95'),
+		this.#svg = svg('svg', { 'aria-hidden': 'true' }, pattern(hatch), pattern(`${hatch}-unfinished`), add('unrecorded'), add('gaps'), add('grid'), add('selection'), add('band', 'band c-p95'),
 			...series.flatMap(({ key, color }) => [add(`${key} line`, `${kind} ${color}`), add(`${key} unfinished`, `${kind} unfinished ${color}`)]),
 			add('unfinished'), add('lines', '', 'g'), add('crosshair'), add('labels', '', 'g'));
-		for (const part of [this.#parts.unrecorded, this.#parts['not-running']]) attr(part, 'fill', `url(#${hatch})`);
-		this.#parts['not-running'].append(svg('title', {}, NOT_RUNNING));
+		for (const name of ['unrecorded', 'gaps']) attr(this.#parts[name], 'fill', `url(#${hatch})`);
+		this.#parts.gaps.append(svg('title', {}, NOT_RUNNING));
 		attr(this.#parts.unfinished, 'fill', `url(#${hatch}-unfinished)`);
 		this.#plot = el('div', 'plot', this.#svg, this.#note);
 		this.#view = { ...this.#options, plot: this.#plot, slices: [], x: null, swatch: (key) => this.#swatch(key) };
@@ -182,7 +182,7 @@ export class TimeChart {
 		const since = x(Math.min(recordedFrom, now));
 		const gaps = notRunning.map((gap) => gap.map(x));
 		attr(parts.unrecorded, 'd', rect(box.left, since, box.top, box.bottom));
-		attr(parts['not-running'], 'd', gaps.map(([left, right]) => rect(left, Math.max(right, left + 1), box.top, box.bottom)).join(''));
+		attr(parts.gaps, 'd', gaps.map(([left, right]) => rect(left, Math.max(right, left + 1), box.top, box.bottom)).join(''));
 		for (const [left, right] of [[box.left, since], ...gaps]) {
 			if (right - left > 90) labels.push(label((left + right) / 2, (box.top + box.bottom) / 2, 'halo', 'not recorded'));
 		}

@@ -4,19 +4,19 @@
 export const NOT_RUNNING = 'not recorded: the service was not running';
 
 /** When the recorded part of a window begins, which may have gaps, and ends now. */
-export function beginOf({ from, to, complete, recorded_seconds: recorded, not_running_seconds: missing }, now) {
+export function beginOf({ from, to, complete, not_running_seconds: missing = 0 }, now) {
 	const end = Math.min(to, now);
-	return end - complete * (recorded > 0 ? 1 + missing / recorded : 1) * (end - from);
+	return end - complete * (end - from) - missing;
 }
 
 /** [{ start, end, open, recorded, note }], `open` while the slice is not over yet. `note` says why a slice is not recorded. */
-export function slicesOf({ from, to, precision, now, recordedFrom = 0, notRunning = [] }) {
+export function slicesOf({ from, to, precision, now, recordedFrom, notRunning }) {
 	const slices = [];
 	for (let start = Math.floor(from / precision) * precision; start < to; start += precision) {
 		const end = start + precision;
 		const isGap = notRunning.some((gap) => gap[0] <= Math.max(start, recordedFrom) && gap[1] >= end);
 		const note = start > now ? 'not yet' : end <= recordedFrom ? 'not recorded' : isGap ? NOT_RUNNING : '';
-		slices.push({ start, end, open: start <= now && end > now, recorded: note === '', note });
+		slices.push({ start, end, open: start <= now && end > now, recorded: !note, note });
 	}
 	return slices;
 }

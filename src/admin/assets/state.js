@@ -83,9 +83,9 @@ let historyDays = 0; // as far as the server has said
 
 /** Takes in how many days the store keeps. Returns whether they are more than before. */
 export function keepsDays(days) {
-	const isLonger = days > historyDays;
-	historyDays = Math.max(days, historyDays);
-	return isLonger;
+	if (days <= historyDays) return false;
+	historyDays = days;
+	return true;
 }
 
 /** Whether a range is offered: one that the store keeps, or that the URL names. */

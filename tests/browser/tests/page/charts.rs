@@ -244,7 +244,7 @@ async fn a_time_in_which_the_service_was_not_running_is_hatched_and_not_zero() {
     for (service, gaps) in [(&quiet, 0), (&restarted, 1)] {
         let page = Page::open(&service.url("/admin/pulse#overview?range=1h")).await;
         for chart in [HITS, LATENCY] {
-            let hatch = format!("document.querySelector('{chart} .plot path.not-running')");
+            let hatch = format!("document.querySelector('{chart} .plot path.gaps')");
             page.until("the chart is drawn", &format!("{hatch}?.hasAttribute('d')"))
                 .await;
             let shape: String = page.eval(&format!("{hatch}.getAttribute('d')")).await;
