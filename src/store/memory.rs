@@ -1,16 +1,14 @@
 //! The embedded store: all data is in this process. It is the reference for the behaviour of every store.
 
-mod fields;
 #[cfg(any(test, feature = "__test_store"))]
 mod saved;
 
 use std::sync::{Mutex, MutexGuard};
 
-pub(crate) use self::fields::MemoryFields;
 #[cfg(any(test, feature = "__test_store"))]
 #[doc(hidden)]
 pub use self::saved::Saved;
-use super::in_process::{Access, Bound, InProcess, Setup, State};
+use super::in_process::{Access, Bound, InProcess, MemoryFields, Setup, State};
 use super::sealed::Sealed;
 use crate::clock::Clock;
 use crate::error::StoreError;

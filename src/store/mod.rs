@@ -86,6 +86,10 @@ mod sealed {
     pub trait Sealed {}
 }
 
+#[cfg(any(test, feature = "__test_store"))]
+#[doc(hidden)]
+pub use self::unused::{no_queries, no_upkeep};
+
 /// For the tests of this crate, which implement a store that fails.
 #[cfg(any(test, feature = "__test_store"))]
 #[doc(hidden)]

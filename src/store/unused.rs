@@ -50,6 +50,8 @@ macro_rules! no_queries {
     };
 }
 
+pub use no_queries;
+
 /// Makes a store that is never looked after: [`Upkeep`](crate::store::Upkeep) panics.
 #[doc(hidden)]
 #[macro_export]
@@ -81,3 +83,5 @@ macro_rules! no_upkeep {
         }
     };
 }
+
+pub use no_upkeep;

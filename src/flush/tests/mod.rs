@@ -171,7 +171,7 @@ impl Upkeep for Scripted {
     }
 }
 
-crate::no_queries!(Scripted);
+crate::store::no_queries!(Scripted);
 
 impl Store for Scripted {
     fn precisions(&self) -> &Precisions {

@@ -354,9 +354,9 @@ impl Append for Scripted {
     }
 }
 
-crate::no_upkeep!(Scripted);
+crate::store::no_upkeep!(Scripted);
 
-crate::no_queries!(Scripted);
+crate::store::no_queries!(Scripted);
 
 impl Store for Scripted {
     fn precisions(&self) -> &Precisions {

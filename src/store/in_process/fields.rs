@@ -2,7 +2,6 @@
 
 use std::ops::ControlFlow;
 
-use super::tables::Extent;
 use crate::error::StoreError;
 use crate::store::table::Table;
 
@@ -21,6 +20,30 @@ impl FieldChange {
         let size = |value: usize| (field.len() + value) as i64;
         self.fields += i64::from(after.is_some()) - i64::from(before.is_some());
         self.bytes += after.map_or(0, size) - before.map_or(0, size);
+    }
+}
+
+/// The fields of a table in numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extent {
+    /// How many fields the table has.
+    pub(crate) fields: u64,
+    /// About how many bytes they take.
+    pub(crate) bytes: u64,
+    /// When the table expires, in Unix seconds; `None` for never.
+    pub(crate) expires_at: Option<i64>,
+}
+
+impl Extent {
+    pub(super) fn is_expired(&self, now: i64) -> bool {
+        self.expires_at.is_some_and(|at| at <= now)
+    }
+
+    /// Adds a change, where each field takes some bytes beside its name and its value.
+    pub(super) fn add(&mut self, change: FieldChange, bytes_per_field: usize) {
+        let bytes = change.bytes + change.fields * bytes_per_field as i64;
+        self.fields = self.fields.saturating_add_signed(change.fields);
+        self.bytes = self.bytes.saturating_add_signed(bytes);
     }
 }
 

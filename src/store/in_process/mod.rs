@@ -6,9 +6,12 @@
 
 mod clean;
 mod counters;
+mod entered;
 pub(crate) mod fields;
 mod fleet;
+mod heartbeats;
 mod journal;
+mod memory_fields;
 #[cfg(feature = "row-cache")]
 pub(crate) mod rows;
 mod state;
@@ -22,17 +25,20 @@ use tokio::sync::Mutex as AsyncMutex;
 
 #[cfg(feature = "file")]
 pub(crate) use self::counters::Counters;
+#[cfg(feature = "file")]
+pub(crate) use self::entered::{Entered, Fence};
+#[cfg(feature = "file")]
+pub(crate) use self::fields::Extent;
 pub(crate) use self::fields::{FieldChange, Fields, Show};
 #[cfg(feature = "file")]
-pub(crate) use self::fleet::Heartbeats;
-#[cfg(feature = "file")]
-pub(crate) use self::journal::{Entered, Fence};
+pub(crate) use self::heartbeats::Heartbeats;
+pub(crate) use self::memory_fields::MemoryFields;
 #[cfg(feature = "row-cache")]
 use self::rows::RowCaches;
 pub use self::state::State;
 pub(crate) use self::tables::Bound;
 #[cfg(feature = "file")]
-pub(crate) use self::tables::{Extent, Tables};
+pub(crate) use self::tables::Tables;
 use super::sealed::Sealed;
 use crate::clock::Clock;
 use crate::error::StoreError;

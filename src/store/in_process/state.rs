@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use super::counters::Counters;
+use super::entered::{Entered, Fence};
 use super::fields::Fields;
-use super::fleet::Heartbeats;
-use super::journal::{Entered, Fence};
+use super::heartbeats::Heartbeats;
 use super::tables::Tables;
 use crate::error::StoreError;
 use crate::model::recorded::Gap;

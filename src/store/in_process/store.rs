@@ -1,6 +1,6 @@
 //! A store made of the state of one process.
 
-use super::journal::PackedCall;
+use super::entered::PackedCall;
 use super::table_reads::len_of_part;
 use super::{Access, InProcess, Setup};
 use crate::error::StoreError;

@@ -183,7 +183,7 @@ fn places<F: Fields>(
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::store::memory::MemoryFields;
+    use crate::store::in_process::memory_fields::MemoryFields;
     use crate::store::table::FieldWrites;
 
     const NOW: i64 = 1_700_000_000;

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 
-use super::fields::{FieldChange, Fields, Show};
+use super::fields::{Extent, Fields, Show};
 use crate::error::StoreError;
 use crate::model::tier::{FINEST, Revision, RolledUp, TierSlice};
 use crate::store::table::{FieldWrites, Table};
@@ -50,30 +50,6 @@ pub(crate) enum Bound {
     /// All tables.
     #[cfg(feature = "file")]
     All(usize),
-}
-
-/// The fields of a table in numbers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Extent {
-    /// How many fields the table has.
-    pub(crate) fields: u64,
-    /// About how many bytes they take.
-    pub(crate) bytes: u64,
-    /// When the table expires, in Unix seconds; `None` for never.
-    pub(crate) expires_at: Option<i64>,
-}
-
-impl Extent {
-    fn is_expired(&self, now: i64) -> bool {
-        self.expires_at.is_some_and(|at| at <= now)
-    }
-
-    /// Adds a change, where each field takes some bytes beside its name and its value.
-    fn add(&mut self, change: FieldChange, bytes_per_field: usize) {
-        let bytes = change.bytes + change.fields * bytes_per_field as i64;
-        self.fields = self.fields.saturating_add_signed(change.fields);
-        self.bytes = self.bytes.saturating_add_signed(bytes);
-    }
 }
 
 impl<F: Fields> Tables<F> {
@@ -391,7 +367,7 @@ fn field_in(cursor: &str) -> Vec<u8> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::store::memory::MemoryFields;
+    use crate::store::in_process::memory_fields::MemoryFields;
 
     const NOW: i64 = 1_700_000_000;
 

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 
+use super::fields::{FieldChange, Fields, Show};
 use crate::error::StoreError;
-use crate::store::in_process::{FieldChange, Fields, Show};
+
 use crate::store::table::Table;
 
 /// The values of a table by the names of their fields.
