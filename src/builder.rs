@@ -4,6 +4,7 @@ mod build;
 #[cfg(all(feature = "query", feature = "redis"))]
 mod dashboard;
 mod memory;
+mod stores;
 mod validate;
 
 use std::sync::Arc;
@@ -153,101 +154,6 @@ impl Pulse {
 }
 
 impl Builder {
-    /// Keeps everything in one file of this machine, which is made if it does not exist: history survives a restart,
-    /// without a server. The file serves one process at a time. The process of a deploy that starts while the old one
-    /// still holds the file records in memory, and brings that into the file when the old one has ended.
-    ///
-    /// A directory that is missing, a full disk or a damaged file is no error of [`build`](Self::build): the service
-    /// starts and serves, and [`Health`](crate::Health) says what is wrong.
-    /// [`guide::file`](crate::guide::file) says more.
-    ///
-    /// ```no_run
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
-    /// let pulse = tower_pulse::Pulse::builder().file("/var/lib/shop/pulse.redb").build()?;
-    /// # Ok(()) }
-    /// ```
-    #[cfg(feature = "file")]
-    pub fn file(mut self, path: impl Into<std::path::PathBuf>) -> Self {
-        self.backend = Backend::File(FileOptions::new(path));
-        self
-    }
-
-    /// The most bytes of the file: 16 MiB to 64 GiB, 256 MiB by default. A third to a half of them is data. Above that,
-    /// the oldest minutes are removed first, then the oldest half hours, and health says so. A file does not shrink.
-    /// Without effect on a store elsewhere.
-    #[cfg(feature = "file")]
-    pub fn file_bytes(mut self, bytes: u64) -> Self {
-        self.file_bytes = bytes;
-        self
-    }
-
-    /// How often the file is made durable: 1 s to 60 s, 1 s by default. That much is missing after a crash of the
-    /// process or a power cut, and nothing after [`shutdown`](Pulse::shutdown). A longer time writes less. Without effect
-    /// on a store elsewhere.
-    #[cfg(feature = "file")]
-    pub fn durable_every(mut self, every: Duration) -> Self {
-        self.durable_every = every;
-        self
-    }
-
-    /// Keeps everything in Redis at this URL (`redis://[user:password@]host[:port][/db]`), shared by
-    /// all instances. A server that is away is no error: the service starts and serves, and
-    /// [`Health`](crate::Health) says so.
-    #[cfg(feature = "redis")]
-    pub fn redis(mut self, url: impl Into<String>) -> Self {
-        self.backend = Backend::Redis(RedisOptions::new(&url.into()).map(Box::new));
-        self
-    }
-
-    /// Keeps everything in the Redis server of a client that is configured elsewhere: its address,
-    /// database, credentials, TLS and TCP settings are taken over. The connections are opened anew, with
-    /// timeouts and retries of this crate, since exact counts depend on both.
-    #[cfg(feature = "redis")]
-    pub fn redis_client(mut self, client: redis::Client) -> Self {
-        self.backend = Backend::Redis(Ok(Box::new(client.get_connection_info().clone().into())));
-        self
-    }
-
-    /// How long it may take to connect to Redis: 10 ms to 10 s, 1 s by default. Without effect on a
-    /// [`store`](Self::store) that is made elsewhere.
-    #[cfg(feature = "redis")]
-    pub fn redis_connection_timeout(mut self, timeout: Duration) -> Self {
-        self.redis_connection_timeout = Some(timeout);
-        self
-    }
-
-    /// How long Redis may take to answer: 10 ms to 10 s, 500 ms by default. A call without an answer in
-    /// time is sent again, and counted once. With more than
-    /// [`shutdown_timeout`](Self::shutdown_timeout), one slow answer is enough to make a shutdown fail.
-    ///
-    /// ```no_run
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
-    /// use std::time::Duration;
-    ///
-    /// // A server at the other end of a slow line.
-    /// let pulse = tower_pulse::Pulse::builder()
-    ///     .redis("redis://far-away/")
-    ///     .redis_connection_timeout(Duration::from_secs(5))
-    ///     .redis_response_timeout(Duration::from_secs(2))
-    ///     .shutdown_timeout(Duration::from_secs(5))
-    ///     .build()?;
-    /// # Ok(()) }
-    /// ```
-    #[cfg(feature = "redis")]
-    pub fn redis_response_timeout(mut self, timeout: Duration) -> Self {
-        self.redis_response_timeout = Some(timeout);
-        self
-    }
-
-    /// Keeps everything in one of the stores of [`store`](crate::store) that was made elsewhere, for
-    /// example to share it. Without it: in the memory of this process. The
-    /// [`prefix`](Self::prefix), the bounds of the store and the timeouts are those that it was made with. Its
-    /// precisions must be those of this builder.
-    pub fn store(mut self, store: Arc<dyn Store>) -> Self {
-        self.backend = Backend::Custom(store);
-        self
-    }
-
     /// What every key in Redis begins with: `pulse:` by default. Empty is the book's bare layout.
     /// No control characters, at most 128 bytes.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {

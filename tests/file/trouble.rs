@@ -188,6 +188,38 @@ async fn a_disk_that_becomes_read_only_loses_nothing() {
     cannot_be_written(power, "read-only").await;
 }
 
+/// What may have to be appended again is made durable before it is more than the flusher holds.
+#[tokio::test]
+async fn an_fsync_that_fails_once_a_minute_loses_nothing_of_many_busy_pages() {
+    let place = Place::new();
+    let power = Arc::new(Power::new(io::ErrorKind::Other));
+    let options = place.options().io(power.clone());
+    let options = options.durable_every(Duration::from_secs(60)).unwrap();
+    let service = Service::new(options, &place.clock, |builder| builder);
+    let pages: Vec<_> = (0..1_900).map(|page| format!("GET /{page}")).collect();
+    for second in 0..45 {
+        for page in &pages {
+            for millis in [1, 3 + second % 7, 40, 700] {
+                let duration = Duration::from_millis(millis);
+                let status = http::StatusCode::OK;
+                service.pulse.record(page, duration, status);
+            }
+        }
+        place.hand.advance(Duration::from_secs(1));
+        service.settle().await;
+    }
+    power.fail_syncs(1);
+    assert!(service.store.sync().await.is_err());
+    until("the file is written again", async || {
+        place.hand.advance(Duration::from_secs(2));
+        service.pulse.flush().await.is_ok()
+    })
+    .await;
+    let lost = service.pulse.health().flush.lost;
+    assert_eq!((service.sum("hits").await, lost), (45 * 4 * 1_900, 0));
+    service.shutdown().await;
+}
+
 #[tokio::test]
 async fn an_fsync_that_fails_loses_nothing() {
     let place = Place::new();

@@ -302,7 +302,7 @@ pub(super) fn load(
     database: &Database,
     generation: String,
     now: i64,
-    earlier: Earlier,
+    earlier: &Earlier,
 ) -> Result<Loaded, Trouble> {
     load_state(path, database, generation, now, earlier)?
         .ok_or_else(|| Trouble::Damaged("its state cannot be read".to_owned()))
@@ -314,7 +314,7 @@ fn load_state(
     database: &Database,
     generation: String,
     now: i64,
-    earlier: Earlier,
+    earlier: &Earlier,
 ) -> Result<Option<Loaded>, redb::Error> {
     let transaction = database.begin_write()?;
     let kept = {
@@ -353,7 +353,7 @@ fn load_state(
     counters.changed = Some(BTreeSet::new());
     let mut state = State::new(generation, now, FileFields::new(path.clone(), transaction));
     state.counters = counters;
-    state.heartbeats = earlier.heartbeats;
+    state.heartbeats = earlier.heartbeats.clone();
     let Some(kept) = kept else {
         return Ok(extents.is_empty().then_some((state, None)));
     };

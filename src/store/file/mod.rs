@@ -116,9 +116,12 @@ impl FileStore {
         self.requests.send(request).map_err(|_| self.ended())
     }
 
-    /// The thread never ends before the store does, unless the system ends it.
+    /// The thread answers each call, unless the work panics.
     fn ended(&self) -> StoreError {
-        let message = format!("the thread of {} has ended", self.path.display());
+        let message = format!(
+            "work on {} has panicked; the log says where",
+            self.path.display()
+        );
         StoreError::new(StoreErrorKind::Unreachable, message)
     }
 }

@@ -22,7 +22,7 @@ use crate::store::in_process::{Access, Bound, State};
 use crate::task::lock;
 
 /// Bytes of entries after which the file is made durable, whatever the time: those who flush can append as much again.
-const MOST_VOLATILE: u64 = 1024 * 1024;
+const MOST_VOLATILE: u64 = 512 * 1024;
 /// How often a file that nobody writes notes that its process is alive.
 const ALIVE_EVERY: Duration = Duration::from_secs(30);
 /// How soon a file is tried again.
@@ -108,17 +108,31 @@ impl Worker {
 
     /// Works until the store is dropped.
     pub(super) fn run(mut self) {
-        self.attempt();
+        self.guarded(Self::attempt);
         loop {
-            match self.requests.recv_timeout(self.until_due()) {
-                Ok(request) => self.answer(request),
-                Err(RecvTimeoutError::Timeout) => {}
+            let request = match self.requests.recv_timeout(self.until_due()) {
+                Ok(request) => Some(request),
+                Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => break,
-            }
-            self.keep_up();
+            };
+            self.guarded(|worker| {
+                if let Some(request) = request {
+                    worker.answer(request);
+                }
+                worker.keep_up();
+            });
         }
-        if self.open.as_ref().is_some_and(|open| open.is_dirty) {
-            self.commit();
+        self.guarded(|worker| {
+            if worker.open.as_ref().is_some_and(|open| open.is_dirty) {
+                worker.commit();
+            }
+        });
+    }
+
+    /// Works on the file. The database may panic on pages that contradict each other: the thread goes on.
+    fn guarded(&mut self, work: impl FnOnce(&mut Self)) {
+        if catch_unwind(AssertUnwindSafe(|| work(self))).is_err() {
+            self.fail(Trouble::Panicked);
         }
     }
 
@@ -186,13 +200,10 @@ impl Worker {
             work(Err(self.error()));
             return;
         };
-        let done = catch_unwind(AssertUnwindSafe(|| work(Ok(&mut open.state))));
         open.is_dirty |= access == Access::Write;
-        let failure = open.state.tables.fields_mut().take_failure();
-        match (failure, done) {
-            (Some(trouble), _) => self.fail(trouble),
-            (None, Err(_)) => self.fail(Trouble::Panicked),
-            (None, Ok(())) => {}
+        work(Ok(&mut open.state));
+        if let Some(trouble) = open.state.tables.fields_mut().take_failure() {
+            self.fail(trouble);
         }
     }
 
@@ -281,6 +292,8 @@ impl Worker {
                 heartbeats: open.state.heartbeats.clone(),
                 writes: open.state.tables.writes(),
             };
+            // A transaction that was half done may panic once more.
+            let _ = catch_unwind(AssertUnwindSafe(|| drop(open)));
         }
         self.tried = self.options.clock.tick();
         self.full += u32::from(matches!(trouble, Trouble::Full));
@@ -295,11 +308,15 @@ impl Worker {
     /// Says why the file cannot be written.
     fn explain(&mut self, trouble: Trouble) {
         let path = &self.options.path;
-        let message = trouble.in_words(path);
+        let mut message = trouble.in_words(path);
         let since = match &self.trouble {
             Some((before, since)) if before.in_words(path) == message => *since,
             _ => self.options.clock.tick(),
         };
+        let is_overdue = matches!(trouble, Trouble::Held(_)) && self.since(since) >= HANDOVER;
+        if is_overdue {
+            message = format!("for more than a minute, {message}");
+        }
         let is_new = lock(&self.report.trouble).as_ref() != Some(&message);
         let is_held = matches!(trouble, Trouble::Held(_));
         self.retry = match is_held {
@@ -307,9 +324,7 @@ impl Worker {
             false if is_new => FIRST_RETRY,
             false => (2 * self.retry).min(LAST_RETRY),
         };
-        if is_held && self.since(since) >= HANDOVER {
-            self.note(format!("for more than a minute, {message}"));
-        } else if is_new && is_held {
+        if is_new && is_held && !is_overdue {
             tracing::info!("{message}");
         } else if is_new {
             tracing::warn!("{message}; it is tried again, and what is recorded waits in memory");
@@ -337,24 +352,19 @@ impl Worker {
     fn open_as_it_is(&mut self) -> Result<Open, Trouble> {
         let FileOptions { path, clock, .. } = &self.options;
         let disk = Disk::open(path, self.options.io.clone(), self.options.file_bytes)?;
-        let database = catch_unwind(AssertUnwindSafe(|| {
+        let now = clock.now_seconds();
+        let opened = catch_unwind(AssertUnwindSafe(|| {
             let mut builder = redb::Builder::new();
             builder.set_cache_size(FILE_CACHE);
             builder.set_check_integrity_on_open(self.must_check);
-            builder.create_with_backend(disk)
+            let database = builder.create_with_backend(disk);
+            let database = database.map_err(redb::Error::from)?;
+            let generation = format!("file-{}", short_random_name());
+            let loaded = kept::load(path, &database, generation, now, &self.earlier)?;
+            Ok::<_, Trouble>((database, loaded))
         }));
-        let database = match database {
-            Ok(database) => database.map_err(redb::Error::from)?,
-            Err(_) => {
-                return Err(Trouble::Damaged(
-                    "its pages contradict each other".to_owned(),
-                ));
-            }
-        };
-        let generation = format!("file-{}", short_random_name());
-        let earlier = std::mem::take(&mut self.earlier);
-        let now = clock.now_seconds();
-        let (mut state, written_at) = kept::load(path, &database, generation, now, earlier)?;
+        let contradiction = || Trouble::Damaged("its pages contradict each other".to_owned());
+        let (database, (mut state, written_at)) = opened.map_err(|_| contradiction())??;
         if let Some(written_at) = written_at
             && self.started.saturating_sub(written_at) >= SHORTEST_GAP
         {
@@ -365,8 +375,8 @@ impl Worker {
         let ahead = written_at.map_or(0, |at| at.saturating_sub(now));
         if ahead > CLOCK_ALLOWED {
             self.note(format!(
-                "{} was written {ahead} s ahead of this clock: set the clock. Until its time has come, new samples are \
-                 added to slices that are there, and nothing is judged",
+                "{} was last written at a time that is ahead of this clock: set the clock. Until that time has come, new \
+                 samples are added to slices that are there, and nothing is judged",
                 path.display()
             ));
         }
@@ -382,21 +392,19 @@ impl Worker {
     }
 
     /// Renames the file. Returns its new name, which no other file had.
-    fn set_aside(&self) -> Result<PathBuf, Trouble> {
+    fn set_aside(&self) -> std::io::Result<PathBuf> {
         let now = self.options.clock.now_seconds();
-        for number in 0.. {
+        let mut suffix = format!(".damaged-{now}");
+        loop {
             let mut name = self.options.path.as_os_str().to_owned();
-            name.push(match number {
-                0 => format!(".damaged-{now}"),
-                number => format!(".damaged-{now}-{number}"),
-            });
+            name.push(&suffix);
             let name = PathBuf::from(name);
             if !name.try_exists()? {
                 std::fs::rename(&*self.options.path, &name)?;
                 return Ok(name);
             }
+            suffix.push('x');
         }
-        Err(Trouble::Full)
     }
 }
 

@@ -27,9 +27,9 @@ use tokio::sync::Mutex as AsyncMutex;
 pub(crate) use self::counters::Counters;
 #[cfg(feature = "file")]
 pub(crate) use self::entered::{Entered, Fence};
+pub(crate) use self::fields::Fields;
 #[cfg(feature = "file")]
-pub(crate) use self::fields::Extent;
-pub(crate) use self::fields::{FieldChange, Fields, Show};
+pub(crate) use self::fields::{Extent, FieldChange, Show};
 #[cfg(feature = "file")]
 pub(crate) use self::heartbeats::Heartbeats;
 pub(crate) use self::memory_fields::MemoryFields;
