@@ -76,7 +76,7 @@ fn redis_types_stay_in_the_redis_store() {
     // A user hands in a `redis::Client`.
     assert_eq!(
         users_outside("redis", "store::redis"),
-        ["builder", "builder::dashboard"]
+        ["builder::dashboard", "builder::stores"]
     );
 }
 
