@@ -41,7 +41,7 @@ impl Builder {
     }
 
     /// How often the file is made durable: 1 s to 60 s, 1 s by default. That much is missing after a crash of the
-    /// process or a power cut, and nothing after [`shutdown`](Pulse::shutdown). A longer time writes less. Without effect
+    /// process or a power cut, and nothing after [`shutdown`](crate::Pulse::shutdown). A longer time writes less. Without effect
     /// on a store elsewhere.
     #[cfg(feature = "file")]
     pub fn durable_every(mut self, every: Duration) -> Self {
