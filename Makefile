@@ -85,8 +85,8 @@ deny:
 # The long fault tests: about half an hour, and a table at the end. PULSE_CHAOS_SCALE=0.05
 # tries it out, PULSE_SEED repeats a run, CHAOS=SIGTERM runs one scenario.
 chaos: setup
-	cargo build --locked --release --example demo
-	cargo test --locked --release --test chaos -- run $(CHAOS)
+	cargo build --locked --release --all-features --example demo
+	cargo test --locked --release --all-features --test chaos -- run $(CHAOS)
 	PULSE_POWER_CUTS=200 cargo test --locked --release --all-features --test file power
 
 # Three instances under steady traffic and a fault every ten seconds, of ten kinds; fails when a total differs, or memory

@@ -21,6 +21,7 @@ mod rig;
 mod service;
 
 mod away;
+mod file;
 mod fleet;
 mod folding;
 mod process;
@@ -57,6 +58,8 @@ fn main() {
         run.scenario("failover", store::failovers).await;
         run.scenario("SIGTERM", process::sigterm).await;
         run.scenario("SIGKILL", process::sigkill).await;
+        run.scenario("SIGKILL on a file", file::sigkill).await;
+        run.scenario("deploys on a file", file::deploys).await;
         run.scenario("eight processes", fleet::eight_processes)
             .await;
         run.scenario("folder killed", folding::folder_killed).await;

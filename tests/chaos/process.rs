@@ -11,7 +11,7 @@ use crate::table::{Outcome, Size};
 
 /// Sends requests on one connection until the server does not answer any more. Returns the times of the
 /// answers.
-async fn ping(address: std::net::SocketAddr) -> Vec<Instant> {
+pub async fn ping(address: std::net::SocketAddr) -> Vec<Instant> {
     let mut client = Client::connect(address).await;
     let mut answered = Vec::new();
     while let Ok(response) = client.try_request("GET", "/ping", &[], "").await {
@@ -27,7 +27,7 @@ async fn ping(address: std::net::SocketAddr) -> Vec<Instant> {
     answered
 }
 
-const CONNECTIONS: usize = 4;
+pub const CONNECTIONS: usize = 4;
 
 /// Starts the demo under a prefix of its own, lets it serve, and ends it with `end`. Returns the times of
 /// the answers, in order, and the number of requests in Redis.

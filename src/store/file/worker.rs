@@ -23,8 +23,15 @@ use crate::task::lock;
 
 /// Bytes of entries after which the file is made durable, whatever the time: those who flush can append as much again.
 const MOST_VOLATILE: u64 = 512 * 1024;
-/// How often a file that nobody writes notes that its process is alive.
-const ALIVE_EVERY: Duration = Duration::from_secs(30);
+/// A commit that is due waits until nothing is asked for this long, so that a flush is durable as a whole.
+const PAUSE: Duration = Duration::from_millis(20);
+/// For how long it waits at the most.
+const LONGEST_WAIT: Duration = Duration::from_millis(250);
+/// By how much two flushes may be closer than their interval: a commit is due before the second one ends.
+const JITTER: Duration = Duration::from_millis(100);
+/// How often a file to which nothing is appended notes that its process is alive, and what was derived from earlier
+/// entries.
+const ALIVE_EVERY: Duration = Duration::from_secs(5);
 /// How soon a file is tried again.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// How late a file is tried again at the most, unless another process holds it.
@@ -83,6 +90,22 @@ struct Open {
     committed: Tick,
     /// The end of the journal then.
     committed_head: u64,
+    /// When entries were last made durable. The first ones are at once, so that commits follow flushes from then on.
+    appended: Option<Tick>,
+}
+
+impl Open {
+    /// Bytes of entries that are not durable.
+    fn volatile_bytes(&self) -> u64 {
+        self.state.journal.head.offset - self.committed_head
+    }
+
+    /// Notes that everything is durable.
+    fn is_durable(&mut self, now: Tick) {
+        self.is_dirty = false;
+        self.committed = now;
+        self.committed_head = self.state.journal.head.offset;
+    }
 }
 
 impl Worker {
@@ -116,10 +139,11 @@ impl Worker {
                 Err(RecvTimeoutError::Disconnected) => break,
             };
             self.guarded(|worker| {
+                let is_idle = request.is_none();
                 if let Some(request) = request {
                     worker.answer(request);
                 }
-                worker.keep_up();
+                worker.keep_up(is_idle);
             });
         }
         self.guarded(|worker| {
@@ -143,27 +167,31 @@ impl Worker {
     /// How long nothing is due. A clock that a test moves is looked at now and then.
     fn until_due(&self) -> Duration {
         let left = match &self.open {
-            Some(open) if open.is_writable => self
-                .commit_after(open)
-                .saturating_sub(self.since(open.committed)),
+            Some(open) if open.is_writable => self.until_commit(open),
             _ => self.retry.saturating_sub(self.since(self.tried)),
         };
-        left.clamp(Duration::from_millis(1), LAST_RETRY)
+        left.clamp(PAUSE, LAST_RETRY)
     }
 
-    fn commit_after(&self, open: &Open) -> Duration {
-        match open.is_dirty {
-            true => self.options.durable_every,
-            false => ALIVE_EVERY,
+    /// How long until a commit is due.
+    fn until_commit(&self, open: &Open) -> Duration {
+        if open.volatile_bytes() == 0 {
+            return ALIVE_EVERY.saturating_sub(self.since(open.committed));
         }
+        let every = self.options.durable_every - JITTER;
+        let until = |appended| every.saturating_sub(self.since(appended));
+        open.appended.map_or(Duration::ZERO, until)
     }
 
-    /// Does what is due.
-    fn keep_up(&mut self) {
+    /// Does what is due. `is_idle`: nothing was asked for a pause.
+    fn keep_up(&mut self, is_idle: bool) {
         let is_due = match &self.open {
             Some(open) if open.is_writable => {
-                let volatile = open.state.journal.head.offset - open.committed_head;
-                volatile >= MOST_VOLATILE || self.since(open.committed) >= self.commit_after(open)
+                let is_due = self.until_commit(open).is_zero();
+                is_due
+                    && (is_idle
+                        || self.since(open.committed) >= self.options.durable_every + LONGEST_WAIT)
+                    || open.volatile_bytes() >= MOST_VOLATILE
             }
             _ => {
                 if self.since(self.tried) >= self.retry {
@@ -223,9 +251,11 @@ impl Worker {
             self.fail(error.into());
             return;
         }
-        open.is_dirty = false;
-        open.committed = self.options.clock.tick();
-        open.committed_head = open.state.journal.head.offset;
+        let committed = self.options.clock.tick();
+        if open.volatile_bytes() > 0 {
+            open.appended = Some(committed);
+        }
+        open.is_durable(committed);
         self.bound();
     }
 
@@ -272,9 +302,7 @@ impl Worker {
         match probe(open, now) {
             Ok(()) => {
                 open.is_writable = true;
-                open.is_dirty = false;
-                open.committed = self.options.clock.tick();
-                open.committed_head = open.state.journal.head.offset;
+                open.is_durable(self.options.clock.tick());
                 self.retry = FIRST_RETRY;
                 self.trouble = None;
                 if lock(&self.report.trouble).take().is_some() {
@@ -384,6 +412,7 @@ impl Worker {
         Ok(Open {
             committed: clock.tick(),
             committed_head: state.journal.head.offset,
+            appended: None,
             is_writable: false,
             is_dirty: false,
             state,
