@@ -2,6 +2,7 @@
 //! snapshot taken a few scripts ago.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -51,7 +52,7 @@ return redis.pcall('XADD', 'pulse:journal', id, 'foo', 'bar').err and 0 or 1";
 pub struct Data {
     io: Runtime,
     connection: MultiplexedConnection,
-    pub store: RedisStore,
+    pub store: Arc<RedisStore>,
     pub manual_clock: ManualClock,
     clock: Clock,
     _server: RedisServer,
@@ -87,7 +88,7 @@ impl Data {
         Self {
             io,
             connection,
-            store,
+            store: Arc::new(store),
             manual_clock,
             clock,
             _server: server,
@@ -101,7 +102,7 @@ impl Data {
 
     /// Makes a call.
     pub fn run(&self, request: &Request) -> Result<Reply, StoreError> {
-        self.io.block_on(request.run(&self.store))
+        self.io.block_on(request.run(&*self.store))
     }
 
     /// How often each request is in the records of a context.
@@ -150,8 +151,8 @@ impl Data {
 }
 
 impl Ground for Data {
-    fn store(&self) -> &dyn Store {
-        &self.store
+    fn store(&self) -> Arc<dyn Store> {
+        self.store.clone()
     }
 
     fn io(&self) -> &Runtime {

@@ -2,6 +2,7 @@
 //! whose data can be taken back to an earlier moment.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use tokio::runtime::Runtime;
 use tower_pulse::model::histogram::Histogram;
@@ -23,7 +24,7 @@ const FINE_SCALE: u8 = 2;
 /// A store whose data the scheduler can look at and change.
 pub trait Ground {
     /// The store.
-    fn store(&self) -> &dyn Store;
+    fn store(&self) -> Arc<dyn Store>;
 
     /// Where its calls run.
     fn io(&self) -> &Runtime;
@@ -86,15 +87,16 @@ pub trait Ground {
 impl dyn Ground + '_ {
     /// Makes a call.
     pub fn run(&self, request: &Request) -> Result<Reply, StoreError> {
-        self.io().block_on(request.run(self.store()))
+        self.io().block_on(request.run(&*self.store()))
     }
 
     /// How often each request is in the minutes of the instances, and in those of the versions.
     pub fn reported(&self) -> [BTreeMap<usize, u64>; 2] {
         let minutes = self.reported_minutes();
         let (instances, versions) = self.io().block_on(async {
-            let instances = self.store().minute_reports(&minutes).await.unwrap();
-            let versions = self.store().version_records(&minutes).await.unwrap();
+            let store = self.store();
+            let instances = store.minute_reports(&minutes).await.unwrap();
+            let versions = store.version_records(&minutes).await.unwrap();
             (instances, versions)
         });
         let instances = instances.iter().flatten().flat_map(|one| &one.records);
@@ -107,7 +109,7 @@ impl dyn Ground + '_ {
 
     /// The requests that have marks.
     pub fn marked(&self) -> BTreeSet<usize> {
-        let marks = self.io().block_on(marks::list(self.store())).unwrap();
+        let marks = self.io().block_on(marks::list(&*self.store())).unwrap();
         marks.iter().map(|mark| mark.id.parse().unwrap()).collect()
     }
 
@@ -125,7 +127,8 @@ impl dyn Ground + '_ {
     fn records_in(&self, context: &str, width: u32, tier: Precision) -> BTreeMap<usize, u64> {
         let slices = (width, tier);
         let contexts = every_kind(context);
-        let records = self.store().records_of_tier(&contexts, slices, self.now());
+        let store = self.store();
+        let records = store.records_of_tier(&contexts, slices, self.now());
         let mut counts = BTreeMap::new();
         for (_, record) in self.io().block_on(records).unwrap() {
             let shift = record.histogram.scale() - FINE_SCALE;

@@ -2,7 +2,7 @@
 //!
 //! [`random`] is the random checker. A seeded scheduler decides in which order calls reach the server, and which
 //! calls are lost, late or repeated. In the end each served request must be once in the book's keys and once in the
-//! records. Read `net` (calls that wait), `process` (their callers), `ground` (what they share), `data` (a server) and `memory`, `world`
+//! records. Read `net` (calls that wait), `process` (their callers), `ground` (what they share), `data` (a server) and `in_process`, `world`
 //! (the scheduler), `fleet`, `faults`, `ledger` and `verdict` (the checks). The other files test cases that random
 //! schedules hardly ever reach.
 //!
@@ -28,8 +28,8 @@ mod faults;
 mod fleet;
 mod ground;
 mod hours;
+mod in_process;
 mod ledger;
-mod memory;
 mod net;
 mod process;
 mod stamps;

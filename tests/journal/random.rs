@@ -6,11 +6,13 @@ use fastrand::Rng;
 use crate::data::Data;
 use crate::faults::{AskForHistory, Broken, Faults};
 use crate::ground::Ground;
-use crate::memory::Memory;
+use crate::in_process::{InFile, InProcess, Memory};
 use crate::world::World;
 
 /// Schedules per run, unless `PULSE_RUNS` is set.
 const RUNS: u64 = 120;
+/// The same in a file, which is written and opened many times in each.
+const RUNS_IN_A_FILE: u64 = 40;
 /// Schedules within which the checker must notice a violated rule.
 const MAX_RUNS_UNTIL_NOTICED: u64 = 100;
 
@@ -45,20 +47,25 @@ fn schedule(data: &dyn Ground, seed: u64, broken: Option<Broken>) -> (Vec<String
 
 #[test]
 fn every_request_counts_once_whatever_happens() {
-    run_schedules(&Data::start());
+    run_schedules(&Data::start(), RUNS);
 }
 
 #[test]
 fn every_request_counts_once_in_memory_too() {
-    run_schedules(&Memory::start());
+    run_schedules(&InProcess::<Memory>::start(), RUNS);
 }
 
-fn run_schedules(data: &dyn Ground) {
+#[test]
+fn every_request_counts_once_in_a_file_too() {
+    run_schedules(&InProcess::<InFile>::start(), RUNS_IN_A_FILE);
+}
+
+fn run_schedules(data: &dyn Ground, runs: u64) {
     let (first, runs) = match number("PULSE_SEED") {
         Some(seed) => (seed, 1),
         None => (
             number("PULSE_FIRST").unwrap_or(1),
-            number("PULSE_RUNS").unwrap_or(RUNS),
+            number("PULSE_RUNS").unwrap_or(runs),
         ),
     };
     let mut bad = Vec::new();
@@ -78,7 +85,7 @@ fn run_schedules(data: &dyn Ground) {
 
 /// Checks that one of the first schedules ends with a violation, on each ground.
 fn assert_noticed(broken: Broken) {
-    let (server, memory) = (Data::start(), Memory::start());
+    let (server, memory) = (Data::start(), InProcess::<Memory>::start());
     assert_noticed_on(&server, broken);
     assert_noticed_on(&memory, broken);
 }

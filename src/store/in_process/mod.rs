@@ -10,6 +10,8 @@ mod entered;
 pub(crate) mod fields;
 mod fleet;
 mod heartbeats;
+#[cfg(any(test, feature = "__test_store"))]
+mod inspected;
 mod journal;
 mod memory_fields;
 #[cfg(feature = "row-cache")]
@@ -32,6 +34,8 @@ pub(crate) use self::fields::Fields;
 pub(crate) use self::fields::{Extent, FieldChange, Show};
 #[cfg(feature = "file")]
 pub(crate) use self::heartbeats::Heartbeats;
+#[cfg(any(test, feature = "__test_store"))]
+pub use self::inspected::{Inspect, Inspected};
 pub(crate) use self::memory_fields::MemoryFields;
 #[cfg(feature = "row-cache")]
 use self::rows::RowCaches;

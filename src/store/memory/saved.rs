@@ -37,36 +37,4 @@ impl MemoryStore {
     pub fn set_gaps(&self, gaps: impl IntoIterator<Item = Gap>) {
         self.state().gaps = gaps.into_iter().collect();
     }
-
-    /// The name of the generation, and its beginning in Unix seconds.
-    pub fn generation(&self) -> (String, i64) {
-        let state = self.state();
-        (state.generation.clone(), state.created)
-    }
-
-    /// The version of the journal.
-    pub fn version(&self) -> String {
-        self.state().journal.version.clone()
-    }
-
-    /// Whether all entries of the journal are folded.
-    pub fn is_folded(&self) -> bool {
-        self.state().journal.is_folded()
-    }
-
-    /// The number of the last call of an instance.
-    pub fn fence_of(&self, instance: &str) -> u64 {
-        self.state().fence(instance)
-    }
-
-    /// Removes all fences, as an eviction does.
-    pub fn remove_all_fences(&self) {
-        self.state().fences.clear();
-    }
-
-    /// Requests in entries that were set aside, and bytes of entries that were gone.
-    pub fn set_aside_and_gone(&self) -> [u64; 2] {
-        let journal = &self.state().journal;
-        [journal.set_aside, journal.hole_bytes]
-    }
 }

@@ -1,0 +1,304 @@
+//! The stores of one process as the ground of a [`World`](crate::world::World): in memory, and in a file. Their instances
+//! are driven as those of a server are, call by call, so that each takes over from others half-way.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+use tower_pulse::model::ranking::RankingState;
+use tower_pulse::store::file::{FileOptions, FileStore};
+use tower_pulse::store::in_process::{Inspect, Inspected};
+use tower_pulse::store::memory::{MemoryStore, Saved};
+use tower_pulse::store::table::Table;
+use tower_pulse::store::table_reads::{FieldPage, Purpose, TableRead, TableReader};
+use tower_pulse::store::{Store, Upkeep};
+use tower_pulse::{Clock, ManualClock};
+
+use crate::data::precisions;
+use crate::ground::{Ground, MAX_SAVED};
+use crate::rig::process::TempDir;
+use crate::rig::reads::StoreReads;
+
+/// Where a store in one process keeps its data.
+pub trait Place {
+    type Store: Store + TableReader + Inspect;
+
+    /// No data.
+    fn new(io: &Runtime, clock: &Clock) -> Self;
+
+    fn store(&self) -> Arc<Self::Store>;
+
+    /// Removes all data.
+    fn lose_all(&self, io: &Runtime);
+
+    /// Saves all data under a number.
+    fn save(&self, io: &Runtime, number: usize);
+
+    /// Takes all data back to what was saved under a number.
+    fn restore(&self, io: &Runtime, number: usize);
+}
+
+/// A store in memory, and what was saved of it.
+pub struct Memory {
+    store: Arc<MemoryStore>,
+    saved: RefCell<[Option<Saved>; MAX_SAVED]>,
+}
+
+impl Place for Memory {
+    type Store = MemoryStore;
+
+    fn new(_: &Runtime, clock: &Clock) -> Self {
+        Self {
+            store: Arc::new(MemoryStore::new(precisions(), clock.clone())),
+            saved: RefCell::default(),
+        }
+    }
+
+    fn store(&self) -> Arc<MemoryStore> {
+        self.store.clone()
+    }
+
+    fn lose_all(&self, _: &Runtime) {
+        self.store.reset();
+    }
+
+    fn save(&self, _: &Runtime, number: usize) {
+        self.saved.borrow_mut()[number - 1] = Some(self.store.save());
+    }
+
+    fn restore(&self, _: &Runtime, number: usize) {
+        let saved = self.saved.borrow();
+        self.store.restore(saved[number - 1].as_ref().unwrap());
+    }
+}
+
+/// A store in a file, and copies of the file beside it. A process that takes the file back to a copy opens it as one does
+/// after a crash.
+pub struct InFile {
+    clock: Clock,
+    dir: TempDir,
+    store: RefCell<Option<Arc<FileStore>>>,
+}
+
+impl InFile {
+    /// The file, or a copy of it.
+    fn path(&self, copy: Option<usize>) -> PathBuf {
+        let name = copy.map_or_else(String::new, |number| number.to_string());
+        self.dir.path().join(format!("pulse{name}.redb"))
+    }
+
+    /// Closes the file, lets something else be done with it, and opens it again.
+    fn reopen(&self, io: &Runtime, meanwhile: impl FnOnce()) {
+        drop(self.store.take());
+        released(&self.path(None));
+        meanwhile();
+        let options = FileOptions::new(self.path(None)).unwrap();
+        let options = options.precisions(precisions()).clock(self.clock.clone());
+        let options = options.with_context_counters();
+        let store = FileStore::open(options).unwrap();
+        // Its thread is opening the file.
+        while io.block_on(store.inspect()).is_err() {
+            assert!(store.warnings().is_empty(), "{:?}", store.warnings());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        *self.store.borrow_mut() = Some(Arc::new(store));
+    }
+}
+
+/// Waits until nobody holds a file.
+fn released(path: &Path) {
+    let Ok(file) = File::open(path) else { return };
+    file.lock().unwrap();
+}
+
+impl Place for InFile {
+    type Store = FileStore;
+
+    fn new(io: &Runtime, clock: &Clock) -> Self {
+        let place = Self {
+            clock: clock.clone(),
+            dir: TempDir::new("journal"),
+            store: RefCell::default(),
+        };
+        place.reopen(io, || {});
+        place
+    }
+
+    fn store(&self) -> Arc<FileStore> {
+        self.store.borrow().clone().unwrap()
+    }
+
+    fn lose_all(&self, io: &Runtime) {
+        self.reopen(io, || std::fs::remove_file(self.path(None)).unwrap());
+    }
+
+    fn save(&self, io: &Runtime, number: usize) {
+        io.block_on(self.store().sync()).unwrap();
+        std::fs::copy(self.path(None), self.path(Some(number))).unwrap();
+    }
+
+    fn restore(&self, io: &Runtime, number: usize) {
+        self.reopen(io, || {
+            std::fs::copy(self.path(Some(number)), self.path(None)).unwrap();
+        });
+    }
+}
+
+/// A store in one process, and its clock.
+pub struct InProcess<P> {
+    io: Runtime,
+    place: P,
+    clock: Clock,
+    manual_clock: ManualClock,
+}
+
+impl<P: Place> InProcess<P> {
+    pub fn start() -> Self {
+        let io = Builder::new_current_thread().build().unwrap();
+        let (clock, manual_clock) = Clock::manual(0);
+        Self {
+            place: P::new(&io, &clock),
+            io,
+            clock,
+            manual_clock,
+        }
+    }
+
+    fn inspect(&self) -> Inspected {
+        let store = self.place.store();
+        self.io.block_on(store.inspect()).unwrap()
+    }
+
+    /// The first page of a table.
+    fn page(&self, table: Table) -> FieldPage {
+        let reads = [TableRead::Page(table, None)];
+        let store = self.place.store();
+        let read = store.read_tables(Purpose::Fold, &reads);
+        self.io.block_on(read).unwrap().page()
+    }
+
+    /// The numbers of a table whose fields are requests.
+    fn numbers(&self, table: Table) -> BTreeMap<usize, i64> {
+        let page = self.page(table);
+        assert_eq!(page.next, None, "one page has all requests of a run");
+        let number = |bytes: &[u8]| -> i64 { std::str::from_utf8(bytes).unwrap().parse().unwrap() };
+        let fields = page.fields.iter();
+        let numbers = fields.map(|(id, n)| (number(id) as usize, number(n)));
+        numbers.collect()
+    }
+}
+
+impl<P: Place> Ground for InProcess<P> {
+    fn store(&self) -> Arc<dyn Store> {
+        self.place.store()
+    }
+
+    fn io(&self) -> &Runtime {
+        &self.io
+    }
+
+    fn manual_clock(&self) -> &ManualClock {
+        &self.manual_clock
+    }
+
+    fn now(&self) -> i64 {
+        self.clock.now_seconds()
+    }
+
+    fn clear(&self) {
+        self.place.lose_all(&self.io);
+    }
+
+    fn lose_all(&self) {
+        self.place.lose_all(&self.io);
+    }
+
+    fn save(&self, number: usize) {
+        self.place.save(&self.io, number);
+    }
+
+    fn restore(&self, number: usize) {
+        self.place.restore(&self.io, number);
+    }
+
+    fn generation(&self) -> Option<(String, i64)> {
+        Some(self.inspect().generation)
+    }
+
+    fn version(&self) -> Option<String> {
+        Some(self.inspect().version)
+    }
+
+    fn fence(&self, instance: &str) -> u64 {
+        let fences = self.inspect().fences;
+        fences.get(instance).copied().unwrap_or(0)
+    }
+
+    fn remove_all_fences(&self) {
+        let store = self.place.store();
+        self.io.block_on(store.remove_all_fences()).unwrap();
+    }
+
+    fn is_folded(&self) -> bool {
+        self.inspect().is_folded
+    }
+
+    fn counted(&self, what: &str) -> u64 {
+        let store = self.place.store();
+        let status = self.io.block_on(store.status(self.now())).unwrap();
+        let inspected = self.inspect();
+        match what {
+            "late" => status.exceptions.late,
+            "skewed" => status.exceptions.skewed,
+            "quarantined" => status.exceptions.quarantined,
+            "set_aside" => inspected.set_aside,
+            "hole" => inspected.hole_bytes,
+            // Nothing removes the state alone.
+            "orphaned" => 0,
+            other => panic!("{other}"),
+        }
+    }
+
+    fn counter(&self, precision: u32, name: &str) -> BTreeMap<String, i64> {
+        let store = self.place.store();
+        let slices = self.io.block_on(store.counter(name, precision));
+        let slices = slices.unwrap().into_iter();
+        slices.map(|(start, n)| (start.to_string(), n)).collect()
+    }
+
+    fn statistics(&self, _: &str) -> Option<(u64, u64)> {
+        None
+    }
+
+    fn ranking(&self, name: &str) -> [BTreeMap<usize, i64>; 2] {
+        let rankings = self.page(Table::Rankings).fields;
+        let state = rankings
+            .iter()
+            .find(|(ranking, _)| ranking == name.as_bytes());
+        let slices = state.map_or_else(Default::default, |(_, state)| {
+            let state = RankingState::from_text(std::str::from_utf8(state).unwrap());
+            state.expect("the state of a ranking").slices
+        });
+        let mut sums = BTreeMap::new();
+        for start in slices {
+            let ranking = name.into();
+            for (id, n) in self.numbers(Table::RankingSlice { ranking, start }) {
+                *sums.entry(id).or_default() += n;
+            }
+        }
+        let ranking = name.into();
+        [self.numbers(Table::RankingTotals { ranking }), sums]
+    }
+
+    fn reported_minutes(&self) -> Vec<i64> {
+        // A run is a few hours long.
+        let minute = self.now().div_euclid(60);
+        (minute - 1_000..minute + 1_000)
+            .map(|minute| 60 * minute)
+            .collect()
+    }
+}
