@@ -1,0 +1,92 @@
+//! What a second of traffic costs each store: time of the processors, and bytes that are written to the disk.
+
+use std::time::{Duration, Instant};
+
+use crate::rig::server::RedisServer;
+use crate::stores::{NOW, PulseFile, Target, batch};
+
+/// Flushes that are measured, one a second.
+const FLUSHES: i64 = 40;
+/// Flushes before: what is made once is made in them.
+const WARM_UP: i64 = 5;
+/// Requests per second of a context.
+const REQUESTS: u64 = 20;
+
+/// The processor time of a process, in milliseconds.
+fn processor(pid: u32) -> f64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let (_, fields) = stat.rsplit_once(')').unwrap();
+    let ticks = fields.split_whitespace().skip(11).take(2);
+    let ticks = ticks.map(|ticks| ticks.parse::<f64>().unwrap());
+    ticks.sum::<f64>() * 10.0
+}
+
+/// The bytes that a process has written to a disk.
+fn written(pid: u32) -> f64 {
+    let io = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap();
+    let line = io
+        .lines()
+        .find_map(|line| line.strip_prefix("write_bytes: "));
+    line.unwrap().parse().unwrap()
+}
+
+/// Prints a row of the table.
+async fn row(label: &str, contexts: usize, target: &mut Target, server: Option<&RedisServer>) {
+    let (own, server) = (std::process::id(), server.map(RedisServer::pid));
+    let flushes = -WARM_UP..FLUSHES;
+    let batches: Vec<_> = (flushes.clone())
+        .map(|second| batch(contexts, REQUESTS, NOW + WARM_UP + second))
+        .collect();
+    let (mut began, mut took) = ([0.0; 4], Vec::new());
+    for (second, batch) in flushes.zip(batches) {
+        if second == 0 {
+            began = usage(own, server);
+            took.clear();
+        }
+        let start = Instant::now();
+        target.flush(batch).await;
+        took.push(start.elapsed().as_secs_f64() * 1e3);
+        // The file is made durable when nothing has been asked for a moment.
+        tokio::time::sleep(Duration::from_millis(60)).await;
+        target.hand.advance(Duration::from_secs(1));
+    }
+    let ended = usage(own, server);
+    let used = [0, 1, 2, 3].map(|at| (ended[at] - began[at]) / FLUSHES as f64);
+    took.sort_by(f64::total_cmp);
+    println!(
+        "| {label} | {contexts} | {:.1} | {:.1} | {:.0} | {:.1} |",
+        used[0],
+        used[1],
+        (used[2] + used[3]) / 1e3,
+        took[took.len() / 2]
+    );
+}
+
+/// Processor time of this process and of the server, and the bytes that they have written.
+fn usage(own: u32, server: Option<u32>) -> [f64; 4] {
+    [
+        processor(own),
+        server.map_or(0.0, processor),
+        written(own),
+        server.map_or(0.0, written),
+    ]
+}
+
+/// Prints the table.
+pub async fn table() {
+    println!(
+        "\nA second of {REQUESTS} requests of each context, appended and folded. The file and Redis's append-only file \
+         are made durable each second.\n\n\
+         | store | contexts | CPU of this process, ms | of Redis, ms | kB written | a flush, median ms |\n\
+         |---|---:|---:|---:|---:|---:|"
+    );
+    for contexts in [50, 2_000] {
+        row("memory", contexts, &mut Target::memory(), None).await;
+        let file = PulseFile::new();
+        row("file", contexts, &mut Target::file(&file).await, None).await;
+        let server = RedisServer::builder().arg("--appendonly", "yes").start();
+        let server = server.await;
+        let mut target = Target::redis(&server);
+        row("Redis", contexts, &mut target, Some(&server)).await;
+    }
+}

@@ -1,0 +1,121 @@
+//! How long the page waits with 2,000 contexts and seven days of history, while all of them are busy.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use http::{Request, StatusCode};
+use serde_json::Value;
+use tower::ServiceExt;
+use tower_pulse::admin::Access;
+use tower_pulse::store::Store;
+use tower_pulse::{Clock, Pulse};
+
+use crate::rig::server::RedisServer;
+use crate::stores::{NOW, PulseFile, Target, batch};
+
+const CONTEXTS: usize = 2_000;
+/// A day more than the window, whose first slice has begun before it.
+const DAYS: i64 = 8;
+/// Polls of which the median counts, one a second.
+const POLLS: usize = 30;
+/// Requests of a context in a sample of the past.
+const REQUESTS: u64 = 20;
+/// What a page asks for each second.
+const OVERVIEW: &str = "/api/overview?window=7d";
+const PATHS: &str = "/api/paths?window=7d&limit=100&sort=change";
+
+/// A page of a process that has not looked yet.
+fn new_page(store: Arc<dyn Store>, clock: &Clock) -> Router {
+    let builder = Pulse::builder().store(store).clock(clock.clone());
+    let (pulse, _tasks) = builder.build_with_tasks().unwrap();
+    pulse.router(Access::open())
+}
+
+async fn ask(app: &Router, question: &str) -> Value {
+    let request = Request::get(question).body(Body::empty()).unwrap();
+    let response = app.clone().oneshot(request).await.unwrap();
+    let status = response.status();
+    let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+    assert_eq!(status, StatusCode::OK, "{}", String::from_utf8_lossy(&body));
+    serde_json::from_slice(&body).unwrap()
+}
+
+/// One look of a page. Returns which part of the window was summed up.
+async fn poll(app: &Router) -> f64 {
+    ask(app, OVERVIEW).await;
+    ask(app, PATHS).await["complete"].as_f64().unwrap()
+}
+
+/// Records seven days: by half hours, and the last two hours by minutes.
+async fn fill(target: &mut Target) {
+    let seconds = DAYS * 86_400;
+    let mut at = 0;
+    while at < seconds {
+        let step = if at < seconds - 7_200 { 1_800 } else { 60 };
+        let now = target.clock.now_seconds();
+        target.flush(batch(CONTEXTS, REQUESTS, now)).await;
+        target.hand.advance(Duration::from_secs(step as u64));
+        at += step;
+    }
+    assert_eq!(target.clock.now_seconds(), NOW + seconds);
+}
+
+/// Prints a row of the table. `opened` opens the store as a process does that starts.
+async fn row(label: &str, target: &mut Target, opened: impl AsyncFnOnce(&mut Target)) {
+    fill(target).await;
+    let start = Instant::now();
+    opened(target).await;
+    let app = new_page(target.store.clone(), &target.clock);
+    let mut complete = poll(&app).await;
+    let first = start.elapsed();
+    for _ in 0..100 {
+        if complete >= 1.0 {
+            break;
+        }
+        target.hand.advance(Duration::from_secs(1));
+        complete = poll(&app).await;
+    }
+    let whole = start.elapsed();
+    let mut took = Vec::new();
+    for _ in 0..POLLS {
+        target.hand.advance(Duration::from_secs(1));
+        let now = target.clock.now_seconds();
+        target.flush(batch(CONTEXTS, REQUESTS, now)).await;
+        let start = Instant::now();
+        assert!(poll(&app).await >= 1.0, "it was whole before");
+        took.push(start.elapsed());
+    }
+    took.sort_unstable();
+    let millis = |took: Duration| took.as_secs_f64() * 1e3;
+    println!(
+        "| {label} | {:.1} | {:.1} | {:.0} | {:.0} |",
+        millis(took[POLLS / 2]),
+        millis(took[POLLS - 1]),
+        millis(first),
+        millis(whole)
+    );
+}
+
+/// Prints the table.
+pub async fn table() {
+    println!(
+        "\nA poll of the page (`{OVERVIEW}` and `{PATHS}`) with {CONTEXTS} contexts, all of them busy each second. Cold is the first \
+         one of a process, which opens the store before; the goals are 50 ms and 1,000 ms.\n\n\
+         | store | median, ms | longest | cold | until the window is whole |\n\
+         |---|---:|---:|---:|---:|"
+    );
+    let mut memory = Target::memory();
+    row("memory", &mut memory, async |_| {}).await;
+    let file = PulseFile::new();
+    let mut target = Target::file(&file).await;
+    row("file", &mut target, async |target| {
+        target.reopen(&file).await
+    })
+    .await;
+    println!("\nThe file has {:.0} MiB.", file.mib());
+    let server = RedisServer::start().await;
+    let mut target = Target::redis(&server);
+    row("Redis", &mut target, async |_| {}).await;
+}

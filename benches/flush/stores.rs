@@ -1,0 +1,160 @@
+//! The three stores, each with a folder, and what is flushed to them.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tower_pulse::model::aggregate::Aggregate;
+use tower_pulse::model::batch::Batch;
+use tower_pulse::model::context::{ALL, Kind};
+use tower_pulse::model::histogram::{Histogram, SCALE, bucket_of};
+use tower_pulse::model::outcome::Outcome;
+use tower_pulse::model::slice::Precisions;
+use tower_pulse::store::file::{FileOptions, FileStore};
+use tower_pulse::store::memory::MemoryStore;
+use tower_pulse::store::redis::{RedisOptions, RedisStore};
+use tower_pulse::store::{Append, Appended, FencedBatch, Store};
+use tower_pulse::testing::TestFolder;
+use tower_pulse::{Clock, ManualClock};
+
+use crate::rig::process::TempDir;
+use crate::rig::server::RedisServer;
+
+/// When a bench begins: a turn of the day, in Unix seconds.
+pub const NOW: i64 = 1_700_006_400;
+/// Commands of a call, about 16 contexts: the flusher's initial size.
+pub const COST: usize = 16 * 24;
+/// Room for all minutes of 2,000 contexts.
+const BYTES: u64 = 1024 * 1024 * 1024;
+/// Records that the folder of a server remembers.
+const MAX_RECORDS: usize = 6_000;
+
+/// Some requests of each of so many contexts, now.
+pub fn batch(contexts: usize, requests: u64, now: i64) -> Batch {
+    let mut batch = Batch::new(Precisions::default());
+    // From 0.7 ms on, over two decades.
+    let nanos: Vec<u64> = (1..=requests).map(|n| n * n * 700_000).collect();
+    let of_one = aggregate(&nanos);
+    for context in 0..contexts {
+        let name = format!("GET /api/v1/things-{context}/{{id}}").into();
+        batch.add(&name, Kind::Http, now, &of_one);
+    }
+    let all = aggregate(&nanos.repeat(contexts));
+    batch.add(&ALL.into(), Kind::All, now, &all);
+    batch
+}
+
+/// Requests that took so many nanoseconds.
+fn aggregate(nanos: &[u64]) -> Aggregate {
+    let mut aggregate = Aggregate::default();
+    for nanos in nanos {
+        aggregate.times.record(*nanos);
+        aggregate.outcomes.record(Outcome::Success, false);
+    }
+    let buckets = nanos.iter().map(|nanos| (bucket_of(*nanos) as u16, 1));
+    aggregate.histogram = Histogram::new(SCALE, buckets);
+    aggregate
+}
+
+/// A store with a folder, and the number of its last call.
+pub struct Target {
+    pub store: Arc<dyn Store>,
+    pub clock: Clock,
+    pub hand: ManualClock,
+    seq: u64,
+    folder: TestFolder,
+}
+
+impl Target {
+    fn new(store: Arc<dyn Store>, clock: Clock, hand: ManualClock, max_records: usize) -> Self {
+        let folder = TestFolder::new(store.clone(), clock.clone(), "folder", max_records);
+        Self {
+            store,
+            clock,
+            hand,
+            seq: 0,
+            folder,
+        }
+    }
+
+    pub fn memory() -> Self {
+        let (clock, hand) = Clock::manual(NOW);
+        let store = MemoryStore::new(Precisions::default(), clock.clone());
+        let store = store.with_record_bytes(BYTES as usize);
+        Self::new(Arc::new(store), clock, hand, 0)
+    }
+
+    pub fn redis(server: &RedisServer) -> Self {
+        let (clock, hand) = Clock::manual(NOW);
+        let options = RedisOptions::new(&server.url()).unwrap();
+        let options = options.response_timeout(Duration::from_secs(10));
+        let store = RedisStore::open(options).unwrap();
+        let store = store.with_clock(clock.clone());
+        Self::new(Arc::new(store), clock, hand, MAX_RECORDS)
+    }
+
+    pub async fn file(file: &PulseFile) -> Self {
+        let (clock, hand) = Clock::manual(NOW);
+        let store = file.open(&clock).await;
+        Self::new(store, clock, hand, 0)
+    }
+
+    /// Closes the file and opens it again, as the next process does.
+    pub async fn reopen(&mut self, file: &PulseFile) {
+        let (clock, hand, seq) = (self.clock.clone(), self.hand.clone(), self.seq);
+        // The folder holds the store too.
+        *self = Self::memory();
+        let store = file.open(&clock).await;
+        *self = Self::new(store, clock, hand, 0);
+        self.seq = seq;
+    }
+
+    /// Sends a batch in calls, as the flusher does, and folds them.
+    pub async fn flush(&mut self, mut batch: Batch) {
+        while !batch.is_empty() {
+            self.seq += 1;
+            let call = FencedBatch {
+                generation: self.store.hello().await.unwrap().id,
+                instance: "bench".into(),
+                seq: self.seq,
+                previous: self.seq - 1,
+                batch: batch.split(COST),
+            };
+            let appended = self.store.append(&call).await.unwrap();
+            assert!(matches!(appended, Appended::Done(_)), "{appended:?}");
+        }
+        assert!(self.folder.fold().await.unwrap());
+    }
+}
+
+/// A file in a directory of its own.
+pub struct PulseFile(TempDir);
+
+impl PulseFile {
+    pub fn new() -> Self {
+        Self(TempDir::new("bench"))
+    }
+
+    pub fn path(&self) -> PathBuf {
+        self.0.path().join("pulse.redb")
+    }
+
+    pub fn mib(&self) -> f64 {
+        self.path().metadata().unwrap().len() as f64 / 1_048_576.0
+    }
+
+    /// Opens it when nobody holds it any more, and waits until it is open.
+    pub async fn open(&self, clock: &Clock) -> Arc<dyn Store> {
+        if let Ok(file) = File::open(self.path()) {
+            file.lock().unwrap();
+        }
+        let options = FileOptions::new(self.path()).unwrap();
+        let options = options.clock(clock.clone()).file_bytes(BYTES).unwrap();
+        let store = FileStore::open(options).unwrap();
+        while store.hello().await.is_err() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        Arc::new(store)
+    }
+}
