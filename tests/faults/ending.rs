@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use tower_pulse::store::in_process::Inspect;
 use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::store::{CounterQuery, Precisions, Query};
 use tower_pulse::{Clock, Pulse};
@@ -195,7 +196,7 @@ async fn a_flush_in_memory_is_folded_in_parts_if_it_must_be() {
     let counters = names.iter().map(|name| format!("hits:{name}"));
     let hits = store.counters(&CounterQuery::new(counters, 86_400)).await;
     assert!(hits.unwrap().iter().all(|hits| hits.sum() == 1));
-    assert!(store.is_folded());
+    assert!(store.inspect().await.unwrap().is_folded);
 }
 
 #[tokio::test]
