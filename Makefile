@@ -27,7 +27,7 @@ fmt:
 lint:
 	cargo clippy --locked --workspace --exclude pulse-loom --all-targets --all-features -- -D warnings
 	cargo clippy --locked -p pulse-loom --tests -- -D warnings
-	for features in "" axum redis query admin row-cache; do \
+	for features in "" axum redis query admin row-cache file; do \
 	cargo clippy --locked --lib --no-default-features --features "$$features" -- -D warnings || exit 1; done
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features
 

@@ -19,6 +19,7 @@ use axum::body::{Body, to_bytes};
 use http::{Request, StatusCode};
 use redis::aio::MultiplexedConnection;
 use redis::{cmd, pipe};
+use rig::process::processor_millis;
 use rig::server::RedisServer;
 use tower::ServiceExt;
 use tower_pulse::admin::Access;
@@ -258,21 +259,10 @@ fn new_page(bench: &Bench) -> Router {
     pulse.router(Access::open())
 }
 
-/// The processor time of this process, in milliseconds.
-fn processor() -> f64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
-    let (_, fields) = stat.rsplit_once(')').unwrap();
-    let ticks = fields.split_whitespace().skip(11).take(2);
-    ticks
-        .map(|ticks| ticks.parse::<f64>().unwrap())
-        .sum::<f64>()
-        * 10.0
-}
-
 /// First looks at a window and the one before it, each by a new reader.
 async fn first_looks(bench: &mut Bench) {
     let (mut commands, mut redis, mut took) = (Vec::new(), Vec::new(), Vec::new());
-    let began = processor();
+    let began = processor_millis(std::process::id());
     for _ in 0..LOOKS {
         let app = new_page(bench);
         // The connection is there.
@@ -287,7 +277,7 @@ async fn first_looks(bench: &mut Bench) {
     println!("| commands | {} |", verdict(median(commands), 2_000.0));
     println!("| ms of Redis | {} |", verdict(median(redis), 80.0));
     println!("| ms | {} |", verdict(median(took), 300.0));
-    let processor = (processor() - began) / LOOKS as f64;
+    let processor = (processor_millis(std::process::id()) - began) / LOOKS as f64;
     println!("| ms of this process's processors, on average | {processor:.0} | |");
 }
 

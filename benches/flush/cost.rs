@@ -2,24 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use crate::rig::process::processor_millis;
 use crate::rig::server::RedisServer;
-use crate::stores::{NOW, PulseFile, Target, batch};
+use crate::stores::{NOW, PulseFile, REQUESTS, Target, batch};
 
 /// Flushes that are measured, one a second.
 const FLUSHES: i64 = 40;
 /// Flushes before: what is made once is made in them.
 const WARM_UP: i64 = 5;
-/// Requests per second of a context.
-const REQUESTS: u64 = 20;
-
-/// The processor time of a process, in milliseconds.
-fn processor(pid: u32) -> f64 {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    let (_, fields) = stat.rsplit_once(')').unwrap();
-    let ticks = fields.split_whitespace().skip(11).take(2);
-    let ticks = ticks.map(|ticks| ticks.parse::<f64>().unwrap());
-    ticks.sum::<f64>() * 10.0
-}
 
 /// The bytes that a process has written to a disk.
 fn written(pid: u32) -> f64 {
@@ -35,7 +25,7 @@ async fn row(label: &str, contexts: usize, target: &mut Target, server: Option<&
     let (own, server) = (std::process::id(), server.map(RedisServer::pid));
     let flushes = -WARM_UP..FLUSHES;
     let batches: Vec<_> = (flushes.clone())
-        .map(|second| batch(contexts, REQUESTS, NOW + WARM_UP + second))
+        .map(|second| batch(contexts, NOW + WARM_UP + second))
         .collect();
     let (mut began, mut took) = ([0.0; 4], Vec::new());
     for (second, batch) in flushes.zip(batches) {
@@ -65,8 +55,8 @@ async fn row(label: &str, contexts: usize, target: &mut Target, server: Option<&
 /// Processor time of this process and of the server, and the bytes that they have written.
 fn usage(own: u32, server: Option<u32>) -> [f64; 4] {
     [
-        processor(own),
-        server.map_or(0.0, processor),
+        processor_millis(own),
+        server.map_or(0.0, processor_millis),
         written(own),
         server.map_or(0.0, written),
     ]

@@ -20,9 +20,7 @@ use criterion::{BatchSize, BenchmarkId, Criterion, Throughput};
 use rig::server::RedisServer;
 use stores::{COST, NOW, PulseFile, Target, batch};
 use tokio::runtime::Runtime;
-
-/// Requests per second of a context.
-const REQUESTS: u64 = 20;
+use tower_pulse::model::batch::Batch;
 
 fn flush(c: &mut Criterion, runtime: &Runtime) {
     let server = runtime.block_on(RedisServer::start());
@@ -36,9 +34,9 @@ fn flush(c: &mut Criterion, runtime: &Runtime) {
     group.sample_size(20);
     for contexts in [1, 100, 2_000] {
         group.throughput(Throughput::Elements(contexts as u64));
-        let whole = batch(contexts, REQUESTS, NOW);
+        let whole = batch(contexts, NOW);
         group.bench_function(BenchmarkId::new("split into calls", contexts), |b| {
-            let split = |mut batch: tower_pulse::model::batch::Batch| {
+            let split = |mut batch: Batch| {
                 let mut calls = 0;
                 while !batch.is_empty() {
                     std::hint::black_box(batch.split(COST));

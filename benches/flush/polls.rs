@@ -20,8 +20,6 @@ const CONTEXTS: usize = 2_000;
 const DAYS: i64 = 8;
 /// Polls of which the median counts, one a second.
 const POLLS: usize = 30;
-/// Requests of a context in a sample of the past.
-const REQUESTS: u64 = 20;
 /// What a page asks for each second.
 const OVERVIEW: &str = "/api/overview?window=7d";
 const PATHS: &str = "/api/paths?window=7d&limit=100&sort=change";
@@ -48,14 +46,14 @@ async fn poll(app: &Router) -> f64 {
     ask(app, PATHS).await["complete"].as_f64().unwrap()
 }
 
-/// Records seven days: by half hours, and the last two hours by minutes.
+/// Records eight days: by half hours, and the last two hours by minutes.
 async fn fill(target: &mut Target) {
     let seconds = DAYS * 86_400;
     let mut at = 0;
     while at < seconds {
         let step = if at < seconds - 7_200 { 1_800 } else { 60 };
         let now = target.clock.now_seconds();
-        target.flush(batch(CONTEXTS, REQUESTS, now)).await;
+        target.flush(batch(CONTEXTS, now)).await;
         target.hand.advance(Duration::from_secs(step as u64));
         at += step;
     }
@@ -82,7 +80,7 @@ async fn row(label: &str, target: &mut Target, opened: impl AsyncFnOnce(&mut Tar
     for _ in 0..POLLS {
         target.hand.advance(Duration::from_secs(1));
         let now = target.clock.now_seconds();
-        target.flush(batch(CONTEXTS, REQUESTS, now)).await;
+        target.flush(batch(CONTEXTS, now)).await;
         let start = Instant::now();
         assert!(poll(&app).await >= 1.0, "it was whole before");
         took.push(start.elapsed());
@@ -101,8 +99,8 @@ async fn row(label: &str, target: &mut Target, opened: impl AsyncFnOnce(&mut Tar
 /// Prints the table.
 pub async fn table() {
     println!(
-        "\nA poll of the page (`{OVERVIEW}` and `{PATHS}`) with {CONTEXTS} contexts, all of them busy each second. Cold is the first \
-         one of a process, which opens the store before; the goals are 50 ms and 1,000 ms.\n\n\
+        "\nA poll of the page (`{OVERVIEW}` and `{PATHS}`) with {CONTEXTS} contexts, all of them busy each second. \
+         Cold is the first one of a process, which opens the store before; the goals are 50 ms and 1,000 ms.\n\n\
          | store | median, ms | longest | cold | until the window is whole |\n\
          |---|---:|---:|---:|---:|"
     );

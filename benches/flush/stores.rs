@@ -1,6 +1,5 @@
 //! The three stores, each with a folder, and what is flushed to them.
 
-use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,11 +17,13 @@ use tower_pulse::store::{Append, Appended, FencedBatch, Store};
 use tower_pulse::testing::TestFolder;
 use tower_pulse::{Clock, ManualClock};
 
-use crate::rig::process::TempDir;
+use crate::rig::process::{TempDir, wait_until_released};
 use crate::rig::server::RedisServer;
 
 /// When a bench begins: a turn of the day, in Unix seconds.
 pub const NOW: i64 = 1_700_006_400;
+/// Requests per second of a context.
+pub const REQUESTS: u64 = 20;
 /// Commands of a call, about 16 contexts: the flusher's initial size.
 pub const COST: usize = 16 * 24;
 /// Room for all minutes of 2,000 contexts.
@@ -30,11 +31,11 @@ const BYTES: u64 = 1024 * 1024 * 1024;
 /// Records that the folder of a server remembers.
 const MAX_RECORDS: usize = 6_000;
 
-/// Some requests of each of so many contexts, now.
-pub fn batch(contexts: usize, requests: u64, now: i64) -> Batch {
+/// The requests of a second of so many contexts.
+pub fn batch(contexts: usize, now: i64) -> Batch {
     let mut batch = Batch::new(Precisions::default());
     // From 0.7 ms on, over two decades.
-    let nanos: Vec<u64> = (1..=requests).map(|n| n * n * 700_000).collect();
+    let nanos: Vec<u64> = (1..=REQUESTS).map(|n| n * n * 700_000).collect();
     let of_one = aggregate(&nanos);
     for context in 0..contexts {
         let name = format!("GET /api/v1/things-{context}/{{id}}").into();
@@ -146,9 +147,7 @@ impl PulseFile {
 
     /// Opens it when nobody holds it any more, and waits until it is open.
     pub async fn open(&self, clock: &Clock) -> Arc<dyn Store> {
-        if let Ok(file) = File::open(self.path()) {
-            file.lock().unwrap();
-        }
+        wait_until_released(&self.path());
         let options = FileOptions::new(self.path()).unwrap();
         let options = options.clock(clock.clone()).file_bytes(BYTES).unwrap();
         let store = FileStore::open(options).unwrap();

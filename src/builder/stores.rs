@@ -40,9 +40,9 @@ impl Builder {
         self
     }
 
-    /// How often the file is made durable: 1 s to 60 s, 1 s by default. That much is missing after a crash of the
-    /// process or a power cut, and nothing after [`shutdown`](crate::Pulse::shutdown). A longer time writes less. Without effect
-    /// on a store elsewhere.
+    /// How often the file is made durable: 1 s to 60 s, 1 s by default. After a crash of the process or a power cut at most
+    /// the requests of this time and of a flush interval are missing, which go together by default; after
+    /// [`shutdown`](crate::Pulse::shutdown) none is. A longer time writes less. Without effect on a store elsewhere.
     #[cfg(feature = "file")]
     pub fn durable_every(mut self, every: Duration) -> Self {
         self.durable_every = every;

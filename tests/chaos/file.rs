@@ -8,7 +8,7 @@ use tower_pulse::Pulse;
 use tower_pulse::store::file::{FileOptions, FileStore};
 use tower_pulse::store::{CounterQuery, Query};
 
-use crate::process::{CONNECTIONS, ping};
+use crate::clients::{CONNECTIONS, Clients, Missing};
 use crate::rig::demo::{self, Demo};
 use crate::rig::process::TempDir;
 use crate::rig::wait::until;
@@ -51,49 +51,27 @@ pub async fn sigkill(size: Size) -> Outcome {
         ),
         ..Outcome::default()
     };
-    let (mut widest, mut missing) = (Duration::ZERO, 0);
+    let mut missing = Missing::default();
     for round in 0..rounds {
         let demo = start(&path).await;
-        let address = demo.address();
-        let clients: Vec<_> = (0..CONNECTIONS)
-            .map(|_| tokio::spawn(ping(address)))
-            .collect();
+        let clients = Clients::start(&demo);
         tokio::time::sleep(Duration::from_millis(rng.u64(200..2_600))).await;
         let killed = Instant::now();
         demo.kill_9();
-        let mut answered = Vec::new();
-        for client in clients {
-            answered.extend(client.await.unwrap());
-        }
-        answered.sort_unstable();
+        let answered = clients.answers().await;
         let found = stored(&path).await - outcome.stored;
-        outcome.stored += found;
-        outcome.expected += answered.len() as i64;
-        if found < 0 || found > (answered.len() + CONNECTIONS) as i64 {
-            let line = format!("round {round}: {found} stored, {} answered", answered.len());
-            outcome.faults.push(line);
-        }
-        // Flushes are in order, so the first missing request is the oldest.
-        if let Some(first) = usize::try_from(found).ok().and_then(|at| answered.get(at)) {
-            let window = killed.saturating_duration_since(*first);
-            widest = widest.max(window);
-            missing += answered.len() as i64 - found;
-            if window > ALLOWED {
-                let line = format!("round {round}: the last {window:?} are missing");
-                outcome.faults.push(line);
-            }
-        }
+        let (kill, counts) = ((round, killed), (&*answered, found));
+        missing.add(&mut outcome, kill, counts, ALLOWED);
     }
     let files = std::fs::read_dir(dir.path()).unwrap().count();
     if files != 1 {
         let line = format!("{files} files: the file was damaged and set aside");
         outcome.faults.push(line);
     }
-    outcome.notes = vec![
-        format!("{missing} missing"),
-        format!("at most the last {:.2} s", widest.as_secs_f64()),
-        "interval 1 s, durable each second".to_owned(),
-    ];
+    outcome.notes = missing.notes();
+    outcome
+        .notes
+        .push("interval 1 s, durable each second".to_owned());
     outcome
 }
 
@@ -109,20 +87,15 @@ pub async fn deploys(size: Size) -> Outcome {
         ),
         ..Outcome::default()
     };
-    let serve = |demo: &Demo| {
-        let address = demo.address();
-        let clients = (0..CONNECTIONS).map(|_| tokio::spawn(ping(address)));
-        clients.collect::<Vec<_>>()
-    };
     let mut old = start(&path).await;
-    let mut clients = serve(&old);
+    let mut clients = Clients::start(&old);
     let mut answered = 0;
     for round in 0..=rounds {
         let new = match round < rounds {
             true => Some(start(&path).await),
             false => None,
         };
-        let of_new = new.as_ref().map(serve);
+        let of_new = new.as_ref().map(Clients::start);
         tokio::time::sleep(Duration::from_millis(rng.u64(500..3_000))).await;
         old.signal("TERM");
         let exit = old.wait_exit(Duration::from_secs(10)).await;
@@ -130,9 +103,7 @@ pub async fn deploys(size: Size) -> Outcome {
             let line = format!("round {round}: no clean exit\n{}", old.stderr());
             outcome.faults.push(line);
         }
-        for client in clients {
-            answered += client.await.unwrap().len() as i64;
-        }
+        answered += clients.answers().await.len() as i64;
         let (Some(new), Some(of_new)) = (new, of_new) else {
             break;
         };

@@ -21,6 +21,7 @@ mod rig;
 mod service;
 
 mod away;
+mod clients;
 mod file;
 mod fleet;
 mod folding;

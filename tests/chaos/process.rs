@@ -2,32 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use crate::clients::{CONNECTIONS, Clients, Missing};
 use crate::rig::demo::{self, Demo};
 use crate::rig::fold::fold_rest;
-use crate::rig::http::Client;
 use crate::rig::server::RedisServer;
-use crate::service::pause;
 use crate::table::{Outcome, Size};
-
-/// Sends requests on one connection until the server does not answer any more. Returns the times of the
-/// answers.
-pub async fn ping(address: std::net::SocketAddr) -> Vec<Instant> {
-    let mut client = Client::connect(address).await;
-    let mut answered = Vec::new();
-    while let Ok(response) = client.try_request("GET", "/ping", &[], "").await {
-        if response.status != 200 {
-            break;
-        }
-        answered.push(Instant::now());
-        // A busy service, but not a busy loop.
-        if answered.len() % 10 == 0 {
-            pause(1).await;
-        }
-    }
-    answered
-}
-
-pub const CONNECTIONS: usize = 4;
 
 /// Starts the demo under a prefix of its own, lets it serve, and ends it with `end`. Returns the times of
 /// the answers, in order, and the number of requests in Redis.
@@ -44,17 +23,10 @@ async fn one(
         ("DEMO_TRAFFIC", "off"),
     ];
     let demo = Demo::start(demo::built(), &env).await;
-    let address = demo.address();
-    let clients: Vec<_> = (0..CONNECTIONS)
-        .map(|_| tokio::spawn(ping(address)))
-        .collect();
+    let clients = Clients::start(&demo);
     tokio::time::sleep(serve).await;
     end(&demo).await;
-    let mut answered = Vec::new();
-    for client in clients {
-        answered.extend(client.await.unwrap());
-    }
-    answered.sort_unstable();
+    let answered = clients.answers().await;
     // Appended calls are safe, and the next folder folds them.
     fold_rest(&url, &prefix).await;
     let mut conn = server.connection().await;
@@ -114,7 +86,7 @@ pub async fn sigkill(size: Size) -> Outcome {
         done: format!("{rounds} x SIGKILL under load of {CONNECTIONS} connections"),
         ..Outcome::default()
     };
-    let (mut widest, mut missing) = (Duration::ZERO, 0);
+    let mut missing = Missing::default();
     for round in 0..rounds {
         let serve = Duration::from_millis(rng.u64(1_200..2_600));
         let mut killed = Instant::now();
@@ -123,31 +95,12 @@ pub async fn sigkill(size: Size) -> Outcome {
             demo.kill_9();
         })
         .await;
-        outcome.expected += answered.len() as i64;
-        outcome.stored += stored;
-        if stored > (answered.len() + CONNECTIONS) as i64 {
-            let line = format!(
-                "round {round}: {stored} stored, {} answered",
-                answered.len()
-            );
-            outcome.faults.push(line);
-        }
-        // Flushes are in order, so the first missing request is the oldest.
-        if let Some(first) = answered.get(stored as usize) {
-            let window = killed.saturating_duration_since(*first);
-            widest = widest.max(window);
-            missing += answered.len() as i64 - stored;
-            if window > ALLOWED {
-                outcome
-                    .faults
-                    .push(format!("round {round}: {window:?} are missing"));
-            }
-        }
+        let (kill, counts) = ((round, killed), (&*answered, stored));
+        missing.add(&mut outcome, kill, counts, ALLOWED);
     }
-    outcome.notes = vec![
-        format!("{missing} missing"),
-        format!("at most the last {:.2} s", widest.as_secs_f64()),
-        "interval 1 s and up to 0.05 s of jitter".to_owned(),
-    ];
+    outcome.notes = missing.notes();
+    outcome
+        .notes
+        .push("interval 1 s and up to 0.05 s of jitter".to_owned());
     outcome
 }

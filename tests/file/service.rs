@@ -1,6 +1,5 @@
 //! A service on a file. Only the test drains and flushes, so that each moment is known.
 
-use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +9,7 @@ use tower_pulse::store::file::{FileIo, FileOptions, FileStore};
 use tower_pulse::store::{CounterQuery, Query};
 use tower_pulse::{Builder, Clock, ManualClock, Pulse};
 
-use crate::rig::process::TempDir;
+use crate::rig::process::{TempDir, is_held};
 use crate::rig::wait::until;
 
 pub const NOW: i64 = 1_700_000_400;
@@ -69,17 +68,7 @@ impl Place {
 
 /// Waits until nobody holds a file.
 pub async fn released(path: &Path) {
-    until("the file is released", async || {
-        let Ok(file) = File::open(path) else {
-            return true;
-        };
-        match file.try_lock() {
-            Ok(()) => true,
-            Err(TryLockError::WouldBlock) => false,
-            Err(error) => panic!("{error}"),
-        }
-    })
-    .await;
+    until("the file is released", async || !is_held(path)).await;
 }
 
 /// A process.

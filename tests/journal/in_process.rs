@@ -3,8 +3,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +19,7 @@ use tower_pulse::{Clock, ManualClock};
 
 use crate::data::precisions;
 use crate::ground::{Ground, MAX_SAVED};
-use crate::rig::process::TempDir;
+use crate::rig::process::{TempDir, wait_until_released};
 use crate::rig::reads::StoreReads;
 
 /// Where a store in one process keeps its data.
@@ -94,7 +93,7 @@ impl InFile {
     /// Closes the file, lets something else be done with it, and opens it again.
     fn reopen(&self, io: &Runtime, meanwhile: impl FnOnce()) {
         drop(self.store.take());
-        released(&self.path(None));
+        wait_until_released(&self.path(None));
         meanwhile();
         let options = FileOptions::new(self.path(None)).unwrap();
         let options = options.precisions(precisions()).clock(self.clock.clone());
@@ -107,12 +106,6 @@ impl InFile {
         }
         *self.store.borrow_mut() = Some(Arc::new(store));
     }
-}
-
-/// Waits until nobody holds a file.
-fn released(path: &Path) {
-    let Ok(file) = File::open(path) else { return };
-    file.lock().unwrap();
 }
 
 impl Place for InFile {

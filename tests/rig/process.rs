@@ -1,5 +1,6 @@
 //! Child processes that never outlive the test, however it ends.
 
+use std::fs::TryLockError;
 use std::io::{self, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -169,6 +170,36 @@ impl Drop for TempDir {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
+}
+
+/// Whether a process holds a lock on a file.
+pub fn is_held(path: &std::path::Path) -> bool {
+    let Ok(file) = std::fs::File::open(path) else {
+        return false;
+    };
+    match file.try_lock() {
+        Ok(()) => false,
+        Err(TryLockError::WouldBlock) => true,
+        Err(error) => panic!("{}: {error}", path.display()),
+    }
+}
+
+/// Waits without a runtime until no process holds a file, for a minute at most.
+pub fn wait_until_released(path: &std::path::Path) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while is_held(path) {
+        assert!(Instant::now() < end, "{} is held", path.display());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The processor time of a process so far, in milliseconds, to a tick of 10 ms.
+pub fn processor_millis(pid: u32) -> f64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let (_, fields) = stat.rsplit_once(')').unwrap();
+    let ticks = fields.split_whitespace().skip(11).take(2);
+    let ticks = ticks.map(|ticks| ticks.parse::<f64>().unwrap());
+    ticks.sum::<f64>() * 10.0
 }
 
 /// A TCP port on 127.0.0.1 without a listener.

@@ -92,7 +92,8 @@ impl FileOptions {
         Ok(self)
     }
 
-    /// How often what was recorded is made durable: 1 s to 60 s, 1 s by default. That much is missing after a crash.
+    /// How often what was recorded is made durable: 1 s to 60 s, 1 s by default. After a crash, at most the requests of this
+    /// time and of a flush interval are missing.
     ///
     /// # Errors
     /// When the duration is not in this range.

@@ -23,7 +23,7 @@ use crate::task::lock;
 
 /// Bytes of entries after which the file is made durable, whatever the time: those who flush can append as much again.
 const MOST_VOLATILE: u64 = 512 * 1024;
-/// A commit that is due waits until nothing is asked for this long, so that a flush is durable as a whole.
+/// A commit that is due waits until the thread has had nothing to do for so long: then a flush is durable as a whole.
 const PAUSE: Duration = Duration::from_millis(20);
 /// For how long it waits at the most.
 const LONGEST_WAIT: Duration = Duration::from_millis(250);
@@ -101,7 +101,7 @@ impl Open {
     }
 
     /// Notes that everything is durable.
-    fn is_durable(&mut self, now: Tick) {
+    fn note_durable(&mut self, now: Tick) {
         self.is_dirty = false;
         self.committed = now;
         self.committed_head = self.state.journal.head.offset;
@@ -183,15 +183,14 @@ impl Worker {
         open.appended.map_or(Duration::ZERO, until)
     }
 
-    /// Does what is due. `is_idle`: nothing was asked for a pause.
+    /// Does what is due. `is_idle`: nobody has asked for anything meanwhile.
     fn keep_up(&mut self, is_idle: bool) {
         let is_due = match &self.open {
             Some(open) if open.is_writable => {
                 let is_due = self.until_commit(open).is_zero();
-                is_due
-                    && (is_idle
-                        || self.since(open.committed) >= self.options.durable_every + LONGEST_WAIT)
-                    || open.volatile_bytes() >= MOST_VOLATILE
+                let most = self.options.durable_every + LONGEST_WAIT;
+                let must_not_wait = is_idle || self.since(open.committed) >= most;
+                is_due && must_not_wait || open.volatile_bytes() >= MOST_VOLATILE
             }
             _ => {
                 if self.since(self.tried) >= self.retry {
@@ -255,7 +254,7 @@ impl Worker {
         if open.volatile_bytes() > 0 {
             open.appended = Some(committed);
         }
-        open.is_durable(committed);
+        open.note_durable(committed);
         self.bound();
     }
 
@@ -302,7 +301,7 @@ impl Worker {
         match probe(open, now) {
             Ok(()) => {
                 open.is_writable = true;
-                open.is_durable(self.options.clock.tick());
+                open.note_durable(self.options.clock.tick());
                 self.retry = FIRST_RETRY;
                 self.trouble = None;
                 if lock(&self.report.trouble).take().is_some() {
