@@ -79,6 +79,8 @@ mod error;
 mod flush;
 mod fold;
 pub mod guide;
+#[cfg(feature = "file")]
+pub mod import;
 mod internal;
 pub mod layer;
 mod pulse;

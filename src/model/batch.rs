@@ -16,15 +16,17 @@ use std::sync::Arc;
 use super::aggregate::Aggregate;
 use super::amounts::Amounts;
 use super::context::{ContextId, Kind};
-use super::context_delta::{ContextDelta, MAX_HOURS};
+use super::context_delta::{ContextDelta, MAX_HOURS, add_record};
 use super::counter::CounterDelta;
 use super::mark::{self, Mark, TooManyMarks};
 use super::minute_report::{self, MinuteReport};
 use super::ranking::RankingDelta;
 use super::section::Section;
 use super::slice::{Precisions, hour_of};
-use super::slices::Slices;
+use super::slices::{Merge, Slices};
 use super::slow_request::{SlowRequest, SlowRequests};
+use super::tier::{COARSEST, DAY, TIERS, TierSlice};
+use super::tiers::MOST_DAYS;
 
 /// Additions by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,10 +94,56 @@ impl Batch {
 
     /// Adds requests that ended within a second to the slowest and the failed ones of a context.
     pub fn add_slowest(&mut self, context: ContextId, second: i64, slowest: SlowRequests) {
-        let delta = self.contexts.entry(context);
+        let delta = self.seen(&context, second);
+        delta.slowest.add(hour_of(second), slowest, MAX_HOURS);
+    }
+
+    /// Adds a record of another store to its tier, and to no other. `last_seen` is when the context last had a sample.
+    pub(crate) fn add_whole(
+        &mut self,
+        context: &ContextId,
+        last_seen: i64,
+        at: TierSlice,
+        sums: &Aggregate,
+    ) {
+        let delta = self.seen(context, last_seen);
+        delta.whole.entry(at).or_default().merge(sums);
+    }
+
+    /// Adds the sums of a slice of one of [`TIERS`](super::tier::TIERS), which become part of the coarser tiers too.
+    pub(crate) fn add_slice(
+        &mut self,
+        context: &ContextId,
+        last_seen: i64,
+        (seconds, start): TierSlice,
+        sums: &Aggregate,
+    ) {
+        let tier = TIERS.iter().position(|tier| tier.seconds == seconds);
+        let delta = self.seen(context, last_seen);
+        if let Some(tier) = tier {
+            add_record(&mut delta.records, tier, start, sums.clone());
+        }
+    }
+
+    /// Notes that a context had a sample, and returns its additions.
+    pub(crate) fn seen(&mut self, context: &ContextId, second: i64) -> &mut ContextDelta {
+        let delta = self.contexts.entry(context.clone());
         let delta = delta.or_insert_with(|| ContextDelta::new(&self.precisions));
         delta.last_seen = delta.last_seen.max(second);
-        delta.slowest.add(hour_of(second), slowest, MAX_HOURS);
+        delta
+    }
+
+    /// Seconds for which a store may keep some of it: records of another store may be as old as its history.
+    pub(crate) fn kept_for(&self) -> i64 {
+        match self.has_whole_records() {
+            true => i64::from(MOST_DAYS) * i64::from(DAY),
+            false => COARSEST.span(),
+        }
+    }
+
+    /// Whether it has records of another store.
+    pub(crate) fn has_whole_records(&self) -> bool {
+        self.contexts.values().any(|delta| !delta.whole.is_empty())
     }
 
     /// Adds `n` to one of the user's counters.

@@ -306,27 +306,30 @@ impl Group {
 }
 
 /// The records that a context's delta is added to, if they are retained at `now`: records of the finest
-/// of some tiers, and of the coarser ones if the slice is already rolled up.
+/// of some tiers, of the coarser ones if the slice is already rolled up, and whole records.
 pub fn records<'a>(
     delta: &'a ContextDelta,
     tiers: Tiers,
     rolled: &'a RolledUp,
     now: i64,
 ) -> impl Iterator<Item = (TierSlice, &'a Aggregate)> {
-    delta
-        .records
-        .iter()
-        .enumerate()
-        .flat_map(move |(from, slices)| {
-            slices.iter().flat_map(move |(start, added)| {
-                let is_rolled = from > 0 || rolled.contains(start);
-                let tiers = tiers.iter().skip(from);
-                let tiers = tiers.filter(move |tier| is_rolled || *tier == FINEST);
-                let slices = tiers.map(move |tier| (tier, tier.slice(start)));
-                let retained = slices.filter(move |(tier, start)| *start > tier.cut_off(now));
-                retained.map(move |(tier, start)| ((tier.seconds, start), added))
-            })
+    let records = delta.records.iter().enumerate();
+    let added = records.flat_map(move |(from, slices)| {
+        slices.iter().flat_map(move |(start, added)| {
+            let is_rolled = from > 0 || rolled.contains(start);
+            let tiers = tiers.iter().skip(from);
+            let tiers = tiers.filter(move |tier| is_rolled || *tier == FINEST);
+            let slices = tiers.map(move |tier| (tier, tier.slice(start)));
+            let retained = slices.filter(move |(tier, start)| *start > tier.cut_off(now));
+            retained.map(move |(tier, start)| ((tier.seconds, start), added))
         })
+    });
+    let whole = delta.whole.iter().filter(move |((seconds, start), _)| {
+        let is_retained = (tiers.get(*seconds)).is_some_and(|tier| *start > tier.cut_off(now));
+        // A slice that is still to be rolled up would become part of coarser records that have it already.
+        is_retained && (*seconds != FINEST.seconds || rolled.contains(*start))
+    });
+    added.chain(whole.map(|(at, sums)| (*at, sums)))
 }
 
 #[cfg(test)]

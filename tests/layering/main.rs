@@ -18,7 +18,7 @@ const RANKS: [&[&str]; 9] = [
     &["model"],
     &["store", "recorder"],
     &["flush", "fold", "cleaner", "row_cache", "changes"],
-    &["query"],
+    &["query", "import"],
     &["layer", "admin", "testing"],
     &["pulse", "dashboard"],
     &["builder"],

@@ -24,7 +24,8 @@ const CURRENT: &str = "current";
 /// The entries that are not folded, by the end of their position.
 const ENTRIES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("journal");
 /// The slices of counters, by precision and name.
-const COUNTERS: TableDefinition<'_, (u32, &str), &[u8]> = TableDefinition::new("counters");
+pub(super) const COUNTERS: TableDefinition<'_, (u32, &str), &[u8]> =
+    TableDefinition::new("counters");
 
 /// The state without its entries, counters and tables.
 #[derive(Debug)]
@@ -153,9 +154,9 @@ packed!(KeptEntry {
 
 /// A count of a counter, and the start of its slice.
 #[derive(Debug)]
-struct KeptCount {
-    start: i64,
-    n: i64,
+pub(super) struct KeptCount {
+    pub(super) start: i64,
+    pub(super) n: i64,
 }
 
 packed!(KeptCount { start, n });

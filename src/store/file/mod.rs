@@ -5,9 +5,11 @@
 //! committed from time to time: what was done before is durable then. After a failure the file is opened again where it
 //! was durable last, and those who flush append again what it has lost, as after a failover of a server.
 
-// `disk` is the file, `fields` its tables (`keys` names them), `kept` the other data, `trouble` why a file cannot be used.
+// `disk` is the file, `fields` its tables (`keys` names them), `kept` the other data, `trouble` why a file cannot be used,
+// `export` what an import into another store reads and notes.
 
 mod disk;
+pub(crate) mod export;
 mod fields;
 mod kept;
 mod keys;

@@ -10,6 +10,7 @@ use redb::{Database, TableDefinition};
 
 use super::Report;
 use super::disk::{Disk, HEADER};
+use super::export;
 use super::fields::FileFields;
 use super::kept::{self, Earlier};
 use super::options::FileOptions;
@@ -298,6 +299,10 @@ impl Worker {
         self.bound();
         let now = self.options.clock.now_seconds();
         let Some(open) = &mut self.open else { return };
+        if !self.options.is_export && export::has_begun(&mut open.state) {
+            // Those who read still can.
+            return self.explain(Trouble::Exported);
+        }
         match probe(open, now) {
             Ok(()) => {
                 open.is_writable = true;
@@ -363,7 +368,7 @@ impl Worker {
     /// Opens the file. What cannot be read any more gets another name, and a new file takes its place.
     fn open_file(&mut self) -> Result<Open, Trouble> {
         match self.open_as_it_is() {
-            Err(trouble) if trouble.is_damage() => {
+            Err(trouble) if trouble.is_damage() && !self.options.is_export => {
                 let aside = self.set_aside()?;
                 self.note(format!(
                     "{}: it was renamed to {} and a new file was begun",

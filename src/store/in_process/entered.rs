@@ -52,6 +52,8 @@ pub(super) struct PackedCall {
     pub(super) previous: u64,
     /// When its first sample was recorded, in Unix seconds.
     pub(super) since: Option<i64>,
+    /// Seconds for which some of it may be kept.
+    pub(super) kept_for: i64,
     version: u64,
     requests: u64,
     payload: Vec<u8>,
@@ -65,6 +67,7 @@ impl PackedCall {
             seq: call.seq,
             previous: call.previous,
             since: call.batch.since,
+            kept_for: call.batch.kept_for(),
             version: u64::from(entry::version(&call.batch)),
             requests: call.batch.requests(),
             payload: entry::pack(&call.batch),

@@ -5,7 +5,6 @@ use super::entered::{Entered, Fence, PackedCall};
 use super::fields::Fields;
 use super::state::State;
 use crate::error::StoreError;
-use crate::model::tier::COARSEST;
 use crate::store::journal::{Acquired, FoldStep, Progress, Step};
 use crate::store::{Appended, Position, Readable};
 
@@ -34,7 +33,8 @@ impl<F: Fields> State<F> {
             at: now,
         };
         self.fences.insert(call.instance.clone(), fence);
-        let since = call.since.filter(|since| COARSEST.cut_off(now) < *since);
+        let oldest = now.saturating_sub(call.kept_for);
+        let since = call.since.filter(|since| oldest < *since);
         self.since = since.map_or(self.since, |since| since.min(self.since));
         journal.enter(call, now);
         Appended::Done(journal.receipt())

@@ -87,6 +87,12 @@ impl<F: Fields> Tables<F> {
         tables
     }
 
+    /// The tables, in their order.
+    #[cfg(feature = "file")]
+    pub(crate) fn names(&self) -> impl Iterator<Item = &Table> {
+        self.by_name.keys()
+    }
+
     /// The number of writes of slices.
     #[cfg(feature = "file")]
     pub(crate) fn writes(&self) -> Revision {

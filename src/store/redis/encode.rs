@@ -6,7 +6,7 @@ use super::keys::Keys;
 use super::script::Invocation;
 use crate::clock::Clock;
 use crate::model::entry;
-use crate::model::tier::{COARSEST, TIERS, TierSlice};
+use crate::model::tier::{TIERS, TierSlice};
 use crate::store::FencedBatch;
 use crate::store::journal::FoldStep;
 use crate::store::table::{FieldWrites, Table};
@@ -40,7 +40,7 @@ impl RedisStore {
         script.arg(entry::pack(&call.batch));
         let since = call.batch.since;
         script.arg(since.map_or_else(String::new, |since| since.to_string()));
-        script.arg(COARSEST.span().to_string());
+        script.arg(call.batch.kept_for().to_string());
         script
     }
 

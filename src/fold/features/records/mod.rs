@@ -23,6 +23,8 @@ use crate::store::table::{FieldWrites, Table};
 
 /// Records that are read at once.
 const RECORDS_AT_ONCE: usize = 500;
+/// The shortest time to live of the records of a slice, in seconds.
+const LEAST_TTL: i64 = 60;
 /// Slices of the finest tier whose records are remembered: the open slice, and the slice before it for samples
 /// that arrive after its end.
 const SLICES_REMEMBERED: usize = 2;
@@ -194,5 +196,12 @@ fn ttl(at: TierSlice, tiers: Tiers, rolled: &RolledUp, now: i64) -> i64 {
         true => Some(COARSEST),
         false => tiers.get(at.0),
     };
-    tier.map_or(i64::from(at.0), Precision::key_ttl) + at.1.saturating_sub(now).max(0)
+    let ttl = tier.map_or(i64::from(at.0), Precision::key_ttl) + at.1.saturating_sub(now).max(0);
+    if at.0 == FINEST.seconds {
+        return ttl;
+    }
+    // A slice of the past has lived for a part of it.
+    let ended = at.1.saturating_add(i64::from(at.0));
+    let age = now.saturating_sub(ended).max(0);
+    ttl.saturating_sub(age).max(LEAST_TTL)
 }
