@@ -30,6 +30,8 @@ const BACKOFF: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(50)..=Duration::from_secs(1);
 /// How often a full journal is tried, and how often a file is looked at that somebody must roll up.
 const RETRY: Duration = Duration::from_millis(100);
+/// How long another import of this process may hold the file.
+const OPENING: Duration = Duration::from_secs(5);
 /// How long it takes at most until the file's minutes are rolled up.
 const ROLL_UP_PATIENCE: Duration = Duration::from_secs(300);
 
@@ -84,8 +86,7 @@ impl<'a> Delivery<'a> {
     }
 
     async fn attempt(&self) -> Result<Ended, ImportError> {
-        let begun = self.file.has_begun_export().await;
-        let begun = begun.map_err(ImportError::of_open_file)?;
+        let begun = self.open_file().await?;
         let generation = self.patiently(|| self.store.hello()).await?;
         let notes = Notes::new(self.file.clone(), &generation.id);
         let whole = match notes.whole().await? {
@@ -129,6 +130,22 @@ impl<'a> Delivery<'a> {
         let done_at = Some(self.import.clock.now_seconds());
         notes.set_whole(&ImportNote { done_at, ..whole }).await?;
         Ok(Ended::Done(brought))
+    }
+
+    /// Waits until the file is open, and tells whether an import of it has begun.
+    async fn open_file(&self) -> Result<bool, ImportError> {
+        let start = Instant::now();
+        loop {
+            match self.file.has_begun_export().await {
+                Ok(begun) => return Ok(begun),
+                // An import that was dropped may have opened it at the same moment.
+                Err(error)
+                    if error.kind() == StoreErrorKind::Unreachable && start.elapsed() < OPENING => {
+                }
+                Err(error) => return Err(ImportError::of_open_file(error)),
+            }
+            tokio::time::sleep(RETRY).await;
+        }
     }
 
     /// Folds what a process that was killed has left in the file. Nobody folds there from then on, so that the records of

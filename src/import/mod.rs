@@ -18,6 +18,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use self::delivery::Delivery;
 pub use self::error::{ImportError, ImportErrorKind};
 use crate::clock::Clock;
@@ -26,8 +28,11 @@ use crate::model::pack::packed;
 use crate::model::tier::DAY;
 use crate::model::tiers::{LEAST_DAYS, MOST_DAYS};
 use crate::store::Store;
-use crate::store::file::{FileOptions, FileStore, export};
+use crate::store::file::export::{self, Unusable};
+use crate::store::file::{FileOptions, FileStore};
 
+/// How long a store of this process may take to close its file.
+const CLOSING: Duration = Duration::from_secs(2);
 /// How long an import waits for a store that is away, unless configured otherwise.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -140,12 +145,26 @@ impl FileImport {
     /// # Cancel safety
     /// What was brought over stays. Run it again to go on.
     pub async fn run(&self, store: Arc<dyn Store>) -> Result<ImportedFile, ImportError> {
-        export::look_at(&self.path).map_err(|why| ImportError::of_file(&self.path, &why))?;
+        self.look_at_file().await?;
         let options = self.options.clone().clock(self.clock.clone());
         let options = options.precisions(store.precisions().clone());
         let file = FileStore::open_for_export(options);
         let file = file.map_err(|error| ImportError::no_thread(&error))?;
         Box::pin(Delivery::new(self, Arc::new(file), store).run()).await
+    }
+
+    /// Refuses a file that cannot be imported. A store of this process closes its file a moment after it is dropped.
+    async fn look_at_file(&self) -> Result<(), ImportError> {
+        let start = Instant::now();
+        loop {
+            match export::look_at(&self.path) {
+                Ok(()) => return Ok(()),
+                Err(Unusable::Held(Some(process)))
+                    if process == std::process::id() && start.elapsed() < CLOSING => {}
+                Err(why) => return Err(ImportError::of_file(&self.path, &why)),
+            }
+            tokio::time::sleep(CLOSING / 50).await;
+        }
     }
 }
 

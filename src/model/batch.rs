@@ -7,6 +7,8 @@ mod memory;
 mod split;
 #[cfg(test)]
 mod tests;
+#[cfg(any(feature = "file", test))]
+mod whole;
 
 pub use self::split::MAX_CALL_COST;
 
@@ -16,16 +18,16 @@ use std::sync::Arc;
 use super::aggregate::Aggregate;
 use super::amounts::Amounts;
 use super::context::{ContextId, Kind};
-use super::context_delta::{ContextDelta, MAX_HOURS, add_record};
+use super::context_delta::{ContextDelta, MAX_HOURS};
 use super::counter::CounterDelta;
 use super::mark::{self, Mark, TooManyMarks};
 use super::minute_report::{self, MinuteReport};
 use super::ranking::RankingDelta;
 use super::section::Section;
 use super::slice::{Precisions, hour_of};
-use super::slices::{Merge, Slices};
+use super::slices::Slices;
 use super::slow_request::{SlowRequest, SlowRequests};
-use super::tier::{COARSEST, DAY, TIERS, TierSlice};
+use super::tier::{COARSEST, DAY};
 use super::tiers::MOST_DAYS;
 
 /// Additions by name.
@@ -96,33 +98,6 @@ impl Batch {
     pub fn add_slowest(&mut self, context: ContextId, second: i64, slowest: SlowRequests) {
         let delta = self.seen(&context, second);
         delta.slowest.add(hour_of(second), slowest, MAX_HOURS);
-    }
-
-    /// Adds a record of another store to its tier, and to no other. `last_seen` is when the context last had a sample.
-    pub(crate) fn add_whole(
-        &mut self,
-        context: &ContextId,
-        last_seen: i64,
-        at: TierSlice,
-        sums: &Aggregate,
-    ) {
-        let delta = self.seen(context, last_seen);
-        delta.whole.entry(at).or_default().merge(sums);
-    }
-
-    /// Adds the sums of a slice of one of [`TIERS`](super::tier::TIERS), which become part of the coarser tiers too.
-    pub(crate) fn add_slice(
-        &mut self,
-        context: &ContextId,
-        last_seen: i64,
-        (seconds, start): TierSlice,
-        sums: &Aggregate,
-    ) {
-        let tier = TIERS.iter().position(|tier| tier.seconds == seconds);
-        let delta = self.seen(context, last_seen);
-        if let Some(tier) = tier {
-            add_record(&mut delta.records, tier, start, sums.clone());
-        }
     }
 
     /// Notes that a context had a sample, and returns its additions.

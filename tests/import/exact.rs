@@ -94,10 +94,14 @@ async fn minutes_that_are_not_rolled_up_are_once_they_are() {
     let server = RedisServer::start().await;
     let store = redis(&server.url(), &place, None);
     import_into(&place, store.clone()).await.unwrap();
+    // Four requests and a timer in each step.
+    let recorded = 5 * (DAY / (47 * 60) + 360);
     let imported = stored::read(&*store, place.clock.now_seconds(), None).await;
-    // The last minute is in no half hour yet.
-    let of_tiers = imported.requests_by_tier();
-    assert!(of_tiers[&1_800] < of_tiers[&21_600] + 1 && of_tiers[&21_600] < 4 * (360 + 30) + 390);
+    let rolled_up = imported.requests_by_tier()[&21_600];
+    assert!(
+        (recorded - 30..recorded).contains(&rolled_up),
+        "{rolled_up}"
+    );
     let pulse = instance(&place, store.clone(), None);
     place.hand.advance(Duration::from_secs(300));
     pulse.record("GET /last", Duration::from_millis(1), http::StatusCode::OK);
@@ -106,9 +110,40 @@ async fn minutes_that_are_not_rolled_up_are_once_they_are() {
     pulse.record("GET /last", Duration::from_millis(1), http::StatusCode::OK);
     pulse.flush().await.unwrap();
     let found = stored::read(&*store, place.clock.now_seconds(), None).await;
-    let steps = 86_400 / (47 * 60) + 360;
-    // Four requests and a timer in each step, and one of the two later ones is rolled up.
-    assert_eq!(found.requests_by_tier()[&21_600], 5 * steps + 1);
+    // The first of the two later ones is rolled up.
+    assert_eq!(found.requests_by_tier()[&21_600], recorded + 1);
+}
+
+#[tokio::test]
+async fn days_that_the_file_does_not_have_are_made_of_its_six_hours() {
+    let mut rng = Rng::with_seed(seed());
+    // A file that keeps no days, and one that began to keep them when it had a past.
+    for then in [None, Some(30)] {
+        let place = Place::new();
+        for history in [None, then] {
+            let past = Past {
+                days: 3,
+                contexts: 4,
+                history,
+                ended_ago: 5_000,
+            };
+            past.record(&place, &mut rng).await;
+        }
+        let server = RedisServer::start().await;
+        let store = redis(&server.url(), &place, None);
+        let import = import(&place)
+            .history(Duration::from_secs(30 * DAY))
+            .unwrap();
+        import.run(store.clone()).await.unwrap();
+        let found = stored::read(&*store, place.clock.now_seconds(), Some(30)).await;
+        let requests = found.requests_by_tier();
+        let recorded = 2 * 5 * (3 * DAY / (47 * 60) + 360);
+        assert_eq!(
+            (requests[&21_600], requests[&86_400]),
+            (recorded, recorded),
+            "{then:?}"
+        );
+    }
 }
 
 #[tokio::test]

@@ -156,6 +156,42 @@ async fn redis_ends_and_comes_back_with_what_it_had() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redis_comes_back_without_calls_that_it_had_acknowledged() {
+    let place = Place::new();
+    record_crowd(&place, 400, 60).await;
+    let expected = undisturbed(&place).await;
+    let server = RedisServer::start().await;
+    let store = redis(&server.url(), &place, None);
+    let told = Arc::new(AtomicU64::new(0));
+    let counted = told.clone();
+    let import = import(&place).on_progress(move |_| {
+        counted.fetch_add(1, Ordering::Relaxed);
+    });
+    let importing = tokio::spawn(async move { import.run(store).await });
+    let until_told = async |calls| {
+        while told.load(Ordering::Relaxed) < calls && !importing.is_finished() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    until_told(3).await;
+    let mut connection = server.connection().await;
+    let () = redis::cmd("SAVE")
+        .query_async(&mut connection)
+        .await
+        .unwrap();
+    let saved = told.load(Ordering::Relaxed);
+    until_told(saved + 4).await;
+    let lost = told.load(Ordering::Relaxed) - saved;
+    server.kill_9();
+    server.restart().await;
+    importing.await.unwrap().unwrap();
+    assert!(lost > 2, "{lost}");
+    let store = redis(&server.url(), &place, None);
+    let found = stored::read(&*store, place.clock.now_seconds(), None).await;
+    expected.assert_same(&found);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redis_ends_and_comes_back_empty() {
     let place = Place::new();
     record_crowd(&place, 400, 40).await;
@@ -229,7 +265,6 @@ async fn an_import_that_goes_on_after_the_store_has_forgotten_its_calls() {
         () = until_told => {}
     }
     place.released().await;
-    let before = stored::read(&*store, place.clock.now_seconds(), None).await;
     // As the folder does with fences that are idle for a day.
     place.hand.advance(Duration::from_secs(25 * 3_600));
     let mut connection = server.connection().await;
@@ -250,7 +285,6 @@ async fn an_import_that_goes_on_after_the_store_has_forgotten_its_calls() {
         .unwrap();
     let error = import_into(&place, store.clone()).await.unwrap_err();
     assert_eq!(error.kind(), ImportErrorKind::InterruptedForLong, "{error}");
-    drop(before);
     let () = redis::cmd("FLUSHALL")
         .query_async(&mut connection)
         .await

@@ -2,6 +2,7 @@
 
 mod limits;
 mod marks;
+mod whole;
 
 use std::sync::Arc;
 

@@ -205,3 +205,26 @@ fn ttl(at: TierSlice, tiers: Tiers, rolled: &RolledUp, now: i64) -> i64 {
     let age = now.saturating_sub(ended).max(0);
     ttl.saturating_sub(age).max(LEAST_TTL)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_coarse_slice_of_the_past_lives_for_what_is_left_of_its_retention() {
+        const NOW: i64 = 1_700_000_000;
+        let mut rolled = RolledUp::default();
+        rolled.advance(NOW);
+        let ttl = |seconds, ago| {
+            let start = Precision::new(seconds, 1).slice(NOW - ago);
+            (ttl((seconds, start), Tiers::default(), &rolled, NOW), start)
+        };
+        let (fresh, _) = ttl(21_600, 0);
+        assert_eq!(fresh, COARSEST.key_ttl());
+        let (older, start) = ttl(21_600, 5 * 86_400);
+        assert_eq!(older, fresh - (NOW - start - 21_600));
+        assert_eq!(ttl(21_600, 90 * 86_400).0, LEAST_TTL);
+        // Minutes may wait for long to be rolled up.
+        assert_eq!(ttl(60, 5 * 86_400).0, FINEST.key_ttl());
+    }
+}
