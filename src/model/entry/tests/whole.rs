@@ -1,11 +1,8 @@
-//! Tests of whole records: they come back as they were, raise the version of their entry only, and go to one tier.
+//! Tests of whole records in an entry: they come back as they were, and have a version of their own.
 
 use super::*;
 use crate::model::context::ContextId;
-use crate::model::round::{Round, records};
-use crate::model::slice::SKEW_ALLOWED;
-use crate::model::tier::{DAY, RolledUp, TIERS};
-use crate::model::tiers::{History, Tiers};
+use crate::model::tier::DAY;
 
 const NOW: i64 = 1_700_000_000;
 
@@ -61,53 +58,4 @@ fn a_record_that_begins_within_a_slice_is_refused() {
         delta.whole.insert((60, 30), sums.unwrap_or_default());
     }
     assert_eq!(unpacked(&pack(&batch)), Err(Undecodable));
-}
-
-#[test]
-fn whole_records_go_to_their_own_tier_unless_they_would_be_rolled_up_once_more() {
-    let mut round = Round::empty(NOW);
-    round.add(batch(), NOW);
-    let group = &round.groups()[0];
-    let (_, accepted) = group.contexts.first_key_value().expect("there is one");
-    let history = Some(History {
-        days: 60,
-        since: 0,
-        asked_at: NOW,
-    });
-    let found = |tiers: Tiers, rolled: &RolledUp| -> Vec<u32> {
-        let records = records(&accepted.delta, tiers, rolled, NOW);
-        records.map(|((seconds, _), _)| seconds).collect()
-    };
-    let mut rolled = RolledUp::default();
-    rolled.advance(NOW);
-    let all = Tiers { history };
-    assert_eq!(found(all, &rolled), [60, 1_800, 21_600, DAY]);
-    assert_eq!(
-        found(Tiers::default(), &rolled),
-        TIERS.map(|tier| tier.seconds)
-    );
-    // The minute is still to be rolled up.
-    let mut behind = RolledUp::default();
-    behind.advance(NOW - 3_600);
-    assert_eq!(found(all, &behind), [1_800, 21_600, DAY]);
-}
-
-#[test]
-fn whole_records_of_the_future_are_left_out() {
-    let mut batch = batch();
-    let ahead = start(60, -SKEW_ALLOWED - 120);
-    let context = ContextId::new(Kind::Http, "GET /");
-    batch.add_whole(
-        &context,
-        NOW,
-        (60, ahead),
-        &aggregate(&[5], vec![(0, 1)], 0),
-    );
-    let mut round = Round::empty(NOW);
-    round.add(batch, NOW);
-    let (_, accepted) = round.groups()[0]
-        .contexts
-        .first_key_value()
-        .expect("there is one");
-    assert_eq!((accepted.delta.whole.len(), accepted.skewed), (5, 0));
 }
