@@ -117,14 +117,14 @@ async fn an_entry_of_a_newer_version_is_told_at_once_and_can_be_deleted() {
     let id = format!("{}-7", offset + 2);
     let now: (String, String) = send(conn, &["TIME"]).await;
     let entry = [
-        "i", "x", "s", "1", "t", &now.0, "v", "5", "n", "1", "p", "?",
+        "i", "x", "s", "1", "t", &now.0, "v", "6", "n", "1", "p", "?",
     ];
     let _: String = send(conn, &[&["XADD", JOURNAL, &id][..], &entry].concat()).await;
-    let _: u64 = send(conn, &["HSET", STATE, "head", &id, "need", "5"]).await;
+    let _: u64 = send(conn, &["HSET", STATE, "head", &id, "need", "6"]).await;
     // Each instance tells it, also one that has nothing to flush.
     let texts = [
-        "version 5",
-        "up to 4",
+        "version 6",
+        "up to 5",
         "Start an instance of the newer version",
         "pulse:aside",
     ];
