@@ -48,10 +48,11 @@ type OnProgress = Arc<dyn Fn(&ImportedFile) + Send + Sync>;
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use std::sync::Arc;
 /// use tower_pulse::import::{FileImport, ImportErrorKind};
-/// use tower_pulse::store::memory::MemoryStore;
+/// use tower_pulse::store::{Precisions, memory::MemoryStore};
+/// use tower_pulse::Clock;
 ///
 /// // In its place: RedisStore::open(RedisOptions::new("redis://127.0.0.1/")?.prefix("pulse:")?)?
-/// let store = Arc::new(MemoryStore::default());
+/// let store = Arc::new(MemoryStore::new(Precisions::default(), Clock::system()));
 /// let error = FileImport::new("/var/lib/shop/no-such.redb")?.run(store).await.unwrap_err();
 /// assert_eq!(error.kind(), ImportErrorKind::FileMissing);
 /// # Ok(()) }
