@@ -1,7 +1,7 @@
 //! The content of a file in a fixed order, composed to calls of bounded size.
 //!
-//! The records of each tier are brought over as they are, each into its own tier, so that every window has afterwards what
-//! it had before. Only slices that are not part of the coarser tiers yet are added to those as well.
+//! The records of each tier are brought over as they are, each into its own tier, so that every window has afterwards
+//! what it had before. Only slices that are not part of the coarser tiers yet are added to those as well.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -31,8 +31,8 @@ const CONTEXTS_AT_ONCE: usize = 500;
 /// Counters that are read at once, each at one precision. A page of them costs a call less than what it has left.
 const COUNTERS_AT_ONCE: usize = 10;
 
-/// A part of the content. Parts are brought over in their order: coarse records before fine ones, as a coarse record says up
-/// to which minute it is complete.
+/// A part of the content. Parts are brought over in their order: coarse records before fine ones, as a coarse record
+/// says up to which minute it is complete.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Part {
     kind: u8,
@@ -157,8 +157,8 @@ async fn read(file: &FileStore, read: TableRead) -> Result<Answers, StoreError> 
     journal.read_tables(Purpose::Fold, &[read]).await
 }
 
-/// Whether the coarser tiers of a file have each slice of the finest tier that was to be added to them, for all contexts or
-/// for none.
+/// Whether the coarser tiers of a file have each slice of the finest tier that was to be added to them, for all
+/// contexts or for none.
 pub(super) async fn is_rolled_up(file: &FileStore) -> Result<bool, StoreError> {
     let state = read(file, TableRead::State).await?.state();
     Ok(state

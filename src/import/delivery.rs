@@ -148,8 +148,8 @@ impl<'a> Delivery<'a> {
         }
     }
 
-    /// Folds what a process that was killed has left in the file. Nobody folds there from then on, so that the records of
-    /// all tiers stay as they are.
+    /// Folds what a process that was killed has left in the file. Nobody folds there from then on, so that the records
+    /// of all tiers stay as they are.
     async fn finish_file(&self) -> Result<(), ImportError> {
         let file: Arc<dyn Store> = self.file.clone();
         let folder = folder(&file, self.import);

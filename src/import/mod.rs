@@ -1,11 +1,11 @@
-//! Bringing the history of a file into another store, exactly once, when a service becomes a fleet. It needs the feature
-//! `file`; the [guide](crate::guide::file#growing) says in which order to do what.
+//! Bringing the history of a file into another store, exactly once, when a service becomes a fleet. It needs the
+//! feature `file`; the [guide](crate::guide::file#growing) says in which order to do what.
 //!
-//! The content of the file goes through the journal, as calls of one instance, whose fence counts each call once. The file
-//! notes each call before it is sent, so that an import which was interrupted goes on where it was.
+//! The content of the file goes through the journal, as calls of one instance, whose fence counts each call once. The
+//! file notes each call before it is sent, so that an import which was interrupted goes on where it was.
 
-// `content` reads the file and composes calls, `notes` is what the file notes of them, `delivery` sends them, `change_log`
-// brings the changes over, `error` says why an import fails.
+// `content` reads the file and composes calls, `notes` is what the file notes of them, `delivery` sends them,
+// `change_log` brings the changes over, `error` says why an import fails.
 
 mod change_log;
 mod content;
@@ -41,8 +41,8 @@ type OnProgress = Arc<dyn Fn(&ImportedFile) + Send + Sync>;
 
 /// An import of a file's history into another store: usually that of a fleet in Redis.
 ///
-/// The file must not be in use. From the beginning of the import on, nothing is recorded into it any more; it can still be
-/// read. The store may be empty, or a fleet may record into it meanwhile: the sums are those of both.
+/// The file must not be in use. From the beginning of the import on, nothing is recorded into it any more; it can
+/// still be read. The store may be empty, or a fleet may record into it meanwhile: the sums are those of both.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -90,8 +90,9 @@ impl FileImport {
         })
     }
 
-    /// Lets the store keep records by the day, for 15 to 400 days, as [`Builder::history`](crate::Builder::history) does.
-    /// Without it, days are brought over if the store keeps some already. Give what the instances of the fleet have.
+    /// Lets the store keep records by the day, for 15 to 400 days, as [`Builder::history`](crate::Builder::history)
+    /// does. Without it, days are brought over if the store keeps some already. Give what the instances of the fleet
+    /// have.
     ///
     /// # Errors
     /// When it is no number of days in this range.
@@ -112,8 +113,8 @@ impl FileImport {
         Ok(self)
     }
 
-    /// How long to wait for a store that does not answer, or whose journal is full: 60 s by default. Then the import ends
-    /// with an error, and goes on where it was when it is run again.
+    /// How long to wait for a store that does not answer, or whose journal is full: 60 s by default. Then the import
+    /// ends with an error, and goes on where it was when it is run again.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
@@ -134,11 +135,12 @@ impl FileImport {
         self
     }
 
-    /// Brings the history into `store`, and returns when it can be read there. Folds meanwhile if no other instance does.
+    /// Brings the history into `store`, and returns when it can be read there. Folds meanwhile if no other instance
+    /// does.
     ///
     /// Run it again after an error, or after its process was killed: it goes on where it was, and nothing is counted
-    /// twice. If it was interrupted for longer than 20 hours it may be impossible to tell what the store has; it is an error
-    /// then. The import into a store that was flushed meanwhile begins anew.
+    /// twice. If it was interrupted for longer than 20 hours it may be impossible to tell what the store has; it is an
+    /// error then. The import into a store that was flushed meanwhile begins anew.
     ///
     /// # Errors
     /// [`ImportErrorKind`] lists them. The text says what to do.

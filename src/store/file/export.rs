@@ -1,5 +1,5 @@
-//! What an import into another store needs of a file: a look at the file before it is opened, the tables and counters that
-//! it has, and notes of how far the import is. A file with notes is not recorded into any more.
+//! What an import into another store needs of a file: a look at the file before it is opened, the tables and counters
+//! that it has, and notes of how far the import is. A file with notes is not recorded into any more.
 
 use std::ops::Bound;
 use std::path::Path;
