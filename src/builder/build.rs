@@ -101,7 +101,9 @@ impl Builder {
             Folder::remembered_records(store.is_in_process(), self.max_contexts),
             unattended,
         );
-        let folder = folder.with_history(history_days);
+        let folder = folder
+            .with_history(history_days)
+            .with_profiles(bounds.contexts() as usize);
         let folder = Arc::new(folder.with_step(self.fold_step_contexts));
         let unsent_since = {
             let recorder = recorder.clone();

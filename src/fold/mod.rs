@@ -40,6 +40,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use self::feature::Feature;
+use self::features::FoldLimits;
 use self::ground::Ground;
 use self::lease::Lease;
 use self::pace::Pace;
@@ -77,10 +78,7 @@ pub(crate) struct Folder {
     clock: Clock,
     /// The name of this instance in the lease.
     instance: String,
-    /// The most records that the folder remembers.
-    max_records: usize,
-    /// The days of history that this instance asks for.
-    history_days: Option<u32>,
+    limits: FoldLimits,
     pace: Pace,
     /// The lease, taken out of the slot while a step is under way: if the future is dropped then, the slot
     /// stays empty and the next call begins by acquiring the lease.
@@ -160,8 +158,11 @@ impl Folder {
             store,
             clock,
             instance,
-            max_records,
-            history_days: None,
+            limits: FoldLimits {
+                records: max_records,
+                profiles: usize::MAX,
+                history_days: None,
+            },
             pace,
             held: tokio::sync::Mutex::default(),
             unattended,
@@ -177,7 +178,13 @@ impl Folder {
 
     /// Asks for so many days of history.
     pub(crate) fn with_history(mut self, days: Option<u32>) -> Self {
-        self.history_days = days;
+        self.limits.history_days = days;
+        self
+    }
+
+    /// Gives no further context a profile where the store has so many.
+    pub(crate) fn with_profiles(mut self, most: usize) -> Self {
+        self.limits.profiles = most;
         self
     }
 
@@ -309,7 +316,7 @@ impl Folder {
         let lease = Lease::acquire(journal, &self.instance, &self.pace, has_context_counters);
         Ok(lease.await?.map(|lease| Held {
             lease,
-            features: features::all(self.max_records, self.history_days),
+            features: features::all(self.limits),
         }))
     }
 

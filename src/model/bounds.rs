@@ -83,7 +83,7 @@ pub(super) const PENDING_BUCKET: u64 = 16;
 
 impl Bounds {
     /// The most contexts, with the synthetic ones.
-    pub(super) fn contexts(&self) -> u64 {
+    pub fn contexts(&self) -> u64 {
         (self.max_contexts + SYNTHETIC) as u64
     }
 }

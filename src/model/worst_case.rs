@@ -10,7 +10,7 @@ use super::histogram::{COARSE_SCALE, SCALE};
 use super::slice::{Precision, Precisions};
 use super::tier::{DAY, TIERS, is_coarse};
 use super::timer_sums::MAX_TIMERS;
-use super::{mark, minute_report, slow_request};
+use super::{mark, minute_report, profile, slow_request};
 
 impl WorstCase {
     /// Calculates it.
@@ -77,7 +77,7 @@ impl ProcessBytes {
         let fine = buckets_at(SCALE) * PENDING_BUCKET + PENDING_RECORD;
         let slices = precisions.counters.iter().map(|p| u64::from(p.retained));
         let slices = slices.sum::<u64>();
-        let [lists, marks, reports] = feature_bytes(bounds);
+        let [lists, marks, reports, profiles] = feature_bytes(bounds);
         let slices = match bounds.memory_bytes {
             Some(bytes) => {
                 let records = contexts * stored_records(bounds) + reports.stored;
@@ -86,7 +86,7 @@ impl ProcessBytes {
                     (contexts + counters) * slices_between_flushes(precisions) * PENDING_SLICE;
                 let counted = (3 * contexts + counters) * slices * STORED_SLICE;
                 let pending = contexts * PENDING_MINUTES * fine + pending_slices;
-                counted + records + pending + lists.stored + marks.stored
+                counted + records + pending + lists.stored + marks.stored + profiles.stored
             }
             None => {
                 // Above `pending_bytes` the pending records are compacted.
@@ -131,12 +131,13 @@ impl ProcessBytes {
     }
 }
 
-/// The bytes of slow requests, marks and minute reports.
-fn feature_bytes(bounds: &Bounds) -> [FeatureBytes; 3] {
+/// The bytes of slow requests, marks, minute reports and profiles.
+fn feature_bytes(bounds: &Bounds) -> [FeatureBytes; 4] {
     [
         slow_request::worst_case(bounds),
         mark::worst_case(),
         minute_report::worst_case(bounds),
+        profile::worst_case(bounds),
     ]
 }
 
@@ -292,10 +293,10 @@ mod tests {
         };
         assert_eq!(parts, expected);
         assert_eq!(worst.process_bytes, 81_057_757);
-        assert_eq!(worst.store_bytes, 553_736_961);
+        assert_eq!(worst.store_bytes, 553_997_761);
         // Above 512 fields a hash is a table.
         let long = Precisions::new([1, 60], 513);
-        assert_eq!(WorstCase::new(&bounds(), &long).store_bytes, 577_469_873);
+        assert_eq!(WorstCase::new(&bounds(), &long).store_bytes, 577_730_673);
     }
 
     #[test]
@@ -366,8 +367,8 @@ mod tests {
             ..bounds()
         };
         let parts = |bytes| ProcessBytes::new(&bounds(bytes), &precisions());
-        assert_eq!(parts(1 << 20).slices, 16_792_000);
-        assert_eq!(parts(usize::MAX).slices, 217_090_144);
+        assert_eq!(parts(1 << 20).slices, 17_055_200);
+        assert_eq!(parts(usize::MAX).slices, 217_353_344);
         assert_eq!(parts(1 << 20).folding, 11_273_448);
         assert_eq!(WorstCase::new(&bounds(1), &precisions()).store_bytes, 0);
     }

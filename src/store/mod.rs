@@ -30,6 +30,7 @@ pub mod judgement;
 pub mod marks;
 pub mod memory;
 pub(crate) mod pace;
+pub(crate) mod profiles;
 mod query;
 mod read;
 #[cfg(feature = "redis")]

@@ -59,6 +59,13 @@ pub enum Table {
     },
     /// Which days the store keeps, packed: one field.
     History,
+    /// The hour-of-week profiles of the contexts that last had a sample in a period, packed, by the ids of their records;
+    /// and how much of each hour was recorded. A profile moves from the table of one period to that of the next, so that a
+    /// context which is gone takes its profile with it.
+    Profiles {
+        /// The start of the period, in Unix seconds.
+        period: i64,
+    },
     /// The last judgement: one field.
     Judgement,
     /// The changes, packed, by the number of the judgement that wrote each, and its id.

@@ -10,9 +10,19 @@ use self::rankings::Rankings;
 use self::records::RecordTables;
 use crate::fold::feature::{Feature, PlanOnly};
 
-/// All features, in the order in which a round plans them. The records are remembered, up to `max_records`, from one
-/// round to the next; `history_days` are asked for beside the tiers that every store has.
-pub(super) fn all(max_records: usize, history_days: Option<u32>) -> Vec<Box<dyn Feature>> {
+/// What an instance that folds may remember and keep.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FoldLimits {
+    /// The most records that it remembers from one round to the next.
+    pub(super) records: usize,
+    /// The most profiles in the store.
+    pub(super) profiles: usize,
+    /// The days of history that it asks for, beside the tiers that every store has.
+    pub(super) history_days: Option<u32>,
+}
+
+/// All features, in the order in which a round plans them.
+pub(super) fn all(limits: FoldLimits) -> Vec<Box<dyn Feature>> {
     vec![
         Box::new(PlanOnly(|ground, round, plans| {
             Box::pin(slow_requests::merge(ground, round, plans))
@@ -24,6 +34,6 @@ pub(super) fn all(max_records: usize, history_days: Option<u32>) -> Vec<Box<dyn 
         Box::new(PlanOnly(|ground, round, plans| {
             Box::pin(marks::merge(ground, round, plans))
         })),
-        Box::new(RecordTables::new(max_records, history_days)),
+        Box::new(RecordTables::new(limits)),
     ]
 }

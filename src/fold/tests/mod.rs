@@ -29,8 +29,11 @@ use crate::store::additions::Additions;
 use crate::store::journal::{
     Acquired, Entries, Entry, FieldValues, FoldStep, Journal, Progress, Step,
 };
+
 use crate::store::table::Table;
-use crate::store::table_reads::{Answers, FieldPage, Purpose, TableAnswer, TableRead, TableReader};
+use crate::store::table_reads::{
+    Answers, FieldPage, Purpose, RecordState, TableAnswer, TableRead, TableReader,
+};
 use crate::store::{
     Append, Appended, AppendedCall, FencedBatch, Generation, Position, Readable, Sealed, Store,
 };
@@ -327,10 +330,12 @@ impl TableReader for Scripted {
                 TableAnswer::Page(FieldPage { fields, next: None })
             }
             TableRead::Count(_) => TableAnswer::Count(0),
-            TableRead::Values(Table::History, fields) => {
-                TableAnswer::Values(vec![None; fields.len()])
-            }
-            _ => unreachable!("a folder reads pages, counts and the history"),
+            TableRead::Values(_, fields) => TableAnswer::Values(vec![None; fields.len()]),
+            TableRead::State => TableAnswer::State(RecordState {
+                since: Some(NOW),
+                ..RecordState::default()
+            }),
+            _ => unreachable!("a folder reads pages, counts, values and the state"),
         };
         let answers = Answers::new(reads.iter().map(answer).collect());
         Box::pin(std::future::ready(Ok(answers)))

@@ -37,6 +37,7 @@ pub(super) fn name_of(table: &Table) -> Vec<u8> {
         Table::Contexts => push(15, &[], None),
         Table::Timers => push(16, &[], None),
         Table::History => push(17, &[], None),
+        Table::Profiles { period } => push(18, &[*period], None),
     }
     name
 }
@@ -79,6 +80,9 @@ pub(super) fn table_of(name: &[u8]) -> Option<Table> {
         15 => Table::Contexts,
         16 => Table::Timers,
         17 => Table::History,
+        18 => Table::Profiles {
+            period: number(&mut unread)?,
+        },
         _ => return None,
     };
     unread.is_empty().then_some(table)
@@ -128,6 +132,7 @@ mod tests {
             Table::Contexts,
             Table::Timers,
             Table::History,
+            Table::Profiles { period: 3_024_000 },
         ];
         for table in &tables {
             let name = name_of(table);

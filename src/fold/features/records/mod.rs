@@ -1,13 +1,17 @@
 //! Folding records: the samples of a round are added to the records of their minutes, and to those of the coarser
-//! tiers that include the minute already. `roll_up` makes the coarser tiers of minutes that have ended.
+//! tiers that include the minute already. `roll_up` makes the coarser tiers of minutes that have ended, `profiles` the
+//! hour-of-week profiles of hours.
 
 mod history;
+mod profiles;
 mod roll_up;
 
 use std::collections::BTreeMap;
 
 use self::history::KeptHistory;
+use self::profiles::Profiles;
 use crate::fold::feature::{Feature, Folding};
+use crate::fold::features::FoldLimits;
 use crate::fold::ground::Ground;
 use crate::fold::lease::Lease;
 use crate::fold::plan::{NAMES_AT_ONCE, Plans};
@@ -41,15 +45,24 @@ pub(super) struct RecordTables {
     stamp: i64,
     /// The days that the store keeps.
     history: KeptHistory,
+    profiles: Profiles,
 }
 
 impl Feature for RecordTables {
+    fn between_rounds<'a>(&'a mut self, _: &'a mut Ground<'_>, now: i64) -> Folding<'a> {
+        self.profiles.attend(now);
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     fn while_idle<'a>(&'a mut self, ground: &'a mut Ground<'_>, now: i64) -> Folding<'a> {
         Box::pin(self.roll_up_overdue(ground, now))
     }
 
     fn before_round<'a>(&'a mut self, ground: &'a mut Ground<'_>) -> Folding<'a> {
-        Box::pin(self.roll_up(ground))
+        Box::pin(async {
+            self.roll_up(ground).await?;
+            self.profiles.apply_due(ground).await
+        })
     }
 
     fn plan<'a>(
@@ -78,13 +91,14 @@ impl Feature for RecordTables {
 }
 
 impl RecordTables {
-    pub(super) fn new(max_records: usize, history_days: Option<u32>) -> Self {
+    pub(super) fn new(limits: FoldLimits) -> Self {
         Self {
             records: Records::default(),
-            max_records,
+            max_records: limits.records,
             changed: BTreeMap::new(),
             stamp: 0,
-            history: KeptHistory::asking_for(history_days),
+            history: KeptHistory::asking_for(limits.history_days),
+            profiles: Profiles::at_most(limits.profiles),
         }
     }
 

@@ -14,7 +14,7 @@ use crate::store::table::{FieldWrites, Table};
 use crate::store::table_reads::{Purpose, TableRead};
 
 /// Contexts whose records one step rolls up.
-const CONTEXTS_AT_ONCE: usize = 64;
+pub(super) const CONTEXTS_AT_ONCE: usize = 64;
 
 impl RecordTables {
     /// Adds the records of slices that have ended for long to the coarser tiers, although no entry arrives.
@@ -28,7 +28,8 @@ impl RecordTables {
             return Ok(());
         }
         lease.stamp = lease.stamp.max(now);
-        self.roll_up(ground).await
+        self.roll_up(ground).await?;
+        self.profiles.apply_due(ground).await
     }
 
     /// Adds the records of ended slices to the coarser tiers, before the next round is folded. An instance that takes
@@ -103,7 +104,7 @@ impl RecordTables {
 }
 
 /// The contexts that have a record in each of some slices.
-async fn recorded(
+pub(super) async fn recorded(
     journal: &dyn Journal,
     slices: &[TierSlice],
 ) -> Result<Vec<BTreeSet<RecordId>>, StoreError> {

@@ -1,0 +1,280 @@
+//! The hour-of-week profiles. An hour is applied some minutes after its end, to the profile of each context that has records
+//! in it. Each profile says which hours it has, so that an instance that takes over can begin an hour again.
+
+use std::collections::BTreeSet;
+
+use super::roll_up::{CONTEXTS_AT_ONCE, recorded};
+use crate::fold::ground::Ground;
+use crate::model::aggregate::Aggregate;
+use crate::model::pack::{self, pack};
+use crate::model::profile::Profile;
+use crate::model::recorded::RecordedTime;
+use crate::model::recorded_hours::RecordedHours;
+use crate::model::records::RecordId;
+use crate::model::slice::{HOUR, hour_of};
+use crate::model::slices::Merge;
+use crate::store::interrupted::Interrupted;
+use crate::store::profiles::{self, RECORDED, tables_at};
+use crate::store::table::{FieldWrites, Table};
+use crate::store::table_reads::{Purpose, TableRead};
+
+/// Seconds after its end at which an hour is applied: instances flush once a minute at the least. Samples that arrive
+/// later are in the records, and not in the profiles.
+const LATE: i64 = 180;
+/// Hours that are caught up: the records of half an hour are kept for 49.
+const MOST_HOURS: i64 = 48;
+/// The length, in seconds, of the slices that an hour is made from.
+const HALF_HOUR: u32 = 1_800;
+/// Seconds by which hours may be applied ahead of those that have ended: as far as samples of a clock that is ahead. What is
+/// further ahead was written under a clock that was wrong, and would stand still until then.
+const MOST_AHEAD: i64 = 26 * HOUR;
+/// Seconds between two looks at the journal by which an instance is still there to fold.
+const MOST_APART: i64 = 60;
+
+/// The profiles under a lease.
+pub(super) struct Profiles {
+    /// The most profiles that the store shall have.
+    most: usize,
+    /// The hours that are applied, once they were read. Nobody else changes them while the lease holds.
+    applied: Option<RecordedHours>,
+    presence: Presence,
+}
+
+impl Profiles {
+    /// At most so many.
+    pub(super) fn at_most(most: usize) -> Self {
+        Self {
+            most,
+            applied: None,
+            presence: Presence::default(),
+        }
+    }
+
+    /// Notes that this instance is there to fold, at `now` in Unix seconds.
+    pub(super) fn attend(&mut self, now: i64) {
+        self.presence.extend(now);
+    }
+
+    /// Applies the hours that have ended. Mostly there is none, and nothing is read.
+    pub(super) async fn apply_due(&mut self, ground: &mut Ground<'_>) -> Result<(), Interrupted> {
+        let rolled = &ground.lease.progress.rolled;
+        if rolled.is_new() {
+            return Ok(());
+        }
+        let end = hour_of(rolled.until().saturating_sub(LATE));
+        let applied = self.applied.as_ref().map(RecordedHours::until);
+        if applied.is_some_and(|applied| (end..=end + MOST_AHEAD).contains(&applied)) {
+            return Ok(());
+        }
+        let mut catch_up = self.catch_up(ground, end).await?;
+        let first = catch_up.applied.until();
+        for hour in (first..end).step_by(HOUR as usize) {
+            catch_up.apply(ground, hour).await?;
+        }
+        if first < end {
+            ground.write(&catch_up.end(ground.lease.stamp)).await?;
+        }
+        self.applied = Some(catch_up.applied);
+        Ok(())
+    }
+
+    /// Reads what is needed to apply the hours before `end`.
+    async fn catch_up<'a>(
+        &'a mut self,
+        ground: &Ground<'_>,
+        end: i64,
+    ) -> Result<CatchUp<'a>, Interrupted> {
+        let (journal, now) = (ground.journal, ground.lease.stamp);
+        let stored = match self.applied.take() {
+            Some(applied) => Some(applied),
+            None => profiles::recorded_hours(journal, Purpose::Fold, now).await?,
+        };
+        let [newer, older] = tables_at(end);
+        let reads = [
+            TableRead::State,
+            TableRead::Count(newer),
+            TableRead::Count(older),
+        ];
+        let mut answers = journal.read_tables(Purpose::Fold, &reads).await?;
+        let state = answers.state();
+        let profiles = answers.count() + answers.count();
+        let since = state.since.unwrap_or(i64::MIN);
+        let first = hour_of(since).clamp(end - MOST_HOURS * HOUR, end);
+        let mut applied = stored.unwrap_or_else(|| RecordedHours::beginning_at(first));
+        if applied.until() > end + MOST_AHEAD {
+            applied.take_back(end);
+        }
+        applied.skip_to(first);
+        Ok(CatchUp {
+            applied,
+            end,
+            // One of the fields is no profile.
+            room: self.most.saturating_add(1).saturating_sub(profiles),
+            running: RecordedTime::new(since, state.gaps),
+            knows_gaps: journal.turn().is_some(),
+            presence: &self.presence,
+        })
+    }
+}
+
+/// Hours that are being applied.
+struct CatchUp<'a> {
+    /// The hours that are applied, and the one that is being applied.
+    applied: RecordedHours,
+    /// The end of the last hour that is due, in Unix seconds.
+    end: i64,
+    /// How many contexts may get a profile that have none.
+    room: usize,
+    /// When the service was running, as far as the store knows.
+    running: RecordedTime,
+    /// Whether the store knows when no instance was running: where all are in one process.
+    knows_gaps: bool,
+    presence: &'a Presence,
+}
+
+impl CatchUp<'_> {
+    /// Applies an hour to the profiles of the contexts that have records in it.
+    async fn apply(&mut self, ground: &mut Ground<'_>, hour: i64) -> Result<(), Interrupted> {
+        let ids = recorded(ground.journal, &halves(hour)).await?;
+        let seconds = halves(hour).into_iter().zip(&ids);
+        let seconds: i64 = seconds
+            .map(|((_, start), ids)| self.recorded_seconds(start, !ids.is_empty()))
+            .sum();
+        // At most 60.
+        self.applied.push(hour, ((seconds + 59) / 60) as u8);
+        let contexts: BTreeSet<RecordId> = ids.into_iter().flatten().collect();
+        let contexts: Vec<_> = contexts.into_iter().collect();
+        for part in contexts.chunks(CONTEXTS_AT_ONCE) {
+            let writes = self.writes(ground, hour, part).await?;
+            if !writes.is_empty() {
+                ground.write(&writes).await?;
+            }
+            tokio::task::yield_now().await;
+        }
+        Ok(())
+    }
+
+    /// How much of half an hour was recorded. A store that does not know when no instance was running has recorded it if
+    /// there are records, or as long as this instance was there to fold some.
+    fn recorded_seconds(&self, start: i64, has_records: bool) -> i64 {
+        let end = start + i64::from(HALF_HOUR);
+        match self.knows_gaps || has_records {
+            true => self.running.seconds(start, end),
+            false => self.presence.seconds(start, end),
+        }
+    }
+
+    /// The profiles of some contexts, with an hour that is not part of them yet.
+    async fn writes(
+        &mut self,
+        ground: &Ground<'_>,
+        hour: i64,
+        contexts: &[RecordId],
+    ) -> Result<Vec<FieldWrites>, Interrupted> {
+        let [newer, older] = tables_at(hour);
+        let names: Vec<_> = contexts.iter().map(|id| id.to_bytes().to_vec()).collect();
+        let [first, second] = halves(hour).map(Table::records);
+        let tables = [newer.clone(), older.clone(), first, second];
+        let fields = tables.map(|table| (table, names.clone()));
+        let mut values = ground.load(&fields).await?.into_iter();
+        let mut next = || values.next().unwrap_or_default().into_iter();
+        let (newer_values, older_values, first, second) = (next(), next(), next(), next());
+        let ttl = profiles::ttl(hour, ground.lease.stamp);
+        let mut write = FieldWrites::new(newer, Some(ttl));
+        let mut moved = FieldWrites::new(older, None);
+        let halves = first.zip(second).map(|(first, second)| [first, second]);
+        let stored = newer_values.zip(older_values);
+        for ((name, (newer, older)), halves) in names.into_iter().zip(stored).zip(halves) {
+            let is_new = newer.is_none() && older.is_none();
+            if is_new && self.room == 0 {
+                continue;
+            }
+            let is_older = older.is_some();
+            let packed = [&newer, &older].into_iter().flatten();
+            let profile = profiles::newest(packed.map(Vec::as_slice));
+            let mut profile = profile.unwrap_or_else(|| Profile::beginning_at(hour));
+            if profile.until() > self.end + MOST_AHEAD {
+                profile.take_back(hour);
+            }
+            if profile.apply(hour, &merged(halves), &self.applied) {
+                self.room -= usize::from(is_new);
+                write.set.push((name.clone(), pack(&profile)));
+                moved.removed.extend(is_older.then_some(name));
+            }
+        }
+        let writes = [write, moved].into_iter();
+        Ok(writes
+            .filter(|write| !write.set.is_empty() || !write.removed.is_empty())
+            .collect())
+    }
+
+    /// The write that ends it.
+    fn end(&self, now: i64) -> [FieldWrites; 2] {
+        // The hours move from period to period, as the profiles do.
+        let last = self.applied.until() - HOUR;
+        let [newer, older] = tables_at(last);
+        let mut write = FieldWrites::new(newer, Some(profiles::ttl(last, now)));
+        write.set.push((RECORDED.to_vec(), pack(&self.applied)));
+        let mut moved = FieldWrites::new(older, None);
+        moved.removed.push(RECORDED.to_vec());
+        [write, moved]
+    }
+}
+
+/// The slices that an hour is made from.
+fn halves(hour: i64) -> [(u32, i64); 2] {
+    [hour, hour + i64::from(HALF_HOUR)].map(|start| (HALF_HOUR, start))
+}
+
+/// The samples of some packed records.
+fn merged(records: [Option<Vec<u8>>; 2]) -> Aggregate {
+    let mut merged = Aggregate::default();
+    let records = records.into_iter().flatten();
+    for record in records.filter_map(|record| pack::read_record(&record)) {
+        merged.merge(&record.sums);
+    }
+    merged
+}
+
+/// The time, in Unix seconds, for which an instance was there to fold, entries or not.
+#[derive(Debug, Default)]
+struct Presence {
+    since: i64,
+    until: i64,
+}
+
+impl Presence {
+    fn extend(&mut self, now: i64) {
+        if !(self.until..=self.until + MOST_APART).contains(&now) {
+            self.since = now;
+        }
+        self.until = now;
+    }
+
+    /// How many of the seconds between two moments it was there.
+    fn seconds(&self, from: i64, to: i64) -> i64 {
+        (to.min(self.until) - from.max(self.since)).max(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instance_that_was_away_is_present_anew() {
+        let mut presence = Presence::default();
+        for now in [1_000, 1_060, 1_060, 1_090] {
+            presence.extend(now);
+        }
+        assert_eq!(presence.seconds(0, 2_000), 90);
+        assert_eq!(presence.seconds(1_080, 1_085), 5);
+        for now in [1_200, 1_230] {
+            presence.extend(now);
+        }
+        assert_eq!(presence.seconds(0, 2_000), 30);
+        // A clock that went back.
+        presence.extend(1_100);
+        assert_eq!(presence.seconds(0, 2_000), 0);
+    }
+}

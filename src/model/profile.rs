@@ -1,0 +1,253 @@
+//! The hour-of-week profile of a context: how many requests it usually has in each hour of the week, how many of them
+//! fail, and how long they take. It is made of the records of hours that have ended, and outlives them: each further week
+//! weighs what was before by 3/4.
+//!
+//! Hours are of UTC, which has no daylight saving time: each week has 168 of them.
+
+use super::aggregate::Aggregate;
+use super::bounds::{Bounds, FeatureBytes, STORED_FIELD};
+use super::pack::{Packed, Reader, Writer};
+use super::recorded_hours::{MINUTES, RecordedHours};
+use super::slice::{HOUR, hour_of};
+
+/// Hours of a week.
+pub const WEEK_HOURS: usize = 168;
+
+/// The part of an hour's weight that the same hour of the next week takes from it.
+const DECAY: f64 = 0.25;
+
+/// The hours of the week up to the first Monday, 1970-01-05, in Unix time.
+const FIRST_MONDAY: i64 = 4 * 24;
+
+/// A packed weight is in units of this part of a week: the largest, 4, fits into two bytes.
+const WEIGHT_UNIT: f64 = 1.0 / 16_000.0;
+
+/// A packed hour: its weeks, its weight, and four numbers of three bytes each.
+const PACKED_HOUR: u64 = 1 + 2 + 4 * 3;
+
+/// The most bytes of a packed profile, with the time up to which it is applied.
+pub const MOST_PACKED: u64 = 8 + WEEK_HOURS as u64 * PACKED_HOUR;
+
+/// A field of a hash in Redis, beside its value.
+const FIELD: u64 = 80;
+
+/// The most bytes that the profiles take.
+pub(super) fn worst_case(bounds: &Bounds) -> FeatureBytes {
+    let field = match bounds.memory_bytes {
+        Some(_) => STORED_FIELD,
+        None => FIELD,
+    };
+    FeatureBytes {
+        stored: bounds.contexts() * (MOST_PACKED + field),
+        ..FeatureBytes::default()
+    }
+}
+
+/// The hour-of-week profile of a context.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile {
+    /// The hours before this one are applied, in Unix seconds. Applying an hour again changes nothing.
+    until: i64,
+    /// Monday 00:00 UTC first.
+    hours: Box<[ProfileHour; WEEK_HOURS]>,
+}
+
+/// An hour of the week. All but the weeks are sums over the weeks, of which each further one weighs those before by 3/4.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ProfileHour {
+    /// In how many weeks the hour was recorded, wholly or in part; 255 for more.
+    pub weeks: u8,
+    /// The weeks, weighed: an hour that was recorded in part weighs as much as that part. Below 4.
+    pub weight: f64,
+    /// Number of requests.
+    pub requests: f64,
+    /// How many of them are errors.
+    pub errors: f64,
+    /// Their access times, in seconds.
+    pub seconds: f64,
+    /// The 95th percentile of each week times its requests, in seconds.
+    pub tail_seconds: f64,
+}
+
+impl Profile {
+    /// That of a context whose first request is in this hour.
+    pub fn beginning_at(hour: i64) -> Self {
+        Self {
+            until: hour,
+            hours: Box::new([ProfileHour::default(); WEEK_HOURS]),
+        }
+    }
+
+    /// The hours before this one are applied, in Unix seconds.
+    pub fn until(&self) -> i64 {
+        self.until
+    }
+
+    /// The hours of the week, Monday 00:00 UTC first.
+    pub fn hours(&self) -> &[ProfileHour] {
+        &*self.hours
+    }
+
+    /// Applies an hour with requests, and those before it without. `recorded` includes it. `false` if the hour was applied
+    /// before.
+    pub fn apply(&mut self, hour: i64, samples: &Aggregate, recorded: &RecordedHours) -> bool {
+        if self.until > hour {
+            return false;
+        }
+        self.pass(hour, recorded);
+        // There were requests, so that a part of the hour was recorded whatever is known of it.
+        let minutes = recorded.minutes(hour).max(1);
+        self.hours[hour_of_week(hour)].add(part_of(minutes), Some(samples));
+        self.until = hour.saturating_add(HOUR);
+        true
+    }
+
+    /// Lets hours be applied from this one on, which only a clock that was ahead can have applied.
+    pub fn take_back(&mut self, hour: i64) {
+        self.until = self.until.min(hour);
+    }
+
+    /// Applies the hours before `end` in which the context had no request. Those that were not recorded change nothing.
+    pub fn pass(&mut self, end: i64, recorded: &RecordedHours) {
+        let mut hour = self.until.max(recorded.since());
+        while hour < end.min(recorded.until()) {
+            let minutes = recorded.minutes(hour);
+            if minutes > 0 {
+                self.hours[hour_of_week(hour)].add(part_of(minutes), None);
+            }
+            hour += HOUR;
+        }
+        self.until = self.until.max(end);
+    }
+}
+
+impl ProfileHour {
+    /// Adds the same hour of another week, of which a part was recorded: 1 for the whole hour.
+    fn add(&mut self, part: f64, samples: Option<&Aggregate>) {
+        let sums = [
+            &mut self.weight,
+            &mut self.requests,
+            &mut self.errors,
+            &mut self.seconds,
+            &mut self.tail_seconds,
+        ];
+        for sum in sums {
+            *sum *= 1.0 - DECAY * part;
+        }
+        self.weeks = self.weeks.saturating_add(1);
+        self.weight += part;
+        if let Some(samples) = samples {
+            let (requests, seconds) = (samples.times.count as f64, samples.times.sum as f64 / 1e9);
+            self.requests += requests;
+            self.errors += samples.outcomes.errors as f64;
+            self.seconds += seconds;
+            self.tail_seconds += tail(samples).map_or(seconds, |tail| tail * requests);
+        }
+    }
+
+    /// Requests per recorded hour; `None` if the hour was never recorded.
+    pub fn requests_per_hour(&self) -> Option<f64> {
+        (self.weight > 0.0).then(|| self.requests / self.weight)
+    }
+
+    /// Errors per recorded hour; `None` if the hour was never recorded.
+    pub fn errors_per_hour(&self) -> Option<f64> {
+        (self.weight > 0.0).then(|| self.errors / self.weight)
+    }
+
+    /// The mean access time in seconds; `None` without requests.
+    pub fn mean(&self) -> Option<f64> {
+        (self.requests > 0.0).then(|| self.seconds / self.requests)
+    }
+
+    /// The 95th percentile in seconds, as the mean of those of the weeks by their requests; `None` without requests.
+    pub fn tail(&self) -> Option<f64> {
+        (self.requests > 0.0).then(|| self.tail_seconds / self.requests)
+    }
+}
+
+/// The 95th percentile of the access times, in seconds.
+fn tail(samples: &Aggregate) -> Option<f64> {
+    let bound = |nanos: u64| Some(nanos as f64 / 1e9);
+    let (min, max) = (bound(samples.times.min), bound(samples.times.max));
+    samples.histogram.quantile_within(0.95, min, max)
+}
+
+/// The number of an hour within its week: 0 for Monday 00:00 to 01:00 UTC.
+pub fn hour_of_week(unix_seconds: i64) -> usize {
+    let hours = hour_of(unix_seconds).div_euclid(HOUR) - FIRST_MONDAY;
+    hours.rem_euclid(WEEK_HOURS as i64) as usize
+}
+
+fn part_of(minutes: u8) -> f64 {
+    f64::from(minutes) / f64::from(MINUTES)
+}
+
+impl Packed for Profile {
+    fn write(&self, out: &mut Writer) {
+        out.int(self.until);
+        self.hours.iter().for_each(|hour| hour.write(out));
+    }
+
+    fn read(from: &mut Reader<'_>) -> Option<Self> {
+        let until = from.int()?;
+        let mut profile = Self::beginning_at((hour_of(until) == until).then_some(until)?);
+        for hour in profile.hours.iter_mut() {
+            *hour = ProfileHour::read(from)?;
+        }
+        Some(profile)
+    }
+}
+
+/// An hour that was never recorded is one byte.
+impl Packed for ProfileHour {
+    fn write(&self, out: &mut Writer) {
+        out.0.push(self.weeks);
+        if self.weeks == 0 {
+            return;
+        }
+        // The weight is at most 4, and a cast saturates.
+        let weight = (self.weight / WEIGHT_UNIT).round() as u16;
+        out.0.extend_from_slice(&weight.to_be_bytes());
+        for sum in [self.requests, self.errors, self.seconds, self.tail_seconds] {
+            write_float(out, sum);
+        }
+    }
+
+    fn read(from: &mut Reader<'_>) -> Option<Self> {
+        let weeks = from.byte()?;
+        if weeks == 0 {
+            return Some(Self::default());
+        }
+        let weight = u16::from_be_bytes([from.byte()?, from.byte()?]);
+        Some(Self {
+            weeks,
+            weight: f64::from(weight) * WEIGHT_UNIT,
+            requests: read_float(from)?,
+            errors: read_float(from)?,
+            seconds: read_float(from)?,
+            tail_seconds: read_float(from)?,
+        })
+    }
+}
+
+/// Bits of a single-precision float that are not packed: 16 of its mantissa are left, for an error below 1e-5.
+const DROPPED_BITS: u32 = 7;
+
+/// Writes three bytes of a number that is not negative.
+fn write_float(out: &mut Writer, number: f64) {
+    let most = f32::from_bits(f32::MAX.to_bits() >> DROPPED_BITS << DROPPED_BITS);
+    let bits = (number as f32).clamp(0.0, most).to_bits();
+    // The sign is 0, so that rounding cannot overflow; the largest number is one already.
+    let rounded = (bits + (1 << (DROPPED_BITS - 1))) >> DROPPED_BITS;
+    out.0.extend_from_slice(&rounded.to_be_bytes()[1..]);
+}
+
+fn read_float(from: &mut Reader<'_>) -> Option<f64> {
+    let bits = u32::from_be_bytes([0, from.byte()?, from.byte()?, from.byte()?]);
+    let number = f32::from_bits(bits << DROPPED_BITS);
+    (number.is_finite() && number >= 0.0).then_some(f64::from(number))
+}
+
+#[cfg(test)]
+mod tests;
