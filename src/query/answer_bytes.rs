@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::instance_minutes::InstanceSums;
 use super::windows::sums::WindowSums;
 use crate::model::changes::side_by_side::Versions;
+use crate::model::profile::{ProfileHour, WEEK_HOURS};
 use crate::model::records::SliceSums;
 use crate::store::CounterSeries;
 
@@ -14,6 +15,9 @@ const PER_TEXT: usize = 200;
 
 /// Bytes of the slow and failed requests of a context.
 pub(crate) const PER_LIST: usize = 16 * 1024;
+
+/// Bytes of a profile.
+pub(crate) const PROFILE: usize = WEEK_HOURS * size_of::<ProfileHour>();
 
 /// A bound of the bytes of held answers, and how much of it is taken.
 #[derive(Debug)]

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use super::answers::{
     self, Changes, ChangesQuery, CounterSamples, Counters, CountersQuery, Deploy, DeployQuery,
     DeployVerdict, FixFirst, FullHealth, HealthStatus, Instances, InstancesQuery, MAX_ROWS, Marks,
-    Overview, Path, PathQuery, Paths, PathsQuery, RankingPart, Rankings, Series, SeriesQuery,
-    SinceWhen, Slowest, SlowestRequests, WhichInstance, WhichPart, WorstRequests,
+    Overview, Path, PathQuery, Paths, PathsQuery, Profile, ProfileQuery, RankingPart, Rankings,
+    Series, SeriesQuery, SinceWhen, Slowest, SlowestRequests, WhichInstance, WhichPart,
+    WorstRequests,
 };
 #[cfg(feature = "row-cache")]
 use super::answers::{Rows, RowsQuery};
@@ -92,6 +93,14 @@ impl Reader {
     /// [`QueryError::NotFound`] without a context of the name.
     pub fn path<'a>(&'a self, query: &'a PathQuery) -> Answering<'a, Path> {
         self.answer(answers::path(&self.0, query))
+    }
+
+    /// What is usual for a context, or for all requests, at each hour of the week.
+    ///
+    /// # Errors
+    /// [`QueryError::NotFound`] without a context of the name.
+    pub fn profile<'a>(&'a self, query: &'a ProfileQuery) -> Answering<'a, Profile> {
+        self.answer(answers::profile(&self.0, query))
     }
 
     /// A metric of a context, or of all requests, over time.

@@ -21,6 +21,7 @@ use crate::model::aggregate::Aggregate;
 use crate::model::changes::side_by_side::Versions;
 use crate::model::context::{ContextId, Kind};
 use crate::model::mark::Mark;
+use crate::model::profile::Profile;
 use crate::model::recorded::RecordedTime;
 use crate::model::records::{RecordId, SliceSums};
 use crate::model::slice::Precision;
@@ -38,7 +39,7 @@ use crate::store::rows::RowQuery;
 use crate::store::table_reads::Purpose;
 use crate::store::{
     ContextQuery, CounterQuery, CounterSeries, PassRecord, RankingPage, RankingQuery, RecordQuery,
-    SlowRequestQuery, SlowestQuery, Store, StoreStatus, history, marks,
+    SlowRequestQuery, SlowestQuery, Store, StoreStatus, history, marks, profiles,
 };
 use crate::task::lock;
 
@@ -66,6 +67,7 @@ pub(crate) struct StoreReader {
     last_book: Mutex<Arc<Book>>,
     slowest: SingleFlight<Answer<RankedContext>>,
     slow_requests: SingleFlightMap<(ContextId, i64), Arc<SlowRequests>>,
+    profiles: SingleFlightMap<ContextId, Arc<Option<Profile>>>,
     last_pass: SingleFlight<Option<PassRecord>>,
     status: SingleFlight<Arc<ReadStatus>>,
     tiers: SingleFlight<Tiers>,
@@ -123,6 +125,7 @@ impl StoreReader {
             last_book: Mutex::default(),
             slowest: SingleFlight::default(),
             slow_requests: SingleFlightMap::new(&others, |_| bytes::PER_LIST),
+            profiles: SingleFlightMap::new(&others, |_| bytes::PROFILE),
             last_pass: SingleFlight::default(),
             status: SingleFlight::default(),
             contexts: SingleFlightMap::new(&others, |of| bytes::list(of)),
@@ -352,6 +355,23 @@ impl StoreReader {
         });
         let flight = self.slow_requests.of(&self.clock, (context.clone(), hour));
         flight.get(&self.clock, |_| FRESH, read).await
+    }
+
+    /// The hour-of-week profile of a context; `None` if it has none.
+    pub(crate) async fn profile(
+        &self,
+        context: &ContextId,
+    ) -> Result<Arc<Option<Profile>>, QueryError> {
+        let read = Box::pin(async {
+            let Some(journal) = self.store.journal() else {
+                return Ok(Arc::default());
+            };
+            let id = RecordId::new(context.kind, &context.name);
+            let profile = profiles::profile(journal, id, self.clock.now_seconds());
+            Ok(Arc::new(profile.await?))
+        });
+        let flight = self.profiles.of(&self.clock, context.clone());
+        flight.get(&self.clock, |_| A_MINUTE, read).await
     }
 
     /// The moment, in Unix seconds, up to which all samples can be read.

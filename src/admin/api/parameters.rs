@@ -7,7 +7,7 @@ use crate::model::changes::change::ChangeKind;
 use crate::query::RowsQuery;
 use crate::query::{
     ChangesQuery, CountersQuery, DeployQuery, InstancesQuery, Kind, MAX_ROWS, PathQuery,
-    PathsQuery, RowMetric, RowStatus, SeriesMetric, SeriesQuery, Sort, Window,
+    PathsQuery, ProfileQuery, RowMetric, RowStatus, SeriesMetric, SeriesQuery, Sort, Window,
 };
 
 /// Number of rows, unless the request sets a limit.
@@ -106,6 +106,13 @@ pub(super) fn path(params: &Params, now: i64) -> Result<PathQuery, ApiError> {
         context: params.required("context")?.to_owned(),
         kind: kind(params)?,
         window: window(params, now)?,
+    })
+}
+
+pub(super) fn profile(params: &Params) -> Result<ProfileQuery, ApiError> {
+    Ok(ProfileQuery {
+        context: name(params, "context")?,
+        kind: kind(params)?,
     })
 }
 

@@ -26,6 +26,7 @@ pub(in crate::admin) enum Question {
     Overview,
     Paths,
     Path,
+    Profile,
     FixFirst,
     Changes,
     Deploy,
@@ -57,6 +58,7 @@ impl Question {
             "overview" => Self::Overview,
             "paths" => Self::Paths,
             "path" => Self::Path,
+            "profile" => Self::Profile,
             "fix_first" => Self::FixFirst,
             "changes" => Self::Changes,
             "deploy" => Self::Deploy,
@@ -99,6 +101,7 @@ impl Question {
                 "ask for a coarser precision, or a shorter window (from and to)",
             ),
             Self::Overview | Self::Path => ("window", "leave the window out"),
+            Self::Profile => ("context", "ask for one context at a time"),
             Self::Health => ("part", "ask for part=status"),
             Self::Marks => ("mark", "ask for api/deploy with one of the marks"),
         }
@@ -141,6 +144,7 @@ impl Question {
                 size.write_series(answer, points)
             }
             Self::Path => size.write(reader.path(&parameters::path(params, now)?).await),
+            Self::Profile => size.write(reader.profile(&parameters::profile(params)?).await),
             Self::FixFirst => {
                 let window = parameters::window(params, now)?.unwrap_or(Window::HOUR);
                 let limit = params.number("limit", FIX_ROWS, MAX_FIX_ROWS)?;

@@ -14,6 +14,7 @@ mod metric;
 mod overview;
 mod path;
 mod paths;
+mod profile;
 mod questions;
 mod rankings;
 mod resolution;
@@ -42,6 +43,7 @@ pub use self::metric::{SeriesMetric, SeriesValue, SliceTimes};
 pub use self::overview::{HourTotal, Overview};
 pub use self::path::{Bucket, ContextHour, Path, PathQuery, PathWindow};
 pub use self::paths::{PathRow, Paths, PathsQuery, RowStatus, Sort};
+pub use self::profile::{HourOfWeek, Profile, ProfileQuery};
 pub use self::questions::{Part, SinceWhen, WhichInstance, WhichPart, WorstRequests};
 pub use self::rankings::{RankedRow, RankingHead, RankingPart, RankingRow, Rankings};
 pub use self::row_series::{PointValue, RowMetric, SeriesSpan};
@@ -62,6 +64,7 @@ pub(super) use self::marks::marks;
 pub(super) use self::overview::overview;
 pub(super) use self::path::path;
 pub(super) use self::paths::paths;
+pub(super) use self::profile::profile;
 pub(super) use self::questions::{
     did_the_deploy, since_when, which_instance, which_part, worst_requests,
 };

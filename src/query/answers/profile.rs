@@ -1,0 +1,144 @@
+//! The hour-of-week profile of a context: what is usual at each hour of the week.
+
+use serde::Serialize;
+
+use super::measured::ContextName;
+use super::of_kind;
+use crate::model::context::{ALL, ContextId, Kind};
+use crate::model::profile::{Profile as Stored, ProfileHour};
+use crate::query::error::QueryError;
+use crate::query::source::Source;
+
+/// Hours of the week that were recorded until a profile says something.
+const ENOUGH_HOURS: usize = 24;
+
+/// Significant digits of a figure: a profile is no more exact.
+const DIGITS: i32 = 4;
+
+/// What is usual at each hour of the week: [`Reader::profile`](crate::query::Reader::profile).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Profile {
+    /// The context.
+    #[serde(flatten)]
+    pub name: ContextName,
+    /// The end of the last hour that is part of it, in Unix seconds; `None` before the first.
+    pub until: Option<i64>,
+    /// Whether 24 hours of the week or more were recorded since the context had its first request.
+    pub enough: bool,
+    /// The hours of the week that were recorded, Monday 00:00 UTC first: at most 168.
+    pub hours: Vec<HourOfWeek>,
+}
+
+/// An hour of the week. Each further week weighs those before by 3/4. All figures have four digits.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct HourOfWeek {
+    /// Its number within the week, 0 to 167: Monday 00:00 to 01:00 UTC is 0.
+    pub hour: usize,
+    /// In how many weeks it was recorded, wholly or in part: 255 for more.
+    pub weeks: u8,
+    /// The weeks, weighed: below 4.
+    pub weight: f64,
+    /// Requests per hour.
+    pub requests: f64,
+    /// Errors per hour.
+    pub errors: f64,
+    /// The mean access time, in seconds; `None` without requests.
+    pub mean: Option<f64>,
+    /// The 95th percentile in seconds, as the mean of those of the weeks by their requests; `None` without requests.
+    pub p95: Option<f64>,
+}
+
+/// Which context is asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProfileQuery {
+    /// The context; `None` for all requests.
+    pub context: Option<String>,
+    /// Its kind; HTTP requests come first if there is none.
+    pub kind: Option<Kind>,
+}
+
+impl ProfileQuery {
+    /// Asks for a context of any kind.
+    pub fn new(context: impl Into<String>) -> Self {
+        Self {
+            context: Some(context.into()),
+            kind: None,
+        }
+    }
+}
+
+pub(in crate::query) async fn profile(
+    source: &Source,
+    query: &ProfileQuery,
+) -> Result<Profile, QueryError> {
+    let id = match query.context.as_deref() {
+        None | Some(ALL) => ContextId::all(),
+        Some(context) => {
+            let snapshots = source.reader.contexts(context).await?;
+            let snapshot = of_kind(&snapshots, query.kind);
+            let absent = QueryError::NotFound("there is no context of this name");
+            ContextId::new(snapshot.ok_or(absent)?.kind, context)
+        }
+    };
+    let stored = source.reader.profile(&id).await?;
+    let hours = stored.iter().flat_map(|stored| stored.hours()).enumerate();
+    let hours = hours.filter_map(|(number, hour)| HourOfWeek::new(number, hour));
+    let hours: Vec<_> = hours.collect();
+    Ok(Profile {
+        name: ContextName::from(&id),
+        until: stored.as_ref().as_ref().map(Stored::until),
+        enough: hours.len() >= ENOUGH_HOURS,
+        hours,
+    })
+}
+
+impl HourOfWeek {
+    /// `None` for an hour that was never recorded.
+    fn new(number: usize, hour: &ProfileHour) -> Option<Self> {
+        Some(Self {
+            hour: number,
+            weeks: hour.weeks,
+            weight: rounded(hour.weight),
+            requests: rounded(hour.requests_per_hour()?),
+            errors: rounded(hour.errors_per_hour()?),
+            mean: hour.mean().map(rounded),
+            p95: hour.tail().map(rounded),
+        })
+    }
+}
+
+/// A number with so many digits.
+fn rounded(number: f64) -> f64 {
+    if !number.is_normal() {
+        return 0.0;
+    }
+    let place = DIGITS - 1 - number.abs().log10().floor() as i32;
+    // The power is exact up to 10^22; dividing by it gives the shortest number.
+    match place {
+        0.. => (number * 10f64.powi(place)).round() / 10f64.powi(place),
+        _ => (number / 10f64.powi(-place)).round() * 10f64.powi(-place),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_four_digits() {
+        for (number, expected) in [
+            (0.0, "0"),
+            (0.012_345_678, "0.01235"),
+            (1.0 / 3.0, "0.3333"),
+            (999.96, "1000"),
+            (1_234_567.0, "1235000"),
+            (60.0, "60"),
+            (f64::MIN_POSITIVE / 4.0, "0"),
+            (1e-9 * 1.234_56, "0.000000001235"),
+        ] {
+            assert_eq!(rounded(number).to_string(), expected);
+        }
+    }
+}
