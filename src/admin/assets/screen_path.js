@@ -1,6 +1,6 @@
 // One path or timer: since when it has changed and why, where its time goes, its slowest requests, its instances.
 
-import { question } from './api.js';
+import { question, serverNow } from './api.js';
 import { anchor, card, exportButtons } from './card.js';
 import { isOfAll } from './change.js';
 import { contextParts, splitContext } from './context.js';
@@ -17,8 +17,10 @@ import { Tiles } from './tiles.js';
 import { timeGoes } from './time_goes.js';
 import { Trends } from './trends.js';
 import { changePanel } from './verdict.js';
+import { week } from './week.js';
 
 const INSTANCES = 12;
+const PROFILE_FOR = 600; // seconds for which the usual week is shown before it is asked for again
 
 export function mount(root, page) {
 	const isTimer = state.kind === 'timer';
@@ -38,13 +40,15 @@ export function mount(root, page) {
 	const timeTable = timeGoes();
 	const requests = new Table({ name: 'slow-requests', caption: 'Slowest requests', key: requestKey, columns: requestColumns(false) });
 	const instances = instanceTable('instances');
+	const usual = week();
+	let profile = null; // when it was answered, and the answer
 	const note = el('p', 'nothing card');
 	const body = el('div', 'stack', change.node, tiles.node, trends.node,
 		el('div', 'pair', histogram, timeTable.node),
-		el('div', 'pair uneven', card('slow-requests', 'Slowest requests', { head: [el('span', 'muted'), ...requests.buttons()], parts: [requests.node] }), card('instances', 'Instances', { head: [el('span', 'muted'), ...instances.buttons()], parts: [instances.node] })));
+		el('div', 'pair uneven', card('slow-requests', 'Slowest requests', { head: [el('span', 'muted'), ...requests.buttons()], parts: [requests.node] }), card('instances', 'Instances', { head: [el('span', 'muted'), ...instances.buttons()], parts: [instances.node] })), usual.node);
 	root.append(el('p', 'crumbs', back, ' / ', title), note, body);
 	// Timers are not compared with their past.
-	for (const node of isTimer ? [change.node, timeTable.node, body.lastChild] : []) show(node, false);
+	for (const node of isTimer ? [change.node, timeTable.node, usual.node.previousSibling] : []) show(node, false);
 	let standing = null;
 
 	/** The requests that matter most: where the page fails, those that failed since. */
@@ -62,12 +66,13 @@ export function mount(root, page) {
 			path: question('path', { ...context, ...range() }),
 			marks: 'marks',
 			changes: question('changes', { limit: 50 }),
+			...(serverNow() > (profile?.until ?? 0) ? { profile: question('profile', context) } : {}),
 			...trends.questions(state.context),
 			...(isTimer ? {} : { instances: question('instances', { limit: 1000, context: state.context, ...(sinceChange() ?? range()) }) }),
 			// Beside as long a time before it.
 			...(sinceChange() ? { since: question('path', { ...context, ...sinceChange() }) } : {}),
 		}),
-		draw({ path, marks, changes: all, instances: fleet, since: sinceThen, ...series }, now, { asOf, refused }) {
+		draw({ path, marks, changes: all, instances: fleet, since: sinceThen, profile: answered, ...series }, now, { asOf, refused }) {
 			attr(back, 'href', link({ screen: isTimer ? 'timers' : 'paths' }));
 			show(note, Boolean(refused.path));
 			show(body, Boolean(path));
@@ -96,6 +101,8 @@ export function mount(root, page) {
 			drawHistogram(histogram.querySelector('.histogram'), shape);
 			timeTable.draw(compared);
 			drawRequests(window.worst_requests);
+			if (answered && answered !== profile?.answer) profile = { answer: answered, until: now + PROFILE_FOR };
+			if (profile) usual.draw(profile.answer, now);
 			if (fleet) drawInstances(instances, fleet, body.querySelector('[data-panel=instances] .muted'), now, INSTANCES);
 		},
 	};

@@ -1,0 +1,79 @@
+// What is usual on a path at each hour of the week: a table of seven days and 24 hours, coloured by requests per hour.
+
+import { card } from './card.js';
+import { attr, el, show, text } from './dom.js';
+import { count, duration, percent, plural, rate } from './format.js';
+import { state } from './state.js';
+import { Table } from './table.js';
+
+const DAYS = ['Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday', 'Sunday'];
+const HOURS = 24;
+const LEVELS = 5;
+const STEPS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
+const NONE = 'not recorded';
+const twoDigits = (hour) => String(hour).padStart(2, '0');
+
+export function week() {
+	let known = new Map(); // by the number of the hour in UTC
+	let most = 0; // requests per hour
+	let shift = 0; // hours from UTC to the hours shown
+	const at = (day, hour) => known.get((((day * HOURS + hour - shift) % 168) + 168) % 168);
+	const hours = Array.from({ length: HOURS }, (_, hour) => ({
+		id: `h${twoDigits(hour)}`,
+		label: twoDigits(hour),
+		value: ({ day }) => at(day, hour)?.requests ?? null,
+		draw(cell, { day }) {
+			const one = at(day, hour);
+			if (!cell.firstChild) cell.append(el('span'), el('span', 'hidden'));
+			text(cell.firstChild, one ? rate(one.requests) : '·');
+			text(cell.lastChild, `, ${figures(one)}`);
+			attr(cell, 'title', `${DAYS[day]} ${twoDigits(hour)}:00, ${one ? `${rate(one.requests)} requests per hour, ` : ''}${figures(one)}`);
+			// The root shows more of what is seldom asked for.
+			attr(cell, 'data-heat', one?.requests > 0 ? Math.ceil(Math.sqrt(one.requests / most) * LEVELS) : null);
+			if (!cell.hasAttribute('tabindex')) cell.tabIndex = day + hour ? -1 : 0;
+		},
+	}));
+	const table = new Table({ name: 'week', caption: 'Requests per hour at each hour of the week', key: ({ day }) => DAYS[day], columns: [{ id: 'day', label: 'Day', value: ({ day }) => DAYS[day], text: ({ day }) => DAYS[day] }, ...hours] });
+	const readout = el('p', 'readout muted');
+	const node = card('week', 'Usual week', { head: [el('span', 'muted'), ...table.buttons()], parts: [table.node, readout] });
+	const read = ({ target }) => text(readout, target.closest('td')?.title || 'Point at an hour, or go from hour to hour with the arrow keys.');
+	for (const type of ['pointerover', 'focusin', 'pointerleave']) table.table.addEventListener(type, read);
+	read({ target: node });
+	table.table.addEventListener('keydown', (event) => move(event, table.table));
+	show(node, false);
+	return {
+		node,
+		/** Draws an answer of `api/profile`; nothing before a day was recorded. */
+		draw({ enough, hours: recorded }, now) {
+			show(node, enough);
+			if (!enough) return;
+			known = new Map(recorded.map((one) => [one.hour, one]));
+			most = Math.max(...recorded.map((one) => one.requests));
+			const offset = state.utc ? 0 : -new Date(now * 1000).getTimezoneOffset() / 60;
+			shift = Math.floor(offset);
+			const zone = `UTC${shift ? `${shift > 0 ? '+' : '−'}${Math.abs(shift)}` : ''}`;
+			const weeks = Math.max(...recorded.map((one) => one.weeks));
+			text(node.querySelector('.muted'), `requests per hour of ${plural(weeks, 'week')}, the latest weigh most; hours of ${zone}${shift === offset ? '' : ', the nearest whole hour before yours'}`);
+			table.draw(DAYS.map((_, day) => ({ day })));
+		},
+	};
+}
+
+/** An hour but for its requests, in words. */
+function figures(one) {
+	if (!one) return NONE;
+	const times = one.requests > 0 ? `${percent(one.errors, one.requests)} errors, mean ${duration(one.mean)}, p95 ${duration(one.p95)}, ` : '';
+	return `${times}${count(one.weeks)}${one.weeks === 255 ? ' or more' : ''} ${one.weeks === 1 ? 'week' : 'weeks'}`;
+}
+
+/** Moves the focus from hour to hour. */
+function move(event, table) {
+	const cell = event.target.closest('td');
+	const step = STEPS[event.key];
+	if (!cell || !step) return;
+	const next = table.rows[cell.parentNode.rowIndex + step[0]]?.cells[cell.cellIndex + step[1]];
+	if (next?.tagName !== 'TD') return;
+	event.preventDefault();
+	[cell.tabIndex, next.tabIndex] = [-1, 0];
+	next.focus();
+}
