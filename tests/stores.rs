@@ -35,6 +35,9 @@ mod oversized;
 mod own_keys;
 #[path = "stores/poison.rs"]
 mod poison;
+#[cfg(feature = "admin")]
+#[path = "stores/profiles.rs"]
+mod profiles;
 #[path = "stores/rankings.rs"]
 mod rankings;
 #[path = "stores/refused_entries.rs"]

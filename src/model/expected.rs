@@ -6,6 +6,7 @@
 //! took 112 kB with everything on.
 
 use super::bounds::{Bounds, FILE_CACHE, STORED_FIELD, stored_slices};
+use super::profile::MOST_PACKED;
 use super::slice::Precisions;
 use super::tier::TIERS;
 use super::worst_case::{CELL, CONTEXT, context_keys_bytes};
@@ -15,6 +16,8 @@ pub const USUAL_CONTEXTS: usize = 50;
 
 /// A packed record of two octaves, 16 buckets each, with few failures and no timers.
 const RECORD: u64 = 240;
+/// A packed profile in which all hours were recorded, in a field.
+const PROFILE: u64 = MOST_PACKED + STORED_FIELD;
 /// A usual name, in bytes.
 const NAME: u64 = 32;
 /// What an instance takes without any context: its tasks, buffers and the answers of the page.
@@ -45,7 +48,7 @@ impl ExpectedBytes {
         let contexts = contexts.min(bounds.max_contexts);
         let n = contexts as u64;
         let stored = match bounds.memory_bytes {
-            Some(most) => (n * records(STORED_FIELD)).min(most as u64),
+            Some(most) => (n * records(STORED_FIELD)).min(most as u64) + n * PROFILE,
             None => 0,
         };
         let of_context = bounds.shards as u64 * CELL + CONTEXT + 4 * NAME + JUDGED + ASKED;
@@ -55,8 +58,8 @@ impl ExpectedBytes {
             store_bytes: match (bounds.memory_bytes, bounds.file_bytes) {
                 (Some(_), _) => 0,
                 // Pages of a file are two thirds full, and grow by doubling.
-                (None, Some(most)) => (2 * n * records(0)).min(most),
-                (None, None) => n * (records(0) + context_keys_bytes(precisions, NAME)),
+                (None, Some(most)) => (2 * n * (records(0) + PROFILE)).min(most),
+                (None, None) => n * (records(0) + PROFILE + context_keys_bytes(precisions, NAME)),
             },
         }
     }

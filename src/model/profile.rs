@@ -57,7 +57,7 @@ pub struct Profile {
 pub struct ProfileHour {
     /// In how many weeks the hour was recorded, wholly or in part; 255 for more.
     pub weeks: u8,
-    /// The weeks, weighed: an hour that was recorded in part weighs as much as that part. Below 4.
+    /// The weeks, weighed: an hour that was recorded in part weighs as much as that part. At most 4.
     pub weight: f64,
     /// Number of requests.
     pub requests: f64,

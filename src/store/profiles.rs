@@ -1,5 +1,5 @@
-//! The tables of the hour-of-week profiles, the same in each store. A profile stands in the table of the period in which its
-//! context last had a sample; two periods are alive.
+//! The tables of the hour-of-week profiles, the same in each store. A profile stands in the table of the five weeks in
+//! which its context last had a sample; two tables are alive.
 
 use super::table::Table;
 use super::table_reads::{Purpose, TableRead, TableReader};
@@ -11,28 +11,29 @@ use crate::model::recorded_hours::RecordedHours;
 use crate::model::records::RecordId;
 use crate::model::slice::HOUR;
 
-/// Seconds of a period: for so long at least, and for twice as long at most, a profile stays without samples.
-const PERIOD: i64 = 5 * 7 * 24 * HOUR;
+/// Seconds for which a table takes profiles: for so long at least, and for twice as long at most, a profile stays without
+/// samples.
+const FIVE_WEEKS: i64 = 5 * 7 * 24 * HOUR;
 
 /// The field that says how much of each hour was recorded. The other fields are ids, which have eight bytes.
 pub(crate) const RECORDED: &[u8] = b"hours";
 
-/// The start of the period that contains a moment.
-pub(crate) fn period_of(at: i64) -> i64 {
-    at.div_euclid(PERIOD).saturating_mul(PERIOD)
+/// The start of the five weeks that contain a moment.
+pub(crate) fn start_of(at: i64) -> i64 {
+    at.div_euclid(FIVE_WEEKS).saturating_mul(FIVE_WEEKS)
 }
 
-/// The tables that have the profiles at a moment: that of its period, and the one before.
+/// The tables that have the profiles at a moment: that of its five weeks, and the one before.
 pub(crate) fn tables_at(at: i64) -> [Table; 2] {
-    let period = period_of(at);
-    [period, period.saturating_sub(PERIOD)].map(|period| Table::Profiles { period })
+    let start = start_of(at);
+    [start, start.saturating_sub(FIVE_WEEKS)].map(|start| Table::Profiles { start })
 }
 
-/// Seconds from `now` to the end of the period behind that which contains `at`.
+/// Seconds from `now` to the end of the five weeks behind those that contain `at`.
 pub(crate) fn ttl(at: i64, now: i64) -> i64 {
-    let end = period_of(at).saturating_add(2 * PERIOD);
+    let end = start_of(at).saturating_add(2 * FIVE_WEEKS);
     // A clock that is ahead must not remove what was just written.
-    end.saturating_sub(now).max(PERIOD)
+    end.saturating_sub(now).max(FIVE_WEEKS)
 }
 
 /// How much of each hour was recorded, as it was written last. What another program has written instead reads as none.
@@ -98,15 +99,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_profile_lives_for_one_to_two_periods() {
-        let start = 560 * PERIOD;
+    fn a_profile_lives_for_five_to_ten_weeks() {
+        let start = 560 * FIVE_WEEKS;
         let [now, before] = tables_at(start + 7);
-        assert_eq!(now, Table::Profiles { period: start });
-        let period = start - PERIOD;
-        assert_eq!(before, Table::Profiles { period });
-        for at in [start, start + 1, start + PERIOD - 1] {
-            assert_eq!(at + ttl(at, at), start + 2 * PERIOD);
+        assert_eq!(now, Table::Profiles { start });
+        let start = start - FIVE_WEEKS;
+        assert_eq!(before, Table::Profiles { start });
+        for at in [start, start + 1, start + FIVE_WEEKS - 1] {
+            assert_eq!(at + ttl(at, at), start + 2 * FIVE_WEEKS);
         }
-        assert_eq!(ttl(start, start + 9 * PERIOD), PERIOD);
+        assert_eq!(ttl(start, start + 9 * FIVE_WEEKS), FIVE_WEEKS);
     }
 }

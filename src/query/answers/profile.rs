@@ -38,7 +38,7 @@ pub struct HourOfWeek {
     pub hour: usize,
     /// In how many weeks it was recorded, wholly or in part: 255 for more.
     pub weeks: u8,
-    /// The weeks, weighed: below 4.
+    /// The weeks, weighed: at most 4.
     pub weight: f64,
     /// Requests per hour.
     pub requests: f64,

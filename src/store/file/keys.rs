@@ -37,7 +37,7 @@ pub(super) fn name_of(table: &Table) -> Vec<u8> {
         Table::Contexts => push(15, &[], None),
         Table::Timers => push(16, &[], None),
         Table::History => push(17, &[], None),
-        Table::Profiles { period } => push(18, &[*period], None),
+        Table::Profiles { start } => push(18, &[*start], None),
     }
     name
 }
@@ -81,7 +81,7 @@ pub(super) fn table_of(name: &[u8]) -> Option<Table> {
         16 => Table::Timers,
         17 => Table::History,
         18 => Table::Profiles {
-            period: number(&mut unread)?,
+            start: number(&mut unread)?,
         },
         _ => return None,
     };
@@ -132,7 +132,7 @@ mod tests {
             Table::Contexts,
             Table::Timers,
             Table::History,
-            Table::Profiles { period: 3_024_000 },
+            Table::Profiles { start: 3_024_000 },
         ];
         for table in &tables {
             let name = name_of(table);

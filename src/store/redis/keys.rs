@@ -13,7 +13,7 @@
 //! | `{prefix}pulse:r1:{tier}:{slice}` | HASH context -> packed record | the records of all contexts in a slice; `r1` is the version of their form | retained slices * tier + max(10 min, 2 tiers) after its last write; until it is rolled up, 15.5 days |
 //! | `{prefix}pulse:revisions` | HASH tier and place -> slice and version | the step of folding that last wrote each slice of the records | 15.5 days after its last write |
 //! | `{prefix}pulse:history1` | HASH `kept` -> packed history | which days are kept, where a history is asked for | for ever, or until nobody has asked for a week |
-//! | `{prefix}pulse:profiles1:{period}` | HASH context -> packed profile; `hours` | the hour-of-week profiles of the contexts that last had a sample in a period of five weeks, and how much of each hour was recorded | until the end of the next period |
+//! | `{prefix}pulse:profiles1:{start}` | HASH context -> packed profile; `hours` | the hour-of-week profiles of the contexts that last had a sample in some five weeks, and how much of each hour was recorded | until the end of the next five weeks |
 //! | `{prefix}pulse:slow1:{hour}` | HASH context -> packed list | the slowest and the newest failed requests of an hour | 3 h after its last write |
 //! | `{prefix}pulse:by_instance1:{minute}` | HASH instance -> version, packed records | what each instance did in a minute on its busiest contexts | 140 min after its last write |
 //! | `{prefix}pulse:by_version1:{minute}` | HASH context and version -> packed record | what each version of the application did in a minute, while several ran | 140 min after its last write |
@@ -141,7 +141,7 @@ impl Keys {
             Table::RankingTotals { ranking } => format!("{prefix}stats_{ranking}"),
             Table::RankingNewest { ranking } => format!("{prefix}last_slot_{ranking}"),
             Table::History => self.own("history1"),
-            Table::Profiles { period } => format!("{prefix}pulse:profiles1:{period}"),
+            Table::Profiles { start } => format!("{prefix}pulse:profiles1:{start}"),
             Table::Judgement => self.own("judged1"),
             Table::Changes => self.own("changes1"),
             Table::Detector => self.own("detector1"),

@@ -210,7 +210,7 @@ impl CatchUp<'_> {
 
     /// The write that ends it.
     fn end(&self, now: i64) -> [FieldWrites; 2] {
-        // The hours move from period to period, as the profiles do.
+        // The hours move from table to table, as the profiles do.
         let last = self.applied.until() - HOUR;
         let [newer, older] = tables_at(last);
         let mut write = FieldWrites::new(newer, Some(profiles::ttl(last, now)));
