@@ -250,4 +250,5 @@ fn read_float(from: &mut Reader<'_>) -> Option<f64> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests;

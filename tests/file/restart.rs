@@ -97,3 +97,33 @@ async fn a_deploy_is_marked_by_its_version() {
         released(&path).await;
     }
 }
+
+#[tokio::test]
+async fn the_usual_week_goes_on_after_a_restart_without_the_time_between() {
+    let place = Place::new();
+    let hours = async |served: usize, away: u64| {
+        let service = place.start();
+        service.is_open().await;
+        for _ in 0..served {
+            service.serve(PAGE, 10);
+            service.pulse.flush().await.unwrap();
+            place.hand.advance(Duration::from_secs(3_600));
+        }
+        service.serve(PAGE, 1);
+        service.pulse.flush().await.unwrap();
+        let uri = format!("/api/profile?context={}", PAGE.replace(' ', "%20"));
+        let answer = ask(&service.pulse, &uri).await;
+        service.shutdown().await;
+        place.released().await;
+        place.hand.advance(Duration::from_secs(away));
+        let hours = answer["hours"].as_array().unwrap().clone();
+        let weights = hours.iter().map(|hour| hour["weight"].as_f64().unwrap());
+        (hours.len(), weights.sum::<f64>())
+    };
+    let (first, _) = hours(4, 10 * 3_600).await;
+    let (second, weight) = hours(4, 0).await;
+    assert!((3..=4).contains(&first), "{first} hours");
+    assert!((first + 4..=first + 6).contains(&second), "{second} hours");
+    // Of ten hours between the two processes none counts.
+    assert!(weight < 9.0, "{weight}");
+}

@@ -175,6 +175,39 @@ impl Service {
         service
     }
 
+    /// A service with the requests of eight days: 20 in each half hour of a working day from 9 to 17 UTC, 2 in all others.
+    pub async fn with_week() -> Self {
+        const HALF_AN_HOUR: i64 = 1_800;
+        let now = Clock::system().now_seconds();
+        let (clock, time) = Clock::manual(now - 8 * 48 * HALF_AN_HOUR);
+        let built = builder().clock(clock.clone()).build();
+        let pulse = built.expect("a valid configuration");
+        let app = Router::new().merge(pulse.mount("/admin/pulse", Access::open()));
+        let service = Self::serve(pulse, app).await;
+        while clock.now_seconds() < now {
+            let hours = clock.now_seconds() / 3_600;
+            // 1970-01-01 was a Thursday.
+            let is_working_day = (hours / 24 + 3) % 7 < 5;
+            let requests = match is_working_day && (9..17).contains(&(hours % 24)) {
+                true => 20,
+                false => 2,
+            };
+            for _ in 0..requests {
+                let time = Duration::from_millis(20);
+                service.pulse.record("GET /", time, StatusCode::OK);
+            }
+            service.pulse.drain();
+            service.flush().await;
+            time.advance(Duration::from_secs(HALF_AN_HOUR as u64));
+        }
+        service
+            .pulse
+            .record("GET /", Duration::from_millis(20), StatusCode::OK);
+        service.pulse.drain();
+        service.flush().await;
+        service
+    }
+
     /// A service with so many counters, each of which counts its number.
     pub async fn with_counters(counters: i64) -> Self {
         let pulse = builder().build().expect("a valid configuration");

@@ -12,6 +12,7 @@ mod range;
 mod restart;
 mod tables;
 mod unexpected;
+mod week;
 
 use pulse_browser::page::Page;
 use pulse_browser::watch::Exchange;
