@@ -178,8 +178,10 @@ impl Service {
     /// A service with the requests of eight days: 20 in each half hour of a working day from 9 to 17 UTC, 2 in all others.
     pub async fn with_week() -> Self {
         const HALF_AN_HOUR: i64 = 1_800;
+        // Requests at the very turn of an hour are drained with those before it.
+        const AFTER_TURN: i64 = 20;
         let now = Clock::system().now_seconds();
-        let (clock, time) = Clock::manual(now - 8 * 48 * HALF_AN_HOUR);
+        let (clock, time) = Clock::manual((now / 3_600 - 8 * 24) * 3_600 + AFTER_TURN);
         let built = builder().clock(clock.clone()).build();
         let pulse = built.expect("a valid configuration");
         let app = Router::new().merge(pulse.mount("/admin/pulse", Access::open()));
@@ -198,7 +200,8 @@ impl Service {
             }
             service.pulse.drain();
             service.flush().await;
-            time.advance(Duration::from_secs(HALF_AN_HOUR as u64));
+            let step = HALF_AN_HOUR.min(now - clock.now_seconds());
+            time.advance(Duration::from_secs(step.max(0) as u64));
         }
         service
             .pulse
