@@ -17,6 +17,8 @@ use crate::rig::server::RedisServer;
 
 /// A part of the keys of records of the coarsest tier.
 const WIDEST: &[u8] = b":r1:21600:";
+/// A part of the names of the keys of the profiles.
+const PROFILES: &[u8] = b"pulse:profiles1:";
 const CONTEXTS: u64 = 200;
 /// Samples of a context per second.
 const REQUESTS: usize = 12;
@@ -92,7 +94,8 @@ impl Fleet {
     }
 
     /// What all keys take, and what the server takes for data of any kind (buffers of connections, which
-    /// come and go, left out), without the slices of six hours: these are flat after fifteen days only.
+    /// come and go, left out), without the slices of six hours and
+    /// the profiles: these are flat after fifteen days and after a week only.
     async fn memory(&self) -> (u64, u64) {
         let conn = &mut self.server.connection().await;
         let keys = keys(conn, "*").await;
@@ -109,7 +112,9 @@ impl Fleet {
             }
             let sizes: Vec<u64> = pipeline.query_async(conn).await.unwrap();
             for (key, size) in keys.iter().zip(sizes) {
-                let is_widest = key.windows(WIDEST.len()).any(|part| part == WIDEST);
+                let is_widest = [WIDEST, PROFILES]
+                    .iter()
+                    .any(|name| key.windows(name.len()).any(|part| part == *name));
                 *(if is_widest { &mut widest } else { &mut sum }) += size;
             }
         }
