@@ -218,11 +218,12 @@ async fn compare(guide: &mut Guide, instance: &Instance) {
 }
 
 /// What these incidents, in memory, do not show.
-const UNSEEN: [&str; 7] = [
+const UNSEEN: [&str; 8] = [
     "FailedRow",
     "RowSums",
     "CleaningPass",
     "Earlier",
+    "HourOfWeek",
     "JournalHealth",
     "Problem",
     "RowInfo",
