@@ -1,6 +1,6 @@
 //! The hour-of-week profile of a context: how many requests it usually has in each hour of the week, how many of them
-//! fail, and how long they take. It is made of the records of hours that have ended, and outlives them: each further week
-//! weighs what was before by 3/4.
+//! fail, and how long they take. It is made of the records of hours that have ended, and outlives them: each further
+//! week weighs what was before by 3/4.
 //!
 //! Hours are of UTC, which has no daylight saving time: each week has 168 of them.
 
@@ -52,7 +52,8 @@ pub struct Profile {
     hours: Box<[ProfileHour; WEEK_HOURS]>,
 }
 
-/// An hour of the week. All but the weeks are sums over the weeks, of which each further one weighs those before by 3/4.
+/// An hour of the week. All but the weeks are sums over the weeks, of which each further one weighs those before by
+/// 3/4.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ProfileHour {
     /// In how many weeks the hour was recorded, wholly or in part; 255 for more.
@@ -88,8 +89,8 @@ impl Profile {
         &*self.hours
     }
 
-    /// Applies an hour with requests, and those before it without. `recorded` includes it. `false` if the hour was applied
-    /// before.
+    /// Applies an hour with requests, and those before it without. `recorded` includes it. `false` if the hour was
+    /// applied before.
     pub fn apply(&mut self, hour: i64, samples: &Aggregate, recorded: &RecordedHours) -> bool {
         if self.until > hour {
             return false;

@@ -1,5 +1,5 @@
-//! How much of each of the last hours a store has recorded: an hour without requests of a context counts as such only if
-//! somebody was there to record them.
+//! How much of each of the last hours a store has recorded: an hour without requests of a context counts as such only
+//! if somebody was there to record them.
 
 use std::collections::VecDeque;
 

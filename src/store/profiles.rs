@@ -11,8 +11,8 @@ use crate::model::recorded_hours::RecordedHours;
 use crate::model::records::RecordId;
 use crate::model::slice::HOUR;
 
-/// Seconds for which a table takes profiles: for so long at least, and for twice as long at most, a profile stays without
-/// samples.
+/// Seconds for which a table takes profiles: for so long at least, and for twice as long at most, a profile stays
+/// without samples.
 const FIVE_WEEKS: i64 = 5 * 7 * 24 * HOUR;
 
 /// The field that says how much of each hour was recorded. The other fields are ids, which have eight bytes.

@@ -60,8 +60,8 @@ pub enum Table {
     /// Which days the store keeps, packed: one field.
     History,
     /// The hour-of-week profiles of the contexts that last had a sample in some five weeks, packed, by the ids of their
-    /// records; and how much of each hour was recorded. A profile moves from one table to the next, so that a context which
-    /// is gone takes its profile with it.
+    /// records; and how much of each hour was recorded. A profile moves from one table to the next, so that a context
+    /// which is gone takes its profile with it.
     Profiles {
         /// The start of the five weeks, in Unix seconds.
         start: i64,

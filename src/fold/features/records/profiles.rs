@@ -1,5 +1,5 @@
-//! The hour-of-week profiles. An hour is applied some minutes after its end, to the profile of each context that has records
-//! in it. Each profile says which hours it has, so that an instance that takes over can begin an hour again.
+//! The hour-of-week profiles. An hour is applied some minutes after its end, to the profile of each context that has
+//! records in it. Each profile says which hours it has, so that an instance that takes over can begin an hour again.
 
 use std::collections::BTreeSet;
 
@@ -25,8 +25,8 @@ const LATE: i64 = 180;
 const MOST_HOURS: i64 = 48;
 /// The length, in seconds, of the slices that an hour is made from.
 const HALF_HOUR: u32 = 1_800;
-/// Seconds by which hours may be applied ahead of those that have ended: as far as samples of a clock that is ahead. What is
-/// further ahead was written under a clock that was wrong, and would stand still until then.
+/// Seconds by which hours may be applied ahead of those that have ended: as far as samples of a clock that is ahead.
+/// What is further ahead was written under a clock that was wrong, and would stand still until then.
 const MOST_AHEAD: i64 = 26 * HOUR;
 /// Seconds between two looks at the journal by which an instance is still there to fold.
 const MOST_APART: i64 = 60;
@@ -154,8 +154,8 @@ impl CatchUp<'_> {
         Ok(())
     }
 
-    /// How much of half an hour was recorded. A store that does not know when no instance was running has recorded it if
-    /// there are records, or as long as this instance was there to fold some.
+    /// How much of half an hour was recorded. A store that does not know when no instance was running has recorded it
+    /// if there are records, or as long as this instance was there to fold some.
     fn recorded_seconds(&self, start: i64, has_records: bool) -> i64 {
         let end = start + i64::from(HALF_HOUR);
         match self.knows_gaps || has_records {
