@@ -1,6 +1,6 @@
 //! Brings the history of a file into Redis, when a service of one process becomes a fleet.
 //!
-//! `PULSE_FILE=pulse.redb REDIS_URL=redis://127.0.0.1/ cargo run --release --features file --example import`
+//! `PULSE_FILE=pulse.redb REDIS_URL=redis://127.0.0.1/ cargo run --release --features import --example import`
 //!
 //! `PULSE_PREFIX` is that of the fleet's keys: `pulse:` without it, and `pulse:shop:` for `.service("shop")`. With
 //! `PULSE_HISTORY_DAYS` records by the day come along, which the fleet should keep as well (`Builder::history`).

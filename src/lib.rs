@@ -79,7 +79,7 @@ mod error;
 mod flush;
 mod fold;
 pub mod guide;
-#[cfg(feature = "file")]
+#[cfg(feature = "import")]
 pub mod import;
 mod internal;
 pub mod layer;

@@ -1,5 +1,5 @@
 //! Bringing the history of a file into another store, exactly once, when a service becomes a fleet. It needs the
-//! feature `file`; the [guide](crate::guide::file#growing) says in which order to do what.
+//! feature `import`; the [guide](crate::guide::file#growing) says in which order to do what.
 //!
 //! The content of the file goes through the journal, as calls of one instance, whose fence counts each call once. The
 //! file notes each call before it is sent, so that an import which was interrupted goes on where it was.

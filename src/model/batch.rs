@@ -8,6 +8,7 @@ mod split;
 #[cfg(test)]
 mod tests;
 #[cfg(any(feature = "file", test))]
+#[cfg(any(feature = "import", test))]
 mod whole;
 
 pub use self::split::MAX_CALL_COST;

@@ -3,18 +3,19 @@
 #[cfg(any(test, feature = "__test_store"))]
 mod saved;
 
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 #[cfg(any(test, feature = "__test_store"))]
 #[doc(hidden)]
 pub use self::saved::Saved;
-use super::in_process::{Access, Bound, InProcess, MemoryFields, Setup, State};
+use super::in_process::{
+    Access, Bound, Found, InProcess, InProcessStore, MemoryFields, Place, State, Work,
+};
 use super::sealed::Sealed;
 use crate::clock::Clock;
-use crate::error::StoreError;
 use crate::model::slice::Precisions;
 use crate::random::short_random_name;
-use crate::task::lock;
+use crate::task::{BoxFuture, lock};
 
 /// A store in the memory of this process. Its data ends with the process.
 ///
@@ -38,17 +39,38 @@ use crate::task::lock;
 /// ```
 #[derive(Debug)]
 pub struct MemoryStore {
-    setup: Setup,
-    state: Mutex<State<MemoryFields>>,
+    store: InProcessStore,
+    memory: Arc<Memory>,
+}
+
+/// A state in memory.
+#[derive(Debug)]
+struct Memory(Mutex<State>);
+
+impl Memory {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Every change of the state is complete between two statements that could panic.
+        lock(&self.0)
+    }
+}
+
+impl Place for Memory {
+    fn describe(&self) -> String {
+        "memory of this process".to_owned()
+    }
+
+    fn work(&self, _: Access, work: Work) -> BoxFuture<'_, Found> {
+        Box::pin(async move { work(&mut self.state()) })
+    }
 }
 
 /// The approximate limit of the records unless configured otherwise, in bytes.
 pub(crate) const RECORD_BYTES: usize = 256 * 1024 * 1024;
 
 /// No data, in a new generation.
-fn new_state(created: i64) -> State<MemoryFields> {
+fn new_state(created: i64) -> State {
     let generation = format!("memory-{}", short_random_name());
-    let mut state = State::new(generation, created, MemoryFields::default());
+    let mut state = State::new(generation, created, Box::new(MemoryFields::default()));
     state.tables.bound = Bound::Records(RECORD_BYTES);
     state
 }
@@ -56,9 +78,10 @@ fn new_state(created: i64) -> State<MemoryFields> {
 impl MemoryStore {
     /// An empty store. `clock` is the store's time, against which samples are judged as skewed.
     pub fn new(precisions: Precisions, clock: Clock) -> Self {
+        let memory = Arc::new(Memory(Mutex::new(new_state(clock.now_seconds()))));
         Self {
-            state: Mutex::new(new_state(clock.now_seconds())),
-            setup: Setup::new(precisions, clock),
+            store: InProcessStore::new(precisions, clock, memory.clone()),
+            memory,
         }
     }
 
@@ -69,30 +92,15 @@ impl MemoryStore {
         self
     }
 
-    fn state(&self) -> MutexGuard<'_, State<MemoryFields>> {
-        // Every change of the state is complete between two statements that could panic.
-        lock(&self.state)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.memory.state()
     }
 }
 
 impl Sealed for MemoryStore {}
 
 impl InProcess for MemoryStore {
-    type Fields = MemoryFields;
-
-    fn setup(&self) -> &Setup {
-        &self.setup
-    }
-
-    fn place(&self) -> String {
-        "memory of this process".to_owned()
-    }
-
-    async fn with<R: Send + 'static>(
-        &self,
-        _: Access,
-        work: impl FnOnce(&mut State<MemoryFields>) -> Result<R, StoreError> + Send + 'static,
-    ) -> Result<R, StoreError> {
-        work(&mut self.state())
+    fn in_process(&self) -> &InProcessStore {
+        &self.store
     }
 }

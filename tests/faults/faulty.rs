@@ -356,7 +356,7 @@ impl TableReader for Faulty {
         purpose: Purpose,
         reads: &'a [TableRead],
     ) -> BoxFuture<'a, Result<Answers, StoreError>> {
-        Box::pin(async move { self.inner().read_tables(purpose, reads).await })
+        Box::pin(async move { self.inner().tables().read_tables(purpose, reads).await })
     }
 }
 

@@ -13,8 +13,8 @@ use tower_pulse::store::file::{FileOptions, FileStore};
 use tower_pulse::store::in_process::{Inspect, Inspected};
 use tower_pulse::store::memory::{MemoryStore, Saved};
 use tower_pulse::store::table::Table;
-use tower_pulse::store::table_reads::{FieldPage, Purpose, TableRead, TableReader};
-use tower_pulse::store::{Store, Upkeep};
+use tower_pulse::store::table_reads::{FieldPage, Purpose, TableRead};
+use tower_pulse::store::{Query, Store, Upkeep};
 use tower_pulse::{Clock, ManualClock};
 
 use crate::data::precisions;
@@ -24,7 +24,7 @@ use crate::rig::reads::StoreReads;
 
 /// Where a store in one process keeps its data.
 pub trait Place {
-    type Store: Store + TableReader + Inspect;
+    type Store: Store + Inspect;
 
     /// No data.
     fn new(io: &Runtime, clock: &Clock) -> Self;
@@ -170,7 +170,7 @@ impl<P: Place> InProcess<P> {
     fn page(&self, table: Table) -> FieldPage {
         let reads = [TableRead::Page(table, None)];
         let store = self.place.store();
-        let read = store.read_tables(Purpose::Fold, &reads);
+        let read = store.tables().read_tables(Purpose::Fold, &reads);
         self.io.block_on(read).unwrap().page()
     }
 

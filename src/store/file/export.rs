@@ -5,21 +5,18 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
-use redb::{ReadableTable, TableDefinition};
+use redb::ReadableTable;
 
 use super::disk::{Disk, PlainIo};
-use super::fields::FileFields;
-use super::kept::{COUNTERS, KeptCount};
+use super::fields::{behind, fields_of};
+use super::kept::{COUNTERS, IMPORTS, KeptCount, counter_key, counter_of, has_begun_import};
 use super::options::FileOptions;
 use super::trouble::Trouble;
 use super::{FILE_BYTES, FileStore};
 use crate::error::{BuildError, StoreError, StoreErrorKind};
 use crate::model::pack;
-use crate::store::in_process::{Access, InProcess, State};
+use crate::store::in_process::{Access, Place, State};
 use crate::store::table::Table;
-
-/// Notes of imports, by the generation of the store that they go to, and a number.
-const IMPORTS: TableDefinition<'_, (&str, u64), &[u8]> = TableDefinition::new("imports");
 
 /// Why a file cannot be imported.
 #[derive(Clone, Debug)]
@@ -73,14 +70,15 @@ pub(crate) fn look_at(path: &Path) -> Result<(), Unusable> {
     Ok(())
 }
 
-/// Whether an import of the file has begun. What cannot be read has not.
-pub(super) fn has_begun(state: &mut State<FileFields>) -> bool {
-    let fields = state.tables.fields_mut();
-    let first = fields.transaction().and_then(|transaction| {
-        let notes = transaction.open_table(IMPORTS)?;
-        Ok(notes.first()?.is_some())
-    });
-    first.unwrap_or(false)
+/// The key of a note. The notes of a generation have the order of their numbers.
+fn note_key(generation: &str, number: u64) -> Vec<u8> {
+    [&*note_prefix(generation), &number.to_be_bytes()].concat()
+}
+
+/// The beginning of the keys of a generation's notes.
+fn note_prefix(generation: &str) -> Vec<u8> {
+    // No name of a generation has this byte, so that none is the beginning of another.
+    [generation.as_bytes(), &[0]].concat()
 }
 
 impl FileStore {
@@ -91,15 +89,18 @@ impl FileStore {
 
     /// The tables that the file has, in their order.
     pub(crate) async fn tables(&self) -> Result<Vec<Table>, StoreError> {
-        self.with(Access::Read, |state| {
-            Ok(state.tables.names().cloned().collect())
-        })
-        .await
+        self.store
+            .with(Access::Read, |state| {
+                Ok(state.tables.names().cloned().collect())
+            })
+            .await
     }
 
     /// Whether an import of the file has begun, into whichever store.
     pub(crate) async fn has_begun_export(&self) -> Result<bool, StoreError> {
-        self.with(Access::Read, |state| Ok(has_begun(state))).await
+        self.store
+            .with(Access::Read, |state| Ok(has_begun_import(state)))
+            .await
     }
 
     /// Some counters of those behind one, by precision and name. They are those that were made durable.
@@ -109,22 +110,15 @@ impl FileStore {
         most: usize,
     ) -> Result<Vec<ExportedCounter>, StoreError> {
         self.database(Access::Read, move |state| {
-            let stored = state
-                .tables
-                .fields_mut()
-                .transaction()?
-                .open_table(COUNTERS)?;
-            let from = match &after {
-                Some((seconds, name)) => Bound::Excluded((*seconds, &**name)),
-                None => Bound::Unbounded,
-            };
+            let stored = fields_of(state)?.transaction()?.open_table(COUNTERS)?;
+            let after = after.map(|(seconds, name)| counter_key(seconds, &name));
+            let from = after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
             let mut counters = Vec::new();
-            for counter in stored
-                .range::<(u32, &str)>((from, Bound::Unbounded))?
-                .take(most)
-            {
+            for counter in stored.range::<&[u8]>((from, Bound::Unbounded))?.take(most) {
                 let (key, counts) = counter?;
-                let (seconds, name) = key.value();
+                let Some((seconds, name)) = counter_of(key.value()) else {
+                    continue;
+                };
                 let counts = pack::unpack::<Vec<KeptCount>>(counts.value());
                 let counts = counts.unwrap_or_default().into_iter();
                 counters.push(ExportedCounter {
@@ -146,12 +140,8 @@ impl FileStore {
     ) -> Result<Option<Vec<u8>>, StoreError> {
         let generation = generation.to_owned();
         self.database(Access::Read, move |state| {
-            let notes = state
-                .tables
-                .fields_mut()
-                .transaction()?
-                .open_table(IMPORTS)?;
-            let note = notes.get((&*generation, number))?;
+            let notes = fields_of(state)?.transaction()?.open_table(IMPORTS)?;
+            let note = notes.get(&*note_key(&generation, number))?;
             Ok(note.map(|note| note.value().to_vec()))
         })
         .await
@@ -161,14 +151,11 @@ impl FileStore {
     pub(crate) async fn last_note(&self, generation: &str) -> Result<Option<u64>, StoreError> {
         let generation = generation.to_owned();
         self.database(Access::Read, move |state| {
-            let notes = state
-                .tables
-                .fields_mut()
-                .transaction()?
-                .open_table(IMPORTS)?;
-            let of_it = (&*generation, 0)..=(&*generation, u64::MAX);
-            let last = notes.range::<(&str, u64)>(of_it)?.next_back().transpose()?;
-            Ok(last.map(|(key, _)| key.value().1))
+            let notes = fields_of(state)?.transaction()?.open_table(IMPORTS)?;
+            let start = note_prefix(&generation);
+            let mut of_it = notes.range::<&[u8]>(&*start..&*behind(&start))?;
+            let last = of_it.next_back().transpose()?;
+            Ok(last.and_then(|(key, _)| Some(u64::from_be_bytes(*key.value().last_chunk()?))))
         })
         .await
     }
@@ -182,28 +169,28 @@ impl FileStore {
     ) -> Result<(), StoreError> {
         let generation = generation.to_owned();
         self.database(Access::Write, move |state| {
-            let transaction = state.tables.fields_mut().transaction()?;
+            let transaction = fields_of(state)?.transaction()?;
             let mut notes = transaction.open_table(IMPORTS)?;
-            notes.insert((&*generation, number), &*note)?;
+            notes.insert(&*note_key(&generation, number), &*note)?;
             Ok(())
         })
         .await?;
-        self.make_durable().await
+        self.thread.make_durable().await
     }
 
     /// Works on the database itself.
     async fn database<R: Send + 'static>(
         &self,
         access: Access,
-        work: impl FnOnce(&mut State<FileFields>) -> Result<R, redb::Error> + Send + 'static,
+        work: impl FnOnce(&mut State) -> Result<R, redb::Error> + Send + 'static,
     ) -> Result<R, StoreError> {
-        let path = self.path.clone();
-        let work = move |state: &mut State<FileFields>| {
+        let path = self.thread.path.clone();
+        let work = move |state: &mut State| {
             work(state).map_err(|error| {
                 let message = format!("{} cannot be read or written: {error}", path.display());
                 StoreError::new(StoreErrorKind::Refused, message)
             })
         };
-        self.with(access, work).await
+        self.store.with(access, work).await
     }
 }

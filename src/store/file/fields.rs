@@ -1,23 +1,28 @@
 //! The fields of tables, in the database. All that is done between two durable moments is one transaction.
 
+use std::any::Any;
 use std::cell::RefCell;
+use std::fmt;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
-use redb::{ReadableTable, TableDefinition, WriteTransaction};
+use redb::{ReadableTable, Table as StoredTable, TableDefinition, WriteTransaction};
 
 use super::keys::name_of;
 use super::trouble::Trouble;
 use crate::error::StoreError;
 use crate::model::pack::{self, packed};
-use crate::store::in_process::{Extent, FieldChange, Fields, Show};
+use crate::store::in_process::{Extent, FieldChange, Fields, Show, State};
 use crate::store::table::Table;
 
+/// A table of the database. All have bytes for keys and values, as the database's code is compiled for each kind of them.
+pub(super) type Definition = TableDefinition<'static, &'static [u8], &'static [u8]>;
+
 /// The fields of all tables, by the name of the table and that of the field.
-const FIELDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("fields");
+const FIELDS: Definition = TableDefinition::new("fields");
 /// The extents of tables, by their names.
-pub(super) const EXTENTS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("tables");
+pub(super) const EXTENTS: Definition = TableDefinition::new("tables");
 
 packed!(Extent {
     fields,
@@ -26,12 +31,32 @@ packed!(Extent {
 });
 
 /// The fields of all tables. An error leaves the transaction half done, and it must be given up then.
-pub struct FileFields {
+pub(super) struct FileFields {
     path: Arc<Path>,
     /// There is one, except while it is replaced.
     transaction: Option<WriteTransaction>,
     /// Why the last work on it failed.
     failure: RefCell<Option<Trouble>>,
+}
+
+impl fmt::Debug for FileFields {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileFields")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The fields of the state of a file.
+pub(super) fn fields_of(state: &mut State) -> Result<&mut FileFields, redb::Error> {
+    let fields: &mut dyn Any = state.tables.fields_mut();
+    // Such a state has no others.
+    fields.downcast_mut().ok_or(redb::Error::DatabaseClosed)
+}
+
+/// Why work on the fields of a state failed, if some did.
+pub(super) fn take_failure(state: &mut State) -> Option<Trouble> {
+    fields_of(state).ok()?.failure.take()
 }
 
 impl FileFields {
@@ -41,11 +66,6 @@ impl FileFields {
             transaction: Some(transaction),
             failure: RefCell::default(),
         }
-    }
-
-    /// Why work on it failed, if some did.
-    pub(super) fn take_failure(&self) -> Option<Trouble> {
-        self.failure.take()
     }
 
     /// The error of work that has failed.
@@ -117,9 +137,7 @@ impl FileFields {
     fn clear_all(&self, table: &Table) -> Result<(), redb::Error> {
         let mut stored = self.transaction()?.open_table(FIELDS)?;
         let start = name_of(table);
-        let end = behind(&start);
-        stored.retain_in::<&[u8], _>(&*start..&*end, |_, _| false)?;
-        Ok(())
+        remove_range(&mut stored, &start, &behind(&start))
     }
 
     fn visit_all(
@@ -156,8 +174,18 @@ impl FileFields {
     }
 }
 
+/// Removes all with keys from one on, and before another.
+pub(super) fn remove_range(
+    stored: &mut StoredTable<'_, &'static [u8], &'static [u8]>,
+    from: &[u8],
+    to: &[u8],
+) -> Result<(), redb::Error> {
+    stored.retain_in::<&[u8], _>(from..to, |_, _| false)?;
+    Ok(())
+}
+
 /// The first key behind all that begin with a name.
-fn behind(name: &[u8]) -> Vec<u8> {
+pub(super) fn behind(name: &[u8]) -> Vec<u8> {
     let mut end = name.to_vec();
     // A name begins with a code below 255.
     while let Some(last) = end.pop() {
@@ -170,7 +198,9 @@ fn behind(name: &[u8]) -> Vec<u8> {
 }
 
 impl Fields for FileFields {
-    const BYTES_PER_FIELD: usize = 32;
+    fn bytes_per_field(&self) -> usize {
+        32
+    }
 
     fn get(&self, table: &Table, fields: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
         self.get_all(table, fields)

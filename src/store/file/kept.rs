@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use redb::{Database, ReadableTable, TableDefinition};
 
-use super::fields::{EXTENTS, FileFields};
+use super::fields::{Definition, EXTENTS, FileFields, fields_of, remove_range};
 use super::keys::table_of;
 use super::trouble::Trouble;
 use crate::model::pack::{self, Reader, Writer, packed};
@@ -18,14 +18,16 @@ use crate::store::journal::{Entry, Partitions};
 use crate::store::{CleanReport, Exceptions, PassRecord, Position};
 
 /// The state: one value.
-const STATE: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("state");
-/// The name of that value.
-const CURRENT: &str = "current";
-/// The entries that are not folded, by the end of their position.
-const ENTRIES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("journal");
-/// The slices of counters, by precision and name.
-pub(super) const COUNTERS: TableDefinition<'_, (u32, &str), &[u8]> =
-    TableDefinition::new("counters");
+const STATE: Definition = TableDefinition::new("state");
+/// The key of that value.
+const CURRENT: &[u8] = b"current";
+/// The entries that are not folded, by the end of their position: eight bytes, the highest first.
+const ENTRIES: Definition = TableDefinition::new("journal");
+/// The slices of counters, by [precision and name](counter_key).
+pub(super) const COUNTERS: Definition = TableDefinition::new("counters");
+
+/// Notes of imports, by the generation of the store that they go to and a number.
+pub(super) const IMPORTS: Definition = TableDefinition::new("imports");
 
 /// The state without its entries, counters and tables.
 #[derive(Debug)]
@@ -162,7 +164,7 @@ pub(super) struct KeptCount {
 packed!(KeptCount { start, n });
 
 impl KeptState {
-    fn new(state: &State<FileFields>, written_at: i64) -> Self {
+    fn new(state: &State, written_at: i64) -> Self {
         let (journal, exceptions) = (&state.journal, &state.exceptions);
         let fences = state.fences.iter();
         let problems = exceptions.quarantined_keys.iter();
@@ -211,7 +213,7 @@ impl KeptState {
     }
 
     /// Sets all of a state that is kept here, with the entries of its journal.
-    fn restore(self, state: &mut State<FileFields>, entries: VecDeque<Entry>) {
+    fn restore(self, state: &mut State, entries: VecDeque<Entry>) {
         state.generation = self.generation.to_string();
         (state.created, state.since) = (self.created, self.since);
         let fences = self.fences.into_iter();
@@ -295,7 +297,7 @@ pub(super) struct Earlier {
 }
 
 /// A state and when it was written, in Unix seconds; `None` for a new one.
-pub(super) type Loaded = (State<FileFields>, Option<i64>);
+pub(super) type Loaded = (State, Option<i64>);
 
 /// Begins a transaction, and loads the state that it finds. `generation` is the name of a new state, which begins `now`.
 pub(super) fn load(
@@ -344,15 +346,20 @@ fn load_state(
     let mut counters = Counters::default();
     for counter in transaction.open_table(COUNTERS)?.iter()? {
         let (key, slices) = counter?;
-        let Some(slices) = pack::unpack::<Vec<KeptCount>>(slices.value()) else {
+        let slices = pack::unpack::<Vec<KeptCount>>(slices.value());
+        let (Some((precision, name)), Some(slices)) = (counter_of(key.value()), slices) else {
             return Ok(None);
         };
-        let ((precision, name), slices) = (key.value(), slices.into_iter());
+        let slices = slices.into_iter();
         let slices = slices.map(|KeptCount { start, n }| (start, n)).collect();
         counters.set(name, precision, slices);
     }
     counters.changed = Some(BTreeSet::new());
-    let mut state = State::new(generation, now, FileFields::new(path.clone(), transaction));
+    let mut state = State::new(
+        generation,
+        now,
+        Box::new(FileFields::new(path.clone(), transaction)),
+    );
     state.counters = counters;
     state.heartbeats = earlier.heartbeats.clone();
     let Some(kept) = kept else {
@@ -367,28 +374,36 @@ fn load_state(
     Ok(Some((state, Some(written_at))))
 }
 
+/// Whether an import of the file has begun. What cannot be read has not.
+pub(super) fn has_begun_import(state: &mut State) -> bool {
+    let first = fields_of(state).and_then(|fields| {
+        let notes = fields.transaction()?.open_table(IMPORTS)?;
+        Ok(notes.first()?.is_some())
+    });
+    first.unwrap_or(false)
+}
+
 /// Writes what has changed of the state, and commits the transaction: then it is durable.
-pub(super) fn commit(
-    state: &mut State<FileFields>,
-    database: &Database,
-    now: i64,
-) -> Result<(), redb::Error> {
+pub(super) fn commit(state: &mut State, database: &Database, now: i64) -> Result<(), redb::Error> {
     let kept = pack::pack(&KeptState::new(state, now));
-    let transaction = state.tables.fields_mut().take()?;
+    let transaction = fields_of(state)?.take()?;
     transaction.open_table(STATE)?.insert(CURRENT, &*kept)?;
     {
         let mut stored = transaction.open_table(ENTRIES)?;
         let folded = state.journal.entries.front();
         let folded = folded.map_or(u64::MAX, |entry| entry.position.offset);
-        stored.retain(|offset, _| offset >= folded)?;
+        remove_range(&mut stored, &[], &folded.to_be_bytes())?;
         for entry in &state.journal.entries {
-            stored.insert(entry.position.offset, &*pack_entry(entry))?;
+            stored.insert(
+                &entry.position.offset.to_be_bytes()[..],
+                &*pack_entry(entry),
+            )?;
         }
         let mut stored = transaction.open_table(COUNTERS)?;
         let changed = state.counters.changed.replace(BTreeSet::new());
         for (name, precision) in changed.unwrap_or_default() {
             let Some(slices) = state.counters.get(&name, precision) else {
-                stored.remove((precision, &*name))?;
+                stored.remove(&*counter_key(precision, &name))?;
                 continue;
             };
             let slices = slices.iter();
@@ -397,13 +412,27 @@ pub(super) fn commit(
                 n: *n,
             });
             let slices: Vec<_> = slices.collect();
-            stored.insert((precision, &*name), &*pack::pack(&slices))?;
+            stored.insert(&*counter_key(precision, &name), &*pack::pack(&slices))?;
         }
     }
     transaction.commit()?;
     let next = database.begin_write()?;
-    state.tables.fields_mut().begin(next);
+    fields_of(state)?.begin(next);
     Ok(())
+}
+
+/// The key of a counter at a precision. Keys have the order of precisions, and then of names.
+pub(super) fn counter_key(precision: u32, name: &str) -> Vec<u8> {
+    [&precision.to_be_bytes(), name.as_bytes()].concat()
+}
+
+/// The precision and the name of a counter by its key.
+pub(super) fn counter_of(key: &[u8]) -> Option<(u32, &str)> {
+    let (precision, name) = key.split_first_chunk()?;
+    Some((
+        u32::from_be_bytes(*precision),
+        std::str::from_utf8(name).ok()?,
+    ))
 }
 
 fn pack_entry(entry: &Entry) -> Vec<u8> {

@@ -9,6 +9,7 @@
 // `export` what an import into another store reads and notes.
 
 mod disk;
+#[cfg(feature = "import")]
 pub(crate) mod export;
 mod fields;
 mod kept;
@@ -27,14 +28,13 @@ use tokio::sync::oneshot;
 #[cfg(any(test, feature = "__test_store"))]
 #[doc(hidden)]
 pub use self::disk::FileIo;
-use self::fields::FileFields;
 pub use self::options::FileOptions;
 pub(crate) use self::options::{DURABLE_EVERY, FILE_BYTES};
 use self::worker::{Request, Worker};
-use super::in_process::{Access, InProcess, Setup, State};
+use super::in_process::{Access, Found, InProcess, InProcessStore, Place, Work};
 use super::sealed::Sealed;
 use crate::error::{BuildError, StoreError, StoreErrorKind};
-use crate::task::lock;
+use crate::task::{BoxFuture, lock};
 
 /// The most calls that wait for the file.
 const MAX_WAITING: usize = 1_000;
@@ -66,7 +66,13 @@ const MAX_WAITING: usize = 1_000;
 /// ```
 #[derive(Debug)]
 pub struct FileStore {
-    setup: Setup,
+    store: InProcessStore,
+    thread: Arc<Thread>,
+}
+
+/// The thread that works on a file, for those who ask it. It ends when nobody can any more.
+#[derive(Debug)]
+struct Thread {
     path: Arc<Path>,
     requests: Sender<Request>,
     waiting: Arc<AtomicUsize>,
@@ -91,24 +97,27 @@ impl FileStore {
     pub fn open(options: FileOptions) -> Result<Self, BuildError> {
         let (requests, receiver) = channel();
         let report = Arc::<Report>::default();
-        let mut setup = Setup::new(options.precisions.clone(), options.clock.clone());
-        setup.has_context_counters = options.has_context_counters;
-        let path = options.path.clone();
+        let (precisions, clock) = (options.precisions.clone(), options.clock.clone());
+        let (path, has_context_counters) = (options.path.clone(), options.has_context_counters);
         let worker = Worker::new(options, receiver, report.clone());
         let thread = std::thread::Builder::new().name("tower-pulse-file".to_owned());
         if let Err(error) = thread.spawn(move || worker.run()) {
             let allowed = format!("a file needs a thread, and the system has none: {error}");
             return Err(BuildError::new("file", path.display(), allowed).with_source(error));
         }
-        Ok(Self {
-            setup,
+        let thread = Arc::new(Thread {
             path,
             requests,
             waiting: Arc::default(),
             report,
-        })
+        });
+        let mut store = InProcessStore::new(precisions, clock, thread.clone());
+        store.has_context_counters = has_context_counters;
+        Ok(Self { store, thread })
     }
+}
 
+impl Thread {
     /// Hands a request to the thread, unless too many [wait](Waiting), this one included.
     fn send(&self, request: Request) -> Result<(), StoreError> {
         if self.waiting.load(Ordering::Relaxed) > MAX_WAITING {
@@ -144,52 +153,52 @@ impl Drop for Waiting {
     }
 }
 
-impl Sealed for FileStore {}
-
-impl InProcess for FileStore {
-    type Fields = FileFields;
-
-    fn setup(&self) -> &Setup {
-        &self.setup
-    }
-
-    fn place(&self) -> String {
+impl Place for Thread {
+    fn describe(&self) -> String {
         format!("file {}", self.path.display())
     }
 
-    async fn with<R: Send + 'static>(
-        &self,
-        access: Access,
-        work: impl FnOnce(&mut State<FileFields>) -> Result<R, StoreError> + Send + 'static,
-    ) -> Result<R, StoreError> {
-        let (answer, answered) = oneshot::channel();
-        let waiting = Waiting::new(&self.waiting);
-        self.send(Request::Work(
-            access,
-            Box::new(move |state| {
-                drop(waiting);
-                // Nobody waits for what was dropped.
-                if !answer.is_closed() {
-                    let _ = answer.send(state.and_then(work));
-                }
-            }),
-        ))?;
-        answered.await.unwrap_or_else(|_| Err(self.ended()))
+    fn work(&self, access: Access, work: Work) -> BoxFuture<'_, Found> {
+        Box::pin(async move {
+            let (answer, answered) = oneshot::channel();
+            let waiting = Waiting::new(&self.waiting);
+            self.send(Request::Work(
+                access,
+                Box::new(move |state| {
+                    drop(waiting);
+                    // Nobody waits for what was dropped.
+                    if !answer.is_closed() {
+                        let _ = answer.send(state.and_then(work));
+                    }
+                }),
+            ))?;
+            answered.await.unwrap_or_else(|_| Err(self.ended()))
+        })
     }
 
-    async fn make_durable(&self) -> Result<(), StoreError> {
-        let (answer, answered) = oneshot::channel();
-        let waiting = Waiting::new(&self.waiting);
-        self.send(Request::Sync(Box::new(move |result| {
-            drop(waiting);
-            let _ = answer.send(result);
-        })))?;
-        answered.await.unwrap_or_else(|_| Err(self.ended()))
+    fn make_durable(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move {
+            let (answer, answered) = oneshot::channel();
+            let waiting = Waiting::new(&self.waiting);
+            self.send(Request::Sync(Box::new(move |result| {
+                drop(waiting);
+                let _ = answer.send(result);
+            })))?;
+            answered.await.unwrap_or_else(|_| Err(self.ended()))
+        })
     }
 
     fn trouble(&self) -> Vec<String> {
         let trouble = lock(&self.report.trouble).clone();
         let notes = lock(&self.report.notes).clone();
         trouble.into_iter().chain(notes).collect()
+    }
+}
+
+impl Sealed for FileStore {}
+
+impl InProcess for FileStore {
+    fn in_process(&self) -> &InProcessStore {
+        &self.store
     }
 }

@@ -113,6 +113,7 @@ impl FileOptions {
     }
 
     /// Opens the file to bring its history into another store.
+    #[cfg(feature = "import")]
     pub(super) fn for_export(mut self) -> Self {
         self.is_export = true;
         self

@@ -10,8 +10,7 @@ use redb::{Database, TableDefinition};
 
 use super::Report;
 use super::disk::{Disk, HEADER};
-use super::export;
-use super::fields::FileFields;
+use super::fields::{Definition, fields_of, take_failure};
 use super::kept::{self, Earlier};
 use super::options::FileOptions;
 use super::trouble::Trouble;
@@ -47,14 +46,14 @@ const MAX_GAPS: usize = 1_000;
 const CLOCK_ALLOWED: i64 = 60;
 /// What is written to find out whether there is room.
 const PROBE_BYTES: usize = 256 * 1024;
-const PROBE: TableDefinition<'_, (), &[u8]> = TableDefinition::new("probe");
+const PROBE: Definition = TableDefinition::new("probe");
 
 /// Work on the state, or on the reason why there is none.
-pub(super) type Work = Box<dyn FnOnce(Result<&mut State<FileFields>, StoreError>) + Send>;
+pub(super) type Reply = Box<dyn FnOnce(Result<&mut State, StoreError>) + Send>;
 
 /// What the thread is asked for.
 pub(super) enum Request {
-    Work(Access, Work),
+    Work(Access, Reply),
     /// To make the file durable.
     Sync(Box<dyn FnOnce(Result<(), StoreError>) + Send>),
 }
@@ -82,7 +81,7 @@ pub(super) struct Worker {
 
 /// A file that is open.
 struct Open {
-    state: State<FileFields>,
+    state: State,
     database: Database,
     /// Whether a commit has succeeded since it was opened.
     is_writable: bool,
@@ -222,7 +221,7 @@ impl Worker {
         }
     }
 
-    fn work(&mut self, access: Access, work: Work) {
+    fn work(&mut self, access: Access, work: Reply) {
         let usable = |open: &&mut Open| access == Access::Read || open.is_writable;
         let Some(open) = self.open.as_mut().filter(usable) else {
             work(Err(self.error()));
@@ -230,7 +229,7 @@ impl Worker {
         };
         open.is_dirty |= access == Access::Write;
         work(Ok(&mut open.state));
-        if let Some(trouble) = open.state.tables.fields_mut().take_failure() {
+        if let Some(trouble) = take_failure(&mut open.state) {
             self.fail(trouble);
         }
     }
@@ -299,7 +298,7 @@ impl Worker {
         self.bound();
         let now = self.options.clock.now_seconds();
         let Some(open) = &mut self.open else { return };
-        if !self.options.is_export && export::has_begun(&mut open.state) {
+        if !self.options.is_export && kept::has_begun_import(&mut open.state) {
             // Those who read still can.
             return self.explain(Trouble::Exported);
         }
@@ -445,7 +444,7 @@ impl Worker {
 fn probe(open: &mut Open, now: i64) -> Result<(), Trouble> {
     let removed = open.state.tables.retain(&open.state.rolled, now);
     if removed.is_err() {
-        let failure = open.state.tables.fields_mut().take_failure();
+        let failure = take_failure(&mut open.state);
         return Err(failure.unwrap_or(Trouble::Panicked));
     }
     Ok(commit_probe(open, now)?)
@@ -453,11 +452,11 @@ fn probe(open: &mut Open, now: i64) -> Result<(), Trouble> {
 
 fn commit_probe(open: &mut Open, now: i64) -> Result<(), redb::Error> {
     let bytes = vec![0; PROBE_BYTES];
-    let transaction = open.state.tables.fields_mut().transaction()?;
-    transaction.open_table(PROBE)?.insert((), &*bytes)?;
+    let transaction = fields_of(&mut open.state)?.transaction()?;
+    transaction.open_table(PROBE)?.insert(&[][..], &*bytes)?;
     kept::commit(&mut open.state, &open.database, now)?;
-    let transaction = open.state.tables.fields_mut().transaction()?;
-    transaction.open_table(PROBE)?.remove(())?;
+    let transaction = fields_of(&mut open.state)?.transaction()?;
+    transaction.open_table(PROBE)?.remove(&[][..])?;
     kept::commit(&mut open.state, &open.database, now)
 }
 

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-use super::fields::Fields;
 use super::state::State;
 use super::tables::number;
 use crate::error::StoreError;
@@ -12,7 +11,7 @@ use crate::model::slice::Precisions;
 use crate::store::table::{CONTEXTS, FieldWrites};
 use crate::store::{CleanReport, Pass};
 
-impl<F: Fields> State<F> {
+impl State {
     /// Runs a pass. `None` when the pass has been completed before.
     pub(super) fn clean(
         &mut self,

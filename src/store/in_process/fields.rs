@@ -1,5 +1,7 @@
 //! The fields of tables, as a store in one process keeps them.
 
+use std::any::Any;
+use std::fmt;
 use std::ops::ControlFlow;
 
 use crate::error::StoreError;
@@ -7,7 +9,7 @@ use crate::store::table::Table;
 
 /// How a write has changed a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FieldChange {
+pub(crate) struct FieldChange {
     /// The number of new fields, less that of removed ones.
     pub fields: i64,
     /// Bytes of names and values that were added, less those that were removed.
@@ -25,7 +27,7 @@ impl FieldChange {
 
 /// The fields of a table in numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Extent {
+pub(crate) struct Extent {
     /// How many fields the table has.
     pub(crate) fields: u64,
     /// About how many bytes they take.
@@ -51,9 +53,9 @@ impl Extent {
 pub(crate) type Show<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
 
 /// The fields of all tables. A table that has no field does not exist.
-pub trait Fields: 'static {
+pub(crate) trait Fields: Any + fmt::Debug + Send {
     /// Bytes that a field takes beside its name and its value.
-    const BYTES_PER_FIELD: usize;
+    fn bytes_per_field(&self) -> usize;
 
     /// The values of some fields of a table, in their order.
     fn get(&self, table: &Table, fields: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError>;
@@ -81,5 +83,18 @@ pub trait Fields: 'static {
     /// Notes how large a table is, and when it expires; `None` for a table that is gone.
     fn note_extent(&mut self, _: &Table, _: Option<&Extent>) -> Result<(), StoreError> {
         Ok(())
+    }
+
+    /// A copy, for tests that take a store in memory back to an earlier moment.
+    #[cfg(any(test, feature = "__test_store"))]
+    fn copied(&self) -> Box<dyn Fields> {
+        panic!("these fields have no copies: a test copies their file")
+    }
+}
+
+#[cfg(any(test, feature = "__test_store"))]
+impl Clone for Box<dyn Fields> {
+    fn clone(&self) -> Self {
+        self.as_ref().copied()
     }
 }

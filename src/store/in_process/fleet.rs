@@ -2,7 +2,6 @@
 
 use std::ops::ControlFlow;
 
-use super::fields::Fields;
 use super::state::State;
 use crate::error::StoreError;
 use crate::model::context::Metric;
@@ -12,7 +11,7 @@ use crate::store::read;
 use crate::store::table::{CONTEXTS, Table};
 use crate::store::{INSTANCE_TTL, RECENT_SLICES, StoreStatus};
 
-impl<F: Fields> State<F> {
+impl State {
     pub(super) fn fleet(&self, precisions: &Precisions, now: i64) -> FleetSnapshot {
         let [pages, timers] = CONTEXTS.map(|(_, table)| self.tables.count(&table, now));
         let alive = self.heartbeats.alive(now - INSTANCE_TTL);

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use super::fields::Fields;
 use super::{Access, InProcess, State};
 use crate::error::StoreError;
 use crate::task::BoxFuture;
@@ -25,7 +24,7 @@ pub struct Inspected {
 }
 
 impl Inspected {
-    fn new<F: Fields>(state: &State<F>) -> Self {
+    fn new(state: &State) -> Self {
         let fences = state.fences.keys();
         Self {
             generation: (state.generation.clone(), state.created),
@@ -51,11 +50,14 @@ pub trait Inspect {
 
 impl<S: InProcess> Inspect for S {
     fn inspect(&self) -> BoxFuture<'_, Result<Inspected, StoreError>> {
-        Box::pin(self.with(Access::Read, |state| Ok(Inspected::new(state))))
+        Box::pin(
+            self.in_process()
+                .with(Access::Read, |state| Ok(Inspected::new(state))),
+        )
     }
 
     fn remove_all_fences(&self) -> BoxFuture<'_, Result<(), StoreError>> {
-        Box::pin(self.with(Access::Write, |state| {
+        Box::pin(self.in_process().with(Access::Write, |state| {
             state.fences.clear();
             Ok(())
         }))

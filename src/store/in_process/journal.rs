@@ -2,7 +2,6 @@
 //! find out whether another one is alive.
 
 use super::entered::{Entered, Fence, PackedCall};
-use super::fields::Fields;
 use super::state::State;
 use crate::error::StoreError;
 use crate::store::journal::{Acquired, FoldStep, Progress, Step};
@@ -11,7 +10,7 @@ use crate::store::{Appended, Position, Readable};
 /// Seconds after its last append at which the fence of an instance is removed.
 const FENCE_TTL: i64 = 86_400;
 
-impl<F: Fields> State<F> {
+impl State {
     /// Appends a call once, however often it is repeated.
     pub(super) fn append(&mut self, call: PackedCall, most_bytes: u64, now: i64) -> Appended {
         if call.generation != self.generation {

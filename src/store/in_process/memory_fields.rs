@@ -5,7 +5,6 @@ use std::ops::Bound;
 
 use super::fields::{FieldChange, Fields, Show};
 use crate::error::StoreError;
-
 use crate::store::table::Table;
 
 /// The values of a table by the names of their fields.
@@ -13,10 +12,12 @@ type Values = BTreeMap<Box<[u8]>, Box<[u8]>>;
 
 /// The fields of all tables.
 #[derive(Clone, Debug, Default)]
-pub struct MemoryFields(HashMap<Table, Values>);
+pub(crate) struct MemoryFields(HashMap<Table, Values>);
 
 impl Fields for MemoryFields {
-    const BYTES_PER_FIELD: usize = 96;
+    fn bytes_per_field(&self) -> usize {
+        96
+    }
 
     fn get(&self, table: &Table, fields: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
         let values = self.0.get(table);
@@ -60,5 +61,10 @@ impl Fields for MemoryFields {
             values.flat_map(|values| values.range::<[u8], _>((start, Bound::Unbounded)));
         let _ = values.try_for_each(|(field, value)| show(field, value));
         Ok(())
+    }
+
+    #[cfg(any(test, feature = "__test_store"))]
+    fn copied(&self) -> Box<dyn Fields> {
+        Box::new(self.clone())
     }
 }

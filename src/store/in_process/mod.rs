@@ -1,11 +1,13 @@
 //! Stores whose instances are all in one process: in memory, or in a file. [`State`] is what both know, over the
-//! fields of their tables, which each keeps in its own way. [`InProcess`] makes a store of it.
+//! fields of their tables, which each keeps in its own way. [`InProcessStore`] makes a store of it, and [`InProcess`] a
+//! store of whatever has one.
 //!
 //! `journal` takes calls in and applies the steps of folding to the `tables` and the `counters`; `table_reads` reads the
 //! tables, `fleet` tells who is alive, `clean` removes old data. `rows` are cached rows, which stay in memory.
 
 mod clean;
 mod counters;
+mod delegate;
 mod entered;
 pub(crate) mod fields;
 mod fleet;
@@ -21,7 +23,9 @@ mod store;
 mod table_reads;
 mod tables;
 
-use std::future::Future;
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
 
 use tokio::sync::Mutex as AsyncMutex;
 
@@ -29,9 +33,8 @@ use tokio::sync::Mutex as AsyncMutex;
 pub(crate) use self::counters::Counters;
 #[cfg(feature = "file")]
 pub(crate) use self::entered::{Entered, Fence};
-pub(crate) use self::fields::Fields;
 #[cfg(feature = "file")]
-pub(crate) use self::fields::{Extent, FieldChange, Show};
+pub(crate) use self::fields::{Extent, FieldChange, Fields, Show};
 #[cfg(feature = "file")]
 pub(crate) use self::heartbeats::Heartbeats;
 #[cfg(any(test, feature = "__test_store"))]
@@ -45,18 +48,57 @@ pub(crate) use self::tables::Bound;
 pub(crate) use self::tables::Tables;
 use super::sealed::Sealed;
 use crate::clock::Clock;
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreErrorKind};
 use crate::model::slice::Precisions;
+use crate::task::BoxFuture;
 
 /// The most bytes of entries that are not folded, unless a test sets others. A flush folds what it has appended, so that
 /// there are no more than it had to append, and what flushes have left that were dropped half-way.
 const JOURNAL_BYTES: u64 = 64 * 1024 * 1024;
 
-/// What a store in one process is given when it is opened.
+/// What work does to the state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Reads it, or changes only what ends with the process.
+    Read,
+    /// Changes what a file keeps.
+    Write,
+}
+
+/// What work on a state has found.
+pub(crate) type Found = Result<Box<dyn Any + Send>, StoreError>;
+
+/// Work on a state.
+pub(crate) type Work = Box<dyn FnOnce(&mut State) -> Found + Send>;
+
+/// The place in which a store has its state.
+pub(crate) trait Place: fmt::Debug + Send + Sync {
+    /// In a few words.
+    fn describe(&self) -> String;
+
+    /// Works on the state, alone.
+    ///
+    /// # Cancel safety
+    /// The work of a future that is dropped may be done.
+    fn work(&self, access: Access, work: Work) -> BoxFuture<'_, Found>;
+
+    /// Makes durable what was done before.
+    fn make_durable(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// Warnings for the operator.
+    fn trouble(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// All that stores in one process do alike: whatever they answer is made of their state.
 #[derive(Debug)]
-pub struct Setup {
-    pub(crate) precisions: Precisions,
-    pub(crate) clock: Clock,
+pub struct InProcessStore {
+    precisions: Precisions,
+    clock: Clock,
+    place: Arc<dyn Place>,
     /// The most bytes of the journal.
     pub(crate) journal_bytes: u64,
     /// Whether each context has counters of its own.
@@ -67,10 +109,11 @@ pub struct Setup {
     rows: RowCaches,
 }
 
-impl Setup {
-    pub(crate) fn new(precisions: Precisions, clock: Clock) -> Self {
+impl InProcessStore {
+    pub(crate) fn new(precisions: Precisions, clock: Clock, place: Arc<dyn Place>) -> Self {
         Self {
             precisions,
+            place,
             journal_bytes: JOURNAL_BYTES,
             has_context_counters: true,
             turn: AsyncMutex::default(),
@@ -79,45 +122,35 @@ impl Setup {
             clock,
         }
     }
-}
 
-/// What work does to the state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// Reads it, or changes only what ends with the process.
-    Read,
-    /// Changes what a file keeps.
-    Write,
-}
-
-/// A store in one process. All that a store answers is made of its state.
-pub trait InProcess: Sealed + Send + Sync + 'static {
-    /// The fields of its tables.
-    type Fields: Fields;
-
-    /// What it was opened with.
-    fn setup(&self) -> &Setup;
-
-    /// Its kind and its place in a few words.
-    fn place(&self) -> String;
+    pub(crate) fn now(&self) -> i64 {
+        self.clock.now_seconds()
+    }
 
     /// Works on the state, alone.
     ///
     /// # Cancel safety
     /// The work of a future that is dropped may be done.
-    fn with<R: Send + 'static>(
+    pub(crate) async fn with<R: Send + 'static>(
         &self,
         access: Access,
-        work: impl FnOnce(&mut State<Self::Fields>) -> Result<R, StoreError> + Send + 'static,
-    ) -> impl Future<Output = Result<R, StoreError>> + Send;
-
-    /// Makes durable what was done before.
-    fn make_durable(&self) -> impl Future<Output = Result<(), StoreError>> + Send {
-        std::future::ready(Ok(()))
+        work: impl FnOnce(&mut State) -> Result<R, StoreError> + Send + 'static,
+    ) -> Result<R, StoreError> {
+        let work = |state: &mut State| Ok(Box::new(work(state)?) as Box<dyn Any + Send>);
+        let found = self.place.work(access, Box::new(work)).await?;
+        match found.downcast() {
+            Ok(found) => Ok(*found),
+            // It is what the work has found.
+            Err(_) => Err(StoreError::new(
+                StoreErrorKind::Unexpected,
+                "other work was done",
+            )),
+        }
     }
+}
 
-    /// Warnings for the operator.
-    fn trouble(&self) -> Vec<String> {
-        Vec::new()
-    }
+/// A store that does all that stores in one process do.
+pub trait InProcess: Sealed + Send + Sync + 'static {
+    #[doc(hidden)]
+    fn in_process(&self) -> &InProcessStore;
 }

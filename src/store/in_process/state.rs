@@ -15,8 +15,9 @@ use crate::store::table::CONTEXTS;
 use crate::store::{Exceptions, PassRecord};
 
 /// The data of a store in one process.
-#[derive(Clone, Debug)]
-pub struct State<F> {
+#[cfg_attr(any(test, feature = "__test_store"), derive(Clone))]
+#[derive(Debug)]
+pub struct State {
     /// The name of the store's generation.
     pub(crate) generation: String,
     /// When the generation began, in Unix seconds.
@@ -33,14 +34,14 @@ pub struct State<F> {
     /// Contexts whose last sample is not after this time are not among the slowest any more.
     pub(crate) ranked_since: i64,
     pub(crate) rolled: RolledUp,
-    pub(crate) tables: Tables<F>,
+    pub(crate) tables: Tables,
     pub(crate) last_pass: Option<PassRecord>,
     pub(crate) heartbeats: Heartbeats,
 }
 
-impl<F: Fields> State<F> {
+impl State {
     /// No data, in a new generation.
-    pub(crate) fn new(generation: String, created: i64, fields: F) -> Self {
+    pub(crate) fn new(generation: String, created: i64, fields: Box<dyn Fields>) -> Self {
         Self {
             generation,
             created,

@@ -1,14 +1,15 @@
-//! A store made of the state of one process.
+//! The traits of a store, over the state of one process.
 
 use super::entered::PackedCall;
 use super::table_reads::len_of_part;
-use super::{Access, InProcess, Setup};
+use super::{Access, InProcessStore};
 use crate::error::StoreError;
 use crate::model::context::Metric;
 use crate::model::slice::Precisions;
 use crate::model::slowest::{RANKING_LEN, RankedContext};
 use crate::model::snapshot::FleetSnapshot;
 use crate::store::journal::{Acquired, Entries, Entry, FieldValues, FoldStep, Journal, Step};
+use crate::store::sealed::Sealed;
 use crate::store::table::Table;
 use crate::store::table_reads::{Answers, Purpose, TableRead, TableReader};
 use crate::store::{
@@ -18,15 +19,11 @@ use crate::store::{
 };
 use crate::task::BoxFuture;
 
-impl Setup {
-    fn now(&self) -> i64 {
-        self.clock.now_seconds()
-    }
-}
+impl Sealed for InProcessStore {}
 
-impl<S: InProcess> Store for S {
+impl Store for InProcessStore {
     fn precisions(&self) -> &Precisions {
-        &self.setup().precisions
+        &self.precisions
     }
 
     fn journal(&self) -> Option<&dyn Journal> {
@@ -35,29 +32,29 @@ impl<S: InProcess> Store for S {
 
     #[cfg(feature = "row-cache")]
     fn rows(&self) -> &dyn crate::store::rows::Rows {
-        &self.setup().rows
+        &self.rows
     }
 
     fn describe(&self) -> String {
-        self.place()
+        self.place.describe()
     }
 
     fn has_context_counters(&self) -> bool {
-        self.setup().has_context_counters
+        self.has_context_counters
     }
 
     fn warnings(&self) -> Vec<String> {
-        self.trouble()
+        self.place.trouble()
     }
 
     fn sync(&self) -> BoxFuture<'_, Result<(), StoreError>> {
-        Box::pin(self.make_durable())
+        self.place.make_durable()
     }
 }
 
-impl<S: InProcess> Append for S {
+impl Append for InProcessStore {
     fn hello(&self) -> BoxFuture<'_, Result<Generation, StoreError>> {
-        let now = self.setup().now();
+        let now = self.now();
         Box::pin(self.with(Access::Read, move |state| {
             Ok(Generation {
                 id: state.generation.clone(),
@@ -69,10 +66,9 @@ impl<S: InProcess> Append for S {
 
     fn append<'a>(&'a self, call: &'a FencedBatch) -> BoxFuture<'a, Result<Appended, StoreError>> {
         Box::pin(async move {
-            let setup = self.setup();
-            check_precisions(&call.batch, &setup.precisions)?;
-            let (call, now) = (PackedCall::new(call), setup.now());
-            let most_bytes = setup.journal_bytes;
+            check_precisions(&call.batch, &self.precisions)?;
+            let (call, now) = (PackedCall::new(call), self.now());
+            let most_bytes = self.journal_bytes;
             self.with(Access::Write, move |state| {
                 Ok(state.append(call, most_bytes, now))
             })
@@ -91,7 +87,7 @@ impl<S: InProcess> Append for S {
     }
 }
 
-impl<S: InProcess> Upkeep for S {
+impl Upkeep for InProcessStore {
     fn status(&self, now: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>> {
         Box::pin(self.with(Access::Read, move |state| state.status(now)))
     }
@@ -118,8 +114,8 @@ impl<S: InProcess> Upkeep for S {
         &'a self,
         pass: &'a Pass,
     ) -> BoxFuture<'a, Result<Option<CleanReport>, StoreError>> {
-        let (pass, setup) = (pass.clone(), self.setup());
-        let (precisions, clock) = (setup.precisions.clone(), setup.clock.clone());
+        let pass = pass.clone();
+        let (precisions, clock) = (self.precisions.clone(), self.clock.clone());
         Box::pin(self.with(Access::Write, move |state| {
             let start = clock.tick();
             let Some(cleaned) = state.clean(&pass, &precisions)? else {
@@ -141,13 +137,13 @@ impl<S: InProcess> Upkeep for S {
     }
 }
 
-impl<S: InProcess> Query for S {
+impl Query for InProcessStore {
     fn tables(&self) -> &dyn TableReader {
         self
     }
 
     fn fleet(&self, now: i64) -> BoxFuture<'_, Result<FleetSnapshot, StoreError>> {
-        let precisions = self.setup().precisions.clone();
+        let precisions = self.precisions.clone();
         Box::pin(self.with(Access::Read, move |state| Ok(state.fleet(&precisions, now))))
     }
 
@@ -156,7 +152,7 @@ impl<S: InProcess> Query for S {
         query: &'a CounterQuery,
     ) -> BoxFuture<'a, Result<Vec<CounterSeries>, StoreError>> {
         Box::pin(async move {
-            let (setup, asked) = (self.setup(), query.clone());
+            let asked = query.clone();
             let slices = self.with(Access::Read, move |state| {
                 let names = asked.names.iter();
                 let slices = names.map(|name| state.counters.slices(name, asked.precision));
@@ -164,9 +160,9 @@ impl<S: InProcess> Query for S {
             });
             let mut counters = Vec::with_capacity(query.names.len());
             for (name, mut slices) in query.names.iter().zip(slices.await?) {
-                let recorded = Metric::of_counter(name).filter(|_| !setup.has_context_counters);
+                let recorded = Metric::of_counter(name).filter(|_| !self.has_context_counters);
                 if let Some((metric, context)) = recorded {
-                    let (width, now) = (query.precision, setup.now());
+                    let (width, now) = (query.precision, self.now());
                     slices =
                         read::recorded_counter(self, None, metric, context, width, now).await?;
                 }
@@ -195,19 +191,19 @@ impl<S: InProcess> Query for S {
             let since = self
                 .with(Access::Read, |state| Ok(state.ranked_since))
                 .await?;
-            read::slowest(self, since, limit, self.setup().now()).await
+            read::slowest(self, since, limit, self.now()).await
         })
     }
 }
 
-impl<S: InProcess> TableReader for S {
+impl TableReader for InProcessStore {
     fn read_tables<'a>(
         &'a self,
         _: Purpose,
         reads: &'a [TableRead],
     ) -> BoxFuture<'a, Result<Answers, StoreError>> {
         Box::pin(async move {
-            let now = self.setup().now();
+            let now = self.now();
             let (mut answers, mut unread) = (Vec::with_capacity(reads.len()), reads);
             while !unread.is_empty() {
                 if !answers.is_empty() {
@@ -228,9 +224,9 @@ impl<S: InProcess> TableReader for S {
     }
 }
 
-impl<S: InProcess> Journal for S {
+impl Journal for InProcessStore {
     fn turn(&self) -> Option<&tokio::sync::Mutex<()>> {
-        Some(&self.setup().turn)
+        Some(&self.turn)
     }
 
     fn acquire<'a>(
@@ -253,7 +249,7 @@ impl<S: InProcess> Journal for S {
         from: Position,
         bytes: u64,
     ) -> BoxFuture<'a, Result<Step<Entries>, StoreError>> {
-        let (version, now) = (version.to_owned(), self.setup().now());
+        let (version, now) = (version.to_owned(), self.now());
         Box::pin(self.with(Access::Read, move |state| {
             state.under(&version, |state| {
                 Ok(Entries {
@@ -272,7 +268,7 @@ impl<S: InProcess> Journal for S {
         fields: &'a [(Table, Vec<Vec<u8>>)],
     ) -> BoxFuture<'a, Result<Step<Vec<FieldValues>>, StoreError>> {
         let (version, fields) = (version.to_owned(), fields.to_vec());
-        let now = self.setup().now();
+        let now = self.now();
         Box::pin(self.with(Access::Read, move |state| {
             state.under(&version, |state| {
                 let fields = fields.iter();
@@ -283,7 +279,7 @@ impl<S: InProcess> Journal for S {
     }
 
     fn fold<'a>(&'a self, step: &'a FoldStep) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
-        let (step, now) = (step.clone(), self.setup().now());
+        let (step, now) = (step.clone(), self.now());
         Box::pin(self.with(Access::Write, move |state| state.step(step, now)))
     }
 
@@ -332,7 +328,7 @@ impl<S: InProcess> Journal for S {
     }
 
     fn remove_fences<'a>(&'a self, version: &'a str) -> BoxFuture<'a, Result<u64, StoreError>> {
-        let (version, now) = (version.to_owned(), self.setup().now());
+        let (version, now) = (version.to_owned(), self.now());
         Box::pin(self.with(Access::Write, move |state| {
             Ok(state.remove_fences(&version, now))
         }))

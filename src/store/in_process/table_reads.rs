@@ -4,7 +4,6 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::ops::{ControlFlow, Range};
 
-use super::fields::Fields;
 use super::state::State;
 use super::tables::{Tables, number};
 use crate::error::StoreError;
@@ -29,7 +28,7 @@ pub(super) fn len_of_part(reads: &[TableRead]) -> usize {
     reads.iter().take_while(is_within).count().max(1)
 }
 
-impl<F: Fields> State<F> {
+impl State {
     /// Answers a read.
     pub(super) fn answer(&self, read: &TableRead, now: i64) -> Result<TableAnswer, StoreError> {
         let tables = &self.tables;
@@ -107,8 +106,8 @@ impl PartialOrd for Ranked {
 }
 
 /// The ids at some ranks. No others are held.
-fn ids_at<F: Fields>(
-    tables: &Tables<F>,
+fn ids_at(
+    tables: &Tables,
     table: &Table,
     ranks: &Range<usize>,
     now: i64,
@@ -140,8 +139,8 @@ fn ids_at<F: Fields>(
 }
 
 /// The places of some ids among all ids.
-fn places<F: Fields>(
-    tables: &Tables<F>,
+fn places(
+    tables: &Tables,
     table: &Table,
     ids: &[Vec<u8>],
     now: i64,
@@ -201,7 +200,7 @@ mod tests {
             expected.push((id, sum));
         }
         expected.sort_by(|(a, x), (b, y)| (y, b).cmp(&(x, a)));
-        let mut state = State::new(String::new(), NOW, MemoryFields::default());
+        let mut state = State::new(String::new(), NOW, Box::new(MemoryFields::default()));
         state.tables.write(&write, NOW).unwrap();
         for ranks in [
             0..1,

@@ -20,9 +20,10 @@ const EXPIRY_INTERVAL: i64 = 60;
 const REPORTS_PART: usize = 4;
 
 /// All tables.
-#[derive(Clone, Debug)]
-pub(crate) struct Tables<F> {
-    fields: F,
+#[cfg_attr(any(test, feature = "__test_store"), derive(Clone))]
+#[derive(Debug)]
+pub(crate) struct Tables {
+    fields: Box<dyn Fields>,
     by_name: BTreeMap<Table, Extent>,
     /// About how many bytes the records may take, or all tables.
     pub(crate) bound: Bound,
@@ -52,9 +53,9 @@ pub(crate) enum Bound {
     All(usize),
 }
 
-impl<F: Fields> Tables<F> {
+impl Tables {
     /// No tables.
-    pub(crate) fn new(fields: F) -> Self {
+    pub(crate) fn new(fields: Box<dyn Fields>) -> Self {
         Self {
             fields,
             by_name: BTreeMap::new(),
@@ -71,7 +72,11 @@ impl<F: Fields> Tables<F> {
 
     /// Tables that were written before. The revisions of their slices are none that an earlier state of theirs had.
     #[cfg(feature = "file")]
-    pub(crate) fn reopened(fields: F, by_name: BTreeMap<Table, Extent>, earlier: Revision) -> Self {
+    pub(crate) fn reopened(
+        fields: Box<dyn Fields>,
+        by_name: BTreeMap<Table, Extent>,
+        earlier: Revision,
+    ) -> Self {
         let mut tables = Self {
             writes: earlier,
             ..Self::new(fields)
@@ -88,7 +93,7 @@ impl<F: Fields> Tables<F> {
     }
 
     /// The tables, in their order.
-    #[cfg(feature = "file")]
+    #[cfg(feature = "import")]
     pub(crate) fn names(&self) -> impl Iterator<Item = &Table> {
         self.by_name.keys()
     }
@@ -106,13 +111,13 @@ impl<F: Fields> Tables<F> {
     }
 
     #[cfg(feature = "file")]
-    pub(crate) fn into_fields(self) -> F {
+    pub(crate) fn into_fields(self) -> Box<dyn Fields> {
         self.fields
     }
 
     #[cfg(feature = "file")]
-    pub(crate) fn fields_mut(&mut self) -> &mut F {
-        &mut self.fields
+    pub(crate) fn fields_mut(&mut self) -> &mut dyn Fields {
+        &mut *self.fields
     }
 
     /// Replaces and removes fields, and sets when their table expires.
@@ -132,7 +137,7 @@ impl<F: Fields> Tables<F> {
         }
         let change = self.fields.write(table, &writes.removed, &writes.set)?;
         let mut extent = before.unwrap_or_default();
-        extent.add(change, F::BYTES_PER_FIELD);
+        extent.add(change, self.fields.bytes_per_field());
         if let Some(ttl) = writes.ttl {
             extent.expires_at = Some(now.saturating_add(ttl));
         }
@@ -384,16 +389,16 @@ mod tests {
         write
     }
 
-    fn empty() -> Tables<MemoryFields> {
-        Tables::new(MemoryFields::default())
+    fn empty() -> Tables {
+        Tables::new(Box::new(MemoryFields::default()))
     }
 
-    fn retain(tables: &mut Tables<MemoryFields>, bytes: usize, rolled: &RolledUp) {
+    fn retain(tables: &mut Tables, bytes: usize, rolled: &RolledUp) {
         tables.bound = Bound::Records(bytes);
         tables.retain(rolled, NOW).unwrap();
     }
 
-    fn slices(tables: &Tables<MemoryFields>) -> Vec<TierSlice> {
+    fn slices(tables: &Tables) -> Vec<TierSlice> {
         tables.by_name.keys().filter_map(Table::slice).collect()
     }
 
@@ -407,7 +412,7 @@ mod tests {
             tables.write(&write(Table::records(at)), NOW).unwrap();
             tables.write(&write(Table::records(at)), NOW).unwrap();
         }
-        let one = MemoryFields::BYTES_PER_FIELD + 10;
+        let one = MemoryFields::default().bytes_per_field() + 10;
         assert_eq!(tables.record_bytes, 14 * one);
         assert_eq!(tables.revisions(NOW).count(), 14);
         retain(&mut tables, 14 * one, &rolled);
@@ -437,7 +442,7 @@ mod tests {
                 .write(&write(Table::VersionMinutes { minute }), NOW)
                 .unwrap();
         }
-        let one = MemoryFields::BYTES_PER_FIELD + 10;
+        let one = MemoryFields::default().bytes_per_field() + 10;
         retain(&mut tables, REPORTS_PART * 6 * one, &rolled);
         assert_eq!(tables.by_name.len(), 6);
         retain(&mut tables, REPORTS_PART * (6 * one - 1), &rolled);

@@ -2,16 +2,16 @@
 
 use super::{MemoryStore, new_state};
 use crate::model::recorded::Gap;
-use crate::store::in_process::{MemoryFields, State};
+use crate::store::in_process::State;
 
 /// The data of a store at a moment.
 #[derive(Clone, Debug)]
-pub struct Saved(State<MemoryFields>);
+pub struct Saved(State);
 
 impl MemoryStore {
     /// Makes the journal full at fewer bytes.
     pub fn with_journal_bytes(mut self, bytes: u64) -> Self {
-        self.setup.journal_bytes = bytes;
+        self.store.journal_bytes = bytes;
         self
     }
 
@@ -29,7 +29,7 @@ impl MemoryStore {
     pub fn reset(&self) {
         let mut state = self.state();
         let bound = state.tables.bound;
-        *state = new_state(self.setup.clock.now_seconds());
+        *state = new_state(self.store.now());
         state.tables.bound = bound;
     }
 
