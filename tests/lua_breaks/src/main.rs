@@ -148,7 +148,7 @@ fn cargo(args: &[&str]) -> Result<String, Box<dyn Error>> {
     cargo
         .current_dir(repository()?)
         .args(args)
-        .args(["--locked", "--profile", "mutants"]);
+        .args(["--locked", "--all-features", "--profile", "mutants"]);
     // Variables that `cargo run` has set for this package.
     for (name, _) in env::vars_os() {
         if name.to_string_lossy().starts_with("CARGO_PKG_") {
