@@ -61,6 +61,8 @@ impl Flusher {
             return Err(Unflushed { lost, error });
         }
         let mut left = self.recorder.drain.take();
+        // What the store has, and could not make durable. A later flush may send it again.
+        let mut volatile = Amounts::default();
         let lost = match self.sending.try_lock() {
             Ok(mut sending) => {
                 left.merge(sending.take_unsequenced());
@@ -70,9 +72,12 @@ impl Flusher {
                 sending.in_doubt_since = None;
                 self.recorder.drain.all_sent();
                 self.publish(&sending);
+                if let Some(durable) = self.store.durable_seq(&sending.instance) {
+                    volatile = sending.replay.amounts_behind(durable);
+                }
                 let lost = left.amounts();
-                self.lost(lost, Amounts::default());
-                lost
+                self.lost(lost, volatile);
+                lost + volatile
             }
             // A caller holds a flush without polling it, and with it what the flush has taken.
             Err(_) => {

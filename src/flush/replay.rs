@@ -227,6 +227,16 @@ impl ReplayBuffer {
         GapPlan { seq, lost }
     }
 
+    /// What the calls hold that the store lacks if its last call is `fence`, as far as they are remembered.
+    pub(crate) fn amounts_behind(&self, fence: u64) -> Amounts {
+        let calls = self.calls.iter().map(|buffered| &buffered.acknowledged);
+        let behind = self.old_counts.iter().chain(&self.counts).chain(calls);
+        let behind = behind.filter(|count| count.seq > fence);
+        behind
+            .map(|count| count.amounts)
+            .fold(Amounts::default(), Add::add)
+    }
+
     /// The call of this number, as following `previous` in `generation`.
     pub(crate) fn call(
         &mut self,

@@ -139,6 +139,13 @@ pub trait Store: Append + Query + Upkeep + 'static {
         Box::pin(std::future::ready(Ok(())))
     }
 
+    /// The number of the last call of an instance that is durable, where a store makes calls durable some time after it
+    /// has taken them in.
+    #[doc(hidden)]
+    fn durable_seq(&self, _instance: &str) -> Option<u64> {
+        None
+    }
+
     /// Warnings for the operator about the store: an old version, an eviction policy, …
     fn warnings(&self) -> Vec<String> {
         Vec::new()

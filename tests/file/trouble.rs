@@ -254,12 +254,20 @@ async fn a_shutdown_on_a_full_disk_says_so() {
     });
     service.serve(PAGE, 10);
     service.settle().await;
+    service.store.sync().await.unwrap();
+    for n in [3, 4] {
+        service.serve(PAGE, n);
+        service.settle().await;
+    }
     power.refuse(true);
     let error = service.pulse.shutdown().await.unwrap_err();
     assert!(
         format!("{error:?}").contains("the disk is full"),
         "{error:?}"
     );
+    // What was taken in, and was not durable.
+    assert_eq!((error.requests(), error.additions()), (7, 7));
+    assert_eq!(service.pulse.health().flush.lost, 7);
 }
 
 #[tokio::test]

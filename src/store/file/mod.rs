@@ -18,6 +18,7 @@ mod options;
 mod trouble;
 mod worker;
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -86,6 +87,8 @@ struct Report {
     trouble: Mutex<Option<String>>,
     /// What an operator should know, although the file can be used.
     notes: Mutex<Vec<String>>,
+    /// The numbers of the last calls that are durable, by instance.
+    durable: Mutex<HashMap<String, u64>>,
 }
 
 impl FileStore {
@@ -186,6 +189,11 @@ impl Place for Thread {
             })))?;
             answered.await.unwrap_or_else(|_| Err(self.ended()))
         })
+    }
+
+    fn durable_seq(&self, instance: &str) -> Option<u64> {
+        let durable = lock(&self.report.durable);
+        Some(durable.get(instance).copied().unwrap_or(0))
     }
 
     fn trouble(&self) -> Vec<String> {

@@ -101,7 +101,11 @@ impl Open {
     }
 
     /// Notes that everything is durable.
-    fn note_durable(&mut self, now: Tick) {
+    fn note_durable(&mut self, now: Tick, report: &Report) {
+        let fences = self.state.fences.iter();
+        *lock(&report.durable) = fences
+            .map(|(instance, fence)| (instance.clone(), fence.seq))
+            .collect();
         self.is_dirty = false;
         self.committed = now;
         self.committed_head = self.state.journal.head.offset;
@@ -254,7 +258,7 @@ impl Worker {
         if open.volatile_bytes() > 0 {
             open.appended = Some(committed);
         }
-        open.note_durable(committed);
+        open.note_durable(committed, &self.report);
         self.bound();
     }
 
@@ -305,7 +309,7 @@ impl Worker {
         match probe(open, now) {
             Ok(()) => {
                 open.is_writable = true;
-                open.note_durable(self.options.clock.tick());
+                open.note_durable(self.options.clock.tick(), &self.report);
                 self.retry = FIRST_RETRY;
                 self.trouble = None;
                 if lock(&self.report.trouble).take().is_some() {

@@ -43,6 +43,10 @@ impl<S: InProcess> Store for S {
     fn sync(&self) -> BoxFuture<'_, Result<(), StoreError>> {
         self.in_process().sync()
     }
+
+    fn durable_seq(&self, instance: &str) -> Option<u64> {
+        self.in_process().durable_seq(instance)
+    }
 }
 
 impl<S: InProcess> Append for S {

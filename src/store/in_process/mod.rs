@@ -87,6 +87,11 @@ pub(crate) trait Place: fmt::Debug + Send + Sync {
         Box::pin(std::future::ready(Ok(())))
     }
 
+    /// The number of the last call of an instance that is durable, if that may not be each one.
+    fn durable_seq(&self, _instance: &str) -> Option<u64> {
+        None
+    }
+
     /// Warnings for the operator.
     fn trouble(&self) -> Vec<String> {
         Vec::new()

@@ -50,6 +50,10 @@ impl Store for InProcessStore {
     fn sync(&self) -> BoxFuture<'_, Result<(), StoreError>> {
         self.place.make_durable()
     }
+
+    fn durable_seq(&self, instance: &str) -> Option<u64> {
+        self.place.durable_seq(instance)
+    }
 }
 
 impl Append for InProcessStore {

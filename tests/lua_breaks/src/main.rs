@@ -145,10 +145,12 @@ fn repository() -> Result<PathBuf, Box<dyn Error>> {
 /// Runs a command of cargo. Returns its messages.
 fn cargo(args: &[&str]) -> Result<String, Box<dyn Error>> {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo
-        .current_dir(repository()?)
-        .args(args)
-        .args(["--locked", "--all-features", "--profile", "mutants"]);
+    cargo.current_dir(repository()?).args(args).args([
+        "--locked",
+        "--all-features",
+        "--profile",
+        "mutants",
+    ]);
     // Variables that `cargo run` has set for this package.
     for (name, _) in env::vars_os() {
         if name.to_string_lossy().starts_with("CARGO_PKG_") {
