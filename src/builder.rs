@@ -16,7 +16,6 @@ use crate::clock::Clock;
 #[cfg(any(feature = "file", feature = "redis"))]
 use crate::error::BuildError;
 use crate::layer::ResponseHead;
-use crate::model::slice::{DEFAULT_PRECISIONS, DEFAULT_RETAINED};
 use crate::pulse::Pulse;
 use crate::recorder::{DetailOptions, MaybeErrorRule};
 use crate::store::Store;
@@ -25,6 +24,7 @@ use crate::store::file::{DURABLE_EVERY, FILE_BYTES, FileOptions};
 use crate::store::memory::RECORD_BYTES;
 #[cfg(feature = "redis")]
 use crate::store::redis::RedisOptions;
+use tower_pulse_model::slice::{DEFAULT_PRECISIONS, DEFAULT_RETAINED};
 
 /// Configures a [`Pulse`]. Every field has a default. [`build`](Self::build) refuses a value that is
 /// out of range with an error that names it. A clone is a configuration of its own.

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::error::StoreError;
-use crate::model::snapshot::Problem;
 use crate::store::{CleanReport, Pass, Store};
 use crate::task::{DENIED_WAIT, Stopped};
+use tower_pulse_model::snapshot::Problem;
 
 /// Waits after a failed pass, doubled each time.
 const BACKOFF: std::ops::RangeInclusive<Duration> =

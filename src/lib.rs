@@ -79,9 +79,9 @@ mod error;
 mod flush;
 mod fold;
 pub mod guide;
+mod health;
 #[cfg(feature = "import")]
 pub mod import;
-mod internal;
 pub mod layer;
 mod pulse;
 #[cfg(feature = "query")]
@@ -102,23 +102,23 @@ pub use clock::{Clock, ManualClock};
 #[cfg(all(feature = "query", feature = "redis"))]
 pub use dashboard::Dashboard;
 pub use error::{BuildError, StoreError, StoreErrorKind};
-#[doc(hidden)]
-pub use internal::model;
-pub use model::changes::change::{Change, ChangeKind, Earlier, Suspect};
-pub use model::expected::ExpectedBytes;
-pub use model::health::{
+pub use health::{
     ChangeHealth, FlushHealth, FoldHealth, Health, JournalHealth, RecordingHealth, Status,
     StoreHealth,
 };
-pub use model::mark::Mark;
-pub use model::outcome::Outcome;
-pub use model::snapshot::Problem;
-pub use model::worst_case::WorstCase;
 pub use pulse::{Pulse, Ranking, RankingBuilder, RankingError, ShutdownError};
 pub use recorder::{Counter, RequestOutcome, Timed, Timer, Unrecorded, Within};
 #[doc(hidden)]
 pub use task::BoxFuture;
 pub use task::Task;
+#[doc(hidden)]
+pub use tower_pulse_model as model;
+pub use tower_pulse_model::changes::change::{Change, ChangeKind, Earlier, Suspect};
+pub use tower_pulse_model::expected::ExpectedBytes;
+pub use tower_pulse_model::mark::Mark;
+pub use tower_pulse_model::outcome::Outcome;
+pub use tower_pulse_model::snapshot::Problem;
+pub use tower_pulse_model::worst_case::WorstCase;
 
 #[cfg(all(doctest, feature = "admin", feature = "redis"))]
 #[doc = include_str!("../README.md")]

@@ -25,15 +25,15 @@ use crate::clock::Clock;
 use crate::error::{BuildError, StoreError, StoreErrorKind};
 use crate::flush::{Flushed, Flusher};
 use crate::fold::Folder;
+use crate::health::Health;
 use crate::layer::{Head, IgnoreList, PulseLayer, Source};
-use crate::model::context::Kind;
-use crate::model::health::Health;
-use crate::model::outcome::Outcome;
-use crate::model::slice::Precisions;
-use crate::model::worst_case::{Bounds, WorstCase};
 use crate::recorder::{Counter, Recorder, RequestOutcome, Timed, Timer, Within, check_counter};
 use crate::store::Store;
 use crate::task::{BoxFuture, Stop};
+use tower_pulse_model::context::Kind;
+use tower_pulse_model::outcome::Outcome;
+use tower_pulse_model::slice::Precisions;
+use tower_pulse_model::worst_case::{Bounds, WorstCase};
 
 /// How long [`Pulse::flush`] waits until what it has appended can be read.
 const FLUSH_DEADLINE: Duration = Duration::from_secs(5);

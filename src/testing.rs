@@ -7,14 +7,14 @@ use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::flush::{FlushOptions, Flusher};
 use crate::fold::{Attendance, Folder};
-use crate::model::batch::Batch;
-use crate::model::changes::change::Change;
-use crate::model::changes::judged::Judged;
-use crate::model::slice::Precisions;
 use crate::recorder::{Limits, Recorder};
 use crate::store::conditional_write::{BetweenRounds, ConditionalWrite, Written};
 use crate::store::judgement::read_judgement;
 use crate::store::{AppendedCall, Store};
+use tower_pulse_model::batch::Batch;
+use tower_pulse_model::changes::change::Change;
+use tower_pulse_model::changes::judged::Judged;
+use tower_pulse_model::slice::Precisions;
 
 /// An instance that only folds.
 #[derive(Clone)]

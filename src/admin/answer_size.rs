@@ -9,8 +9,8 @@ use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
 
 use super::response::ApiError;
-use crate::model::context::is_hidden;
 use crate::query::{MAX_POINTS, QueryError};
+use tower_pulse_model::context::is_hidden;
 
 /// The most bytes of an answer: a table of 1,000 rows with the longest names has three quarters of them.
 const MAX_BYTES: usize = 4 << 20;

@@ -50,10 +50,10 @@ use self::params::Params;
 pub(crate) use self::post_limit::PostLimit;
 use self::response::ApiError;
 use crate::error::{BuildError, StoreError};
-use crate::model::mark::Mark;
 use crate::query::Reader;
 use crate::recorder::totals::Totals;
 use crate::task::BoxFuture;
+use tower_pulse_model::mark::Mark;
 
 /// The largest body of a request, in bytes.
 const MAX_BODY: usize = 16 * 1024;

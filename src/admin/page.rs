@@ -12,9 +12,9 @@ use super::Source;
 use super::assets::{self, INDEX};
 use super::encoding::{self, ACCEPT_ENCODING};
 use super::response;
-use crate::model::context::escape_hidden;
 use crate::query::{ENOUGH_FOR_P99, ENOUGH_REQUESTS};
 use crate::task::lock;
+use tower_pulse_model::context::escape_hidden;
 
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 

@@ -13,13 +13,13 @@ use self::text::Text;
 use super::encoding::{self, ACCEPT_ENCODING};
 use super::response::ApiError;
 use super::{Admin, response};
-use crate::model::changes::change::ChangeKind;
-use crate::model::context::{ALL, Kind, method_and_path};
-use crate::model::health::{Health, JournalHealth};
-use crate::model::outcome::Outcome;
-use crate::model::snapshot::{FleetSnapshot, HourSnapshot};
+use crate::health::{Health, JournalHealth};
 use crate::recorder::totals::{BOUNDS, Totals};
 use crate::store::judgement::ChangeLog;
+use tower_pulse_model::changes::change::ChangeKind;
+use tower_pulse_model::context::{ALL, Kind, method_and_path};
+use tower_pulse_model::outcome::Outcome;
+use tower_pulse_model::snapshot::{FleetSnapshot, HourSnapshot};
 
 const CONTENT_TYPE: HeaderValue =
     HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");

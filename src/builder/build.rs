@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use super::memory::{expected_in_words, most_in_words};
 use super::{Backend, Builder};
 use crate::changes::Judge;
 use crate::cleaner::{Cleaner, CleanerStatus, Retention};
@@ -10,10 +11,6 @@ use crate::error::BuildError;
 use crate::flush::{FlushOptions, Flusher};
 use crate::fold::Folder;
 use crate::layer::IgnoreList;
-use crate::model::context::escape_hidden;
-use crate::model::expected::{ExpectedBytes, USUAL_CONTEXTS};
-use crate::model::slice::Precisions;
-use crate::model::tier::DAY;
 use crate::pulse::{Parts, Pulse};
 use crate::recorder::{Limits, Recorder};
 use crate::store::Store;
@@ -23,6 +20,10 @@ use crate::store::memory::MemoryStore;
 #[cfg(feature = "redis")]
 use crate::store::redis::{RedisOptions, RedisStore};
 use crate::task::{Stop, Task};
+use tower_pulse_model::context::escape_hidden;
+use tower_pulse_model::expected::{ExpectedBytes, USUAL_CONTEXTS};
+use tower_pulse_model::slice::Precisions;
+use tower_pulse_model::tier::DAY;
 
 impl Builder {
     /// Builds it, and spawns its tasks on the current tokio runtime.
@@ -51,7 +52,7 @@ impl Builder {
         let worst = self.worst_case();
         let (bounds, precisions) = (self.bounds(), self.all_precisions());
         let expected = ExpectedBytes::new(&bounds, &precisions, USUAL_CONTEXTS);
-        let most = self.process_bytes().in_words(&bounds);
+        let most = most_in_words(&self.process_bytes(), &bounds);
         let memory_warning = self.memory_warning();
         let history_days = self.history_days();
         let store: Arc<dyn Store> = match &self.backend {
@@ -164,7 +165,7 @@ impl Builder {
             max_process_bytes = parts.worst.process_bytes,
             max_store_bytes = parts.worst.store_bytes,
             "tower-pulse records; {}; {most}",
-            expected.in_words()
+            expected_in_words(&expected)
         );
         if let Some(warning) = &parts.memory_warning {
             tracing::warn!("{warning}");

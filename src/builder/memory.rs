@@ -2,10 +2,10 @@
 
 use super::{Backend, Builder};
 use crate::fold::Folder;
-use crate::model::context::MAX_NAME;
-use crate::model::expected::ExpectedBytes;
-use crate::model::worst_case::{Bounds, ProcessBytes, WorstCase};
 use crate::recorder::Recorder;
+use tower_pulse_model::context::MAX_NAME;
+use tower_pulse_model::expected::ExpectedBytes;
+use tower_pulse_model::worst_case::{Bounds, ProcessBytes, WorstCase};
 
 impl Builder {
     /// The most memory that this configuration can ever take, whatever clients send: with requests in every context,
@@ -102,49 +102,43 @@ impl Builder {
     }
 }
 
-impl ExpectedBytes {
-    /// In a sentence, for the log.
-    pub(super) fn in_words(&self) -> String {
-        let store = match self.store_bytes {
-            0 => String::new(),
-            stored => format!(", and {} of the store's", bytes(stored)),
-        };
-        format!(
-            "{} contexts with usual requests are expected to take about {} of this process's memory{store}",
-            self.contexts,
-            bytes(self.process_bytes)
-        )
-    }
+/// What is expected, in a sentence for the log.
+pub(super) fn expected_in_words(expected: &ExpectedBytes) -> String {
+    let store = match expected.store_bytes {
+        0 => String::new(),
+        stored => format!(", and {} of the store's", bytes(stored)),
+    };
+    format!(
+        "{} contexts with usual requests are expected to take about {} of this process's memory{store}",
+        expected.contexts,
+        bytes(expected.process_bytes)
+    )
 }
-
-impl ProcessBytes {
-    /// In a sentence, for the log.
-    pub(super) fn in_words(&self, bounds: &Bounds) -> String {
-        let folding = bytes(self.folding);
-        let slices = match bounds.memory_bytes.is_some() {
-            true => "the slices and histograms that are stored here",
-            false if bounds.file_bytes.is_some() => {
-                "pages of the file, counters, and slices and histograms that wait, after the file was away for days"
-            }
-            false => "slices and histograms that wait, only after the store was away for days",
-        };
-        format!(
-            "whatever clients send, it never takes more than {} of this process's memory: {} for {} contexts and {} counters, \
+/// What is possible, in a sentence for the log.
+pub(super) fn most_in_words(most: &ProcessBytes, bounds: &Bounds) -> String {
+    let folding = bytes(most.folding);
+    let slices = match bounds.memory_bytes.is_some() {
+        true => "the slices and histograms that are stored here",
+        false if bounds.file_bytes.is_some() => {
+            "pages of the file, counters, and slices and histograms that wait, after the file was away for days"
+        }
+        false => "slices and histograms that wait, only after the store was away for days",
+    };
+    format!(
+        "whatever clients send, it never takes more than {} of this process's memory: {} for {} contexts and {} counters, \
              {} for calls that may have to be sent again, {folding} while this instance folds the journal, {} while it looks for changes, {} \
              while somebody looks at the admin pages, and {} for {slices}, with requests in \
              every context, every minute and at every duration; fewer contexts take less in proportion",
-            bytes(self.total()),
-            bytes(self.in_use),
-            bounds.max_contexts,
-            bounds.max_counters,
-            bytes(self.replay),
-            bytes(self.judging),
-            bytes(self.asking),
-            bytes(self.slices)
-        )
-    }
+        bytes(most.total()),
+        bytes(most.in_use),
+        bounds.max_contexts,
+        bounds.max_counters,
+        bytes(most.replay),
+        bytes(most.judging),
+        bytes(most.asking),
+        bytes(most.slices)
+    )
 }
-
 /// A number of bytes with a unit, for people.
 pub(super) fn bytes(n: u64) -> String {
     match n {
@@ -165,7 +159,7 @@ mod tests {
         assert_eq!(parts.total(), builder.worst_case().process_bytes);
         assert!(parts.folding > 16 << 20 && parts.folding < 64 << 20);
         assert!(parts.slices > parts.in_use && parts.replay == 8 << 20);
-        let words = parts.in_words(&builder.bounds());
+        let words = most_in_words(&parts, &builder.bounds());
         assert!(words.contains("2000 contexts"), "{words}");
         assert!(words.contains("8.4 MB for calls") && words.contains("stored here"));
         let asking = if cfg!(feature = "query") {
@@ -209,7 +203,7 @@ mod tests {
         let builder = Builder::default();
         let expected = builder.expected_bytes(50);
         assert!(expected.process_bytes < builder.worst_case().process_bytes / 10);
-        let words = expected.in_words();
+        let words = expected_in_words(&expected);
         assert!(words.starts_with("50 contexts with usual"), "{words}");
         assert!(words.ends_with(" of this process's memory"), "{words}");
         let few = Builder::default().max_contexts(7);
@@ -222,7 +216,7 @@ mod tests {
         let builder = Builder::default().redis("redis://127.0.0.1/");
         let expected = builder.expected_bytes(50);
         assert!(expected.store_bytes < builder.worst_case().store_bytes / 10);
-        assert!(expected.in_words().ends_with(" of the store's"));
+        assert!(expected_in_words(&expected).ends_with(" of the store's"));
     }
 
     #[cfg(feature = "redis")]
@@ -232,7 +226,7 @@ mod tests {
         let parts = builder.process_bytes();
         assert_eq!(parts.total(), builder.worst_case().process_bytes);
         assert!(parts.folding > 24 << 20);
-        let words = parts.in_words(&builder.bounds());
+        let words = most_in_words(&parts, &builder.bounds());
         assert!(words.contains("folds the journal") && words.contains("away for days"));
     }
 }

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use super::{Backend, Builder};
 use crate::error::BuildError;
-use crate::model::context::escape_hidden;
-use crate::model::fleet::MAX_VERSION_BYTES;
-use crate::model::slice::{MAX_PRECISIONS, MAX_RETAINED};
-use crate::model::tiers::{LEAST_DAYS, MOST_DAYS};
 use crate::recorder::check_counter;
+use tower_pulse_model::context::escape_hidden;
+use tower_pulse_model::fleet::MAX_VERSION_BYTES;
+use tower_pulse_model::slice::{MAX_PRECISIONS, MAX_RETAINED};
+use tower_pulse_model::tiers::{LEAST_DAYS, MOST_DAYS};
 
 impl Builder {
     pub(super) fn validate(&self) -> Result<(), BuildError> {

@@ -2,15 +2,15 @@
 
 use super::MINUTE;
 use crate::error::StoreError;
-use crate::model::aggregate::Aggregate;
-use crate::model::changes::change::{Change, ChangeKind, Earlier};
-use crate::model::context::{ALL, ContextId, Kind};
-use crate::model::histogram::{Histogram, lower_bound};
-use crate::model::recorded::RecordedTime;
-use crate::model::slice::Precision;
-use crate::model::slices::Merge;
-use crate::model::tier::TIERS;
 use crate::store::{RecordQuery, Store};
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::changes::change::{Change, ChangeKind, Earlier};
+use tower_pulse_model::context::{ALL, ContextId, Kind};
+use tower_pulse_model::histogram::{Histogram, lower_bound};
+use tower_pulse_model::recorded::RecordedTime;
+use tower_pulse_model::slice::Precision;
+use tower_pulse_model::slices::Merge;
+use tower_pulse_model::tier::TIERS;
 
 const DAY: i64 = 86_400;
 
@@ -79,12 +79,7 @@ async fn earlier(
             }
         }
     };
-    Ok(Some(Earlier {
-        value,
-        ratio: if value > 0.0 { change.now / value } else { 0.0 },
-        error,
-        requests,
-    }))
+    Ok(Some(Earlier::new(value, change.now, error, requests)))
 }
 
 /// The mean of the slowest tenth, in seconds, with each duration taken as the middle of its bucket.

@@ -2,7 +2,7 @@
 //! what has changed to the store.
 //!
 //! `schedule` says when an instance judges, and which one does; `session` reads minutes, has the
-//! [detector](crate::model::changes::detector) judge them, and writes the changes; `suspects` and `earlier` add
+//! [detector](tower_pulse_model::changes::detector) judge them, and writes the changes; `suspects` and `earlier` add
 //! what a reader asks next.
 //!
 //! A judgement is written between two rounds of folding, and takes effect only if nobody else has judged since the last
@@ -25,13 +25,13 @@ use self::session::Session;
 pub(crate) use self::tables::{Findings, Tables};
 use crate::clock::Clock;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::model::changes::change::Change;
-use crate::model::changes::detector::Sight;
-use crate::model::changes::judged::Judged;
 use crate::store::Store;
 use crate::store::conditional_write::{BetweenRounds, Written};
 use crate::store::judgement::read_judged;
 use crate::task::lock;
+use tower_pulse_model::changes::change::Change;
+use tower_pulse_model::changes::detector::Sight;
+use tower_pulse_model::changes::judged::Judged;
 
 /// The length of the slices that are judged, in seconds.
 const MINUTE: i64 = 60;

@@ -5,21 +5,21 @@ use std::sync::Arc;
 
 use super::{Findings, MINUTE, Tables, earlier, suspects};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::model::aggregate::Aggregate;
-use crate::model::changes::change::Change;
-use crate::model::changes::detector::{
-    Detector, InstanceMinute, Minute, RECALLED_MINUTES, Sight, Verdict,
-};
-use crate::model::changes::judged::Judged;
-use crate::model::changes::log::Log;
-use crate::model::context::{ContextId, Kind};
-use crate::model::recorded::RecordedTime;
-use crate::model::records::{RecordId, sort_by_id};
-use crate::model::tier::FINEST;
 use crate::store::Store;
 use crate::store::conditional_write::ConditionalWrite;
 use crate::store::journal::Journal;
 use crate::store::judgement::{StoredJudged, read_judgement};
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::changes::change::Change;
+use tower_pulse_model::changes::detector::{
+    Detector, InstanceMinute, Minute, RECALLED_MINUTES, Sight, Verdict,
+};
+use tower_pulse_model::changes::judged::Judged;
+use tower_pulse_model::changes::log::Log;
+use tower_pulse_model::context::{ContextId, Kind};
+use tower_pulse_model::recorded::RecordedTime;
+use tower_pulse_model::records::{RecordId, sort_by_id};
+use tower_pulse_model::tier::FINEST;
 
 /// Minutes after its start for which the suspects of a change are looked for again, as more is known by then.
 const SUSPECTS_FOR: i64 = 15;

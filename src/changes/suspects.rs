@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use super::MINUTE;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::model::aggregate::Aggregate;
-use crate::model::changes::change::{Change, ChangeKind, Suspect};
-use crate::model::changes::side_by_side::{self, Versions};
-use crate::model::changes::suspects::{self, Sides};
-use crate::model::context::{ALL, ContextId, Kind};
-use crate::model::records::RecordId;
-use crate::model::slices::Merge;
-use crate::model::sorted;
-use crate::model::tier::FINEST;
 use crate::store::{RecordQuery, Store, marks};
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::changes::change::{Change, ChangeKind, Suspect};
+use tower_pulse_model::changes::side_by_side::{self, Versions};
+use tower_pulse_model::changes::suspects::{self, Sides};
+use tower_pulse_model::context::{ALL, ContextId, Kind};
+use tower_pulse_model::records::RecordId;
+use tower_pulse_model::slices::Merge;
+use tower_pulse_model::sorted;
+use tower_pulse_model::tier::FINEST;
 
 /// Seconds before a change that its timers are compared with.
 const PAST: i64 = 3_600;

@@ -6,15 +6,15 @@
 
 use std::sync::Arc;
 
-use crate::model::changes::change::Change;
-use crate::model::changes::detector::DetectorState;
-use crate::model::changes::judged::Judged;
 use crate::random::random_name;
 use crate::store::conditional_write::ConditionalWrite;
 use crate::store::judgement::{
     JUDGED, Judgement, NumberedFields, StoredJudged, changes_in, field_name,
 };
 use crate::store::table::{FieldWrites, Table};
+use tower_pulse_model::changes::change::Change;
+use tower_pulse_model::changes::detector::DetectorState;
+use tower_pulse_model::changes::judged::Judged;
 
 /// Time to live of the tables after the last judgement, in seconds: as long as the coarsest records.
 const TTL: i64 = 16 * 86_400;

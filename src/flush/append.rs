@@ -6,9 +6,9 @@ use super::replay::Moment;
 use super::{Flusher, Sending};
 use crate::clock::Tick;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::model::amounts::Amounts;
-use crate::model::batch::Batch;
 use crate::store::{Appended, FencedBatch, Receipt};
+use tower_pulse_model::amounts::Amounts;
+use tower_pulse_model::batch::Batch;
 
 /// Answers in a row that bring nothing forward before they count as a failure.
 const MAX_VAIN_ANSWERS: usize = 3;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::{BACKOFF, Flusher};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::model::amounts::Amounts;
 use crate::task::lock;
+use tower_pulse_model::amounts::Amounts;
 
 /// What a shutdown has lost: it could not flush it, or has found that the store lost it.
 pub(crate) struct Unflushed {

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use super::Flusher;
 use crate::error::StoreError;
-use crate::model::fleet::Fleet;
-use crate::model::mark::Mark;
 use crate::store::{Heartbeat, marks};
 use crate::task::lock;
+use tower_pulse_model::fleet::Fleet;
+use tower_pulse_model::mark::Mark;
 
 /// Time after which the mark of a version that cannot be read is added again.
 const MARK_AGAIN: Duration = Duration::from_secs(60);

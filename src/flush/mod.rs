@@ -28,13 +28,13 @@ use tokio::sync::Notify;
 use self::replay::ReplayBuffer;
 use crate::clock::{Clock, Tick};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::model::amounts::Amounts;
-use crate::model::batch::{Batch, MAX_CALL_COST};
-use crate::model::mark::Mark;
 use crate::recorder::Recorder;
 use crate::store::pace::BatchSizer;
 use crate::store::{AppendedCall, FencedBatch, Receipt, Store, StoreStatus};
 use crate::task::lock;
+use tower_pulse_model::amounts::Amounts;
+use tower_pulse_model::batch::{Batch, MAX_CALL_COST};
+use tower_pulse_model::mark::Mark;
 
 /// Waits after a failed call, doubled each time, with full jitter.
 const BACKOFF: std::ops::RangeInclusive<Duration> =

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::{Entered, Flusher, Sending, new_instance};
 use crate::error::StoreError;
-use crate::model::amounts::Amounts;
 use crate::store::{Appended, Generation};
+use tower_pulse_model::amounts::Amounts;
 
 /// A generation that was lost this soon after it began takes with it what its first moments held: a
 /// failover's doing.

@@ -6,8 +6,8 @@ use std::ops::Add;
 use std::time::Duration;
 
 use crate::clock::{Clock, Tick};
-use crate::model::amounts::Amounts;
 use crate::store::FencedBatch;
+use tower_pulse_model::amounts::Amounts;
 
 /// A call can be replayed for at least this long after it was acknowledged.
 const MIN_RETENTION: Duration = Duration::from_secs(60);
@@ -264,10 +264,10 @@ impl ReplayBuffer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::aggregate::Aggregate;
-    use crate::model::batch::Batch;
-    use crate::model::context::Kind;
-    use crate::model::slice::Precisions;
+    use tower_pulse_model::aggregate::Aggregate;
+    use tower_pulse_model::batch::Batch;
+    use tower_pulse_model::context::Kind;
+    use tower_pulse_model::slice::Precisions;
 
     const SECOND: Duration = Duration::from_secs(1);
 

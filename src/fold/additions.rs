@@ -3,13 +3,13 @@
 
 use super::ground::Ground;
 use super::plan::{NAMES_AT_ONCE, Plans};
-use crate::model::access_time::AccessTimeStats;
-use crate::model::aggregate::RequestCounts;
-use crate::model::context::{ALL, ContextId, Kind, Metric};
-use crate::model::round::{AcceptedDelta, Group, Round, partition};
-use crate::model::slice::Precision;
-use crate::model::sorted;
 use crate::store::additions::{Additions, CounterAdditions, StatisticsAdditions};
+use tower_pulse_model::access_time::AccessTimeStats;
+use tower_pulse_model::aggregate::RequestCounts;
+use tower_pulse_model::context::{ALL, ContextId, Kind, Metric};
+use tower_pulse_model::round::{AcceptedDelta, Group, Round, partition};
+use tower_pulse_model::slice::Precision;
+use tower_pulse_model::sorted;
 
 /// Additions to counters by precision and slice.
 type BySlice = Vec<((Precision, i64), Vec<(Box<str>, i128)>)>;

@@ -3,10 +3,10 @@
 use super::ground::Ground;
 use super::lease::Lease;
 use super::plan::Plans;
-use crate::model::round::Round;
 use crate::store::interrupted::Interrupted;
 use crate::store::table::FieldWrites;
 use crate::task::BoxFuture;
+use tower_pulse_model::round::Round;
 
 /// The result of a part of the fold.
 pub(super) type Folding<'a> = BoxFuture<'a, Result<(), Interrupted>>;

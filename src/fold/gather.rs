@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use super::ground::Ground;
 use super::plan::NAMES_AT_ONCE;
-use crate::model::entry::{ENTRY_VERSION, EntryReader};
-use crate::model::round::Round;
 use crate::store::Position;
 use crate::store::interrupted::Interrupted;
 use crate::store::journal::{Entry, NEWER_GRACE};
+use tower_pulse_model::entry::{ENTRY_VERSION, EntryReader};
+use tower_pulse_model::round::Round;
 
 /// About how many bytes of entries one round folds, and how long it reads entries.
 const ROUND_BYTES: u64 = 32 * 1024 * 1024;

@@ -1,10 +1,10 @@
 //! The ground of the fold: reads and writes of the store that are valid under a lease.
 
 use super::lease::Lease;
-use crate::model::round::PARTITIONS;
 use crate::store::interrupted::Interrupted;
 use crate::store::journal::{FieldValues, Journal};
 use crate::store::table::Table;
+use tower_pulse_model::round::PARTITIONS;
 
 /// The store under a lease.
 pub(super) struct Ground<'a> {

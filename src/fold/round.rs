@@ -8,11 +8,11 @@ use super::gather::Read;
 use super::ground::Ground;
 use super::plan::{Outcome, Plans, RoundEnd};
 use crate::error::StoreError;
-use crate::model::entry::ENTRY_VERSION;
 use crate::random::random_name;
 use crate::store::Position;
 use crate::store::interrupted::Interrupted;
 use crate::store::journal::Entry;
+use tower_pulse_model::entry::ENTRY_VERSION;
 
 impl Ground<'_> {
     /// Folds the round that was begun, or the next round. `own_now` is the time of this instance. After an error the

@@ -7,14 +7,14 @@ use super::additions::additions;
 use super::feature::Feature;
 use super::ground::Ground;
 use super::plan::{Plans, RoundEnd};
-use crate::model::round::Round;
-use crate::model::sorted;
 use crate::random::random_name;
 use crate::store::Position;
 use crate::store::interrupted::Interrupted;
 use crate::store::journal::{FoldStep, Partitions, Step};
 use crate::store::retry::send_until_answered;
 use crate::store::table::{FieldWrites, Table};
+use tower_pulse_model::round::Round;
+use tower_pulse_model::sorted;
 
 /// Entries that one step trims.
 const TRIMMED_AT_ONCE: usize = 64;

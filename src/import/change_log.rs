@@ -6,11 +6,11 @@ use std::sync::Arc;
 use crate::changes::{Findings, Tables};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::fold::Folder;
-use crate::model::changes::change::Change;
-use crate::model::changes::log::MAX_CHANGES;
 use crate::store::Store;
 use crate::store::conditional_write::{BetweenRounds, Written};
 use crate::store::judgement::{read_changes, read_judgement};
+use tower_pulse_model::changes::change::Change;
+use tower_pulse_model::changes::log::MAX_CHANGES;
 
 /// How often the log is written while others judge.
 const MAX_WRITES: usize = 10;

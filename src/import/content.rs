@@ -8,19 +8,19 @@ use std::sync::Arc;
 
 use super::ImportedFile;
 use crate::error::StoreError;
-use crate::model::batch::Batch;
-use crate::model::context::{ALL, ContextId, Kind, RecordId};
-use crate::model::pack::{self, packed};
-use crate::model::ranking::{IdDelta, RankingDelta, RankingState};
-use crate::model::slice::{Precision, Precisions};
-use crate::model::slices::Slices;
-use crate::model::slow_request::SlowRequests;
-use crate::model::tier::{COARSEST, DAY, FINEST, RolledUp, TierSlice};
 use crate::store::file::FileStore;
 use crate::store::file::export::ExportedCounter;
 use crate::store::table::{CONTEXTS, Table};
 use crate::store::table_reads::{Answers, FieldPage, Purpose, TableRead};
 use crate::store::{Store, history, marks};
+use tower_pulse_model::batch::Batch;
+use tower_pulse_model::context::{ALL, ContextId, Kind, RecordId};
+use tower_pulse_model::pack::{self, packed};
+use tower_pulse_model::ranking::{IdDelta, RankingDelta, RankingState};
+use tower_pulse_model::slice::{Precision, Precisions};
+use tower_pulse_model::slices::Slices;
+use tower_pulse_model::slow_request::SlowRequests;
+use tower_pulse_model::tier::{COARSEST, DAY, FINEST, RolledUp, TierSlice};
 
 /// Bytes of fields after which a call ends, with the page that it has begun.
 const CALL_BYTES: usize = 256 * 1024;

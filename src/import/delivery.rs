@@ -11,11 +11,11 @@ use super::notes::{CallNote, ImportNote, Notes};
 use super::{FileImport, ImportedFile, change_log};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::fold::Folder;
-use crate::model::batch::Batch;
 use crate::random::random_name;
 use crate::store::file::FileStore;
 use crate::store::{Append, Appended, AppendedCall, FencedBatch, Receipt, Store};
 use crate::task::BoxFuture;
+use tower_pulse_model::batch::Batch;
 
 /// Bytes of calls that are not folded. More would take much memory of the instance that folds.
 const MAX_UNFOLDED: u64 = 2 * 1024 * 1024;

@@ -24,12 +24,12 @@ use self::delivery::Delivery;
 pub use self::error::{ImportError, ImportErrorKind};
 use crate::clock::Clock;
 use crate::error::BuildError;
-use crate::model::pack::packed;
-use crate::model::tier::DAY;
-use crate::model::tiers::{LEAST_DAYS, MOST_DAYS};
 use crate::store::Store;
 use crate::store::file::export::{self, Unusable};
 use crate::store::file::{FileOptions, FileStore};
+use tower_pulse_model::pack::packed;
+use tower_pulse_model::tier::DAY;
+use tower_pulse_model::tiers::{LEAST_DAYS, MOST_DAYS};
 
 /// How long a store of this process may take to close its file.
 const CLOSING: Duration = Duration::from_secs(2);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::ImportedFile;
 use super::content::Place;
 use super::error::ImportError;
-use crate::model::pack::{self, Packed, packed};
 use crate::store::file::FileStore;
+use tower_pulse_model::pack::{self, Packed, packed};
 
 /// The number of the note of the whole import. The notes of its calls have their numbers, from 1 on.
 const WHOLE: u64 = 0;

@@ -9,7 +9,7 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 use super::guard::Guard;
-use crate::model::outcome::Outcome;
+use tower_pulse_model::outcome::Outcome;
 
 pin_project! {
     /// The body of a response of [`BodyEndService`](super::BodyEndService). It forwards every frame

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use http::{HeaderMap, HeaderName};
 
 use super::source::Head;
-use crate::model::context::is_hidden;
-use crate::model::slow_request::{MAX_PATH, MAX_TRACE_ID};
 use crate::recorder::{DetailOptions, Entry, RequestDetails, thread_number};
+use tower_pulse_model::context::is_hidden;
+use tower_pulse_model::slow_request::{MAX_PATH, MAX_TRACE_ID};
 
 /// The context of a request with the request's details. In a buffer of the pool, which gets it back when this
 /// value is dropped. Without one, nothing is known.

@@ -12,7 +12,7 @@ use pin_project_lite::pin_project;
 
 use super::body::TimedBody;
 use super::guard::{Guard, is_unrecorded};
-use crate::model::outcome::Outcome;
+use tower_pulse_model::outcome::Outcome;
 
 pin_project! {
     /// The future of [`PulseService`](super::PulseService).

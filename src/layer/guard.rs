@@ -10,8 +10,8 @@ use http::{Extensions, HeaderMap, Method, StatusCode};
 use super::route::{ContextOverride, Recorded, Route, Target};
 use super::source::{HasHead, Head};
 use crate::clock::Tick;
-use crate::model::outcome::Outcome;
 use crate::recorder::{Core, Ended, Entry, RequestDetails, ResponseHead, Unrecorded, active};
+use tower_pulse_model::outcome::Outcome;
 
 thread_local! {
     /// Contexts that inner layers have given to requests of outer layers on this thread. An outer layer

@@ -13,10 +13,10 @@ use super::details::Detailed;
 #[cfg(feature = "axum")]
 use super::matched::{MatchedPath, Template};
 use super::source::{Head, IgnoreList, Source};
-use crate::model::context::{Kind, clean_name};
-#[cfg(feature = "axum")]
-use crate::model::context::{UNMATCHED, fold_method};
 use crate::recorder::{Core, Entry, Recorder, Scope, thread_number};
+use tower_pulse_model::context::{Kind, clean_name};
+#[cfg(feature = "axum")]
+use tower_pulse_model::context::{UNMATCHED, fold_method};
 
 /// Number of alternations between cloning threads after which a service gets a [`Route`] for each recording
 /// shard.

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use super::{FLUSH_DEADLINE, Pulse, not_readable};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::model::changes::change::Change;
-use crate::model::mark::Mark;
 use crate::random::short_random_name;
 use crate::store::judgement::read_changes;
 use crate::store::marks;
 use crate::task::BoxFuture;
+use tower_pulse_model::changes::change::Change;
+use tower_pulse_model::mark::Mark;
 
 /// Wait until a mark is flushed again after an error, doubled each time.
 const MARK_RETRY: Duration = Duration::from_millis(100);

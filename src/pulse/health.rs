@@ -4,12 +4,10 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use super::Parts;
-use crate::model::amounts::Amounts;
-use crate::model::expected::{ExpectedBytes, USUAL_CONTEXTS};
-use crate::model::health::{
-    ChangeHealth, FlushHealth, Health, RecordingHealth, Status, StoreHealth,
-};
+use crate::health::{ChangeHealth, FlushHealth, Health, RecordingHealth, Status, StoreHealth};
 use crate::recorder::{DrainStats, FlushCounters};
+use tower_pulse_model::amounts::Amounts;
+use tower_pulse_model::expected::{ExpectedBytes, USUAL_CONTEXTS};
 
 impl Parts {
     pub(super) fn health(&self) -> Health {

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{Parts, Pulse};
-use crate::model::health::Health;
-use crate::model::ranking::RankingSpec;
+use crate::health::Health;
 use crate::query::{Process, Reader, Source, StoreReader};
+use tower_pulse_model::ranking::RankingSpec;
 
 impl Pulse {
     /// Answers all that the dashboard shows, in Rust: see [`query`](crate::query). All routers of this `Pulse` ask it

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use super::Pulse;
 use crate::error::{BuildError, StoreError};
-use crate::model::context::{clean_name, escape_hidden};
-use crate::model::ranking::{MAX_RANKING_SLICES, RankingSpec};
-use crate::model::worst_case::WorstCase;
 use crate::recorder::RankingEntry;
 use crate::store::{RankedId, RankingPage, RankingQuery};
 use std::sync::Arc;
+use tower_pulse_model::context::{clean_name, escape_hidden};
+use tower_pulse_model::ranking::{MAX_RANKING_SLICES, RankingSpec};
+use tower_pulse_model::worst_case::WorstCase;
 
 const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;

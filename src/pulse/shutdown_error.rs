@@ -1,7 +1,7 @@
 //! The error of a shutdown: what is lost, and why.
 
 use crate::error::StoreError;
-use crate::model::amounts::Amounts;
+use tower_pulse_model::amounts::Amounts;
 
 /// A shutdown could not flush everything that was recorded, or has found that the store lost what it had taken. Its
 /// [`source`](std::error::Error::source) says why.

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::instance_minutes::InstanceSums;
 use super::windows::sums::WindowSums;
-use crate::model::changes::side_by_side::Versions;
-use crate::model::profile::{ProfileHour, WEEK_HOURS};
-use crate::model::records::SliceSums;
 use crate::store::CounterSeries;
+use tower_pulse_model::changes::side_by_side::Versions;
+use tower_pulse_model::profile::{ProfileHour, WEEK_HOURS};
+use tower_pulse_model::records::SliceSums;
 
 /// Bytes of the texts of an item in a list.
 const PER_TEXT: usize = 200;

@@ -7,10 +7,10 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::model::access_time::AccessTimeStats;
-use crate::model::context::{ContextId, Kind};
-use crate::model::snapshot::{ContextSnapshot, HourSnapshot, Problem};
 use crate::store::BookStatistics;
+use tower_pulse_model::access_time::AccessTimeStats;
+use tower_pulse_model::context::{ContextId, Kind};
+use tower_pulse_model::snapshot::{ContextSnapshot, HourSnapshot, Problem};
 
 /// Contexts that are read sooner at the start.
 const FIRST_CONTEXTS: usize = 100;
@@ -137,8 +137,8 @@ fn added(hour: &HourSnapshot) -> Option<AccessTimeStats> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::access_time::DurationSums;
-    use crate::model::aggregate::Aggregate;
+    use tower_pulse_model::access_time::DurationSums;
+    use tower_pulse_model::aggregate::Aggregate;
 
     const MS: u64 = 1_000_000;
 
@@ -209,10 +209,7 @@ mod tests {
     #[test]
     fn pages_follow_each_other_and_what_is_gone_is_dropped_after_a_round() {
         let foreign = |names: &[&str]| names.iter().map(|name| context(name, &[1], &[])).collect();
-        let problem = |key: &str| Problem {
-            key: key.into(),
-            reason: "holds a list".into(),
-        };
+        let problem = |key: &str| Problem::new(key, "holds a list");
         let first = BookStatistics {
             problems: vec![problem("a"), problem("a")],
             ..page(foreign(&["/a", "/b"]), 3)

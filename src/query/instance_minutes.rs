@@ -12,13 +12,13 @@ use tokio::sync::Mutex;
 use super::turn::Turn;
 use crate::clock::Clock;
 use crate::error::StoreError;
-use crate::model::aggregate::Aggregate;
-use crate::model::minute_report::REPORTED_MINUTES;
-use crate::model::pack;
-use crate::model::records::RecordId;
-use crate::model::slices::Merge;
-use crate::model::sorted;
 use crate::store::{InstanceMinuteRecords, Store};
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::minute_report::REPORTED_MINUTES;
+use tower_pulse_model::pack;
+use tower_pulse_model::records::RecordId;
+use tower_pulse_model::slices::Merge;
+use tower_pulse_model::sorted;
 
 /// The length of a minute, in seconds.
 const MINUTE: i64 = REPORTED_MINUTES.seconds as i64;
@@ -332,7 +332,7 @@ impl Comparison {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::context::Kind;
+    use tower_pulse_model::context::Kind;
 
     fn id(name: &str) -> RecordId {
         RecordId::new(Kind::Http, name)

@@ -62,9 +62,9 @@ pub use self::answers::*;
 pub use self::error::QueryError;
 pub use self::reader::{Answer, Answering, Reader};
 pub use self::window::Window;
-pub use crate::model::changes::detector::Sight;
-pub use crate::model::changes::side_by_side::{Side, SideBySide};
-pub use crate::model::context::Kind;
+pub use tower_pulse_model::changes::detector::Sight;
+pub use tower_pulse_model::changes::side_by_side::{Side, SideBySide};
+pub use tower_pulse_model::context::Kind;
 
 pub(crate) use self::source::{Process, Source};
 pub(crate) use self::store_reader::StoreReader;

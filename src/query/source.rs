@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use super::store_reader::StoreReader;
 use crate::clock::Clock;
-use crate::model::health::Health;
-use crate::model::ranking::RankingSpec;
-use crate::model::slice::Precisions;
+use crate::health::Health;
 use crate::store::Store;
+use tower_pulse_model::ranking::RankingSpec;
+use tower_pulse_model::slice::Precisions;
 
 /// What answers are made from.
 pub(crate) struct Source {

@@ -1,7 +1,7 @@
 //! What an answer says of time.
 
-use crate::model::recorded::RecordedTime;
-use crate::model::tiers::Tiers;
+use tower_pulse_model::recorded::RecordedTime;
+use tower_pulse_model::tiers::Tiers;
 
 /// The time that the store has recorded, in Unix seconds.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -17,20 +17,6 @@ use super::windows::points::WindowPoints;
 use super::windows::sums::WindowSums;
 use crate::clock::{Clock, Tick};
 use crate::flush::Unsent;
-use crate::model::aggregate::Aggregate;
-use crate::model::changes::side_by_side::Versions;
-use crate::model::context::{ContextId, Kind};
-use crate::model::mark::Mark;
-use crate::model::profile::Profile;
-use crate::model::recorded::RecordedTime;
-use crate::model::records::{RecordId, SliceSums};
-use crate::model::slice::Precision;
-use crate::model::slow_request::SlowRequests;
-use crate::model::slowest::RankedContext;
-use crate::model::snapshot::{ContextSnapshot, FleetSnapshot};
-use crate::model::tiers::Tiers;
-use crate::model::timer_sums;
-use crate::model::window::{Window, recorded_until};
 #[cfg(feature = "row-cache")]
 use crate::row_cache::{RowList, Shared};
 use crate::store::judgement::{ChangeLog, read_changes, read_judged};
@@ -42,6 +28,20 @@ use crate::store::{
     SlowRequestQuery, SlowestQuery, Store, StoreStatus, history, marks, profiles,
 };
 use crate::task::lock;
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::changes::side_by_side::Versions;
+use tower_pulse_model::context::{ContextId, Kind};
+use tower_pulse_model::mark::Mark;
+use tower_pulse_model::profile::Profile;
+use tower_pulse_model::recorded::RecordedTime;
+use tower_pulse_model::records::{RecordId, SliceSums};
+use tower_pulse_model::slice::Precision;
+use tower_pulse_model::slow_request::SlowRequests;
+use tower_pulse_model::slowest::RankedContext;
+use tower_pulse_model::snapshot::{ContextSnapshot, FleetSnapshot};
+use tower_pulse_model::tiers::Tiers;
+use tower_pulse_model::timer_sums;
+use tower_pulse_model::window::{Window, recorded_until};
 
 /// Returns the samples of this instance that are not known to be in the store.
 type UnsentSource = Arc<dyn Fn() -> Option<Unsent> + Send + Sync>;

@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::error::QueryError;
-use crate::model::window::{NAMED, Window as Slices};
+use tower_pulse_model::window::{NAMED, Window as Slices};
 
 /// The latest time that is accepted: the end of the year 9999.
 const YEAR_9999: i64 = 253_402_300_799;

@@ -6,10 +6,10 @@
 use std::sync::OnceLock;
 
 use super::sync::{AtomicU32, AtomicU64, BUCKETS_PER_CELL, Ordering};
-use crate::model::access_time::DurationSums;
-use crate::model::aggregate::Aggregate;
-use crate::model::histogram::{Histogram, bucket_of};
-use crate::model::outcome::{OUTCOMES, Outcome, OutcomeCounts};
+use tower_pulse_model::access_time::DurationSums;
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::histogram::{Histogram, bucket_of};
+use tower_pulse_model::outcome::{OUTCOMES, Outcome, OutcomeCounts};
 
 /// The number of the first outcome that is not surely a success.
 const FIRST_UNSUCCESSFUL: u8 = Outcome::ClientError as u8;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::shards::thread_number;
 use crate::error::BuildError;
-use crate::model::context::is_reserved;
+use tower_pulse_model::context::is_reserved;
 
 /// Refuses the name of a counter that the crate itself counts under.
 pub(crate) fn check_counter(field: &'static str, name: &str) -> Result<(), BuildError> {

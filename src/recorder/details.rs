@@ -1,6 +1,6 @@
 //! The trace id and the path of a request, which are recorded if it is slow or fails.
 
-use crate::model::slow_request::{MAX_PATH, MAX_TRACE_ID};
+use tower_pulse_model::slow_request::{MAX_PATH, MAX_TRACE_ID};
 
 /// Which details of slow and failed requests are recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -17,21 +17,21 @@ use super::slow_drain::SlowRequestDrain;
 use super::totals::Totals;
 use super::{Entry, Recorder};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::model::aggregate::Aggregate;
-use crate::model::amounts::Amounts;
-use crate::model::batch::Batch;
-use crate::model::context::{ALL, ContextId, Kind, OVERFLOW, TIMER_OVERFLOW};
-use crate::model::fleet::Fleet;
-use crate::model::mark::{MAX_PENDING_MARKS, Mark, TooManyMarks};
-use crate::model::slice::Precisions;
-use crate::model::slices::Merge;
 use crate::task::{Stopped, lock};
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::amounts::Amounts;
+use tower_pulse_model::batch::Batch;
+use tower_pulse_model::context::{ALL, ContextId, Kind, OVERFLOW, TIMER_OVERFLOW};
+use tower_pulse_model::fleet::Fleet;
+use tower_pulse_model::mark::{MAX_PENDING_MARKS, Mark, TooManyMarks};
+use tower_pulse_model::slice::Precisions;
+use tower_pulse_model::slices::Merge;
 
 const SECOND: i64 = 1_000_000_000;
 
 /// So many pending ids of a ranking start a flush before its time, or half of the most that the ranking may have: beyond
 /// its maximum, additions would be dropped. Contexts and counters never start one, as the memory of what is pending is
-/// bounded by their maxima, which [`worst_case`](crate::model::worst_case) knows.
+/// bounded by their maxima, which [`worst_case`](tower_pulse_model::worst_case) knows.
 const CROWDED_IDS: usize = 1_000;
 
 /// The pending batch and the counts of the drain. No request takes its lock.

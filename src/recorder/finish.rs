@@ -8,7 +8,7 @@ use super::shards::thread_number;
 use super::slow::ListedRequest;
 use super::{Ended, Entry, nanos_of};
 use crate::clock::Tick;
-use crate::model::outcome::Outcome;
+use tower_pulse_model::outcome::Outcome;
 
 impl Entry {
     /// Records a sample that began at `start` and ends now.
@@ -100,11 +100,11 @@ mod tests {
 
     use super::*;
     use crate::clock::{Clock, ManualClock};
-    use crate::model::batch::Batch;
-    use crate::model::context::{ContextId, Kind};
-    use crate::model::slice::Precisions;
-    use crate::model::slow_request::{FAILED_PER_SECOND, SlowRequest, SlowRequests};
     use crate::recorder::{Limits, Recorder};
+    use tower_pulse_model::batch::Batch;
+    use tower_pulse_model::context::{ContextId, Kind};
+    use tower_pulse_model::slice::Precisions;
+    use tower_pulse_model::slow_request::{FAILED_PER_SECOND, SlowRequest, SlowRequests};
 
     const NOW: i64 = 1_700_000_000;
 

@@ -1,6 +1,6 @@
 //! Counts of flushing. They share the lock of the drain.
 
-use crate::model::amounts::Amounts;
+use tower_pulse_model::amounts::Amounts;
 
 /// Counts since this instance started.
 #[derive(Debug, Default)]

@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::model::aggregate::Aggregate;
-use crate::model::batch::Batch;
-use crate::model::fleet::Fleet;
-use crate::model::minute_report::{
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::batch::Batch;
+use tower_pulse_model::fleet::Fleet;
+use tower_pulse_model::minute_report::{
     MinuteReport, REPORTED_MINUTES, ReportedContext, reported_contexts, sort_by_requests,
 };
-use crate::model::records::RecordId;
-use crate::model::slices::Merge;
+use tower_pulse_model::records::RecordId;
+use tower_pulse_model::slices::Merge;
 
 /// Collects the minute reports of this instance, if there is anything to compare it with: other instances, or other
 /// versions of the application.
@@ -104,11 +104,11 @@ mod tests {
 
     use super::*;
     use crate::clock::{Clock, ManualClock};
-    use crate::model::context::Kind;
-    use crate::model::minute_report::MAX_REPORTED;
-    use crate::model::outcome::Outcome;
-    use crate::model::slice::Precisions;
     use crate::recorder::{Limits, Recorder};
+    use tower_pulse_model::context::Kind;
+    use tower_pulse_model::minute_report::MAX_REPORTED;
+    use tower_pulse_model::outcome::Outcome;
+    use tower_pulse_model::slice::Precisions;
 
     /// The start of a minute.
     const NOW: i64 = 1_700_000_040;

@@ -54,15 +54,15 @@ use http::StatusCode;
 
 use crate::clock::Clock;
 use crate::error::BuildError;
-use crate::model::context::{self, Kind, RecordId};
-use crate::model::outcome::Outcome;
-use crate::model::ranking::RankingSpec;
-use crate::model::slice::Precisions;
 use counter::{CounterEntry, Gauge, Striped};
 use registry::Registry;
 use shards::{Cells, MAX_SHARDS, MIN_SHARDS};
 use slow::SlowList;
 use timer_cells::TimerCells;
+use tower_pulse_model::context::{self, Kind, RecordId};
+use tower_pulse_model::outcome::Outcome;
+use tower_pulse_model::ranking::RankingSpec;
+use tower_pulse_model::slice::Precisions;
 
 /// The longest duration that is recorded of what was measured elsewhere. A context may have 30,000 of them in a
 /// second before its sum of nanoseconds overflows.

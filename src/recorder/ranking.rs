@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 use super::Core;
 use super::shards::thread_number;
 use crate::error::BuildError;
-use crate::model::batch::Batch;
-use crate::model::context::clean_name;
-use crate::model::ranking::{MIN_SHARD_IDS, RankingDelta, RankingSpec};
 use crate::task::lock;
+use tower_pulse_model::batch::Batch;
+use tower_pulse_model::context::clean_name;
+use tower_pulse_model::ranking::{MIN_SHARD_IDS, RankingDelta, RankingSpec};
 
 /// The most rankings of a process.
 const MAX_RANKINGS: usize = 100;
@@ -218,9 +218,9 @@ mod tests {
 
     use super::*;
     use crate::clock::Clock;
-    use crate::model::amounts::Amounts;
-    use crate::model::slice::Precisions;
     use crate::recorder::{Limits, Recorder};
+    use tower_pulse_model::amounts::Amounts;
+    use tower_pulse_model::slice::Precisions;
 
     const NOW: i64 = 1_700_000_040;
 

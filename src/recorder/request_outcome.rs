@@ -3,7 +3,7 @@
 use http::{Extensions, HeaderMap, StatusCode};
 
 use super::response::{ErrorRule, ResponseHead};
-use crate::model::outcome::Outcome;
+use tower_pulse_model::outcome::Outcome;
 
 /// How a request ended that [`Pulse::record`](crate::Pulse::record) records: the status of its response, or
 /// an [`Outcome`] where there was no response.

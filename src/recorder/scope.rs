@@ -6,9 +6,9 @@ use super::covered::Covered;
 use super::timer_cells::MAX_LIVE;
 use super::{Entry, thread_number};
 use crate::clock::Tick;
-use crate::model::context::RecordId;
-use crate::model::timer_sums::{TimerSums, other};
 use crate::task::lock;
+use tower_pulse_model::context::RecordId;
+use tower_pulse_model::timer_sums::{TimerSums, other};
 
 /// The timers of one request. Only a request in which a timer runs has one.
 ///
@@ -208,7 +208,7 @@ impl OneTimer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::context::Kind;
+    use tower_pulse_model::context::Kind;
 
     fn id(name: &str) -> RecordId {
         RecordId::new(Kind::Timer, name)

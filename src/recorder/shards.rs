@@ -9,8 +9,8 @@ use std::sync::{Arc, OnceLock};
 
 use super::cell::{Cell, Scratch};
 use super::sync::{AtomicBool, Ordering, TRIES, yield_now};
-use crate::model::aggregate::Aggregate;
-use crate::model::outcome::Outcome;
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::outcome::Outcome;
 
 /// Maximum number of shards, however many worker threads there are.
 pub(crate) const MAX_SHARDS: usize = 8;
@@ -168,9 +168,9 @@ pub(crate) fn thread_number() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::histogram::{Histogram, bucket_of};
-    use crate::model::outcome::OUTCOMES;
     use crate::recorder::sync::AtomicU64;
+    use tower_pulse_model::histogram::{Histogram, bucket_of};
+    use tower_pulse_model::outcome::OUTCOMES;
 
     #[test]
     fn a_live_cell_is_small() {

@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::Ended;
 use super::shards::Cells;
-use crate::model::slow_request::{
+use crate::task::lock;
+use tower_pulse_model::slow_request::{
     FAILED_PER_SECOND, SLOW_OF_ALL, SLOW_PER_CONTEXT, SLOW_PER_SECOND,
 };
-use crate::task::lock;
 
 /// A request on the list of its context.
 #[derive(Debug)]
@@ -213,7 +213,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::outcome::Outcome;
+    use tower_pulse_model::outcome::Outcome;
 
     const STAYS: SlowDrain = SlowDrain {
         begins_hour: false,

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use super::shards::Cells;
 use super::slow::{ListedRequest, ListedRequests, LongestDurations, SlowDrain, SlowList};
-use crate::model::batch::Batch;
-use crate::model::context::{ContextId, Kind};
-use crate::model::slice::hour_of;
-use crate::model::slow_request::{SlowRequest, SlowRequests};
+use tower_pulse_model::batch::Batch;
+use tower_pulse_model::context::{ContextId, Kind};
+use tower_pulse_model::slice::hour_of;
+use tower_pulse_model::slow_request::{SlowRequest, SlowRequests};
 
 /// The state of the drain of slow requests.
 pub(super) struct SlowRequestDrain {
@@ -122,11 +122,11 @@ mod tests {
 
     use super::*;
     use crate::clock::{Clock, ManualClock};
-    use crate::model::context::{OVERFLOW, UNMATCHED};
-    use crate::model::outcome::Outcome;
-    use crate::model::slice::Precisions;
-    use crate::model::slices::Merge;
     use crate::recorder::{Limits, Recorder};
+    use tower_pulse_model::context::{OVERFLOW, UNMATCHED};
+    use tower_pulse_model::outcome::Outcome;
+    use tower_pulse_model::slice::Precisions;
+    use tower_pulse_model::slices::Merge;
 
     const NOW: i64 = 1_700_000_000;
 

@@ -12,7 +12,7 @@ use pin_project_lite::pin_project;
 use super::scope::Started;
 use super::{Entry, active};
 use crate::clock::Tick;
-use crate::model::outcome::Outcome;
+use tower_pulse_model::outcome::Outcome;
 
 /// Records the time from its creation until it is dropped. Created by
 /// [`Pulse::timer`](crate::Pulse::timer).

@@ -2,10 +2,10 @@
 
 use std::sync::{Mutex, OnceLock};
 
-use crate::model::context::RecordId;
-use crate::model::slices::Merge;
-use crate::model::timer_sums::{MAX_TIMERS, TimerSums, Timers, other};
 use crate::task::lock;
+use tower_pulse_model::context::RecordId;
+use tower_pulse_model::slices::Merge;
+use tower_pulse_model::timer_sums::{MAX_TIMERS, TimerSums, Timers, other};
 
 /// The most tables of a context. A table is locked once per request that has timers, and for a moment only.
 const MAX_TABLES: usize = 4;
@@ -68,7 +68,7 @@ impl TimerCells {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::context::Kind;
+    use tower_pulse_model::context::Kind;
 
     fn sums(sum: u64) -> TimerSums {
         TimerSums {

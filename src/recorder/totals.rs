@@ -2,10 +2,10 @@
 
 use std::sync::LazyLock;
 
-use crate::model::aggregate::Aggregate;
-use crate::model::context::Kind;
-use crate::model::histogram::{BUCKETS, SCALE, lower_bound};
-use crate::model::outcome::OutcomeCounts;
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::context::Kind;
+use tower_pulse_model::histogram::{BUCKETS, SCALE, lower_bound};
+use tower_pulse_model::outcome::OutcomeCounts;
 
 /// Upper bounds of the buckets in seconds: the defaults of Prometheus, with 1 ms and 30 s added because
 /// many services answer within 5 ms.
@@ -65,8 +65,8 @@ impl Totals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::histogram::{Histogram, bucket_of};
-    use crate::model::outcome::Outcome;
+    use tower_pulse_model::histogram::{Histogram, bucket_of};
+    use tower_pulse_model::outcome::Outcome;
 
     #[test]
     fn aggregates_add_up_to_totals() {

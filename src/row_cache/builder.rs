@@ -15,8 +15,8 @@ use super::places::Places;
 use super::shared::{Options, Shared};
 use super::{Host, Parts};
 use crate::error::BuildError;
-use crate::model::context::Kind;
 use crate::task::Task;
+use tower_pulse_model::context::Kind;
 
 /// The longest name of a cache, in bytes.
 const MAX_NAME: usize = 100;

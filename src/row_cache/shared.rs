@@ -14,7 +14,6 @@ use super::local::{Count, Local, LocalRow};
 use super::places::{Place, Places};
 use crate::clock::Clock;
 use crate::error::StoreError;
-use crate::model::outcome::Outcome;
 use crate::random::short_random_name;
 use crate::recorder::Entry;
 use crate::store::Store;
@@ -22,6 +21,7 @@ use crate::store::rows::{
     CachedRow, FinishReport, FinishedRow, LeaseOf, LeasedRow, LeasedRows, LoadedRow,
 };
 use crate::task::BoxFuture;
+use tower_pulse_model::outcome::Outcome;
 
 /// How often a row is looked for that another process is loading.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);

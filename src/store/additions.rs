@@ -1,9 +1,9 @@
 //! Additions of a step: to counters and to the exported statistics, which other programs may add to as well, and to when
 //! each context was seen last.
 
-use crate::model::access_time::AccessTimeStats;
-use crate::model::context::ContextId;
-use crate::model::slice::Precision;
+use tower_pulse_model::access_time::AccessTimeStats;
+use tower_pulse_model::context::ContextId;
+use tower_pulse_model::slice::Precision;
 
 /// What a step adds, and what it refuses of the round.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -2,8 +2,8 @@
 
 use super::sealed::Sealed;
 use crate::error::StoreError;
-use crate::model::batch::Batch;
 use crate::task::BoxFuture;
+use tower_pulse_model::batch::Batch;
 
 /// A generation of a store: a store from its first call until it loses its state.
 #[derive(Clone, Debug, PartialEq, Eq)]

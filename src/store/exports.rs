@@ -3,11 +3,11 @@
 
 use super::sealed::Sealed;
 use crate::error::StoreError;
-use crate::model::access_time::AccessTimeStats;
-use crate::model::context::ContextId;
-use crate::model::slowest::RankedContext;
-use crate::model::snapshot::Problem;
 use crate::task::BoxFuture;
+use tower_pulse_model::access_time::AccessTimeStats;
+use tower_pulse_model::context::ContextId;
+use tower_pulse_model::slowest::RankedContext;
+use tower_pulse_model::snapshot::Problem;
 
 /// The most contexts in an [`ExportedPage`].
 pub const MAX_EXPORTED_CONTEXTS: usize = 10;

@@ -3,8 +3,8 @@
 use super::table::{FieldWrites, Table};
 use super::table_reads::{Purpose, TableRead, TableReader};
 use crate::error::StoreError;
-use crate::model::pack::{Reader, Writer};
-use crate::model::tiers::{History, LEAST_DAYS, MOST_DAYS};
+use tower_pulse_model::pack::{Reader, Writer};
+use tower_pulse_model::tiers::{History, LEAST_DAYS, MOST_DAYS};
 
 /// The field of [`Table::History`].
 const KEPT: &[u8] = b"kept";

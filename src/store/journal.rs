@@ -20,9 +20,9 @@ use super::append::Position;
 use super::table::{FieldWrites, Table};
 use super::table_reads::TableReader;
 use crate::error::StoreError;
-use crate::model::round::PARTITIONS;
-use crate::model::tier::RolledUp;
 use crate::task::BoxFuture;
+use tower_pulse_model::round::PARTITIONS;
+use tower_pulse_model::tier::RolledUp;
 
 /// A set of partitions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use super::Store;
 use super::table::Table;
 use super::table_reads::{Purpose, TableRead, TableReader};
 use crate::error::StoreError;
-use crate::model::mark::{self, Mark, Marks};
 use crate::task::BoxFuture;
+use tower_pulse_model::mark::{self, Mark, Marks};
 
 /// Pages that are read. The fold leaves no more marks than one page has, but other programs may have added fields.
 const MAX_PAGES: usize = 16;

@@ -13,9 +13,9 @@ use super::in_process::{
 };
 use super::sealed::Sealed;
 use crate::clock::Clock;
-use crate::model::slice::Precisions;
 use crate::random::short_random_name;
 use crate::task::{BoxFuture, lock};
+use tower_pulse_model::slice::Precisions;
 
 /// A store in the memory of this process. Its data ends with the process.
 ///

@@ -75,12 +75,12 @@ pub use self::upkeep::{
     StoreStatus,
 };
 use crate::error::{StoreError, StoreErrorKind};
-use crate::model::batch::Batch;
-#[doc(hidden)]
-pub use crate::model::fleet::Fleet;
-pub use crate::model::slice::{Precision, Precisions, SliceCount};
-pub use crate::model::slowest::RankedContext;
 pub use crate::task::BoxFuture;
+use tower_pulse_model::batch::Batch;
+#[doc(hidden)]
+pub use tower_pulse_model::fleet::Fleet;
+pub use tower_pulse_model::slice::{Precision, Precisions, SliceCount};
+pub use tower_pulse_model::slowest::RankedContext;
 
 mod sealed {
     /// Keeps the traits of a store from being implemented elsewhere, as they will grow.
@@ -90,6 +90,9 @@ mod sealed {
 #[cfg(any(test, feature = "__test_store"))]
 #[doc(hidden)]
 pub use self::unused::{no_queries, no_upkeep};
+#[cfg(any(test, feature = "__test_store"))]
+#[doc(hidden)]
+pub use tower_pulse_model::snapshot::FleetSnapshot;
 
 /// For the tests of this crate, which implement a store that fails.
 #[cfg(any(test, feature = "__test_store"))]

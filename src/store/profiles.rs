@@ -4,12 +4,12 @@
 use super::table::Table;
 use super::table_reads::{Purpose, TableRead, TableReader};
 use crate::error::StoreError;
-use crate::model::pack::unpack;
-use crate::model::profile::Profile;
-use crate::model::recorded_hours::RecordedHours;
+use tower_pulse_model::pack::unpack;
+use tower_pulse_model::profile::Profile;
+use tower_pulse_model::recorded_hours::RecordedHours;
 #[cfg(feature = "query")]
-use crate::model::records::RecordId;
-use crate::model::slice::HOUR;
+use tower_pulse_model::records::RecordId;
+use tower_pulse_model::slice::HOUR;
 
 /// Seconds for which a table takes profiles: for so long at least, and for twice as long at most, a profile stays
 /// without samples.

@@ -10,13 +10,13 @@ use super::read::{
 use super::sealed::Sealed;
 use super::table_reads::TableReader;
 use crate::error::StoreError;
-use crate::model::records::RecordId;
-use crate::model::slice::SliceCount;
-use crate::model::slow_request::SlowRequests;
-use crate::model::slowest::{RANKING_LEN, RankedContext};
-use crate::model::snapshot::{ContextSnapshot, FleetSnapshot};
-use crate::model::tier::TierSlice;
 use crate::task::BoxFuture;
+use tower_pulse_model::records::RecordId;
+use tower_pulse_model::slice::SliceCount;
+use tower_pulse_model::slow_request::SlowRequests;
+use tower_pulse_model::slowest::{RANKING_LEN, RankedContext};
+use tower_pulse_model::snapshot::{ContextSnapshot, FleetSnapshot};
+use tower_pulse_model::tier::TierSlice;
 
 /// The number of slices of the finest precision in [`Snapshot::recent`].
 #[doc(hidden)]

@@ -2,8 +2,8 @@
 
 use super::sealed::Sealed;
 use crate::error::StoreError;
-use crate::model::context::is_hidden;
 use crate::task::BoxFuture;
+use tower_pulse_model::context::is_hidden;
 
 /// The most rows that one call schedules, so that no call keeps a server busy for long.
 pub const ROWS_AT_ONCE: usize = 200;

@@ -2,7 +2,7 @@
 
 use super::journal::NEWER_GRACE;
 use super::{JournalStatus, StoreStatus};
-use crate::model::health::{FoldHealth, JournalHealth};
+use crate::health::{FoldHealth, JournalHealth};
 
 /// Seconds for which an entry may wait to be folded before that is a warning.
 const UNFOLDED_TOLERATED: f64 = 15.0;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::model::context::Kind;
-use crate::model::tier::TierSlice;
+use tower_pulse_model::context::Kind;
+use tower_pulse_model::tier::TierSlice;
 
 /// A table of the store. Each field has a value. That of an [ordered](Self::is_ordered) table is an integer in decimal
 /// form, by which the fields are sorted.
@@ -73,7 +73,7 @@ pub enum Table {
     /// The parts of the detector's state, packed, by the number of the judgement that wrote each, and its name.
     Detector,
     /// When each HTTP context last had a sample, in Unix seconds, by its name: an ordered table. The additions of a step
-    /// raise its fields, so that no step has to read them. [`ALL`](crate::model::context::ALL) is not in it.
+    /// raise its fields, so that no step has to read them. [`ALL`](tower_pulse_model::context::ALL) is not in it.
     Contexts,
     /// The same of timers.
     Timers,

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use super::sealed::Sealed;
 use super::table::Table;
 use crate::error::StoreError;
-use crate::model::recorded::Gap;
-use crate::model::tier::{Revision, RolledUp, TierSlice};
 use crate::task::BoxFuture;
+use tower_pulse_model::recorded::Gap;
+use tower_pulse_model::tier::{Revision, RolledUp, TierSlice};
 
 /// The most fields of an ordered table whose names are read.
 pub const MAX_NAMES: usize = 20_000;

@@ -15,7 +15,7 @@ macro_rules! no_queries {
                 _: i64,
             ) -> $crate::store::BoxFuture<
                 '_,
-                Result<$crate::model::snapshot::FleetSnapshot, $crate::StoreError>,
+                Result<$crate::store::FleetSnapshot, $crate::StoreError>,
             > {
                 unreachable!("this store is never queried")
             }

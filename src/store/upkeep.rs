@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::sealed::Sealed;
 use crate::error::StoreError;
-use crate::model::fleet::Fleet;
-use crate::model::recorded::Gap;
-use crate::model::snapshot::Problem;
 use crate::task::BoxFuture;
+use tower_pulse_model::fleet::Fleet;
+use tower_pulse_model::recorded::Gap;
+use tower_pulse_model::snapshot::Problem;
 
 /// Seconds after its last heartbeat during which an instance counts as alive.
 #[doc(hidden)]

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::super::answer_size::{AnswerSize, ScreenSize};
 use super::super::response::ApiError;
 use super::super::{Admin, Instance};
-use crate::model::mark::Mark;
+use tower_pulse_model::mark::Mark;
 
 /// The body of a request that makes a mark.
 #[derive(Deserialize)]

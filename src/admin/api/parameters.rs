@@ -2,13 +2,13 @@
 
 use super::super::params::Params;
 use super::super::response::ApiError;
-use crate::model::changes::change::ChangeKind;
 #[cfg(feature = "row-cache")]
 use crate::query::RowsQuery;
 use crate::query::{
     ChangesQuery, CountersQuery, DeployQuery, InstancesQuery, Kind, MAX_ROWS, PathQuery,
     PathsQuery, ProfileQuery, RowMetric, RowStatus, SeriesMetric, SeriesQuery, Sort, Window,
 };
+use tower_pulse_model::changes::change::ChangeKind;
 
 /// Number of rows, unless the request sets a limit.
 const DEFAULT_ROWS: usize = 100;

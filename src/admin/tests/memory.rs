@@ -6,12 +6,12 @@ use serde_json::json;
 
 use super::*;
 use crate::fold::Folder;
-use crate::model::aggregate::Aggregate;
-use crate::model::batch::Batch;
-use crate::model::context::ALL;
-use crate::model::histogram::{Histogram, SCALE, bucket_of};
 use crate::store::memory::MemoryStore;
 use crate::store::{Append, Appended, FencedBatch, Heartbeat, Upkeep};
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::batch::Batch;
+use tower_pulse_model::context::ALL;
+use tower_pulse_model::histogram::{Histogram, SCALE, bucket_of};
 
 /// `n` requests of `millis` each.
 fn requests(n: usize, millis: u64, outcome: Outcome) -> Aggregate {

@@ -29,20 +29,20 @@ use tower::ServiceExt;
 pub(super) use self::store::{Canned, NOW};
 use super::{Access, Instance, Source, router};
 use crate::clock::{Clock, ManualClock};
-use crate::model::context::Kind;
-use crate::model::expected::ExpectedBytes;
-use crate::model::health::{
+use crate::health::{
     ChangeHealth, FlushHealth, FoldHealth, Health, RecordingHealth, Status, StoreHealth,
 };
-use crate::model::outcome::Outcome;
-use crate::model::ranking::RankingSpec;
-use crate::model::slice::Precisions;
-use crate::model::snapshot::Problem;
-use crate::model::worst_case::WorstCase;
 use crate::query::{Process, Reader, StoreReader};
 use crate::recorder::Unrecorded;
 use crate::recorder::totals::Totals;
 use crate::store::Store;
+use tower_pulse_model::context::Kind;
+use tower_pulse_model::expected::ExpectedBytes;
+use tower_pulse_model::outcome::Outcome;
+use tower_pulse_model::ranking::RankingSpec;
+use tower_pulse_model::slice::Precisions;
+use tower_pulse_model::snapshot::Problem;
+use tower_pulse_model::worst_case::WorstCase;
 
 /// A router over a canned store, with handles to its clock and its data.
 pub(super) struct Fixture {
@@ -144,10 +144,14 @@ fn rankings() -> Vec<(Arc<str>, RankingSpec)> {
 }
 
 pub(super) fn health() -> Health {
-    let problem = Problem {
-        key: "pulse:count:1:hits".into(),
-        reason: "not a hash".into(),
-    };
+    let (mut expected, mut worst_case) = (ExpectedBytes::default(), WorstCase::default());
+    (
+        expected.contexts,
+        expected.process_bytes,
+        expected.store_bytes,
+    ) = (7, 100, 200);
+    (worst_case.process_bytes, worst_case.store_bytes) = (1_000, 2_000);
+    let problem = Problem::new("pulse:count:1:hits", "not a hash");
     Health {
         status: Status::Degraded,
         warnings: vec!["maxmemory-policy is allkeys-lru".into()],
@@ -189,15 +193,8 @@ pub(super) fn health() -> Health {
             contact_age_seconds: Some(4.5),
             last_error: Some("connection refused".into()),
         },
-        expected: ExpectedBytes {
-            contexts: 7,
-            process_bytes: 100,
-            store_bytes: 200,
-        },
-        worst_case: WorstCase {
-            process_bytes: 1_000,
-            store_bytes: 2_000,
-        },
+        expected,
+        worst_case,
     }
 }
 

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use super::store::FaultMode;
 use super::*;
-use crate::model::health::JournalHealth;
+use crate::health::JournalHealth;
 
 struct Sample {
     name: String,

@@ -5,22 +5,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::model::access_time::{AccessTimeStats, DurationSums};
-use crate::model::aggregate::Aggregate;
-use crate::model::context::{ALL, ContextId, Kind};
-use crate::model::histogram::{Histogram, SCALE, bucket_of};
-use crate::model::outcome::{Outcome, OutcomeCounts};
-use crate::model::pack;
-use crate::model::ranking::RankingSpec;
-use crate::model::recorded::RecordedTime;
-use crate::model::records::{Record, RecordId, SliceSums};
-use crate::model::slice::{HOUR, Precisions, SliceCount, hour_of};
-use crate::model::slow_request::SlowRequests;
-use crate::model::slowest::RankedContext;
-use crate::model::snapshot::{
-    AliveInstance, ContextSnapshot, FleetSnapshot, HourSnapshot, Problem,
-};
-use crate::model::tier::TierSlice;
 use crate::store::table_reads::TableReader;
 use crate::store::{
     Append, Appended, AppendedCall, BookStatistics, CleanReport, ContextQuery, ContextRecords,
@@ -30,6 +14,22 @@ use crate::store::{
     VersionRecords,
 };
 use crate::task::BoxFuture;
+use tower_pulse_model::access_time::{AccessTimeStats, DurationSums};
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::context::{ALL, ContextId, Kind};
+use tower_pulse_model::histogram::{Histogram, SCALE, bucket_of};
+use tower_pulse_model::outcome::{Outcome, OutcomeCounts};
+use tower_pulse_model::pack;
+use tower_pulse_model::ranking::RankingSpec;
+use tower_pulse_model::recorded::RecordedTime;
+use tower_pulse_model::records::{Record, RecordId, SliceSums};
+use tower_pulse_model::slice::{HOUR, Precisions, SliceCount, hour_of};
+use tower_pulse_model::slow_request::SlowRequests;
+use tower_pulse_model::slowest::RankedContext;
+use tower_pulse_model::snapshot::{
+    AliveInstance, ContextSnapshot, FleetSnapshot, HourSnapshot, Problem,
+};
+use tower_pulse_model::tier::TierSlice;
 
 /// Eight minutes and ten seconds into an hour.
 pub(in crate::admin) const NOW: i64 = 1_336_374_000 + 490;
@@ -252,10 +252,7 @@ impl Query for Canned {
             total: contexts.len(),
             foreign: usize::from(!self.empty),
             contexts,
-            problems: vec![Problem {
-                key: "stats:<script>".into(),
-                reason: "holds a list".into(),
-            }],
+            problems: vec![Problem::new("stats:<script>", "holds a list")],
         })
     }
 

@@ -6,10 +6,10 @@ use tokio::time::timeout;
 use super::{Behaviour, Flushing, MS, SECOND, Scripted, at};
 use crate::clock::Clock;
 use crate::error::StoreErrorKind;
-use crate::model::context::Kind;
-use crate::model::outcome::Outcome;
 use crate::store::{Appended, Receipt};
 use crate::task::lock;
+use tower_pulse_model::context::Kind;
+use tower_pulse_model::outcome::Outcome;
 
 #[tokio::test]
 async fn flushing_shows_what_is_taken_and_not_acknowledged() {

@@ -19,15 +19,15 @@ use tokio::time::{Instant, timeout};
 use super::{FlushOptions, Flusher};
 use crate::clock::Clock;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::model::context::Kind;
-use crate::model::outcome::Outcome;
-use crate::model::slice::Precisions;
 use crate::recorder::{Limits, Recorder};
 use crate::store::{
     Append, Appended, AppendedCall, CleanReport, FencedBatch, Fleet, Generation, Heartbeat, Pass,
     PassRecord, Position, Readable, Receipt, Sealed, Store, StoreStatus, Upkeep,
 };
 use crate::task::{BoxFuture, lock};
+use tower_pulse_model::context::Kind;
+use tower_pulse_model::outcome::Outcome;
+use tower_pulse_model::slice::Precisions;
 
 const MS: Duration = Duration::from_millis(1);
 

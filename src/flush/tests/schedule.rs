@@ -10,10 +10,10 @@ use super::{Behaviour, Flushing, MS, NOW, SECOND, Scripted};
 use crate::clock::{Clock, ManualClock};
 use crate::error::StoreErrorKind;
 use crate::flush::INSTANCES_PER_SECOND;
-use crate::model::context::Kind;
-use crate::model::outcome::Outcome;
-use crate::model::ranking::RankingSpec;
 use crate::task::{Stop, lock};
+use tower_pulse_model::context::Kind;
+use tower_pulse_model::outcome::Outcome;
+use tower_pulse_model::ranking::RankingSpec;
 
 /// The wait until the next flush, of a flusher half-way in the turn of its fleet.
 fn wait_at(millis: u64, interval: Option<Duration>, instances: u64) -> Duration {

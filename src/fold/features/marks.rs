@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use crate::fold::ground::Ground;
 use crate::fold::plan::{NAMES_AT_ONCE, Plans};
-use crate::model::mark::{self, Mark, Marks};
-use crate::model::round::{PARTITION_OF_MARKS, Round};
 use crate::store::interrupted::Interrupted;
 use crate::store::marks;
 use crate::store::table::{FieldWrites, Table};
+use tower_pulse_model::mark::{self, Mark, Marks};
+use tower_pulse_model::round::{PARTITION_OF_MARKS, Round};
 
 /// Fields without a mark that one round removes.
 const MAX_SURPLUS: usize = 1_000;

@@ -3,13 +3,13 @@
 
 use crate::fold::ground::{Ground, fields_by_table};
 use crate::fold::plan::{NAMES_AT_ONCE, Plan, Plans};
-use crate::model::aggregate::Aggregate;
-use crate::model::minute_report::{InstanceMinute, REPORTED_MINUTES};
-use crate::model::pack;
-use crate::model::round::{Round, partition, partition_of_record};
-use crate::model::slices::Merge;
 use crate::store::interrupted::Interrupted;
 use crate::store::table::{FieldWrites, Table};
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::minute_report::{InstanceMinute, REPORTED_MINUTES};
+use tower_pulse_model::pack;
+use tower_pulse_model::round::{Round, partition, partition_of_record};
+use tower_pulse_model::slices::Merge;
 
 /// A field of a table.
 type Field = (Table, Vec<u8>);

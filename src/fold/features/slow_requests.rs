@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 
 use crate::fold::ground::{Ground, fields_by_table};
 use crate::fold::plan::{NAMES_AT_ONCE, Plans};
-use crate::model::context::{ContextId, RecordId};
-use crate::model::round::{Round, partition};
-use crate::model::slice::{HOUR, hour_of};
-use crate::model::slices::Merge;
-use crate::model::slow_request::SlowRequests;
 use crate::store::interrupted::Interrupted;
 use crate::store::table::{FieldWrites, Table};
+use tower_pulse_model::context::{ContextId, RecordId};
+use tower_pulse_model::round::{Round, partition};
+use tower_pulse_model::slice::{HOUR, hour_of};
+use tower_pulse_model::slices::Merge;
+use tower_pulse_model::slow_request::SlowRequests;
 
 /// Seconds for which the lists of an hour outlive the next hour, as clocks differ.
 const SPARE_TIME: i64 = 600;

@@ -18,17 +18,17 @@ use tokio::time::Instant;
 use super::{Attendance, Folder};
 use crate::clock::{Clock, ManualClock};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::model::aggregate::Aggregate;
-use crate::model::batch::Batch;
-use crate::model::context::Kind;
-use crate::model::entry::{ENTRY_VERSION, pack as pack_batch};
-use crate::model::records::RecordId;
-use crate::model::slice::Precisions;
-use crate::model::tier::FINEST;
 use crate::store::additions::Additions;
 use crate::store::journal::{
     Acquired, Entries, Entry, FieldValues, FoldStep, Journal, Progress, Step,
 };
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::batch::Batch;
+use tower_pulse_model::context::Kind;
+use tower_pulse_model::entry::{ENTRY_VERSION, pack as pack_batch};
+use tower_pulse_model::records::RecordId;
+use tower_pulse_model::slice::Precisions;
+use tower_pulse_model::tier::FINEST;
 
 use crate::store::table::Table;
 use crate::store::table_reads::{

@@ -2,8 +2,8 @@
 
 use super::{Call, Folding, NOW, Scripted, entry};
 use crate::fold::Attendance;
-use crate::model::tier::FINEST;
 use crate::task::lock;
+use tower_pulse_model::tier::FINEST;
 
 #[tokio::test]
 async fn only_slices_that_are_rolled_up_may_expire() {

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex};
 use super::{Call, Folding, MIB, NOW, Scripted, at, entry};
 use crate::fold::Attendance;
 use crate::fold::plan::NAMES_AT_ONCE;
-use crate::model::aggregate::Aggregate;
-use crate::model::batch::Batch;
-use crate::model::context::Kind;
-use crate::model::entry::{ENTRY_VERSION, pack as pack_batch};
-use crate::model::slice::Precisions;
 use crate::store::journal::Entry;
 use crate::task::lock;
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::batch::Batch;
+use tower_pulse_model::context::Kind;
+use tower_pulse_model::entry::{ENTRY_VERSION, pack as pack_batch};
+use tower_pulse_model::slice::Precisions;
 
 /// An entry that no version can read.
 fn garbled(offset: u64) -> Entry {

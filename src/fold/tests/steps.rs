@@ -6,12 +6,12 @@ use super::{Call, Folding, Incident, NOW, Scripted, at, entry};
 use crate::clock::Clock;
 use crate::error::StoreErrorKind;
 use crate::fold::{Attendance, Folder};
-use crate::model::batch::Batch;
-use crate::model::context::ALL;
-use crate::model::entry::pack as pack_batch;
-use crate::model::round::partition;
-use crate::model::slice::Precisions;
 use crate::task::lock;
+use tower_pulse_model::batch::Batch;
+use tower_pulse_model::context::ALL;
+use tower_pulse_model::entry::pack as pack_batch;
+use tower_pulse_model::round::partition;
+use tower_pulse_model::slice::Precisions;
 
 #[tokio::test]
 async fn late_samples_are_added_once_with_the_partition_of_all() {

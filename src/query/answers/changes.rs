@@ -6,12 +6,12 @@ use super::deploy_verdict::DeployVerdict;
 use super::measured::share;
 
 use super::{DEFAULT_ROWS, MAX_ROWS};
-use crate::model::changes::change::{Change, ChangeKind};
-use crate::model::changes::detector::Sight;
-use crate::model::context::{ALL, method_and_path};
-use crate::model::mark::Mark;
 use crate::query::error::QueryError;
 use crate::query::source::Source;
+use tower_pulse_model::changes::change::{Change, ChangeKind};
+use tower_pulse_model::changes::detector::Sight;
+use tower_pulse_model::context::{ALL, method_and_path};
+use tower_pulse_model::mark::Mark;
 
 /// What has changed: [`Reader::changes`](crate::query::Reader::changes).
 #[derive(Clone, Debug, PartialEq, Serialize)]

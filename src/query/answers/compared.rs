@@ -3,9 +3,9 @@
 use serde::Serialize;
 
 use super::measured::{Covered, Measured, share};
-use crate::model::access_time::AccessTimeStats;
-use crate::model::context::ContextId;
 use crate::query::windows::sums::{PartSums, WindowSums};
+use tower_pulse_model::access_time::AccessTimeStats;
+use tower_pulse_model::context::ContextId;
 
 /// Fewest requests on each side of which a ratio says something, and of which a statistic of one window does.
 pub const ENOUGH_REQUESTS: u64 = 20;

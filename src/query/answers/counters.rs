@@ -5,13 +5,13 @@ use serde::Serialize;
 use super::resolution::{Bounds, MAX_ROW_POINTS, Resolution};
 use super::row_series::{MAX_SERIES_ROWS, SeriesSpan};
 use super::{DEFAULT_PRECISION, DEFAULT_ROWS, MAX_ROWS, NameFilter, check_points};
-use crate::model::context::{ALL, Metric};
-use crate::model::slice::{Precision, Precisions, SliceCount};
 use crate::query::error::QueryError;
 use crate::query::source::Source;
 use crate::query::span::Span;
 use crate::query::window::Window;
 use crate::store::CounterQuery;
+use tower_pulse_model::context::{ALL, Metric};
+use tower_pulse_model::slice::{Precision, Precisions, SliceCount};
 
 /// Counters that are read at once, so that Redis serves others in between.
 const COUNTERS_AT_ONCE: usize = 100;

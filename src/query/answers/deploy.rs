@@ -7,16 +7,16 @@ use serde::Serialize;
 use super::compared::{Compared, Ratios};
 use super::measured::{ContextName, Covered, Measured};
 use super::{DEFAULT_ROWS, MAX_ROWS};
-use crate::model::changes::side_by_side::{MAX_MINUTES, SideBySide, Versions};
-use crate::model::context::{ContextId, Kind};
-use crate::model::mark::Mark;
-use crate::model::records::RecordId;
-use crate::model::slice::HOUR;
-use crate::model::tier::FINEST;
-use crate::model::window::Window as Slices;
 use crate::query::error::QueryError;
 use crate::query::source::Source;
 use crate::query::windows::sums::WindowSums;
+use tower_pulse_model::changes::side_by_side::{MAX_MINUTES, SideBySide, Versions};
+use tower_pulse_model::context::{ContextId, Kind};
+use tower_pulse_model::mark::Mark;
+use tower_pulse_model::records::RecordId;
+use tower_pulse_model::slice::HOUR;
+use tower_pulse_model::tier::FINEST;
+use tower_pulse_model::window::Window as Slices;
 
 /// The contexts before and after a mark: [`Reader::deploy`](crate::query::Reader::deploy).
 #[derive(Clone, Debug, PartialEq, Serialize)]

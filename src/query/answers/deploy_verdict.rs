@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use crate::model::changes::change::{Change, Suspect};
-use crate::model::mark::Mark;
+use tower_pulse_model::changes::change::{Change, Suspect};
+use tower_pulse_model::mark::Mark;
 
 /// Whether a deploy did it: [`Reader::did_the_deploy`](crate::query::Reader::did_the_deploy), and of each change.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -9,17 +9,17 @@ use super::instances::Reported;
 use super::keep_first;
 use super::measured::{ContextName, Covered, Measured, share};
 use super::row_series::MAX_SERIES_ROWS;
-use crate::model::aggregate::Aggregate;
-use crate::model::changes::change::{Change, ChangeKind};
-use crate::model::context::{ALL, ContextId, Kind};
-use crate::model::slices::Merge;
-use crate::model::window::{Window as Slices, WindowSlices};
 use crate::query::error::QueryError;
 use crate::query::source::Source;
 use crate::query::span::Span;
 use crate::query::turn::Turn;
 use crate::query::window::Window;
 use crate::query::windows::sums::{Summary, WindowSums};
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::changes::change::{Change, ChangeKind};
+use tower_pulse_model::context::{ALL, ContextId, Kind};
+use tower_pulse_model::slices::Merge;
+use tower_pulse_model::window::{Window as Slices, WindowSlices};
 
 /// The contexts to fix first: [`Reader::fix_first`](crate::query::Reader::fix_first).
 #[derive(Clone, Debug, PartialEq, Serialize)]

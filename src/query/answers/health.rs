@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::model::changes::detector::Sight;
-use crate::model::expected::ExpectedBytes;
-use crate::model::health::{
+use crate::health::{
     ChangeHealth, FlushHealth, FoldHealth, Health, RecordingHealth, Status, StoreHealth,
 };
-use crate::model::snapshot::Problem;
-use crate::model::tiers::History;
-use crate::model::worst_case::WorstCase;
 use crate::query::source::Source;
 use crate::store::PassRecord;
+use tower_pulse_model::changes::detector::Sight;
+use tower_pulse_model::expected::ExpectedBytes;
+use tower_pulse_model::snapshot::Problem;
+use tower_pulse_model::tiers::History;
+use tower_pulse_model::worst_case::WorstCase;
 
 /// How often the store is asked for its status while somebody looks.
 const ASKED_EVERY: Duration = Duration::from_secs(1);

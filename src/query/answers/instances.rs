@@ -9,18 +9,18 @@ use serde::Serialize;
 use super::measured::{Covered, Measured, share};
 use super::resolution::{Bounds, Resolution, SliceSource};
 use super::{DEFAULT_ROWS, MAX_ROWS};
-use crate::model::changes::change::{Change, ChangeKind, Suspect};
-use crate::model::context::{ALL, ContextId, Kind};
-use crate::model::minute_report::REPORTED_MINUTES;
-use crate::model::slice::HOUR;
-use crate::model::snapshot::{AliveInstance, FleetSnapshot};
-use crate::model::window::{RecordedPart, Window as Slices, WindowSlices};
 use crate::query::error::QueryError;
 use crate::query::instance_minutes::InstanceSums;
 use crate::query::source::Source;
 use crate::query::span::Span;
 use crate::query::window::Window;
 use crate::query::windows::sums::Summary;
+use tower_pulse_model::changes::change::{Change, ChangeKind, Suspect};
+use tower_pulse_model::context::{ALL, ContextId, Kind};
+use tower_pulse_model::minute_report::REPORTED_MINUTES;
+use tower_pulse_model::slice::HOUR;
+use tower_pulse_model::snapshot::{AliveInstance, FleetSnapshot};
+use tower_pulse_model::window::{RecordedPart, Window as Slices, WindowSlices};
 
 /// What each instance did: [`Reader::instances`](crate::query::Reader::instances).
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use crate::model::mark::Mark;
 use crate::query::error::QueryError;
 use crate::query::source::Source;
+use tower_pulse_model::mark::Mark;
 
 /// The newest 50 marks of versions and the newest 50 others: [`Reader::marks`](crate::query::Reader::marks).
 #[derive(Clone, Debug, PartialEq, Serialize)]

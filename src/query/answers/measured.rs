@@ -2,14 +2,14 @@
 
 use serde::{Serialize, Serializer};
 
-use crate::model::access_time::AccessTimeStats;
-use crate::model::context::{ContextId, Kind, method_and_path};
-use crate::model::outcome::{Outcome, OutcomeCounts};
-use crate::model::snapshot::HourSnapshot;
-use crate::model::sorted;
-use crate::model::window::{RecordedPart, Window as Slices, WindowSlices};
 use crate::query::span::Span;
 use crate::query::windows::sums::{PartSums, Summary};
+use tower_pulse_model::access_time::AccessTimeStats;
+use tower_pulse_model::context::{ContextId, Kind, method_and_path};
+use tower_pulse_model::outcome::{Outcome, OutcomeCounts};
+use tower_pulse_model::snapshot::HourSnapshot;
+use tower_pulse_model::sorted;
+use tower_pulse_model::window::{RecordedPart, Window as Slices, WindowSlices};
 
 /// `part / whole`, if there is a whole.
 pub(crate) fn share(part: f64, whole: f64) -> Option<f64> {

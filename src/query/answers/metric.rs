@@ -3,10 +3,10 @@
 use serde::Serialize;
 
 use super::measured::{Outcomes, share};
-use crate::model::access_time::AccessTimeStats;
-use crate::model::aggregate::Aggregate;
-use crate::model::context::{Kind, Metric};
 use crate::store::{CounterSeries, SliceCount};
+use tower_pulse_model::access_time::AccessTimeStats;
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::context::{Kind, Metric};
 
 /// What a series shows of each slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -211,9 +211,9 @@ impl SeriesMetric {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::histogram::{Histogram, SCALE, bucket_of};
-    use crate::model::outcome::Outcome;
     use crate::store::SliceCount;
+    use tower_pulse_model::histogram::{Histogram, SCALE, bucket_of};
+    use tower_pulse_model::outcome::Outcome;
 
     fn counter(slices: &[(i64, i64)]) -> CounterSeries {
         let slices = slices.iter();

@@ -78,8 +78,8 @@ pub(super) use self::slowest::slowest;
 use std::cmp::Ordering;
 
 use super::error::QueryError;
-use crate::model::context::Kind;
-use crate::model::snapshot::ContextSnapshot;
+use tower_pulse_model::context::Kind;
+use tower_pulse_model::snapshot::ContextSnapshot;
 
 /// Number of rows, unless a question sets a limit.
 const DEFAULT_ROWS: usize = 100;

@@ -4,15 +4,15 @@ use serde::Serialize;
 
 use super::compared::ComparedWindow;
 use super::measured::Times;
-use crate::model::context::ContextId;
-use crate::model::snapshot::FleetSnapshot;
-use crate::model::window::Window as Slices;
 use crate::query::error::QueryError;
 use crate::query::source::Source;
 use crate::query::span::Span;
 use crate::query::window::Window;
 use crate::query::windows::sums::PartSums;
 use crate::store::RECENT_SLICES;
+use tower_pulse_model::context::ContextId;
+use tower_pulse_model::snapshot::FleetSnapshot;
+use tower_pulse_model::window::Window as Slices;
 
 /// Number of complete seconds that the rate is a mean of.
 const SECONDS: i64 = 10;

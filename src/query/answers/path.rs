@@ -9,15 +9,15 @@ use super::of_kind;
 use super::questions::{WorstRequests, worst_requests};
 use super::slow_requests::{ListedRequests, listed_requests};
 use super::timers::RequestTimers;
-use crate::model::aggregate::Aggregate;
-use crate::model::context::{ContextId, Kind};
-use crate::model::histogram::{Histogram, lower_bound};
-use crate::model::outcome::OutcomeCounts;
-use crate::model::snapshot::HourSnapshot;
 use crate::query::book::added_hours;
 use crate::query::error::QueryError;
 use crate::query::source::Source;
 use crate::query::window::Window;
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::context::{ContextId, Kind};
+use tower_pulse_model::histogram::{Histogram, lower_bound};
+use tower_pulse_model::outcome::OutcomeCounts;
+use tower_pulse_model::snapshot::HourSnapshot;
 
 /// The lower bound and the upper bound of a bucket of a histogram, in seconds, and its count.
 pub type Bucket = (f64, f64, u64);

@@ -8,14 +8,14 @@ use super::compared::{Compared, Ratios};
 use super::measured::{ContextName, Covered, Measured, share};
 use super::row_series::{MAX_SERIES_ROWS, PointValue, RowMetric, SeriesSpan};
 use super::{DEFAULT_ROWS, MAX_ROWS, NameFilter, check_points, keep_first};
-use crate::model::context::{ContextId, Kind};
-use crate::model::records::RecordId;
 use crate::query::book::Book;
 use crate::query::error::QueryError;
 use crate::query::source::Source;
 use crate::query::turn::Turn;
 use crate::query::window::Window;
 use crate::query::windows::sums::PartSums;
+use tower_pulse_model::context::{ContextId, Kind};
+use tower_pulse_model::records::RecordId;
 
 /// The measurements that rows can be ordered by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,10 +4,10 @@ use serde::Serialize;
 
 use super::measured::ContextName;
 use super::of_kind;
-use crate::model::context::{ALL, ContextId, Kind};
-use crate::model::profile::{Profile as Stored, ProfileHour};
 use crate::query::error::QueryError;
 use crate::query::source::Source;
+use tower_pulse_model::context::{ALL, ContextId, Kind};
+use tower_pulse_model::profile::{Profile as Stored, ProfileHour};
 
 /// Hours of the week that were recorded until a profile says something.
 const ENOUGH_HOURS: usize = 24;

@@ -11,13 +11,13 @@ use super::instances::{InstanceRow, Instances, InstancesQuery, instances};
 use super::measured::Covered;
 use super::slow_requests::{ListedRequest, listed_requests};
 use super::timers::RequestTimers;
-use crate::model::changes::change::{ChangeKind, Suspect};
-use crate::model::context::{ContextId, Kind};
-use crate::model::slice::HOUR;
-use crate::model::window::Window as Slices;
 use crate::query::error::QueryError;
 use crate::query::source::Source;
 use crate::query::window::Window;
+use tower_pulse_model::changes::change::{ChangeKind, Suspect};
+use tower_pulse_model::context::{ContextId, Kind};
+use tower_pulse_model::slice::HOUR;
+use tower_pulse_model::window::Window as Slices;
 
 /// The most requests of [`WorstRequests`].
 const WORST: usize = 5;

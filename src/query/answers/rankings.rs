@@ -4,10 +4,10 @@ use std::collections::HashSet;
 
 use serde::Serialize;
 
-use crate::model::ranking::RankingSpec;
 use crate::query::error::QueryError;
 use crate::query::source::Source;
 use crate::store::{RankedId, RankingPage};
+use tower_pulse_model::ranking::RankingSpec;
 
 /// The rankings of the store and of this process: [`Reader::rankings`](crate::query::Reader::rankings).
 #[derive(Clone, Debug, PartialEq, Serialize)]

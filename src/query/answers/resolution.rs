@@ -1,11 +1,11 @@
 //! The slices that a series is made of: how long they are, and whether counters or records have them.
 
 use super::DEFAULT_PRECISION;
-use crate::model::slice::{HOUR, Precision, Precisions, hour_of};
-use crate::model::tier::{COARSEST, DAY, WIDTHS, tier_for};
-use crate::model::tiers::Tiers;
-use crate::model::window::{Window, WindowSlices};
 use crate::query::error::QueryError;
+use tower_pulse_model::slice::{HOUR, Precision, Precisions, hour_of};
+use tower_pulse_model::tier::{COARSEST, DAY, WIDTHS, tier_for};
+use tower_pulse_model::tiers::Tiers;
+use tower_pulse_model::window::{Window, WindowSlices};
 
 /// The most points of a series, if the request leaves the precision open.
 const MAX_POINTS: i64 = 200;

@@ -6,13 +6,13 @@ use super::measured::Covered;
 use super::metric::{SeriesMetric, SeriesValue};
 use super::resolution::{Bounds, Resolution, SliceSource};
 use super::{check_points, of_kind};
-use crate::model::context::{ALL, ContextId, Kind};
-use crate::model::slice::Precision;
 use crate::query::error::QueryError;
 use crate::query::source::Source;
 use crate::query::span::Span;
 use crate::query::window::Window;
 use crate::store::CounterQuery;
+use tower_pulse_model::context::{ALL, ContextId, Kind};
+use tower_pulse_model::slice::Precision;
 
 /// A metric of a context, or of all requests, over time: [`Reader::series`](crate::query::Reader::series).
 #[derive(Clone, Debug, PartialEq, Serialize)]

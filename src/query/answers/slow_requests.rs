@@ -3,12 +3,12 @@
 use serde::Serialize;
 
 use super::measured::{ContextName, Covered};
-use crate::model::context::{ContextId, Kind};
-use crate::model::slice::{HOUR, hour_of};
-use crate::model::slow_request::{SLOW_OF_ALL, SlowRequest};
 use crate::query::error::QueryError;
 use crate::query::source::Source;
 use crate::query::window::Window;
+use tower_pulse_model::context::{ContextId, Kind};
+use tower_pulse_model::slice::{HOUR, hour_of};
+use tower_pulse_model::slow_request::{SLOW_OF_ALL, SlowRequest};
 
 /// The slowest requests of an hour: [`Reader::slowest_requests`](crate::query::Reader::slowest_requests).
 #[derive(Clone, Debug, PartialEq, Serialize)]

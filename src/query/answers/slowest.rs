@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use super::measured::ContextName;
-use crate::model::context::Kind;
-use crate::model::slowest::RankedContext;
-use crate::model::window::Window as Slices;
 use crate::query::error::QueryError;
 use crate::query::source::Source;
+use tower_pulse_model::context::Kind;
+use tower_pulse_model::slowest::RankedContext;
+use tower_pulse_model::window::Window as Slices;
 
 /// The ranking of the slowest contexts: [`Reader::slowest`](crate::query::Reader::slowest).
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -3,11 +3,11 @@
 use serde::Serialize;
 
 use super::measured::share;
-use crate::model::aggregate::Aggregate;
-use crate::model::context::Kind;
-use crate::model::timer_sums::{TimerSums, Timers};
 use crate::query::error::QueryError;
 use crate::query::source::Source;
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::context::Kind;
+use tower_pulse_model::timer_sums::{TimerSums, Timers};
 
 /// The timers within the requests of a context, and the share of the requests' time that they cover.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::model::records::RecordId;
+use tower_pulse_model::records::RecordId;
 
 /// Contexts of a group, whose records in a slice are read one after the other: a server looks them up faster so than with
 /// other slices in between.
@@ -96,7 +96,7 @@ impl ContextGroups {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::context::Kind;
+    use tower_pulse_model::context::Kind;
 
     fn ids(numbers: std::ops::Range<usize>) -> std::vec::IntoIter<RecordId> {
         let ids = numbers.map(|n| RecordId::new(Kind::Http, &n.to_string()));

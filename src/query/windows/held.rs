@@ -2,9 +2,9 @@
 
 use super::points::{Point, SlicePoints};
 use crate::clock::Tick;
-use crate::model::running_sums::{PackedSums, RunningSums};
-use crate::model::tier::Revision;
-use crate::model::window::Window;
+use tower_pulse_model::running_sums::{PackedSums, RunningSums};
+use tower_pulse_model::tier::Revision;
+use tower_pulse_model::window::Window;
 
 /// What is done with a slice of a group of contexts, in the window and in the one before it.
 #[derive(Clone, Copy, Debug, Default)]

@@ -2,7 +2,7 @@
 //! takes the slices that have entered and left it since, and not all slices again.
 //!
 //! The newest slices still change. They are *open*: their records are held as they are, and read again when they
-//! have another revision. All other slices are in [`RunningSums`](crate::model::running_sums::RunningSums). If one of these
+//! have another revision. All other slices are in [`RunningSums`](tower_pulse_model::running_sums::RunningSums). If one of these
 //! changes after all, as when an instance flushes after an outage, the sums are made again.
 //!
 //! What is held is bounded: the windows that were asked for longest ago are dropped first, and read again when they are
@@ -30,17 +30,17 @@ use self::points::{Point, WindowPoints};
 use self::state::{Ready, WindowState};
 use self::sums::WindowSums;
 use crate::clock::{Clock, Tick};
-use crate::model::aggregate::Aggregate;
-use crate::model::context::ContextId;
-use crate::model::pack;
-use crate::model::records::{Record, RecordId};
-use crate::model::tier::TierSlice;
-use crate::model::tiers::Tiers;
-use crate::model::window::Window;
 use crate::query::error::QueryError;
 use crate::query::span::Span;
 use crate::query::turn::Turn;
 use crate::store::{PackedRecords, Store};
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::context::ContextId;
+use tower_pulse_model::pack;
+use tower_pulse_model::records::{Record, RecordId};
+use tower_pulse_model::tier::TierSlice;
+use tower_pulse_model::tiers::Tiers;
+use tower_pulse_model::window::Window;
 
 /// Age up to which the records are not read again.
 const FRESH: Duration = Duration::from_secs(1);

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use crate::model::pack;
-use crate::model::records::{Record, RecordId};
-use crate::model::tier::{Revision, TierSlice};
 use crate::store::PackedRecords;
+use tower_pulse_model::pack;
+use tower_pulse_model::records::{Record, RecordId};
+use tower_pulse_model::tier::{Revision, TierSlice};
 
 /// Seconds after its end during which a slice is open, as instances may still flush samples of it.
 const OPEN_FOR: i64 = 150;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use super::held::Move;
 use crate::error::StoreError;
-use crate::model::records::RecordId;
-use crate::model::tier::TierSlice;
 use crate::store::{PackedRecords, Store};
+use tower_pulse_model::records::RecordId;
+use tower_pulse_model::tier::TierSlice;
 
 /// Some slices of a group of contexts.
 pub(crate) struct Page {
@@ -74,8 +74,8 @@ pub(crate) async fn read_page(
 mod tests {
     use super::*;
     use crate::clock::Clock;
-    use crate::model::window::Window;
     use crate::query::windows::held::HeldWindow;
+    use tower_pulse_model::window::Window;
 
     #[test]
     fn each_group_has_a_page_before_one_has_the_next() {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::model::aggregate::Aggregate;
+use tower_pulse_model::aggregate::Aggregate;
 
 /// What a context measured in a slice.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -93,7 +93,7 @@ pub(crate) struct WindowPoints {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::histogram::{Histogram, SCALE, bucket_of};
+    use tower_pulse_model::histogram::{Histogram, SCALE, bucket_of};
 
     #[test]
     fn numbers_are_rounded_to_three_digits() {

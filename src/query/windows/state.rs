@@ -11,16 +11,16 @@ use super::pages::Pages;
 use super::points::Point;
 use super::sums::{PartSums, Summary};
 use crate::clock::{Clock, Tick};
-use crate::model::aggregate::Aggregate;
-use crate::model::context::ContextId;
-use crate::model::recorded::RecordedTime;
-use crate::model::records::{Record, RecordId};
-use crate::model::slices::Merge;
-use crate::model::tier::{FINEST, Revision, TierSlice};
-use crate::model::window::{Window, WindowSlices};
 use crate::query::error::QueryError;
 use crate::query::turn::Turn;
 use crate::store::RecordIndex;
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::context::ContextId;
+use tower_pulse_model::recorded::RecordedTime;
+use tower_pulse_model::records::{Record, RecordId};
+use tower_pulse_model::slices::Merge;
+use tower_pulse_model::tier::{FINEST, Revision, TierSlice};
+use tower_pulse_model::window::{Window, WindowSlices};
 
 /// Time after which the sums of a window that nobody asks for are dropped.
 const UNUSED_TTL: Duration = Duration::from_secs(120);

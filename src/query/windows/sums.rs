@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::model::access_time::AccessTimeStats;
-use crate::model::aggregate::Aggregate;
-use crate::model::context::{ContextId, Kind};
-use crate::model::outcome::OutcomeCounts;
-use crate::model::records::RecordId;
-use crate::model::window::{RecordedPart, WindowSlices};
+use tower_pulse_model::access_time::AccessTimeStats;
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::context::{ContextId, Kind};
+use tower_pulse_model::outcome::OutcomeCounts;
+use tower_pulse_model::records::RecordId;
+use tower_pulse_model::window::{RecordedPart, WindowSlices};
 
 /// What all contexts measured in a window, and in the window of the same length before it.
 #[derive(Debug)]
@@ -112,7 +112,7 @@ impl WindowSums {
         self.now.get(context).is_some() || self.before.get(context).is_some()
     }
 
-    /// The contexts that measured something in either part, without [`ALL`](crate::model::context::ALL).
+    /// The contexts that measured something in either part, without [`ALL`](tower_pulse_model::context::ALL).
     pub(crate) fn contexts(&self) -> impl Iterator<Item = &ContextId> {
         let is_there = |id: &RecordId| {
             self.now.summaries.contains_key(id) || self.before.summaries.contains_key(id)

@@ -6,12 +6,12 @@ use futures_util::FutureExt;
 
 use super::*;
 use crate::clock::{Clock, ManualClock};
-use crate::model::context::UNMATCHED;
-use crate::model::outcome::Outcome;
-use crate::model::ranking::RankingSpec;
-use crate::model::slice::Precisions;
 use crate::recorder::Limits;
 use crate::task::Stop;
+use tower_pulse_model::context::UNMATCHED;
+use tower_pulse_model::outcome::Outcome;
+use tower_pulse_model::ranking::RankingSpec;
+use tower_pulse_model::slice::Precisions;
 
 #[test]
 fn a_sample_belongs_to_the_second_in_which_it_finished() {

@@ -14,9 +14,9 @@ use super::options::FileOptions;
 use super::trouble::Trouble;
 use super::{FILE_BYTES, FileStore};
 use crate::error::{BuildError, StoreError, StoreErrorKind};
-use crate::model::pack;
 use crate::store::in_process::{Access, Place, State};
 use crate::store::table::Table;
+use tower_pulse_model::pack;
 
 /// Why a file cannot be imported.
 #[derive(Clone, Debug)]

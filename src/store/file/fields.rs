@@ -12,9 +12,9 @@ use redb::{ReadableTable, Table as StoredTable, TableDefinition, WriteTransactio
 use super::keys::name_of;
 use super::trouble::Trouble;
 use crate::error::StoreError;
-use crate::model::pack::{self, packed};
 use crate::store::in_process::{Extent, FieldChange, Fields, Show, State};
 use crate::store::table::Table;
+use tower_pulse_model::pack::{self, packed};
 
 /// A table of the database. All have bytes for keys and values, as the database's code is compiled for each kind of them.
 pub(super) type Definition = TableDefinition<'static, &'static [u8], &'static [u8]>;

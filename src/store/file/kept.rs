@@ -10,12 +10,12 @@ use redb::{Database, ReadableTable, TableDefinition};
 use super::fields::{Definition, EXTENTS, FileFields, fields_of, remove_range};
 use super::keys::table_of;
 use super::trouble::Trouble;
-use crate::model::pack::{self, Reader, Writer, packed};
-use crate::model::snapshot::Problem;
-use crate::model::tier::{Revision, RolledUp};
 use crate::store::in_process::{Counters, Entered, Fence, Heartbeats, State, Tables};
 use crate::store::journal::{Entry, Partitions};
 use crate::store::{CleanReport, Exceptions, PassRecord, Position};
+use tower_pulse_model::pack::{self, Reader, Writer, packed};
+use tower_pulse_model::snapshot::Problem;
+use tower_pulse_model::tier::{Revision, RolledUp};
 
 /// The state: one value.
 const STATE: Definition = TableDefinition::new("state");
@@ -238,10 +238,7 @@ impl KeptState {
             skewed: self.skewed,
             quarantined: self.quarantined,
             quarantined_keys: problems
-                .map(|KeptProblem { key, reason }| Problem {
-                    key: key.to_string(),
-                    reason: reason.to_string(),
-                })
+                .map(|KeptProblem { key, reason }| Problem::new(&*key, &*reason))
                 .collect(),
         };
         state.ranked_since = self.ranked_since;

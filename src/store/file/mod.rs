@@ -68,6 +68,7 @@ const MAX_WAITING: usize = 1_000;
 #[derive(Debug)]
 pub struct FileStore {
     store: InProcessStore,
+    #[cfg(feature = "import")]
     thread: Arc<Thread>,
 }
 
@@ -116,7 +117,11 @@ impl FileStore {
         });
         let mut store = InProcessStore::new(precisions, clock, thread.clone());
         store.has_context_counters = has_context_counters;
-        Ok(Self { store, thread })
+        Ok(Self {
+            store,
+            #[cfg(feature = "import")]
+            thread,
+        })
     }
 }
 

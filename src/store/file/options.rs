@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::disk::{FileIo, PlainIo};
 use crate::clock::Clock;
 use crate::error::BuildError;
-use crate::model::slice::Precisions;
+use tower_pulse_model::slice::Precisions;
 
 /// The most bytes of a file unless configured otherwise.
 pub(crate) const FILE_BYTES: u64 = 256 * 1024 * 1024;

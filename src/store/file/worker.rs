@@ -16,10 +16,10 @@ use super::options::FileOptions;
 use super::trouble::Trouble;
 use crate::clock::Tick;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::model::worst_case::FILE_CACHE;
 use crate::random::short_random_name;
 use crate::store::in_process::{Access, Bound, State};
 use crate::task::lock;
+use tower_pulse_model::worst_case::FILE_CACHE;
 
 /// Bytes of entries after which the file is made durable, whatever the time: those who flush can append as much again.
 const MOST_VOLATILE: u64 = 512 * 1024;

@@ -6,10 +6,10 @@ use std::ops::ControlFlow;
 use super::state::State;
 use super::tables::number;
 use crate::error::StoreError;
-use crate::model::context::Metric;
-use crate::model::slice::Precisions;
 use crate::store::table::{CONTEXTS, FieldWrites};
 use crate::store::{CleanReport, Pass};
+use tower_pulse_model::context::Metric;
+use tower_pulse_model::slice::Precisions;
 
 impl State {
     /// Runs a pass. `None` when the pass has been completed before.

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::model::context::is_reserved;
-use crate::model::slice::{DEFAULT_RETAINED, Precision, Precisions, SKEW_ALLOWED, SliceCount};
-use crate::model::snapshot::Problem;
 use crate::store::{CleanReport, MAX_COUNTER_NAMES, Pass};
+use tower_pulse_model::context::is_reserved;
+use tower_pulse_model::slice::{DEFAULT_RETAINED, Precision, Precisions, SKEW_ALLOWED, SliceCount};
+use tower_pulse_model::snapshot::Problem;
 
 /// The counts of a counter at a precision, by the start of their slice.
 type SliceCounts = BTreeMap<i64, i64>;
@@ -48,10 +48,10 @@ impl Counters {
         self.note(name, precision.seconds);
         match sum {
             Ok(_) => Ok(()),
-            Err(_) => Err(Problem {
-                key: format!("count:{}:{name}", precision.seconds),
-                reason: "increment or decrement would overflow".to_owned(),
-            }),
+            Err(_) => Err(Problem::new(
+                format!("count:{}:{name}", precision.seconds),
+                "increment or decrement would overflow",
+            )),
         }
     }
 

@@ -2,9 +2,6 @@
 
 use super::InProcess;
 use crate::error::StoreError;
-use crate::model::slice::Precisions;
-use crate::model::slowest::RankedContext;
-use crate::model::snapshot::FleetSnapshot;
 use crate::store::journal::Journal;
 use crate::store::table_reads::TableReader;
 use crate::store::{
@@ -13,6 +10,9 @@ use crate::store::{
     Upkeep,
 };
 use crate::task::BoxFuture;
+use tower_pulse_model::slice::Precisions;
+use tower_pulse_model::slowest::RankedContext;
+use tower_pulse_model::snapshot::FleetSnapshot;
 
 impl<S: InProcess> Store for S {
     fn precisions(&self) -> &Precisions {

@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use crate::model::context::fnv1a;
-use crate::model::entry;
 use crate::store::journal::{Entry, Partitions};
 use crate::store::{FencedBatch, Position, Receipt};
+use tower_pulse_model::context::fnv1a;
+use tower_pulse_model::entry;
 
 /// The bits of a position's chain, as in Redis.
 const CHAIN_BITS: u32 = 52;

@@ -4,12 +4,12 @@ use std::ops::ControlFlow;
 
 use super::state::State;
 use crate::error::StoreError;
-use crate::model::context::Metric;
-use crate::model::slice::{Precisions, SliceCount};
-use crate::model::snapshot::{AliveInstance, FleetSnapshot};
 use crate::store::read;
 use crate::store::table::{CONTEXTS, Table};
 use crate::store::{INSTANCE_TTL, RECENT_SLICES, StoreStatus};
+use tower_pulse_model::context::Metric;
+use tower_pulse_model::slice::{Precisions, SliceCount};
+use tower_pulse_model::snapshot::{AliveInstance, FleetSnapshot};
 
 impl State {
     pub(super) fn fleet(&self, precisions: &Precisions, now: i64) -> FleetSnapshot {

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::model::fleet::MAX_VERSIONS;
 use crate::store::{Fleet, Heartbeat, INSTANCE_TTL};
+use tower_pulse_model::fleet::MAX_VERSIONS;
 
 /// The instances of this process and their versions, which end with it.
 #[derive(Clone, Debug, Default)]

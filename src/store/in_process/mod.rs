@@ -49,8 +49,8 @@ pub(crate) use self::tables::Tables;
 use super::sealed::Sealed;
 use crate::clock::Clock;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::model::slice::Precisions;
 use crate::task::BoxFuture;
+use tower_pulse_model::slice::Precisions;
 
 /// The most bytes of entries that are not folded, unless a test sets others. A flush folds what it has appended, so that
 /// there are no more than it had to append, and what flushes have left that were dropped half-way.

@@ -8,11 +8,11 @@ use super::fields::Fields;
 use super::heartbeats::Heartbeats;
 use super::tables::Tables;
 use crate::error::StoreError;
-use crate::model::recorded::Gap;
-use crate::model::tier::RolledUp;
 use crate::store::additions::Additions;
 use crate::store::table::CONTEXTS;
 use crate::store::{Exceptions, PassRecord};
+use tower_pulse_model::recorded::Gap;
+use tower_pulse_model::tier::RolledUp;
 
 /// The data of a store in one process.
 #[cfg_attr(any(test, feature = "__test_store"), derive(Clone))]

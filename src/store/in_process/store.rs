@@ -4,10 +4,6 @@ use super::entered::PackedCall;
 use super::table_reads::len_of_part;
 use super::{Access, InProcessStore};
 use crate::error::StoreError;
-use crate::model::context::Metric;
-use crate::model::slice::Precisions;
-use crate::model::slowest::{RANKING_LEN, RankedContext};
-use crate::model::snapshot::FleetSnapshot;
 use crate::store::journal::{Acquired, Entries, Entry, FieldValues, FoldStep, Journal, Step};
 use crate::store::sealed::Sealed;
 use crate::store::table::Table;
@@ -18,6 +14,10 @@ use crate::store::{
     StoreStatus, Upkeep, check_precisions, read,
 };
 use crate::task::BoxFuture;
+use tower_pulse_model::context::Metric;
+use tower_pulse_model::slice::Precisions;
+use tower_pulse_model::slowest::{RANKING_LEN, RankedContext};
+use tower_pulse_model::snapshot::FleetSnapshot;
 
 impl Sealed for InProcessStore {}
 

@@ -6,9 +6,9 @@ use std::ops::ControlFlow;
 
 use super::fields::{Extent, Fields, Show};
 use crate::error::StoreError;
-use crate::model::tier::{FINEST, Revision, RolledUp, TierSlice};
 use crate::store::table::{FieldWrites, Table};
 use crate::store::table_reads::FieldPage;
+use tower_pulse_model::tier::{FINEST, Revision, RolledUp, TierSlice};
 
 /// Fields on one page.
 const FIELDS_PER_PAGE: usize = 500;

@@ -1,8 +1,8 @@
 //! For this crate's own tests: data that is saved and restored, as a failover of a server does, and what no query tells.
 
 use super::{MemoryStore, new_state};
-use crate::model::recorded::Gap;
 use crate::store::in_process::State;
+use tower_pulse_model::recorded::Gap;
 
 /// The data of a store at a moment.
 #[derive(Clone, Debug)]

@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use super::records::hourly_records;
 use crate::error::StoreError;
-use crate::model::access_time::AccessTimeStats;
-use crate::model::context::{ALL, ContextId, Kind, method_and_path};
-use crate::model::records::SliceSums;
-use crate::model::slice::{HOUR, hour_of};
-use crate::model::slowest::{self, RankedContext};
-use crate::model::snapshot::{ContextSnapshot, HourSnapshot, Problem};
-use crate::model::tier::RolledUp;
 use crate::store::exports::{ExportedHours, Exports};
 use crate::store::table::{CONTEXTS, Table};
 use crate::store::table_reads::{MAX_NAMES, Purpose, TableRead, TableReader};
+use tower_pulse_model::access_time::AccessTimeStats;
+use tower_pulse_model::context::{ALL, ContextId, Kind, method_and_path};
+use tower_pulse_model::records::SliceSums;
+use tower_pulse_model::slice::{HOUR, hour_of};
+use tower_pulse_model::slowest::{self, RankedContext};
+use tower_pulse_model::snapshot::{ContextSnapshot, HourSnapshot, Problem};
+use tower_pulse_model::tier::RolledUp;
 
 /// Asks for some contexts, with their statistics of the hour of `now` and of the hour before.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use super::{Field, unpacked};
 use crate::error::StoreError;
-use crate::model::minute_report::{InstanceMinute, ReportedContext};
-use crate::model::pack;
-use crate::model::records::{RecordId, sort_by_id};
-use crate::model::sorted;
 use crate::store::table::Table;
 use crate::store::table_reads::TableReader;
+use tower_pulse_model::minute_report::{InstanceMinute, ReportedContext};
+use tower_pulse_model::pack;
+use tower_pulse_model::records::{RecordId, sort_by_id};
+use tower_pulse_model::sorted;
 
 /// What an instance did in a minute.
 #[derive(Clone, Debug, PartialEq, Eq)]

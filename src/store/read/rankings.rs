@@ -5,10 +5,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::model::ranking::specs::CarriedSpecs;
-use crate::model::ranking::{RankingSpec, RankingState};
 use crate::store::table::Table;
 use crate::store::table_reads::{Answers, Purpose, RankingPlace, TableRead, TableReader};
+use tower_pulse_model::ranking::specs::CarriedSpecs;
+use tower_pulse_model::ranking::{RankingSpec, RankingState};
 
 /// How often a ranking is read again because a step of folding came in between.
 const MAX_TRIES: usize = 20;

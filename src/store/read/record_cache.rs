@@ -4,9 +4,9 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use crate::model::records::RecordId;
-use crate::model::tier::{Revision, TierSlice};
 use crate::task::lock;
+use tower_pulse_model::records::RecordId;
+use tower_pulse_model::tier::{Revision, TierSlice};
 
 /// The most series whose records are held.
 const MAX_SERIES: usize = 16;
@@ -86,7 +86,7 @@ impl RecordCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::context::Kind;
+    use tower_pulse_model::context::Kind;
 
     #[test]
     fn the_series_that_were_read_last_are_held() {

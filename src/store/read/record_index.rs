@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 
 use crate::error::StoreError;
-use crate::model::context::{ALL, ContextId};
-use crate::model::recorded::RecordedTime;
-use crate::model::tier::{Revision, RolledUp, TierSlice};
 use crate::store::table::CONTEXTS;
 use crate::store::table_reads::{Purpose, TableRead, TableReader};
+use tower_pulse_model::context::{ALL, ContextId};
+use tower_pulse_model::recorded::RecordedTime;
+use tower_pulse_model::tier::{Revision, RolledUp, TierSlice};
 
 /// What records a store holds, without the records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

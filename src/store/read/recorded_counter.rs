@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use super::record_cache::RecordCache;
 use super::records::{RecordQuery, records};
 use crate::error::StoreError;
-use crate::model::context::{ALL, ContextId, Kind, Metric};
-use crate::model::slice::SliceCount;
-use crate::model::tier::tier_for;
 use crate::store::table_reads::TableReader;
+use tower_pulse_model::context::{ALL, ContextId, Kind, Metric};
+use tower_pulse_model::slice::SliceCount;
+use tower_pulse_model::tier::tier_for;
 
 /// A counter of the contexts of one name, in slices of `width` seconds.
 pub(in crate::store) async fn recorded_counter(

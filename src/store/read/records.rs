@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use super::record_cache::{HeldRecord, HeldRecords, RecordCache};
 use crate::error::StoreError;
-use crate::model::context::ContextId;
-use crate::model::pack;
-use crate::model::records::{Record, RecordId, SliceSums, combine};
-use crate::model::slice::{HOUR, Precision, SKEW_ALLOWED};
-use crate::model::snapshot::Problem;
-use crate::model::tier::{FINEST, Revision, RolledUp, TIERS, TierSlice};
 use crate::store::table::Table;
 use crate::store::table_reads::{Purpose, TableRead, TableReader};
+use tower_pulse_model::context::ContextId;
+use tower_pulse_model::pack;
+use tower_pulse_model::records::{Record, RecordId, SliceSums, combine};
+use tower_pulse_model::slice::{HOUR, Precision, SKEW_ALLOWED};
+use tower_pulse_model::snapshot::Problem;
+use tower_pulse_model::tier::{FINEST, Revision, RolledUp, TIERS, TierSlice};
 
 /// Contexts whose records are read at once.
 const CONTEXTS_AT_ONCE: usize = 100;
@@ -34,7 +34,7 @@ const UNPACKED_AT_ONCE: usize = 8;
 pub struct RecordQuery {
     /// The contexts.
     pub contexts: Vec<ContextId>,
-    /// Length of the slices, in seconds: one of [`WIDTHS`](crate::model::tier::WIDTHS).
+    /// Length of the slices, in seconds: one of [`WIDTHS`](tower_pulse_model::tier::WIDTHS).
     pub width: u32,
     /// The tier that they are combined from.
     pub tier: Precision,
@@ -233,10 +233,10 @@ pub(super) async fn hourly_records(
                 let packed = values.get_mut(at)?.take()?;
                 let record = pack::read_record(&packed);
                 if record.is_none() {
-                    problems.push(Problem {
-                        key: reader.name_of(&Table::records(*slice)),
-                        reason: format!("the field of {} holds no record", context.name),
-                    });
+                    problems.push(Problem::new(
+                        reader.name_of(&Table::records(*slice)),
+                        format!("the field of {} holds no record", context.name),
+                    ));
                 }
                 record
             });

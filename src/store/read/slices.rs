@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::{Field, unpacked};
 use crate::error::StoreError;
-use crate::model::pack;
-use crate::model::records::{Record, RecordId};
-use crate::model::tier::TierSlice;
 use crate::store::table::Table;
 use crate::store::table_reads::{Purpose, TableRead, TableReader};
+use tower_pulse_model::pack;
+use tower_pulse_model::records::{Record, RecordId};
+use tower_pulse_model::tier::TierSlice;
 
 /// Fields that a read of packed records asks for: a server does nothing else meanwhile.
 const FIELDS_AT_ONCE: usize = 500;

@@ -1,11 +1,11 @@
 //! The slowest and the newest failed requests.
 
 use crate::error::StoreError;
-use crate::model::context::ContextId;
-use crate::model::records::RecordId;
-use crate::model::slow_request::SlowRequests;
 use crate::store::table::Table;
 use crate::store::table_reads::{Purpose, TableRead, TableReader};
+use tower_pulse_model::context::ContextId;
+use tower_pulse_model::records::RecordId;
+use tower_pulse_model::slow_request::SlowRequests;
 
 /// Asks for the slowest requests of some contexts, and for the newest failed ones.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

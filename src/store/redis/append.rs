@@ -8,9 +8,9 @@ use super::journal::position_of;
 use super::script::{APPEND, HELLO, Invocation};
 use super::value::{bytes, int, items, text};
 use crate::error::StoreError;
-use crate::model::round::PARTITIONS;
 use crate::random::random_name;
 use crate::store::{Appended, AppendedCall, FencedBatch, Generation, Readable, Receipt};
+use tower_pulse_model::round::PARTITIONS;
 
 /// Seconds after which an orphaned journal expires.
 const ORPHANED_TTL: i64 = 7 * 86_400;

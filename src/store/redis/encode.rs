@@ -5,11 +5,11 @@ use super::RedisStore;
 use super::keys::Keys;
 use super::script::Invocation;
 use crate::clock::Clock;
-use crate::model::entry;
-use crate::model::tier::{TIERS, TierSlice};
 use crate::store::FencedBatch;
 use crate::store::journal::FoldStep;
 use crate::store::table::{FieldWrites, Table};
+use tower_pulse_model::entry;
+use tower_pulse_model::tier::{TIERS, TierSlice};
 
 /// Time to live of the lease to fold, in milliseconds.
 pub(super) const LEASE_MILLIS: u64 = 5_000;

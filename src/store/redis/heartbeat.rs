@@ -10,9 +10,9 @@ use super::RedisStore;
 use super::connection::Role;
 use super::value::{int, items, text};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::model::fleet::MAX_VERSIONS;
 use crate::store::{Fleet, Heartbeat, INSTANCE_TTL, StoreStatus};
 use crate::task::lock;
+use tower_pulse_model::fleet::MAX_VERSIONS;
 
 /// Time after which a heartbeat sets the time to live of its hash again, so that the hash lasts as long as the instance
 /// counts as alive, and at most this much longer.

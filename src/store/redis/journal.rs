@@ -9,9 +9,6 @@ use super::encode::LEASE_MILLIS;
 use super::script::{ACQUIRE, AMEND, FOLD, Invocation, Lua, READ};
 use super::value::{bytes, int, items, pairs, text};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::model::entry::ENTRY_VERSION;
-use crate::model::entry::MAX_ENTRY_BYTES;
-use crate::model::tier::RolledUp;
 use crate::store::Position;
 use crate::store::journal::{
     Acquired, Entries, Entry, FieldValues, FoldStep, Journal, NEWER_GRACE, Partitions, Progress,
@@ -19,6 +16,9 @@ use crate::store::journal::{
 };
 use crate::store::table::Table;
 use crate::task::BoxFuture;
+use tower_pulse_model::entry::ENTRY_VERSION;
+use tower_pulse_model::entry::MAX_ENTRY_BYTES;
+use tower_pulse_model::tier::RolledUp;
 
 /// The most entries that `pulse:aside` holds, the most bytes of each, and the seconds for which it holds them after the
 /// last one.

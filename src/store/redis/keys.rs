@@ -52,9 +52,9 @@
 //! `delay:`, `schedule:` and `inv:` of the unnamed cache are those of the book's row cache. With an empty prefix all of
 //! them are shared with the functions of the book and of the article in any language.
 
-use crate::model::records::TierSlice;
-use crate::model::slowest::ACCESS_TIME;
 use crate::store::table::Table;
+use tower_pulse_model::records::TierSlice;
+use tower_pulse_model::slowest::ACCESS_TIME;
 
 /// The names of all keys below a prefix.
 #[derive(Clone, Debug)]

@@ -55,10 +55,10 @@ use super::{
 };
 use crate::clock::Clock;
 use crate::error::{BuildError, StoreError};
-use crate::model::slice::Precisions;
-use crate::model::slowest::{RANKING_LEN, RankedContext};
-use crate::model::snapshot::FleetSnapshot;
 use crate::task::BoxFuture;
+use tower_pulse_model::slice::Precisions;
+use tower_pulse_model::slowest::{RANKING_LEN, RankedContext};
+use tower_pulse_model::snapshot::FleetSnapshot;
 
 /// Seconds for which a context stays among the slowest after its last sample, where no ranking is exported.
 const RANKED_SECONDS: i64 = 86_400;

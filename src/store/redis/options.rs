@@ -6,7 +6,7 @@ use redis::io::tcp::TcpSettings;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion};
 
 use crate::error::BuildError;
-use crate::model::slice::Precisions;
+use tower_pulse_model::slice::Precisions;
 
 /// The longest prefix in bytes.
 const MAX_PREFIX: usize = 128;

@@ -11,8 +11,8 @@ use super::RedisStore;
 use super::connection::Role;
 use super::value::problem;
 use crate::error::StoreError;
-use crate::model::snapshot::Problem;
 use crate::task::lock;
+use tower_pulse_model::snapshot::Problem;
 
 /// The most keys that are listed, and for how long a key is listed.
 const MAX_LISTED: usize = 20;
@@ -44,7 +44,7 @@ impl ReplacedKeys {
     pub(super) fn warnings(&self) -> Vec<String> {
         let mut listed = lock(&self.0);
         listed.retain(|(at, _)| at.elapsed() < LISTED_FOR);
-        let warning = |(_, Problem { key, reason }): &(Instant, Problem)| {
+        let warning = |(_, Problem { key, reason, .. }): &(Instant, Problem)| {
             format!(
                 "{key} held something else, which was replaced; look for a program that \
                  writes below the prefix ({reason})"

@@ -9,8 +9,6 @@ use super::RedisStore;
 use super::connection::Role;
 use super::value::{bytes, int, items, pairs, problem, shown, text};
 use crate::error::StoreError;
-use crate::model::entry::ENTRY_VERSION;
-use crate::model::snapshot::Problem;
 use crate::store::read;
 use crate::store::table::Table;
 use crate::store::{
@@ -18,6 +16,8 @@ use crate::store::{
     StoreStatus,
 };
 use crate::task::lock;
+use tower_pulse_model::entry::ENTRY_VERSION;
+use tower_pulse_model::snapshot::Problem;
 
 /// The longest name of an instance.
 const MAX_NAME_BYTES: usize = 300;

@@ -11,9 +11,6 @@ use super::script::READ;
 use super::stream::Oversized;
 use super::value::{bytes, float, int, into_bytes, into_items, into_pairs, items, pairs, text};
 use crate::error::StoreError;
-use crate::model::context::fnv1a;
-use crate::model::minute_report::MAX_REPORTED;
-use crate::model::tier::{Revision, RolledUp, TierSlice};
 use crate::store::journal::{FieldValues, Step};
 use crate::store::table::Table;
 use crate::store::table_reads::{
@@ -21,6 +18,9 @@ use crate::store::table_reads::{
     TableReader,
 };
 use crate::task::BoxFuture;
+use tower_pulse_model::context::fnv1a;
+use tower_pulse_model::minute_report::MAX_REPORTED;
+use tower_pulse_model::tier::{Revision, RolledUp, TierSlice};
 
 /// Fields that one script reads, or fewer large ones.
 const FIELDS_AT_ONCE: usize = 500;

@@ -2,8 +2,8 @@
 
 use redis::Value;
 
-use crate::model::access_time::AccessTimeStats;
-use crate::model::snapshot::Problem;
+use tower_pulse_model::access_time::AccessTimeStats;
+use tower_pulse_model::snapshot::Problem;
 
 pub(super) fn bytes(value: &Value) -> Option<&[u8]> {
     match value {
@@ -143,10 +143,7 @@ pub(super) fn shown(bytes: &[u8]) -> String {
 
 /// A problem with a key, safe to log and show.
 pub(super) fn problem(key: &[u8], reason: &str) -> Problem {
-    Problem {
-        key: shown(key),
-        reason: shown(reason.as_bytes()),
-    }
+    Problem::new(shown(key), shown(reason.as_bytes()))
 }
 
 #[cfg(test)]

@@ -7,9 +7,6 @@
     rustdoc::private_intra_doc_links
 )]
 
-#[path = "../../../src/model/mod.rs"]
-mod model;
-
 mod recorder {
     //! As `src/recorder`, of which the shards need these files only.
 
@@ -22,7 +19,7 @@ mod recorder {
     pub(crate) use cell::Scratch;
 }
 
-use model::outcome::Outcome;
+use tower_pulse_model::outcome::Outcome;
 
 /// The cells of a context with two shards.
 #[derive(Clone, Debug)]

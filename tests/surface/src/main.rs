@@ -1,6 +1,7 @@
 //! Lists what of tower-pulse is public, for `make surface`. Its test fails when that has changed and the
 //! list has not.
 
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -32,25 +33,51 @@ fn package() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// All that is public with the default features, one item a line.
+/// All that is public with the default features, one item a line: first the items of the crate, then those of the types of
+/// `tower-pulse-model` that it re-exports.
 fn public_items() -> Result<String, Box<dyn Error>> {
-    let api = Builder::from_rustdoc_json(rustdoc_json()?)
-        .omit_blanket_impls(true)
-        .build()?;
-    let mut list = String::new();
-    for item in api.items() {
-        let line = item.to_string();
-        let implements = |name: &&str| line.contains(&format!("{name} for tower_pulse::"));
-        if !LEFT_OUT.iter().any(implements) {
-            list += &line;
-            list += "\n";
-        }
-    }
-    Ok(list)
+    let mut list = items_of("tower-pulse", &[])?;
+    let reexports = list.iter().filter_map(|line| line.strip_prefix("pub use "));
+    let reexported: BTreeSet<String> = reexports
+        .filter_map(|path| Some(path.rsplit("::").next()?.to_owned()))
+        .collect();
+    let mut model = items_of("tower-pulse-model", &["--features", "serde"])?;
+    model.retain(|line| type_of_model(line).is_some_and(|name| reexported.contains(name)));
+    list.append(&mut model);
+    Ok(list.join("\n") + "\n")
 }
 
-/// Has rustdoc describe the crate in JSON.
-fn rustdoc_json() -> Result<PathBuf, Box<dyn Error>> {
+/// The type of `tower-pulse-model` that an item belongs to.
+fn type_of_model(line: &str) -> Option<&str> {
+    let item = line
+        .rsplit_once(" for ")
+        .map_or(line, |(_, implementer)| implementer);
+    let (before, path) = item.split_once("tower_pulse_model::")?;
+    // Without the arguments of a function.
+    let path = path.split('(').next().filter(|_| !before.ends_with('<'))?;
+    let is_name = |c: char| c.is_alphanumeric() || c == '_';
+    let mut names = path
+        .split(|c: char| !is_name(c))
+        .filter(|name| !name.is_empty());
+    names.find(|name| name.starts_with(|c: char| c.is_ascii_uppercase()))
+}
+
+/// What is public of a package.
+fn items_of(package: &str, features: &[&str]) -> Result<Vec<String>, Box<dyn Error>> {
+    let json = rustdoc_json(package, features)?;
+    let api = Builder::from_rustdoc_json(json)
+        .omit_blanket_impls(true)
+        .build()?;
+    let lines = api.items().map(|item| item.to_string());
+    let is_left_out = |line: &String| {
+        let mut left_out = LEFT_OUT.iter();
+        left_out.any(|name| line.contains(&format!("{name} for tower_pulse")))
+    };
+    Ok(lines.filter(|line| !is_left_out(line)).collect())
+}
+
+/// Has rustdoc describe a package in JSON.
+fn rustdoc_json(name: &str, features: &[&str]) -> Result<PathBuf, Box<dyn Error>> {
     let root = package().join("../..");
     let target = env::var_os("CARGO_TARGET_DIR");
     let target = target.map_or_else(|| root.join("target"), PathBuf::from);
@@ -60,14 +87,15 @@ fn rustdoc_json() -> Result<PathBuf, Box<dyn Error>> {
         .env("RUSTDOC", package().join("rustdoc.sh"))
         .env_remove("RUSTFLAGS")
         .args(["rustdoc", "--locked", "--quiet", "--lib", "--package"])
-        .args(["tower-pulse", "--target-dir"])
+        .args([name, "--target-dir"])
         .arg(&target)
+        .args(features)
         .args(["--", "-Z", "unstable-options", "--output-format", "json"]);
     let status = cargo.status()?;
     if !status.success() {
         return Err(format!("{cargo:?} failed: {status}").into());
     }
-    Ok(target.join("doc/tower_pulse.json"))
+    Ok(target.join(format!("doc/{}.json", name.replace('-', "_"))))
 }
 
 /// The cargo of [`RUST`]: the present one, or one that rustup installs.
@@ -89,8 +117,6 @@ fn cargo() -> Result<Command, Box<dyn Error>> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
 
     #[test]

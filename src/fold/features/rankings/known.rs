@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::model::ranking::specs::CarriedSpecs;
-use crate::model::ranking::{RankingSpec, RankingState};
 use crate::store::table::{FieldWrites, Table};
+use tower_pulse_model::ranking::specs::CarriedSpecs;
+use tower_pulse_model::ranking::{RankingSpec, RankingState};
 
 /// How long after a failure the upkeep of a ranking is tried again: an answer that is too large costs the connection.
 const TRIED_AGAIN_AFTER: Duration = Duration::from_secs(30);

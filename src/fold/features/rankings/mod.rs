@@ -15,8 +15,8 @@ use crate::fold::feature::{Feature, Folding};
 use crate::fold::ground::Ground;
 use crate::fold::lease::Lease;
 use crate::fold::plan::Plans;
-use crate::model::round::Round;
 use crate::store::table::FieldWrites;
+use tower_pulse_model::round::Round;
 
 /// The rankings.
 #[derive(Default)]

@@ -7,14 +7,14 @@ use super::Rankings;
 use crate::error::StoreError;
 use crate::fold::ground::Ground;
 use crate::fold::plan::{Plan, Plans};
-use crate::model::ranking::specs::CarriedSpecs;
-use crate::model::ranking::{IdDelta, RankingDelta, RankingSpec, RankingState};
-use crate::model::round::{Round, partition, partition_of_id};
-use crate::model::sorted;
 use crate::store::interrupted::Interrupted;
 use crate::store::journal::{FieldValues, Journal};
 use crate::store::table::{FieldWrites, Table};
 use crate::store::table_reads::{Purpose, TableRead};
+use tower_pulse_model::ranking::specs::CarriedSpecs;
+use tower_pulse_model::ranking::{IdDelta, RankingDelta, RankingSpec, RankingState};
+use tower_pulse_model::round::{Round, partition, partition_of_id};
+use tower_pulse_model::sorted;
 
 /// Ids that one step takes out, and ids that are planned before the task yields to others.
 pub(super) const IDS_AT_ONCE: usize = 200;

@@ -2,11 +2,11 @@
 //! so before it writes the days, and those that take over go on with it, whatever they ask for themselves.
 
 use crate::fold::ground::Ground;
-use crate::model::tiers::{History, Tiers};
 use crate::store::history;
 use crate::store::interrupted::Interrupted;
 use crate::store::table::{FieldWrites, Table};
 use crate::store::table_reads::Purpose;
+use tower_pulse_model::tiers::{History, Tiers};
 
 /// Days of which one step renews the time to live.
 const DAYS_AT_ONCE: usize = 64;

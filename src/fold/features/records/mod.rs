@@ -15,15 +15,15 @@ use crate::fold::features::FoldLimits;
 use crate::fold::ground::Ground;
 use crate::fold::lease::Lease;
 use crate::fold::plan::{NAMES_AT_ONCE, Plans};
-use crate::model::pack;
-use crate::model::records::{RecordId, RecordKey, Records};
-use crate::model::round::{self, Round, partition};
-use crate::model::slice::Precision;
-use crate::model::sorted;
-use crate::model::tier::{COARSEST, FINEST, RolledUp, TierSlice};
-use crate::model::tiers::Tiers;
 use crate::store::interrupted::Interrupted;
 use crate::store::table::{FieldWrites, Table};
+use tower_pulse_model::pack;
+use tower_pulse_model::records::{RecordId, RecordKey, Records};
+use tower_pulse_model::round::{self, Round, partition};
+use tower_pulse_model::slice::Precision;
+use tower_pulse_model::sorted;
+use tower_pulse_model::tier::{COARSEST, FINEST, RolledUp, TierSlice};
+use tower_pulse_model::tiers::Tiers;
 
 /// Records that are read at once.
 const RECORDS_AT_ONCE: usize = 500;

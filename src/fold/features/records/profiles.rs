@@ -5,18 +5,18 @@ use std::collections::BTreeSet;
 
 use super::roll_up::{CONTEXTS_AT_ONCE, recorded};
 use crate::fold::ground::Ground;
-use crate::model::aggregate::Aggregate;
-use crate::model::pack::{self, pack};
-use crate::model::profile::Profile;
-use crate::model::recorded::RecordedTime;
-use crate::model::recorded_hours::RecordedHours;
-use crate::model::records::RecordId;
-use crate::model::slice::{HOUR, hour_of};
-use crate::model::slices::Merge;
 use crate::store::interrupted::Interrupted;
 use crate::store::profiles::{self, RECORDED, tables_at};
 use crate::store::table::{FieldWrites, Table};
 use crate::store::table_reads::{Purpose, TableRead};
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::pack::{self, pack};
+use tower_pulse_model::profile::Profile;
+use tower_pulse_model::recorded::RecordedTime;
+use tower_pulse_model::recorded_hours::RecordedHours;
+use tower_pulse_model::records::RecordId;
+use tower_pulse_model::slice::{HOUR, hour_of};
+use tower_pulse_model::slices::Merge;
 
 /// Seconds after its end at which an hour is applied: instances flush once a minute at the least. Samples that arrive
 /// later are in the records, and not in the profiles.

@@ -6,12 +6,12 @@ use super::{RecordTables, SLICES_REMEMBERED, record_writes, ttl};
 use crate::error::StoreError;
 use crate::fold::ground::Ground;
 use crate::fold::steps::writes_by_table;
-use crate::model::records::{RecordId, Records};
-use crate::model::tier::{FINEST, TierSlice};
 use crate::store::interrupted::Interrupted;
 use crate::store::journal::Journal;
 use crate::store::table::{FieldWrites, Table};
 use crate::store::table_reads::{Purpose, TableRead};
+use tower_pulse_model::records::{RecordId, Records};
+use tower_pulse_model::tier::{FINEST, TierSlice};
 
 /// Contexts whose records one step rolls up.
 pub(super) const CONTEXTS_AT_ONCE: usize = 64;

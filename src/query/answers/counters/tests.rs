@@ -1,9 +1,9 @@
 //! Tests of rates, series and rows.
 
 use super::*;
-use crate::model::recorded::RecordedTime;
-use crate::model::tiers::Tiers;
-use crate::model::window::Window;
+use tower_pulse_model::recorded::RecordedTime;
+use tower_pulse_model::tiers::Tiers;
+use tower_pulse_model::window::Window;
 
 const NOW: i64 = 1_700_000_000; // 20 s into a minute
 

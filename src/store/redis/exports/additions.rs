@@ -3,9 +3,9 @@
 
 use super::super::RedisStore;
 use super::super::script::Invocation;
-use crate::model::slice::{Precision, hour_of, iso_hour};
-use crate::model::slowest;
 use crate::store::additions::{Additions, CounterAdditions, StatisticsAdditions};
+use tower_pulse_model::slice::{Precision, hour_of, iso_hour};
+use tower_pulse_model::slowest;
 
 impl RedisStore {
     /// Encodes what all additions of a step share: keys 4 to 7, and arguments 9 to 11.

@@ -12,14 +12,14 @@ use super::super::value::{
     ISO_HOUR_LEN, MAX_STATISTICS, access_time, bytes, float, items, pairs, shown, text,
 };
 use crate::error::StoreError;
-use crate::model::context::{ALL, ContextId, Kind};
-use crate::model::slice::{HOUR, hour_from_iso, hour_of};
-use crate::model::slowest::{RANKING_LEN, RankedContext};
-use crate::model::snapshot::Problem;
 use crate::store::exports::{ExportedHours, ExportedPage, Exports, MAX_EXPORTED_CONTEXTS};
 use crate::store::read::kind_of;
 use crate::store::table_reads::MAX_NAMES;
 use crate::task::BoxFuture;
+use tower_pulse_model::context::{ALL, ContextId, Kind};
+use tower_pulse_model::slice::{HOUR, hour_from_iso, hour_of};
+use tower_pulse_model::slowest::{RANKING_LEN, RankedContext};
+use tower_pulse_model::snapshot::Problem;
 
 /// Commands that read the statistics of a name.
 const PER_NAME: usize = 4;

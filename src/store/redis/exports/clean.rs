@@ -6,10 +6,10 @@ use super::super::connection::Role;
 use super::super::script::{FORGET, Invocation};
 use super::super::value::{ISO_HOUR_LEN, float, int, items, text};
 use super::pass::{PassRun, count};
-use crate::model::context::{ALL, Metric};
-use crate::model::slice::{HOUR, hour_from_iso};
 use crate::store::INSTANCE_TTL;
 use crate::store::interrupted::Interrupted;
+use tower_pulse_model::context::{ALL, Metric};
+use tower_pulse_model::slice::{HOUR, hour_from_iso};
 
 /// Contexts per call of a script, which then takes less than a millisecond of the server's time.
 const CONTEXTS_AT_ONCE: usize = 8;

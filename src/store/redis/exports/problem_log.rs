@@ -5,8 +5,8 @@ use super::super::keys::Keys;
 use super::super::value;
 use super::pass::MAX_PROBLEMS;
 use super::sweep::FULL_CHECK_EVERY;
-use crate::model::snapshot::Problem;
 use crate::store::Pass;
+use tower_pulse_model::snapshot::Problem;
 
 const FIELD: char = '\u{1f}';
 const LINE: char = '\u{1e}';
@@ -89,10 +89,7 @@ mod tests {
     use super::*;
 
     fn problem(key: &str) -> Problem {
-        Problem {
-            key: key.to_owned(),
-            reason: "is a list".to_owned(),
-        }
+        Problem::new(key, "is a list")
     }
 
     #[test]

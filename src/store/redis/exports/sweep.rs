@@ -12,9 +12,9 @@ use super::super::connection::Role;
 use super::super::script::{CLEAN, Invocation};
 use super::super::value::{bytes, int, items, shown, text};
 use super::pass::{PassRun, count};
-use crate::model::context::fnv1a;
-use crate::model::slice::{DEFAULT_RETAINED, Precision};
 use crate::store::interrupted::Interrupted;
+use tower_pulse_model::context::fnv1a;
+use tower_pulse_model::slice::{DEFAULT_RETAINED, Precision};
 
 /// Members of `known:` per page.
 const PAGE: usize = 250;

@@ -7,8 +7,8 @@ use redis::pipe;
 use super::super::RedisStore;
 use super::super::value::{bytes, items, text};
 use crate::error::StoreError;
-use crate::model::context::{Metric, is_reserved};
 use crate::store::MAX_COUNTER_NAMES;
+use tower_pulse_model::context::{Metric, is_reserved};
 
 /// Names per command, so that no command holds the server up.
 const NAMES_AT_ONCE: usize = 1_000;

@@ -6,10 +6,10 @@ use super::super::RedisStore;
 use super::super::value::{int, pairs};
 use crate::clock::Clock;
 use crate::error::StoreError;
-use crate::model::context::Metric;
-use crate::model::slice::SliceCount;
 use crate::store::read::recorded_counter;
 use crate::store::{CounterQuery, CounterSeries};
+use tower_pulse_model::context::Metric;
+use tower_pulse_model::slice::SliceCount;
 
 impl RedisStore {
     pub(in crate::store::redis) async fn read_counters(

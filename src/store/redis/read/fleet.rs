@@ -9,10 +9,10 @@ use super::super::value::{float, int, items, pairs, problem, text};
 use super::Replies;
 use super::counters::slices_of;
 use crate::error::StoreError;
-use crate::model::context::Metric;
-use crate::model::snapshot::{AliveInstance, FleetSnapshot, Problem};
 use crate::store::table_reads::MAX_NAMES;
 use crate::store::{INSTANCE_TTL, RECENT_SLICES};
+use tower_pulse_model::context::Metric;
+use tower_pulse_model::snapshot::{AliveInstance, FleetSnapshot, Problem};
 
 /// Instances per pipeline.
 const CHUNK: usize = 100;

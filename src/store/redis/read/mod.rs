@@ -9,7 +9,7 @@ use redis::Value;
 
 use super::oversized::Reply;
 use super::value::problem;
-use crate::model::snapshot::Problem;
+use tower_pulse_model::snapshot::Problem;
 
 /// Replies whose errors become problems of the key.
 pub(super) struct Replies<'a> {

@@ -1,0 +1,224 @@
+//! Access times: count, sum, sum of squares, smallest and largest, and mean and deviation that follow from
+//! them. See the recipes statistics and access
+//! times.
+//!
+//! [`DurationSums`] is the exact form, in integers, that a process collects. [`AccessTimeStats`] is the
+//! form in seconds that stores hold. The first is added to the second once per flush, so that floats are
+//! rounded once per flush and not once per request.
+
+/// Sums of the durations that a process has collected, in nanoseconds, without rounding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DurationSums {
+    /// Number of durations.
+    pub count: u64,
+    /// Their sum in nanoseconds.
+    pub sum: u64,
+    /// The sum of their squares, in square nanoseconds.
+    pub sumsq: u128,
+    /// The smallest in nanoseconds; `u64::MAX` when there is none.
+    pub min: u64,
+    /// The largest in nanoseconds.
+    pub max: u64,
+}
+
+impl Default for DurationSums {
+    fn default() -> Self {
+        Self {
+            count: 0,
+            sum: 0,
+            sumsq: 0,
+            min: u64::MAX,
+            max: 0,
+        }
+    }
+}
+
+impl DurationSums {
+    /// Adds one duration.
+    #[inline]
+    pub fn record(&mut self, nanos: u64) {
+        self.count += 1;
+        self.sum = self.sum.saturating_add(nanos);
+        self.sumsq = self
+            .sumsq
+            .saturating_add(u128::from(nanos) * u128::from(nanos));
+        self.min = self.min.min(nanos);
+        self.max = self.max.max(nanos);
+    }
+
+    /// Adds all of `other`. Associative and commutative.
+    pub fn merge(&mut self, other: &Self) {
+        self.count = self.count.saturating_add(other.count);
+        self.sum = self.sum.saturating_add(other.sum);
+        self.sumsq = self.sumsq.saturating_add(other.sumsq);
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+    }
+
+    /// Takes out all of `other`, which was merged before. The smallest and the largest value stay, as they
+    /// cannot be taken out.
+    pub fn subtract(&mut self, other: &Self) {
+        self.count = self.count.saturating_sub(other.count);
+        self.sum = self.sum.saturating_sub(other.sum);
+        self.sumsq = self.sumsq.saturating_sub(other.sumsq);
+    }
+}
+
+/// Access times as a store holds them, in seconds: the members of the sorted set in the recipe
+/// statistics.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AccessTimeStats {
+    /// Number of durations.
+    pub count: f64,
+    /// Their sum in seconds.
+    pub sum: f64,
+    /// The sum of their squares, in square seconds.
+    pub sumsq: f64,
+    /// The smallest in seconds; infinite when there is none.
+    pub min: f64,
+    /// The largest in seconds; minus infinite when there is none.
+    pub max: f64,
+}
+
+impl Default for AccessTimeStats {
+    fn default() -> Self {
+        Self {
+            count: 0.0,
+            sum: 0.0,
+            sumsq: 0.0,
+            min: f64::INFINITY,
+            max: f64::NEG_INFINITY,
+        }
+    }
+}
+
+impl From<&DurationSums> for AccessTimeStats {
+    fn from(durations: &DurationSums) -> Self {
+        if durations.count == 0 {
+            return Self::default();
+        }
+        Self {
+            count: durations.count as f64,
+            sum: durations.sum as f64 / 1e9,
+            sumsq: durations.sumsq as f64 / 1e18,
+            min: durations.min as f64 / 1e9,
+            max: durations.max as f64 / 1e9,
+        }
+    }
+}
+
+impl AccessTimeStats {
+    /// Adds all of `other`.
+    pub fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.sum += other.sum;
+        self.sumsq += other.sumsq;
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+    }
+
+    /// The mean, `sum / count`; `None` if it is empty.
+    pub fn mean(&self) -> Option<f64> {
+        self.counted().then(|| self.sum / self.count)
+    }
+
+    /// The sample standard deviation, `sqrt((sumsq - sum² / count) / max(count - 1, 1))`; `None` if it is
+    /// empty. A radicand that is negative because of rounding counts as 0.
+    pub fn stddev(&self) -> Option<f64> {
+        self.counted().then(|| {
+            let radicand =
+                (self.sumsq - self.sum * self.sum / self.count) / (self.count - 1.0).max(1.0);
+            // `max` also turns NaN, the result of infinite sums, into 0.
+            radicand.max(0.0).sqrt()
+        })
+    }
+
+    /// The smallest in seconds; `None` if it is empty.
+    pub fn smallest(&self) -> Option<f64> {
+        self.min.is_finite().then_some(self.min)
+    }
+
+    /// The largest in seconds; `None` if it is empty.
+    pub fn largest(&self) -> Option<f64> {
+        self.max.is_finite().then_some(self.max)
+    }
+
+    fn counted(&self) -> bool {
+        self.count > 0.0 && self.sum.is_finite()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    fn of(values: &[u64]) -> DurationSums {
+        let mut durations = DurationSums::default();
+        values.iter().for_each(|v| durations.record(*v));
+        durations
+    }
+
+    fn merged(a: &DurationSums, b: &DurationSums) -> DurationSums {
+        let mut both = *a;
+        both.merge(b);
+        both
+    }
+
+    #[test]
+    fn the_formulas_of_the_book() {
+        let times = AccessTimeStats::from(&of(&[1_000_000_000, 2_000_000_000, 4_000_000_000]));
+        assert_eq!(times.mean(), Some(7.0 / 3.0));
+        let radicand: f64 = (21.0 - 49.0 / 3.0) / 2.0;
+        assert!((times.stddev().expect("counted") - radicand.sqrt()).abs() < 1e-12);
+        assert_eq!((times.smallest(), times.largest()), (Some(1.0), Some(4.0)));
+    }
+
+    #[test]
+    fn statistics_merge_as_durations_do() {
+        let second = 1_000_000_000;
+        let a = of(&[second, 4 * second]);
+        let b = of(&[2 * second, 8 * second, 16 * second]);
+        let mut times = AccessTimeStats::from(&a);
+        times.merge(&AccessTimeStats::from(&b));
+        assert_eq!(times, AccessTimeStats::from(&merged(&a, &b)));
+        assert_eq!((times.count, times.sum, times.sumsq), (5.0, 31.0, 341.0));
+        assert_eq!((times.min, times.max), (1.0, 16.0));
+    }
+
+    #[test]
+    fn empty_access_times_have_no_mean() {
+        let none = AccessTimeStats::default();
+        assert_eq!(
+            (none.mean(), none.stddev(), none.smallest()),
+            (None, None, None)
+        );
+        assert_eq!(AccessTimeStats::from(&DurationSums::default()), none);
+    }
+
+    proptest! {
+        #[test]
+        fn merging_loses_nothing_in_any_order(a in vec(0..4_000_000_000_000u64, 0..40), b in vec(0..4_000_000_000_000u64, 0..40), c in vec(0..4_000_000_000_000u64, 0..40)) {
+            let all = [a.clone(), b.clone(), c.clone()].concat();
+            let (a, b, c) = (of(&a), of(&b), of(&c));
+            prop_assert_eq!(merged(&merged(&a, &b), &c), of(&all));
+            prop_assert_eq!(merged(&a, &merged(&b, &c)), of(&all));
+            prop_assert_eq!(merged(&b, &a), merged(&a, &b));
+        }
+
+        #[test]
+        fn deviation_is_never_negative_nor_nan(values in vec(0..4_000_000_000_000u64, 1..60), repeat in 1usize..40) {
+            let times = AccessTimeStats::from(&of(&values.repeat(repeat)));
+            let stddev = times.stddev().expect("counted");
+            prop_assert!(stddev >= 0.0 && stddev.is_finite());
+        }
+
+        #[test]
+        fn even_garbage_gives_no_nan(count in any::<f64>(), sum in any::<f64>(), sumsq in any::<f64>()) {
+            let times = AccessTimeStats { count, sum, sumsq, ..AccessTimeStats::default() };
+            prop_assert!(!times.mean().is_some_and(f64::is_nan));
+            prop_assert!(!times.stddev().is_some_and(f64::is_nan));
+        }
+    }
+}

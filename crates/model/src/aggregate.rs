@@ -1,0 +1,273 @@
+//! Merged samples: everything that the crate records about them.
+
+use super::access_time::DurationSums;
+use super::histogram::{BUCKETS, COARSE_SCALE, Histogram, SCALE};
+use super::outcome::OutcomeCounts;
+use super::slices::Merge;
+use super::timer_sums::Timers;
+
+/// Additions to the counters of a context within a slice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestCounts {
+    /// Number of samples.
+    pub hits: u64,
+    /// Number of samples that were errors.
+    pub errors: u64,
+    /// Sum of their durations, in microseconds.
+    pub micros: u64,
+}
+
+impl Merge for RequestCounts {
+    fn merge(&mut self, other: &Self) {
+        self.hits = self.hits.saturating_add(other.hits);
+        self.errors = self.errors.saturating_add(other.errors);
+        self.micros = self.micros.saturating_add(other.micros);
+    }
+}
+
+/// Merged samples of a context within a slice, or within one drained second: everything that the crate
+/// records about them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Aggregate {
+    /// The access times.
+    pub times: DurationSums,
+    /// Counts by outcome.
+    pub outcomes: OutcomeCounts,
+    /// Histogram of the access times.
+    pub histogram: Histogram,
+    /// The part of the histogram that is of failures: samples that are errors, and 4xx.
+    pub failures: Histogram,
+    /// The part of the histogram that is of requests which were cut off: cancelled, or with an aborted body, and
+    /// no errors. They would have taken at least this long.
+    pub cut_off: Histogram,
+    /// The timers that ran within the requests.
+    pub timers: Timers,
+}
+
+/// The most buckets of [`Aggregate::failures`] and of [`Aggregate::cut_off`]: as many as there are at the coarse
+/// scale.
+pub const MAX_PART_BUCKETS: usize = BUCKETS >> (SCALE - COARSE_SCALE);
+
+impl Merge for Aggregate {
+    fn merge(&mut self, other: &Self) {
+        self.times.merge(&other.times);
+        self.outcomes.merge(&other.outcomes);
+        self.histogram.merge(&other.histogram);
+        self.merge_parts(&other.failures, &other.cut_off);
+        self.timers.merge(&other.timers);
+    }
+}
+
+impl Aggregate {
+    /// Merges some aggregates, in a fraction of the time that one after the other takes.
+    pub fn merge_all(&mut self, others: &[&Self]) {
+        for other in others {
+            self.times.merge(&other.times);
+            self.outcomes.merge(&other.outcomes);
+            self.merge_parts(&other.failures, &other.cut_off);
+            self.timers.merge(&other.timers);
+        }
+        let histograms: Vec<&Histogram> = others.iter().map(|other| &other.histogram).collect();
+        self.histogram.merge_all(&histograms);
+    }
+
+    /// Takes out all of `other`, which was merged before. The smallest and the largest access time stay.
+    pub fn subtract(&mut self, other: &Self) {
+        self.times.subtract(&other.times);
+        self.outcomes.subtract(&other.outcomes);
+        self.histogram.subtract(&other.histogram);
+        self.timers.subtract(&other.timers);
+        for (part, other) in self.parts_mut().into_iter().zip(other.parts()) {
+            part.subtract(other);
+            if part.is_empty() {
+                *part = Histogram::default();
+            }
+        }
+    }
+
+    /// Adds to the parts of the histogram. A part with more than [`MAX_PART_BUCKETS`] gets the coarse scale: that
+    /// bounds its size, and depends on the sum alone, not on the order of the additions.
+    pub fn merge_parts(&mut self, failures: &Histogram, cut_off: &Histogram) {
+        for (part, other) in self.parts_mut().into_iter().zip([failures, cut_off]) {
+            if other.is_empty() {
+                continue;
+            }
+            part.merge(other);
+            if part.buckets().len() > MAX_PART_BUCKETS {
+                part.coarsen(COARSE_SCALE);
+            }
+        }
+    }
+
+    fn parts(&self) -> [&Histogram; 2] {
+        [&self.failures, &self.cut_off]
+    }
+
+    fn parts_mut(&mut self) -> [&mut Histogram; 2] {
+        [&mut self.failures, &mut self.cut_off]
+    }
+
+    /// Reduces the histograms to `scale`, if they are finer.
+    pub fn coarsen(&mut self, scale: u8) {
+        self.histogram.coarsen(scale);
+        // An empty part has no section in a record, and so no scale.
+        let parts = self.parts_mut().into_iter();
+        parts
+            .filter(|part| !part.is_empty())
+            .for_each(|part| part.coarsen(scale));
+    }
+
+    /// Histogram of the successful responses, at the coarsest scale of the histogram and its parts.
+    pub fn successes(&self) -> Histogram {
+        let mut successes = self.histogram.clone();
+        let parts = self.parts().into_iter();
+        for part in parts.filter(|part| !part.is_empty()) {
+            successes.coarsen(part.scale());
+            successes.subtract(part);
+        }
+        successes
+    }
+
+    /// The share of the requests that were answered well within `seconds`: successes below it, by all successes and
+    /// errors. An error is never below it, however fast. A 4xx and a request that was cut off do not count, as the
+    /// service is not to blame and its duration is not known. `None` if no request counts.
+    ///
+    /// See [`Histogram::count_below`] for its error.
+    pub fn share_below(&self, seconds: f64) -> Option<f64> {
+        let successes = self.successes();
+        let all = successes.count().saturating_add(self.outcomes.errors);
+        (all > 0).then(|| successes.count_below(seconds) as f64 / all as f64)
+    }
+
+    /// Approximate bytes in memory, with the start of its slice.
+    pub fn bytes(&self) -> usize {
+        const PER_BUCKET: usize = 16;
+        let parts = self.parts().map(|part| part.buckets().len());
+        let buckets = self.histogram.buckets().len() + parts.iter().sum::<usize>();
+        size_of::<(i64, Self)>() + PER_BUCKET * buckets + self.timers.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::histogram::bucket_of;
+
+    /// One sample: its duration, and whether it is a success, a failure or cut off.
+    type Sample = (u64, usize);
+
+    fn of(samples: &[Sample]) -> Aggregate {
+        let mut aggregate = Aggregate::default();
+        for (nanos, part) in samples {
+            let one = Histogram::new(SCALE, [(bucket_of(*nanos) as u16, 1)]);
+            let parts = [0, 1, 2].map(|number| match number == *part {
+                true => one.clone(),
+                false => Histogram::default(),
+            });
+            aggregate.times.record(*nanos);
+            aggregate.histogram.merge(&one);
+            aggregate.merge_parts(&parts[1], &parts[2]);
+        }
+        aggregate
+    }
+
+    fn merged(a: &Aggregate, b: &Aggregate) -> Aggregate {
+        let mut both = a.clone();
+        both.merge(b);
+        both
+    }
+
+    fn samples(most: usize) -> impl Strategy<Value = Vec<Sample>> {
+        let nanos = (0.0..42.0f64).prop_map(|exponent| exponent.exp2() as u64);
+        vec((nanos, 0..3usize), 0..most)
+    }
+
+    /// Samples in this many buckets.
+    fn spread(buckets: usize, part: usize) -> Vec<Sample> {
+        let start = |index: usize| (1_001.0 * (index as f64 / 16.0).exp2()) as u64;
+        (0..buckets).map(|index| (start(index), part)).collect()
+    }
+
+    #[test]
+    fn a_part_with_many_buckets_is_coarse() {
+        let scale = |buckets| of(&spread(buckets, 1)).failures.scale();
+        assert_eq!(scale(MAX_PART_BUCKETS), SCALE);
+        assert_eq!(scale(MAX_PART_BUCKETS + 1), COARSE_SCALE);
+        let both = [spread(9, 0), spread(200, 2)].concat();
+        let successes = of(&both).successes();
+        assert_eq!((successes.scale(), successes.count()), (COARSE_SCALE, 9));
+        assert_eq!(of(&spread(9, 0)).successes().scale(), SCALE);
+    }
+
+    #[test]
+    fn a_part_that_is_taken_out_leaves_nothing() {
+        let successes = of(&spread(20, 0));
+        let mut all = merged(&successes, &of(&spread(200, 1)));
+        all.coarsen(0);
+        all.subtract(&of(&spread(200, 1)));
+        assert_eq!(all.failures, Histogram::default());
+        assert_eq!(all.successes().count(), 20);
+    }
+
+    #[test]
+    fn only_successes_are_below_a_target() {
+        const MILLI: u64 = 1_000_000;
+        let share = |samples: &[Sample], errors| {
+            let mut aggregate = of(samples);
+            aggregate.outcomes.errors = errors;
+            aggregate.share_below(0.1)
+        };
+        let [fast, slow] = [(50 * MILLI, 0), (200 * MILLI, 0)];
+        assert_eq!(share(&[], 0), None);
+        assert_eq!(share(&[fast, fast, fast, slow], 0), Some(0.75));
+        // A fast error is not below it.
+        assert_eq!(share(&[fast, (MILLI, 1)], 1), Some(0.5));
+        assert_eq!(share(&[(MILLI, 1)], 1), Some(0.0));
+        // Neither a 4xx nor one that was cut off counts.
+        assert_eq!(share(&[fast, slow, (MILLI, 1), (MILLI, 2)], 0), Some(0.5));
+        assert_eq!(share(&[(MILLI, 1), (MILLI, 2)], 0), None);
+    }
+
+    proptest! {
+        #[test]
+        fn successes_and_parts_add_up_to_the_histogram(samples in samples(600), coarse in any::<bool>()) {
+            let mut aggregate = of(&samples);
+            if coarse {
+                aggregate.coarsen(COARSE_SCALE);
+            }
+            let mut sum = aggregate.successes();
+            let count = |part: usize| samples.iter().filter(|(_, of)| *of == part).count() as u64;
+            prop_assert_eq!(sum.count(), count(0));
+            prop_assert_eq!(aggregate.failures.count(), count(1));
+            prop_assert_eq!(aggregate.cut_off.count(), count(2));
+            sum.merge(&aggregate.failures);
+            sum.merge(&aggregate.cut_off);
+            let mut histogram = aggregate.histogram.clone();
+            histogram.coarsen(sum.scale());
+            prop_assert_eq!(sum, histogram);
+        }
+
+        #[test]
+        fn merging_is_associative_and_commutative(a in samples(300), b in samples(300), c in samples(300)) {
+            let all = of(&[a.clone(), b.clone(), c.clone()].concat());
+            let (a, b, c) = (of(&a), of(&b), of(&c));
+            let left = merged(&merged(&a, &b), &c);
+            prop_assert_eq!(&left, &merged(&a, &merged(&b, &c)));
+            prop_assert_eq!(&left, &merged(&c, &merged(&b, &a)));
+            prop_assert_eq!(left, all);
+        }
+
+        #[test]
+        fn what_was_merged_can_be_taken_out(a in samples(300), b in samples(300)) {
+            let (a, b) = (of(&a), of(&b));
+            let mut left = merged(&a, &b);
+            left.subtract(&b);
+            prop_assert_eq!(left.successes().count(), a.successes().count());
+            prop_assert_eq!(left.failures.count(), a.failures.count());
+            prop_assert_eq!(left.cut_off.count(), a.cut_off.count());
+        }
+    }
+}

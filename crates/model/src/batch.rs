@@ -1,0 +1,237 @@
+//! A batch: everything that was added to each name since the last flush. A store takes it.
+//!
+//! The number of names and the retention bound the size of a batch, however long it collects: slices that
+//! no reader could see are dropped ([`Slices`]).
+
+mod memory;
+mod split;
+#[cfg(test)]
+mod tests;
+mod whole;
+
+pub use self::split::MAX_CALL_COST;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::aggregate::Aggregate;
+use super::amounts::Amounts;
+use super::context::{ContextId, Kind};
+use super::context_delta::{ContextDelta, MAX_HOURS};
+use super::counter::CounterDelta;
+use super::mark::{self, Mark, TooManyMarks};
+use super::minute_report::{self, MinuteReport};
+use super::ranking::RankingDelta;
+use super::section::Section;
+use super::slice::{Precisions, hour_of};
+use super::slices::Slices;
+use super::slow_request::{SlowRequest, SlowRequests};
+use super::tier::{COARSEST, DAY};
+use super::tiers::MOST_DAYS;
+
+/// Additions by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// The precisions of its counters. A store has precisions as well, and refuses a batch with others.
+    precisions: Precisions,
+    /// Contexts, with `<all>` among them.
+    pub contexts: BTreeMap<ContextId, ContextDelta>,
+    /// The user's counters.
+    pub counters: BTreeMap<Arc<str>, CounterDelta>,
+    /// Additions to rankings.
+    pub rankings: BTreeMap<Arc<str>, RankingDelta>,
+    /// Minute reports, oldest first.
+    pub reports: Vec<MinuteReport>,
+    /// Marks, by id.
+    pub marks: BTreeMap<Arc<str>, Mark>,
+    /// Samples whose hour was dropped from the statistics. The counters have them.
+    pub late: u64,
+    /// The second of its oldest sample, in Unix seconds. It is no part of an entry.
+    pub since: Option<i64>,
+}
+
+impl Batch {
+    /// An empty batch whose counters will have these precisions.
+    pub fn new(precisions: Precisions) -> Self {
+        Self {
+            precisions,
+            contexts: BTreeMap::new(),
+            counters: BTreeMap::new(),
+            rankings: BTreeMap::new(),
+            reports: Vec::new(),
+            marks: BTreeMap::new(),
+            late: 0,
+            since: None,
+        }
+    }
+
+    /// The precisions of its counters.
+    pub fn precisions(&self) -> &Precisions {
+        &self.precisions
+    }
+
+    /// Moves everything out.
+    pub fn take(&mut self) -> Self {
+        let empty = Self::new(self.precisions.clone());
+        std::mem::replace(self, empty)
+    }
+
+    /// Adds an aggregate of one second to a context. The caller adds that of all HTTP contexts to `<all>`.
+    pub fn add(&mut self, name: &Arc<str>, kind: Kind, second: i64, aggregate: &Aggregate) {
+        let delta = self.contexts.entry(ContextId::new(kind, name.clone()));
+        let delta = delta.or_insert_with(|| ContextDelta::new(&self.precisions));
+        let late = delta.add(&self.precisions, second, aggregate);
+        if kind != Kind::All {
+            self.late += late;
+        }
+    }
+
+    /// Adds a request that ended within a second to the slowest and the failed ones of a context.
+    pub fn add_slow(&mut self, context: ContextId, second: i64, request: SlowRequest) {
+        let mut slowest = SlowRequests::of(context.kind);
+        slowest.add(request);
+        self.add_slowest(context, second, slowest);
+    }
+
+    /// Adds requests that ended within a second to the slowest and the failed ones of a context.
+    pub fn add_slowest(&mut self, context: ContextId, second: i64, slowest: SlowRequests) {
+        let delta = self.seen(&context, second);
+        delta.slowest.add(hour_of(second), slowest, MAX_HOURS);
+    }
+
+    /// Notes that a context had a sample, and returns its additions.
+    pub fn seen(&mut self, context: &ContextId, second: i64) -> &mut ContextDelta {
+        let delta = self.contexts.entry(context.clone());
+        let delta = delta.or_insert_with(|| ContextDelta::new(&self.precisions));
+        delta.last_seen = delta.last_seen.max(second);
+        delta
+    }
+
+    /// Seconds for which a store may keep some of it: records of another store may be as old as its history.
+    pub fn kept_for(&self) -> i64 {
+        match self.has_whole_records() {
+            true => i64::from(MOST_DAYS) * i64::from(DAY),
+            false => COARSEST.span(),
+        }
+    }
+
+    /// Whether it has records of another store.
+    pub fn has_whole_records(&self) -> bool {
+        self.contexts.values().any(|delta| !delta.whole.is_empty())
+    }
+
+    /// Adds `n` to one of the user's counters.
+    pub fn count(&mut self, counter: &Arc<str>, second: i64, n: i64) {
+        let precisions = &self.precisions.counters;
+        let delta = self.counters.entry(counter.clone());
+        let delta = delta.or_insert_with(|| vec![Slices::default(); precisions.len()]);
+        for (slices, precision) in delta.iter_mut().zip(precisions) {
+            slices.add(precision.slice(second), n, precision.retained as usize);
+        }
+    }
+
+    /// Adds all of `other`, which was collected later and has the same precisions. Slices that no reader could
+    /// see are dropped.
+    pub fn merge(&mut self, other: Self) {
+        debug_assert_eq!(self.precisions, other.precisions);
+        self.late += other.late;
+        self.since = self.since.into_iter().chain(other.since).min();
+        for (context, theirs) in other.contexts {
+            match self.contexts.get_mut(&context) {
+                Some(mine) => {
+                    let late = mine.merge(theirs, &self.precisions, MAX_HOURS);
+                    if context.kind != Kind::All {
+                        self.late += late;
+                    }
+                }
+                None => {
+                    self.contexts.insert(context, theirs);
+                }
+            }
+        }
+        let counters = &self.precisions.counters;
+        Section::merge(&mut self.counters, other.counters, counters);
+        Section::merge(&mut self.rankings, other.rankings, counters);
+        Section::merge(&mut self.reports, other.reports, counters);
+        Section::merge(&mut self.marks, other.marks, counters);
+    }
+
+    /// What it holds beside the contexts, in the order of an entry.
+    pub(super) fn sections(&self) -> [&dyn Section; 4] {
+        [&self.counters, &self.rankings, &self.reports, &self.marks]
+    }
+
+    /// Adds a mark, once.
+    ///
+    /// # Errors
+    /// The batch has [`MAX_PENDING_MARKS`](super::mark::MAX_PENDING_MARKS) others.
+    pub fn add_mark(&mut self, mark: Mark) -> Result<(), TooManyMarks> {
+        mark::add(&mut self.marks, mark)
+    }
+
+    /// Adds a minute report. Of too many reports, the oldest are dropped.
+    pub fn add_report(&mut self, report: MinuteReport) {
+        minute_report::add(&mut self.reports, report);
+    }
+
+    /// Adds to a ranking what was collected later.
+    pub fn add_ranking(&mut self, ranking: Arc<str>, delta: RankingDelta) {
+        let later = BTreeMap::from([(ranking, delta)]);
+        Section::merge(&mut self.rankings, later, &self.precisions.counters);
+    }
+
+    /// Whether the batch is empty.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Number of contexts, counters, rankings, reports and marks in it.
+    pub fn len(&self) -> usize {
+        let sections = self.sections();
+        let names = sections.iter().map(|section| section.len());
+        self.contexts.len() + names.sum::<usize>()
+    }
+
+    /// How much it holds.
+    pub fn amounts(&self) -> Amounts {
+        Amounts {
+            requests: self.requests_and_late(),
+            ..self.amounts_beside_requests()
+        }
+    }
+
+    /// How much it holds that is no request.
+    pub fn amounts_beside_requests(&self) -> Amounts {
+        let contexts = self.contexts.iter().filter(|(id, _)| id.kind != Kind::All);
+        let listed = contexts.flat_map(|(_, delta)| delta.slowest.iter());
+        let listed: usize = listed.map(|(_, list)| list.len()).sum();
+        let sections = self.sections();
+        let amounts = sections.iter().map(|section| section.amounts());
+        amounts.fold(Amounts::of_details(listed as u64), |a, b| a + b)
+    }
+
+    /// Number of samples, each counted once.
+    pub fn requests(&self) -> u64 {
+        let contexts = self.contexts.iter();
+        contexts
+            .filter(|(context, _)| context.kind != Kind::All)
+            .map(|(_, delta)| delta.requests())
+            .sum()
+    }
+
+    /// Number of samples, with those whose hour was dropped. The counters still have these: they outlast
+    /// any outage, unless only fine precisions are configured. If either the contexts or `<all>` have been
+    /// split off already, the other gives the number.
+    pub fn requests_and_late(&self) -> u64 {
+        let counted = |all: bool| -> u64 {
+            let contexts = self.contexts.iter();
+            contexts
+                .filter(|(context, _)| (context.kind == Kind::All) == all)
+                .filter_map(|(_, delta)| delta.counters.last())
+                .flat_map(Slices::iter)
+                .map(|(_, hits)| hits.hits)
+                .sum()
+        };
+        counted(false).max(counted(true)).max(self.requests())
+    }
+}

@@ -1,0 +1,75 @@
+//! The memory that a batch takes, and how a batch that takes too much is compacted.
+
+use super::Batch;
+use crate::access_time::DurationSums;
+use crate::context_delta::{ContextDelta, add_record};
+use crate::minute_report;
+use crate::section::{PER_NAME, Section};
+use crate::slices::Slices;
+use crate::tier::TIERS;
+
+/// Slices of each tier that keep their width when a batch is compacted.
+const SLICES_NOT_COMPACTED: usize = 2;
+
+/// The scale, one bucket per octave, of histograms of a batch that is still too large when its slices have
+/// the widest tier.
+const COARSEST_SCALE: u8 = 0;
+
+impl Batch {
+    /// Approximate bytes in memory.
+    pub fn approximate_bytes(&self) -> usize {
+        const PER_SLICE: usize = 32;
+        let contexts = self.contexts.iter().map(|(context, delta)| {
+            let slices = delta.counters.iter().map(Slices::len).sum::<usize>() * PER_SLICE;
+            let hours = delta.hours.len() * size_of::<(i64, DurationSums)>();
+            let slowest = delta.slowest.iter().map(|(_, list)| list.bytes());
+            let slowest = slowest.sum::<usize>();
+            PER_NAME + context.name.len() + slices + delta.record_bytes() + hours + slowest
+        });
+        let sections = self.sections();
+        let sections = sections.iter().map(|section| section.bytes());
+        contexts.chain(sections).sum()
+    }
+
+    /// Approximate bytes of its records and reports in memory.
+    pub fn record_bytes(&self) -> usize {
+        let contexts = self.contexts.values().map(ContextDelta::record_bytes);
+        contexts.sum::<usize>() + self.reports.bytes()
+    }
+
+    /// Compacts the records until they take about `bytes`: drops the oldest reports, then adds all but the newest
+    /// slices of the finest tier to those of the next one, then these to the widest, then makes the histograms
+    /// coarser. No count is lost. Returns how many reports were dropped.
+    pub fn compact(&mut self, bytes: usize) -> u64 {
+        let surplus = self.record_bytes().saturating_sub(bytes);
+        let reports = minute_report::drop_oldest(&mut self.reports, surplus);
+        self.compact_records(bytes);
+        reports
+    }
+
+    /// Compacts the records until they take about `bytes`, or as far as that goes.
+    fn compact_records(&mut self, bytes: usize) {
+        for tier in 1..TIERS.len() {
+            if self.record_bytes() <= bytes {
+                return;
+            }
+            for delta in self.contexts.values_mut() {
+                let newest = delta.records[tier - 1].split_newest(SLICES_NOT_COMPACTED);
+                let older = std::mem::replace(&mut delta.records[tier - 1], newest);
+                for (slice, sums) in older.into_slices() {
+                    add_record(&mut delta.records, tier, slice, sums);
+                }
+            }
+        }
+        if self.record_bytes() <= bytes {
+            return;
+        }
+        for delta in self.contexts.values_mut() {
+            let newest = delta.records[0].len();
+            let records = delta.records.iter_mut().flat_map(Slices::iter_mut);
+            for (_, sums) in records.skip(newest) {
+                sums.coarsen(COARSEST_SCALE);
+            }
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Splitting a batch into the calls of a flush, each of which costs a store about as much as any other.
+
+use super::Batch;
+use crate::section::{Room, Section};
+
+/// The most that a call costs, unless one counter or one id of a ranking costs more. Folders refuse an entry that costs
+/// more, also folders of older versions: a larger value needs a new version of entries.
+pub const MAX_CALL_COST: usize = 512 * 24;
+/// The most bytes of records and reports of a call, in memory, where they take more than packed. Packed, all else of a
+/// call takes up to 4 MiB, at the maxima of the builder.
+const MAX_CALL_BYTES: usize = 6 * 1024 * 1024;
+
+impl Batch {
+    /// Moves out as much as a store merges in about `cost` commands, or less if it takes too many bytes. Always moves
+    /// at least one slice, if there is one.
+    pub fn split(&mut self, cost: usize) -> Self {
+        let mut part = Self {
+            late: std::mem::take(&mut self.late),
+            since: self.since,
+            ..Self::new(self.precisions.clone())
+        };
+        let mut room = Room::new(cost, MAX_CALL_BYTES);
+        part.marks = self.marks.split(&mut room);
+        while let Some(mut entry) = self.contexts.first_entry() {
+            let (cost, bytes) = (entry.get().cost(), entry.get().record_bytes());
+            if cost <= room.cost && (bytes <= room.bytes || room.is_whole) {
+                room.take(cost, bytes);
+                let (context, delta) = entry.remove_entry();
+                part.contexts.insert(context, delta);
+                continue;
+            }
+            // Only a context that is larger than a whole call is cut; any other waits for the next call.
+            if room.is_whole {
+                let (context, delta) = (entry.key().clone(), entry.get_mut().split(room.cost));
+                part.contexts.insert(context, delta);
+                if entry.get().is_empty() {
+                    entry.remove();
+                }
+            }
+            return part;
+        }
+        part.counters = self.counters.split(&mut room);
+        part.rankings = self.rankings.split(&mut room);
+        part.reports = Section::split(&mut self.reports, &mut room);
+        part
+    }
+}

@@ -1,0 +1,386 @@
+//! Tests of batches: additions, merging, splitting and compacting.
+
+mod amounts;
+mod marks;
+mod reports;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+use crate::access_time::DurationSums;
+use crate::context::{ALL, RecordId};
+use crate::histogram::{COARSE_SCALE, Histogram, bucket_of};
+use crate::slice::HOUR;
+use crate::tier::TIERS;
+use crate::timer_sums::{MAX_TIMERS, TimerSums};
+
+fn collected(nanos: u64, error: bool) -> Aggregate {
+    let mut aggregate = Aggregate::default();
+    aggregate.times.record(nanos);
+    aggregate
+        .outcomes
+        .record(crate::outcome::Outcome::Success, error);
+    aggregate.histogram = Histogram::new(4, [(bucket_of(nanos) as u16, 1)]);
+    aggregate
+}
+
+fn get() -> ContextId {
+    ContextId::new(Kind::Http, "GET /")
+}
+
+type Sample = (u8, i64, u64, bool);
+
+fn of(samples: &[Sample], precisions: &Precisions) -> Batch {
+    let mut batch = Batch::new(precisions.clone());
+    for (name, second, nanos, error) in samples {
+        let context: Arc<str> = format!("GET /{name}").into();
+        let aggregate = collected(*nanos, *error);
+        batch.add(&context, Kind::Http, *second, &aggregate);
+        batch.count(&"sales".into(), *second, 2);
+        let contexts = vec![(RecordId::new(Kind::Http, &context), aggregate)];
+        batch.add_report(report(second - second % 60, contexts));
+    }
+    batch
+}
+
+fn report(minute: i64, contexts: Vec<(RecordId, Aggregate)>) -> MinuteReport {
+    MinuteReport {
+        minute,
+        instance: "a".into(),
+        version: None,
+        max_contexts: 2,
+        is_side_by_side: false,
+        contexts,
+    }
+}
+
+fn merged(a: &Batch, b: &Batch) -> Batch {
+    let mut both = a.clone();
+    both.merge(b.clone());
+    both
+}
+
+/// Microseconds are rounded once per drain, so the sum depends on which samples are drained together.
+fn samples(seconds: std::ops::Range<i64>) -> impl Strategy<Value = Vec<Sample>> {
+    let nanos = (0..4_000_000u64).prop_map(|micros| micros * 1_000);
+    vec((0..3u8, seconds, nanos, any::<bool>()), 0..60)
+}
+
+/// Timers of this many names that ended after their requests.
+fn late_timers(names: usize) -> Aggregate {
+    let mut aggregate = Aggregate::default();
+    for number in 0..names {
+        let sums = TimerSums {
+            count: 1,
+            requests: 0,
+            sum: 1_000 + number as u64,
+            covered: 0,
+        };
+        let timer = RecordId::new(Kind::Timer, &number.to_string());
+        aggregate.timers.add(timer, &sums);
+    }
+    aggregate
+}
+
+#[test]
+fn timers_without_requests_are_in_the_records_only() {
+    let mut batch = Batch::new(Precisions::default());
+    batch.add(&"GET /".into(), Kind::Http, 1_700_000_000, &late_timers(1));
+    let delta = &batch.contexts[&get()];
+    assert!(delta.counters.iter().all(Slices::is_empty));
+    assert!(delta.hours.is_empty());
+    let (_, record) = delta.records[0].iter().next().expect("there is one");
+    assert_eq!(record, &late_timers(1));
+    assert_eq!((batch.requests(), batch.is_empty()), (0, false));
+}
+
+#[test]
+fn a_pending_slice_tells_a_limited_number_of_timers_apart() {
+    let mut batch = Batch::new(Precisions::default());
+    for part in 0..3 {
+        let timers = late_timers(10 * (part + 1));
+        batch.add(&"GET /".into(), Kind::Http, 1_700_000_000, &timers);
+    }
+    let (_, record) = (batch.contexts[&get()].records[0].iter().next()).expect("there is one");
+    assert_eq!(record.timers.len(), MAX_TIMERS + 1);
+    let count: u64 = record.timers.iter().map(|(_, sums)| sums.count).sum();
+    assert_eq!(count, 10 + 20 + 30);
+}
+
+#[test]
+fn an_outage_retains_only_what_can_be_read() {
+    let mut batch = Batch::new(Precisions::default());
+    let start = hour_of(1_700_000_000);
+    for second in 0..5 * HOUR {
+        let aggregate = collected(1_000_000, false);
+        batch.add(&"GET /".into(), Kind::Http, start + second, &aggregate);
+    }
+    let delta = &batch.contexts[&get()];
+    assert!(delta.counters.iter().all(|slices| slices.len() <= 120));
+    assert_eq!(delta.counters[0].len(), 120);
+    assert_eq!(delta.records.each_ref().map(Slices::len), [130, 6, 0]);
+    let coarse = delta.records.each_ref().map(|slices| {
+        let scales = slices.iter().map(|(_, sums)| sums.histogram.scale());
+        scales.filter(|scale| *scale == COARSE_SCALE).count()
+    });
+    assert_eq!(coarse, [128, 6, 0]);
+    let recorded = delta.records.iter().flat_map(Slices::iter);
+    let recorded: u64 = recorded.map(|(_, sums)| sums.times.count).sum();
+    assert_eq!(recorded, 5 * HOUR as u64);
+    assert_eq!(batch.requests() + batch.late, 5 * HOUR as u64);
+    assert_eq!(batch.late, 3 * HOUR as u64);
+    // A slice that covers the whole outage has all samples.
+    let day: u64 = delta.counters[6].iter().map(|(_, h)| h.hits).sum();
+    assert_eq!(day, 5 * HOUR as u64);
+}
+
+#[test]
+fn a_sample_too_old_for_the_finest_tier_is_coarse() {
+    let precisions = Precisions::default();
+    let mut delta = ContextDelta::new(&precisions);
+    for minute in (0..=i64::from(TIERS[0].retained)).rev() {
+        delta.add(&precisions, 60 * minute, &collected(1_000, false));
+    }
+    assert_eq!(delta.records.each_ref().map(Slices::len), [130, 1, 0]);
+    let scales = delta.records[1].iter().map(|(_, s)| s.histogram.scale());
+    assert!(scales.eq([COARSE_SCALE]));
+}
+
+#[test]
+fn a_drain_is_rounded_to_microseconds() {
+    let precisions = Precisions::new([60], 120);
+    for (nanos, micros) in [(499, 0), (500, 1), (2_345_499, 2_345), (2_345_500, 2_346)] {
+        let mut delta = ContextDelta::new(&precisions);
+        delta.add(&precisions, 0, &collected(nanos, false));
+        assert_eq!(
+            delta.counters[0].get(0).map(|hits| hits.micros),
+            Some(micros)
+        );
+    }
+}
+
+#[test]
+fn an_hour_that_a_merge_drops_is_late_in_its_context_only() {
+    let hours = |hours: &[i64]| {
+        let mut batch = Batch::new(Precisions::default());
+        for (context, kind, requests) in [("GET /", Kind::Http, 2), (ALL, Kind::All, 7)] {
+            for hour in hours {
+                for _ in 0..requests {
+                    let aggregate = collected(1_000, false);
+                    batch.add(&context.into(), kind, HOUR * hour, &aggregate);
+                }
+            }
+        }
+        batch
+    };
+    let mut batch = hours(&[1, 2]);
+    assert_eq!((batch.requests(), batch.late), (4, 0));
+    batch.merge(hours(&[3]));
+    assert_eq!((batch.requests(), batch.late), (4, 2));
+    batch.merge(hours(&[4, 5]));
+    assert_eq!((batch.requests(), batch.late), (4, 6));
+}
+
+#[test]
+fn a_batch_has_the_length_of_its_names() {
+    let mut batch = Batch::new(Precisions::default());
+    let aggregate = collected(1_000, false);
+    batch.add(&"GET /".into(), Kind::Http, 0, &aggregate);
+    assert_eq!(batch.len(), 1);
+    batch.count(&"sales".into(), 0, 1);
+    batch.count(&"refunds".into(), 0, 1);
+    assert_eq!(batch.len(), 3);
+}
+
+#[test]
+fn the_memory_of_a_batch_is_that_of_its_names_slices_and_records() {
+    let mut batch = Batch::new(Precisions::new([60], 120));
+    assert_eq!(batch.approximate_bytes(), 0);
+    batch.count(&"sales".into(), 0, 1);
+    assert_eq!(batch.approximate_bytes(), 400 + "sales".len() + 32);
+    for minute in 0..10 {
+        batch.count(&"sales".into(), 60 * minute, 1);
+    }
+    let counter = 400 + "sales".len() + 10 * 32;
+    assert_eq!(batch.approximate_bytes(), counter);
+    let aggregate = collected(1_000, false);
+    for minute in 0..3 {
+        batch.add(&"GET /".into(), Kind::Http, 60 * minute, &aggregate);
+    }
+    let (records, hour) = (batch.record_bytes(), size_of::<(i64, DurationSums)>());
+    assert_eq!(records, 3 * aggregate.bytes());
+    let context = 400 + "GET /".len() + 3 * 32 + records + hour;
+    assert_eq!(batch.approximate_bytes(), counter + context);
+}
+
+#[test]
+fn a_part_has_as_many_names_as_it_may_cost() {
+    let mut batch = Batch::new(Precisions::new([60], 120));
+    for name in ["a", "b", "c", "d"] {
+        let aggregate = collected(1_000, false);
+        batch.add(&name.into(), Kind::Http, 0, &aggregate);
+        batch.count(&name.into(), 0, 1);
+    }
+    let cost = batch.contexts[&ContextId::new(Kind::Http, "a")].cost();
+    let lens = |part: &Batch| (part.contexts.len(), part.counters.len());
+    assert_eq!(lens(&batch.split(2 * cost)), (2, 0));
+    assert_eq!(lens(&batch.split(cost)), (1, 0));
+    assert_eq!(lens(&batch.split(cost + 1)), (1, 1));
+    assert_eq!(lens(&batch.split(2)), (0, 2));
+    assert_eq!(lens(&batch.split(0)), (0, 1), "at least one");
+    assert!(batch.is_empty());
+}
+
+#[test]
+fn late_requests_are_counted_in_whatever_part_is_left() {
+    let mut batch = Batch::new(Precisions::default());
+    for hour in 0..5 {
+        for (context, kind) in [("GET /", Kind::Http), (ALL, Kind::All)] {
+            let aggregate = collected(1_000, false);
+            batch.add(&context.into(), kind, HOUR * hour, &aggregate);
+        }
+    }
+    assert_eq!((batch.requests(), batch.requests_and_late()), (2, 5));
+    for context in [ContextId::new(Kind::Http, "GET /"), ContextId::all()] {
+        let mut part = batch.clone();
+        part.contexts.remove(&context);
+        assert_eq!(part.requests_and_late(), 5, "without {context:?}");
+    }
+}
+
+#[test]
+fn an_aggregate_takes_more_memory_with_each_bucket() {
+    let bytes = |buckets: u16| {
+        let histogram = Histogram::new(4, (0..buckets).map(|index| (index, 1)));
+        let aggregate = Aggregate {
+            histogram,
+            ..Aggregate::default()
+        };
+        aggregate.bytes()
+    };
+    assert_eq!(bytes(0), size_of::<(i64, Aggregate)>());
+    assert_eq!(bytes(100), bytes(0) + 100 * size_of::<(u16, u64)>());
+}
+
+/// Two requests in a minute, one in the next, and two an hour later.
+fn delta_of_two_hours(start: i64) -> ContextDelta {
+    let precisions = Precisions::new([1, 60], 120);
+    let mut delta = ContextDelta::new(&precisions);
+    for second in [0, 1, 60, HOUR, HOUR] {
+        delta.add(&precisions, start + second, &collected(1_000, false));
+    }
+    delta
+}
+
+#[test]
+fn the_cost_of_a_delta_grows_with_its_slices() {
+    let mut delta = delta_of_two_hours(hour_of(1_700_000_000));
+    let counters = 2 * (4 + 3);
+    let others = 2 * 3 + 3 * 2 + 1;
+    assert_eq!(delta.fixed_cost(), others);
+    assert_eq!(delta.cost(), counters + others);
+    // Two slices of a counter, and what does not split.
+    let part = delta.split(others + 4);
+    assert_eq!(part.cost(), others + 4);
+    assert_eq!(delta.cost(), counters - 4 + 1);
+}
+
+#[test]
+fn a_context_that_is_split_completely_is_gone() {
+    let mut batch = Batch::new(Precisions::new([60], 120));
+    let aggregate = collected(1_000, false);
+    batch.add(&"GET /".into(), Kind::Http, 0, &aggregate);
+    let whole = batch.clone();
+    // Smaller than the context, so that it is cut: after its only slice.
+    assert_eq!(batch.split(1), whole);
+    assert!(batch.is_empty());
+}
+
+#[test]
+fn what_begins_after_the_latest_moment_is_dropped_and_counted() {
+    let start = hour_of(1_700_000_000);
+    let mut delta = delta_of_two_hours(start);
+    assert_eq!(delta.drop_future(start + HOUR), 0);
+    assert_eq!(delta, delta_of_two_hours(start));
+    assert_eq!(delta.drop_future(start + HOUR - 1), 2);
+    assert_eq!(delta.requests(), 3);
+    let lens: Vec<_> = delta.counters.iter().map(Slices::len).collect();
+    assert_eq!((lens, delta.records[0].len()), (vec![3, 2], 2));
+}
+
+#[test]
+fn a_batch_is_made_smaller_without_losing_a_count() {
+    let mut whole = Batch::new(Precisions::default());
+    let start = hour_of(1_700_000_000);
+    for minute in 0..3_000 {
+        for micros in [1, 40, 1_000, 30_000, 900_000] {
+            let aggregate = collected(1_000 * (micros + minute as u64), false);
+            whole.add(&"GET /".into(), Kind::Http, start + 60 * minute, &aggregate);
+        }
+    }
+    let count = |batch: &Batch| -> u64 {
+        let records = batch.contexts[&get()].records.iter();
+        records
+            .flat_map(Slices::iter)
+            .map(|(_, sums)| sums.histogram.count())
+            .sum()
+    };
+    let lens = |batch: &Batch| batch.contexts[&get()].records.each_ref().map(Slices::len);
+    let all = whole.record_bytes();
+    let compacted = |bytes: usize| {
+        let mut batch = whole.clone();
+        batch.compact(bytes);
+        assert_eq!(count(&batch), 15_000);
+        (lens(&batch), batch.record_bytes() < bytes)
+    };
+    assert_eq!(compacted(all + 1), ([130, 96, 0], true));
+    assert_eq!(
+        compacted(all),
+        ([130, 96, 0], false),
+        "it is as large as it may be"
+    );
+    assert_eq!(compacted(all - 1), ([2, 98, 1], true));
+    assert_eq!(compacted(all / 4), ([2, 2, 9], true));
+    // The batch has reached its smallest size.
+    assert_eq!(compacted(1), ([2, 2, 9], false));
+    let mut least = whole.clone();
+    least.compact(1);
+    let scales = least.contexts[&get()].records.each_ref();
+    let scales = scales.map(|slices| slices.iter().map(|(_, sums)| sums.histogram.scale()).max());
+    assert_eq!(scales, [Some(4), Some(0), Some(0)]);
+}
+
+proptest! {
+    #[test]
+    fn merging_is_associative_and_commutative(a in samples(0..400), b in samples(0..400), c in samples(0..400)) {
+        let precisions = Precisions::default();
+        let all = of(&[a.clone(), b.clone(), c.clone()].concat(), &precisions);
+        let (a, b, c) = (of(&a, &precisions), of(&b, &precisions), of(&c, &precisions));
+        let left = merged(&merged(&a, &b), &c);
+        prop_assert_eq!(&left, &merged(&a, &merged(&b, &c)));
+        prop_assert_eq!(&left, &merged(&c, &merged(&b, &a)));
+        prop_assert_eq!(left, all);
+    }
+
+    #[test]
+    fn splitting_and_merging_again_changes_nothing(samples in samples(0..20_000), cost in 1..400usize) {
+        let precisions = Precisions::default();
+        let whole = of(&samples, &precisions);
+        let (mut left, mut again, mut parts) = (whole.clone(), Batch::new(precisions), 0);
+        while !left.is_empty() {
+            let part = left.split(cost);
+            prop_assert!(!part.is_empty());
+            again.merge(part);
+            parts += 1;
+            prop_assert!(parts < 10_000);
+        }
+        prop_assert_eq!(again, whole);
+    }
+
+    #[test]
+    fn every_request_is_in_the_statistics_or_late(samples in samples(0..40_000)) {
+        let batch = of(&samples, &Precisions::default());
+        prop_assert_eq!(batch.requests() + batch.late, samples.len() as u64);
+    }
+}

@@ -1,0 +1,72 @@
+//! Tests of how much a batch holds.
+
+use super::*;
+use crate::amounts::Amounts;
+use crate::ranking::RankingSpec;
+
+const NOW: i64 = 1_700_000_040;
+
+fn of(requests: u64, additions: u64, details: u64) -> Amounts {
+    Amounts {
+        requests,
+        additions,
+        details,
+    }
+}
+
+#[test]
+fn signs_do_not_matter_and_additions_that_cancel_each_other_count() {
+    let mut batch = Batch::new(Precisions::default());
+    assert!(batch.amounts().is_zero());
+    for (second, n) in [(0, 5), (1, -5), (400_000, 7)] {
+        batch.count(&"stock".into(), NOW + second, n);
+    }
+    // The first two are older than what the finest slices keep.
+    for second in 1..=200 {
+        batch.count(&"sold".into(), NOW + second, 2);
+    }
+    assert_eq!(batch.amounts(), of(0, 17 + 400, 0));
+    let spec = RankingSpec {
+        interval: 60,
+        slices: 3,
+        max_ids: 2,
+    };
+    let mut posts = RankingDelta::new(spec);
+    let id = |id: &str| Arc::<str>::from(id);
+    posts.remove(&id("a"));
+    for (id, second, n) in [
+        (id("a"), 0, 3),
+        (id("b"), 0, 4),
+        (id("b"), 60, -4),
+        (id("c"), 0, 1),
+    ] {
+        posts.add(&id, NOW + second, n);
+    }
+    // There is no room for one that added 1.
+    posts.limit();
+    let mut ranked = Batch::new(Precisions::default());
+    ranked.add_ranking("posts".into(), posts);
+    assert_eq!(ranked.amounts(), of(0, 1 + 3 + 8 + 1, 0));
+}
+
+#[test]
+fn a_batch_is_no_more_than_its_parts() {
+    let mut batch = Batch::new(Precisions::default());
+    for n in 0..100 {
+        batch.count(&n.to_string().into(), NOW, n);
+    }
+    batch.add_report(MinuteReport {
+        minute: NOW,
+        instance: "a".into(),
+        version: None,
+        max_contexts: 1,
+        is_side_by_side: false,
+        contexts: Vec::new(),
+    });
+    let (all, mut parts) = (batch.amounts(), Amounts::default());
+    while !batch.is_empty() {
+        parts += batch.split(24).amounts();
+    }
+    assert_eq!(parts, all);
+    assert_eq!(all, of(0, 4_950, 1));
+}

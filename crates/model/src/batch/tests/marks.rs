@@ -1,0 +1,40 @@
+//! Tests of marks in a batch.
+
+use super::*;
+use crate::mark::MAX_PENDING_MARKS;
+
+#[test]
+fn marks_are_joined_by_id_and_those_without_room_are_refused() {
+    let mark = |number: usize| {
+        let mark = Mark::of_text(number.to_string(), number as i64, "deploy");
+        mark.expect("it is short")
+    };
+    let (mut batch, mut other) = (
+        Batch::new(Precisions::default()),
+        Batch::new(Precisions::default()),
+    );
+    for number in 0..MAX_PENDING_MARKS {
+        assert_eq!(batch.add_mark(mark(number)), Ok(()));
+    }
+    assert_eq!(batch.add_mark(mark(0)), Ok(()), "it has it");
+    assert_eq!(batch.add_mark(mark(MAX_PENDING_MARKS)), Err(TooManyMarks));
+    assert_eq!((batch.len(), batch.amounts().details), (100, 100));
+    assert!(batch.approximate_bytes() > 100 * 200);
+    other
+        .marks
+        .extend([mark(7), mark(1_000)].map(|mark| (mark.id.clone(), mark)));
+    batch.merge(other);
+    assert_eq!(batch.marks.len(), MAX_PENDING_MARKS + 1);
+
+    // They go first, as somebody waits for them.
+    batch.count(&"sales".into(), 60, 1);
+    let (whole, mut again) = (batch.clone(), Batch::new(Precisions::default()));
+    let mut parts = Vec::new();
+    while !batch.is_empty() {
+        let part = batch.split(150);
+        parts.push((part.marks.len(), part.counters.len()));
+        again.merge(part);
+    }
+    assert_eq!(parts, [(MAX_PENDING_MARKS, 1), (1, 0)]);
+    assert_eq!(again, whole);
+}

@@ -1,0 +1,87 @@
+//! Tests of minute reports in a batch.
+
+use super::*;
+use crate::minute_report::{MAX_PENDING_REPORTS, REPORTED_CONTEXT_COST};
+
+/// A report of this many contexts, busiest first.
+fn large_report(minute: i64, contexts: usize) -> MinuteReport {
+    let context = |number: usize| {
+        let mut aggregate = collected(1_000, false);
+        aggregate.times.count = (contexts - number) as u64;
+        (RecordId::new(Kind::Http, &number.to_string()), aggregate)
+    };
+    report(minute, (0..contexts).map(context).collect())
+}
+
+#[test]
+fn the_newest_reports_wait() {
+    let mut batch = Batch::new(Precisions::default());
+    for minute in (0..=MAX_PENDING_REPORTS as i64).rev() {
+        batch.add_report(large_report(60 * minute, 1));
+    }
+    let minutes = batch.reports.iter().map(|report| report.minute / 60);
+    assert!(minutes.eq(1..=MAX_PENDING_REPORTS as i64));
+    assert_eq!(
+        (batch.len(), batch.is_empty()),
+        (MAX_PENDING_REPORTS, false)
+    );
+    let mut other = large_report(60, 1);
+    other.instance = "b".into();
+    batch.add_report(other);
+    assert_eq!(batch.reports[0].minute, 60);
+    assert_eq!(&*batch.reports[0].instance, "b");
+}
+
+#[test]
+fn reports_are_cut_between_contexts_and_the_busiest_go_first() {
+    let mut batch = Batch::new(Precisions::default());
+    batch.add_report(large_report(60, 100));
+    batch.add_report(large_report(120, 10));
+    let whole = batch.clone();
+    let (mut again, mut lens) = (Batch::new(Precisions::default()), Vec::new());
+    while !batch.is_empty() {
+        let part = batch.split(50 * REPORTED_CONTEXT_COST);
+        lens.push(
+            part.reports
+                .iter()
+                .map(|r| r.contexts.len())
+                .collect::<Vec<_>>(),
+        );
+        again.merge(part);
+    }
+    assert_eq!(lens, [vec![50], vec![50], vec![10]]);
+    assert_eq!(again, whole);
+    assert_eq!(batch.clone().split(1), batch);
+}
+
+#[test]
+fn the_oldest_reports_are_dropped_before_records_are_merged() {
+    let mut whole = Batch::new(Precisions::default());
+    for minute in 0..10 {
+        whole.add(
+            &"GET /".into(),
+            Kind::Http,
+            60 * minute,
+            &collected(7, true),
+        );
+        whole.add_report(large_report(60 * minute, 20));
+    }
+    let bytes = whole.record_bytes();
+    let reports = |surplus| {
+        let mut batch = whole.clone();
+        batch.compact(bytes - surplus);
+        assert_eq!(batch.contexts, whole.contexts);
+        assert!(batch.record_bytes() <= bytes - surplus);
+        batch
+            .reports
+            .iter()
+            .map(|r| r.minute / 60)
+            .collect::<Vec<_>>()
+    };
+    let one = vec![large_report(0, 20)].bytes();
+    assert_eq!(reports(0).len(), 10);
+    assert_eq!(reports(1), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    assert_eq!(reports(one).len(), 9);
+    assert_eq!(reports(one + 1).len(), 8);
+    assert!(reports(10 * one).is_empty());
+}

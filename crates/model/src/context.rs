@@ -1,0 +1,432 @@
+//! Names of contexts and counters, and which characters they may have.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// The context of requests that match no route.
+pub const UNMATCHED: &str = "<unmatched>";
+/// The context, or counter, of all names beyond `max_contexts` (or `max_counters`).
+pub const OVERFLOW: &str = "<overflow>";
+/// [`OVERFLOW`] of timers.
+pub const TIMER_OVERFLOW: &str = "\\<overflow>";
+/// The sum of all HTTP contexts; in no ranking and no list.
+pub const ALL: &str = "<all>";
+/// The name of a context whose caller gave an empty name.
+pub const EMPTY: &str = "<empty>";
+/// The longest name, in bytes. A longer name is cut to [`CUT_AT`] bytes and a hash of the whole name.
+pub const MAX_NAME: usize = 256;
+/// Bytes that remain of a name that is too long.
+pub const CUT_AT: usize = 240;
+/// The method in the context of a request whose method is not one of HTTP's nine.
+pub const OTHER_METHOD: &str = "OTHER";
+
+const METHODS: [&str; 10] = [
+    "GET",
+    "POST",
+    "PUT",
+    "DELETE",
+    "HEAD",
+    "OPTIONS",
+    "PATCH",
+    "CONNECT",
+    "TRACE",
+    OTHER_METHOD,
+];
+
+/// Whether a context stands for HTTP requests, other code or the sum of all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize),
+    serde(rename_all = "lowercase")
+)]
+pub enum Kind {
+    /// Other code that was timed.
+    Timer,
+    /// HTTP requests.
+    Http,
+    /// The sum of all HTTP contexts, [`ALL`].
+    All,
+}
+
+impl std::fmt::Display for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Kind {
+    const KINDS: [Self; 3] = [Self::Timer, Self::Http, Self::All];
+
+    /// The name in the API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Timer => "timer",
+            Self::Http => "http",
+            Self::All => "all",
+        }
+    }
+
+    /// The number in packed data, which never changes.
+    #[doc(hidden)]
+    pub fn number(self) -> u8 {
+        match self {
+            Self::Timer => 0,
+            Self::Http => 1,
+            Self::All => 2,
+        }
+    }
+
+    /// The kind of this number; `None` if there is none.
+    #[doc(hidden)]
+    pub fn from_number(number: u8) -> Option<Self> {
+        let mut kinds = Self::KINDS.into_iter();
+        kinds.find(|kind| kind.number() == number)
+    }
+}
+
+/// Identifies a context: a timer and a page may have the same name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ContextId {
+    /// Whether it stands for HTTP requests, other code or the sum of all.
+    pub kind: Kind,
+    /// Its name.
+    pub name: Arc<str>,
+}
+
+impl ContextId {
+    /// The context of this kind and name.
+    pub fn new(kind: Kind, name: impl Into<Arc<str>>) -> Self {
+        Self {
+            kind,
+            name: name.into(),
+        }
+    }
+
+    /// The sum of all HTTP contexts.
+    pub fn all() -> Self {
+        Self::new(Kind::All, ALL)
+    }
+}
+
+/// The counters of each context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Metric {
+    /// Number of samples.
+    Hits,
+    /// Number of samples that were errors.
+    Errors,
+    /// Sum of their durations, in microseconds.
+    Micros,
+}
+
+impl std::fmt::Display for Metric {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Metric {
+    /// All metrics.
+    pub const ALL: [Self; 3] = [Self::Hits, Self::Errors, Self::Micros];
+
+    /// The name, which is also the name of the global counter.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Hits => "hits",
+            Self::Errors => "errors",
+            Self::Micros => "micros",
+        }
+    }
+
+    /// The metric and the context of a counter with this name; `None` for global counters and the user's.
+    ///
+    /// ```
+    /// # use tower_pulse_model::context::Metric;
+    /// assert_eq!(Metric::of_counter("hits:GET /"), Some((Metric::Hits, "GET /")));
+    /// assert_eq!(Metric::of_counter("hits"), None);
+    /// ```
+    pub fn of_counter(name: &str) -> Option<(Self, &str)> {
+        let (metric, context) = name.split_once(':')?;
+        let metric = Self::ALL.into_iter().find(|m| m.as_str() == metric)?;
+        Some((metric, context))
+    }
+
+    /// The name of the counter of `context`: `hits:GET /`, and `hits` for [`ALL`]. The microseconds of
+    /// [`ALL`] are `micros:<all>`.
+    ///
+    /// ```
+    /// # use tower_pulse_model::context::{Metric, ALL};
+    /// assert_eq!(Metric::Hits.counter("GET /"), "hits:GET /");
+    /// assert_eq!(Metric::Hits.counter(ALL), "hits");
+    /// ```
+    pub fn counter(self, context: &str) -> String {
+        if context == ALL && self != Self::Micros {
+            self.as_str().to_owned()
+        } else {
+            format!("{}:{context}", self.as_str())
+        }
+    }
+}
+
+/// Whether the crate itself counts under this name, so that the user's counters may not have it.
+pub fn is_reserved(counter: &str) -> bool {
+    Metric::ALL.iter().any(|metric| {
+        counter
+            .strip_prefix(metric.as_str())
+            .is_some_and(|suffix| suffix.is_empty() || suffix.starts_with(':'))
+    })
+}
+
+/// The method for the name of a context: one of HTTP's nine, or [`OTHER_METHOD`].
+#[inline]
+pub fn fold_method(method: &http::Method) -> &'static str {
+    match *method {
+        http::Method::GET => "GET",
+        http::Method::POST => "POST",
+        http::Method::PUT => "PUT",
+        http::Method::DELETE => "DELETE",
+        http::Method::HEAD => "HEAD",
+        http::Method::OPTIONS => "OPTIONS",
+        http::Method::PATCH => "PATCH",
+        http::Method::CONNECT => "CONNECT",
+        http::Method::TRACE => "TRACE",
+        _ => OTHER_METHOD,
+    }
+}
+
+/// Splits a context into its method and its path, or returns the path alone (the book's contexts).
+///
+/// ```
+/// # use tower_pulse_model::context::method_and_path;
+/// assert_eq!(method_and_path("GET /users/{id}"), (Some("GET"), Some("/users/{id}")));
+/// assert_eq!(method_and_path("/users"), (None, Some("/users")));
+/// assert_eq!(method_and_path("db:find_user"), (None, None));
+/// ```
+pub fn method_and_path(context: &str) -> (Option<&str>, Option<&str>) {
+    match context.split_once(' ') {
+        Some((method, path)) if METHODS.contains(&method) => (Some(method), Some(path)),
+        _ if context.starts_with('/') => (None, Some(context)),
+        _ => (None, None),
+    }
+}
+
+/// Whether a character shows nothing, or changes how the text around it is shown: control characters, those that set the
+/// direction of text, those without a width, and separators of lines and paragraphs.
+pub fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{ad}'
+                | '\u{61c}'
+                | '\u{180e}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{feff}'
+                | '\u{fff9}'..='\u{fffb}'
+                | '\u{e0000}'..='\u{e007f}'
+        )
+}
+
+/// A text whose hidden characters are escaped: `\u{202e}`. Borrows a text that has none.
+pub fn escape_hidden(text: &str) -> Cow<'_, str> {
+    // Almost all names are printable ASCII, which is found out without decoding them.
+    let is_printable = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    if is_printable || !text.chars().any(is_hidden) {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match is_hidden(c) {
+            true => escaped.extend(c.escape_default()),
+            false => escaped.push(c),
+        }
+    }
+    Cow::Owned(escaped)
+}
+
+/// A name as it is stored: not empty, at most [`MAX_NAME`] bytes, never [`ALL`], which is reserved, and with
+/// characters escaped that show nothing, or turn the direction of text. Borrows a name that needs no change.
+pub fn clean_name(name: &str) -> Cow<'_, str> {
+    if name.is_empty() {
+        return Cow::Borrowed(EMPTY);
+    }
+    if name == ALL {
+        return Cow::Borrowed("\\<all>");
+    }
+    let escaped = escape_hidden(name);
+    if escaped.len() <= MAX_NAME {
+        return escaped;
+    }
+    let hash = fnv1a(escaped.bytes());
+    let cut = (0..=CUT_AT)
+        .rev()
+        .find(|at| escaped.is_char_boundary(*at))
+        .unwrap_or(0);
+    // 240 bytes and 16 hexadecimal digits are MAX_NAME.
+    Cow::Owned(format!("{}{hash:016x}", &escaped[..cut]))
+}
+
+/// The name of a timer as it is stored: a [clean name](clean_name), with a backslash before a name that a
+/// page could have. The book's keys have no kind, and would add the timer to the page.
+///
+/// ```
+/// # use tower_pulse_model::context::timer_name;
+/// assert_eq!(timer_name("db:find_user"), "db:find_user");
+/// assert_eq!(timer_name("GET /users/{id}"), "\\GET /users/{id}");
+/// ```
+pub fn timer_name(name: &str) -> Cow<'_, str> {
+    let name = clean_name(name);
+    let is_page = matches!(&*name, UNMATCHED | OVERFLOW) || method_and_path(&name).1.is_some();
+    match is_page {
+        true => Cow::Owned(clean_name(&format!("\\{name}")).into_owned()),
+        false => name,
+    }
+}
+
+/// Identifies the records of a context. It is the same for every instance and version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct RecordId(u64);
+
+impl RecordId {
+    /// The id of the records of a context.
+    pub fn new(kind: Kind, name: &str) -> Self {
+        Self(fnv1a([kind.number()].into_iter().chain(name.bytes())))
+    }
+
+    /// The text form in a store.
+    pub fn to_bytes(self) -> [u8; 8] {
+        self.0.to_be_bytes()
+    }
+
+    /// Reads the text form; `None` for any other text.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        Some(Self(u64::from_be_bytes(bytes.try_into().ok()?)))
+    }
+}
+
+impl std::fmt::Display for RecordId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// FNV-1a, 64 bits: stable over processes, machines and versions.
+pub fn fnv1a(bytes: impl IntoIterator<Item = u8>) -> u64 {
+    let bytes = bytes.into_iter();
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn names_of_metrics_are_reserved() {
+        for name in ["hits", "errors", "micros", "hits:GET /", "micros:"] {
+            assert!(is_reserved(name), "{name}");
+        }
+        for name in ["sales", "hit", "hitsy", "my:hits"] {
+            assert!(!is_reserved(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn kinds_have_the_names_of_the_api() {
+        let kinds = [Kind::Timer, Kind::Http, Kind::All];
+        assert_eq!(kinds.map(Kind::as_str), ["timer", "http", "all"]);
+    }
+
+    #[test]
+    fn methods_other_than_the_nine_of_http_share_a_name() {
+        for name in METHODS {
+            let method = http::Method::from_bytes(name.as_bytes()).expect("it is a token");
+            assert_eq!(fold_method(&method), name);
+        }
+        let other = http::Method::from_bytes(b"PROPFIND").expect("it is a token");
+        assert_eq!(fold_method(&other), OTHER_METHOD);
+    }
+
+    #[test]
+    fn a_context_is_split_into_its_method_and_its_path() {
+        let (get, path) = (Some("GET"), Some("/users/{id}"));
+        assert_eq!(method_and_path("GET /users/{id}"), (get, path));
+        assert_eq!(method_and_path("/users/{id}"), (None, path));
+        assert_eq!(method_and_path("/a b"), (None, Some("/a b")));
+        for other in ["db:find_user", "find user", ""] {
+            assert_eq!(method_and_path(other), (None, None), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn the_name_of_a_counter_tells_its_metric_and_context() {
+        for (metric, name, all) in [
+            (Metric::Hits, "hits:GET /", "hits"),
+            (Metric::Errors, "errors:GET /", "errors"),
+            (Metric::Micros, "micros:GET /", "micros:<all>"),
+        ] {
+            assert_eq!(metric.counter("GET /"), name);
+            assert_eq!(metric.counter(ALL), all);
+            assert_eq!(Metric::of_counter(name), Some((metric, "GET /")));
+        }
+        for other in ["hits", "sales", "sales:GET /"] {
+            assert_eq!(Metric::of_counter(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_timer_never_has_the_name_of_a_page() {
+        for name in [
+            "/",
+            "/a b",
+            "DELETE /a",
+            "OTHER /",
+            "<unmatched>",
+            "<overflow>",
+        ] {
+            let timer = timer_name(name);
+            assert_eq!(timer, format!("\\{name}"));
+            assert_eq!(timer_name(&timer), timer);
+        }
+        for name in ["db", "get /a", "GET", "<all"] {
+            assert_eq!(timer_name(name), name);
+        }
+        assert_eq!(timer_name(OVERFLOW), TIMER_OVERFLOW);
+        let long = timer_name(&format!("/{}", "x".repeat(300))).into_owned();
+        assert_eq!((long.len(), &long[..2]), (MAX_NAME, "\\/"));
+    }
+
+    #[test]
+    fn names_that_share_a_long_beginning_stay_apart() {
+        let (a, b) = (
+            format!("{}a", "x".repeat(300)),
+            format!("{}b", "x".repeat(300)),
+        );
+        assert_ne!(clean_name(&a), clean_name(&b));
+        assert_eq!(clean_name("GET /a\r\nb"), "GET /a\\r\\nb");
+        assert_eq!(
+            clean_name("GET /\u{202e}a\u{200b}"),
+            "GET /\\u{202e}a\\u{200b}"
+        );
+        assert!(matches!(clean_name("GET /größe/名前"), Cow::Borrowed(_)));
+        assert!(matches!(clean_name("GET /"), Cow::Borrowed("GET /")));
+        assert_eq!(clean_name(""), EMPTY);
+    }
+
+    proptest! {
+        #[test]
+        fn clean_names_are_clean(name in "\\PC{0,100}[\\x00-\\x1f\u{200b}-\u{202e}\u{feff}]{0,3}\\PC{0,200}") {
+            let clean = clean_name(&name);
+            prop_assert!(!clean.is_empty() && clean.len() <= MAX_NAME);
+            prop_assert!(!clean.chars().any(is_hidden));
+            let again = clean_name(&clean);
+            prop_assert_eq!(&again, &clean);
+        }
+    }
+}

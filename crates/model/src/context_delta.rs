@@ -1,0 +1,297 @@
+//! Additions to one context, by slice.
+
+use std::collections::BTreeMap;
+
+use super::access_time::DurationSums;
+use super::aggregate::{Aggregate, RequestCounts};
+use super::context::{ContextId, Kind};
+use super::histogram::COARSE_SCALE;
+use super::pack::{Budget, Reader, Writer};
+use super::section::EntryHead;
+use super::slice::{HOUR, Precision, Precisions, hour_of};
+use super::slices::{Merge, Slices, merge_all};
+use super::slow_request::SlowRequests;
+use super::tier::{TIERS, TierSlice};
+
+/// Hours of statistics that are retained while a store is away. Readers see the current hour and the one
+/// before.
+pub const MAX_HOURS: usize = 2;
+
+/// The oldest version of entries that has whole records.
+pub(super) const VERSION_WITH_WHOLE_RECORDS: u8 = 5;
+
+/// The slices of hours.
+const HOURS: Precision = Precision::new(HOUR as u32, MAX_HOURS as u32);
+
+/// Histograms that keep the fine scale while a store is away. Older ones are reduced to a quarter of their
+/// size.
+const FINE_KEPT: usize = 2;
+
+impl Slices<Aggregate> {
+    /// Reduces the histograms of all but the newest slices to the coarse scale.
+    fn coarsen(&mut self) {
+        for (_, aggregate) in self.iter_mut().rev().skip(FINE_KEPT) {
+            aggregate.coarsen(COARSE_SCALE);
+        }
+    }
+}
+
+/// Adds to the records of a tier. A slice that no longer fits is added to a slice of the next coarser tier:
+/// during a long outage of the store, pending records grow coarser and their number stays bounded.
+pub(super) fn add_record(
+    records: &mut [Slices<Aggregate>],
+    tier: usize,
+    slice: i64,
+    sums: Aggregate,
+) {
+    let mut overflow = Some((slice, sums));
+    for (at, (slices, tier)) in records.iter_mut().zip(TIERS).enumerate().skip(tier) {
+        let Some((slice, mut sums)) = overflow else {
+            return;
+        };
+        if at > 0 {
+            sums.coarsen(COARSE_SCALE);
+        }
+        let start = tier.slice(slice);
+        overflow = slices.add(start, sums, tier.retained as usize);
+        if let Some(sums) = slices.get_mut(start) {
+            sums.timers.limit();
+        }
+        slices.coarsen();
+    }
+}
+
+/// Additions to one context.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContextDelta {
+    /// Time of the last addition, in Unix seconds.
+    pub last_seen: i64,
+    /// Counters, in the order of [`Precisions::counters`].
+    pub counters: Vec<Slices<RequestCounts>>,
+    /// Statistics by hour.
+    pub hours: Slices<DurationSums>,
+    /// Records, in the order of [`TIERS`]. Each sample is in exactly one: a record of the finest tier, or
+    /// of a coarser one if the store was away for longer than the finest tier retains slices.
+    pub records: [Slices<Aggregate>; TIERS.len()],
+    /// The slowest and the newest failed requests by hour.
+    pub slowest: Slices<SlowRequests>,
+    /// Whole records of another store, each of which is added to its own tier and to no other: the coarser tiers have
+    /// whole records as well.
+    pub whole: BTreeMap<TierSlice, Aggregate>,
+}
+
+impl ContextDelta {
+    pub(super) fn new(precisions: &Precisions) -> Self {
+        Self {
+            last_seen: i64::MIN,
+            counters: vec![Slices::default(); precisions.counters.len()],
+            hours: Slices::default(),
+            records: Default::default(),
+            slowest: Slices::default(),
+            whole: BTreeMap::new(),
+        }
+    }
+
+    /// Adds an aggregate of one second. Returns the number of samples whose hour was dropped from the
+    /// statistics to make room.
+    pub(super) fn add(
+        &mut self,
+        precisions: &Precisions,
+        second: i64,
+        aggregate: &Aggregate,
+    ) -> u64 {
+        self.last_seen = self.last_seen.max(second);
+        add_record(&mut self.records, 0, second, aggregate.clone());
+        if aggregate.times.count == 0 {
+            // Timers that ended after their requests: nothing for the counters and statistics.
+            return 0;
+        }
+        let hits = RequestCounts {
+            hits: aggregate.times.count,
+            errors: aggregate.outcomes.errors,
+            micros: aggregate.times.sum.saturating_add(500) / 1_000,
+        };
+        for (slices, precision) in self.counters.iter_mut().zip(&precisions.counters) {
+            slices.add(precision.slice(second), hits, precision.retained as usize);
+        }
+        let gone = self.hours.add(hour_of(second), aggregate.times, MAX_HOURS);
+        gone.map_or(0, |(_, times)| times.count)
+    }
+
+    /// Adds all of `other`, retaining statistics of at most `max_hours` hours. Returns the number of
+    /// samples whose hour was dropped.
+    pub fn merge(&mut self, other: Self, precisions: &Precisions, max_hours: usize) -> u64 {
+        self.last_seen = self.last_seen.max(other.last_seen);
+        merge_all(&mut self.counters, other.counters, &precisions.counters);
+        for (tier, slices) in other.records.into_iter().enumerate() {
+            for (slice, sums) in slices.into_slices() {
+                add_record(&mut self.records, tier, slice, sums);
+            }
+        }
+        self.slowest.merge(other.slowest, max_hours, drop);
+        for (at, sums) in other.whole {
+            self.whole.entry(at).or_default().merge(&sums);
+        }
+        let mut late = 0;
+        self.hours
+            .merge(other.hours, max_hours, |times| late += times.count);
+        late
+    }
+
+    /// Drops slices that start after `latest`, which only a wrong clock can have made. Returns the number
+    /// of samples that were dropped from the statistics.
+    pub fn drop_future(&mut self, latest: i64) -> u64 {
+        let counters = self.counters.iter_mut();
+        counters.for_each(|slices| drop(slices.drop_after(latest)));
+        let records = self.records.iter_mut();
+        records.for_each(|slices| drop(slices.drop_after(latest)));
+        drop(self.slowest.drop_after(latest));
+        self.whole.retain(|(_, start), _| *start <= latest);
+        let hours = self.hours.drop_after(latest);
+        hours.iter().map(|times| times.count).sum()
+    }
+
+    /// Number of samples in its statistics.
+    pub fn requests(&self) -> u64 {
+        self.hours.iter().map(|(_, times)| times.count).sum()
+    }
+
+    /// Approximate number of commands that a store needs to merge it.
+    pub fn cost(&self) -> usize {
+        let slices: usize = self.counters.iter().map(Slices::len).sum();
+        2 * slices + self.fixed_cost()
+    }
+
+    pub(super) fn fixed_cost(&self) -> usize {
+        let records: usize = self.records.iter().map(Slices::len).sum();
+        2 * (records + self.whole.len()) + 3 * self.hours.len() + self.slowest.len() + 1
+    }
+
+    /// Approximate bytes of its records in memory.
+    pub(super) fn record_bytes(&self) -> usize {
+        let records = self.records.iter().flat_map(Slices::iter);
+        let records = records.map(|(_, record)| record);
+        let records = records.chain(self.whole.values());
+        records.map(Aggregate::bytes).sum()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.hours.is_empty()
+            && self.slowest.is_empty()
+            && self.whole.is_empty()
+            && self.counters.iter().all(Slices::is_empty)
+            && self.records.iter().all(Slices::is_empty)
+    }
+
+    /// Moves out a part that costs about `cost` commands, at least one slice.
+    pub(super) fn split(&mut self, cost: usize) -> Self {
+        let mut slices = (cost.saturating_sub(self.fixed_cost()) / 2).max(1);
+
+        Self {
+            last_seen: self.last_seen,
+            hours: std::mem::take(&mut self.hours),
+            records: std::mem::take(&mut self.records),
+            slowest: std::mem::take(&mut self.slowest),
+            whole: std::mem::take(&mut self.whole),
+            counters: self
+                .counters
+                .iter_mut()
+                .map(|counters| {
+                    let part = counters.split_newest(slices);
+                    slices -= part.len();
+                    part
+                })
+                .collect(),
+        }
+    }
+
+    /// Packs it into an entry.
+    pub(super) fn write(&self, context: &ContextId, out: &mut Writer, head: &EntryHead) {
+        let base = head.base;
+        out.bytes(context.name.as_bytes());
+        out.0.push(context.kind.number());
+        out.int(self.last_seen.wrapping_sub(base));
+        let precisions = &head.precisions.counters;
+        out.series(&self.counters, precisions, base, Writer::request_counts);
+        for (slices, tier) in self.records.iter().zip(TIERS) {
+            out.slices(slices, tier, base, Writer::aggregate_in_place);
+        }
+        match hours_of(&self.records[0]) == self.hours {
+            true => out.uint(0),
+            false => out.slices(&self.hours, HOURS, base, Writer::times),
+        }
+        out.slices(&self.slowest, HOURS, base, |out, list| list.write(out));
+        if head.version >= VERSION_WITH_WHOLE_RECORDS {
+            out.uint(self.whole.len() as u64);
+            for ((seconds, start), sums) in &self.whole {
+                out.uint(u64::from(*seconds));
+                out.int(base.wrapping_sub(*start));
+                out.aggregate_in_place(sums);
+            }
+        }
+    }
+
+    /// Reads one from an entry, and spends its cost.
+    pub(super) fn read(
+        from: &mut Reader<'_>,
+        head: &EntryHead,
+        budget: &mut Budget,
+    ) -> Option<(ContextId, Self)> {
+        let base = head.base;
+        let name = from.name()?;
+        let kind = Kind::from_number(from.byte()?)?;
+        let last_seen = base.wrapping_add(from.int()?);
+        let counters = from.series(&head.precisions.counters, base, Reader::request_counts)?;
+        let mut records: [Slices<Aggregate>; TIERS.len()] = Default::default();
+        for (slices, tier) in records.iter_mut().zip(TIERS) {
+            *slices = from.slices(tier, base, Reader::aggregate_in_place)??;
+        }
+        let hours = match from.slices(HOURS, base, Reader::times)? {
+            Some(hours) => hours,
+            None => hours_of(&records[0]),
+        };
+        let slowest = match head.version {
+            1 => Slices::default(),
+            _ => from.slices(HOURS, base, |from| SlowRequests::read(from, kind))??,
+        };
+        let whole = match head.version >= VERSION_WITH_WHOLE_RECORDS {
+            true => read_whole(from, base)?,
+            false => BTreeMap::new(),
+        };
+        let delta = Self {
+            last_seen,
+            counters,
+            hours,
+            records,
+            slowest,
+            whole,
+        };
+        budget.spend(delta.cost())?;
+        Some((ContextId { kind, name }, delta))
+    }
+}
+
+/// Reads whole records. Those of a tier that the store does not have are left out later.
+fn read_whole(from: &mut Reader<'_>, base: i64) -> Option<BTreeMap<TierSlice, Aggregate>> {
+    let mut whole = BTreeMap::new();
+    for _ in 0..from.uint()? {
+        let seconds = u32::try_from(from.uint()?).ok().filter(|s| *s > 0)?;
+        let start = base.wrapping_sub(from.int()?);
+        let is_start = start.rem_euclid(i64::from(seconds)) == 0;
+        let sums = from.aggregate_in_place()?;
+        let before = whole.insert((seconds, start), sums);
+        if !is_start || before.is_some() {
+            return None;
+        }
+    }
+    Some(whole)
+}
+
+/// The statistics by hour of a batch, derived from its finest records.
+fn hours_of(finest: &Slices<Aggregate>) -> Slices<DurationSums> {
+    let mut hours = Slices::default();
+    for (start, record) in finest.iter().filter(|(_, record)| record.times.count > 0) {
+        hours.add(HOURS.slice(start), record.times, MAX_HOURS);
+    }
+    hours
+}

@@ -1,0 +1,224 @@
+//! An entry of the journal: a packed batch, which is read name by name.
+//!
+//! A fold must understand all of an entry: the first byte is its version, at most [`ENTRY_VERSION`], and the journal's
+//! `need` keeps older folders away from it. What only few entries have stands in *sections* at the end of these: tag,
+//! length, body. A section that the fold does not know makes the entry unreadable. An entry without sections has the
+//! version before them, so that no folder waits for it.
+//!
+//! An entry leaves out each coarser precision that is just the sum of the finest one, and the reader derives it. For a
+//! batch of one second, these are all coarser precisions.
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use super::batch::{Batch, MAX_CALL_COST};
+use super::context::ContextId;
+use super::context_delta::{ContextDelta, VERSION_WITH_WHOLE_RECORDS};
+use super::counter::{self, CounterDelta};
+use super::mark::{self, Mark};
+use super::minute_report::MinuteReport;
+use super::pack::{Budget, Reader, Writer};
+use super::ranking::RankingDelta;
+use super::section::EntryHead;
+use super::slice::{MAX_PRECISIONS, MAX_RETAINED, Precision, Precisions};
+
+/// The newest version of the form of an entry. Raise it with every change that an older folder cannot read.
+pub const ENTRY_VERSION: u8 = 5;
+/// The version of an entry without sections at its end, which folders of earlier versions of this crate read.
+const VERSION_WITHOUT_SECTIONS: u8 = 3;
+/// The largest entry that a folder accepts: it reads entries whole.
+pub const MAX_ENTRY_BYTES: usize = 11 * 1024 * 1024;
+/// What an entry may cost: no sender makes a call that costs more than [`MAX_CALL_COST`], whatever its configuration.
+/// Rankings and reports without content cost their sender nothing, and there are few of them.
+const ENTRY_BUDGET: Budget = Budget::new(MAX_CALL_COST + 512);
+
+/// Packs a batch.
+pub fn pack(batch: &Batch) -> Vec<u8> {
+    let last_seen = batch.contexts.values().map(|delta| delta.last_seen);
+    let head = EntryHead {
+        version: version(batch),
+        precisions: batch.precisions().clone(),
+        base: last_seen.max().unwrap_or(0),
+    };
+    let mut out = Writer(Vec::with_capacity(64 + 96 * batch.len()));
+    out.0.push(head.version);
+    out.uint(head.precisions.counters.len() as u64);
+    for precision in &head.precisions.counters {
+        out.uint(u64::from(precision.seconds));
+        out.uint(u64::from(precision.retained));
+    }
+    out.int(head.base);
+    out.uint(batch.late);
+    out.uint(batch.contexts.len() as u64);
+    for (context, delta) in &batch.contexts {
+        delta.write(context, &mut out, &head);
+    }
+    for section in batch.sections() {
+        section.write(&mut out, &head);
+    }
+    out.0
+}
+
+/// The version of the form of a batch: the oldest that has all of it.
+pub fn version(batch: &Batch) -> u8 {
+    if batch.has_whole_records() {
+        return VERSION_WITH_WHOLE_RECORDS;
+    }
+    let sections = batch.sections();
+    let versions = sections.iter().filter(|section| section.len() > 0);
+    versions
+        .map(|section| section.version())
+        .fold(VERSION_WITHOUT_SECTIONS, u8::max)
+}
+
+/// A reader of one entry, name by name, so that a long entry need not block a worker of the runtime.
+#[derive(Debug)]
+pub struct EntryReader<'a> {
+    reader: Reader<'a>,
+    budget: Budget,
+    head: EntryHead,
+    /// Samples that were late when they were flushed.
+    pub late: u64,
+    /// The list that is read, and how many names of it are left, once that is known.
+    list: usize,
+    names: Option<u64>,
+    /// The marks that were read and are not given out yet; `None` before the sections.
+    marks: Option<std::vec::IntoIter<Mark>>,
+}
+
+/// One name of an entry, with its data.
+#[derive(Debug, PartialEq)]
+pub enum Item {
+    /// A context and its delta.
+    Context(ContextId, ContextDelta),
+    /// One of the user's counters and its slices.
+    Counter(Arc<str>, CounterDelta),
+    /// Additions to a ranking.
+    Ranking(Arc<str>, RankingDelta),
+    /// A minute report, or a part of one.
+    Report(MinuteReport),
+    /// A mark.
+    Mark(Mark),
+}
+
+/// Reads a name of a list, and spends its cost.
+type ReadItem = fn(&mut Reader<'_>, &EntryHead, &mut Budget) -> Option<Item>;
+
+/// The lists of names, each with the first version that has it.
+const LISTS: [(u8, ReadItem); 4] = [
+    (1, |from, head, budget| {
+        let (context, delta) = ContextDelta::read(from, head, budget)?;
+        Some(Item::Context(context, delta))
+    }),
+    (1, |from, head, budget| {
+        let (name, delta) = counter::read(from, head, budget)?;
+        Some(Item::Counter(name, delta))
+    }),
+    (2, |from, head, budget| {
+        let name = from.name()?;
+        RankingDelta::read(from, head, budget).map(|delta| Item::Ranking(name, delta))
+    }),
+    (3, |from, head, budget| {
+        MinuteReport::read(from, head, budget).map(Item::Report)
+    }),
+];
+
+/// The entry cannot be decoded, or no version of this crate sends it: a name is too long, or the entry is larger than a
+/// sender makes at the maxima of `Builder`. The limits do not depend on the configuration of the
+/// instance that reads, as others may have another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Undecodable;
+
+impl<'a> EntryReader<'a> {
+    /// Reads the head of an entry.
+    ///
+    /// # Errors
+    /// The bytes are not an entry, or an entry of another version.
+    pub fn new(bytes: &'a [u8]) -> Result<Self, Undecodable> {
+        Self::after_head(bytes).ok_or(Undecodable)
+    }
+
+    fn after_head(bytes: &'a [u8]) -> Option<Self> {
+        if bytes.len() > MAX_ENTRY_BYTES {
+            return None;
+        }
+        let mut reader = Reader(bytes);
+        let version =
+            Some(reader.byte()?).filter(|version| (1..=ENTRY_VERSION).contains(version))?;
+        let mut counters = Vec::new();
+        for _ in 0..reader.uint().filter(|n| *n <= MAX_PRECISIONS as u64)? {
+            let mut number = |most: u32| {
+                let number = u32::try_from(reader.uint()?).ok();
+                number.filter(|n| (1..=most).contains(n))
+            };
+            let (seconds, samples) = (number(u32::MAX)?, number(MAX_RETAINED)?);
+            counters.push(Precision::new(seconds, samples));
+        }
+        let head = EntryHead {
+            version,
+            precisions: Precisions { counters },
+            base: reader.int()?,
+        };
+        Some(Self {
+            head,
+            late: reader.uint()?,
+            list: 0,
+            names: None,
+            marks: None,
+            reader,
+            budget: ENTRY_BUDGET,
+        })
+    }
+
+    /// How many bytes are not read yet.
+    pub fn bytes_left(&self) -> usize {
+        self.reader.0.len()
+    }
+
+    /// The precisions of the batch.
+    pub fn precisions(&self) -> &Precisions {
+        &self.head.precisions
+    }
+
+    /// The next name; `None` after the last.
+    ///
+    /// # Errors
+    /// The bytes cannot be decoded from here on. No part of the entry may be used.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> Result<Option<Item>, Undecodable> {
+        while let Some((since, read)) = LISTS.get(self.list) {
+            let names = match self.names {
+                Some(names) => names,
+                None if self.head.version < *since => 0,
+                None => self.reader.uint().ok_or(Undecodable)?,
+            };
+            if names > 0 {
+                self.names = Some(names - 1);
+                let item = read(&mut self.reader, &self.head, &mut self.budget);
+                return item.map(Some).ok_or(Undecodable);
+            }
+            (self.list, self.names) = (self.list + 1, None);
+        }
+        if self.marks.is_none() {
+            self.marks = Some(self.sections().ok_or(Undecodable)?.into_iter());
+        }
+        let mark = self.marks.as_mut().and_then(Iterator::next);
+        Ok(mark.map(Item::Mark))
+    }
+
+    /// The marks in the sections at the end of the entry. No other section is known, and each is there once at most.
+    fn sections(&mut self) -> Option<Vec<Mark>> {
+        let mut marks = None;
+        while self.head.version > VERSION_WITHOUT_SECTIONS && !self.reader.0.is_empty() {
+            let (tag, body) = (self.reader.uint()?, self.reader.bytes()?);
+            if tag != mark::SECTION || marks.is_some() {
+                return None;
+            }
+            marks = Some(mark::read_all(Reader(body), &mut self.budget)?);
+        }
+        let is_whole = self.reader.0.is_empty();
+        is_whole.then_some(marks.unwrap_or_default())
+    }
+}

@@ -1,0 +1,435 @@
+//! Tests of packing, of entries and of what stands in tables: each form comes back as it was, older versions are read, and garbage is refused.
+
+mod limits;
+mod marks;
+mod whole;
+
+use std::sync::Arc;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+use crate::access_time::DurationSums;
+use crate::aggregate::Aggregate;
+use crate::context::{Kind, RecordId};
+use crate::histogram::Histogram;
+use crate::minute_report::{InstanceMinute, MinuteReport};
+use crate::outcome::{OUTCOMES as OUTCOME_COUNT, Outcome};
+use crate::pack::{
+    CUT_OFF, FAILURES, OUTCOMES, ROLLED_UNTIL, push_section, read_record, record, section,
+};
+use crate::ranking::{RankingDelta, RankingSpec};
+use crate::records::Record;
+use crate::slice::Precisions;
+use crate::slices::Slices;
+use crate::slow_request::{SlowRequest, SlowRequests};
+use crate::timer_sums::TimerSums;
+
+fn unpacked(bytes: &[u8]) -> Result<Batch, Undecodable> {
+    let mut reader = EntryReader::new(bytes)?;
+    let mut batch = Batch::new(reader.precisions().clone());
+    batch.late = reader.late;
+    while let Some(item) = reader.next()? {
+        match item {
+            Item::Context(context, delta) => drop(batch.contexts.insert(context, delta)),
+            Item::Counter(name, series) => drop(batch.counters.insert(name, series)),
+            Item::Ranking(name, delta) => drop(batch.rankings.insert(name, delta)),
+            Item::Report(report) => batch.reports.push(report),
+            Item::Mark(mark) => drop(batch.marks.insert(mark.id.clone(), mark)),
+        }
+    }
+    Ok(batch)
+}
+
+fn aggregate(nanos: &[u64], buckets: Vec<(u16, u64)>, errors: u64) -> Aggregate {
+    let mut aggregate = Aggregate::default();
+    nanos.iter().for_each(|n| aggregate.times.record(*n));
+    aggregate.outcomes.counts[2] = nanos.len() as u64;
+    aggregate.outcomes.errors = errors;
+    let part = |number: u16| {
+        let part = buckets.iter().filter(|(index, _)| index % 5 == number);
+        Histogram::new(4, part.copied())
+    };
+    aggregate.merge_parts(&part(1), &part(2));
+    aggregate.histogram = Histogram::new(4, buckets);
+    aggregate
+}
+
+fn with(sums: Aggregate) -> Record {
+    Record {
+        sums,
+        ..Record::default()
+    }
+}
+
+#[test]
+fn a_batch_of_one_second_leaves_the_coarser_precisions_out() {
+    let mut batch = Batch::new(Precisions::default());
+    for n in 0..200 {
+        let name: Arc<str> = format!("GET /some/route/{n:03}").into();
+        let one = aggregate(&[1_234_567, 2_345_678], vec![(170, 1), (190, 1)], 0);
+        batch.add(&name, Kind::Http, 1_700_000_000, &one);
+    }
+    let packed = pack(&batch);
+    assert!(packed.len() < 200 * 80, "{} bytes", packed.len());
+    assert_eq!(unpacked(&packed), Ok(batch));
+}
+
+#[test]
+fn sections_and_outcomes_of_a_newer_version_are_skipped() {
+    let one = aggregate(&[5], vec![(0, 1)], 1);
+    let one = with(one);
+    let mut out = Writer(record(&one));
+    out.section(99, |out| out.uint(7));
+    assert_eq!(read_record(&out.0), Some(one.clone()));
+    let mut out = Writer(Vec::new());
+    out.section(OUTCOMES, |out| {
+        out.outcomes(&one.sums.outcomes);
+        out.uint(OUTCOME_COUNT as u64 + 3);
+        out.uint(9);
+    });
+    let read = read_record(&out.0).expect("it is a record");
+    assert_eq!(read.sums.outcomes, one.sums.outcomes);
+    assert_eq!(read_record(b""), None);
+    assert_eq!(read_record(b"garbage"), None);
+}
+
+#[test]
+fn failures_and_requests_cut_off_have_sections_only_where_there_are_any() {
+    let sections = |buckets| {
+        let packed = record(&with(aggregate(&[5], buckets, 0)));
+        [FAILURES, CUT_OFF].map(|tag| section(&packed, tag).is_some())
+    };
+    assert_eq!(sections(vec![(0, 1)]), [false, false]);
+    assert_eq!(sections(vec![(0, 1), (1, 1)]), [true, false]);
+    assert_eq!(sections(vec![(0, 1), (2, 1)]), [false, true]);
+}
+
+#[test]
+fn sections_are_found_by_their_tag() {
+    let one = with(aggregate(&[5], vec![(0, 1)], 1));
+    let mut packed = record(&one);
+    assert_eq!(section(&packed, 99), None);
+    push_section(&mut packed, 98, b"other");
+    push_section(&mut packed, 99, b"body");
+    assert_eq!(section(&packed, 99), Some(&b"body"[..]));
+    assert_eq!(read_record(&packed), Some(one));
+}
+
+#[test]
+fn only_records_of_the_coarser_tiers_say_what_they_include() {
+    let mut one = with(aggregate(&[5], vec![(0, 1)], 1));
+    assert_eq!(section(&record(&one), ROLLED_UNTIL), None);
+    one.rolled_until = 60;
+    assert!(section(&record(&one), ROLLED_UNTIL).is_some());
+}
+
+#[test]
+fn an_entry_of_another_version_is_refused() {
+    let mut packed = pack(&Batch::new(Precisions::default()));
+    assert!(unpacked(&packed).is_ok());
+    assert_eq!(packed[0], VERSION_WITHOUT_SECTIONS);
+    for version in [0, ENTRY_VERSION + 1] {
+        packed[0] = version;
+        assert_eq!(unpacked(&packed), Err(Undecodable));
+    }
+}
+
+/// Instances of the first version run beside this one while a service is deployed.
+#[test]
+fn an_entry_of_the_first_version_has_neither_slow_requests_nor_rankings() {
+    let mut batch = Batch::new(Precisions::new([60], 120));
+    let one = aggregate(&[5], vec![(0, 1)], 1);
+    batch.add(&"GET /".into(), Kind::Http, 1_700_000_000, &one);
+    let mut packed = pack(&batch);
+    // Contexts end with the mark of no slow requests; counters, rankings and reports follow, none of them.
+    assert_eq!(packed.split_off(packed.len() - 4), [1, 0, 0, 0]);
+    packed.push(0);
+    packed[0] = 1;
+    assert_eq!(unpacked(&packed), Ok(batch));
+}
+
+#[test]
+fn an_entry_of_the_second_version_has_no_reports() {
+    let mut batch = Batch::new(Precisions::new([60], 120));
+    batch.count(&"sales".into(), 1_700_000_000, 3);
+    let mut packed = pack(&batch);
+    assert_eq!(packed.pop(), Some(0));
+    packed[0] = 2;
+    assert_eq!(unpacked(&packed), Ok(batch));
+}
+
+fn report(minute: i64, instance: &str, contexts: u64, parts: Aggregate) -> MinuteReport {
+    let context = |number: u64| {
+        let id = RecordId::new(Kind::Http, &number.to_string());
+        (id, parts.clone())
+    };
+    MinuteReport {
+        minute,
+        instance: instance.into(),
+        version: contexts.is_multiple_of(2).then(|| "1.4.2".into()),
+        max_contexts: contexts as usize,
+        is_side_by_side: contexts > 2,
+        contexts: (0..contexts).map(context).collect(),
+    }
+}
+
+#[test]
+fn a_minute_of_an_instance_comes_back() {
+    let contexts = report(0, "a", 4, aggregate(&[5], vec![(1, 2)], 1)).contexts;
+    for version in [None, Some("1.4.2".into())] {
+        let contexts = contexts.clone();
+        let minute = InstanceMinute {
+            version,
+            max_contexts: 0,
+            contexts,
+        };
+        let packed = minute.pack();
+        assert_eq!(InstanceMinute::unpack(&packed), Some(minute));
+        for length in 0..packed.len() {
+            assert_eq!(InstanceMinute::unpack(&packed[..length]), None);
+        }
+    }
+}
+
+#[test]
+fn a_histogram_of_more_than_1024_buckets_is_refused() {
+    let of = |buckets: u16| {
+        let buckets = (0..buckets).map(|index| (index, 1));
+        with(aggregate(&[5], buckets.collect(), 0))
+    };
+    assert_eq!(read_record(&record(&of(1_024))), Some(of(1_024)));
+    assert_eq!(read_record(&record(&of(1_025))), None);
+}
+
+#[test]
+fn empty_access_times_come_back() {
+    let mut out = Writer(Vec::new());
+    out.times(&DurationSums::default());
+    let mut reader = Reader(&out.0);
+    assert_eq!(reader.times(), Some(DurationSums::default()));
+    assert!(reader.0.is_empty());
+}
+
+#[test]
+fn lists_may_announce_more_than_there_is() {
+    let empty = pack(&Batch::new(Precisions { counters: vec![] }));
+    // The last numbers are those of contexts, counters, rankings and reports.
+    let (head, _) = empty.split_at(empty.len() - 4);
+    for at in 0..4 {
+        let mut out = Writer(head.to_vec());
+        let mut numbers = [0; 4];
+        numbers[at] = u64::MAX;
+        numbers.iter().for_each(|n| out.uint(*n));
+        assert_eq!(unpacked(&out.0), Err(Undecodable));
+    }
+}
+
+#[test]
+fn a_precision_without_length_or_slices_is_refused() {
+    for (seconds, samples) in [(0, 5), (5, 0)] {
+        let counters = vec![Precision::new(seconds, samples)];
+        let packed = pack(&Batch::new(Precisions { counters }));
+        assert_eq!(unpacked(&packed), Err(Undecodable));
+    }
+}
+
+fn timed(mut aggregate: Aggregate, timers: u64) -> Aggregate {
+    for number in 0..timers {
+        let sums = TimerSums {
+            count: 2 * number,
+            requests: number,
+            sum: number << 40,
+            covered: 1,
+        };
+        let timer = RecordId::new(Kind::Timer, &number.to_string());
+        aggregate.timers.add(timer, &sums);
+        aggregate.timers.covered += number;
+    }
+    aggregate
+}
+
+#[test]
+fn timers_that_ended_after_their_requests_come_without_hours() {
+    let mut batch = Batch::new(Precisions::default());
+    let late = timed(Aggregate::default(), 3);
+    batch.add(&"GET /".into(), Kind::Http, 1_700_000_000, &late);
+    let unpacked = unpacked(&pack(&batch)).expect("it can be unpacked");
+    assert_eq!(unpacked, batch);
+    assert!(
+        unpacked
+            .contexts
+            .values()
+            .all(|delta| delta.hours.is_empty())
+    );
+}
+
+#[test]
+fn sixteen_timers_take_few_bytes() {
+    let mut busy = Aggregate::default();
+    for number in 0..17 {
+        let sums = TimerSums {
+            count: 6_000,
+            requests: 6_000,
+            sum: 6_000 * 12_345_678,
+            covered: 6_000 * 12_345_678,
+        };
+        busy.timers
+            .add(RecordId::new(Kind::Timer, &number.to_string()), &sums);
+    }
+    let plain = crate::pack::aggregate(&Aggregate::default()).len();
+    let timers = crate::pack::aggregate(&busy).len() - plain;
+    assert!(timers <= 17 * 18 + 5, "{timers} bytes");
+}
+
+fn slow(nanos: u64, number: u64) -> SlowRequest {
+    let text = (number > 0).then(|| number.to_string().into());
+    SlowRequest {
+        nanos,
+        ended: -1_700_000_000_123,
+        context: "GET /".into(),
+        instance: "a:1".into(),
+        outcome: Outcome::ALL[number as usize],
+        is_error: number == 2,
+        status: (number > 0).then_some(500),
+        trace_id: text.clone(),
+        path: text,
+    }
+}
+
+/// A list of slow and failed requests, as a context may have it.
+fn ten_requests() -> SlowRequests {
+    let mut list = SlowRequests::of(Kind::Http);
+    for number in 0..5 {
+        list.add(slow(1 << 40 | number, 1));
+        list.add(slow(number, 2));
+    }
+    list
+}
+
+#[test]
+fn a_list_of_slow_and_failed_requests_comes_back() {
+    let list = ten_requests();
+    assert_eq!((list.len(), list.failed().len()), (10, 5));
+    let packed = list.pack();
+    assert_eq!(SlowRequests::unpack(&packed, Kind::Http), Some(list));
+    for length in 0..packed.len() {
+        assert_eq!(SlowRequests::unpack(&packed[..length], Kind::Http), None);
+    }
+}
+
+/// The fields in the order in which the versions before read them, up to 100 times.
+#[test]
+fn a_list_has_the_form_that_versions_without_failed_requests_write_and_read() {
+    let slowest: Vec<_> = ten_requests().slowest().cloned().collect();
+    let mut older = Writer(Vec::new());
+    older.uint(slowest.len() as u64);
+    for request in &slowest {
+        older.uint(request.nanos);
+        older.int(request.ended);
+        older.bytes(request.context.as_bytes());
+        older.bytes(request.instance.as_bytes());
+        older.uint(request.outcome as u64);
+        older.uint(u64::from(request.is_error));
+        older.uint(u64::from(request.status.unwrap_or_default()));
+        older.bytes(request.trace_id.as_deref().unwrap_or_default().as_bytes());
+        older.bytes(request.path.as_deref().unwrap_or_default().as_bytes());
+    }
+    let read = SlowRequests::unpack(&older.0, Kind::Http).expect("a list");
+    assert!(read.iter().eq(&slowest));
+    // The slowest come first, so that what an older version reads begins with those that it retains.
+    let packed = ten_requests().pack();
+    assert_eq!((packed[0], older.0[0]), (10, 5));
+    assert_eq!(packed[1..older.0.len()], older.0[1..]);
+}
+
+fn batches() -> impl Strategy<Value = Batch> {
+    let precisions = vec((1u32..100_000, 1u32..200), 1..5);
+    let samples = vec(
+        (
+            0..4u8,
+            -5_000i64..1_700_009_000,
+            0..u64::MAX / 8,
+            vec((0..508u16, 1..u64::MAX / 600), 0..20),
+            0..3u64,
+        ),
+        0..30,
+    );
+    (precisions, samples, 0..9u64).prop_map(|(counters, samples, late)| {
+        let counters = counters.iter().map(|(p, n)| Precision::new(*p, *n));
+        let mut counters: Vec<_> = counters.collect();
+        counters.sort_unstable();
+        counters.dedup_by_key(|p| p.seconds);
+        let mut batch = Batch::new(Precisions { counters });
+        for (name, second, nanos, buckets, errors) in samples {
+            let kind = [Kind::Timer, Kind::Http, Kind::All][usize::from(name % 3)];
+            let one = aggregate(&[nanos, nanos / 3], buckets, errors);
+            let name: Arc<str> = format!("n{name}").into();
+            batch.add(&name, kind, second, &timed(one, errors));
+            batch.count(&format!("c{name}").into(), second, second - 7);
+            batch.add_slow(
+                ContextId::new(kind, name.clone()),
+                second,
+                slow(nanos, errors),
+            );
+            let spec = RankingSpec {
+                interval: 60,
+                slices: 24,
+                max_ids: 5,
+            };
+            let ranking = batch.rankings.entry(name.clone());
+            let ranking = ranking.or_insert_with(|| RankingDelta::new(spec));
+            ranking.add(&name, second, 5 - errors as i64);
+            if errors == 1 {
+                ranking.remove(&name);
+            }
+            ranking.dropped += errors;
+            if errors == 1 {
+                let mark = marks::of(&format!("{name}-{second}"), second, nanos);
+                batch.add_mark(mark).expect("there is room");
+            }
+            let parts = batch.contexts.values().next().into_iter();
+            let parts = parts.flat_map(|delta| delta.records[0].iter());
+            if let Some((_, parts)) = parts.last() {
+                let report = report(second, &name, errors, parts.clone());
+                batch.reports.push(report);
+            }
+        }
+        batch.late += late;
+        batch
+    })
+}
+
+proptest! {
+    #[test]
+    fn an_entry_comes_back(batch in batches()) {
+        let packed = pack(&batch);
+        prop_assert_eq!(unpacked(&packed), Ok(batch));
+    }
+
+    #[test]
+    fn a_record_comes_back(nanos in vec(any::<u64>(), 0..9), buckets in vec((0..508u16, 1..u64::MAX / 600), 0..600), outcomes in any::<[u64; OUTCOME_COUNT]>(), errors in any::<u64>(), rolled_until in any::<i64>()) {
+        let mut one = with(aggregate(&nanos, buckets, errors));
+        one.sums.outcomes.counts = outcomes;
+        one.rolled_until = rolled_until;
+        one.sums = timed(one.sums, errors % 20);
+        prop_assert_eq!(read_record(&record(&one)), Some(one));
+    }
+
+    #[test]
+    fn garbage_is_refused_or_read_but_never_panics(mut bytes in vec(any::<u8>(), 0..300), batch in batches(), at in any::<prop::sample::Index>()) {
+        let _ = read_record(&bytes);
+        let _ = mark::unpack(b"id", &bytes);
+        if let Some(first) = bytes.first_mut() {
+            *first = ENTRY_VERSION;
+        }
+        let _ = unpacked(&bytes);
+        let mut packed = pack(&batch);
+        let at = at.index(packed.len());
+        packed[at] ^= bytes.last().copied().unwrap_or(1);
+        let _ = unpacked(&packed);
+        packed.truncate(at);
+        let _ = unpacked(&packed);
+    }
+}

@@ -1,0 +1,146 @@
+//! What a sender makes at the maxima of the builder is read, and what no sender makes is refused.
+
+use super::*;
+use crate::batch::MAX_CALL_COST;
+use crate::context::MAX_NAME;
+use crate::entry::MAX_ENTRY_BYTES;
+use crate::slice::{MAX_PRECISIONS, MAX_RETAINED};
+use crate::tier::FINEST;
+
+const NOW: i64 = 1_700_000_000;
+
+fn plain() -> Batch {
+    Batch::new(Precisions::new([60], 120))
+}
+
+/// A record with a count of many digits in each bucket, and as many timers as are told apart.
+fn full_record() -> Aggregate {
+    let buckets = (0..508).map(|bucket| (bucket, u64::MAX / 600));
+    let record = aggregate(&[u64::MAX / 2, 1], buckets.collect(), 1);
+    timed(record, 17)
+}
+
+/// The entries of a batch, as a sender makes them, each checked.
+fn entries(mut batch: Batch) -> usize {
+    let mut entries = 0;
+    while !batch.is_empty() {
+        let part = batch.split(MAX_CALL_COST);
+        let packed = pack(&part);
+        assert!(packed.len() <= MAX_ENTRY_BYTES, "{} bytes", packed.len());
+        assert!(unpacked(&packed) == Ok(part), "it comes back");
+        entries += 1;
+    }
+    entries
+}
+
+fn ranking(ids: usize) -> Batch {
+    let spec = RankingSpec {
+        interval: 60,
+        slices: 1,
+        max_ids: 100_000,
+    };
+    let (mut batch, mut delta) = (plain(), RankingDelta::new(spec));
+    // The longest ids that cost the least.
+    (0..ids).for_each(|id| delta.remove(&format!("{id:0MAX_NAME$}").into()));
+    batch.add_ranking("ranking".into(), delta);
+    batch
+}
+
+fn reported(contexts: u64, sums: &Aggregate) -> Batch {
+    let mut batch = plain();
+    batch.add_report(report(NOW, "a", contexts, sums.clone()));
+    batch
+}
+
+#[test]
+fn the_largest_counter_is_read() {
+    let precisions = Precisions::new(1..=MAX_PRECISIONS as u32, MAX_RETAINED);
+    let mut batch = Batch::new(precisions.clone());
+    let slices = precisions.counters.iter().map(|precision| {
+        let mut slices = Slices::default();
+        let newest = precision.slice(NOW);
+        for ago in (0..i64::from(MAX_RETAINED)).rev() {
+            let start = newest - ago * i64::from(precision.seconds);
+            slices.add(start, i64::MIN, usize::MAX);
+        }
+        slices
+    });
+    // The name of a counter that is reserved gets a backslash.
+    let name = format!("\\{}", "x".repeat(MAX_NAME));
+    batch.counters.insert(name.into(), slices.collect());
+    assert_eq!(entries(batch), 1);
+}
+
+#[test]
+fn the_largest_records_and_reports_are_read() {
+    let full = full_record();
+    let mut batch = plain();
+    for context in 0..3 {
+        for ago in 0..i64::from(FINEST.retained) {
+            let name = format!("GET /{context}").into();
+            batch.add(&name, Kind::Http, NOW - 60 * ago, &full);
+        }
+    }
+    let whole = batch.contexts.len();
+    assert!((1..=whole).contains(&entries(batch)));
+    assert_eq!(entries(reported(600, &full)), 2, "there are too many bytes");
+    assert_eq!(entries(reported(3_300, &Aggregate::default())), 2);
+    assert_eq!(entries(ranking(13_000)), 2);
+}
+
+#[test]
+fn what_no_sender_makes_is_refused() {
+    let refused = |batch: &Batch| unpacked(&pack(batch)) == Err(Undecodable);
+    let of_names = |names: &[usize]| {
+        let mut batch = plain();
+        for bytes in names {
+            let name = "x".repeat(*bytes).into();
+            batch.add(&name, Kind::Http, NOW, &aggregate(&[1], vec![(0, 1)], 0));
+        }
+        batch
+    };
+    assert!(!refused(&of_names(&[MAX_NAME])));
+    assert!(refused(&of_names(&[1, MAX_NAME + 2])));
+
+    let mut many = Batch::new(Precisions::default());
+    for n in 0..700 {
+        let name = n.to_string().into();
+        many.add(&name, Kind::Http, NOW, &aggregate(&[1], vec![(0, 1)], 0));
+    }
+    assert!(refused(&many), "it costs too much");
+    assert!(refused(&ranking(13_000)));
+    assert!(refused(&reported(3_300, &Aggregate::default())));
+
+    let mut batch = of_names(&[1]);
+    let delta = batch.contexts.values_mut().next().expect("it has one");
+    for (_, record) in delta.records[0].iter_mut() {
+        *record = timed(record.clone(), 65);
+    }
+    assert!(refused(&batch), "too many timers");
+    let delta = batch.contexts.values_mut().next().expect("it has one");
+    delta.records[0] = Slices::default();
+    for ago in 0..=i64::from(FINEST.retained) {
+        let start = FINEST.slice(NOW) - 60 * ago;
+        delta.records[0].add(start, Aggregate::default(), usize::MAX);
+    }
+    assert!(refused(&batch), "too many records");
+
+    let mut bytes = pack(&of_names(&[1]));
+    bytes.resize(MAX_ENTRY_BYTES + 1, 0);
+    assert!(EntryReader::new(&bytes).is_err());
+}
+
+#[test]
+fn slices_that_are_not_in_order_are_refused() {
+    let mut batch = plain();
+    batch.count(&"c".into(), 120, 1);
+    batch.count(&"c".into(), 180, 1);
+    let mut packed = pack(&batch);
+    assert!(unpacked(&packed).is_ok());
+    // Of each slice its start and its value, then no rankings and no reports.
+    let end = packed.len() - 2;
+    packed.swap(end - 4, end - 2);
+    assert_eq!(unpacked(&packed), Err(Undecodable));
+    packed[end - 4] = packed[end - 2];
+    assert_eq!(unpacked(&packed), Err(Undecodable));
+}

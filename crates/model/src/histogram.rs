@@ -1,0 +1,355 @@
+//! The base-2 exponential histogram: the bounds of its buckets grow by `2^(1/16)` from 1 µs to 1 h
+//! (OpenTelemetry's exponential histogram at scale 4). Empty buckets take no memory.
+//!
+//! The error of a quantile is at most 2.2 % at [`SCALE`], and at most 9 % at [`COARSE_SCALE`], to which a
+//! histogram older than the current hour is reduced.
+
+#[cfg(test)]
+mod tests;
+
+/// The finest scale: an octave has `2^SCALE` buckets.
+pub const SCALE: u8 = 4;
+
+/// The scale of histograms older than the current hour: 4 buckets per octave.
+pub const COARSE_SCALE: u8 = 2;
+
+/// Number of buckets at [`SCALE`] between 1 µs and 1 h.
+pub const BUCKETS: usize = 508;
+
+/// Number of buckets of an octave at [`SCALE`].
+const PER_OCTAVE: usize = 1 << SCALE;
+
+/// Lower bounds of the buckets of an octave of *nanoseconds*, as the upper 64 bits of the number. Buckets
+/// begin at 1 µs, so the bounds are `1000 / 1024 * 2^(k/16)` for k = 1 to 16. The last bound is above every
+/// number.
+const BOUNDS: [u64; 17] = bounds();
+
+/// Number of bounds at or below each 64th of an octave.
+const FIRST_GUESS: [u8; 64] = first_guess();
+
+/// The octave of nanoseconds that 1 µs would begin if it were 1,024 ns.
+const FIRST_OCTAVE: usize = 10;
+
+const fn bounds() -> [u64; 17] {
+    // A const cannot compute 2^(k/16), so these are the correctly rounded constants. Numbers up to 1 h have
+    // 42 bits: 53 exact bits of a bound are enough to separate them.
+    const ROOTS: [f64; 16] = [
+        1.044_273_782_427_413_8,
+        1.090_507_732_665_257_7,
+        1.138_788_634_756_691_6,
+        1.189_207_115_002_721,
+        1.241_857_812_073_484,
+        1.296_839_554_651_009_6,
+        1.354_255_546_936_892_8,
+        std::f64::consts::SQRT_2,
+        1.476_826_145_939_499_3,
+        1.542_210_825_407_940_7,
+        1.610_490_331_949_254_3,
+        1.681_792_830_507_429,
+        1.756_252_160_373_299_5,
+        1.834_008_086_409_342_4,
+        1.915_206_561_397_147_4,
+        2.0,
+    ];
+    let mut bounds = [u64::MAX; 17];
+    let mut k = 0;
+    while k < 16 {
+        bounds[k] = (ROOTS[k] * (1_000.0 / 1_024.0) * (1u64 << 63) as f64) as u64;
+        k += 1;
+    }
+    bounds
+}
+
+const fn first_guess() -> [u8; 64] {
+    let mut guess = [0; 64];
+    let mut i = 0;
+    while i < 64 {
+        let start = 1 << 63 | (i as u64) << 57;
+        let mut k = 0;
+        while BOUNDS[k] <= start {
+            k += 1;
+        }
+        guess[i] = k as u8;
+        i += 1;
+    }
+    guess
+}
+
+/// The bucket of a duration at [`SCALE`]: below 1 µs the first, above 1 h the last.
+#[inline]
+pub fn bucket_of(nanos: u64) -> usize {
+    if nanos < 1_000 {
+        return 0;
+    }
+    let octave = nanos.ilog2();
+    let bits = nanos << (63 - octave);
+    // A 64th of an octave is narrower than a bucket, so at most one bound lies inside of it.
+    let guess = FIRST_GUESS[(bits >> 57) as usize % 64] as usize;
+    let within = guess + usize::from(bits >= BOUNDS[guess]);
+    // The octave before the first holds the upper part of 1 µs's own octave, above all bounds.
+    (octave as usize * PER_OCTAVE + within - FIRST_OCTAVE * PER_OCTAVE).min(BUCKETS - 1)
+}
+
+/// Lower bound of bucket `index` of `scale`, in seconds.
+pub fn lower_bound(index: u16, scale: u8) -> f64 {
+    (f64::from(index) / f64::from(1u32 << scale.min(20))).exp2() * 1e-6
+}
+
+/// Unused capacity, in buckets, that a histogram may hold.
+const SLACK: usize = 32;
+
+/// A histogram without its empty buckets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Histogram {
+    scale: u8,
+    /// (index, count), sorted by index, no count 0.
+    buckets: Vec<(u16, u64)>,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self {
+            scale: SCALE,
+            buckets: Vec::new(),
+        }
+    }
+}
+
+impl Histogram {
+    /// A histogram of `scale` from (index, count) pairs in any order. Counts of the same index are
+    /// added.
+    pub fn new(scale: u8, pairs: impl IntoIterator<Item = (u16, u64)>) -> Self {
+        let mut buckets: Vec<_> = pairs.into_iter().filter(|(_, n)| *n > 0).collect();
+        buckets.sort_unstable_by_key(|(index, _)| *index);
+        buckets.dedup_by(|later, first| {
+            let same = later.0 == first.0;
+            if same {
+                first.1 = first.1.saturating_add(later.1);
+            }
+            same
+        });
+        let mut histogram = Self { scale, buckets };
+        histogram.give_room_back();
+        histogram
+    }
+
+    /// A histogram of `scale` from (index, count) pairs that are sorted by index, each index once.
+    pub fn from_sorted(scale: u8, mut buckets: Vec<(u16, u64)>) -> Self {
+        buckets.retain(|(_, n)| *n > 0);
+        Self { scale, buckets }
+    }
+
+    /// After a merge or a reduction the capacity is that of all parts. Without shrinking it would stay.
+    fn give_room_back(&mut self) {
+        if self.buckets.capacity() > SLACK + self.buckets.len() {
+            self.buckets.shrink_to_fit();
+        }
+    }
+
+    /// The histogram of a full array of counts at [`SCALE`].
+    pub fn from_counts(counts: &[u32]) -> Self {
+        let buckets = (0u16..)
+            .zip(counts)
+            .filter(|(_, n)| **n > 0)
+            .map(|(index, n)| (index, u64::from(*n)))
+            .collect();
+        Self {
+            scale: SCALE,
+            buckets,
+        }
+    }
+
+    /// Buckets per octave are `2^scale`.
+    pub fn scale(&self) -> u8 {
+        self.scale
+    }
+
+    /// (index, count) of the buckets that were hit, by index.
+    pub fn buckets(&self) -> &[(u16, u64)] {
+        &self.buckets
+    }
+
+    /// Number of durations.
+    pub fn count(&self) -> u64 {
+        self.buckets
+            .iter()
+            .fold(0, |sum, (_, n)| sum.saturating_add(*n))
+    }
+
+    /// Whether it is empty.
+    pub fn is_empty(&self) -> bool {
+        self.buckets.is_empty()
+    }
+
+    /// Adds all of `other`; the result has the coarser scale of the two. Associative and
+    /// commutative.
+    pub fn merge(&mut self, other: &Self) {
+        self.coarsen(other.scale);
+        let shift = other.scale - self.scale;
+        if self.buckets.is_empty() && shift == 0 {
+            self.buckets.clone_from(&other.buckets);
+            return;
+        }
+        if shift == 0 && self.has_buckets_of(other) {
+            self.add_to_buckets(other);
+            return;
+        }
+        let mut merged = Vec::with_capacity(self.buckets.len() + other.buckets.len());
+        let mut mine = self.buckets.drain(..).peekable();
+        for (index, n) in &other.buckets {
+            let index = index >> shift;
+            while let Some(bucket) = mine.next_if(|(i, _)| *i <= index) {
+                merged.push(bucket);
+            }
+            match merged.last_mut() {
+                // The other's bucket is one of mine, or several of its finer buckets are one at this scale.
+                Some((last, sum)) if *last == index => *sum = sum.saturating_add(*n),
+                _ => merged.push((index, *n)),
+            }
+        }
+        merged.extend(mine);
+        self.buckets = merged;
+        self.give_room_back();
+    }
+
+    /// Adds all of some others, as [`merge`](Self::merge) does one after the other. All buckets of the range stand in an
+    /// array meanwhile, so that no list of them is made anew for each.
+    pub fn merge_all(&mut self, others: &[&Self]) {
+        let scales = others.iter().map(|other| other.scale);
+        self.coarsen(scales.min().unwrap_or(self.scale));
+        let scale = self.scale;
+        let place = |other: &Self, index: u16| usize::from(index >> (other.scale - scale));
+        let all = || others.iter().copied().chain([&*self]);
+        let largest = all().filter_map(|other| Some(place(other, other.buckets.last()?.0)));
+        let largest = largest.max().unwrap_or(0);
+        if others.len() < 2 || largest >= BUCKETS {
+            others.iter().for_each(|other| self.merge(other));
+            return;
+        }
+        let mut counts = vec![0u64; largest + 1];
+        for other in all() {
+            for (index, n) in &other.buckets {
+                let sum = &mut counts[place(other, *index)];
+                *sum = sum.saturating_add(*n);
+            }
+        }
+        let counts = (0..).zip(counts).filter(|(_, n)| *n > 0);
+        self.buckets.clear();
+        self.buckets.extend(counts);
+        self.give_room_back();
+    }
+
+    /// Whether it has every bucket of another histogram of the same scale.
+    fn has_buckets_of(&self, other: &Self) -> bool {
+        let mut mine = self.buckets.iter();
+        let mut theirs = other.buckets.iter();
+        theirs.all(|(index, _)| {
+            mine.find(|(i, _)| i >= index)
+                .is_some_and(|(i, _)| i == index)
+        })
+    }
+
+    /// Adds to buckets that are there.
+    fn add_to_buckets(&mut self, other: &Self) {
+        let mut mine = self.buckets.iter_mut();
+        for (index, n) in &other.buckets {
+            if let Some((_, sum)) = mine.find(|(i, _)| i == index) {
+                *sum = sum.saturating_add(*n);
+            }
+        }
+    }
+
+    /// Takes out all of `other`, which was merged before. The scale stays.
+    pub fn subtract(&mut self, other: &Self) {
+        let mut other = other.clone();
+        other.coarsen(self.scale);
+        let mut taken = other.buckets.into_iter().peekable();
+        self.buckets.retain_mut(|(index, n)| {
+            while taken.next_if(|(i, _)| i < index).is_some() {}
+            if let Some((_, less)) = taken.next_if(|(i, _)| i == index) {
+                *n = n.saturating_sub(less);
+            }
+            *n > 0
+        });
+        self.give_room_back();
+    }
+
+    /// The largest relative error of a quantile, for durations from 1 µs to 1 h.
+    pub fn error(&self) -> f64 {
+        let width = (1.0 / f64::from(1u32 << self.scale.min(20))).exp2();
+        (width - 1.0) / (width + 1.0)
+    }
+
+    /// Reduces the histogram to `scale`, if it is finer.
+    pub fn coarsen(&mut self, scale: u8) {
+        if scale < self.scale {
+            let shift = self.scale - scale;
+            let buckets = self.buckets.drain(..).map(|(index, n)| (index >> shift, n));
+            *self = Self::new(scale, buckets);
+        }
+    }
+
+    /// The `q`-quantile in seconds (nearest rank), for `q` from 0 to 1; `None` when it is empty.
+    ///
+    /// The value is the point of the bucket whose largest relative error is smallest: at most 2.2 %
+    /// at [`SCALE`], 9 % at [`COARSE_SCALE`], for durations from 1 µs to 1 h.
+    ///
+    /// ```
+    /// # use tower_pulse_model::histogram::{Histogram, bucket_of};
+    /// let mut histogram = Histogram::default();
+    /// for millis in 1..=100u64 {
+    ///     let bucket = bucket_of(millis * 1_000_000) as u16;
+    ///     histogram.merge(&Histogram::new(4, [(bucket, 1)]));
+    /// }
+    /// let p95 = histogram.quantile(0.95).unwrap();
+    /// assert!((p95 / 0.095 - 1.0).abs() < 0.022);
+    /// ```
+    pub fn quantile(&self, q: f64) -> Option<f64> {
+        let count = self.count();
+        let rank = ((q.clamp(0.0, 1.0) * count as f64).ceil() as u64).max(1);
+        let mut seen = 0u64;
+        for (index, n) in &self.buckets {
+            seen = seen.saturating_add(*n);
+            if seen >= rank {
+                return Some(self.middle(*index));
+            }
+        }
+        None
+    }
+
+    /// The mean in seconds, with each duration taken as the middle of its bucket; `None` when it is empty.
+    pub fn mean(&self) -> Option<f64> {
+        let (mut count, mut sum) = (0.0, 0.0);
+        for (index, n) in &self.buckets {
+            let low = lower_bound(*index, self.scale);
+            let high = lower_bound(index.saturating_add(1), self.scale);
+            count += *n as f64;
+            sum += *n as f64 * (low + high) / 2.0;
+        }
+        (count > 0.0).then(|| sum / count)
+    }
+
+    /// Number of durations below `seconds`.
+    ///
+    /// A bucket counts as a whole, by its middle. So this is the exact number below a duration that differs from
+    /// `seconds` by no more than [`error`](Self::error), for durations from 1 µs to 1 h.
+    pub fn count_below(&self, seconds: f64) -> u64 {
+        let buckets = self.buckets.iter();
+        let below = buckets.take_while(|(index, _)| self.middle(*index) < seconds);
+        below.fold(0, |sum, (_, n)| sum.saturating_add(*n))
+    }
+
+    /// The point of a bucket whose largest relative error is smallest, in seconds.
+    fn middle(&self, index: u16) -> f64 {
+        let low = lower_bound(index, self.scale);
+        let high = lower_bound(index.saturating_add(1), self.scale);
+        2.0 * low * high / (low + high)
+    }
+
+    /// The `q`-quantile, limited to the exact smallest and largest value.
+    pub fn quantile_within(&self, q: f64, min: Option<f64>, max: Option<f64>) -> Option<f64> {
+        let value = self.quantile(q)?;
+        let value = min.map_or(value, |min| value.max(min));
+        Some(max.map_or(value, |max| value.min(max)))
+    }
+}

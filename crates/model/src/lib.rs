@@ -1,0 +1,47 @@
+//! The values that tower-pulse records, how two of them merge, and how they are packed. This crate does no I/O, has no clock
+//! and no async code, and knows nothing of stores, HTTP services or Redis.
+//!
+//! It is internal to tower-pulse, and changes without notice: depend on `tower-pulse`.
+//!
+//! Everything recorded is an aggregate that merges, so that order and place of collection do not matter.
+//!
+//! Read [`mod@slice`], [`tier`] and [`tiers`] (slices of time), then [`access_time`], [`histogram`] and [`outcome`]
+//! (the measurements), [`context`] (the names), then [`batch`] (sent to a store) and [`snapshot`] (read
+//! from a store).
+
+pub mod access_time;
+pub mod aggregate;
+pub mod amounts;
+pub mod batch;
+mod bounds;
+pub mod changes;
+pub mod context;
+pub mod context_delta;
+mod counter;
+pub mod entry;
+pub mod expected;
+pub mod fleet;
+pub mod histogram;
+pub mod mark;
+pub mod minute_report;
+pub mod outcome;
+pub mod pack;
+pub mod profile;
+pub mod ranking;
+pub mod recorded;
+pub mod recorded_hours;
+pub mod records;
+pub mod round;
+pub mod running_sums;
+mod section;
+pub mod slice;
+pub mod slices;
+pub mod slow_request;
+pub mod slowest;
+pub mod snapshot;
+pub mod sorted;
+pub mod tier;
+pub mod tiers;
+pub mod timer_sums;
+pub mod window;
+pub mod worst_case;

@@ -1,0 +1,356 @@
+//! Marks: moments at which an operator, or a deploy, did something.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::amounts::Amounts;
+use super::bounds::FeatureBytes;
+use super::context::{MAX_NAME, escape_hidden};
+use super::fleet::MAX_VERSION_BYTES;
+use super::pack::{Budget, Reader, Writer};
+use super::section::{EntryHead, Room, Section};
+use super::slice::Precision;
+
+/// The most marks with a version that a store retains, and the most without.
+pub const MAX_MARKS: usize = 50;
+
+/// The longest text of a mark, in bytes.
+pub const MAX_MARK_BYTES: usize = 200;
+
+/// The longest text of a mark whose hidden characters are escaped, in bytes: the shortest of them has two.
+pub const MAX_ESCAPED_BYTES: usize = 3 * MAX_MARK_BYTES;
+
+/// The most marks that wait in a process, and the most of an entry of the journal.
+pub const MAX_PENDING_MARKS: usize = 100;
+
+/// Approximate bytes of a mark in memory, beside its texts.
+const PER_MARK: usize = 200;
+
+/// A text that a mark may not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadText;
+
+impl std::fmt::Display for BadText {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "must be 1 to {MAX_MARK_BYTES} bytes without control characters"
+        )
+    }
+}
+
+impl std::error::Error for BadText {}
+
+/// There is no room for another mark among those that wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooManyMarks;
+
+impl std::fmt::Display for TooManyMarks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{MAX_PENDING_MARKS} marks wait for the store already")
+    }
+}
+
+impl std::error::Error for TooManyMarks {}
+
+/// A moment at which somebody did something to the service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct Mark {
+    /// Names the mark.
+    pub id: Arc<str>,
+    /// When it happened, in Unix seconds.
+    pub at: i64,
+    /// What happened.
+    pub text: Arc<str>,
+    /// The version of the application, if an instance of a new version made the mark.
+    #[cfg_attr(
+        feature = "serde",
+        serde(default, skip_serializing_if = "Option::is_none")
+    )]
+    pub version: Option<Arc<str>>,
+}
+
+impl Mark {
+    /// A mark of an operator, whose text has hidden characters escaped.
+    ///
+    /// # Errors
+    /// The text is empty, too long, or has control characters.
+    #[doc(hidden)]
+    pub fn of_text(id: String, at: i64, text: &str) -> Result<Self, BadText> {
+        let text = text.trim();
+        let is_good = (1..=MAX_MARK_BYTES).contains(&text.len());
+        if !is_good || text.chars().any(char::is_control) {
+            return Err(BadText);
+        }
+        Ok(Self {
+            id: id.into(),
+            at,
+            text: escape_hidden(text).into(),
+            version: None,
+        })
+    }
+
+    /// The mark of an instance whose version is new.
+    #[doc(hidden)]
+    pub fn of_version(at: i64, version: &Arc<str>) -> Self {
+        Self {
+            id: format!("{at}-{version}").into(),
+            at,
+            text: escape_hidden(&format!("version {version}")).into(),
+            version: Some(version.clone()),
+        }
+    }
+
+    fn write(&self, out: &mut Writer) {
+        out.int(self.at);
+        out.bytes(self.text.as_bytes());
+        out.optional_name(self.version.as_deref());
+    }
+
+    fn read(id: Arc<str>, from: &mut Reader<'_>) -> Option<Self> {
+        Some(Self {
+            id,
+            at: from.int()?,
+            text: from.text_within(MAX_ESCAPED_BYTES)?.into(),
+            version: from.optional_name()?,
+        })
+    }
+
+    /// Marks are in the order of their times, and those of the same second in that of their ids.
+    fn place(&self) -> (i64, &str) {
+        (self.at, &self.id)
+    }
+
+    fn is_as(&self, other: &Self) -> bool {
+        self.version.is_some() == other.version.is_some()
+    }
+}
+
+/// Packs a mark without its id.
+pub fn pack(mark: &Mark) -> Vec<u8> {
+    let mut out = Writer::default();
+    mark.write(&mut out);
+    out.0
+}
+
+/// Unpacks the mark of this id; `None` if the bytes are not one.
+pub fn unpack(id: &[u8], bytes: &[u8]) -> Option<Mark> {
+    Mark::read(Reader(id).whole_name()?, &mut Reader(bytes))
+}
+
+/// The most bytes that the marks take.
+pub(super) fn worst_case() -> FeatureBytes {
+    const MARK: usize = PER_MARK + MAX_NAME + MAX_ESCAPED_BYTES + MAX_VERSION_BYTES;
+    FeatureBytes {
+        waiting: (MAX_PENDING_MARKS * MARK) as u64,
+        stored: (2 * MAX_MARKS * MARK) as u64,
+        ..FeatureBytes::default()
+    }
+}
+
+/// The tag of the section of an entry that has marks.
+pub(super) const SECTION: u64 = 1;
+
+/// Marks that wait, by id.
+type PendingMarks = BTreeMap<Arc<str>, Mark>;
+
+/// Adds a mark to those that wait, once.
+pub(super) fn add(waiting: &mut PendingMarks, mark: Mark) -> Result<(), TooManyMarks> {
+    if waiting.len() >= MAX_PENDING_MARKS && !waiting.contains_key(&mark.id) {
+        return Err(TooManyMarks);
+    }
+    waiting.entry(mark.id.clone()).or_insert(mark);
+    Ok(())
+}
+
+/// Reads the marks of an entry, and nothing else, and spends their cost.
+pub(super) fn read_all(mut from: Reader<'_>, budget: &mut Budget) -> Option<Vec<Mark>> {
+    let mut marks = Vec::new();
+    for _ in 0..from.uint().filter(|n| *n <= MAX_PENDING_MARKS as u64)? {
+        budget.spend(1)?;
+        let id = Reader(from.bytes()?).whole_name()?;
+        marks.push(Mark::read(id, &mut from)?);
+    }
+    from.0.is_empty().then_some(marks)
+}
+
+impl Section for PendingMarks {
+    fn merge(&mut self, later: Self, _: &[Precision]) {
+        for (id, mark) in later {
+            self.entry(id).or_insert(mark);
+        }
+    }
+
+    fn split(&mut self, room: &mut Room) -> Self {
+        let mut part = Self::new();
+        while room.has(1)
+            && part.len() < MAX_PENDING_MARKS
+            && let Some((id, mark)) = self.pop_first()
+        {
+            room.take(1, 0);
+            part.insert(id, mark);
+        }
+        part
+    }
+
+    fn len(&self) -> usize {
+        Self::len(self)
+    }
+
+    fn bytes(&self) -> usize {
+        let marks = self.values();
+        let marks = marks.map(|mark| PER_MARK + mark.id.len() + mark.text.len());
+        marks.sum()
+    }
+
+    fn amounts(&self) -> Amounts {
+        Amounts::of_details(self.len() as u64)
+    }
+
+    fn version(&self) -> u8 {
+        4
+    }
+
+    fn write(&self, out: &mut Writer, _: &EntryHead) {
+        if self.is_empty() {
+            return;
+        }
+        out.section(SECTION, |out| {
+            out.uint(self.len() as u64);
+            for mark in self.values() {
+                out.bytes(mark.id.as_bytes());
+                mark.write(out);
+            }
+        });
+    }
+}
+
+/// The marks that a store retains: the newest [`MAX_MARKS`] with a version, and the newest others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Marks(Vec<Mark>);
+
+impl Marks {
+    /// Of some marks, in any order, those that are retained.
+    pub fn new(marks: impl IntoIterator<Item = Mark>) -> Self {
+        let mut marks: Vec<_> = marks.into_iter().collect();
+        marks.sort_by(|a, b| a.place().cmp(&b.place()));
+        let mut left = [MAX_MARKS; 2];
+        let mut newest: Vec<_> = marks.into_iter().rev().collect();
+        newest.retain(|mark| {
+            let left = &mut left[usize::from(mark.version.is_some())];
+            std::mem::replace(left, left.saturating_sub(1)) > 0
+        });
+        newest.reverse();
+        Self(newest)
+    }
+
+    /// The marks, oldest first.
+    pub fn as_slice(&self) -> &[Mark] {
+        &self.0
+    }
+
+    /// The marks, oldest first.
+    pub fn into_vec(self) -> Vec<Mark> {
+        self.0
+    }
+
+    /// Adds a mark, and removes the oldest one for which there is no room.
+    pub fn add(&mut self, mark: Mark) {
+        if self.settles(&mark) {
+            return;
+        }
+        let is_full = self.0.iter().filter(|other| other.is_as(&mark)).count() >= MAX_MARKS;
+        if is_full && let Some(oldest) = self.0.iter().position(|other| other.is_as(&mark)) {
+            self.0.remove(oldest);
+        }
+        let at = self.place_of(&mark);
+        self.0.insert(at, mark);
+    }
+
+    /// Whether adding a mark changes nothing: it is there, it repeats the version of the mark before or after it, or it
+    /// is too old. As clocks differ, the mark after it may be of an instance that started a moment before.
+    pub fn settles(&self, mark: &Mark) -> bool {
+        let (before, after) = self.0.split_at(self.place_of(mark));
+        let versions = [
+            before.iter().rev().find_map(|other| other.version.as_ref()),
+            after.iter().find_map(|other| other.version.as_ref()),
+        ];
+        let is_repeated = mark.version.is_some() && versions.contains(&mark.version.as_ref());
+        let newer = after.iter().filter(|other| other.is_as(mark)).count();
+        is_repeated || newer >= MAX_MARKS || self.0.iter().any(|other| other.id == mark.id)
+    }
+
+    fn place_of(&self, mark: &Mark) -> usize {
+        self.0.partition_point(|other| other.place() < mark.place())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_trimmed_and_bounded() {
+        let of = |text: &str| Mark::of_text("1".to_owned(), 7, text).map(|mark| mark.text);
+        assert_eq!(of(" new cache "), Ok("new cache".into()));
+        let longest = "x".repeat(MAX_MARK_BYTES);
+        assert_eq!(of(&longest), Ok(longest.as_str().into()));
+        assert_eq!(of("a\u{202e}b"), Ok("a\\u{202e}b".into()));
+        for bad in ["", "  ", "a\nb", &format!("{longest}x")] {
+            assert_eq!(of(bad), Err(BadText), "{bad:?}");
+        }
+    }
+
+    fn plain(at: i64) -> Mark {
+        Mark::of_text(format!("p{at}"), at, "x").expect("it is short")
+    }
+
+    fn of_version(at: i64, version: &str) -> Mark {
+        Mark::of_version(at, &version.into())
+    }
+
+    fn versions(marks: &Marks) -> Vec<(i64, &str)> {
+        let versions = marks.as_slice().iter();
+        versions
+            .filter_map(|mark| Some((mark.at, mark.version.as_deref()?)))
+            .collect()
+    }
+
+    #[test]
+    fn a_version_is_marked_when_it_follows_another() {
+        let mut marks = Marks::default();
+        for (at, version) in [(10, "1"), (11, "1"), (20, "2"), (30, "1"), (31, "1")] {
+            marks.add(of_version(at, version));
+            marks.add(plain(at));
+        }
+        assert_eq!(versions(&marks), [(10, "1"), (20, "2"), (30, "1")]);
+        // The clocks of these are behind.
+        for (at, version) in [(29, "1"), (25, "2"), (5, "1")] {
+            assert!(marks.settles(&of_version(at, version)));
+        }
+        assert!(!marks.settles(&of_version(25, "3")));
+        assert_eq!(marks.as_slice().len(), 3 + 5);
+    }
+
+    #[test]
+    fn the_newest_of_each_kind_are_retained_and_a_mark_is_added_once() {
+        let mut marks = Marks::default();
+        for at in 0..MAX_MARKS as i64 + 3 {
+            for _ in 0..2 {
+                marks.add(of_version(at, &at.to_string()));
+                marks.add(plain(at));
+            }
+        }
+        assert_eq!(marks.as_slice().len(), 2 * MAX_MARKS);
+        assert_eq!(marks.as_slice()[0].at, 3);
+        assert!(marks.settles(&plain(2)) && marks.settles(&of_version(2, "2")));
+        let before = marks.clone();
+        marks.add(plain(0));
+        assert_eq!(marks, before);
+        let unordered = marks.as_slice().iter().rev().cloned();
+        let others = (0..3).map(plain);
+        assert_eq!(Marks::new(unordered.chain(others)), before);
+    }
+}

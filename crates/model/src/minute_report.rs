@@ -1,0 +1,480 @@
+//! Minute reports: what each instance did in one minute. Instances are compared with each other by them, and old
+//! versions of the application with new ones.
+//!
+//! An instance reports its busiest contexts. While several versions of the application run side by side, it reports
+//! all of its contexts, and the reports of the instances of a version are added up.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::aggregate::Aggregate;
+use super::amounts::Amounts;
+use super::bounds::{
+    Bounds, FeatureBytes, PENDING_BUCKET, STORED_FIELD, buckets_at, packed_bytes, stored_slices,
+};
+use super::context::RecordId;
+use super::fleet::MAX_VERSION_BYTES;
+use super::histogram::SCALE;
+use super::pack::{Budget, Packed, Reader, Writer};
+use super::section::{EntryHead, Room, Section};
+use super::slice::{Precision, SKEW_ALLOWED};
+use super::slices::Merge;
+use super::tier::FINEST;
+
+/// The most contexts that are stored of an instance and minute.
+pub const MAX_REPORTED: usize = 32;
+
+/// The most contexts that a fleet reports in a minute, all instances together, unless it has more instances. The
+/// more instances, the fewer contexts each of them reports.
+pub const MAX_REPORTED_BY_FLEET: usize = 512;
+
+/// The minutes of which reports are stored.
+pub const REPORTED_MINUTES: Precision = FINEST;
+
+/// The most reports that wait in a batch.
+pub const MAX_PENDING_REPORTS: usize = REPORTED_MINUTES.retained as usize;
+
+/// About how many commands a reported context costs, compared with those of the counters.
+pub(super) const REPORTED_CONTEXT_COST: usize = 4;
+
+/// The number of contexts that an instance reports in a fleet of this size.
+pub fn reported_contexts(instances: u64) -> usize {
+    let instances = usize::try_from(instances).unwrap_or(usize::MAX).max(1);
+    (MAX_REPORTED_BY_FLEET / instances).clamp(1, MAX_REPORTED)
+}
+
+/// A context of a report in this process, or of the sums of such reports, in bytes.
+const REPORTED: u64 = buckets_at(SCALE) * PENDING_BUCKET + 288 + 16 + 208;
+/// Versions that run side by side.
+const VERSIONS: u64 = 2;
+
+/// The most bytes that the reports take.
+pub(super) fn worst_case(bounds: &Bounds) -> FeatureBytes {
+    if !bounds.has_fleet && !bounds.has_version {
+        return FeatureBytes::default();
+    }
+    let contexts = bounds.contexts();
+    let reported = match bounds.has_version {
+        true => contexts,
+        false => of_instance(contexts),
+    };
+    let of_process = of_instance(contexts) + contexts;
+    let packed = packed_bytes(buckets_at(SCALE)) + STORED_FIELD;
+    FeatureBytes {
+        // Beside a report, the minute that is collected.
+        in_use: (contexts + reported) * REPORTED,
+        waiting: MAX_PENDING_REPORTS as u64 * reported * REPORTED,
+        folding: of_minute(contexts, bounds.has_version) * REPORTED,
+        stored: match bounds.memory_bytes {
+            Some(_) if bounds.has_version => stored_slices(REPORTED_MINUTES) * of_process * packed,
+            None if bounds.has_fleet => stored_bytes(contexts, bounds.has_version),
+            _ => 0,
+        },
+    }
+}
+
+/// Bytes in the store of what the instances and versions did in each minute. More than 16 instances report fewer
+/// contexts each.
+pub fn stored_bytes(contexts: u64, has_version: bool) -> u64 {
+    let version = if has_version { MAX_VERSION_BYTES } else { 0 } as u64;
+    let packed = packed_bytes(buckets_at(SCALE)) + version;
+    stored_slices(REPORTED_MINUTES) * of_minute(contexts, has_version) * packed
+}
+
+/// Contexts of a minute that are stored of an instance.
+fn of_instance(contexts: u64) -> u64 {
+    contexts.min(MAX_REPORTED as u64)
+}
+
+/// Contexts of a minute that are stored of all instances and versions.
+fn of_minute(contexts: u64, has_version: bool) -> u64 {
+    let instances = (MAX_REPORTED_BY_FLEET / MAX_REPORTED) as u64;
+    let versions = if has_version { VERSIONS } else { 0 };
+    instances * of_instance(contexts) + versions * contexts
+}
+
+/// What an instance did on a context.
+pub type ReportedContext = (RecordId, Aggregate);
+
+/// What an instance did in one minute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MinuteReport {
+    /// The start of the minute, in Unix seconds.
+    pub minute: i64,
+    /// The name of the instance.
+    pub instance: Arc<str>,
+    /// The version of the application.
+    pub version: Option<Arc<str>>,
+    /// How many of the contexts are stored as those of the instance: the busiest.
+    pub max_contexts: usize,
+    /// Whether several versions run side by side: all contexts count for the version too.
+    pub is_side_by_side: bool,
+    /// Contexts of HTTP requests that had some, busiest first, without their timers.
+    pub contexts: Vec<ReportedContext>,
+}
+
+impl MinuteReport {
+    /// Whether the report can be stored at `now`: its minute is still retained, and does not lie in the future.
+    pub fn is_retained(&self, now: i64) -> bool {
+        let latest = now.saturating_add(SKEW_ALLOWED);
+        self.minute > REPORTED_MINUTES.cut_off(now) && self.minute <= latest
+    }
+
+    /// Whether both are parts of one report.
+    fn is_of_same(&self, other: &Self) -> bool {
+        (self.minute, &self.instance) == (other.minute, &other.instance)
+    }
+
+    /// Adds another part of the same report.
+    fn merge(&mut self, other: Self) {
+        self.max_contexts = self.max_contexts.max(other.max_contexts);
+        self.is_side_by_side |= other.is_side_by_side;
+        merge_contexts(&mut self.contexts, other.contexts);
+    }
+
+    /// Moves out up to `count` of the busiest contexts, as a part of this report.
+    fn split(&mut self, count: usize) -> Self {
+        let tail = self.contexts.split_off(count.min(self.contexts.len()));
+        Self {
+            contexts: std::mem::replace(&mut self.contexts, tail),
+            minute: self.minute,
+            instance: self.instance.clone(),
+            version: self.version.clone(),
+            ..*self
+        }
+    }
+
+    /// How many of the busiest contexts take at most `bytes` in memory together.
+    fn contexts_within(&self, bytes: usize) -> usize {
+        let mut left = bytes;
+        let contexts = self.contexts.iter();
+        let fitting = contexts.map_while(|(_, aggregate)| {
+            left = left.checked_sub(aggregate.bytes())?;
+            Some(())
+        });
+        fitting.count()
+    }
+
+    fn write(&self, out: &mut Writer, head: &EntryHead) {
+        out.int(head.base.wrapping_sub(self.minute));
+        out.bytes(self.instance.as_bytes());
+        out.optional_name(self.version.as_deref());
+        out.uint(self.max_contexts as u64);
+        out.uint(u64::from(self.is_side_by_side));
+        write_contexts(&self.contexts, out);
+    }
+
+    /// Reads one from an entry, and spends its cost.
+    pub(super) fn read(
+        from: &mut Reader<'_>,
+        head: &EntryHead,
+        budget: &mut Budget,
+    ) -> Option<Self> {
+        budget.spend(REPORTED_CONTEXT_COST)?;
+        Some(Self {
+            minute: head.base.wrapping_sub(from.int()?),
+            instance: from.name()?,
+            version: from.optional_name()?,
+            max_contexts: usize::try_from(from.uint()?).ok()?,
+            is_side_by_side: from.uint()? != 0,
+            contexts: read_contexts(from, budget)?,
+        })
+    }
+
+    /// Approximate bytes in memory.
+    fn bytes(&self) -> usize {
+        let texts = self.instance.len() + self.version.as_ref().map_or(0, |version| version.len());
+        size_of::<Self>() + texts + bytes_of(&self.contexts)
+    }
+}
+
+/// Adds a report to those that wait. Of too many, the oldest are dropped.
+pub(super) fn add(waiting: &mut Vec<MinuteReport>, report: MinuteReport) {
+    if let Some(mine) = waiting.iter_mut().find(|mine| mine.is_of_same(&report)) {
+        return mine.merge(report);
+    }
+    let at = waiting.partition_point(|mine| mine.minute <= report.minute);
+    waiting.insert(at, report);
+    if waiting.len() > MAX_PENDING_REPORTS {
+        waiting.remove(0);
+    }
+}
+
+/// Drops the oldest reports that wait, until they take this many bytes less. Returns how many there were.
+pub(super) fn drop_oldest(waiting: &mut Vec<MinuteReport>, surplus: usize) -> u64 {
+    let (before, mut dropped) = (waiting.len(), 0);
+    waiting.retain(|report| {
+        let is_retained = dropped >= surplus;
+        dropped += if is_retained { 0 } else { report.bytes() };
+        is_retained
+    });
+    (before - waiting.len()) as u64
+}
+
+impl Section for Vec<MinuteReport> {
+    fn merge(&mut self, later: Self, _: &[Precision]) {
+        later.into_iter().for_each(|report| add(self, report));
+    }
+
+    fn split(&mut self, room: &mut Room) -> Self {
+        let mut part = Self::new();
+        while let Some(report) = self.first_mut() {
+            let fits = report.contexts_within(room.bytes);
+            let is_too_large = fits == 0 && !report.contexts.is_empty();
+            if !room.has(REPORTED_CONTEXT_COST) || is_too_large && !room.is_whole {
+                break;
+            }
+            let moved = report.split((room.cost / REPORTED_CONTEXT_COST).min(fits).max(1));
+            let cost = REPORTED_CONTEXT_COST * moved.contexts.len().max(1);
+            room.take(cost, moved.bytes());
+            part.push(moved);
+            if report.contexts.is_empty() {
+                self.remove(0);
+            }
+        }
+        part
+    }
+
+    fn len(&self) -> usize {
+        Self::len(self)
+    }
+
+    fn bytes(&self) -> usize {
+        self.iter().map(MinuteReport::bytes).sum()
+    }
+
+    fn amounts(&self) -> Amounts {
+        Amounts::of_details(self.len() as u64)
+    }
+
+    fn version(&self) -> u8 {
+        3
+    }
+
+    fn write(&self, out: &mut Writer, head: &EntryHead) {
+        out.uint(self.len() as u64);
+        self.iter().for_each(|report| report.write(out, head));
+    }
+}
+
+/// Writes contexts that an instance reports.
+fn write_contexts(contexts: &[ReportedContext], out: &mut Writer) {
+    out.uint(contexts.len() as u64);
+    for (id, aggregate) in contexts {
+        id.write(out);
+        out.aggregate_in_place(aggregate);
+    }
+}
+
+/// Reads them, and spends their cost.
+fn read_contexts(from: &mut Reader<'_>, budget: &mut Budget) -> Option<Vec<ReportedContext>> {
+    let mut contexts = Vec::new();
+    for _ in 0..from.uint()? {
+        budget.spend(REPORTED_CONTEXT_COST)?;
+        contexts.push((RecordId::read(from)?, from.aggregate_in_place()?));
+    }
+    Some(contexts)
+}
+
+/// What an instance did on its busiest contexts in a minute.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InstanceMinute {
+    /// The version of the application.
+    pub version: Option<Arc<str>>,
+    /// How many contexts are stored; 0 when it was read from the store.
+    pub max_contexts: usize,
+    /// The contexts, busiest first.
+    pub contexts: Vec<ReportedContext>,
+}
+
+impl InstanceMinute {
+    /// Adds another part of the same minute.
+    pub fn merge(&mut self, other: Self) {
+        self.max_contexts = self.max_contexts.max(other.max_contexts);
+        self.version = self.version.take().or(other.version);
+        merge_contexts(&mut self.contexts, other.contexts);
+        self.contexts.truncate(self.max_contexts);
+    }
+
+    /// Packs it.
+    pub fn pack(&self) -> Vec<u8> {
+        let mut out = Writer::default();
+        out.optional_name(self.version.as_deref());
+        write_contexts(&self.contexts, &mut out);
+        out.0
+    }
+
+    /// Unpacks it; `None` if the bytes are not one.
+    pub fn unpack(bytes: &[u8]) -> Option<Self> {
+        let mut from = Reader(bytes);
+        Some(Self {
+            version: from.optional_name()?,
+            max_contexts: 0,
+            // What a table has is bounded by its bytes.
+            contexts: read_contexts(&mut from, &mut Budget::new(usize::MAX))?,
+        })
+    }
+}
+
+/// What the instances, and the versions of the application, did in a minute, by their names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MinuteSums {
+    /// The instances.
+    pub instances: BTreeMap<Arc<str>, InstanceMinute>,
+    /// The versions that ran side by side, with all of their contexts.
+    pub versions: BTreeMap<Arc<str>, BTreeMap<RecordId, Aggregate>>,
+}
+
+impl MinuteSums {
+    /// Adds a report, or a part of one.
+    pub fn add(&mut self, report: MinuteReport) {
+        if let Some(version) = report.version.as_ref().filter(|_| report.is_side_by_side) {
+            let contexts = report.contexts.iter();
+            self.add_to_version(version, contexts.map(|(id, sums)| (id, sums)));
+        }
+        let max_contexts = report.max_contexts.min(MAX_REPORTED);
+        let mut contexts = report.contexts;
+        contexts.truncate(max_contexts);
+        let minute = InstanceMinute {
+            version: report.version,
+            max_contexts,
+            contexts,
+        };
+        self.add_to_instance(report.instance, minute);
+    }
+
+    /// Adds the sums of other reports.
+    pub fn merge(&mut self, other: &Self) {
+        for (instance, minute) in &other.instances {
+            self.add_to_instance(instance.clone(), minute.clone());
+        }
+        for (version, contexts) in &other.versions {
+            self.add_to_version(version, contexts);
+        }
+    }
+
+    fn add_to_instance(&mut self, instance: Arc<str>, minute: InstanceMinute) {
+        match self.instances.get_mut(&instance) {
+            Some(mine) => mine.merge(minute),
+            None => drop(self.instances.insert(instance, minute)),
+        }
+    }
+
+    fn add_to_version<'a>(
+        &mut self,
+        version: &Arc<str>,
+        contexts: impl IntoIterator<Item = (&'a RecordId, &'a Aggregate)>,
+    ) {
+        let sums = self.versions.entry(version.clone()).or_default();
+        for (id, aggregate) in contexts {
+            sums.entry(*id).or_default().merge(aggregate);
+        }
+    }
+}
+
+/// Approximate bytes of contexts in memory.
+fn bytes_of(contexts: &[ReportedContext]) -> usize {
+    let contexts = contexts.iter();
+    contexts.map(|(_, aggregate)| aggregate.bytes()).sum()
+}
+
+/// Adds contexts to others, and sorts them.
+fn merge_contexts(contexts: &mut Vec<ReportedContext>, others: Vec<ReportedContext>) {
+    let mut sums: HashMap<RecordId, Aggregate> = contexts.drain(..).collect();
+    for (id, aggregate) in others {
+        match sums.entry(id) {
+            Entry::Occupied(mut entry) => entry.get_mut().merge(&aggregate),
+            Entry::Vacant(entry) => drop(entry.insert(aggregate)),
+        }
+    }
+    contexts.extend(sums);
+    sort_by_requests(contexts);
+}
+
+/// Sorts contexts, busiest first.
+pub fn sort_by_requests(contexts: &mut [ReportedContext]) {
+    contexts.sort_unstable_by(|(id, a), (other_id, b)| {
+        let order = b.times.count.cmp(&a.times.count);
+        order.then_with(|| id.cmp(other_id))
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::context::Kind;
+
+    fn contexts(counts: &[(u64, u64)]) -> Vec<ReportedContext> {
+        let context = |(name, count): &(u64, u64)| {
+            let mut sums = Aggregate::default();
+            (0..*count).for_each(|_| sums.times.record(1_000));
+            (RecordId::new(Kind::Http, &name.to_string()), sums)
+        };
+        counts.iter().map(context).collect()
+    }
+
+    fn report(counts: &[(u64, u64)], max_contexts: usize) -> MinuteReport {
+        MinuteReport {
+            minute: 60,
+            instance: "a".into(),
+            version: Some("1".into()),
+            max_contexts,
+            is_side_by_side: true,
+            contexts: contexts(counts),
+        }
+    }
+
+    #[test]
+    fn the_larger_the_fleet_the_fewer_contexts_an_instance_reports() {
+        let reported = [0, 1, 16, 17, 64, 1_000, u64::MAX].map(reported_contexts);
+        assert_eq!(reported, [32, 32, 32, 30, 8, 1, 1]);
+    }
+
+    #[test]
+    fn parts_of_a_report_add_up_to_it() {
+        let counts = &[(1, 9), (2, 8), (3, 7), (4, 6), (5, 5)];
+        let mut whole = MinuteSums::default();
+        whole.add(report(counts, 3));
+        let instance = &whole.instances["a"];
+        assert_eq!(instance.contexts, contexts(&counts[..3]));
+        assert_eq!(instance.version.as_deref(), Some("1"));
+        assert_eq!(whole.versions["1"], contexts(counts).into_iter().collect());
+        for count in 1..=5 {
+            let (mut left, mut sums) = (report(counts, 3), MinuteSums::default());
+            while !left.contexts.is_empty() {
+                let mut part = MinuteSums::default();
+                part.add(left.split(count));
+                sums.merge(&part);
+            }
+            assert_eq!(sums, whole);
+        }
+        let mut other = report(counts, 3);
+        (other.instance, other.is_side_by_side) = ("b".into(), false);
+        whole.add(other);
+        assert_eq!(whole.instances.len(), 2);
+        assert_eq!(whole.versions["1"], contexts(counts).into_iter().collect());
+    }
+
+    #[test]
+    fn a_report_is_split_and_merged() {
+        let mut whole = report(&[(1, 9), (2, 8), (3, 7), (4, 6), (5, 5)], 3);
+        let first = whole.split(2);
+        assert_eq!(first, report(&[(1, 9), (2, 8)], 3));
+        whole.merge(first);
+        assert_eq!(whole, report(&[(1, 9), (2, 8), (3, 7), (4, 6), (5, 5)], 3));
+        // The clock was set back: the minute went on.
+        whole.merge(report(&[(5, 5), (6, 1)], 4));
+        let counts = &[(5, 10), (1, 9), (2, 8), (3, 7), (4, 6), (6, 1)];
+        assert_eq!(whole, report(counts, 4));
+    }
+
+    #[test]
+    fn no_more_contexts_are_stored_than_the_most() {
+        let counts: Vec<_> = (0..50).map(|name| (name, 100 - name)).collect();
+        let mut sums = MinuteSums::default();
+        sums.add(report(&counts, usize::MAX));
+        let stored = &sums.instances["a"].contexts;
+        assert_eq!(*stored, contexts(&counts[..MAX_REPORTED]));
+    }
+}

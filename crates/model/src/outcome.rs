@@ -1,0 +1,167 @@
+//! How requests ended.
+
+/// How one request, or one timed piece of code, ended. Each has exactly one outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// Timed code ran to its end.
+    Completed,
+    /// A response of class 1xx.
+    Informational,
+    /// A response of class 2xx.
+    Success,
+    /// A response of class 3xx.
+    Redirection,
+    /// A response of class 4xx.
+    ClientError,
+    /// A response of class 5xx.
+    ServerError,
+    /// The service, or the timed future, returned an error.
+    Failed,
+    /// The request was dropped before its response had a head: the client went away, or a timeout elapsed.
+    Cancelled,
+    /// The handler panicked.
+    Panicked,
+    /// The head was sent, but not the whole body. Recorded only with
+    /// `until_body_end`.
+    BodyAborted,
+}
+
+/// Number of outcomes.
+pub const OUTCOMES: usize = 10;
+
+impl std::fmt::Display for Outcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Outcome {
+    /// All outcomes, in the order of their numbers.
+    #[doc(hidden)]
+    pub const ALL: [Self; OUTCOMES] = [
+        Self::Completed,
+        Self::Informational,
+        Self::Success,
+        Self::Redirection,
+        Self::ClientError,
+        Self::ServerError,
+        Self::Failed,
+        Self::Cancelled,
+        Self::Panicked,
+        Self::BodyAborted,
+    ];
+
+    /// The outcome of a response with this status code. A code outside of 100 to 599 counts as a server
+    /// error.
+    #[inline]
+    pub fn from_status(status: u16) -> Self {
+        const BY_CLASS: [Outcome; 8] = [
+            Outcome::ServerError,
+            Outcome::Informational,
+            Outcome::Success,
+            Outcome::Redirection,
+            Outcome::ClientError,
+            Outcome::ServerError,
+            Outcome::ServerError,
+            Outcome::ServerError,
+        ];
+        BY_CLASS[usize::from(status / 100).min(7)]
+    }
+
+    /// The name in the API: `"2xx"`, `"panicked"`, …
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Informational => "1xx",
+            Self::Success => "2xx",
+            Self::Redirection => "3xx",
+            Self::ClientError => "4xx",
+            Self::ServerError => "5xx",
+            Self::Failed => "error",
+            Self::Cancelled => "cancelled",
+            Self::Panicked => "panicked",
+            Self::BodyAborted => "body_aborted",
+        }
+    }
+
+    /// Whether the outcome is an error by itself: 5xx, a service error, a panic.
+    #[inline]
+    pub fn is_error(self) -> bool {
+        matches!(self, Self::ServerError | Self::Failed | Self::Panicked)
+    }
+}
+
+/// Number of samples by outcome, and number of errors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OutcomeCounts {
+    /// Number of samples, by the number of their outcome.
+    pub counts: [u64; OUTCOMES],
+    /// Number of errors: samples with [`Outcome::is_error`], or with a gRPC status that is not OK.
+    pub errors: u64,
+}
+
+impl OutcomeCounts {
+    /// Adds a sample.
+    #[inline]
+    pub fn record(&mut self, outcome: Outcome, error: bool) {
+        self.counts[outcome as usize] += 1;
+        self.errors += u64::from(error);
+    }
+
+    /// Adds all of `other`.
+    pub fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in self.counts.iter_mut().zip(other.counts) {
+            *mine = mine.saturating_add(theirs);
+        }
+        self.errors = self.errors.saturating_add(other.errors);
+    }
+
+    /// Takes out all of `other`, which was merged before.
+    pub fn subtract(&mut self, other: &Self) {
+        for (mine, theirs) in self.counts.iter_mut().zip(other.counts) {
+            *mine = mine.saturating_sub(theirs);
+        }
+        self.errors = self.errors.saturating_sub(other.errors);
+    }
+
+    /// Number of samples that ended with `outcome`.
+    pub fn count(&self, outcome: Outcome) -> u64 {
+        self.counts[outcome as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_names_and_order_agree() {
+        for (number, outcome) in Outcome::ALL.into_iter().enumerate() {
+            assert_eq!(outcome as usize, number, "{}", outcome.as_str());
+        }
+        assert_eq!(Outcome::from_status(204).as_str(), "2xx");
+        assert_eq!(Outcome::from_status(999), Outcome::ServerError);
+    }
+
+    #[test]
+    fn failures_of_the_service_are_errors_by_themselves() {
+        let errors = Outcome::ALL
+            .into_iter()
+            .filter(|outcome| outcome.is_error());
+        let expected = [Outcome::ServerError, Outcome::Failed, Outcome::Panicked];
+        assert!(errors.eq(expected));
+    }
+
+    #[test]
+    fn samples_are_counted_by_their_outcome() {
+        let mut counts = OutcomeCounts::default();
+        for error in [true, false, false] {
+            counts.record(Outcome::Success, error);
+        }
+        let counted = Outcome::ALL.map(|outcome| counts.count(outcome));
+        assert_eq!(counted, [0, 0, 3, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(counts.errors, 1);
+    }
+}

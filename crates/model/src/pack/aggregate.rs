@@ -1,0 +1,190 @@
+//! Packing the sums of requests: the sections of an aggregate, as they stand in a record and in an entry.
+
+use super::{CUT_OFF, FAILURES, HISTOGRAM, OUTCOMES, Reader, TIMERS, TIMES, Writer};
+use crate::access_time::DurationSums;
+use crate::aggregate::{Aggregate, RequestCounts};
+use crate::context::RecordId;
+use crate::histogram::Histogram;
+use crate::outcome::OutcomeCounts;
+use crate::timer_sums::{MAX_TIMERS, TimerSums, Timers};
+
+/// The most buckets of a histogram: more than any scale has within the range. A longer list is an error.
+const MAX_BUCKETS: u64 = 1_024;
+/// The finest scale that is accepted.
+const FINEST_SCALE: u8 = 20;
+/// The most timers of a record that are accepted: more than a record has.
+const MAX_TIMERS_READ: usize = 4 * MAX_TIMERS;
+
+impl Writer {
+    pub(crate) fn times(&mut self, times: &DurationSums) {
+        self.uint(times.count);
+        if times.count > 0 {
+            self.uint(times.sum);
+            self.wide(times.sumsq);
+            self.uint(times.min);
+            self.uint(times.max.wrapping_sub(times.min));
+        }
+    }
+
+    pub(crate) fn outcomes(&mut self, outcomes: &OutcomeCounts) {
+        self.uint(outcomes.errors);
+        for (number, n) in outcomes.counts.iter().enumerate() {
+            if *n > 0 {
+                self.uint(number as u64);
+                self.uint(*n);
+            }
+        }
+    }
+
+    pub(crate) fn histogram(&mut self, histogram: &Histogram) {
+        self.0.push(histogram.scale());
+        let mut next = 0;
+        for (index, n) in histogram.buckets() {
+            self.uint(u64::from(index - next));
+            self.uint(*n);
+            next = index.saturating_add(1);
+        }
+    }
+
+    pub(crate) fn aggregate(&mut self, aggregate: &Aggregate) {
+        self.section(TIMES, |out| out.times(&aggregate.times));
+        self.section(OUTCOMES, |out| out.outcomes(&aggregate.outcomes));
+        self.section(HISTOGRAM, |out| out.histogram(&aggregate.histogram));
+        let parts = [
+            (FAILURES, &aggregate.failures),
+            (CUT_OFF, &aggregate.cut_off),
+        ];
+        for (tag, part) in parts.into_iter().filter(|(_, part)| !part.is_empty()) {
+            self.section(tag, |out| out.histogram(part));
+        }
+        if !aggregate.timers.is_empty() {
+            self.section(TIMERS, |out| out.timers(&aggregate.timers));
+        }
+    }
+
+    pub(crate) fn timers(&mut self, timers: &Timers) {
+        self.uint(timers.covered);
+        for (id, sums) in timers.iter() {
+            self.0.extend_from_slice(&id.to_bytes());
+            // The others as differences, which are 0 for a timer that runs once per request.
+            self.uint(sums.count);
+            self.int(sums.count.wrapping_sub(sums.requests) as i64);
+            self.uint(sums.sum);
+            self.int(sums.sum.wrapping_sub(sums.covered) as i64);
+        }
+    }
+
+    pub(crate) fn aggregate_in_place(&mut self, aggregate: &Aggregate) {
+        self.bytes(&super::aggregate(aggregate));
+    }
+
+    pub(crate) fn request_counts(&mut self, counts: &RequestCounts) {
+        self.uint(counts.hits);
+        self.uint(counts.errors);
+        self.uint(counts.micros);
+    }
+}
+
+impl Reader<'_> {
+    pub(crate) fn times(&mut self) -> Option<DurationSums> {
+        let mut times = DurationSums {
+            count: self.uint()?,
+            ..DurationSums::default()
+        };
+        if times.count > 0 {
+            times.sum = self.uint()?;
+            times.sumsq = self.wide()?;
+            times.min = self.uint()?;
+            times.max = times.min.checked_add(self.uint()?)?;
+        }
+        Some(times)
+    }
+
+    pub(crate) fn outcomes(&mut self) -> Option<OutcomeCounts> {
+        let mut outcomes = OutcomeCounts {
+            errors: self.uint()?,
+            ..OutcomeCounts::default()
+        };
+        while !self.0.is_empty() {
+            let (number, n) = (self.uint()?, self.uint()?);
+            // A newer version may have more outcomes.
+            if let Some(mine) = usize::try_from(number)
+                .ok()
+                .and_then(|at| outcomes.counts.get_mut(at))
+            {
+                *mine = mine.saturating_add(n);
+            }
+        }
+        Some(outcomes)
+    }
+
+    pub(crate) fn histogram(&mut self) -> Option<Histogram> {
+        let scale = self.byte().filter(|scale| *scale <= FINEST_SCALE)?;
+        // A bucket takes two bytes or more.
+        let most = (self.0.len() / 2).min(MAX_BUCKETS as usize);
+        let (mut buckets, mut next) = (Vec::with_capacity(most), 0u64);
+        while !self.0.is_empty() {
+            let index = next.checked_add(self.uint()?)?;
+            buckets.push((u16::try_from(index).ok()?, self.uint()?));
+            next = index + 1;
+            if buckets.len() as u64 > MAX_BUCKETS {
+                return None;
+            }
+        }
+        Some(Histogram::from_sorted(scale, buckets))
+    }
+
+    pub(crate) fn aggregate(&mut self) -> Option<Aggregate> {
+        let (mut aggregate, mut sections) = (Aggregate::default(), 0);
+        while !self.0.is_empty() {
+            let tag = self.uint()?;
+            let mut body = Reader(self.bytes()?);
+            match tag {
+                TIMES => aggregate.times = body.times()?,
+                OUTCOMES => aggregate.outcomes = body.outcomes()?,
+                HISTOGRAM => aggregate.histogram = body.histogram()?,
+                FAILURES => aggregate.failures = body.histogram()?,
+                CUT_OFF => aggregate.cut_off = body.histogram()?,
+                TIMERS => aggregate.timers = body.timers()?,
+                _ => continue,
+            }
+            sections += 1;
+        }
+        (sections > 0).then_some(aggregate)
+    }
+
+    pub(crate) fn timers(&mut self) -> Option<Timers> {
+        let mut timers = Timers::default();
+        timers.covered = self.uint()?;
+        while let Some((id, tail)) = self.0.split_first_chunk::<8>() {
+            self.0 = tail;
+            let count = self.uint()?;
+            let requests = count.wrapping_sub(self.int()? as u64);
+            let sum = self.uint()?;
+            let covered = sum.wrapping_sub(self.int()? as u64);
+            let sums = TimerSums {
+                count,
+                requests,
+                sum,
+                covered,
+            };
+            timers.add(RecordId::from_bytes(id)?, &sums);
+            if timers.len() > MAX_TIMERS_READ {
+                return None;
+            }
+        }
+        self.0.is_empty().then_some(timers)
+    }
+
+    pub(crate) fn aggregate_in_place(&mut self) -> Option<Aggregate> {
+        Reader(self.bytes()?).aggregate()
+    }
+
+    pub(crate) fn request_counts(&mut self) -> Option<RequestCounts> {
+        Some(RequestCounts {
+            hits: self.uint()?,
+            errors: self.uint()?,
+            micros: self.uint()?,
+        })
+    }
+}

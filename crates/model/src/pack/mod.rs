@@ -1,0 +1,94 @@
+//! Packing: numbers, names, slices and sums as bytes. Numbers are LEB128; signed ones in zigzag. What a feature has in
+//! its tables and in an [entry](super::entry) is packed in the feature's own file.
+//!
+//! A record is a sequence of *sections*: tag, length, body. A reader skips sections that it does not know,
+//! so a newer version may add some.
+
+mod aggregate;
+mod fields;
+mod reader;
+mod writer;
+
+pub use self::fields::{Packed, pack, packed, unpack};
+pub use self::reader::{Budget, Reader};
+pub use self::writer::Writer;
+use super::aggregate::Aggregate;
+use super::records::Record;
+use super::slice::Precision;
+use super::slices::{Merge, Slices};
+
+/// The sections of a record. A tag is never used again.
+pub const TIMES: u64 = 1;
+pub(crate) const OUTCOMES: u64 = 2;
+pub(crate) const HISTOGRAM: u64 = 3;
+pub(crate) const ROLLED_UNTIL: u64 = 4;
+pub(crate) const TIMERS: u64 = 5;
+pub(crate) const FAILURES: u64 = 6;
+pub(crate) const CUT_OFF: u64 = 7;
+
+/// Packs a record.
+pub fn record(record: &Record) -> Vec<u8> {
+    let mut packed = aggregate(&record.sums);
+    if record.rolled_until > i64::MIN {
+        let mut out = Writer(packed);
+        out.section(ROLLED_UNTIL, |out| out.int(record.rolled_until));
+        packed = out.0;
+    }
+    packed
+}
+
+/// Unpacks a record; `None` if the bytes are not one.
+pub fn read_record(bytes: &[u8]) -> Option<Record> {
+    let sums = Reader(bytes).aggregate()?;
+    let rolled_until = section(bytes, ROLLED_UNTIL).and_then(|body| Reader(body).int());
+    Some(Record {
+        sums,
+        rolled_until: rolled_until.unwrap_or(i64::MIN),
+    })
+}
+
+/// Packs the sections of an aggregate.
+pub fn aggregate(aggregate: &Aggregate) -> Vec<u8> {
+    let mut out = Writer(Vec::with_capacity(
+        48 + 3 * aggregate.histogram.buckets().len(),
+    ));
+    out.aggregate(aggregate);
+    out.0
+}
+
+/// Unpacks an aggregate; `None` if the bytes are not one.
+pub fn read_aggregate(bytes: &[u8]) -> Option<Aggregate> {
+    Reader(bytes).aggregate()
+}
+
+/// Adds a section to a packed record. Readers that do not know its tag skip it.
+pub fn push_section(record: &mut Vec<u8>, tag: u64, body: &[u8]) {
+    let mut out = Writer(std::mem::take(record));
+    out.section(tag, |out| out.0.extend_from_slice(body));
+    *record = out.0;
+}
+
+/// The body of the section with this tag; `None` if the record has none.
+pub fn section(record: &[u8], tag: u64) -> Option<&[u8]> {
+    let mut reader = Reader(record);
+    while !reader.0.is_empty() {
+        let (next_tag, body) = (reader.uint()?, reader.bytes()?);
+        if next_tag == tag {
+            return Some(body);
+        }
+    }
+    None
+}
+
+/// The slices of a coarser precision, derived from those of the finest.
+fn derived<V: Merge + Clone>(finest: &Slices<V>, precision: Precision) -> Slices<V> {
+    let mut slices = Slices::default();
+    for (start, value) in finest.iter() {
+        slices.add(
+            precision.slice(start),
+            value.clone(),
+            precision.retained as usize,
+        );
+    }
+    slices
+}

@@ -1,0 +1,155 @@
+//! Reads numbers, sections and slices from untrusted bytes.
+
+use std::sync::Arc;
+
+use super::derived;
+use crate::context::MAX_NAME;
+use crate::slice::Precision;
+use crate::slices::{Merge, Slices};
+
+/// The longest name that is accepted: that of a counter may have a backslash before it.
+const MAX_NAME_BYTES: usize = MAX_NAME + 1;
+
+/// What is left of an entry may cost this much for a store.
+#[derive(Debug)]
+pub struct Budget(usize);
+
+impl Budget {
+    /// For an entry whose sender spends at most this on it.
+    pub const fn new(cost: usize) -> Self {
+        Self(cost)
+    }
+
+    /// Spends the cost of a part of an entry. `None` if nothing was left before: the last part may cost more than what
+    /// is left, as a counter is never split.
+    pub fn spend(&mut self, cost: usize) -> Option<()> {
+        self.0 = match self.0 {
+            0 => return None,
+            left => left.saturating_sub(cost.max(1)),
+        };
+        Some(())
+    }
+}
+
+/// Reads a packed form from bytes that nobody has checked.
+#[derive(Debug)]
+pub struct Reader<'a>(pub &'a [u8]);
+
+impl<'a> Reader<'a> {
+    pub(crate) fn byte(&mut self) -> Option<u8> {
+        let (first, tail) = self.0.split_first()?;
+        self.0 = tail;
+        Some(*first)
+    }
+
+    #[inline]
+    /// A number without a sign.
+    pub fn uint(&mut self) -> Option<u64> {
+        if let Some((first, tail)) = self.0.split_first()
+            && *first < 0x80
+        {
+            self.0 = tail;
+            return Some(u64::from(*first));
+        }
+        u64::try_from(self.wide()?).ok()
+    }
+
+    pub(crate) fn wide(&mut self) -> Option<u128> {
+        let mut n = 0u128;
+        for shift in (0..128).step_by(7) {
+            let byte = self.byte()?;
+            let bits = u128::from(byte & 0x7f);
+            if bits.leading_zeros() < shift {
+                return None;
+            }
+            n |= bits << shift;
+            if byte < 0x80 {
+                return Some(n);
+            }
+        }
+        None
+    }
+
+    /// A number with a sign.
+    pub fn int(&mut self) -> Option<i64> {
+        let n = self.uint()?;
+        Some((n >> 1) as i64 ^ -((n & 1) as i64))
+    }
+
+    /// Bytes of any length.
+    pub fn bytes(&mut self) -> Option<&'a [u8]> {
+        let length = usize::try_from(self.uint()?).ok()?;
+        let (bytes, tail) = self.0.split_at_checked(length)?;
+        self.0 = tail;
+        Some(bytes)
+    }
+
+    /// A text that is no longer than a name.
+    pub fn text(&mut self) -> Option<&'a str> {
+        self.text_within(MAX_NAME_BYTES)
+    }
+
+    pub(crate) fn text_within(&mut self, most: usize) -> Option<&'a str> {
+        let bytes = self.bytes()?;
+        let bytes = (bytes.len() <= most).then_some(bytes)?;
+        std::str::from_utf8(bytes).ok()
+    }
+
+    pub(crate) fn name(&mut self) -> Option<Arc<str>> {
+        self.text().map(Arc::from)
+    }
+
+    /// A name that may be missing: it is empty then.
+    pub fn optional_name(&mut self) -> Option<Option<Arc<str>>> {
+        self.name()
+            .map(|name| Some(name).filter(|name| !name.is_empty()))
+    }
+
+    /// All bytes, as a name.
+    pub fn whole_name(&self) -> Option<Arc<str>> {
+        let is_name = (1..=MAX_NAME_BYTES).contains(&self.0.len());
+        let name = is_name.then_some(self.0)?;
+        std::str::from_utf8(name).ok().map(Arc::from)
+    }
+
+    /// Slices, oldest first, at most as many as the precision retains. Returns `Some(None)` for slices that are to be
+    /// derived.
+    pub fn slices<V: Merge>(
+        &mut self,
+        precision: Precision,
+        base: i64,
+        mut value: impl FnMut(&mut Self) -> Option<V>,
+    ) -> Option<Option<Slices<V>>> {
+        let Some(count) = self.uint()?.checked_sub(1) else {
+            return Some(None);
+        };
+        if count > u64::from(precision.retained) {
+            return None;
+        }
+        let width = i64::from(precision.seconds);
+        let base = base.div_euclid(width);
+        let mut slices = Slices::default();
+        for _ in 0..count {
+            let start = base.wrapping_sub(self.int()?).checked_mul(width)?;
+            slices.push(start, value(self)?)?;
+        }
+        Some(Some(slices))
+    }
+
+    pub(crate) fn series<V: Merge + Clone>(
+        &mut self,
+        precisions: &[Precision],
+        base: i64,
+        mut value: impl FnMut(&mut Self) -> Option<V>,
+    ) -> Option<Vec<Slices<V>>> {
+        let mut series: Vec<Slices<V>> = Vec::with_capacity(precisions.len());
+        for precision in precisions {
+            let slices = match self.slices(*precision, base, &mut value)? {
+                Some(slices) => slices,
+                None => derived(series.first()?, *precision),
+            };
+            series.push(slices);
+        }
+        Some(series)
+    }
+}

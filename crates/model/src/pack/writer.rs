@@ -1,0 +1,88 @@
+//! Writing numbers, sections and slices.
+
+use super::derived;
+use crate::slice::Precision;
+use crate::slices::{Merge, Slices};
+
+/// Writes a packed form to the end of some bytes.
+#[derive(Default)]
+pub struct Writer(pub Vec<u8>);
+
+impl Writer {
+    /// Writes a number without a sign.
+    pub fn uint(&mut self, mut n: u64) {
+        while n >= 0x80 {
+            self.0.push(n as u8 | 0x80);
+            n >>= 7;
+        }
+        self.0.push(n as u8);
+    }
+
+    pub(crate) fn wide(&mut self, mut n: u128) {
+        while n >= 0x80 {
+            self.0.push(n as u8 | 0x80);
+            n >>= 7;
+        }
+        self.0.push(n as u8);
+    }
+
+    /// Writes a number with a sign.
+    pub fn int(&mut self, n: i64) {
+        self.uint((n.wrapping_shl(1) ^ (n >> 63)) as u64);
+    }
+
+    /// Writes bytes of any length.
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        self.uint(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+    }
+
+    /// A name that may be missing.
+    pub fn optional_name(&mut self, name: Option<&str>) {
+        self.bytes(name.unwrap_or_default().as_bytes());
+    }
+
+    pub(crate) fn section(&mut self, tag: u64, body: impl FnOnce(&mut Self)) {
+        self.uint(tag);
+        let at = self.0.len();
+        body(self);
+        let length = self.0.len() - at;
+        // The length comes before the body. Nearly all bodies are so short that it takes one byte.
+        let mut prefix = Self(Vec::new());
+        prefix.uint(length as u64);
+        self.0.splice(at..at, prefix.0);
+    }
+
+    pub(crate) fn slices<V: Merge>(
+        &mut self,
+        slices: &Slices<V>,
+        precision: Precision,
+        base: i64,
+        mut value: impl FnMut(&mut Self, &V),
+    ) {
+        // 0 marks a precision that the reader derives.
+        self.uint(slices.len() as u64 + 1);
+        let width = i64::from(precision.seconds);
+        let base = base.div_euclid(width);
+        for (start, v) in slices.iter() {
+            self.int(base.wrapping_sub(start.div_euclid(width)));
+            value(self, v);
+        }
+    }
+
+    pub(crate) fn series<V: Merge + Clone + PartialEq>(
+        &mut self,
+        series: &[Slices<V>],
+        precisions: &[Precision],
+        base: i64,
+        mut value: impl FnMut(&mut Self, &V),
+    ) {
+        for (at, (slices, precision)) in series.iter().zip(precisions).enumerate() {
+            if at > 0 && derived(&series[0], *precision) == *slices {
+                self.uint(0);
+            } else {
+                self.slices(slices, *precision, base, &mut value);
+            }
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! The arithmetic of profiles, and their packed form.
+
+use super::*;
+use crate::histogram::Histogram;
+use crate::histogram::bucket_of;
+use crate::pack::{pack, unpack};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+const WEEK: i64 = WEEK_HOURS as i64 * HOUR;
+/// A Wednesday, 15:00.
+const START: i64 = 1_700_060_400;
+const AT: usize = 2 * 24 + 15;
+
+/// Requests of as many milliseconds, some of which fail.
+fn requests(count: u64, millis: u64, errors: u64) -> Aggregate {
+    let mut aggregate = Aggregate::default();
+    let nanos = millis * 1_000_000;
+    for _ in 0..count {
+        aggregate.times.record(nanos);
+    }
+    aggregate.histogram = Histogram::new(4, [(bucket_of(nanos) as u16, count)]);
+    aggregate.outcomes.errors = errors;
+    aggregate
+}
+
+/// So many hours from the start on, all of which were recorded.
+fn recorded(hours: i64) -> RecordedHours {
+    let mut recorded = RecordedHours::beginning_at(START);
+    (0..hours).for_each(|at| recorded.push(START + at * HOUR, MINUTES));
+    recorded
+}
+
+fn near(a: f64, b: f64) -> bool {
+    (a - b).abs() <= 1e-9 * b.abs().max(1.0)
+}
+
+#[test]
+fn the_week_begins_on_monday_at_midnight_utc() {
+    // 2026-11-23 00:00 UTC, a Monday.
+    let monday = 1_795_392_000;
+    assert_eq!(hour_of_week(monday), 0);
+    assert_eq!(hour_of_week(monday - 1), 167);
+    assert_eq!(hour_of_week(monday + 3_599), 0);
+    assert_eq!(hour_of_week(monday + WEEK + 3_600), 1);
+    assert_eq!(hour_of_week(0), 3 * 24, "1970-01-01 was a Thursday");
+    assert_eq!(hour_of_week(-1), 3 * 24 - 1);
+    // The nights at which clocks change in Europe and in America have as many hours as others.
+    for night in [1_774_745_999, 1_793_008_799, 1_772_956_799, 1_793_523_599] {
+        let (hour, next) = (hour_of_week(night), hour_of_week(night + HOUR));
+        assert_eq!(next, (hour + 1) % WEEK_HOURS);
+    }
+    assert_eq!(hour_of_week(START), AT);
+}
+
+#[test]
+fn each_week_weighs_those_before_by_three_quarters() {
+    let recorded = recorded(4 * 168);
+    let mut profile = Profile::beginning_at(START);
+    for (week, (count, millis, errors)) in [(100, 10, 10), (200, 20, 0), (40, 30, 4)]
+        .into_iter()
+        .enumerate()
+    {
+        let hour = START + week as i64 * WEEK;
+        assert!(profile.apply(hour, &requests(count, millis, errors), &recorded));
+    }
+    let hour = profile.hours()[AT];
+    let (old, older) = (0.75, 0.75 * 0.75);
+    let weight = 1.0 + old + older;
+    let count = 40.0 + 200.0 * old + 100.0 * older;
+    assert_eq!(hour.weeks, 3);
+    assert!(near(hour.weight, weight));
+    let seconds = 40.0 * 0.030 + 200.0 * 0.020 * old + 100.0 * 0.010 * older;
+    assert!(near(hour.requests_per_hour().unwrap(), count / weight));
+    assert!(near(
+        hour.errors_per_hour().unwrap(),
+        (4.0 + 10.0 * older) / weight
+    ));
+    assert!(near(hour.mean().unwrap(), seconds / count));
+    // All requests of an hour take as long, which is exact, as minimum and maximum limit the percentile.
+    assert!(near(hour.tail().unwrap(), seconds / count));
+    // After the first week all other hours had no request.
+    let next = profile.hours()[AT + 1];
+    assert_eq!((next.weeks, next.requests), (2, 0.0));
+    assert_eq!((next.requests_per_hour(), next.mean()), (Some(0.0), None));
+}
+
+#[test]
+fn an_hour_is_applied_once() {
+    let recorded = recorded(200);
+    let mut profile = Profile::beginning_at(START);
+    assert!(profile.apply(START + HOUR, &requests(10, 1, 0), &recorded));
+    let once = profile.clone();
+    for hour in [START + HOUR, START, START - WEEK] {
+        assert!(!profile.apply(hour, &requests(10, 1, 0), &recorded));
+        assert_eq!(profile, once);
+    }
+    profile.pass(START + 2 * HOUR, &recorded);
+    assert_eq!(profile, once);
+}
+
+#[test]
+fn hours_without_requests_count_if_they_were_recorded() {
+    let mut recorded = recorded(2);
+    // Away for a day; then half an hour; then an hour.
+    recorded.push(START + 26 * HOUR, 30);
+    recorded.push(START + 27 * HOUR, MINUTES);
+    let mut profile = Profile::beginning_at(START);
+    profile.apply(START, &requests(60, 1, 0), &recorded);
+    profile.pass(recorded.until(), &recorded);
+    let hours = profile.hours().iter().enumerate();
+    let known = hours.filter(|(_, hour)| hour.weeks > 0);
+    let known: Vec<_> = known.map(|(at, hour)| (at - AT, hour.weight)).collect();
+    assert_eq!(known, [(0, 1.0), (1, 1.0), (26, 0.5), (27, 1.0)]);
+    assert_eq!(profile.until(), recorded.until());
+    // Later in the week nobody has recorded anything.
+    profile.pass(START + 100 * HOUR, &recorded);
+    assert_eq!(
+        profile.hours().iter().filter(|hour| hour.weeks > 0).count(),
+        4
+    );
+}
+
+#[test]
+fn a_part_of_an_hour_weighs_as_much_as_the_part() {
+    let mut recorded = RecordedHours::beginning_at(START);
+    recorded.push(START, 20);
+    recorded.push(START + WEEK, MINUTES);
+    let mut profile = Profile::beginning_at(START);
+    profile.apply(START, &requests(100, 1, 0), &recorded);
+    // 100 in 20 minutes are 300 an hour.
+    assert!(near(
+        profile.hours()[AT].requests_per_hour().unwrap(),
+        300.0
+    ));
+    profile.apply(START + WEEK, &requests(100, 1, 0), &recorded);
+    let hour = profile.hours()[AT];
+    let expected = (100.0 + 75.0) / (1.0 + 0.25);
+    assert!(near(hour.requests_per_hour().unwrap(), expected));
+}
+
+#[test]
+fn requests_of_an_hour_of_which_nothing_is_known_show_that_it_was_recorded() {
+    let recorded = RecordedHours::beginning_at(START);
+    let mut profile = Profile::beginning_at(START);
+    assert!(profile.apply(START, &requests(2, 1, 0), &recorded));
+    assert!(near(
+        profile.hours()[AT].requests_per_hour().unwrap(),
+        120.0
+    ));
+}
+
+#[test]
+fn a_page_has_no_zeros_from_before_its_first_request() {
+    let recorded = recorded(400);
+    let mut profile = Profile::beginning_at(START + 200 * HOUR);
+    profile.apply(START + 200 * HOUR, &requests(5, 1, 0), &recorded);
+    assert_eq!(
+        profile.hours().iter().filter(|hour| hour.weeks > 0).count(),
+        1
+    );
+}
+
+#[test]
+fn a_profile_that_is_taken_back_goes_on_with_the_present() {
+    let recorded = recorded(2);
+    let mut profile = Profile::beginning_at(START + 500 * WEEK);
+    assert!(!profile.apply(START, &requests(5, 1, 0), &recorded));
+    profile.take_back(START);
+    assert!(profile.apply(START, &requests(5, 1, 0), &recorded));
+    profile.take_back(START + WEEK);
+    assert_eq!(profile.until(), START + HOUR);
+}
+
+#[test]
+fn weeks_are_counted_up_to_255_and_the_weight_stays_below_four() {
+    let mut profile = Profile::beginning_at(START);
+    for week in 0..300 {
+        let mut recorded = RecordedHours::beginning_at(START + week * WEEK);
+        recorded.push(START + week * WEEK, MINUTES);
+        profile.apply(START + week * WEEK, &requests(50, 8, 1), &recorded);
+        // As it is stored after each hour.
+        profile = unpack(&pack(&profile)).unwrap();
+    }
+    let hour = profile.hours()[AT];
+    assert_eq!(hour.weeks, 255);
+    assert!((3.999..=4.0).contains(&hour.weight), "{}", hour.weight);
+    // Rounding again and again has changed little.
+    let requests = hour.requests_per_hour().unwrap();
+    assert!((requests - 50.0).abs() < 0.02, "{requests}");
+    assert!((hour.mean().unwrap() - 0.008).abs() < 0.008 * 1e-4);
+}
+
+#[test]
+fn a_full_profile_takes_at_most_what_is_stated() {
+    let mut recorded = RecordedHours::beginning_at(START);
+    let mut profile = Profile::beginning_at(START);
+    for hour in 0..1_000 {
+        recorded.push(START + hour * HOUR, MINUTES);
+        profile.apply(START + hour * HOUR, &requests(700, 42, 7), &recorded);
+    }
+    let bytes = pack(&profile).len() as u64;
+    assert!((MOST_PACKED - 8..=MOST_PACKED).contains(&bytes), "{bytes}");
+    assert_eq!(MOST_PACKED, 2_528);
+    // Most pages are new at some time.
+    assert_eq!(pack(&Profile::beginning_at(START)).len(), 168 + 5);
+}
+
+fn hours() -> impl Strategy<Value = ProfileHour> {
+    let sums = vec(prop_oneof![Just(0.0), 0.0..1e12, Just(f64::MAX)], 4);
+    (any::<u8>(), 0.0..=4.0, sums).prop_map(|(weeks, weight, sums)| match weeks {
+        0 => ProfileHour::default(),
+        weeks => ProfileHour {
+            weeks,
+            weight,
+            requests: sums[0],
+            errors: sums[1],
+            seconds: sums[2],
+            tail_seconds: sums[3],
+        },
+    })
+}
+
+proptest! {
+    #[test]
+    fn a_packed_profile_is_read_back(hours in vec(hours(), WEEK_HOURS), until in -1_000_000..1_000_000i64) {
+        let mut profile = Profile::beginning_at(until * HOUR);
+        profile.hours.copy_from_slice(&hours);
+        let read = unpack::<Profile>(&pack(&profile)).expect("it is one");
+        prop_assert_eq!(read.until(), until * HOUR);
+        for (read, hour) in read.hours().iter().zip(&hours) {
+            prop_assert_eq!(read.weeks, hour.weeks);
+            prop_assert!((read.weight - hour.weight).abs() <= WEIGHT_UNIT);
+            for (read, sum) in [
+                (read.requests, hour.requests),
+                (read.errors, hour.errors),
+                (read.seconds, hour.seconds),
+                (read.tail_seconds, hour.tail_seconds),
+            ] {
+                let sum = sum.min(f64::from(f32::MAX));
+                prop_assert!((read - sum).abs() <= 1e-5 * sum, "{} {}", read, sum);
+            }
+        }
+        // What was rounded once stays.
+        prop_assert_eq!(unpack::<Profile>(&pack(&read)), Some(read));
+    }
+
+    #[test]
+    fn hostile_bytes_are_no_profile_or_a_sane_one(mut bytes in vec(any::<u8>(), 0..3_000), until in any::<i64>()) {
+        let mut begun = pack(&Profile::beginning_at(hour_of(until)));
+        begun.truncate(begun.len() - WEEK_HOURS);
+        begun.append(&mut bytes);
+        for cut in [&begun[..], &begun[begun.len().min(5)..]] {
+            if let Some(mut profile) = unpack::<Profile>(cut) {
+                let sums = |hour: &ProfileHour| [hour.weight, hour.requests, hour.errors, hour.seconds, hour.tail_seconds];
+                let is_sane = |sum: f64| sum.is_finite() && sum >= 0.0;
+                prop_assert!(profile.hours().iter().flat_map(sums).all(is_sane));
+                profile.apply(START, &requests(3, 1, 0), &recorded(3));
+                profile.pass(START + WEEK, &recorded(100));
+            }
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! Rankings within a moving window of time: the additions that an instance collects. The recipe is
+//! ranking within a moving time window.
+
+mod section;
+pub mod specs;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use super::bounds::{PENDING_SLICE, WorstCase};
+use super::slice::Precision;
+use super::slices::Slices;
+
+/// The most slices that the window of a ranking may be configured to have.
+pub const MAX_RANKING_SLICES: u32 = 1_500;
+/// Ids beyond the maximum for which a ranking has room until it is limited, at least.
+const ROOM_AT_LEAST: usize = 1_000;
+
+/// A shard has room for at least this many ids of a ranking.
+pub const MIN_SHARD_IDS: usize = 16;
+/// An id of a ranking, with its number: of [`MAX_NAME`](super::context::MAX_NAME) bytes, in a hash.
+const RANKED_ID: u64 = 256 + 128;
+
+/// The configuration of a ranking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RankingSpec {
+    /// Length of a slice, in seconds.
+    pub interval: u32,
+    /// Number of slices that a window has: the current one and those before it.
+    pub slices: u32,
+    /// The most ids.
+    pub max_ids: u32,
+}
+
+impl RankingSpec {
+    /// The slices of the window.
+    pub fn precision(self) -> Precision {
+        Precision::new(self.interval, self.slices)
+    }
+
+    /// Length of the window, in seconds.
+    pub fn period(self) -> i64 {
+        i64::from(self.interval).saturating_mul(i64::from(self.slices))
+    }
+
+    /// Reads the interval, the number of slices and the most ids; `None` for other words.
+    fn from_words<'a>(words: &mut impl Iterator<Item = &'a str>) -> Option<Self> {
+        let mut number = || words.next()?.parse::<u32>().ok();
+        Some(Self {
+            interval: number().filter(|interval| *interval > 0)?,
+            slices: number().filter(|slices| *slices > 0)?,
+            max_ids: number()?,
+        })
+    }
+
+    /// The most ids of what is folded at once, and of a ranking between two times at which it is limited.
+    pub fn most_at_once(self) -> usize {
+        let max_ids = self.max_ids as usize;
+        max_ids + max_ids.max(ROOM_AT_LEAST)
+    }
+
+    /// The most memory that a ranking takes. `is_shared` says whether the store is elsewhere.
+    pub fn worst_case(self, shards: usize, is_shared: bool) -> WorstCase {
+        let (ids, slices) = (u64::from(self.max_ids), u64::from(self.slices));
+        let held = (ids + (shards * MIN_SHARD_IDS) as u64) * RANKED_ID;
+        // The batch that waits, and the ranking itself where it is stored here.
+        let pending = ids * (RANKED_ID + slices * PENDING_SLICE);
+        // Between two times at which it is limited, it has more ids, in one slice and in the sums.
+        let at_once = self.most_at_once() as u64;
+        let stored = (ids * (slices + 1) + 2 * (at_once - ids)) * RANKED_ID;
+        // The additions of a round, in the instance that folds.
+        let folded = (at_once + ids) * (RANKED_ID + PENDING_SLICE);
+        match is_shared {
+            true => WorstCase {
+                process_bytes: held + pending + folded,
+                store_bytes: stored,
+            },
+            false => WorstCase {
+                process_bytes: held + pending + stored,
+                store_bytes: 0,
+            },
+        }
+    }
+
+    /// The start of the oldest slice of the window at `now`, in Unix seconds.
+    pub fn oldest(self, now: i64) -> i64 {
+        let width = i64::from(self.interval);
+        let before = self.period().saturating_sub(width);
+        self.precision().slice(now).saturating_sub(before)
+    }
+}
+
+impl fmt::Display for RankingSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            interval, max_ids, ..
+        } = self;
+        let period = self.period();
+        write!(
+            f,
+            "a period of {period} s, an interval of {interval} s and {max_ids} ids"
+        )
+    }
+}
+
+/// A ranking in a store, without its ids.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RankingState {
+    /// The configuration that holds: see [`CarriedSpecs`](specs::CarriedSpecs).
+    pub spec: RankingSpec,
+    /// The starts of the slices that are part of the sums, in Unix seconds.
+    pub slices: BTreeSet<i64>,
+}
+
+impl RankingState {
+    /// A ranking without slices.
+    pub fn new(spec: RankingSpec) -> Self {
+        Self {
+            spec,
+            slices: BTreeSet::new(),
+        }
+    }
+
+    /// The slices that have left the window at `now`, oldest first.
+    pub fn expired(&self, now: i64) -> impl Iterator<Item = i64> {
+        self.slices.range(..self.spec.oldest(now)).copied()
+    }
+
+    /// Reads the text form; `None` for any other text.
+    pub fn from_text(text: &str) -> Option<Self> {
+        let mut numbers = text.split(' ');
+        let spec = RankingSpec::from_words(&mut numbers)?;
+        let slices: Result<_, _> = numbers.map(str::parse).collect();
+        Some(Self {
+            spec,
+            slices: slices.ok()?,
+        })
+    }
+}
+
+/// Writes the interval, the number of slices, the most ids, and the starts, separated by spaces.
+impl fmt::Display for RankingState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let RankingSpec {
+            interval,
+            slices,
+            max_ids,
+        } = self.spec;
+        write!(f, "{interval} {slices} {max_ids}")?;
+        self.slices
+            .iter()
+            .try_for_each(|start| write!(f, " {start}"))
+    }
+}
+
+/// Additions to an id.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IdDelta {
+    /// Whether the id was removed before the additions.
+    pub is_removed: bool,
+    /// The additions by slice.
+    pub slices: Slices<i64>,
+}
+
+/// Additions to a ranking.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RankingDelta {
+    /// The configuration of the instance; of several instances, the one that covers theirs.
+    pub spec: RankingSpec,
+    /// The additions by id.
+    pub ids: BTreeMap<Arc<str>, IdDelta>,
+    /// How much was added to ids for which there was no room.
+    pub dropped: u64,
+}
+
+impl RankingDelta {
+    /// No additions.
+    pub fn new(spec: RankingSpec) -> Self {
+        Self {
+            spec,
+            ids: BTreeMap::new(),
+            dropped: 0,
+        }
+    }
+
+    /// Whether there are no additions.
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty() && self.dropped == 0
+    }
+
+    /// Adds `n` to an id at a second.
+    pub fn add(&mut self, id: &Arc<str>, second: i64, n: i64) {
+        let precision = self.spec.precision();
+        let delta = self.ids.entry(id.clone()).or_default();
+        delta
+            .slices
+            .add(precision.slice(second), n, precision.retained as usize);
+    }
+
+    /// Removes an id. Additions that follow count.
+    pub fn remove(&mut self, id: &Arc<str>) {
+        let removed = IdDelta {
+            is_removed: true,
+            ..IdDelta::default()
+        };
+        self.ids.insert(id.clone(), removed);
+    }
+
+    /// Adds all of `later`, which was collected after this.
+    pub fn merge(&mut self, later: Self) {
+        // Of different intervals, a window has more slices than any of the instances retains.
+        let retained = match self.spec == later.spec {
+            true => self.spec.slices as usize,
+            false => usize::MAX,
+        };
+        self.spec = self.spec.covering(later.spec);
+        self.dropped = self.dropped.saturating_add(later.dropped);
+        for (id, delta) in later.ids {
+            match self.ids.get_mut(&id) {
+                Some(mine) if !delta.is_removed => {
+                    mine.slices.merge(delta.slices, retained, drop);
+                }
+                _ => drop(self.ids.insert(id, delta)),
+            }
+        }
+    }
+
+    /// Drops the smallest additions of the oldest slices until there are at most `max_ids` ids, and counts
+    /// them. Removals stay as long as there are other ids to drop.
+    pub fn limit(&mut self) {
+        self.limit_to(self.spec.max_ids as usize);
+    }
+
+    /// Drops what the additions of several instances have beyond [`most_at_once`](RankingSpec::most_at_once), as
+    /// [`limit`](Self::limit) does. Some more are tolerated, so that not each of them drops some.
+    pub fn bound(&mut self) {
+        let most = self.spec.most_at_once();
+        if self.ids.len() > most + self.spec.max_ids as usize {
+            self.limit_to(most);
+        }
+    }
+
+    fn limit_to(&mut self, most: usize) {
+        let surplus = self.ids.len().saturating_sub(most);
+        if surplus == 0 {
+            return;
+        }
+        let mut droppable: Vec<_> = (self.ids.iter())
+            .map(|(id, delta)| {
+                let newest = delta.slices.iter().next_back().map(|(start, _)| start);
+                (delta.is_removed, newest, sum_of(delta), id.clone())
+            })
+            .collect();
+        droppable.select_nth_unstable(surplus - 1);
+        for (is_removed, _, sum, id) in droppable.into_iter().take(surplus) {
+            self.ids.remove(&id);
+            let dropped = sum.unsigned_abs().max(u64::from(is_removed));
+            self.dropped = self.dropped.saturating_add(dropped);
+        }
+    }
+
+    /// Drops slices that start after `latest`, which only a wrong clock can have made.
+    pub fn drop_future(&mut self, latest: i64) {
+        for delta in self.ids.values_mut() {
+            drop(delta.slices.drop_after(latest));
+        }
+    }
+}
+
+fn sum_of(delta: &IdDelta) -> i64 {
+    let counts = delta.slices.iter().map(|(_, n)| *n);
+    counts.fold(0, i64::saturating_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SPEC: RankingSpec = RankingSpec {
+        interval: 60,
+        slices: 3,
+        max_ids: 4,
+    };
+
+    fn sums(delta: &RankingDelta) -> Vec<(&str, i64)> {
+        let ids = delta.ids.iter();
+        ids.map(|(id, delta)| (&**id, sum_of(delta))).collect()
+    }
+
+    #[test]
+    fn a_window_is_the_current_slice_and_those_before() {
+        assert_eq!(SPEC.period(), 180);
+        assert_eq!(SPEC.oldest(1_000_000_079), 999_999_900);
+    }
+
+    #[test]
+    fn the_smallest_of_the_oldest_slice_go() {
+        let mut delta = RankingDelta::new(SPEC);
+        for (id, second, n) in [
+            ("a", 60, 9),
+            ("b", 60, 2),
+            ("c", 0, 5),
+            ("d", 0, 50),
+            ("e", 120, 1),
+        ] {
+            delta.add(&id.into(), second, n);
+        }
+        delta.remove(&"f".into());
+        delta.limit();
+        assert_eq!(
+            (sums(&delta), delta.dropped),
+            (vec![("a", 9), ("b", 2), ("e", 1), ("f", 0)], 55)
+        );
+    }
+
+    #[test]
+    fn a_state_comes_back_from_its_text() {
+        let mut state = RankingState::new(SPEC);
+        assert_eq!(
+            RankingState::from_text(&state.to_string()),
+            Some(state.clone())
+        );
+        state.slices.extend([-60, 0, 120]);
+        assert_eq!(state.to_string(), "60 3 4 -60 0 120");
+        assert_eq!(
+            RankingState::from_text(&state.to_string()),
+            Some(state.clone())
+        );
+        assert!(state.expired(239).eq([-60, 0]));
+        for text in ["", "60 3", "0 3 4", "60 0 4", "60 3 4 x", "60 3 4 5 "] {
+            assert_eq!(RankingState::from_text(text), None, "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn parts_merge_to_the_whole(operations in proptest::collection::vec((0..4u8, 0..500i64, -3..9i64, 0..6u8), 0..60), at in any::<prop::sample::Index>(), cost in 0..30usize) {
+            let collect = |operations: &[(u8, i64, i64, u8)]| {
+                let mut delta = RankingDelta::new(SPEC);
+                for (id, second, n, operation) in operations {
+                    let id: Arc<str> = id.to_string().into();
+                    match operation {
+                        0 => delta.remove(&id),
+                        _ => delta.add(&id, *second, *n),
+                    }
+                }
+                delta
+            };
+            let (first, later) = operations.split_at(at.index(operations.len() + 1));
+            let mut merged = collect(first);
+            merged.merge(collect(later));
+            let whole = collect(&operations);
+            // A part drops the slices that are older than its own newest ones.
+            let newest = |delta: &RankingDelta| delta.ids.iter().map(|(id, d)| {
+                let newest = d.slices.iter().next_back().map(|(start, n)| (start, *n));
+                (id.clone(), d.is_removed, newest)
+            }).collect::<Vec<_>>();
+            prop_assert_eq!(newest(&merged), newest(&whole));
+            let (mut left, mut parts) = (whole.clone(), RankingDelta::new(SPEC));
+            while !left.is_empty() {
+                let part = left.split(cost);
+                prop_assert!(!part.ids.is_empty());
+                parts.merge(part);
+            }
+            prop_assert_eq!(parts, whole);
+        }
+    }
+}

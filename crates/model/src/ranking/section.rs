@@ -1,0 +1,151 @@
+//! Additions to rankings as a section of a batch, and in an entry.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{IdDelta, MAX_RANKING_SLICES, RankingDelta, RankingSpec};
+use crate::amounts::Amounts;
+use crate::counter::sum_without_signs;
+use crate::pack::{Budget, Reader, Writer};
+use crate::section::{EntryHead, PER_NAME, Room, Section};
+use crate::slice::Precision;
+
+impl Section for BTreeMap<Arc<str>, RankingDelta> {
+    fn merge(&mut self, later: Self, _: &[Precision]) {
+        for (ranking, delta) in later {
+            match self.get_mut(&ranking) {
+                Some(mine) => {
+                    mine.merge(delta);
+                    mine.limit();
+                }
+                None => drop(self.insert(ranking, delta)),
+            }
+        }
+    }
+
+    fn split(&mut self, room: &mut Room) -> Self {
+        let mut part = Self::new();
+        while room.has(1)
+            && let Some(mut entry) = self.first_entry()
+        {
+            let (ranking, delta) = (entry.key().clone(), entry.get_mut().split(room.cost));
+            room.take(delta.ids.values().map(|id| delta.cost(id)).sum(), 0);
+            part.insert(ranking, delta);
+            match entry.get().is_empty() {
+                true => drop(entry.remove()),
+                false => room.close(),
+            }
+        }
+        part
+    }
+
+    fn len(&self) -> usize {
+        Self::len(self)
+    }
+
+    fn bytes(&self) -> usize {
+        let rankings = self.iter();
+        let rankings = rankings.map(|(name, delta)| PER_NAME + name.len() + delta.bytes());
+        rankings.sum()
+    }
+
+    fn amounts(&self) -> Amounts {
+        let additions = self.values().map(|delta| {
+            let ids = delta.ids.values();
+            let ids = ids
+                .map(|id| sum_without_signs(&id.slices).saturating_add(u64::from(id.is_removed)));
+            ids.fold(delta.dropped, u64::saturating_add)
+        });
+        Amounts::of_additions(additions.fold(0, u64::saturating_add))
+    }
+
+    fn version(&self) -> u8 {
+        2
+    }
+
+    fn write(&self, out: &mut Writer, head: &EntryHead) {
+        out.uint(self.len() as u64);
+        for (name, delta) in self {
+            out.bytes(name.as_bytes());
+            delta.write(out, head);
+        }
+    }
+}
+
+impl RankingDelta {
+    /// Approximate number of commands that a store needs to merge an id.
+    fn cost(&self, delta: &IdDelta) -> usize {
+        let removed = if delta.is_removed {
+            self.spec.slices as usize / 8
+        } else {
+            0
+        };
+        1 + 2 * delta.slices.len() + removed
+    }
+
+    /// Moves out ids that cost about `cost` commands, at least one.
+    pub(super) fn split(&mut self, cost: usize) -> Self {
+        let mut part = Self {
+            dropped: std::mem::take(&mut self.dropped),
+            ..Self::new(self.spec)
+        };
+        let mut left = cost;
+        while let Some((id, delta)) = self.ids.pop_first() {
+            let cost = self.cost(&delta);
+            if cost > left && !part.ids.is_empty() {
+                self.ids.insert(id, delta);
+                break;
+            }
+            left = left.saturating_sub(cost);
+            part.ids.insert(id, delta);
+        }
+        part
+    }
+
+    /// Approximate bytes in memory.
+    fn bytes(&self) -> usize {
+        const PER_ID: usize = 112;
+        let ids = self.ids.iter();
+        ids.map(|(id, delta)| PER_ID + id.len() + 16 * delta.slices.len())
+            .sum()
+    }
+
+    fn write(&self, out: &mut Writer, head: &EntryHead) {
+        out.uint(u64::from(self.spec.interval));
+        out.uint(u64::from(self.spec.slices));
+        out.uint(u64::from(self.spec.max_ids));
+        out.uint(self.dropped);
+        out.uint(self.ids.len() as u64);
+        for (id, added) in &self.ids {
+            out.bytes(id.as_bytes());
+            out.uint(u64::from(added.is_removed));
+            let precision = self.spec.precision();
+            out.slices(&added.slices, precision, head.base, |out, n| out.int(*n));
+        }
+    }
+
+    /// Reads the additions of an entry, and spends their cost.
+    pub fn read(from: &mut Reader<'_>, head: &EntryHead, budget: &mut Budget) -> Option<Self> {
+        let mut number = || u32::try_from(from.uint()?).ok();
+        let spec = RankingSpec {
+            interval: number()?,
+            slices: number()?,
+            max_ids: number()?,
+        };
+        if spec.interval == 0 || !(1..=MAX_RANKING_SLICES).contains(&spec.slices) {
+            return None;
+        }
+        let mut delta = Self::new(spec);
+        delta.dropped = from.uint()?;
+        budget.spend(0)?;
+        for _ in 0..from.uint()? {
+            let id = from.name()?;
+            let is_removed = from.uint()? != 0;
+            let slices = from.slices(spec.precision(), head.base, Reader::int)??;
+            let added = IdDelta { is_removed, slices };
+            budget.spend(delta.cost(&added))?;
+            delta.ids.insert(id, added);
+        }
+        Some(delta)
+    }
+}

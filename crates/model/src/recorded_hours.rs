@@ -1,0 +1,176 @@
+//! How much of each of the last hours a store has recorded: an hour without requests of a context counts as such only
+//! if somebody was there to record them.
+
+use std::collections::VecDeque;
+
+use super::pack::{Packed, Reader, Writer};
+use super::slice::{HOUR, hour_of};
+
+/// Minutes of an hour.
+pub const MINUTES: u8 = 60;
+
+/// The hours that are known, up to ten weeks: as long as a profile lives without being written.
+pub const HOURS_KNOWN: usize = 10 * 7 * 24;
+
+/// How much of each of the last hours was recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecordedHours {
+    /// The end of the last hour, in Unix seconds.
+    until: i64,
+    /// The recorded minutes of each hour, oldest first.
+    minutes: VecDeque<u8>,
+}
+
+impl RecordedHours {
+    /// No hours before this one.
+    pub fn beginning_at(hour: i64) -> Self {
+        Self {
+            until: hour,
+            minutes: VecDeque::new(),
+        }
+    }
+
+    /// The end of the last hour, in Unix seconds.
+    pub fn until(&self) -> i64 {
+        self.until
+    }
+
+    /// The start of the first hour, in Unix seconds.
+    pub fn since(&self) -> i64 {
+        // There are some hundred hours.
+        self.until.saturating_sub(self.minutes.len() as i64 * HOUR)
+    }
+
+    /// The recorded minutes of an hour; 0 if it is not known.
+    pub fn minutes(&self, hour: i64) -> u8 {
+        let at = hour.checked_sub(self.since()).map(|after| after / HOUR);
+        let at = at.filter(|_| hour >= self.since());
+        let at = at.and_then(|at| usize::try_from(at).ok());
+        at.and_then(|at| self.minutes.get(at)).map_or(0, |m| *m)
+    }
+
+    /// Adds an hour behind the others. The hours between were not recorded; one that is known stays as it is.
+    pub fn push(&mut self, hour: i64, minutes: u8) {
+        if hour >= self.until {
+            self.skip_to(hour);
+            self.add(minutes.min(MINUTES));
+        }
+    }
+
+    /// Adds the hours before this one, which were not recorded.
+    pub fn skip_to(&mut self, hour: i64) {
+        if hour.saturating_sub(self.until) >= HOURS_KNOWN as i64 * HOUR {
+            *self = Self::beginning_at(hour);
+        }
+        while self.until < hour {
+            self.add(0);
+        }
+    }
+
+    fn add(&mut self, minutes: u8) {
+        self.minutes.push_back(minutes);
+        self.until += HOUR;
+        if self.minutes.len() > HOURS_KNOWN {
+            self.minutes.pop_front();
+        }
+    }
+
+    /// Forgets the hours from `end` on, which only a clock that was ahead has added.
+    pub fn take_back(&mut self, end: i64) {
+        while self.until > end && self.minutes.pop_back().is_some() {
+            self.until -= HOUR;
+        }
+        self.until = self.until.min(end);
+    }
+}
+
+/// Neighbours with as many minutes are one run: usually there are a few.
+impl Packed for RecordedHours {
+    fn write(&self, out: &mut Writer) {
+        out.int(self.until);
+        let (first, second) = self.minutes.as_slices();
+        let all = [first, second].concat();
+        for run in all.chunk_by(|a, b| a == b) {
+            out.0.push(run[0]);
+            out.uint(run.len() as u64);
+        }
+    }
+
+    fn read(from: &mut Reader<'_>) -> Option<Self> {
+        let until = from.int()?;
+        let mut hours = Self::beginning_at((hour_of(until) == until).then_some(until)?);
+        while !from.0.is_empty() {
+            let minutes = from.byte().filter(|minutes| *minutes <= MINUTES)?;
+            let count = usize::try_from(from.uint()?).ok()?;
+            let room = HOURS_KNOWN - hours.minutes.len();
+            let run = std::iter::repeat_n(minutes, (count <= room).then_some(count)?);
+            hours.minutes.extend(run);
+        }
+        Some(hours)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pack::{pack, unpack};
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    const START: i64 = 470_000 * HOUR;
+
+    #[test]
+    fn hours_between_were_not_recorded() {
+        let mut hours = RecordedHours::beginning_at(START);
+        hours.push(START, 60);
+        hours.push(START + 3 * HOUR, 30);
+        // It is known.
+        hours.push(START, 7);
+        let minutes: Vec<_> = (-2..6).map(|at| hours.minutes(START + at * HOUR)).collect();
+        assert_eq!(minutes, [0, 0, 60, 0, 0, 30, 0, 0]);
+        assert_eq!((hours.since(), hours.until()), (START, START + 4 * HOUR));
+        hours.take_back(START + 2 * HOUR);
+        assert_eq!((hours.since(), hours.until()), (START, START + 2 * HOUR));
+        hours.take_back(START - HOUR);
+        assert_eq!(hours, RecordedHours::beginning_at(START - HOUR));
+    }
+
+    #[test]
+    fn only_so_many_hours_are_known() {
+        let mut hours = RecordedHours::beginning_at(START);
+        for at in 0..2_000 {
+            hours.push(START + at * HOUR, 60);
+        }
+        assert_eq!(hours.minutes.len(), HOURS_KNOWN);
+        assert_eq!(hours.until(), START + 2_000 * HOUR);
+        // A sign, a run and its length.
+        assert_eq!(pack(&hours).len(), 8);
+        // Years later, all at once.
+        hours.push(START + 100_000_000 * HOUR, 60);
+        assert_eq!(hours.minutes.len(), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn packed_hours_are_read_back(pushed in vec((0..40i64, 0..=60u8), 0..200)) {
+            let mut hours = RecordedHours::beginning_at(START);
+            for (gap, minutes) in pushed {
+                hours.push(hours.until() + gap * HOUR, minutes);
+            }
+            prop_assert_eq!(unpack::<RecordedHours>(&pack(&hours)), Some(hours));
+        }
+
+        #[test]
+        fn hostile_bytes_are_bounded(bytes in vec(any::<u8>(), 0..40)) {
+            if let Some(mut hours) = unpack::<RecordedHours>(&bytes) {
+                prop_assert!(hours.minutes.len() <= HOURS_KNOWN);
+                let until = hours.until();
+                for at in [i64::MIN, until - HOUR, until, i64::MAX] {
+                    hours.minutes(at);
+                }
+                hours.take_back(START);
+                prop_assert!(hours.until() <= START);
+            }
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! Records: merged samples of each context in each slice of a tier, and those that an instance that folds adds to.
+
+use std::borrow::Borrow;
+use std::collections::{BTreeMap, HashMap};
+
+use super::aggregate::Aggregate;
+pub use super::context::RecordId;
+use super::histogram::COARSE_SCALE;
+use super::slice::Precision;
+use super::slices::Merge;
+use super::sorted;
+pub use super::tier::TierSlice;
+use super::tier::{FINEST, RolledUp, is_coarse};
+use super::tiers::Tiers;
+
+/// A slice of a tier and a context in it.
+pub type RecordKey = (TierSlice, RecordId);
+
+/// Merged samples of a context in a slice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The samples.
+    pub sums: Aggregate,
+    /// In the coarser tiers: slices of the finest tier that begin before this time, in Unix seconds, are
+    /// part of the sums. So rolling a slice up twice changes nothing, and readers know which slices to add.
+    pub rolled_until: i64,
+}
+
+impl Default for Record {
+    fn default() -> Self {
+        Self {
+            sums: Aggregate::default(),
+            rolled_until: i64::MIN,
+        }
+    }
+}
+
+/// Records by tier, slice and context, as an instance that folds remembers them.
+#[derive(Debug, Default)]
+pub struct Records {
+    slices: BTreeMap<TierSlice, HashMap<RecordId, Record>>,
+}
+
+impl Records {
+    /// A record; `None` if it was neither added to nor inserted.
+    pub fn get(&self, (at, id): RecordKey) -> Option<&Record> {
+        self.slices.get(&at)?.get(&id)
+    }
+
+    /// Adds to a record, which is created if needed. A new record of a coarser tier has all slices that are
+    /// rolled up from now on.
+    pub fn add(&mut self, (at, id): RecordKey, added: &Aggregate, rolled: &RolledUp) {
+        let record = self.slices.entry(at).or_default().entry(id).or_default();
+        record.sums.merge(added);
+        record.sums.timers.limit();
+        if at.0 != FINEST.seconds {
+            record.rolled_until = record.rolled_until.max(rolled.until());
+        }
+        if is_coarse(at.0) {
+            record.sums.coarsen(COARSE_SCALE);
+        }
+    }
+
+    /// Inserts a record that was read from the store.
+    pub fn load(&mut self, (at, id): RecordKey, record: Record) {
+        self.slices.entry(at).or_default().insert(id, record);
+    }
+
+    /// The records of the coarser tiers that a context's records of some slices of the finest tier are
+    /// added to. The slices are given oldest first.
+    pub fn coarser(id: RecordId, minutes: &[i64], tiers: Tiers) -> Vec<RecordKey> {
+        let mut keys = Vec::new();
+        for tier in tiers.iter().filter(|tier| *tier != FINEST) {
+            for minute in minutes {
+                let key = ((tier.seconds, tier.slice(*minute)), id);
+                if keys.last() != Some(&key) {
+                    keys.push(key);
+                }
+            }
+        }
+        keys
+    }
+
+    /// Adds a context's records of some slices of the finest tier to those of the coarser tiers, unless
+    /// they are part of them already.
+    pub fn roll_up(&mut self, id: RecordId, minutes: &[i64], tiers: Tiers, rolled: &RolledUp) {
+        for ((width, start), id) in Self::coarser(id, minutes, tiers) {
+            let end = start.saturating_add(i64::from(width));
+            let since = self.get(((width, start), id)).map(|r| r.rolled_until);
+            let since = since.unwrap_or(i64::MIN).max(start);
+            let parts = minutes
+                .iter()
+                .filter(|minute| (since..end).contains(*minute));
+            let parts: Vec<_> = parts
+                .filter_map(|minute| self.get(((FINEST.seconds, *minute), id)))
+                .map(|part| part.sums.clone())
+                .collect();
+            for part in parts {
+                self.add(((width, start), id), &part, rolled);
+            }
+        }
+    }
+
+    /// Drops all but the newest `count` slices of the finest tier.
+    pub fn retain_newest(&mut self, count: usize) {
+        self.slices.retain(|at, _| at.0 == FINEST.seconds);
+        while self.slices.len() > count {
+            self.slices.pop_first();
+        }
+    }
+
+    /// How many records there are.
+    pub fn len(&self) -> usize {
+        self.slices.values().map(HashMap::len).sum()
+    }
+
+    /// Whether there are no records.
+    pub fn is_empty(&self) -> bool {
+        self.slices.is_empty()
+    }
+
+    /// Drops all records.
+    pub fn clear(&mut self) {
+        self.slices.clear();
+    }
+}
+
+/// The samples of a context in a slice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SliceSums {
+    /// Start of the slice, in Unix seconds.
+    pub start: i64,
+    /// The samples.
+    pub sums: Aggregate,
+}
+
+/// Sorts the sums of contexts by id, of which none appears twice.
+pub fn sort_by_id(sums: &mut [(RecordId, Aggregate)]) {
+    sums.sort_unstable_by_key(|(id, _)| *id);
+}
+
+/// Combines records of a tier, and pending slices of the finest tier, to slices of `width` seconds, oldest
+/// first. Both are given oldest first.
+pub fn combine<R: Borrow<Record>>(
+    width: u32,
+    tier: Precision,
+    records: impl IntoIterator<Item = (i64, R)>,
+    pending: impl IntoIterator<Item = (i64, R)>,
+) -> Vec<SliceSums> {
+    let wide = Precision::new(width, 1);
+    let mut slices: Vec<(i64, Aggregate)> = Vec::new();
+    let mut rolled_until: BTreeMap<i64, i64> = BTreeMap::new();
+    let mut add = |start: i64, sums: &Aggregate| {
+        sorted::entry(&mut slices, wide.slice(start), Aggregate::default).merge(sums);
+    };
+    for (start, record) in records {
+        rolled_until.insert(start, record.borrow().rolled_until);
+        add(start, &record.borrow().sums);
+    }
+    if tier != FINEST {
+        for (start, record) in pending {
+            let until = rolled_until.get(&tier.slice(start));
+            if until.is_none_or(|until| start >= *until) {
+                add(start, &record.borrow().sums);
+            }
+        }
+    }
+    let slices = slices.into_iter();
+    slices
+        .map(|(start, sums)| SliceSums { start, sums })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::context::Kind;
+    use crate::histogram::Histogram;
+    use crate::tier::{DAY, TIERS};
+    use crate::tiers::History;
+    use crate::timer_sums::{MAX_TIMERS, TimerSums};
+
+    const HALF_HOUR: u32 = 1_800;
+    const SIX_HOURS: u32 = 21_600;
+
+    fn one(bucket: u16) -> Aggregate {
+        let mut aggregate = Aggregate::default();
+        aggregate.times.record(1_000);
+        aggregate.histogram = Histogram::new(4, [(bucket, 1)]);
+        aggregate
+    }
+
+    fn count(records: &Records, key: RecordKey) -> u64 {
+        records.get(key).map_or(0, |record| record.sums.times.count)
+    }
+
+    /// The records of a context in some slices of a tier, oldest first.
+    fn of(
+        records: &Records,
+        seconds: u32,
+        starts: std::ops::Range<i64>,
+        id: RecordId,
+    ) -> impl Iterator<Item = (i64, &Record)> {
+        let slices = (records.slices).range((seconds, starts.start)..(seconds, starts.end));
+        slices.filter_map(move |((_, start), records)| Some((*start, records.get(&id)?)))
+    }
+
+    #[test]
+    fn records_are_counted_and_cleared() {
+        let (mut records, rolled) = (Records::default(), RolledUp::default());
+        assert!(records.is_empty());
+        for (minute, context) in [(60, "GET /"), (60, "GET /a"), (60, "GET /"), (120, "GET /")] {
+            records.add(
+                ((60, minute), RecordId::new(Kind::Http, context)),
+                &one(17),
+                &rolled,
+            );
+        }
+        assert_eq!((records.len(), records.is_empty()), (3, false));
+        records.clear();
+        assert_eq!((records.len(), records.is_empty()), (0, true));
+    }
+
+    #[test]
+    fn a_record_tells_a_limited_number_of_timers_apart() {
+        let (mut records, rolled) = (Records::default(), RolledUp::default());
+        let key = ((60, 60), RecordId::new(Kind::Http, "GET /"));
+        for number in 0..40 {
+            let mut added = one(1);
+            let timer = RecordId::new(Kind::Timer, &number.to_string());
+            let sums = TimerSums {
+                count: 1,
+                sum: 7,
+                ..TimerSums::default()
+            };
+            added.timers.add(timer, &sums);
+            records.add(key, &added, &rolled);
+        }
+        let record = records.get(key).expect("it was added");
+        let timers = &record.sums.timers;
+        assert_eq!(timers.len(), MAX_TIMERS + 1);
+        assert_eq!(timers.iter().map(|(_, sums)| sums.sum).sum::<u64>(), 40 * 7);
+    }
+
+    /// Instances of all versions must agree, as they share the records.
+    #[test]
+    fn ids_of_records_never_change() {
+        let id = RecordId::new(Kind::Http, "GET /");
+        assert_eq!(u64::from_be_bytes(id.to_bytes()), 0x2394_853d_eaed_2a45);
+        assert_eq!(RecordId::from_bytes(&id.to_bytes()), Some(id));
+        for other in [&b""[..], b"1234567", b"123456789"] {
+            assert_eq!(RecordId::from_bytes(other), None);
+        }
+    }
+
+    #[test]
+    fn slices_that_have_ended_are_rolled_up_once() {
+        let (mut records, mut rolled) = (Records::default(), RolledUp::from_text("60"));
+        let history = Some(History {
+            days: 30,
+            since: 0,
+            asked_at: 0,
+        });
+        let tiers = Tiers { history };
+        let id = RecordId::new(Kind::Http, "GET /");
+        for minute in [60, 120, 1_800] {
+            records.add(((60, minute), id), &one(17), &rolled);
+            rolled.add(minute);
+        }
+        rolled.advance(10_000);
+        let due: Vec<_> = rolled.due().collect();
+        assert_eq!(due, [60, 120, 1_800]);
+        // An instance that was interrupted has left these slices due.
+        records.roll_up(id, &due, tiers, &rolled);
+        records.roll_up(id, &due, tiers, &rolled);
+        rolled.finish();
+        assert_eq!(rolled.due().count(), 0);
+        assert_eq!(count(&records, ((HALF_HOUR, 0), id)), 2);
+        assert_eq!(count(&records, ((HALF_HOUR, 1_800), id)), 1);
+        assert_eq!(count(&records, ((SIX_HOURS, 0), id)), 3);
+        assert_eq!(count(&records, ((DAY, 0), id)), 3);
+        let scale = |key| records.get(key).map(|r| r.sums.histogram.scale());
+        assert_eq!(scale(((HALF_HOUR, 0), id)), Some(4));
+        assert_eq!(scale(((SIX_HOURS, 0), id)), Some(COARSE_SCALE));
+        assert_eq!(scale(((DAY, 0), id)), Some(COARSE_SCALE));
+    }
+
+    #[test]
+    fn pending_slices_are_added_unless_they_are_part_of_the_record() {
+        let (mut records, mut rolled) = (Records::default(), RolledUp::default());
+        let id = RecordId::new(Kind::Http, "GET /");
+        rolled.advance(3_600);
+        records.add(((HALF_HOUR, 3_600), id), &one(1), &rolled);
+        for minute in [3_540, 3_600, 3_660, 5_400] {
+            records.add(((60, minute), id), &one(2), &rolled);
+        }
+        let half_hours = || of(&records, HALF_HOUR, 0..10_000, id);
+        let minutes = || of(&records, 60, 0..10_000, id);
+        let combined = |width| {
+            let tier = crate::tier::tier_for(width).expect("there is one");
+            let slices = match tier == FINEST {
+                true => combine(width, tier, minutes(), []),
+                false => combine(width, tier, half_hours(), minutes()),
+            };
+            let slices = slices.into_iter();
+            slices
+                .map(|slice| (slice.start, slice.sums.times.count))
+                .collect::<Vec<_>>()
+        };
+        // The record at 3,600 includes slices before 3,600 only: none.
+        assert_eq!(rolled.until(), 3_540);
+        assert_eq!(combined(HALF_HOUR), [(1_800, 1), (3_600, 3), (5_400, 1)]);
+        assert_eq!(combined(3_600), [(0, 1), (3_600, 4)]);
+        assert_eq!(
+            combined(60),
+            [(3_540, 1), (3_600, 1), (3_660, 1), (5_400, 1)]
+        );
+        rolled.advance(3_700);
+        records.add(((HALF_HOUR, 3_600), id), &one(1), &rolled);
+        let part = combine(
+            3_600,
+            TIERS[1],
+            of(&records, HALF_HOUR, 3_600..7_200, id),
+            of(&records, 60, 3_600..7_200, id),
+        );
+        let counts: Vec<_> = part.iter().map(|part| part.sums.times.count).collect();
+        // The record at 3,600 includes the slice at 3,600 by now, two in all; 3,660 and 5,400 are pending.
+        assert_eq!((rolled.until(), counts), (3_660, vec![4]));
+    }
+
+    #[test]
+    fn only_the_newest_slices_of_the_finest_tier_are_remembered() {
+        let (mut records, rolled) = (Records::default(), RolledUp::default());
+        let id = RecordId::new(Kind::Http, "GET /");
+        for at in [(60, 120), (60, 180), (60, 240), (HALF_HOUR, 0)] {
+            records.add((at, id), &one(1), &rolled);
+        }
+        records.retain_newest(2);
+        let slices: Vec<_> = records.slices.keys().copied().collect();
+        assert_eq!(slices, [(60, 180), (60, 240)]);
+    }
+}

@@ -1,0 +1,229 @@
+//! Tests of rounds.
+
+use super::*;
+use crate::context::{ALL, Kind};
+use crate::slice::{HOUR, Precision};
+use crate::tier::{DAY, TIERS};
+use crate::tiers::History;
+
+const NOW: i64 = 1_700_000_000;
+
+fn get() -> ContextId {
+    ContextId::new(Kind::Http, "GET /")
+}
+
+/// One request of `GET /` and one sale in each of these seconds.
+fn batch(precisions: &Precisions, seconds: &[i64], late: u64) -> Batch {
+    let mut batch = Batch::new(precisions.clone());
+    let mut request = Aggregate::default();
+    request.times.record(1_000);
+    for second in seconds {
+        batch.add(&"GET /".into(), Kind::Http, *second, &request);
+        batch.count(&"sales".into(), *second, 1);
+    }
+    batch.late = late;
+    batch
+}
+
+/// Instances of all versions must agree, as a round that one began is finished by another.
+#[test]
+fn partitions_never_change() {
+    assert_eq!(partition("GET /users/{id}"), 224);
+    assert_eq!(partition(ALL), 128);
+    assert_eq!(PARTITION_OF_MARKS, 0);
+}
+
+#[test]
+fn what_lies_in_the_future_is_refused_and_counted() {
+    let precisions = Precisions::new([60], 120);
+    let mut round = Round::empty(NOW);
+    let (allowed, refused) = (NOW + SKEW_ALLOWED, NOW + SKEW_ALLOWED + HOUR);
+    // A batch holds the statistics of two hours.
+    let batches = [[NOW, allowed], [NOW, refused], [allowed, refused]];
+    for (late, seconds) in batches.iter().enumerate() {
+        let batch = batch(&precisions, seconds, late as u64);
+        round.add(batch, NOW);
+    }
+    let [group] = round.groups() else {
+        panic!("{} groups", round.groups().len());
+    };
+    let judged = &group.contexts[&get()];
+    assert_eq!((judged.skewed, judged.delta.requests()), (2, 4));
+    assert_eq!(judged.delta.last_seen, NOW, "it was not seen in the future");
+    let sales: Vec<_> = group.counters["sales"][0].iter().collect();
+    let slice = |second| precisions.counters[0].slice(second);
+    assert_eq!(sales, [(slice(NOW), &2), (slice(allowed), &2)]);
+    assert_eq!(round.late(), 3);
+}
+
+#[test]
+fn reports_are_merged_and_those_that_are_not_retained_dropped() {
+    let precisions = Precisions::new([60], 120);
+    let context = |number: u64| {
+        let mut sums = Aggregate::default();
+        (0..number).for_each(|_| sums.times.record(1_000));
+        (RecordId::new(Kind::Http, &number.to_string()), sums)
+    };
+    let report = |minute, numbers: &[u64]| MinuteReport {
+        minute,
+        instance: "a".into(),
+        version: Some("1".into()),
+        max_contexts: numbers.len(),
+        is_side_by_side: numbers.len() > 1,
+        contexts: numbers.iter().copied().map(context).collect(),
+    };
+    let newest = FINEST.slice(NOW);
+    let oldest = FINEST.slice(FINEST.cut_off(NOW)) + 60;
+    let mut round = Round::empty(NOW);
+    for (minute, numbers) in [
+        (newest, &[3, 1][..]),
+        (oldest - 60, &[9]),
+        (oldest, &[9]),
+        (newest, &[5]),
+        (newest + SKEW_ALLOWED, &[9]),
+        (newest + SKEW_ALLOWED + 60, &[9]),
+    ] {
+        let mut batch = Batch::new(precisions.clone());
+        batch.add_report(report(minute, numbers));
+        round.add(batch, NOW);
+    }
+    let mut expected = BTreeMap::new();
+    for report in [
+        report(oldest, &[9]),
+        report(newest, &[3, 1]),
+        report(newest, &[5]),
+        report(newest + SKEW_ALLOWED, &[9]),
+    ] {
+        let sums: &mut MinuteSums = expected.entry(report.minute).or_default();
+        sums.add(report);
+    }
+    assert_eq!(*round.reports(), expected);
+}
+
+#[test]
+fn partitions_of_records_never_change() {
+    let id = RecordId::new(Kind::Http, "GET /");
+    assert_eq!(partition_of_record(id), 60);
+}
+
+#[test]
+fn each_configuration_of_precisions_has_a_group() {
+    let (minutes, hours) = (Precisions::new([60], 120), Precisions::new([3_600], 120));
+    let mut round = Round::default();
+    round.add(batch(&minutes, &[NOW], 0), NOW);
+    round.add(batch(&hours, &[NOW], 0), NOW - 7);
+    round.add(batch(&minutes, &[NOW], 0), NOW - 3);
+    let groups = round.groups().iter();
+    let requests = groups.map(|g| (&g.precisions, g.contexts[&get()].delta.requests()));
+    assert!(requests.eq([(&minutes, 2), (&hours, 1)]));
+    assert_eq!(round.stamp(), NOW);
+    assert_eq!(Round::empty(7).stamp(), 7);
+}
+
+#[test]
+fn records_that_are_already_coarse_are_added_to_the_coarser_tiers() {
+    let precisions = Precisions::new([60], 120);
+    let newest = FINEST.slice(NOW);
+    let seconds: Vec<_> = (0..=130).rev().map(|ago| newest - 60 * ago).collect();
+    let batch = batch(&precisions, &seconds, 0);
+    let rolled = RolledUp::default();
+    let records = records(&batch.contexts[&get()], Tiers::default(), &rolled, NOW);
+    let coarse = records.filter(|((width, _), _)| *width != FINEST.seconds);
+    let coarse: Vec<_> = coarse.map(|(slice, _)| slice).collect();
+    let expected = [TIERS[1], TIERS[2]].map(|tier| (tier.seconds, tier.slice(seconds[0])));
+    assert_eq!(coarse, expected);
+}
+
+#[test]
+fn records_are_added_to_the_tiers_that_they_belong_to() {
+    let precisions = Precisions::new([60], 120);
+    let oldest = FINEST.slice(NOW) - 60 * 129;
+    let seconds = [NOW, oldest, oldest - 60];
+    let batch = batch(&precisions, &seconds, 0);
+    let delta = &batch.contexts[&get()];
+    let history = History {
+        days: 20,
+        since: 0,
+        asked_at: 0,
+    };
+    let with_days = Tiers {
+        history: Some(history),
+    };
+    let slices_in = |tiers, rolled: &RolledUp, now| -> Vec<TierSlice> {
+        let records = records(delta, tiers, rolled, now);
+        records.map(|(slice, _)| slice).collect()
+    };
+    let slices = |rolled: &RolledUp, now| slices_in(Tiers::default(), rolled, now);
+    let mut rolled = RolledUp::default();
+    let newest = FINEST.slice(NOW);
+    assert_eq!(slices_in(with_days, &rolled, NOW), slices(&rolled, NOW));
+    assert_eq!(slices(&rolled, NOW), [(60, oldest), (60, newest)]);
+    // At this time the third slice reaches its end.
+    assert_eq!(slices(&rolled, newest), [(60, oldest), (60, newest)]);
+    rolled.advance(NOW + HOUR);
+    rolled.finish();
+    // Their minutes have ended; the two older ones are not retained any more.
+    let wider = |start| TIERS.map(|tier| (tier.seconds, tier.slice(start)));
+    let mut expected = wider(oldest - 60)[1..].to_vec();
+    expected.extend_from_slice(&wider(oldest)[1..]);
+    expected.extend(wider(newest));
+    assert_eq!(slices(&rolled, NOW + HOUR), expected);
+    let days = slices_in(with_days, &rolled, NOW + HOUR);
+    let (days, others): (Vec<_>, Vec<_>) = days.into_iter().partition(|at| at.0 == DAY);
+    let day = |time| (DAY, history.tier().slice(time));
+    assert_eq!(others, expected);
+    assert_eq!(days, [day(oldest - 60), day(oldest), day(newest)]);
+}
+
+/// A whole record of each tier, and of a tier that no store has.
+fn whole() -> Batch {
+    let mut batch = Batch::new(Precisions::default());
+    let mut sums = Aggregate::default();
+    sums.times.record(1_000);
+    for (seconds, ago) in [
+        (60, 600),
+        (1_800, 7_200),
+        (21_600, 90_000),
+        (DAY, 30 * 86_400),
+        (77, 500),
+    ] {
+        let start = Precision::new(seconds, 1).slice(NOW - ago);
+        batch.add_whole(&get(), NOW - 500, (seconds, start), &sums);
+    }
+    batch
+}
+
+#[test]
+fn whole_records_go_to_their_own_tier_unless_they_would_be_rolled_up_once_more() {
+    let mut round = Round::empty(NOW);
+    round.add(whole(), NOW);
+    let accepted = &round.groups[0].contexts[&get()];
+    let found = |history, rolled: &RolledUp| -> Vec<u32> {
+        let records = records(&accepted.delta, Tiers { history }, rolled, NOW);
+        records.map(|((seconds, _), _)| seconds).collect()
+    };
+    let history = Some(History {
+        days: 60,
+        since: 0,
+        asked_at: NOW,
+    });
+    let mut rolled = RolledUp::default();
+    rolled.advance(NOW);
+    assert_eq!(found(history, &rolled), [60, 1_800, 21_600, DAY]);
+    assert_eq!(found(None, &rolled), TIERS.map(|tier| tier.seconds));
+    // The minute is still to be rolled up.
+    let mut behind = RolledUp::default();
+    behind.advance(NOW - HOUR);
+    assert_eq!(found(history, &behind), [1_800, 21_600, DAY]);
+}
+
+#[test]
+fn whole_records_of_the_future_are_left_out() {
+    let mut batch = whole();
+    let ahead = FINEST.slice(NOW + SKEW_ALLOWED + 120);
+    batch.add_whole(&get(), NOW, (60, ahead), &Aggregate::default());
+    let mut round = Round::empty(NOW);
+    round.add(batch, NOW);
+    let accepted = &round.groups[0].contexts[&get()];
+    assert_eq!((accepted.delta.whole.len(), accepted.skewed), (5, 0));
+}

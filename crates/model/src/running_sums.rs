@@ -1,0 +1,260 @@
+//! The sums of contexts over the slices of a window that moves on.
+
+use std::collections::HashMap;
+
+use super::aggregate::Aggregate;
+use super::pack;
+use super::records::{Record, RecordId};
+use super::tier::Revision;
+
+/// The packed sums of a context, or that it has none.
+pub type PackedSums = (RecordId, Option<Box<[u8]>>);
+
+/// Bytes of the sums of a context beside their packed form.
+const PER_CONTEXT: usize = 64;
+
+/// Bytes of a slice in it.
+const PER_SLICE: usize = 40;
+
+/// The sums of each context over some slices, to which slices are added and from which they are taken out as
+/// a window moves on, for one group of contexts after the other. They are held packed, in a fifth of the memory.
+#[derive(Debug, Default)]
+pub struct RunningSums {
+    /// The slices of each group.
+    slices: Vec<HashMap<i64, Revision>>,
+    sums: HashMap<RecordId, Box<[u8]>>,
+    /// Bytes of the sums.
+    bytes: usize,
+    /// Whether a slice was taken out, and others not.
+    is_reduced: bool,
+}
+
+impl RunningSums {
+    /// The starts of a group's slices in it, in any order, with the revision that each had when it was added.
+    pub fn slices(&self, group: usize) -> impl Iterator<Item = (i64, Revision)> {
+        let slices = self.slices.get(group).into_iter().flatten();
+        slices.map(|(start, revision)| (*start, *revision))
+    }
+
+    /// The revision of a group's slice when it was added.
+    pub fn revision(&self, group: usize, start: i64) -> Option<Revision> {
+        self.slices.get(group)?.get(&start).copied()
+    }
+
+    /// The number of groups that have had slices in it.
+    pub fn groups(&self) -> usize {
+        self.slices.len()
+    }
+
+    /// The sums that a context would have without the records of some slices, which were added before, and with those
+    /// of others.
+    pub fn changed<'a>(
+        &self,
+        id: RecordId,
+        removed: impl Iterator<Item = &'a Record>,
+        added: impl Iterator<Item = &'a Record>,
+    ) -> PackedSums {
+        let mut sums = self.get(id);
+        if let Some(sums) = &mut sums {
+            removed.for_each(|record| sums.subtract(&record.sums));
+        }
+        // Timers that ended after their requests may be all that is left.
+        sums = sums.filter(|sums| sums.times.count > 0 || !sums.timers.is_empty());
+        let added: Vec<&Aggregate> = added.map(|record| &record.sums).collect();
+        if !added.is_empty() {
+            sums.get_or_insert_default().merge_all(&added);
+        }
+        (id, sums.map(|sums| pack::aggregate(&sums).into()))
+    }
+
+    /// Takes slices of a group out and adds others, which are not in it yet, with the sums that the contexts of the
+    /// group [have then](Self::changed). A context that neither has records in these slices may be left out.
+    pub fn change(
+        &mut self,
+        group: usize,
+        removed: impl Iterator<Item = i64>,
+        added: impl Iterator<Item = (i64, Revision)>,
+        sums: Vec<PackedSums>,
+    ) {
+        if self.slices.len() <= group {
+            self.slices.resize_with(group + 1, HashMap::new);
+        }
+        let slices = &mut self.slices[group];
+        for start in removed {
+            self.is_reduced |= slices.remove(&start).is_some();
+        }
+        for (start, revision) in added {
+            let before = slices.insert(start, revision);
+            debug_assert_eq!(before, None, "the slice is in it");
+        }
+        for (id, sums) in sums {
+            self.bytes += sums.as_ref().map_or(0, |sums| sums.len() + PER_CONTEXT);
+            let before = match sums {
+                Some(sums) => self.sums.insert(id, sums),
+                None => self.sums.remove(&id),
+            };
+            self.bytes -= before.map_or(0, |before| before.len() + PER_CONTEXT);
+        }
+        if self.slices.iter().all(HashMap::is_empty) {
+            self.clear();
+        }
+    }
+
+    /// Takes everything out.
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Whether the smallest and the largest access times are those of the slices in it: they cannot be taken out.
+    pub fn has_exact_bounds(&self) -> bool {
+        !self.is_reduced
+    }
+
+    /// The sums of a context.
+    pub fn get(&self, id: RecordId) -> Option<Aggregate> {
+        pack::read_aggregate(self.sums.get(&id)?)
+    }
+
+    /// Whether a context has sums.
+    pub fn contains(&self, id: RecordId) -> bool {
+        self.sums.contains_key(&id)
+    }
+
+    /// Approximate bytes in memory.
+    pub fn bytes(&self) -> usize {
+        let slices = self.slices.iter().map(HashMap::len).sum::<usize>();
+        self.bytes + slices * PER_SLICE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::context::Kind;
+    use crate::histogram::{Histogram, bucket_of};
+    use crate::slices::Merge;
+    use crate::timer_sums::TimerSums;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    fn record(nanos: &[u64]) -> Record {
+        let mut sums = Aggregate::default();
+        for nanos in nanos {
+            sums.times.record(*nanos);
+            sums.outcomes.counts[*nanos as usize % 10] += 1;
+            let bucket = bucket_of(*nanos) as u16;
+            sums.histogram.merge(&Histogram::new(4, [(bucket, 1)]));
+            let timer = RecordId::new(Kind::Timer, &(nanos % 3).to_string());
+            let timed = TimerSums {
+                count: 2,
+                requests: 1,
+                sum: nanos / 2,
+                covered: nanos / 3,
+            };
+            sums.timers.add(timer, &timed);
+            sums.timers.covered += nanos / 3;
+        }
+        Record {
+            sums,
+            ..Record::default()
+        }
+    }
+
+    type SliceOf<'a> = Option<(i64, &'a [(RecordId, Record)])>;
+
+    /// Takes a slice out and adds another one, of two groups of contexts one after the other.
+    fn change(running: &mut RunningSums, removed: SliceOf<'_>, added: SliceOf<'_>) {
+        let records = |slice: SliceOf<'_>| slice.map_or(&[][..], |(_, records)| records).to_vec();
+        let (taken, given) = (records(removed), records(added));
+        let ids = taken.iter().chain(&given).map(|(id, _)| *id);
+        let ids: BTreeSet<RecordId> = ids.collect();
+        for group in 0..2 {
+            let is_in = |id: &&RecordId| usize::from(id.to_bytes()[7]) % 2 == group;
+            let of = |records: &[(RecordId, Record)], id: RecordId| {
+                let records = records.iter().filter(|(of, _)| *of == id);
+                records
+                    .map(|(_, record)| record.clone())
+                    .collect::<Vec<_>>()
+            };
+            let sums = ids
+                .iter()
+                .filter(is_in)
+                .map(|id| running.changed(*id, of(&taken, *id).iter(), of(&given, *id).iter()));
+            let sums: Vec<_> = sums.collect();
+            let removed = removed.map(|(start, _)| start);
+            let added = added.map(|(start, _)| (start, 7));
+            running.change(group, removed.into_iter(), added.into_iter(), sums);
+        }
+    }
+
+    #[test]
+    fn timers_whose_requests_have_left_stay_until_they_leave() {
+        let id = RecordId::new(Kind::Http, "GET /");
+        let mut late = Record::default();
+        let timer = RecordId::new(Kind::Timer, "db");
+        let sums = TimerSums {
+            count: 1,
+            sum: 7,
+            ..TimerSums::default()
+        };
+        late.sums.timers.add(timer, &sums);
+        let (first, second) = ([(id, record(&[1_000]))], [(id, late)]);
+        let mut running = RunningSums::default();
+        change(&mut running, None, Some((0, &first)));
+        change(&mut running, None, Some((60, &second)));
+        change(&mut running, Some((0, &first)), None);
+        let sums = running.get(id).expect("the timer is left");
+        let left = sums.timers.get(timer).map(|timer| timer.sum);
+        assert_eq!((sums.times.count, left), (0, Some(7)));
+        assert!(running.bytes() > PER_SLICE + PER_CONTEXT);
+        change(&mut running, Some((60, &second)), None);
+        assert_eq!((running.contains(id), running.bytes()), (false, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn sums_that_moved_on_are_those_of_the_slices_in_them(slices in vec(vec((0..3u8, vec(1_000..9_000_000_000u64, 1..9)), 0..4), 1..20), width in 1..8usize) {
+            let slices: Vec<Vec<_>> = slices.into_iter().map(|slice| {
+                let mut of: BTreeMap<u8, Vec<u64>> = BTreeMap::new();
+                for (name, nanos) in slice {
+                    of.entry(name).or_default().extend(nanos);
+                }
+                let records = of.into_iter();
+                records.map(|(name, nanos)| (RecordId::new(Kind::Http, &name.to_string()), record(&nanos))).collect()
+            }).collect();
+            let mut running = RunningSums::default();
+            for (at, records) in slices.iter().enumerate() {
+                // In one step, or in two as when a window was not asked for meanwhile.
+                let leaving = at.checked_sub(width).map(|at| (at as i64, &slices[at][..]));
+                let entering = Some((at as i64, &records[..]));
+                if at % 2 == 0 {
+                    change(&mut running, leaving, entering);
+                } else {
+                    change(&mut running, None, entering);
+                    change(&mut running, leaving, None);
+                }
+                let first = (at + 1).saturating_sub(width);
+                for group in 0..2 {
+                    let starts: BTreeSet<i64> = running.slices(group).map(|(start, _)| start).collect();
+                    prop_assert!(starts.into_iter().eq(first as i64..=at as i64));
+                }
+                let mut expected: HashMap<RecordId, Aggregate> = HashMap::new();
+                for (id, record) in slices[first..=at].iter().flatten() {
+                    expected.entry(*id).or_default().merge(&record.sums);
+                }
+                prop_assert_eq!(running.sums.len(), expected.len());
+                let bytes = running.sums.values().map(|sums| sums.len() + PER_CONTEXT).sum::<usize>();
+                prop_assert_eq!(running.bytes(), bytes + 2 * (at - first + 1) * PER_SLICE);
+                for (id, mut expected) in expected {
+                    let sums = running.get(id).expect("it has sums");
+                    if !running.has_exact_bounds() {
+                        expected.times.min = sums.times.min;
+                        expected.times.max = sums.times.max;
+                    }
+                    prop_assert_eq!(sums, expected);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! Slices of time, precisions and hours.
+
+/// Seconds in an hour, the period of the statistics.
+pub const HOUR: i64 = 3_600;
+
+/// How far a slice or an hour may begin after the time at which it is appended, in seconds.
+pub const SKEW_ALLOWED: i64 = 3_600;
+
+/// The book's precisions, in seconds: 1 s, 5 s, 1 min, 5 min, 1 h, 5 h and 1 day.
+pub const DEFAULT_PRECISIONS: [u32; 7] = [1, 5, 60, 300, 3_600, 18_000, 86_400];
+
+/// Retained slices of each precision, unless configured otherwise.
+pub const DEFAULT_RETAINED: u32 = 120;
+
+/// The most retained slices of a precision that may be configured.
+pub const MAX_RETAINED: u32 = 10_000;
+
+/// The most precisions that may be configured.
+pub const MAX_PRECISIONS: usize = 16;
+
+/// The length of a slice in seconds, and the number of slices that are retained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Precision {
+    /// Length of a slice in seconds, at least 1.
+    pub seconds: u32,
+    /// Number of retained slices, at least 1.
+    pub retained: u32,
+}
+
+impl Precision {
+    /// A precision of `seconds` that retains `retained` slices.
+    pub const fn new(seconds: u32, retained: u32) -> Self {
+        Self { seconds, retained }
+    }
+
+    /// The start of the slice that contains `unix_seconds`: `floor(t / p) * p`, as in the recipe
+    /// time-series counters.
+    ///
+    /// ```
+    /// # use tower_pulse_model::slice::Precision;
+    /// assert_eq!(Precision::new(5, 120).slice(1_336_376_413), 1_336_376_410);
+    /// ```
+    #[doc(hidden)]
+    pub const fn slice(self, unix_seconds: i64) -> i64 {
+        let width = self.seconds as i64;
+        unix_seconds.div_euclid(width).saturating_mul(width)
+    }
+
+    /// The span of all retained slices, in seconds.
+    #[doc(hidden)]
+    pub const fn span(self) -> i64 {
+        self.seconds as i64 * self.retained as i64
+    }
+
+    /// The start of the slice that expires when a slice at `slice` begins.
+    #[doc(hidden)]
+    pub const fn pushed_out_by(self, slice: i64) -> i64 {
+        slice.saturating_sub(self.span())
+    }
+
+    /// The newest slice start that is no longer retained at `unix_seconds`, as in the recipe cleaning
+    /// counters.
+    #[doc(hidden)]
+    pub const fn cut_off(self, unix_seconds: i64) -> i64 {
+        unix_seconds.saturating_sub(self.span())
+    }
+
+    /// Seconds after its last write at which an idle key expires: `retained * p + max(10 min, 2p)`.
+    #[doc(hidden)]
+    pub const fn key_ttl(self) -> i64 {
+        let margin = 2 * self.seconds as i64;
+        self.span() + if margin > 600 { margin } else { 600 }
+    }
+}
+
+/// The precisions of all counters of a deployment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Precisions {
+    /// Finest first.
+    pub counters: Vec<Precision>,
+}
+
+impl Default for Precisions {
+    fn default() -> Self {
+        Self {
+            counters: DEFAULT_PRECISIONS
+                .map(|seconds| Precision::new(seconds, DEFAULT_RETAINED))
+                .to_vec(),
+        }
+    }
+}
+
+impl Precisions {
+    /// Precisions of these lengths in seconds, each of which retains the newest `retained` slices.
+    pub fn new(seconds: impl IntoIterator<Item = u32>, retained: u32) -> Self {
+        let seconds = seconds.into_iter();
+        let mut counters: Vec<_> = seconds.map(|p| Precision::new(p, retained)).collect();
+        counters.sort_unstable();
+        Self { counters }
+    }
+
+    /// The counters' precision of `seconds`, if there is one.
+    #[doc(hidden)]
+    pub fn counter(&self, seconds: u32) -> Option<Precision> {
+        self.counters.iter().copied().find(|p| p.seconds == seconds)
+    }
+}
+
+impl std::fmt::Display for Precisions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (at, Precision { seconds, retained }) in self.counters.iter().enumerate() {
+            let comma = if at > 0 { ", " } else { "" };
+            write!(f, "{comma}{seconds} s x {retained}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A slice of a counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub struct SliceCount {
+    /// Start of the slice, in Unix seconds.
+    pub start: i64,
+    /// The sum of all increments within it.
+    pub count: i64,
+}
+
+impl SliceCount {
+    /// The samples of the slice that begins at `start`, in Unix seconds.
+    #[doc(hidden)]
+    pub const fn new(start: i64, count: i64) -> Self {
+        Self { start, count }
+    }
+}
+
+/// The start of the hour that contains `unix_seconds`.
+pub const fn hour_of(unix_seconds: i64) -> i64 {
+    unix_seconds.div_euclid(HOUR).saturating_mul(HOUR)
+}
+
+/// An hour in ISO form, UTC without a zone, as the recipe statistics
+/// stores it.
+///
+/// ```
+/// # use tower_pulse_model::slice::{hour_from_iso, iso_hour};
+/// assert_eq!(iso_hour(1_336_374_000), "2012-05-07T07:00:00");
+/// assert_eq!(hour_from_iso("2012-05-07T07:00:00"), Some(1_336_374_000));
+/// assert_eq!(hour_from_iso("yesterday"), None);
+/// ```
+pub fn iso_hour(unix_seconds: i64) -> String {
+    let (days, of_day) = (
+        unix_seconds.div_euclid(86_400),
+        unix_seconds.rem_euclid(86_400),
+    );
+    let (year, month, day) = date_of(days);
+    format!("{year:04}-{month:02}-{day:02}T{:02}:00:00", of_day / HOUR)
+}
+
+/// The start of the hour that an [`iso_hour`] names.
+pub fn hour_from_iso(text: &str) -> Option<i64> {
+    let bytes = text.as_bytes();
+    if bytes.len() != 19 || !text.ends_with(":00:00") {
+        return None;
+    }
+    if bytes[4] != b'-' || bytes[7] != b'-' || bytes[10] != b'T' {
+        return None;
+    }
+    let number = |from: usize, to: usize| {
+        let digits = &text[from..to]; // Cuts no character, as ASCII is on both sides.
+        digits
+            .bytes()
+            .all(|b| b.is_ascii_digit())
+            .then(|| digits.parse::<i64>().ok())
+            .flatten()
+    };
+    let (year, month, day, hour) = (
+        number(0, 4)?,
+        number(5, 7)?,
+        number(8, 10)?,
+        number(11, 13)?,
+    );
+    if !(1..=12).contains(&month) || hour > 23 {
+        return None;
+    }
+    let days = days_to(year, month, day);
+    (date_of(days) == (year, month, day)).then_some(days * 86_400 + hour * HOUR)
+}
+
+/// Days from the Unix epoch to a date of the Gregorian calendar. Years are counted from March, so that the
+/// leap day is the last day of a year.
+fn days_to(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
+}
+
+/// The inverse of [`days_to`].
+fn date_of(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let march_month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * march_month + 2) / 5 + 1;
+    let month = if march_month < 10 {
+        march_month + 3
+    } else {
+        march_month - 9
+    };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    (year, month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn precisions_are_shown_with_their_number_of_slices() {
+        let precisions = Precisions::new([60, 5], 7);
+        assert_eq!(precisions.to_string(), "5 s x 7, 60 s x 7");
+    }
+
+    #[test]
+    fn precisions_are_sorted_and_found_by_their_seconds() {
+        let precisions = Precisions::new([60, 5], 7);
+        let expected = [Precision::new(5, 7), Precision::new(60, 7)];
+        assert_eq!(precisions.counters, expected);
+        assert_eq!(precisions.counter(60), Some(expected[1]));
+        assert_eq!(precisions.counter(7), None);
+    }
+
+    #[test]
+    fn a_slice_expires_when_as_many_newer_ones_are_retained() {
+        let precision = Precision::new(60, 120);
+        assert_eq!(precision.span(), 7_200);
+        assert_eq!(precision.pushed_out_by(60_000), 52_800);
+        assert_eq!(precision.cut_off(60_059), 52_859);
+        assert_eq!(precision.key_ttl(), 7_200 + 600);
+        assert_eq!(Precision::new(300, 120).key_ttl(), 36_000 + 600);
+        assert_eq!(Precision::new(301, 120).key_ttl(), 36_120 + 602);
+    }
+
+    #[test]
+    fn hours_convert_to_iso_and_back() {
+        assert_eq!(iso_hour(0), "1970-01-01T00:00:00");
+        assert_eq!(iso_hour(951_782_400 + 23 * 3_600), "2000-02-29T23:00:00");
+        assert_eq!(iso_hour(4_107_542_399), "2100-02-28T23:00:00");
+        assert_eq!(hour_from_iso("2100-02-29T00:00:00"), None);
+        assert_eq!(hour_from_iso("2012-05-07T24:00:00"), None);
+        let last = hour_from_iso("2000-02-29T23:00:00");
+        assert_eq!(last, Some(951_782_400 + 23 * 3_600));
+        for text in [
+            "+012-05-07T07:00:00",
+            "2012:05-07T07:00:00",
+            "2012-05:07T07:00:00",
+            "2012-05-07 07:00:00",
+            "2012-05-07T07:30:00",
+            "2012-05-07T07:00:00:00:00",
+            "2012-05-éT07:00:00",
+        ] {
+            assert_eq!(hour_from_iso(text), None, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn slices_align_and_contain_their_time(t in -10_000_000_000i64..10_000_000_000, p in 1u32..1_000_000) {
+            let slice = Precision::new(p, 120).slice(t);
+            prop_assert_eq!(slice.rem_euclid(i64::from(p)), 0);
+            prop_assert!(slice <= t && t < slice + i64::from(p));
+        }
+
+        #[test]
+        fn hours_survive_their_iso_form_and_sort_like_it(a in 0i64..70_000_000, b in 0i64..70_000_000) {
+            let (a, b) = (a * HOUR, b * HOUR);
+            prop_assert_eq!(hour_from_iso(&iso_hour(a)), Some(a));
+            prop_assert_eq!(a.cmp(&b), iso_hour(a).cmp(&iso_hour(b)));
+        }
+
+        #[test]
+        fn anything_may_be_asked_for_an_hour(text in ".{0,24}") {
+            let _ = hour_from_iso(&text);
+        }
+    }
+}

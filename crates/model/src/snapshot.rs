@@ -1,0 +1,117 @@
+//! Snapshots: the data of each context as a store returns it.
+
+use std::sync::Arc;
+
+use super::access_time::AccessTimeStats;
+use super::aggregate::Aggregate;
+use super::context::Kind;
+use super::slice::SliceCount;
+
+/// A context within one hour.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HourSnapshot {
+    /// Start of the hour in Unix seconds.
+    pub start: i64,
+    /// Its access times, in seconds.
+    pub times: AccessTimeStats,
+    /// Histogram of the access times, and counts by outcome.
+    pub aggregate: Aggregate,
+}
+
+impl HourSnapshot {
+    /// The `q`-quantile in seconds, limited to the exact smallest and largest value.
+    pub fn quantile(&self, q: f64) -> Option<f64> {
+        let (min, max) = (self.times.smallest(), self.times.largest());
+        self.aggregate.histogram.quantile_within(q, min, max)
+    }
+}
+
+/// The data of a context.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ContextSnapshot {
+    /// Its name.
+    pub context: String,
+    /// Whether the context stands for HTTP requests, other code or the sum of all.
+    pub kind: Kind,
+    /// The current hour, if the context has samples in it.
+    pub hour: Option<HourSnapshot>,
+    /// The hour before, if the context has samples in it.
+    pub last_hour: Option<HourSnapshot>,
+}
+
+/// A key whose value has the wrong form. Its data is left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct Problem {
+    /// The key.
+    pub key: String,
+    /// Why the value could not be used.
+    pub reason: String,
+}
+
+impl Problem {
+    #[doc(hidden)]
+    pub fn new(key: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self {
+            key: key.into(),
+            reason: reason.into(),
+        }
+    }
+}
+
+/// What the fleet does now.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FleetSnapshot {
+    /// Time of the snapshot, in Unix seconds.
+    pub taken_at: i64,
+    /// Number of contexts that this crate has recorded, without `<all>`.
+    pub contexts: usize,
+    /// How many of them are timers.
+    pub timers: usize,
+    /// Requests per slice of the finest precision, oldest first.
+    pub recent: Vec<SliceCount>,
+    /// Number of instances that are alive.
+    pub instances: u64,
+    /// These instances, by name.
+    pub alive: Vec<AliveInstance>,
+    /// Requests in flight in all instances.
+    pub in_flight: i64,
+    /// Keys whose value has the wrong form.
+    pub problems: Vec<Problem>,
+}
+
+/// An instance that is alive, as of its last heartbeat.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AliveInstance {
+    /// The name of the instance, or its id if it was given none.
+    pub instance: Arc<str>,
+    /// The time of the heartbeat, in Unix seconds.
+    pub last_seen: i64,
+    /// The version of the application.
+    pub version: Option<Arc<str>>,
+    /// Requests in flight, if they can be read.
+    pub in_flight: Option<i64>,
+}
+
+impl AliveInstance {
+    /// Instances by name. Those of the same name are one: as of their last heartbeat, with the requests of all in
+    /// flight.
+    pub fn by_name(mut instances: Vec<Self>) -> Vec<Self> {
+        instances.sort_by(|a, b| {
+            let order = a.instance.cmp(&b.instance);
+            order.then_with(|| b.last_seen.cmp(&a.last_seen))
+        });
+        // The one that is removed is of an earlier heartbeat.
+        instances.dedup_by(|earlier, last| {
+            let is_same = earlier.instance == last.instance;
+            if is_same {
+                let in_flight = [last.in_flight, earlier.in_flight];
+                last.in_flight = in_flight.into_iter().flatten().reduce(i64::saturating_add);
+                last.version = last.version.take().or(earlier.version.take());
+            }
+            is_same
+        });
+        instances
+    }
+}

@@ -1,0 +1,197 @@
+//! Where the time of a context's requests goes: sums of the timers that ran within them.
+
+use super::context::{Kind, RecordId};
+use super::slices::Merge;
+
+/// Timers of a context that are told apart; further ones count as `<other>`.
+pub const MAX_TIMERS: usize = 16;
+
+/// The name of all timers beyond [`MAX_TIMERS`].
+pub const OTHER: &str = "<other>";
+
+/// The id of [`OTHER`].
+pub fn other() -> RecordId {
+    RecordId::new(Kind::Timer, OTHER)
+}
+
+/// Sums of one timer within the requests of a context.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TimerSums {
+    /// How often it ran.
+    pub count: u64,
+    /// Number of requests within which it ran.
+    pub requests: u64,
+    /// Its durations added up, in nanoseconds.
+    pub sum: u64,
+    /// The time of the requests during which it ran at least once, in nanoseconds: where it ran several times
+    /// at once, less than the sum.
+    pub covered: u64,
+}
+
+impl TimerSums {
+    fn merge(&mut self, other: &Self) {
+        self.count = self.count.saturating_add(other.count);
+        self.requests = self.requests.saturating_add(other.requests);
+        self.sum = self.sum.saturating_add(other.sum);
+        self.covered = self.covered.saturating_add(other.covered);
+    }
+
+    fn subtract(&mut self, other: &Self) {
+        self.count = self.count.saturating_sub(other.count);
+        self.requests = self.requests.saturating_sub(other.requests);
+        self.sum = self.sum.saturating_sub(other.sum);
+        self.covered = self.covered.saturating_sub(other.covered);
+    }
+}
+
+/// The timers within the requests of a context, each under the id of its own context of kind
+/// [`Timer`](Kind::Timer), which has the name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Timers {
+    /// The time of the requests during which any timer ran, in nanoseconds.
+    pub covered: u64,
+    /// The sums by timer, sorted: a map would take several times the memory, and there is one per record.
+    sums: Vec<(RecordId, TimerSums)>,
+}
+
+impl Timers {
+    /// Whether no timer ran.
+    pub fn is_empty(&self) -> bool {
+        self.sums.is_empty()
+    }
+
+    /// How many timers there are.
+    pub fn len(&self) -> usize {
+        self.sums.len()
+    }
+
+    /// The timers and their sums, by their ids.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (RecordId, &TimerSums)> {
+        self.sums.iter().map(|(id, sums)| (*id, sums))
+    }
+
+    /// The sums of a timer, if it ran.
+    pub fn get(&self, timer: RecordId) -> Option<&TimerSums> {
+        let at = self.place(timer).ok()?;
+        Some(&self.sums[at].1)
+    }
+
+    fn place(&self, timer: RecordId) -> Result<usize, usize> {
+        self.sums.binary_search_by_key(&timer, |(id, _)| *id)
+    }
+
+    /// Adds to the sums of a timer.
+    pub fn add(&mut self, timer: RecordId, sums: &TimerSums) {
+        match self.place(timer) {
+            Ok(at) => self.sums[at].1.merge(sums),
+            Err(at) => {
+                // Room for more is rarely needed, and there are many of these lists.
+                self.sums.reserve_exact(1);
+                self.sums.insert(at, (timer, *sums));
+            }
+        }
+    }
+
+    /// Adds all but the [`MAX_TIMERS`] timers that took most of the time to `<other>`.
+    pub fn limit(&mut self) {
+        let other = other();
+        if self.sums.len() <= MAX_TIMERS {
+            return;
+        }
+        let named = self.iter().filter(|(id, _)| *id != other);
+        let mut named: Vec<_> = named
+            .map(|(id, sums)| (std::cmp::Reverse(sums.sum), id))
+            .collect();
+        named.sort_unstable();
+        for (_, id) in named.into_iter().skip(MAX_TIMERS) {
+            if let Ok(at) = self.place(id) {
+                let (_, sums) = self.sums.remove(at);
+                self.add(other, &sums);
+            }
+        }
+        self.sums.shrink_to_fit();
+    }
+
+    /// Takes out all of `other`, which was merged before.
+    pub fn subtract(&mut self, other: &Self) {
+        self.covered = self.covered.saturating_sub(other.covered);
+        for (id, theirs) in &other.sums {
+            if let Ok(at) = self.place(*id) {
+                self.sums[at].1.subtract(theirs);
+                if self.sums[at].1 == TimerSums::default() {
+                    self.sums.remove(at);
+                }
+            }
+        }
+    }
+
+    /// Approximate bytes in memory, without the struct itself.
+    pub fn bytes(&self) -> usize {
+        const ALLOCATION: usize = 16;
+        match self.len() {
+            0 => 0,
+            timers => timers * size_of::<(RecordId, TimerSums)>() + ALLOCATION,
+        }
+    }
+}
+
+impl Merge for Timers {
+    fn merge(&mut self, other: &Self) {
+        self.covered = self.covered.saturating_add(other.covered);
+        for (id, sums) in &other.sums {
+            self.add(*id, sums);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: usize) -> RecordId {
+        RecordId::new(Kind::Timer, &format!("db:{number}"))
+    }
+
+    fn timers(sums: impl IntoIterator<Item = (usize, u64)>) -> Timers {
+        let mut timers = Timers::default();
+        for (number, sum) in sums {
+            let sums = TimerSums {
+                count: 1,
+                requests: 1,
+                sum,
+                covered: sum,
+            };
+            timers.add(id(number), &sums);
+            timers.covered += sum;
+        }
+        timers
+    }
+
+    #[test]
+    fn sums_that_were_added_can_be_taken_out() {
+        let (a, b) = (timers([(1, 5), (2, 7)]), timers([(2, 3), (3, 9)]));
+        let mut both = a.clone();
+        both.merge(&b);
+        assert_eq!(both.covered, 24);
+        assert_eq!(both.get(id(2)).expect("it ran").sum, 10);
+        both.subtract(&b);
+        assert_eq!(both, a);
+        both.subtract(&a);
+        assert_eq!(both, Timers::default());
+    }
+
+    #[test]
+    fn the_timers_with_the_most_time_are_told_apart() {
+        let mut many = timers((0..20).map(|number| (number, 100 - number as u64)));
+        let expected = many.clone();
+        many.limit();
+        assert_eq!(many.len(), MAX_TIMERS + 1);
+        let others = many.get(other()).expect("there are others");
+        assert_eq!((others.sum, others.count), ((81..=84).sum::<u64>(), 4));
+        assert!((0..16).all(|n| many.get(id(n)) == expected.get(id(n))));
+        assert!(many.iter().is_sorted_by_key(|(id, _)| id));
+        let limited = many.clone();
+        many.limit();
+        assert_eq!(many, limited);
+    }
+}
