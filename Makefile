@@ -100,12 +100,13 @@ soak: setup
 # within two seconds; the suites then try those that are left. mutants.out/missed.txt lists what no test noticed.
 # SHARD=3/12 tries the fourth twelfth.
 SHARD ?= 0/12
+MUTATED := --package tower-pulse --package tower-pulse-model
 MUTANT_SUITES := builder journal layer stores warnings
 
 mutants: setup
 	@command -v cargo-mutants >/dev/null || cargo install --locked cargo-mutants
-	PROPTEST_CASES=32 cargo mutants --sharding round-robin --shard $(SHARD) --minimum-test-timeout 20 || [ $$? -lt 4 ]
-	@[ ! -s mutants.out/missed.txt ] || cargo mutants $(MUTANT_SUITES:%=--cargo-arg=--test=%) \
+	PROPTEST_CASES=32 cargo mutants $(MUTATED) --sharding round-robin --shard $(SHARD) --minimum-test-timeout 20 || [ $$? -lt 4 ]
+	@[ ! -s mutants.out/missed.txt ] || cargo mutants $(MUTATED) --test-package tower-pulse $(MUTANT_SUITES:%=--cargo-arg=--test=%) \
 	--re "$$(sed 's/[][().*+?{}|^$$\\]/\\&/g; s/.*/^&$$/' mutants.out/missed.txt | paste -sd'|')"
 
 # Breaks the Lua scripts in one place at a time, in a copy of them, and fails when no test notices a break: more than half

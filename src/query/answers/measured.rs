@@ -34,7 +34,7 @@ impl ContextName {
     pub(super) fn new(context: &str, kind: Kind) -> Self {
         let (method, path) = match kind {
             Kind::Http => method_and_path(context),
-            Kind::Timer | Kind::All => (None, None),
+            _ => (None, None),
         };
         Self {
             context: context.to_owned(),
