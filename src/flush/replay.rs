@@ -334,6 +334,25 @@ mod tests {
     }
 
     #[test]
+    fn what_is_behind_a_fence_is_added_up_and_stays() {
+        let (clock, hand) = Clock::manual(0);
+        let size = call(1).batch.approximate_bytes();
+        let mut buffer = ReplayBuffer::new(2 * size, SECOND);
+        // Added up by the minute, remembered apart, and buffered.
+        for seq in 1..=3 {
+            buffer.push(&clock, call(seq), Moment::now(&clock));
+        }
+        hand.advance(COUNT_RETENTION + SECOND);
+        for seq in 4..=7 {
+            buffer.push(&clock, call(seq), Moment::now(&clock));
+        }
+        assert_eq!((buffer.counts.len(), buffer.calls.len()), (2, 2));
+        for (fence, behind) in [(0, 7), (3, 4), (5, 2), (6, 1), (7, 0), (0, 7)] {
+            assert_eq!(buffer.amounts_behind(fence), requests(behind), "{fence}");
+        }
+    }
+
+    #[test]
     fn of_many_calls_only_the_sum_is_known() {
         let (clock, _hand) = Clock::manual(0);
         let mut buffer = ReplayBuffer::new(0, SECOND);
