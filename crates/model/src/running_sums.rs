@@ -80,9 +80,12 @@ impl RunningSums {
             self.slices.resize_with(group + 1, HashMap::new);
         }
         let slices = &mut self.slices[group];
+        let mut is_reduced = false;
         for start in removed {
-            self.is_reduced |= slices.remove(&start).is_some();
+            is_reduced |= slices.remove(&start).is_some();
         }
+        // Where nothing is left, as when an hour turns, the sums begin anew.
+        self.is_reduced |= is_reduced && !slices.is_empty();
         for (start, revision) in added {
             let before = slices.insert(start, revision);
             debug_assert_eq!(before, None, "the slice is in it");
@@ -186,6 +189,24 @@ mod tests {
             let added = added.map(|(start, _)| (start, 7));
             running.change(group, removed.into_iter(), added.into_iter(), sums);
         }
+    }
+
+    #[test]
+    fn sums_that_begin_anew_have_exact_bounds() {
+        let id = RecordId::new(Kind::Http, "GET /");
+        let (first, second) = (
+            [(id, record(&[1_000, 9_000]))],
+            [(id, record(&[2_000, 3_000]))],
+        );
+        let mut running = RunningSums::default();
+        change(&mut running, None, Some((0, &first)));
+        change(&mut running, Some((0, &first)), Some((3_600, &second)));
+        let times = running.get(id).expect("the second hour is in it").times;
+        assert!(running.has_exact_bounds());
+        assert_eq!((times.min, times.max), (2_000, 3_000));
+        change(&mut running, None, Some((3_660, &first)));
+        change(&mut running, Some((3_660, &first)), None);
+        assert!(!running.has_exact_bounds());
     }
 
     #[test]
