@@ -100,7 +100,7 @@ soak: setup
 # within two seconds; the suites then try those that are left. mutants.out/missed.txt lists what no test noticed.
 # SHARD=3/12 tries the fourth twelfth.
 SHARD ?= 0/12
-MUTATED := --package tower-pulse --package tower-pulse-model
+MUTATED := --package tower-pulse --package tower-pulse-detect --package tower-pulse-model
 MUTANT_SUITES := builder journal layer stores warnings
 
 mutants: setup

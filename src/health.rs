@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tower_pulse_model::changes::detector::Sight;
+use tower_pulse_detect::detector::Sight;
 use tower_pulse_model::expected::ExpectedBytes;
 use tower_pulse_model::snapshot::Problem;
 use tower_pulse_model::worst_case::WorstCase;

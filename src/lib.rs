@@ -112,8 +112,10 @@ pub use recorder::{Counter, RequestOutcome, Timed, Timer, Unrecorded, Within};
 pub use task::BoxFuture;
 pub use task::Task;
 #[doc(hidden)]
+pub use tower_pulse_detect as detect;
+pub use tower_pulse_detect::change::{Change, ChangeKind, Earlier, Suspect};
+#[doc(hidden)]
 pub use tower_pulse_model as model;
-pub use tower_pulse_model::changes::change::{Change, ChangeKind, Earlier, Suspect};
 pub use tower_pulse_model::expected::ExpectedBytes;
 pub use tower_pulse_model::mark::Mark;
 pub use tower_pulse_model::outcome::Outcome;

@@ -11,9 +11,9 @@ use crate::recorder::{Limits, Recorder};
 use crate::store::conditional_write::{BetweenRounds, ConditionalWrite, Written};
 use crate::store::judgement::read_judgement;
 use crate::store::{AppendedCall, Store};
+use tower_pulse_detect::change::Change;
+use tower_pulse_detect::judged::Judged;
 use tower_pulse_model::batch::Batch;
-use tower_pulse_model::changes::change::Change;
-use tower_pulse_model::changes::judged::Judged;
 use tower_pulse_model::slice::Precisions;
 
 /// An instance that only folds.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use tower_pulse::detect::detector::{Detector, DetectorState, Minute};
 use tower_pulse::model::aggregate::Aggregate;
-use tower_pulse::model::changes::detector::{Detector, DetectorState, Minute};
 use tower_pulse::model::context::{Kind, RecordId};
 use tower_pulse::model::histogram::{BUCKETS, Histogram, bucket_of};
 use tower_pulse::model::outcome::Outcome;

@@ -16,7 +16,7 @@ use super::{Admin, response};
 use crate::health::{Health, JournalHealth};
 use crate::recorder::totals::{BOUNDS, Totals};
 use crate::store::judgement::ChangeLog;
-use tower_pulse_model::changes::change::ChangeKind;
+use tower_pulse_detect::change::ChangeKind;
 use tower_pulse_model::context::{ALL, Kind, method_and_path};
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::snapshot::{FleetSnapshot, HourSnapshot};

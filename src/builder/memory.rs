@@ -51,7 +51,7 @@ impl Builder {
             Backend::Redis(_) => (false, true),
             Backend::Custom(store) => (store.is_in_process(), store.journal().is_some()),
         };
-        Bounds {
+        let bounds = Bounds {
             max_contexts: self.max_contexts,
             max_counters: self.max_counters,
             shards: Recorder::shards_of_this_machine(),
@@ -86,6 +86,11 @@ impl Builder {
                 false => 0,
             },
             history_days: self.history_days().unwrap_or(0),
+            judging_bytes: 0,
+        };
+        Bounds {
+            judging_bytes: tower_pulse_detect::judging_bytes(bounds.contexts()),
+            ..bounds
         }
     }
 

@@ -3,8 +3,8 @@
 use super::MINUTE;
 use crate::error::StoreError;
 use crate::store::{RecordQuery, Store};
+use tower_pulse_detect::change::{Change, ChangeKind, Earlier};
 use tower_pulse_model::aggregate::Aggregate;
-use tower_pulse_model::changes::change::{Change, ChangeKind, Earlier};
 use tower_pulse_model::context::{ALL, ContextId, Kind};
 use tower_pulse_model::histogram::{Histogram, lower_bound};
 use tower_pulse_model::recorded::RecordedTime;

@@ -2,7 +2,7 @@
 //! what has changed to the store.
 //!
 //! `schedule` says when an instance judges, and which one does; `session` reads minutes, has the
-//! [detector](tower_pulse_model::changes::detector) judge them, and writes the changes; `suspects` and `earlier` add
+//! [detector](tower_pulse_detect::detector) judge them, and writes the changes; `suspects` and `earlier` add
 //! what a reader asks next.
 //!
 //! A judgement is written between two rounds of folding, and takes effect only if nobody else has judged since the last
@@ -29,9 +29,9 @@ use crate::store::Store;
 use crate::store::conditional_write::{BetweenRounds, Written};
 use crate::store::judgement::read_judged;
 use crate::task::lock;
-use tower_pulse_model::changes::change::Change;
-use tower_pulse_model::changes::detector::Sight;
-use tower_pulse_model::changes::judged::Judged;
+use tower_pulse_detect::change::Change;
+use tower_pulse_detect::detector::Sight;
+use tower_pulse_detect::judged::Judged;
 
 /// The length of the slices that are judged, in seconds.
 const MINUTE: i64 = 60;

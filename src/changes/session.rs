@@ -9,13 +9,13 @@ use crate::store::Store;
 use crate::store::conditional_write::ConditionalWrite;
 use crate::store::journal::Journal;
 use crate::store::judgement::{StoredJudged, read_judgement};
-use tower_pulse_model::aggregate::Aggregate;
-use tower_pulse_model::changes::change::Change;
-use tower_pulse_model::changes::detector::{
+use tower_pulse_detect::change::Change;
+use tower_pulse_detect::detector::{
     Detector, InstanceMinute, Minute, RECALLED_MINUTES, Sight, Verdict,
 };
-use tower_pulse_model::changes::judged::Judged;
-use tower_pulse_model::changes::log::Log;
+use tower_pulse_detect::judged::Judged;
+use tower_pulse_detect::log::Log;
+use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::recorded::RecordedTime;
 use tower_pulse_model::records::{RecordId, sort_by_id};

@@ -12,9 +12,9 @@ use crate::store::judgement::{
     JUDGED, Judgement, NumberedFields, StoredJudged, changes_in, field_name,
 };
 use crate::store::table::{FieldWrites, Table};
-use tower_pulse_model::changes::change::Change;
-use tower_pulse_model::changes::detector::DetectorState;
-use tower_pulse_model::changes::judged::Judged;
+use tower_pulse_detect::change::Change;
+use tower_pulse_detect::detector::DetectorState;
+use tower_pulse_detect::judged::Judged;
 
 /// Time to live of the tables after the last judgement, in seconds: as long as the coarsest records.
 const TTL: i64 = 16 * 86_400;

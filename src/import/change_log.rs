@@ -9,8 +9,8 @@ use crate::fold::Folder;
 use crate::store::Store;
 use crate::store::conditional_write::{BetweenRounds, Written};
 use crate::store::judgement::{read_changes, read_judgement};
-use tower_pulse_model::changes::change::Change;
-use tower_pulse_model::changes::log::MAX_CHANGES;
+use tower_pulse_detect::change::Change;
+use tower_pulse_detect::log::MAX_CHANGES;
 
 /// How often the log is written while others judge.
 const MAX_WRITES: usize = 10;

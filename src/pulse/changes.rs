@@ -9,7 +9,7 @@ use crate::random::short_random_name;
 use crate::store::judgement::read_changes;
 use crate::store::marks;
 use crate::task::BoxFuture;
-use tower_pulse_model::changes::change::Change;
+use tower_pulse_detect::change::Change;
 use tower_pulse_model::mark::Mark;
 
 /// Wait until a mark is flushed again after an error, doubled each time.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::instance_minutes::InstanceSums;
 use super::windows::sums::WindowSums;
 use crate::store::CounterSeries;
-use tower_pulse_model::changes::side_by_side::Versions;
+use tower_pulse_detect::side_by_side::Versions;
 use tower_pulse_model::profile::{ProfileHour, WEEK_HOURS};
 use tower_pulse_model::records::SliceSums;
 

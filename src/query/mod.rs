@@ -62,8 +62,8 @@ pub use self::answers::*;
 pub use self::error::QueryError;
 pub use self::reader::{Answer, Answering, Reader};
 pub use self::window::Window;
-pub use tower_pulse_model::changes::detector::Sight;
-pub use tower_pulse_model::changes::side_by_side::{Side, SideBySide};
+pub use tower_pulse_detect::detector::Sight;
+pub use tower_pulse_detect::side_by_side::{Side, SideBySide};
 pub use tower_pulse_model::context::Kind;
 
 pub(crate) use self::source::{Process, Source};

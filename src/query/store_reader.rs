@@ -28,8 +28,8 @@ use crate::store::{
     SlowRequestQuery, SlowestQuery, Store, StoreStatus, history, marks, profiles,
 };
 use crate::task::lock;
+use tower_pulse_detect::side_by_side::Versions;
 use tower_pulse_model::aggregate::Aggregate;
-use tower_pulse_model::changes::side_by_side::Versions;
 use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::mark::Mark;
 use tower_pulse_model::profile::Profile;

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use super::table::Table;
 use super::table_reads::{Purpose, TableRead, TableReader};
 use crate::error::{StoreError, StoreErrorKind};
-use tower_pulse_model::changes::change::Change;
-use tower_pulse_model::changes::judged::Judged;
+use tower_pulse_detect::change::Change;
+use tower_pulse_detect::judged::Judged;
 
 /// The field of [`Table::Judgement`].
 pub const JUDGED: &[u8] = b"judged";

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use fastrand::Rng;
 use serde_json::{Value, json};
-use tower_pulse::model::changes::log::MAX_CHANGES;
+use tower_pulse::detect::log::MAX_CHANGES;
 use tower_pulse::store::conditional_write::Written;
 use tower_pulse::testing::TestFolder;
 use tower_pulse::{Change, ChangeKind};

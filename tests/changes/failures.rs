@@ -6,7 +6,7 @@ use redis::aio::MultiplexedConnection;
 use redis::cmd;
 use serde_json::json;
 use tower_pulse::StoreErrorKind;
-use tower_pulse::model::changes::judged::Judged;
+use tower_pulse::detect::judged::Judged;
 
 use crate::fleet::{Backend, Fleet, MINUTE, named};
 use crate::rig::seed::fixed_seed;

@@ -1,11 +1,11 @@
 //! Changes and marks, in either store.
 
 use serde_json::json;
+use tower_pulse::detect::change::{Change, ChangeKind};
+use tower_pulse::detect::detector::{Cost, Verdict};
+use tower_pulse::detect::judged::Judged;
+use tower_pulse::detect::log::{Log, MAX_CHANGES};
 use tower_pulse::model::batch::Batch;
-use tower_pulse::model::changes::change::{Change, ChangeKind};
-use tower_pulse::model::changes::detector::{Cost, Verdict};
-use tower_pulse::model::changes::judged::Judged;
-use tower_pulse::model::changes::log::{Log, MAX_CHANGES};
 use tower_pulse::model::context::{Kind, RecordId};
 use tower_pulse::model::mark::{MAX_MARKS, Mark};
 use tower_pulse::store::conditional_write::{ConditionalWrite, Written};

@@ -40,6 +40,8 @@ pub struct Bounds {
     pub query_bytes: usize,
     /// The days of the history; 0 without one.
     pub history_days: u32,
+    /// The most bytes that the instance takes which looks for changes.
+    pub judging_bytes: u64,
 }
 
 /// The most memory that a configuration can take.

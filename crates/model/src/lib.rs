@@ -14,7 +14,6 @@ pub mod aggregate;
 pub mod amounts;
 pub mod batch;
 mod bounds;
-pub mod changes;
 pub mod context;
 pub mod context_delta;
 mod counter;

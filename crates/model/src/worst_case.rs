@@ -5,7 +5,6 @@ use super::bounds::{
     FeatureBytes, PENDING_BUCKET, PENDING_SLICE, STORED_FIELD, buckets_at, packed_bytes,
     stored_slices,
 };
-use super::changes;
 use super::histogram::{COARSE_SCALE, SCALE};
 use super::slice::{Precision, Precisions};
 use super::tier::{DAY, TIERS, is_coarse};
@@ -117,7 +116,7 @@ impl ProcessBytes {
                 }
             },
             slices: slices + lists.waiting + marks.waiting,
-            judging: changes::judging_bytes(contexts),
+            judging: bounds.judging_bytes,
             asking: match bounds.query_bytes as u64 {
                 0 => 0,
                 held => held + READING,
@@ -270,6 +269,7 @@ mod tests {
             has_version: true,
             query_bytes: 0,
             history_days: 0,
+            judging_bytes: 10_027_008,
         }
     }
 

@@ -8,7 +8,7 @@ use crate::query::{
     ChangesQuery, CountersQuery, DeployQuery, InstancesQuery, Kind, MAX_ROWS, PathQuery,
     PathsQuery, ProfileQuery, RowMetric, RowStatus, SeriesMetric, SeriesQuery, Sort, Window,
 };
-use tower_pulse_model::changes::change::ChangeKind;
+use tower_pulse_detect::change::ChangeKind;
 
 /// Number of rows, unless the request sets a limit.
 const DEFAULT_ROWS: usize = 100;

@@ -8,8 +8,8 @@ use super::measured::share;
 use super::{DEFAULT_ROWS, MAX_ROWS};
 use crate::query::error::QueryError;
 use crate::query::source::Source;
-use tower_pulse_model::changes::change::{Change, ChangeKind};
-use tower_pulse_model::changes::detector::Sight;
+use tower_pulse_detect::change::{Change, ChangeKind};
+use tower_pulse_detect::detector::Sight;
 use tower_pulse_model::context::{ALL, method_and_path};
 use tower_pulse_model::mark::Mark;
 

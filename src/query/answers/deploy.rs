@@ -10,7 +10,7 @@ use super::{DEFAULT_ROWS, MAX_ROWS};
 use crate::query::error::QueryError;
 use crate::query::source::Source;
 use crate::query::windows::sums::WindowSums;
-use tower_pulse_model::changes::side_by_side::{MAX_MINUTES, SideBySide, Versions};
+use tower_pulse_detect::side_by_side::{MAX_MINUTES, SideBySide, Versions};
 use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::mark::Mark;
 use tower_pulse_model::records::RecordId;

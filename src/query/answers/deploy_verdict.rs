@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use tower_pulse_model::changes::change::{Change, Suspect};
+use tower_pulse_detect::change::{Change, Suspect};
 use tower_pulse_model::mark::Mark;
 
 /// Whether a deploy did it: [`Reader::did_the_deploy`](crate::query::Reader::did_the_deploy), and of each change.

@@ -9,7 +9,7 @@ use crate::health::{
 };
 use crate::query::source::Source;
 use crate::store::PassRecord;
-use tower_pulse_model::changes::detector::Sight;
+use tower_pulse_detect::detector::Sight;
 use tower_pulse_model::expected::ExpectedBytes;
 use tower_pulse_model::snapshot::Problem;
 use tower_pulse_model::tiers::History;

@@ -15,7 +15,7 @@ use crate::query::source::Source;
 use crate::query::span::Span;
 use crate::query::window::Window;
 use crate::query::windows::sums::Summary;
-use tower_pulse_model::changes::change::{Change, ChangeKind, Suspect};
+use tower_pulse_detect::change::{Change, ChangeKind, Suspect};
 use tower_pulse_model::context::{ALL, ContextId, Kind};
 use tower_pulse_model::minute_report::REPORTED_MINUTES;
 use tower_pulse_model::slice::HOUR;

@@ -14,7 +14,7 @@ use super::timers::RequestTimers;
 use crate::query::error::QueryError;
 use crate::query::source::Source;
 use crate::query::window::Window;
-use tower_pulse_model::changes::change::{ChangeKind, Suspect};
+use tower_pulse_detect::change::{ChangeKind, Suspect};
 use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::slice::HOUR;
 use tower_pulse_model::window::Window as Slices;

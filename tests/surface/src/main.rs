@@ -33,26 +33,35 @@ fn package() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
+/// The crates below, and their features, whose types the crate re-exports.
+const INTERNAL: [(&str, &str); 2] = [
+    ("tower-pulse-detect", "serde"),
+    ("tower-pulse-model", "serde"),
+];
+
 /// All that is public with the default features, one item a line: first the items of the crate, then those of the types of
-/// `tower-pulse-model` that it re-exports.
+/// [`INTERNAL`] crates that it re-exports.
 fn public_items() -> Result<String, Box<dyn Error>> {
     let mut list = items_of("tower-pulse", &[])?;
     let reexports = list.iter().filter_map(|line| line.strip_prefix("pub use "));
     let reexported: BTreeSet<String> = reexports
         .filter_map(|path| Some(path.rsplit("::").next()?.to_owned()))
         .collect();
-    let mut model = items_of("tower-pulse-model", &["--features", "serde"])?;
-    model.retain(|line| type_of_model(line).is_some_and(|name| reexported.contains(name)));
-    list.append(&mut model);
+    for (internal, features) in INTERNAL {
+        let mut items = items_of(internal, &["--features", features])?;
+        let name = internal.replace('-', "_");
+        items.retain(|line| type_of(line, &name).is_some_and(|name| reexported.contains(name)));
+        list.append(&mut items);
+    }
     Ok(list.join("\n") + "\n")
 }
 
-/// The type of `tower-pulse-model` that an item belongs to.
-fn type_of_model(line: &str) -> Option<&str> {
+/// The type of an internal crate that an item belongs to.
+fn type_of<'a>(line: &'a str, internal: &str) -> Option<&'a str> {
     let item = line
         .rsplit_once(" for ")
         .map_or(line, |(_, implementer)| implementer);
-    let (before, path) = item.split_once("tower_pulse_model::")?;
+    let (before, path) = item.split_once(&format!("{internal}::"))?;
     // Without the arguments of a function.
     let path = path.split('(').next().filter(|_| !before.ends_with('<'))?;
     let is_name = |c: char| c.is_alphanumeric() || c == '_';

@@ -14,6 +14,20 @@ pub trait Packed: Sized {
 
     /// The value; `None` if the bytes do not begin with one.
     fn read(from: &mut Reader<'_>) -> Option<Self>;
+
+    /// Writes several: their number, then one after the other. Values of which later versions may have more kinds write
+    /// them with their lengths instead.
+    fn write_list(list: &[Self], out: &mut Writer) {
+        list.len().write(out);
+        list.iter().for_each(|value| value.write(out));
+    }
+
+    /// The values that [`write_list`](Self::write_list) has written.
+    fn read_list(from: &mut Reader<'_>) -> Option<Vec<Self>> {
+        // Each value takes at least a byte, so that the bytes bound their number.
+        let count = usize::read(from)?;
+        (0..count).map(|_| Self::read(from)).collect()
+    }
 }
 
 /// Packs the listed fields of a struct, in this order. Those behind the semicolon have their defaults where the bytes end
@@ -135,14 +149,11 @@ impl<T: Packed> Packed for Option<T> {
 
 impl<T: Packed> Packed for Vec<T> {
     fn write(&self, out: &mut Writer) {
-        self.len().write(out);
-        self.iter().for_each(|value| value.write(out));
+        T::write_list(self, out);
     }
 
     fn read(from: &mut Reader<'_>) -> Option<Self> {
-        // Each value takes at least a byte, so that the bytes bound their number.
-        let count = usize::read(from)?;
-        (0..count).map(|_| T::read(from)).collect()
+        T::read_list(from)
     }
 }
 

@@ -1,0 +1,115 @@
+//! The level that all pages share: a slow minute of the host makes all of them slower, and is a change of none.
+//!
+//! The level of a minute is the weighted median, over the pages, of each page's own estimate. As each page's
+//! past has a level of its own, the level goes on from one past to the next. A level that stays higher is one
+//! change, of the context `<all>`.
+
+use super::history::Tick;
+use super::state::SharedMinutes;
+
+/// Fewer pages share nothing.
+pub(crate) const FEWEST_PAGES: usize = 6;
+
+/// The weighted median of (value, weight), if there are enough of them.
+pub(crate) fn weighted_median(values: &mut [(f64, f64)]) -> Option<f64> {
+    if values.len() < FEWEST_PAGES {
+        return None;
+    }
+    values.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+    let half = values.iter().map(|(_, weight)| weight).sum::<f64>() / 2.0;
+    let mut below = 0.0;
+    for (value, weight) in values.iter() {
+        below += weight;
+        if below >= half {
+            return Some(*value);
+        }
+    }
+    None
+}
+
+/// Minutes that a level must stay.
+const LASTING: usize = 8;
+/// The least change, as a logarithm.
+const LEAST: f64 = 0.18;
+/// Standard deviations of a minute.
+const BAR: f64 = 4.0;
+
+/// A lasting change of the level.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LevelChange {
+    pub(crate) since: Tick,
+    pub(crate) then: f64,
+    pub(crate) effect: f64,
+    pub(crate) strength: f64,
+}
+
+/// Looks for a change of the level that has lasted, up to minute `now`.
+pub(crate) fn search(shared: &SharedMinutes, now: Tick) -> Option<LevelChange> {
+    let then = shared.median_level(now - 75, now - 19)?;
+    let past = shared
+        .0
+        .iter()
+        .filter(|s| (now - 75..now - 19).contains(&s.tick));
+    let mut distances: Vec<_> = past.map(|s| (s.level as f64 * 1e-6 - then).abs()).collect();
+    distances.sort_unstable_by(f64::total_cmp);
+    if distances.len() < 20 {
+        return None;
+    }
+    let deviation = 1.4826 * distances[distances.len() / 2] + 0.01;
+    let recent = shared
+        .0
+        .iter()
+        .filter(|s| s.tick > now - LASTING as Tick - 2);
+    let recent: Vec<_> = recent
+        .map(|s| (s.tick, s.level as f64 * 1e-6 - then))
+        .collect();
+    if recent.len() < LASTING {
+        return None;
+    }
+    let recent = &recent[recent.len() - LASTING..];
+    let mut sorted: Vec<_> = recent.iter().map(|(_, level)| *level).collect();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let effect = sorted[LASTING / 2];
+    let sign = effect.signum();
+    let stays = recent
+        .iter()
+        .filter(|(_, level)| sign * level >= 0.6 * effect.abs())
+        .count()
+        + 1
+        >= LASTING;
+    let half = |minutes: &[(Tick, f64)]| minutes.iter().map(|(_, level)| sign * level).sum::<f64>();
+    let returns = half(&recent[LASTING - 3..]) < 0.7 * half(&recent[..3]);
+    let strength = effect.abs() / deviation;
+    if !stays || returns || strength < BAR || effect.abs() < LEAST {
+        return None;
+    }
+    let shows = |level: f64| sign * level >= 0.5 * effect.abs();
+    let first = recent.iter().find(|(_, level)| shows(*level))?.0;
+    let mut since = first;
+    for minute in shared
+        .0
+        .iter()
+        .rev()
+        .filter(|s| s.tick < first && s.tick > now - 20)
+    {
+        if !shows(minute.level as f64 * 1e-6 - then) {
+            break;
+        }
+        since = minute.tick;
+    }
+    Some(LevelChange {
+        since,
+        then,
+        effect,
+        strength: strength * (LASTING as f64).sqrt(),
+    })
+}
+
+/// Whether a change of the level is over.
+pub(crate) fn is_over(shared: &SharedMinutes, then: f64, effect: f64) -> bool {
+    let last = shared.0.iter().rev().take(3);
+    let (sum, count) = last.fold((0.0, 0.0), |(sum, count), s| {
+        (sum + s.level as f64 * 1e-6, count + 1.0)
+    });
+    effect.signum() * (sum / f64::max(count, 1.0) - then) < 0.45 * effect.abs()
+}

@@ -1,0 +1,321 @@
+//! A change, as readers see it.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::sync::Arc;
+
+use tower_pulse_model::context::escape_hidden;
+
+/// What has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "lowercase")
+)]
+#[non_exhaustive]
+pub enum ChangeKind {
+    /// Successful responses take longer.
+    Slower,
+    /// Successful responses take less time.
+    Faster,
+    /// A larger share of the requests are errors.
+    Failing,
+    /// There are many more requests.
+    Surging,
+    /// There are no requests, where there always were some.
+    Silent,
+    /// One instance is slower, or fails more often, than the others on the same route.
+    Instance,
+}
+
+impl ChangeKind {
+    /// All kinds. A stored kind is its place here.
+    pub const ALL: [Self; 6] = [
+        Self::Slower,
+        Self::Faster,
+        Self::Failing,
+        Self::Surging,
+        Self::Silent,
+        Self::Instance,
+    ];
+
+    /// The name in the API: `"slower"`, …
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Slower => "slower",
+            Self::Faster => "faster",
+            Self::Failing => "failing",
+            Self::Surging => "surging",
+            Self::Silent => "silent",
+            Self::Instance => "instance",
+        }
+    }
+}
+
+impl fmt::Display for ChangeKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Something that may have caused a change.
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(tag = "kind", rename_all = "lowercase")
+)]
+#[non_exhaustive]
+pub enum Suspect {
+    /// A mark a short time before the change began.
+    Deploy {
+        /// The id of the mark.
+        mark: Arc<str>,
+        /// Its text.
+        text: Arc<str>,
+        /// Its version, if it has one.
+        version: Option<Arc<str>>,
+        /// Seconds from the mark to the start of the change.
+        seconds_before: i64,
+        /// The ratio of new to old in the same minutes, where both versions ran side by side.
+        side_by_side: Option<f64>,
+    },
+    /// One instance, out of line with the others.
+    Instance {
+        /// The name of the instance.
+        instance: Arc<str>,
+        /// How much slower it is than the others, or how many times as often it fails.
+        ratio: f64,
+        /// The part of the change that comes from this instance, 0 to 1.
+        share: f64,
+    },
+    /// A timer within the requests of the context.
+    Timer {
+        /// The name of the timer.
+        timer: Arc<str>,
+        /// Seconds per request before.
+        then: f64,
+        /// Seconds per request now.
+        now: f64,
+        /// The part of the slowdown that this timer covers, 0 to 1.
+        share: f64,
+    },
+}
+
+/// The same figure at an earlier time of day.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct Earlier {
+    /// The figure then, in the unit of [`Change::then`].
+    pub value: f64,
+    /// [`Change::now`] divided by it.
+    pub ratio: f64,
+    /// The largest relative error of the figure.
+    pub error: f64,
+    /// The number of requests that it is made from.
+    pub requests: u64,
+}
+
+impl Earlier {
+    /// The figure was `value` then, and is `now`.
+    #[doc(hidden)]
+    pub fn new(value: f64, now: f64, error: f64, requests: u64) -> Self {
+        Self {
+            value,
+            ratio: if value > 0.0 { now / value } else { 0.0 },
+            error,
+            requests,
+        }
+    }
+}
+
+/// A context, or one instance on a context, that behaves differently than before.
+///
+/// `Pulse::on_change` passes each change when it begins and when it ends;
+/// `api/changes` lists them.
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct Change {
+    /// Names the change, the same in the whole fleet.
+    pub id: Arc<str>,
+    /// What has changed.
+    pub kind: ChangeKind,
+    /// The context; `<all>` if all contexts have changed together.
+    pub context: Arc<str>,
+    /// The instance, for [`ChangeKind::Instance`].
+    pub instance: Option<Arc<str>>,
+    /// When the change began, in Unix seconds: the start of a minute.
+    pub since: i64,
+    /// When it was detected, in Unix seconds: the end of a minute.
+    pub detected: i64,
+    /// When it ended, in Unix seconds. `None` while it stands.
+    pub ended: Option<i64>,
+    /// The figure before: seconds per request for slower, faster and instance; the share of errors for failing,
+    /// and for an instance that fails; requests per minute for surging and silent.
+    ///
+    /// Seconds are what would be measured now, were the context as before: the mean before, times what all contexts
+    /// share since, such as a busy host. For an instance, they are the mean of the others on the same pages.
+    pub then: f64,
+    /// The figure since the change, in the same unit: of the last [`minutes`](Self::minutes).
+    pub now: f64,
+    /// `now` divided by `then`. For figures that were zero, a bound from below.
+    pub ratio: f64,
+    /// For slower: only the slowest tenth of the requests is. `then`, `now` and `ratio` are about the mean of that tenth.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub is_tail: bool,
+    /// How sure the change is: 1 minus the probability that chance alone makes such a difference.
+    pub confidence: f64,
+    /// The number of requests since the change that the figure is made from.
+    pub requests: u64,
+    /// The number of minutes that the figures are of: those since the change, but no more than the last 76. Minutes in
+    /// which no context had a request are left out. 0 if an older version found the change.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub minutes: u32,
+    /// Seconds of service time per minute in the same minutes: what the context takes, or for
+    /// [`ChangeKind::Instance`] the instance.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub seconds_per_minute: f64,
+    /// Seconds of service time per minute beyond those before, never more than `seconds_per_minute`.
+    pub extra_seconds_per_minute: f64,
+    /// The part of `extra_seconds_per_minute` that comes from more requests; 0 if there are no more than chance explains.
+    pub from_traffic: f64,
+    /// The part of `extra_seconds_per_minute` that comes from slower requests, never more than `seconds_per_minute`; 0 if
+    /// they are no slower than chance explains.
+    pub from_code: f64,
+    /// What may have caused it, most likely first.
+    pub suspects: Vec<Suspect>,
+    /// The same time of day yesterday, where it is retained.
+    pub yesterday: Option<Earlier>,
+    /// The same time a week ago, where it is retained.
+    pub week_ago: Option<Earlier>,
+}
+
+impl Change {
+    /// Orders changes: those that stand first, by the time that they cost; then the others, the last that ended first.
+    #[doc(hidden)]
+    pub fn by_urgency(&self, other: &Self) -> Ordering {
+        let ended = |change: &Self| change.ended.unwrap_or(i64::MAX);
+        let extra = |change: &Self| change.extra_seconds_per_minute;
+        (ended(other).cmp(&ended(self)))
+            .then_with(|| extra(other).total_cmp(&extra(self)))
+            .then_with(|| self.id.cmp(&other.id))
+    }
+}
+
+/// A sentence for people, such as `GET /search is slower: 2.58 times as before`.
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // It is logged, and an older version may have written the names.
+        let (context, ratio) = (escape_hidden(&self.context), self.ratio);
+        let instance = self.instance.as_deref().map(escape_hidden);
+        if self.ended.is_some() {
+            return match (&instance, self.kind) {
+                (Some(instance), _) => {
+                    write!(
+                        f,
+                        "{instance} is in line with the other instances again on {context}"
+                    )
+                }
+                (None, ChangeKind::Surging) => write!(f, "{context} no longer surges"),
+                (None, kind) => write!(f, "{context} is no longer {kind}"),
+            };
+        }
+        let percent = |share: f64| 100.0 * share;
+        match self.kind {
+            ChangeKind::Slower if self.is_tail => {
+                write!(
+                    f,
+                    "the slowest tenth of {context} is slower: {ratio:.2} times as before"
+                )
+            }
+            ChangeKind::Slower | ChangeKind::Faster => {
+                write!(f, "{context} is {}: {ratio:.2} times as before", self.kind)
+            }
+            ChangeKind::Failing => {
+                let (then, now) = (percent(self.then), percent(self.now));
+                write!(
+                    f,
+                    "{context} is failing: {now:.1} % of its requests are errors, {then:.1} % before"
+                )
+            }
+            ChangeKind::Surging => {
+                write!(
+                    f,
+                    "{context} surges: {:.0} requests per minute, {:.0} before",
+                    self.now, self.then
+                )
+            }
+            ChangeKind::Silent => {
+                write!(
+                    f,
+                    "{context} is silent: it had {:.0} requests per minute",
+                    self.then
+                )
+            }
+            ChangeKind::Instance => {
+                let instance = instance.as_deref().unwrap_or("an instance");
+                write!(
+                    f,
+                    "{instance} is out of line on {context}: {ratio:.2} times the other instances"
+                )
+            }
+        }
+    }
+}
+
+#[cfg(all(test, feature = "serde"))]
+mod tests {
+    use super::*;
+
+    fn change(kind: ChangeKind, values: (f64, f64, f64), instance: Option<&str>) -> Change {
+        let change = serde_json::json!({
+            "id": "1", "kind": kind, "context": "GET /", "instance": instance,
+            "since": 0, "detected": 0, "ended": null,
+            "then": values.0, "now": values.1, "ratio": values.2,
+            "confidence": 1.0, "requests": 1, "extra_seconds_per_minute": 0.0,
+            "from_traffic": 0.0, "from_code": 0.0,
+            "suspects": [], "yesterday": null, "week_ago": null,
+        });
+        serde_json::from_value(change).expect("it is a change")
+    }
+
+    #[test]
+    fn a_change_is_a_sentence() {
+        let sentences = [
+            (ChangeKind::Slower, (0.1, 0.258, 2.58), None),
+            (ChangeKind::Failing, (0.041, 0.25, 6.1), None),
+            (ChangeKind::Surging, (120.0, 721.3, 6.0), None),
+            (ChangeKind::Silent, (40.0, 0.0, 0.0), None),
+            (ChangeKind::Instance, (0.1, 0.25, 2.5), Some("web-3")),
+        ]
+        .map(|(kind, values, instance)| change(kind, values, instance));
+        let begun = sentences.each_ref().map(Change::to_string);
+        assert_eq!(
+            begun,
+            [
+                "GET / is slower: 2.58 times as before",
+                "GET / is failing: 25.0 % of its requests are errors, 4.1 % before",
+                "GET / surges: 721 requests per minute, 120 before",
+                "GET / is silent: it had 40 requests per minute",
+                "web-3 is out of line on GET /: 2.50 times the other instances",
+            ]
+        );
+        let ended = sentences.map(|mut change| {
+            change.ended = Some(60);
+            change.to_string()
+        });
+        assert_eq!(
+            ended,
+            [
+                "GET / is no longer slower",
+                "GET / is no longer failing",
+                "GET / no longer surges",
+                "GET / is no longer silent",
+                "web-3 is in line with the other instances again on GET /",
+            ]
+        );
+    }
+}

@@ -1,0 +1,164 @@
+//! What a change costs: service time per minute beyond that before, divided between more requests and slower ones.
+
+/// How often something is asked for, and how long that takes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pace {
+    /// Requests per minute.
+    pub(crate) rate: f64,
+    /// Mean seconds per request.
+    pub(crate) mean: f64,
+}
+
+/// What a change costs, in seconds of service time per minute.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Cost {
+    /// What all requests take since the change.
+    pub taken: f64,
+    /// What they take beyond before because there are more of them.
+    pub from_traffic: f64,
+    /// What they take beyond before because they are slower.
+    pub from_code: f64,
+}
+
+impl Cost {
+    /// Divides the extra time so that neither traffic nor code is counted as the cause of the other: each at the mean
+    /// of the other's two values (Shapley's division of two factors). Code counts with no more requests than there are
+    /// now: on others nothing could be saved.
+    pub(crate) fn new(then: Pace, now: Pace, taken: f64) -> Self {
+        let has_more = now.rate > then.rate;
+        let requests = if has_more {
+            (then.rate + now.rate) / 2.0
+        } else {
+            now.rate
+        };
+        let mean = if has_more {
+            (then.mean + now.mean) / 2.0
+        } else {
+            then.mean
+        };
+        let from_traffic = (now.rate - then.rate) * mean;
+        let from_code = (now.mean - then.mean) * requests;
+        // Means of buckets are not exact, and no part is more than the whole.
+        let most = from_code.max(from_code + from_traffic);
+        let scale = if most > taken { taken / most } else { 1.0 };
+        Self {
+            taken,
+            from_traffic: scale * from_traffic,
+            from_code: scale * from_code,
+        }
+    }
+}
+
+/// `now` divided by `then`. Where `then` is zero, `least` stands for it, of which it is certain that `then` was not
+/// more.
+pub(crate) fn ratio(then: f64, now: f64, least: f64) -> f64 {
+    let divisor = if then > 0.0 { then } else { least };
+    if divisor > 0.0 { now / divisor } else { 1.0 }
+}
+
+/// The ratio of the means, or that of most requests where a few that took very long turn the means round; 1 where both
+/// say the opposite of what was found.
+pub(crate) fn agreeing(of_means: f64, of_most: f64, is_faster: bool) -> f64 {
+    let agrees = |ratio: &f64| match is_faster {
+        true => *ratio > 0.0 && *ratio < 1.0,
+        false => *ratio > 1.0 && ratio.is_finite(),
+    };
+    [of_means, of_most].into_iter().find(agrees).unwrap_or(1.0)
+}
+
+/// How much something counts, and its value.
+pub(crate) type Weighted = (f64, f64);
+
+/// Standard deviations that are no chance.
+const CHANCE: f64 = 5.0;
+/// The fewest minutes, beyond one on each side, that tell how much chance does.
+const FEWEST_MINUTES: usize = 6;
+/// Values of minutes have about this relative precision.
+const PRECISION: f64 = 1e-6;
+
+fn mean(minutes: &[Weighted]) -> Weighted {
+    let weights: f64 = minutes.iter().map(|(weight, _)| weight).sum();
+    let sum: f64 = minutes.iter().map(|(weight, value)| weight * value).sum();
+    (weights, if weights > 0.0 { sum / weights } else { 0.0 })
+}
+
+/// The sum of the squared differences from the mean.
+fn squares(minutes: &[Weighted]) -> f64 {
+    let (_, mean) = mean(minutes);
+    let squares = minutes
+        .iter()
+        .map(|(weight, value)| weight * (value - mean).powi(2));
+    squares.sum()
+}
+
+/// Whether the mean of the minutes since a change differs from that of `then` by more than chance explains, which is seen
+/// in how much the minutes on each side differ among themselves. A minute of weight 1 has at least the variance `least`.
+pub(crate) fn differs(then: Weighted, before: &[Weighted], since: &[Weighted], least: f64) -> bool {
+    let now = mean(since);
+    let minutes = before.iter().chain(since);
+    let free = minutes.filter(|(weight, _)| *weight > 0.0).count();
+    let free = free.saturating_sub(2);
+    if free < FEWEST_MINUTES || then.0 <= 0.0 || now.0 <= 0.0 {
+        return false;
+    }
+    let dispersion = ((squares(before) + squares(since)) / free as f64).max(least);
+    let deviation = (dispersion * (1.0 / then.0 + 1.0 / now.0)).sqrt();
+    (now.1 - then.1).abs() > CHANCE * deviation + PRECISION * then.1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cost(then: (f64, f64), now: (f64, f64)) -> Cost {
+        let pace = |(rate, mean)| Pace { rate, mean };
+        Cost::new(pace(then), pace(now), now.0 * now.1)
+    }
+
+    #[test]
+    fn the_extra_time_is_that_of_traffic_and_of_code() {
+        // 60 requests of 0.25 s instead of 20 of 0.125 s.
+        let both = cost((20.0, 0.125), (60.0, 0.25));
+        assert_eq!((both.from_traffic, both.from_code), (7.5, 5.0));
+        let traffic = cost((20.0, 0.25), (60.0, 0.25));
+        assert_eq!((traffic.from_traffic, traffic.from_code), (10.0, 0.0));
+        let code = cost((60.0, 0.125), (60.0, 0.25));
+        assert_eq!((code.from_traffic, code.from_code), (0.0, 7.5));
+    }
+
+    #[test]
+    fn no_more_is_saved_than_is_taken() {
+        // A tenth of the requests, each ten times as long.
+        let fewer = cost((100.0, 0.1), (10.0, 1.0));
+        assert!((fewer.from_code - 9.0).abs() < 1e-9, "{fewer:?}");
+        assert!((fewer.from_traffic + 9.0).abs() < 1e-9, "{fewer:?}");
+        let pace = |rate, mean| Pace { rate, mean };
+        let imprecise = Cost::new(pace(10.0, 0.01), pace(10.0, 1.04), 10.0);
+        assert!((imprecise.from_code - 10.0).abs() < 1e-9, "{imprecise:?}");
+    }
+
+    #[test]
+    fn a_ratio_is_one_of_the_figures_or_bound_from_below() {
+        assert_eq!(ratio(0.5, 2.0, 9.0), 4.0);
+        assert_eq!(ratio(0.0, 2.0, 0.5), 4.0);
+        assert_eq!(ratio(0.0, 0.0, 0.0), 1.0);
+        assert_eq!(agreeing(1.5, 1.2, false), 1.5);
+        assert_eq!(agreeing(0.9, 1.2, false), 1.2);
+        assert_eq!(agreeing(0.9, 1.2, true), 0.9);
+        assert_eq!(agreeing(f64::NAN, f64::INFINITY, false), 1.0);
+    }
+
+    #[test]
+    fn a_mean_differs_when_its_minutes_do_not_explain_it() {
+        let minutes = |values: &[f64]| -> Vec<Weighted> {
+            values.iter().map(|value| (10.0, *value)).collect()
+        };
+        let before = minutes(&[1.0, 1.2, 0.8, 1.1, 0.9, 1.0]);
+        let then = mean(&before);
+        let differs = |since: &[f64]| differs(then, &before, &minutes(since), 0.0);
+        assert!(!differs(&[1.1, 1.3, 0.9]));
+        assert!(differs(&[2.1, 2.3, 1.9]));
+        assert!(!differs(&[9.0, 0.5, 0.5]) && !differs(&[]) && !differs(&[9.0]));
+    }
+}

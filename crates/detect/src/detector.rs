@@ -1,0 +1,314 @@
+//! The detector: says at the end of each minute which contexts have changed.
+
+use std::collections::HashMap;
+
+use super::all;
+use super::change::ChangeKind;
+use super::failing;
+use super::find::Finder;
+use super::history::{Tick, tick};
+use super::instances::InstanceDetector;
+use super::minute::all_id;
+pub use super::minute::{Cost, InstanceMinute, Minute, Sight, Verdict};
+use super::page::Page;
+use super::reference::Past;
+use super::speed;
+pub use super::state::DetectorState;
+use super::state::{Alarm, AlarmKind, Ended, Shared, SharedMinutes};
+use super::traffic;
+use super::verdict::Standing;
+use tower_pulse_model::records::RecordId;
+
+/// The minutes before the first one to judge that a new detector must [recall](Detector::recall).
+pub const RECALLED_MINUTES: i64 = 90;
+
+/// Finds changes, minute by minute.
+///
+/// The first verdict on a context can come once it has been known for about half an hour: 15 minutes with
+/// requests to compare with, which end 10 minutes before. After 70 minutes it sees best.
+#[derive(Debug, Default)]
+pub struct Detector {
+    state: DetectorState,
+    pages: HashMap<RecordId, Page>,
+    instances: InstanceDetector,
+    last: Option<Tick>,
+}
+
+/// The number of a context, which tells when it is its turn.
+fn number(id: RecordId) -> u64 {
+    u64::from_be_bytes(id.to_bytes())
+}
+
+/// Minutes without a request after which an alarm of a page ends. Minutes in which no page had a request do not count.
+const UNSEEN: usize = 20;
+/// An alarm that has stood for a day has become usual, and ends.
+const USUAL_AFTER: Tick = 24 * 60;
+/// Minutes for which an alarm is remembered after its end.
+const REMEMBERED: Tick = 90;
+/// A clock that goes back by more minutes than this was set.
+const CLOCK_SET: Tick = 90;
+
+impl Detector {
+    /// A detector that goes on from a state. Recall the minutes before
+    /// [`judged_until`](DetectorState::judged_until), oldest first, before the next one is judged.
+    pub fn new(state: DetectorState) -> Self {
+        Self {
+            instances: InstanceDetector::new(state.instances.clone()),
+            state,
+            ..Self::default()
+        }
+    }
+
+    /// Adds a minute that another detector has judged.
+    pub fn recall(&mut self, minute: &Minute<'_>) {
+        self.instances.recall(minute.start, &minute.instances);
+        let now = tick(minute.start);
+        if !self.add(now, minute) {
+            return;
+        }
+        let is_shared = self
+            .state
+            .shared
+            .last()
+            .is_some_and(|shared| shared.tick >= now);
+        if !is_shared && !minute.contexts.is_empty() {
+            self.state.shared.push(Shared {
+                tick: now,
+                ..Shared::default()
+            });
+        }
+    }
+
+    /// Judges a minute that has ended. Returns all verdicts that stand at its end. Minutes are given in
+    /// order; those without any request may be left out.
+    pub fn judge(&mut self, minute: &Minute<'_>) -> Vec<Verdict> {
+        let now = tick(minute.start);
+        self.state.judged_until = minute.start.saturating_add(60);
+        let is_later = self.add(now, minute);
+        self.refresh(self.last.unwrap_or(now));
+        if is_later && !minute.contexts.is_empty() {
+            self.share(now, minute);
+            self.follow(now);
+            let finder = Finder {
+                pages: &mut self.pages,
+                state: &mut self.state,
+            };
+            finder.search(now);
+        }
+        let mut verdicts = self.verdicts(now);
+        let of_instances = self.instances.judge(minute.start, &minute.instances);
+        self.state.instances = self.instances.state().clone();
+        self.state.sort();
+        // A change that one instance explains is a verdict about that instance only.
+        verdicts.retain(|verdict| {
+            verdict.kind != ChangeKind::Slower || !self.instances.explains(verdict)
+        });
+        verdicts.extend(of_instances);
+        verdicts
+    }
+
+    /// The state from which another detector goes on.
+    pub fn state(&self) -> &DetectorState {
+        &self.state
+    }
+
+    /// How well this detector can see.
+    pub fn sight(&self) -> Sight {
+        let Some(now) = self.last else {
+            return Sight::default();
+        };
+        let pages = self.pages.values();
+        let seen = |page: &&Page| page.history.last().is_some_and(|last| last.tick > now - 60);
+        let seen: Vec<_> = pages.filter(seen).collect();
+        let judged = self.state.shared.0.iter().map(|shared| shared.tick);
+        let first = judged.clone().min().unwrap_or(now).max(now - 59);
+        let judged = judged.filter(|tick| *tick >= first).count();
+        Sight {
+            contexts: seen.len(),
+            compared: seen.iter().filter(|page| page.lens.is_some()).count(),
+            gaps: ((now - first + 1) as usize).saturating_sub(judged),
+        }
+    }
+
+    /// Approximate bytes in memory.
+    pub fn bytes(&self) -> usize {
+        let pages: usize = self.pages.values().map(Page::bytes).sum();
+        let past = |past: &Past| past.buckets.len() * 8 + size_of::<Past>();
+        let alarms = self
+            .state
+            .alarms
+            .iter()
+            .map(|alarm| past(&alarm.past) + 128);
+        let ended = self.state.ended.iter().map(|ended| past(&ended.past) + 128);
+        size_of::<Self>()
+            + pages
+            + alarms.chain(ended).sum::<usize>()
+            + self.state.shared.bytes()
+            + self.instances.bytes()
+    }
+
+    /// Adds a minute to the histories. `false` if it is not later than all others.
+    fn add(&mut self, now: Tick, minute: &Minute<'_>) -> bool {
+        if let Some(last) = self.last {
+            if now < last - CLOCK_SET {
+                self.pages.clear();
+                self.state.shared = SharedMinutes::default();
+                self.state.alarms.clear();
+                self.state.ended.clear();
+            } else if now <= last {
+                return false;
+            }
+        }
+        self.last = Some(now);
+        for (id, sums) in &minute.contexts {
+            let page = self.pages.entry(*id).or_default();
+            // A context that is given twice counts once.
+            if page.history.last().is_none_or(|last| last.tick < now) {
+                page.history.push(now, sums);
+            }
+        }
+        let oldest = now - super::history::STORED + 1;
+        self.pages.retain(|_, page| {
+            page.history.prune(oldest);
+            !page.history.is_empty()
+        });
+        true
+    }
+
+    /// Makes the pasts anew whose turn it is, and scores the minute.
+    fn refresh(&mut self, now: Tick) {
+        let mut pages = std::mem::take(&mut self.pages);
+        for (id, page) in &mut pages {
+            let alarms = self.state.alarms.iter();
+            let mut alarms = alarms.filter(|alarm| alarm.context == *id && alarm.kind.is_speed());
+            match alarms.next() {
+                Some(alarm) if !page.is_frozen() => page.freeze(&alarm.past, now),
+                Some(_) => {}
+                None => {
+                    let excluded = self.state.excluded(*id, &AlarmKind::SPEED, now);
+                    let ended = self.state.ended.iter().rev();
+                    let mut ended =
+                        ended.filter(|ended| ended.context == *id && ended.kind.is_speed());
+                    let before = ended.next().map(|ended| (ended.to, &ended.past));
+                    page.renew(number(*id), now, &self.state.shared, &excluded, before);
+                }
+            }
+            page.score_last(now);
+        }
+        self.pages = pages;
+    }
+
+    /// Finds what all pages share in the minute.
+    fn share(&mut self, now: Tick, minute: &Minute<'_>) {
+        let (mut levels, mut traffic) = (Vec::new(), Vec::new());
+        for page in self.pages.values() {
+            let Some(lens) = &page.lens else { continue };
+            if !page.is_frozen() {
+                levels.extend(speed::level_of(lens, now));
+            }
+            let rate = lens.past.requests as f64 / f64::from(lens.past.minutes.max(1));
+            let last = page.history.last().filter(|last| last.tick == now);
+            let requests = last.map_or(0.0, |last| f64::from(last.requests));
+            if rate >= 4.0 {
+                traffic.push((((requests + 0.5) / (rate + 0.5)).ln(), 1.0));
+            }
+        }
+        let before = self.state.shared.last().map_or(0, |shared| shared.level);
+        let level = all::weighted_median(&mut levels).map_or(before, |level| (level * 1e6) as i64);
+        let traffic = all::weighted_median(&mut traffic).unwrap_or(0.0);
+        let sums = minute.contexts.iter().map(|(_, sums)| sums.times);
+        self.state.shared.push(Shared {
+            tick: now,
+            level,
+            traffic: (traffic * 1e6) as i64,
+            requests: sums
+                .clone()
+                .fold(0, |all, times| all.saturating_add(times.count)),
+            micros: sums.fold(0, |all, times| all.saturating_add(times.sum / 1_000)),
+        });
+    }
+
+    /// Ends what is over.
+    fn follow(&mut self, now: Tick) {
+        let mut alarms = std::mem::take(&mut self.state.alarms);
+        alarms.retain_mut(|alarm| {
+            let is_over =
+                self.is_over(alarm, now) || now.saturating_sub(alarm.detected) > USUAL_AFTER;
+            if is_over {
+                self.state.ended.push(Ended {
+                    context: alarm.context,
+                    kind: alarm.kind,
+                    from: alarm.since,
+                    to: now,
+                    past: alarm.past.clone(),
+                });
+                if let Some(page) = self.pages.get_mut(&alarm.context)
+                    && alarm.kind.is_speed()
+                {
+                    page.drop_lens();
+                }
+            }
+            !is_over
+        });
+        self.state.alarms = alarms;
+        self.state
+            .ended
+            .retain(|ended| now.saturating_sub(ended.to) <= REMEMBERED);
+    }
+
+    fn is_over(&self, alarm: &mut Alarm, now: Tick) -> bool {
+        let effect = alarm.effect as f64 * 1e-6;
+        let shared = &self.state.shared;
+        if alarm.context == all_id() {
+            let then = alarm.past.level as f64 * 1e-6;
+            return match alarm.kind {
+                AlarmKind::Silent => shared.last().is_some_and(|last| last.traffic > -1_000_000),
+                _ => all::is_over(shared, then, effect),
+            };
+        }
+        let Some(page) = self.pages.get(&alarm.context) else {
+            // A silent page is forgotten after a while, and its silence is still so.
+            return alarm.kind != AlarmKind::Silent;
+        };
+        let seen = page.history.last().map_or(alarm.since, |last| last.tick);
+        if alarm.kind != AlarmKind::Silent && shared.judged_after(seen) > UNSEEN {
+            return true;
+        }
+        match alarm.kind {
+            AlarmKind::Slower | AlarmKind::Faster => {
+                let Some(lens) = page.lens.as_ref().filter(|_| seen == now) else {
+                    return false;
+                };
+                let progress = speed::follow(lens, shared, alarm.score, alarm.since, effect);
+                let strength = (progress.strength * 100.0).clamp(0.0, 1e6) as u32;
+                alarm.strength = alarm.strength.max(strength);
+                progress.is_over
+            }
+            AlarmKind::Surging => {
+                let counts = traffic::recent(&page.history, shared, 3);
+                traffic::surge_is_over(&counts, alarm.past.rate(), effect)
+            }
+            AlarmKind::Silent => {
+                let counts = traffic::recent(&page.history, shared, 2);
+                counts.iter().map(|(_, count)| count).sum::<f64>()
+                    >= (0.3 * alarm.past.rate()).max(1.0)
+            }
+            AlarmKind::Failing => {
+                failing::is_over(&page.history, now, alarm.past.error_share(), effect)
+            }
+        }
+    }
+
+    fn verdicts(&self, now: Tick) -> Vec<Verdict> {
+        let standing = Standing {
+            alarms: &self.state.alarms,
+            pages: &self.pages,
+            shared: &self.state.shared,
+            now,
+        };
+        let alarms = self.state.alarms.iter();
+        let mut verdicts: Vec<_> = alarms.map(|alarm| standing.verdict(alarm)).collect();
+        verdicts.sort_by_key(|verdict| (verdict.context, verdict.kind));
+        verdicts
+    }
+}

@@ -1,0 +1,202 @@
+//! Failing: whether a larger share of a page's requests are errors than in its past.
+//!
+//! The shares of two binomials are compared by the likelihood ratio (Wilks, 1938), which holds for rare errors
+//! as for frequent ones, and for a past without any. Errors come in clusters: its statistic is divided by the
+//! overdispersion of the past (McCullagh and Nelder, *Generalized Linear Models*, 1989, 4.5).
+
+use super::history::{History, PageMinute, Tick};
+use super::past::{FEWEST_MINUTES, FEWEST_REQUESTS, PAST_ENDS, YOUNG_PAST_ENDS};
+
+/// Errors and requests.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Share {
+    pub(crate) errors: f64,
+    pub(crate) requests: f64,
+}
+
+impl Share {
+    fn add(&mut self, minute: &PageMinute) {
+        self.count(f64::from(minute.errors), f64::from(minute.requests));
+    }
+
+    pub(crate) fn count(&mut self, errors: f64, requests: f64) {
+        self.errors += errors;
+        self.requests += requests;
+    }
+
+    pub(crate) fn share(self) -> f64 {
+        self.errors / self.requests.max(1.0)
+    }
+
+    /// Logarithm of the likelihood of these counts if the share is `p`.
+    fn likelihood(self, p: f64) -> f64 {
+        let term = |count: f64, p: f64| {
+            if count > 0.0 {
+                count * p.max(1e-12).ln()
+            } else {
+                0.0
+            }
+        };
+        term(self.errors, p) + term(self.requests - self.errors, 1.0 - p)
+    }
+}
+
+/// An increase of the share of errors.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Increase {
+    pub(crate) since: Tick,
+    pub(crate) strength: f64,
+    /// The share of errors before.
+    pub(crate) then: f64,
+}
+
+const SHORTEST: usize = 3;
+const LONGEST: usize = 20;
+const BAR: f64 = 5.5;
+/// The least increase of the share.
+const LEAST: f64 = 0.01;
+/// Logarithm of the likelihood ratio, without the two worst minutes.
+const EVIDENCE: f64 = 3.0;
+/// Minutes that the usual dispersion counts for.
+const USUAL_MINUTES: f64 = 10.0;
+const USUAL_DISPERSION: f64 = 1.3;
+
+/// Looks for an increase that is there at the end of minute `now`.
+pub(crate) fn search(
+    history: &History,
+    now: Tick,
+    after: Tick,
+    excluded: &[(Tick, Tick)],
+) -> Option<Increase> {
+    let minutes = history.minutes();
+    let last = minutes.back().filter(|last| last.tick == now)?;
+    // Most pages have no errors now and need no test.
+    let lately = minutes
+        .iter()
+        .rev()
+        .take(3)
+        .map(|minute| minute.errors)
+        .max();
+    if lately == Some(0) || last.requests == 0 {
+        return None;
+    }
+    let quiet = |tick: Tick| {
+        !excluded
+            .iter()
+            .any(|(from, to)| (*from..=*to).contains(&tick))
+    };
+    let until = |ends: Tick| {
+        minutes
+            .iter()
+            .filter(move |minute| minute.tick <= now - ends && quiet(minute.tick))
+    };
+    let ends = if until(PAST_ENDS).count() >= 30 {
+        PAST_ENDS
+    } else {
+        YOUNG_PAST_ENDS
+    };
+    let mut past = Share::default();
+    until(ends).for_each(|minute| past.add(minute));
+    if until(ends).count() < FEWEST_MINUTES as usize || past.requests < FEWEST_REQUESTS as f64 {
+        return None;
+    }
+    let usual = past.share();
+    let (mut squares, mut counted) = (USUAL_MINUTES * USUAL_DISPERSION, USUAL_MINUTES);
+    let smoothed = (past.errors + 0.5) / (past.requests + 1.0);
+    for minute in until(ends) {
+        let requests = f64::from(minute.requests);
+        let expected = requests * smoothed;
+        squares +=
+            (f64::from(minute.errors) - expected).powi(2) / (expected * (1.0 - smoothed)).max(0.05);
+        counted += 1.0;
+    }
+    let dispersion = (squares / counted).max(1.0);
+
+    let recent: Vec<_> = minutes
+        .iter()
+        .rev()
+        .take_while(|minute| minute.tick > (now - ends).max(after))
+        .take(LONGEST)
+        .collect();
+    let mut window = Share::default();
+    let mut best: Option<Increase> = None;
+    for (index, minute) in recent.iter().enumerate() {
+        window.add(minute);
+        let length = index + 1;
+        let share = window.share();
+        if length < SHORTEST || share < usual + LEAST || share < 2.0 * usual {
+            continue;
+        }
+        let strength = (deviance(window, past) / dispersion).max(0.0).sqrt();
+        if strength < BAR || best.is_some_and(|best| best.strength >= strength) {
+            continue;
+        }
+        if goes_on(&recent[..length], window, smoothed, dispersion) {
+            let since = minute.tick;
+            best = Some(Increase {
+                since,
+                strength,
+                then: usual,
+            });
+        }
+    }
+    let mut best = best?;
+    let since = best.since;
+    let mut window = Share::default();
+    recent
+        .iter()
+        .filter(|minute| minute.tick >= since)
+        .for_each(|minute| window.add(minute));
+    best.since = turning_point(&recent, (usual + window.share()) / 2.0);
+    let lasted = recent.iter().filter(|minute| minute.tick >= best.since);
+    (lasted.count() >= SHORTEST).then_some(best)
+}
+
+/// Twice the logarithm of the likelihood ratio of two shares against a common one.
+pub(crate) fn deviance(a: Share, b: Share) -> f64 {
+    let common = (a.errors + b.errors) / (a.requests + b.requests).max(1.0);
+    2.0 * (a.likelihood(a.share()) + b.likelihood(b.share())
+        - a.likelihood(common)
+        - b.likelihood(common))
+}
+
+/// Whether the errors are not only those of the two worst minutes, and still come: by the likelihood ratio of
+/// the share since the change against the usual one.
+fn goes_on(recent: &[&PageMinute], window: Share, usual: f64, dispersion: f64) -> bool {
+    let now = window.share();
+    let evidence = |share: Share| (share.likelihood(now) - share.likelihood(usual)) / dispersion;
+    let mut order: Vec<_> = recent.iter().collect();
+    order.sort_unstable_by_key(|minute| minute.errors);
+    let mut without_worst = Share::default();
+    order[..order.len() - 2.min(order.len() - 1)]
+        .iter()
+        .for_each(|minute| without_worst.add(minute));
+    let mut last = Share::default();
+    recent.iter().take(2).for_each(|minute| last.add(minute));
+    evidence(last) > 0.0 && evidence(without_worst) >= EVIDENCE
+}
+
+/// The first minute of the errors, from minutes that are given last to first.
+fn turning_point(recent: &[&PageMinute], between: f64) -> Tick {
+    let (mut sum, mut most, mut since) = (0.0, f64::NEG_INFINITY, 0);
+    for minute in recent {
+        sum += f64::from(minute.errors) - between * f64::from(minute.requests);
+        if sum > most {
+            (most, since) = (sum, minute.tick);
+        }
+    }
+    since
+}
+
+/// Whether an increase from `then` to `now` is over.
+pub(crate) fn is_over(history: &History, now_tick: Tick, then: f64, now: f64) -> bool {
+    let mut last = Share::default();
+    for minute in history.minutes().iter().rev().take(12) {
+        let enough = last.requests * now >= 12.0;
+        if minute.tick < now_tick - 2 && enough {
+            break;
+        }
+        last.add(minute);
+    }
+    last.share() < then + 0.45 * (now - then)
+}

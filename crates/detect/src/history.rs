@@ -1,0 +1,210 @@
+//! What a page did in the last hour, minute by minute, in few bytes.
+//!
+//! Histograms are stored at 8 buckets per octave, as variable-length integers: about 80 bytes for a minute of
+//! 1,000 requests.
+
+use std::collections::VecDeque;
+
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::histogram::Histogram;
+
+/// A minute: seconds of Unix time, divided by 60.
+pub(crate) type Tick = i32;
+
+/// Minutes that are stored.
+pub(crate) const STORED: Tick = 76;
+
+/// Minutes after which the past of a page is determined again.
+pub(crate) const RENEWED: Tick = 5;
+
+/// Buckets per octave are `2^SCALE`.
+pub(crate) const SCALE: u8 = 3;
+
+/// Number of buckets at [`SCALE`].
+pub(crate) const BUCKETS: usize = 256;
+
+/// The logarithm of the width of a bucket.
+pub(crate) const WIDTH: f64 = std::f64::consts::LN_2 / 8.0;
+
+/// The minute that begins at `start`, in Unix seconds.
+pub(crate) fn tick(start: i64) -> Tick {
+    let minute = start.div_euclid(60);
+    // Half of the range remains for differences.
+    minute.clamp(i64::from(Tick::MIN / 2), i64::from(Tick::MAX / 2)) as Tick
+}
+
+/// Counts by bucket.
+pub(crate) type Counts = [u32; BUCKETS];
+
+/// What a page did in a minute, without its histogram.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct PageMinute {
+    pub(crate) tick: Tick,
+    pub(crate) requests: u32,
+    pub(crate) errors: u32,
+    /// Of all requests.
+    pub(crate) seconds: f32,
+    /// Of the packed histograms.
+    bytes: u16,
+}
+
+/// The last minutes of a page, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    minutes: VecDeque<PageMinute>,
+    packed: Vec<u8>,
+}
+
+fn narrow(count: u64) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+impl History {
+    /// Adds a minute that is later than all others.
+    pub(crate) fn push(&mut self, tick: Tick, sums: &Aggregate) {
+        let mut packed = Vec::with_capacity(160);
+        pack(&sums.successes(), &mut packed);
+        pack(&sums.cut_off, &mut packed);
+        // No more room than a full history needs: twice of it would be most of the detector's memory.
+        if self.minutes.len() == self.minutes.capacity() {
+            let more = (self.minutes.len() / 2).clamp(4, 24);
+            self.minutes.reserve_exact(more);
+        }
+        if self.packed.capacity() < self.packed.len() + packed.len() {
+            self.packed
+                .reserve_exact(packed.len() + self.packed.len() / 16);
+        }
+        self.minutes.push_back(PageMinute {
+            tick,
+            requests: narrow(sums.times.count),
+            errors: narrow(sums.outcomes.errors.min(sums.times.count)),
+            seconds: (sums.times.sum as f64 / 1e9) as f32,
+            bytes: packed.len() as u16,
+        });
+        self.packed.extend(packed);
+    }
+
+    /// Removes minutes before `oldest`.
+    pub(crate) fn prune(&mut self, oldest: Tick) {
+        let mut gone = 0;
+        while let Some(first) = self.minutes.front().filter(|first| first.tick < oldest) {
+            gone += usize::from(first.bytes);
+            self.minutes.pop_front();
+        }
+        self.packed.drain(..gone);
+        if self.packed.capacity() > 2 * self.packed.len() + 256 {
+            self.packed.shrink_to(self.packed.len() + 128);
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.minutes.is_empty()
+    }
+
+    pub(crate) fn minutes(&self) -> &VecDeque<PageMinute> {
+        &self.minutes
+    }
+
+    pub(crate) fn last(&self) -> Option<&PageMinute> {
+        self.minutes.back()
+    }
+
+    /// Calls `each` for the minutes since `from`, oldest first, with a reader of their histograms.
+    pub(crate) fn each(&self, from: Tick, mut each: impl FnMut(&PageMinute, Packed<'_>)) {
+        let mut start = 0;
+        for minute in &self.minutes {
+            let end = start + usize::from(minute.bytes);
+            if minute.tick >= from {
+                each(minute, Packed(&self.packed[start..end]));
+            }
+            start = end;
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.minutes.capacity() * size_of::<PageMinute>() + self.packed.capacity()
+    }
+}
+
+/// The packed histograms of a minute.
+#[derive(Clone, Copy)]
+pub(crate) struct Packed<'a>(&'a [u8]);
+
+impl Packed<'_> {
+    /// Calls `each` with bucket, count and whether the requests were cut off.
+    pub(crate) fn buckets(self, mut each: impl FnMut(usize, u32, bool)) {
+        let mut bytes = self.0.iter().copied();
+        for cut_off in [false, true] {
+            let length = read(&mut bytes) as usize;
+            if length == 0 {
+                continue;
+            }
+            let mut bucket = read(&mut bytes) as usize;
+            let end = bucket + length;
+            while bucket < end {
+                match read(&mut bytes) {
+                    0 => bucket += read(&mut bytes) as usize + 1,
+                    count => {
+                        each(bucket.min(BUCKETS - 1), count, cut_off);
+                        bucket += 1;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Appends a histogram: the number of buckets from its first to its last one, the first, then their counts. After a
+/// count of 0 stands how many more zeros follow.
+fn pack(histogram: &Histogram, bytes: &mut Vec<u8>) {
+    let mut counts = [0u32; BUCKETS];
+    let (mut first, mut last) = (BUCKETS, 0);
+    for (index, count) in histogram.buckets() {
+        let index = match histogram.scale() {
+            scale if scale >= SCALE => usize::from(*index) >> (scale - SCALE).min(16),
+            scale => (usize::from(*index) << (SCALE - scale)) + (1 << (SCALE - scale)) / 2,
+        };
+        let index = index.min(BUCKETS - 1);
+        counts[index] = counts[index].saturating_add(narrow(*count));
+        (first, last) = (first.min(index), last.max(index));
+    }
+    if first > last {
+        write(0, bytes);
+        return;
+    }
+    write((last - first + 1) as u32, bytes);
+    write(first as u32, bytes);
+    let mut zeros = 0;
+    for count in &counts[first..=last] {
+        if *count == 0 {
+            zeros += 1;
+            continue;
+        }
+        if zeros > 0 {
+            write(0, bytes);
+            write(zeros - 1, bytes);
+            zeros = 0;
+        }
+        write(*count, bytes);
+    }
+}
+
+fn write(mut number: u32, bytes: &mut Vec<u8>) {
+    while number >= 128 {
+        bytes.push(number as u8 | 128);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+}
+
+fn read(bytes: &mut impl Iterator<Item = u8>) -> u32 {
+    let (mut number, mut shift) = (0u32, 0);
+    for byte in bytes {
+        number |= u32::from(byte & 127) << shift;
+        shift += 7;
+        if byte < 128 || shift > 28 {
+            break;
+        }
+    }
+    number
+}

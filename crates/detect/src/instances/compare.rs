@@ -1,0 +1,200 @@
+//! Compares what an instance did on a context with what all others did in the same minutes.
+
+use crate::history::Tick;
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::histogram::lower_bound;
+
+/// Fewest samples on each side of a comparison.
+pub(super) const MIN_SAMPLES: f64 = 30.0;
+
+/// The smallest ratio of times that counts.
+const MIN_RATIO: f64 = 1.3;
+
+/// How much more errors count: the share must be twice that of the others, and two of a hundred more.
+const MIN_ERROR_RATIO: f64 = 2.0;
+pub(super) const MIN_ERROR_SHARE: f64 = 0.02;
+
+/// Sums of one instance and context in a minute.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Moments {
+    pub(super) requests: f64,
+    pub(super) errors: f64,
+    pub(super) seconds: f64,
+    /// Of the successful responses.
+    pub(super) successes: f64,
+    pub(super) logs: f64,
+    pub(super) squares: f64,
+}
+
+impl Moments {
+    pub(super) fn of(sums: &Aggregate) -> Self {
+        let histogram = sums.successes();
+        let scale = histogram.scale();
+        let mut moments = Self {
+            requests: sums.times.count as f64,
+            errors: sums.outcomes.errors as f64,
+            seconds: sums.times.sum as f64 * 1e-9,
+            ..Self::default()
+        };
+        for (index, n) in histogram.buckets() {
+            let (low, high) = (
+                lower_bound(*index, scale),
+                lower_bound(index.saturating_add(1), scale),
+            );
+            let log = (low * high).sqrt().ln();
+            moments.successes += *n as f64;
+            moments.logs += *n as f64 * log;
+            moments.squares += *n as f64 * log * log;
+        }
+        moments
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.errors += other.errors;
+        self.seconds += other.seconds;
+        self.successes += other.successes;
+        self.logs += other.logs;
+        self.squares += other.squares;
+    }
+
+    pub(super) fn without(&self, other: &Self) -> Self {
+        Self {
+            requests: self.requests - other.requests,
+            errors: self.errors - other.errors,
+            seconds: self.seconds - other.seconds,
+            successes: self.successes - other.successes,
+            logs: self.logs - other.logs,
+            squares: self.squares - other.squares,
+        }
+    }
+
+    /// What is compared: how many samples, their mean, and the sum of their squared deviations.
+    pub(super) fn samples(&self, measure: Measure) -> (f64, f64, f64) {
+        match measure {
+            Measure::Time => {
+                let n = self.successes.max(0.0);
+                let mean = self.logs / n.max(1.0);
+                (n, mean, (self.squares - n * mean * mean).max(0.0))
+            }
+            Measure::Errors => {
+                let n = self.requests.max(0.0);
+                let share = self.errors / n.max(1.0);
+                (n, share, n * share * (1.0 - share))
+            }
+        }
+    }
+
+    pub(super) fn mean_seconds(&self) -> f64 {
+        self.seconds / self.requests.max(1.0)
+    }
+
+    pub(super) fn error_share(&self) -> f64 {
+        self.errors / self.requests.max(1.0)
+    }
+}
+
+/// What is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Measure {
+    /// The times of successful responses.
+    Time,
+    /// The share of errors.
+    Errors,
+}
+
+/// The difference between an instance and the others.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Difference {
+    pub(super) effect: f64,
+    pub(super) z: f64,
+    pub(super) own: f64,
+    pub(super) others: f64,
+}
+
+/// What an instance and all others did on a context, minute by minute.
+pub(super) type Sides = Vec<(Tick, Moments, Moments)>;
+
+/// The sums of an instance and of the others.
+pub(super) fn total(sides: &Sides) -> (Moments, Moments) {
+    let (mut own, mut others) = (Moments::default(), Moments::default());
+    for (_, mine, theirs) in sides {
+        own.add(mine);
+        others.add(theirs);
+    }
+    (own, others)
+}
+
+/// Compares an instance with the others in the minutes from `from` on; `None` if there is too little.
+pub(super) fn compare(sides: &Sides, measure: Measure, from: Tick) -> Option<Difference> {
+    let (mut weights, mut weighted, mut spread) = (0.0, 0.0, 0.0);
+    let (mut deviations, mut samples) = (0.0, 0.0);
+    let mut minutes = Vec::new();
+    for (_, own, others) in sides.iter().filter(|(at, ..)| *at >= from) {
+        let (n, level, own_deviations) = own.samples(measure);
+        let (m, other, other_deviations) = others.samples(measure);
+        if n < 1.0 || m < 1.0 {
+            continue;
+        }
+        let weight = n * m / (n + m);
+        weights += weight;
+        weighted += weight * (level - other);
+        deviations += own_deviations + other_deviations;
+        samples += n + m - 2.0;
+        minutes.push((weight, level - other));
+    }
+    let window: Sides = sides
+        .iter()
+        .filter(|(at, ..)| *at >= from)
+        .copied()
+        .collect();
+    let (own, others) = total(&window);
+    let (n, level, _) = own.samples(measure);
+    let (m, other, _) = others.samples(measure);
+    if minutes.len() < 4 || n < MIN_SAMPLES || m < MIN_SAMPLES {
+        return None;
+    }
+    let effect = weighted / weights;
+    for (weight, difference) in &minutes {
+        spread += weight * (difference - effect) * (difference - effect);
+    }
+    // A share of errors that was never seen has the variance of half an error.
+    let least = match measure {
+        Measure::Time => 1e-6,
+        Measure::Errors => 0.5 / (n + m),
+    };
+    let variance = (deviations / f64::max(samples, 1.0)).max(least);
+    let dispersion = (spread / (minutes.len() - 1) as f64 / variance).max(1.0);
+    Some(Difference {
+        effect,
+        z: effect / (variance * dispersion / weights).sqrt(),
+        own: level,
+        others: other,
+    })
+}
+
+pub(super) fn is_large(measure: Measure, difference: &Difference) -> bool {
+    match measure {
+        Measure::Time => difference.effect >= MIN_RATIO.ln(),
+        Measure::Errors => difference.own >= MIN_ERROR_RATIO * difference.others + MIN_ERROR_SHARE,
+    }
+}
+
+/// The minute from which on an instance is out of line: where the sum of what it is above half of the effect, from
+/// there to the end, is largest (Page, 1954).
+pub(super) fn turning_point(sides: &Sides, measure: Measure, effect: f64) -> Tick {
+    let (mut sum, mut best) = (0.0, f64::NEG_INFINITY);
+    let mut since = sides.last().map_or(0, |(at, ..)| *at);
+    for (at, own, others) in sides.iter().rev() {
+        let (n, level, _) = own.samples(measure);
+        let (m, other, _) = others.samples(measure);
+        if n < 1.0 || m < 1.0 {
+            continue;
+        }
+        sum += n * m / (n + m) * (level - other - effect / 2.0);
+        if sum >= best {
+            (best, since) = (sum, *at);
+        }
+    }
+    since
+}

@@ -1,0 +1,377 @@
+//! Instances that are out of line with the others on the same context: slower, or failing more often.
+//!
+//! An instance is compared with all others in the same minutes, so that what the whole fleet suffers cancels out. Times
+//! are compared by the mean of their logarithms, whose difference is the logarithm of a ratio (Welch, 1947, with the
+//! variance multiplied by the dispersion between minutes, as in quasi-likelihood: McCullagh and Nelder, 1989, chapter
+//! 9). Shares of errors are compared as two proportions with the same correction. The next slowest instance must be
+//! nearer to the others: half a fleet that is slow is no matter of one instance. Of two instances nobody can say by
+//! comparison alone which one is out of line, so there it must differ from its own past too.
+//!
+//! An instance that is out of line on many contexts is one verdict, about `<all>`.
+
+mod compare;
+mod stored;
+#[cfg(test)]
+mod tests;
+mod verdict;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use self::compare::{
+    MIN_ERROR_SHARE, MIN_SAMPLES, Measure, Moments, Sides, compare, is_large, total, turning_point,
+};
+use super::history::{Tick, tick};
+use super::minute::{InstanceMinute, Verdict};
+use tower_pulse_model::records::RecordId;
+
+/// Minutes that are remembered.
+const STORED: Tick = 30;
+
+/// The lengths of the comparisons, in minutes.
+const WINDOWS: [Tick; 3] = [5, 10, 15];
+
+/// The minutes that say whether a difference still stands.
+const RECENT: Tick = 5;
+
+/// Minutes without a request after which an instance is gone.
+const GONE: Tick = 3;
+
+/// Minutes for which a verdict about one context waits: by then the instance may be out of line on many.
+const SETTLING: Tick = 2;
+
+/// Standard deviations that a difference must have.
+const BAR: f64 = 6.0;
+
+/// The smallest ratio of the times to those of the next slowest instance.
+const MIN_GAP: f64 = 1.15;
+
+/// The part of the way from the others to an instance on which there must be no other instance.
+const ALONE: f64 = 0.5;
+
+/// A difference below this part of what it was is over.
+const OVER: f64 = 0.45;
+
+/// The part of a slowdown that comes from the one instance that explains it.
+const EXPLAINS: f64 = 0.6;
+
+/// Minutes for which a verdict about a page waits when one instance may explain it.
+const YOUNG: Tick = 6;
+
+/// Contexts on which an instance must be out of line to be so on all of them, and the part of its contexts.
+const MANY: usize = 3;
+const MANY_SHARE: f64 = 0.5;
+
+/// An instance that is out of line on a context.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OutOfLine {
+    instance: Arc<str>,
+    context: RecordId,
+    measure: Measure,
+    since: Tick,
+    detected: Tick,
+    /// Of the logarithm of the times, or of the share of errors, in millionths.
+    effect: i64,
+    /// Standard deviations, in hundredths.
+    strength: u32,
+}
+
+/// What the detector of instances needs, beside the minutes themselves, to go on where another one was.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct InstanceState {
+    pub(super) standing: Vec<OutOfLine>,
+    /// Instances that are out of line on many contexts, and when that was detected.
+    pub(super) on_many: Vec<(Arc<str>, Tick)>,
+}
+
+/// What the instances did on a context in a minute.
+#[derive(Debug, Default)]
+struct Reported {
+    all: Moments,
+    instances: HashMap<Arc<str>, Moments>,
+}
+
+/// Finds instances that are out of line.
+#[derive(Debug, Default)]
+pub struct InstanceDetector {
+    minutes: VecDeque<(Tick, HashMap<RecordId, Reported>)>,
+    state: InstanceState,
+}
+
+/// How far an instance is from the others.
+#[derive(Clone, Copy, Debug)]
+struct Distance {
+    /// Number of other instances.
+    others: usize,
+    own: f64,
+    /// The level of the other instance that is next to it.
+    next: f64,
+    /// The part of the way from the mean of the others on which there is no other.
+    part: f64,
+}
+
+impl InstanceDetector {
+    /// A detector that goes on from a state.
+    pub fn new(state: InstanceState) -> Self {
+        Self {
+            state,
+            ..Self::default()
+        }
+    }
+
+    /// What another detector needs to go on from here.
+    pub fn state(&self) -> &InstanceState {
+        &self.state
+    }
+
+    /// Approximate bytes in memory.
+    pub fn bytes(&self) -> usize {
+        let reported = self.minutes.iter().flat_map(|(_, of)| of.values());
+        let instances: usize = reported.clone().map(|of| of.instances.capacity()).sum();
+        reported.count() * size_of::<(RecordId, Reported)>()
+            + instances * size_of::<(Arc<str>, Moments)>()
+            + self.state.standing.len() * size_of::<OutOfLine>()
+    }
+
+    /// Adds a minute that another detector has judged.
+    pub fn recall(&mut self, start: i64, instances: &[InstanceMinute<'_>]) {
+        let now = tick(start);
+        if self.minutes.back().is_some_and(|(last, _)| *last >= now) {
+            self.minutes.clear();
+        }
+        let mut minute: HashMap<RecordId, Reported> = HashMap::new();
+        for instance in instances {
+            for (context, sums) in &instance.contexts {
+                let (reported, moments) = (minute.entry(*context).or_default(), Moments::of(sums));
+                reported.all.add(&moments);
+                let own = reported.instances.entry(instance.instance.clone());
+                own.or_default().add(&moments);
+            }
+        }
+        self.minutes.push_back((now, minute));
+        while self
+            .minutes
+            .front()
+            .is_some_and(|(at, _)| *at <= now - STORED)
+        {
+            self.minutes.pop_front();
+        }
+    }
+
+    /// Judges a minute that has ended. Returns all verdicts that stand at its end.
+    pub fn judge(&mut self, start: i64, instances: &[InstanceMinute<'_>]) -> Vec<Verdict> {
+        self.recall(start, instances);
+        let now = tick(start);
+        let contexts = self.contexts();
+        self.end(now, &contexts);
+        for (context, instances) in &contexts {
+            for instance in instances {
+                for measure in [Measure::Time, Measure::Errors] {
+                    self.search((instance, *context), measure, instances, now);
+                }
+            }
+        }
+        self.gather(now, &contexts);
+        self.verdicts(now)
+    }
+
+    /// Whether a page that is slower is so only because of one instance: most of the difference of its means comes from
+    /// an instance that is out of line on it, or, while the verdict is young, from one that may be found to be.
+    pub fn explains(&self, verdict: &Verdict) -> bool {
+        let Some((now, minute)) = self.minutes.back() else {
+            return false;
+        };
+        let (context, since) = (verdict.context, tick(verdict.since));
+        let slowdown = verdict.mean_now - verdict.mean_then;
+        let is_standing = |instance: &str| {
+            let mut standing = self.state.standing.iter();
+            standing.any(|one| *one.instance == *instance && one.context == context)
+        };
+        let is_young = *now - tick(verdict.detected) < YOUNG;
+        let instances = minute.get(&context).map(|reported| &reported.instances);
+        let mut instances = instances.into_iter().flat_map(HashMap::keys);
+        instances.any(|instance| {
+            let (own, others) = total(&self.sides(instance, context, since));
+            let is_enough = own.requests >= MIN_SAMPLES / 2.0 && others.requests >= MIN_SAMPLES;
+            let share = own.requests / (own.requests + others.requests).max(1.0);
+            let extra = (own.mean_seconds() - others.mean_seconds()) * share;
+            (is_standing(instance) || is_young && is_enough)
+                && slowdown > 0.0
+                && extra / slowdown >= EXPLAINS
+        })
+    }
+
+    /// The contexts with the instances that had requests of them.
+    fn contexts(&self) -> BTreeMap<RecordId, Vec<Arc<str>>> {
+        let mut contexts: BTreeMap<RecordId, Vec<Arc<str>>> = BTreeMap::new();
+        for (context, reported) in self.minutes.iter().flat_map(|(_, of)| of) {
+            let instances = contexts.entry(*context).or_default();
+            instances.extend(reported.instances.keys().cloned());
+        }
+        for instances in contexts.values_mut() {
+            instances.sort_unstable();
+            instances.dedup();
+        }
+        contexts
+    }
+
+    /// What an instance and all others did on a context from a minute on.
+    fn sides(&self, instance: &str, context: RecordId, from: Tick) -> Sides {
+        let minutes = self.minutes.iter().filter(|(at, _)| *at >= from);
+        let sides = minutes.map(|(at, of)| {
+            let reported = of.get(&context);
+            let own = reported.and_then(|reported| reported.instances.get(instance));
+            let own = own.copied().unwrap_or_default();
+            let all = reported.map_or(Moments::default(), |reported| reported.all);
+            (*at, own, all.without(&own))
+        });
+        sides.collect()
+    }
+
+    fn search(
+        &mut self,
+        (instance, context): (&Arc<str>, RecordId),
+        measure: Measure,
+        instances: &[Arc<str>],
+        now: Tick,
+    ) {
+        let is_standing = |one: &OutOfLine| {
+            one.instance == *instance && one.context == context && one.measure == measure
+        };
+        if instances.len() < 2 || self.state.standing.iter().any(is_standing) {
+            return;
+        }
+        let sides = self.sides(instance, context, now - STORED);
+        for window in WINDOWS {
+            let from = now - window + 1;
+            let Some(difference) = compare(&sides, measure, from) else {
+                continue;
+            };
+            if difference.z < BAR
+                || !is_large(measure, &difference)
+                || !self.is_alone((instance, context), measure, instances, from)
+            {
+                continue;
+            }
+            self.state.standing.push(OutOfLine {
+                instance: instance.clone(),
+                context,
+                measure,
+                since: turning_point(&sides, measure, difference.effect),
+                detected: now,
+                effect: (difference.effect * 1e6) as i64,
+                strength: (difference.z.min(1e4) * 100.0) as u32,
+            });
+            return;
+        }
+    }
+
+    /// The mean of what an instance did on a context between two minutes, the second excluded; `None` if that is
+    /// little.
+    fn level(
+        &self,
+        (instance, context): (&str, RecordId),
+        measure: Measure,
+        (from, to): (Tick, Tick),
+    ) -> Option<f64> {
+        let mut sides = self.sides(instance, context, from);
+        sides.retain(|(at, ..)| *at < to);
+        let (n, level, _) = total(&sides).0.samples(measure);
+        (n >= MIN_SAMPLES / 2.0).then_some(level)
+    }
+
+    /// The part of the way from the others to an instance on which there is no other instance; `None` if nothing is
+    /// known about the others.
+    fn distance(
+        &self,
+        (instance, context): (&Arc<str>, RecordId),
+        measure: Measure,
+        instances: &[Arc<str>],
+        from: Tick,
+    ) -> Option<Distance> {
+        let times = (from, Tick::MAX);
+        let own = self.level((instance, context), measure, times)?;
+        let others = instances.iter().filter(|other| *other != instance);
+        let levels = others.filter_map(|other| self.level((other, context), measure, times));
+        let levels: Vec<f64> = levels.collect();
+        let next = levels.iter().copied().reduce(f64::max)?;
+        let mean = levels.iter().sum::<f64>() / levels.len() as f64;
+        Some(Distance {
+            others: levels.len(),
+            own,
+            next,
+            part: (own - next) / (own - mean).max(f64::MIN_POSITIVE),
+        })
+    }
+
+    /// Whether no other instance is nearly as far out; of two, whether it differs from its own past.
+    fn is_alone(
+        &self,
+        subject: (&Arc<str>, RecordId),
+        measure: Measure,
+        instances: &[Arc<str>],
+        from: Tick,
+    ) -> bool {
+        let Some(distance) = self.distance(subject, measure, instances, from) else {
+            return false;
+        };
+        let is_beyond = |other: f64| match measure {
+            Measure::Time => distance.own - other >= MIN_GAP.ln(),
+            Measure::Errors => distance.own >= 1.5 * other + MIN_ERROR_SHARE / 2.0,
+        };
+        if !is_beyond(distance.next) || distance.part < ALONE {
+            return false;
+        }
+        let past = || self.level((subject.0, subject.1), measure, (Tick::MIN, from - 2));
+        distance.others > 1 || past().is_some_and(is_beyond)
+    }
+
+    /// Ends what is over.
+    fn end(&mut self, now: Tick, contexts: &BTreeMap<RecordId, Vec<Arc<str>>>) {
+        let standing = std::mem::take(&mut self.state.standing);
+        let stands = |one: &OutOfLine| {
+            let is_known = contexts.get(&one.context).is_some_and(|of| of.len() > 1);
+            let sides = self.sides(&one.instance, one.context, now - RECENT + 1);
+            let is_here = sides
+                .iter()
+                .any(|(at, own, _)| *at > now - GONE && own.requests > 0.0);
+            let (own, others) = total(&sides);
+            let (n, level, _) = own.samples(one.measure);
+            let (m, other, _) = others.samples(one.measure);
+            let instances = contexts.get(&one.context).map_or(&[][..], |of| &of[..]);
+            let subject = (&one.instance, one.context);
+            let distance = self.distance(subject, one.measure, instances, now - RECENT + 1);
+            let is_one_of_many = distance.is_some_and(|distance| distance.part < ALONE / 2.0);
+            // Too few to say anything: as before.
+            let is_over = n >= 10.0 && m >= 10.0 && level - other < OVER * one.effect as f64 * 1e-6;
+            is_known && is_here && !is_over && !is_one_of_many
+        };
+        self.state.standing = standing.into_iter().filter(stands).collect();
+    }
+
+    /// Finds the instances that are out of line on many contexts.
+    fn gather(&mut self, now: Tick, contexts: &BTreeMap<RecordId, Vec<Arc<str>>>) {
+        let standing = self.state.standing.iter();
+        let mut names: Vec<Arc<str>> = standing.map(|one| one.instance.clone()).collect();
+        names.sort_unstable();
+        self.state
+            .on_many
+            .retain(|(instance, _)| names.contains(instance));
+        for of_one in names.chunk_by(|a, b| a == b) {
+            let (instance, count) = (&of_one[0], of_one.len());
+            let of_instance = contexts.iter().filter(|(context, instances)| {
+                let sides = self.sides(instance, **context, now - WINDOWS[1] + 1);
+                instances.contains(instance) && total(&sides).0.requests >= MIN_SAMPLES
+            });
+            let needed = (MANY_SHARE * of_instance.count() as f64).max(MANY as f64);
+            let is_known = self
+                .state
+                .on_many
+                .iter()
+                .any(|(other, _)| other == instance);
+            if !is_known && count as f64 >= needed {
+                self.state.on_many.push((instance.clone(), now));
+            }
+        }
+    }
+}

@@ -1,0 +1,244 @@
+use super::*;
+use crate::change::ChangeKind;
+use crate::minute::all_id;
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::context::Kind;
+use tower_pulse_model::histogram::{Histogram, bucket_of};
+use tower_pulse_model::outcome::Outcome;
+
+const PAGES: [&str; 5] = ["GET /a", "GET /b", "GET /c", "GET /d", "GET /e"];
+const START: i64 = 1_700_000_040;
+
+/// A fleet whose instances have times around 100 ms, with a wobble from minute to minute that all share.
+struct Fleet {
+    random: fastrand::Rng,
+    instances: Vec<Arc<str>>,
+    detector: InstanceDetector,
+    minute: i64,
+    /// The minutes that have passed, with their starts.
+    past: Vec<(i64, Vec<Report>)>,
+}
+
+/// What an instance did in a minute.
+type Report = (Arc<str>, Vec<(RecordId, Aggregate)>);
+
+fn borrowed(reports: &[Report]) -> Vec<InstanceMinute<'_>> {
+    let instance = |(instance, contexts): &'_ Report| InstanceMinute {
+        instance: instance.clone(),
+        contexts: Vec::with_capacity(contexts.len()),
+    };
+    let mut minute: Vec<InstanceMinute<'_>> = reports.iter().map(instance).collect();
+    for (instance, (_, contexts)) in minute.iter_mut().zip(reports) {
+        let contexts = contexts.iter().map(|(id, sums)| (*id, sums));
+        instance.contexts.extend(contexts);
+    }
+    minute
+}
+
+/// What is wrong with an instance: how much slower it is, and its share of errors.
+type Wrong<'a> = &'a dyn Fn(&str, &str) -> (f64, f64);
+
+impl Fleet {
+    fn new(instances: usize, seed: u64) -> Self {
+        eprintln!("seed {seed}");
+        let names = (1..=instances).map(|n| format!("web-{n}").into());
+        Self {
+            random: fastrand::Rng::with_seed(seed),
+            instances: names.collect(),
+            detector: InstanceDetector::default(),
+            minute: START,
+            past: Vec::new(),
+        }
+    }
+
+    fn aggregate(&mut self, level: f64, slowness: f64, errors: f64) -> Aggregate {
+        let mut sums = Aggregate::default();
+        let (mut all, mut failures) = (Vec::new(), Vec::new());
+        for _ in 0..self.random.u64(20..40) {
+            let tail = if self.random.f64() < 0.1 { 4.0 } else { 1.0 };
+            let seconds = 0.1 * level * slowness * tail * (0.5 + self.random.f64());
+            let nanos = (seconds * 1e9) as u64;
+            let is_error = self.random.f64() < errors;
+            sums.times.record(nanos);
+            let outcome = match is_error {
+                true => Outcome::ServerError,
+                false => Outcome::Success,
+            };
+            sums.outcomes.record(outcome, is_error);
+            all.push((bucket_of(nanos) as u16, 1));
+            if is_error {
+                failures.push((bucket_of(nanos) as u16, 1));
+            }
+        }
+        sums.histogram = Histogram::new(4, all);
+        sums.failures = Histogram::new(4, failures);
+        sums
+    }
+
+    /// Lets minutes pass. Returns the verdicts of each.
+    fn pass(&mut self, minutes: usize, wrong: Wrong<'_>) -> Vec<Vec<Verdict>> {
+        (0..minutes)
+            .map(|_| {
+                let level = (0.3 * (self.random.f64() - 0.5)).exp();
+                let mut reports = Vec::new();
+                for instance in self.instances.clone() {
+                    let mut contexts = Vec::new();
+                    for page in PAGES {
+                        let (slowness, errors) = wrong(&instance, page);
+                        let sums = self.aggregate(level, slowness, errors);
+                        contexts.push((RecordId::new(Kind::Http, page), sums));
+                    }
+                    reports.push((instance, contexts));
+                }
+                self.minute += 60;
+                let verdicts = self.detector.judge(self.minute, &borrowed(&reports));
+                self.past.push((self.minute, reports));
+                verdicts
+            })
+            .collect()
+    }
+}
+
+fn fine(_: &str, _: &str) -> (f64, f64) {
+    (1.0, 0.01)
+}
+
+#[test]
+fn a_fleet_in_line_has_no_verdict() {
+    for seed in 0..6 {
+        for instances in [1, 2, 3, 4, 8] {
+            let verdicts = Fleet::new(instances, seed).pass(120, &fine);
+            assert!(verdicts.iter().all(Vec::is_empty), "{verdicts:?}");
+        }
+    }
+}
+
+#[test]
+fn an_instance_that_is_slow_on_one_page_is_named_until_it_is_not() {
+    for (seed, instances) in (0..10).flat_map(|seed| [(seed, 2), (seed, 4)]) {
+        let mut fleet = Fleet::new(instances, seed);
+        assert!(fleet.pass(40, &fine).iter().all(Vec::is_empty));
+        let began = fleet.minute + 60;
+        let slow = |instance: &str, page: &str| match (instance, page) {
+            ("web-2", "GET /c") => (2.0, 0.01),
+            _ => (1.0, 0.01),
+        };
+        let verdicts = fleet.pass(12, &slow);
+        let last = verdicts.last().expect("there are minutes");
+        let [verdict] = &last[..] else {
+            panic!("{instances} instances: {last:?}");
+        };
+        assert_eq!(verdict.instance.as_deref(), Some("web-2"));
+        assert_eq!(verdict.context, RecordId::new(Kind::Http, "GET /c"));
+        assert!(
+            (verdict.since - began).abs() <= 120,
+            "{}",
+            verdict.since - began
+        );
+        assert!(
+            (verdict.ratio / 2.0 - 1.0).abs() < 0.15,
+            "{}",
+            verdict.ratio
+        );
+        let named = verdicts.iter().take_while(|of| of.is_empty()).count();
+        assert!(named <= 9, "after {named} minutes");
+        let after = fleet.pass(15, &fine);
+        assert_eq!(after.last(), Some(&Vec::new()));
+    }
+}
+
+#[test]
+fn an_instance_that_is_slow_everywhere_is_one_verdict() {
+    for seed in 0..10 {
+        let mut fleet = Fleet::new(4, seed);
+        fleet.pass(40, &fine);
+        let slow = |instance: &str, _: &str| match instance {
+            "web-3" => (2.5, 0.01),
+            _ => (1.0, 0.01),
+        };
+        let verdicts = fleet.pass(12, &slow);
+        for of_minute in verdicts.iter().filter(|of| !of.is_empty()) {
+            let [verdict] = &of_minute[..] else {
+                panic!("{of_minute:?}");
+            };
+            assert_eq!(verdict.context, all_id());
+            assert_eq!(verdict.instance.as_deref(), Some("web-3"));
+        }
+        let last = verdicts.last().and_then(|of| of.first());
+        let last = last.expect("it is named");
+        assert!((last.ratio / 2.5 - 1.0).abs() < 0.1, "{}", last.ratio);
+        let slower = |mean_now: f64, since: i64| Verdict {
+            context: RecordId::new(Kind::Http, "GET /a"),
+            kind: ChangeKind::Slower,
+            instance: None,
+            since,
+            detected: fleet.minute - 600,
+            mean_then: 0.13,
+            mean_now,
+            ..last.clone()
+        };
+        assert!(fleet.detector.explains(&slower(0.13 * 1.375, last.since)));
+        assert!(!fleet.detector.explains(&slower(0.13 * 3.0, last.since)));
+    }
+}
+
+#[test]
+fn half_of_a_fleet_is_no_matter_of_one_instance() {
+    for seed in 0..10 {
+        let mut fleet = Fleet::new(4, seed);
+        fleet.pass(40, &fine);
+        let slow = |instance: &str, _: &str| match instance {
+            "web-1" | "web-2" => (2.0, 0.01),
+            _ => (1.0, 0.01),
+        };
+        let verdicts = fleet.pass(20, &slow);
+        assert!(verdicts.iter().all(Vec::is_empty), "{verdicts:?}");
+    }
+}
+
+#[test]
+fn an_instance_that_fails_is_named_with_its_share() {
+    for seed in 0..10 {
+        let mut fleet = Fleet::new(4, seed);
+        fleet.pass(40, &fine);
+        let failing = |instance: &str, page: &str| match (instance, page) {
+            ("web-4", "GET /b") => (1.0, 0.3),
+            _ => (1.0, 0.01),
+        };
+        let verdicts = fleet.pass(12, &failing);
+        let last = verdicts.last().expect("there are minutes");
+        let [verdict] = &last[..] else {
+            panic!("{last:?}");
+        };
+        assert_eq!(verdict.instance.as_deref(), Some("web-4"));
+        assert!((0.2..0.4).contains(&verdict.now), "{}", verdict.now);
+    }
+}
+
+#[test]
+fn another_detector_goes_on_with_the_same_verdicts() {
+    let slow = |instance: &str, page: &str| match (instance, page) {
+        ("web-2", "GET /c") | ("web-3", _) => (2.0, 0.01),
+        _ => (1.0, 0.01),
+    };
+    for seed in 0..4 {
+        let mut fleet = Fleet::new(4, seed);
+        fleet.pass(40, &fine);
+        let before = fleet.pass(8, &slow);
+        assert!(before.iter().any(|of| !of.is_empty()));
+        let mut other = InstanceDetector::new(fleet.detector.state().clone());
+        let (start, minutes) = fleet.past.iter().skip(10).fold((0, 0), |(_, n), minute| {
+            other.recall(minute.0, &borrowed(&minute.1));
+            (minute.0, n + 1)
+        });
+        assert_eq!((start, minutes), (fleet.minute, 38));
+        // The other detector judges the same minutes.
+        let judged = fleet.past.len();
+        let mut verdicts = fleet.pass(6, &slow);
+        verdicts.extend(fleet.pass(20, &fine));
+        for (minute, expected) in fleet.past[judged..].iter().zip(&verdicts) {
+            assert_eq!(other.judge(minute.0, &borrowed(&minute.1)), *expected);
+        }
+        assert!(!verdicts[5].is_empty() && verdicts[25].is_empty());
+    }
+}

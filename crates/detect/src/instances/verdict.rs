@@ -1,0 +1,121 @@
+//! What is said about the instances that are out of line.
+
+use super::compare::{Measure, Moments, total};
+use super::{InstanceDetector, OutOfLine, SETTLING};
+use crate::change::ChangeKind;
+use crate::cost::{Cost, Pace, agreeing, differs, ratio};
+use crate::history::Tick;
+use crate::minute::{Verdict, all_id};
+use tower_pulse_model::records::RecordId;
+
+impl InstanceDetector {
+    /// What stands at the end of a minute.
+    pub(super) fn verdicts(&self, now: Tick) -> Vec<Verdict> {
+        let is_on_many = |instance: &str| {
+            self.state
+                .on_many
+                .iter()
+                .any(|(other, _)| **other == *instance)
+        };
+        let single = self.state.standing.iter();
+        let single =
+            single.filter(|one| !is_on_many(&one.instance) && now - one.detected >= SETTLING);
+        let mut verdicts: Vec<Verdict> = single
+            .map(|one| {
+                let detected = one.detected + SETTLING;
+                self.verdict(&[one], one.context, one.since, detected)
+            })
+            .collect();
+        for (instance, detected) in &self.state.on_many {
+            let of_instance = self.state.standing.iter();
+            let of_instance: Vec<_> = of_instance
+                .filter(|one| one.instance == *instance)
+                .collect();
+            let mut since: Vec<Tick> = of_instance.iter().map(|one| one.since).collect();
+            since.sort_unstable();
+            if let Some(since) = since.get(since.len() / 2) {
+                verdicts.push(self.verdict(&of_instance, all_id(), *since, *detected));
+            }
+        }
+        verdicts
+    }
+
+    /// The verdict about an instance that is out of line on some contexts.
+    fn verdict(
+        &self,
+        parts: &[&OutOfLine],
+        context: RecordId,
+        since: Tick,
+        detected: Tick,
+    ) -> Verdict {
+        let (mut own, mut others) = (Moments::default(), Moments::default());
+        let (mut logs, mut expected, mut weights, mut minutes) = (0.0, 0.0, 0.0, 0);
+        let (mut own_minutes, mut other_minutes) = (Vec::new(), Vec::new());
+        for (number, part) in parts.iter().enumerate() {
+            // It may be both slow and failing on a context.
+            let mut earlier = parts[..number].iter();
+            if earlier.any(|other| other.context == part.context) {
+                continue;
+            }
+            let sides = self.sides(&part.instance, part.context, since);
+            minutes = minutes.max(sides.len() as u32);
+            let (mine, theirs) = total(&sides);
+            let (n, level, _) = mine.samples(Measure::Time);
+            let (_, other, _) = theirs.samples(Measure::Time);
+            logs += n * (level - other);
+            weights += n;
+            // What the instance would have taken at the pace of the others.
+            expected += mine.requests * theirs.mean_seconds();
+            own.add(&mine);
+            others.add(&theirs);
+            let sample = |moments: &Moments| (moments.requests, moments.mean_seconds());
+            own_minutes.extend(sides.iter().map(|(_, mine, _)| sample(mine)));
+            other_minutes.extend(sides.iter().map(|(_, _, theirs)| sample(theirs)));
+        }
+        let is_time = parts.iter().any(|part| part.measure == Measure::Time);
+        let strength = parts.iter().map(|part| part.strength).max().unwrap_or(0);
+        let z = f64::from(strength) / 100.0;
+        let (mean_then, mean_now) = (expected / own.requests.max(1.0), own.mean_seconds());
+        let mut mean = mean_now;
+        let (then, now, least) = match is_time {
+            true => {
+                let of_most = (logs / f64::max(weights, 1.0)).exp();
+                mean = mean_now / agreeing(mean_now / mean_then, of_most, false);
+                (mean, mean_now, 0.0)
+            }
+            false => {
+                // Errors may take longer than other requests, or not as long.
+                if differs(
+                    (others.requests, mean_then),
+                    &other_minutes,
+                    &own_minutes,
+                    0.0,
+                ) {
+                    mean = mean_then;
+                }
+                let least = 0.5 / others.requests.max(1.0);
+                (others.error_share(), own.error_share(), least)
+            }
+        };
+        let per_minute = 1.0 / f64::from(minutes.max(1));
+        let rate = own.requests * per_minute;
+        let pace = |mean| Pace { rate, mean };
+        Verdict {
+            context,
+            kind: ChangeKind::Instance,
+            instance: parts.first().map(|part| part.instance.clone()),
+            since: i64::from(since) * 60,
+            detected: (i64::from(detected) + 1) * 60,
+            then,
+            now,
+            ratio: ratio(then, now, least),
+            is_tail: false,
+            confidence: 1.0 - (-z * z / 2.0).exp(),
+            requests: own.requests as u64,
+            minutes,
+            cost: Cost::new(pace(mean), pace(mean_now), own.seconds * per_minute),
+            mean_then,
+            mean_now,
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Whether a change lasts, and since when: a page that was slow for some minutes is no news.
+
+use super::history::Tick;
+use super::noise::Window;
+use super::page::Lens;
+use super::reference::SPANS;
+use super::residual::{Finding, Residual, past_variance, strength};
+
+/// Standard deviations of a window without its worst minutes, as a part of those that the whole window needs.
+pub(crate) const WITHOUT_WORST: f64 = 0.78;
+/// A change is larger than what the page did for as long in its past by this factor.
+const UNUSUAL: f64 = 1.5;
+/// A change fades whose last minutes are less than this part of its first ones.
+const FADED: f64 = 0.65;
+/// A change is left over of an earlier one that was larger by the inverse of this.
+const RETURNED: f64 = 0.55;
+/// The part of a change that nearly all of its minutes show.
+const SHOWN: f64 = 0.5;
+/// Minutes after which a change is none that fades.
+const FADING: usize = 14;
+/// Minutes in which a larger change may fade.
+const LEFT_OVER: usize = 10;
+
+pub(crate) fn weighted_mean<'a>(minutes: impl Iterator<Item = &'a Residual>, kind: usize) -> f64 {
+    let (mut sum, mut weights) = (0.0, 0.0);
+    for minute in minutes {
+        let weight = 1.0 / (minute.sampling[kind] + minute.answer[kind].powi(2)).max(1e-9);
+        sum += weight * minute.scores[kind];
+        weights += weight;
+    }
+    sum / f64::max(weights, 1e-9)
+}
+
+/// Whether the change is still there, is that of nearly all minutes, and is not only that of the worst.
+pub(crate) fn goes_on(window: &[Residual], kind: usize, effect: f64) -> bool {
+    let size = effect.abs();
+    let sign = effect.signum();
+    let shows = |minute: &&Residual| {
+        sign * minute.scores[kind]
+            >= SHOWN * size - (minute.sampling[kind] + minute.answer[kind].powi(2)).sqrt()
+    };
+    let unseen = match window.len() {
+        0..=3 => 0,
+        4..=7 => 1,
+        length => length / 5,
+    };
+    if window.iter().filter(shows).count() + unseen < window.len() {
+        return false;
+    }
+    let mut order: Vec<_> = window.iter().collect();
+    order.sort_unstable_by(|a, b| (sign * a.scores[kind]).total_cmp(&(sign * b.scores[kind])));
+    let without_worst = &order[..order.len() - spared(window.len())];
+    let last = |minutes: usize| window[window.len() - window.len().min(minutes)..].iter();
+    sign * weighted_mean(without_worst.iter().copied(), kind) >= 0.55 * size
+        && sign * weighted_mean(last(2), kind) >= 0.5 * size
+        && sign * weighted_mean(last(4), kind) >= 0.6 * size
+}
+
+/// The number of worst minutes of a window without which it must still show the change.
+fn spared(length: usize) -> usize {
+    match length {
+        0..=4 => 1,
+        5..=9 => 2,
+        _ => 3,
+    }
+}
+
+/// Standard deviations of a window without its worst minutes.
+pub(crate) fn strength_without_worst(
+    lens: &Lens,
+    window: &[Residual],
+    kind: usize,
+    effect: f64,
+) -> f64 {
+    let sign = effect.signum();
+    let mut scores: Vec<_> = window
+        .iter()
+        .map(|minute| sign * minute.scores[kind])
+        .collect();
+    scores.sort_unstable_by(f64::total_cmp);
+    let most = scores[scores.len() - 1 - spared(window.len())];
+    let mut without_worst = Window::new(lens.past.noise[kind]);
+    let mut count = 0.0;
+    for minute in window
+        .iter()
+        .rev()
+        .filter(|minute| sign * minute.scores[kind] <= most)
+    {
+        minute.add_to(&mut without_worst, kind);
+        count += minute.count;
+    }
+    sign * strength(
+        lens,
+        kind,
+        without_worst.mean(),
+        without_worst.variance() + past_variance(lens, kind),
+        count,
+    ) * without_worst.mean().signum()
+}
+
+/// Mean of some minutes without their largest one.
+fn lower_mean(window: &[Residual], kind: usize, sign: f64) -> f64 {
+    let values = window.iter().map(|minute| sign * minute.scores[kind]);
+    let largest = values.clone().fold(f64::MIN, f64::max);
+    (values.sum::<f64>() - largest) / (window.len() - 1).max(1) as f64
+}
+
+/// Whether the page was not as slow for as long in its past.
+pub(crate) fn is_unusual(lens: &Lens, window: &[Residual], kind: usize, effect: f64) -> bool {
+    if effect < 0.0 || window.len() > SPANS + 1 {
+        return true;
+    }
+    let highest = lens.past.highest[kind][window.len() - 2] as f64 * 1e-6;
+    lower_mean(window, kind, 1.0) >= UNUSUAL * highest
+}
+
+/// Whether the last minutes of a change are much less than its first ones.
+pub(crate) fn fades(lens: &Lens, minutes: &[Residual], finding: &Finding) -> bool {
+    let start = minutes.partition_point(|minute| minute.tick < finding.since);
+    let changed = &minutes[start..];
+    // A change that has lasted for long is no episode.
+    if changed.len() < 5 || changed.len() > FADING {
+        return false;
+    }
+    let kind = finding.score;
+    let mean = |minutes: &[Residual]| {
+        let mut window = Window::new(lens.past.noise[kind]);
+        for minute in minutes.iter().rev() {
+            minute.add_to(&mut window, kind);
+        }
+        (finding.effect.signum() * window.mean(), window.variance())
+    };
+    let (first, first_variance) = mean(&changed[..3]);
+    let (last, last_variance) = mean(&changed[changed.len() - 3..]);
+    last < FADED * first && first - last > (first_variance + last_variance).sqrt()
+}
+
+/// Whether a larger change of a short time before is on its way back: caches warm up.
+pub(crate) fn is_left_over(
+    earlier: &[Residual],
+    window: &[Residual],
+    kind: usize,
+    effect: f64,
+) -> bool {
+    if window.len() >= LEFT_OVER {
+        return false;
+    }
+    let before = &earlier[earlier.len() - earlier.len().min(LEFT_OVER)..];
+    let half = &window[..window.len() / 2];
+    let all: Vec<_> = before
+        .iter()
+        .chain(half)
+        .map(|m| effect.signum() * m.scores[kind])
+        .collect();
+    all.windows(2)
+        .any(|pair| pair[0].min(pair[1]) * RETURNED > effect.abs())
+}
+
+/// The first minute of the change: where the cumulative sum of the scores beyond half of the effect turns
+/// (Page, *Continuous inspection schemes*, 1954).
+pub(crate) fn turning_point(lens: &Lens, minutes: &[Residual], kind: usize, effect: f64) -> Tick {
+    let wobble = lens.past.noise[kind].variance();
+    let (mut sum, mut most, mut since) = (0.0, f64::NEG_INFINITY, 0);
+    for minute in minutes.iter().rev() {
+        let weight = 1.0 / (minute.sampling[kind] + wobble).max(1e-12);
+        sum += weight * effect.signum() * (minute.scores[kind] - effect / 2.0);
+        if sum > most {
+            (most, since) = (sum, minute.tick);
+        }
+    }
+    since
+}

@@ -1,0 +1,48 @@
+//! Change detection for tower-pulse: contexts that are slower, faster, failing, surging or silent, compared with their own
+//! past, and instances that are out of line with the others. This crate knows the values of `tower-pulse-model` and nothing
+//! else: it does no I/O, has no clock and no async code, and knows nothing of stores.
+//!
+//! It is internal to tower-pulse, and changes without notice: depend on `tower-pulse`.
+//!
+//! The [`detector`] looks at one minute after the other and says what stands at the end of each: a
+//! [`Verdict`](detector::Verdict). A [`Change`](change::Change) is a verdict with everything that a reader
+//! asks next: its name, its cost, its suspects. [`Mark`](tower_pulse_model::mark::Mark)s are the deploys and other events that
+//! changes are compared with.
+
+mod all;
+pub mod change;
+mod cost;
+pub mod detector;
+mod failing;
+mod find;
+mod history;
+pub mod instances;
+pub mod judged;
+mod lasting;
+pub mod log;
+mod minute;
+mod noise;
+mod page;
+mod past;
+mod reference;
+mod residual;
+mod scored;
+pub mod side_by_side;
+mod speed;
+mod state;
+mod stored;
+pub mod suspects;
+#[cfg(test)]
+mod tests;
+mod traffic;
+mod verdict;
+
+/// The history of a context that is compared with its past, busy in each of its minutes, in bytes.
+const JUDGED: u64 = 16 * 1024;
+/// The log of changes, and what instances did in the last half hour.
+const LOG: u64 = 8 * 1024 * 1024;
+
+/// The most bytes that the instance takes which judges this many contexts.
+pub fn judging_bytes(contexts: u64) -> u64 {
+    contexts * JUDGED + LOG
+}

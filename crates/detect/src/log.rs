@@ -1,0 +1,225 @@
+//! The log of changes: those that stand, and those that have ended.
+
+use std::sync::Arc;
+
+use super::change::{Change, ChangeKind};
+use super::minute::Verdict;
+use tower_pulse_model::context::fnv1a;
+
+/// The most changes of a log; those that ended first are removed first.
+pub const MAX_CHANGES: usize = 1_000;
+
+/// Changes, sorted by their ids.
+#[derive(Clone, Debug, Default)]
+pub struct Log {
+    changes: Vec<Change>,
+}
+
+/// The difference that the verdicts of a minute make to a log.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Difference {
+    /// The ids of changes that have begun.
+    pub began: Vec<Arc<str>>,
+    /// The ids of changes that have ended.
+    pub ended: Vec<Arc<str>>,
+    /// The ids of changes that stand and stood before.
+    pub standing: Vec<Arc<str>>,
+    /// The ids of changes that were removed from the log, as it was full.
+    pub removed: Vec<Arc<str>>,
+}
+
+impl Log {
+    /// A log of these changes.
+    pub fn new(mut changes: Vec<Change>) -> Self {
+        changes.sort_unstable_by(|a, b| a.id.cmp(&b.id));
+        Self { changes }
+    }
+
+    /// The place of a change, or that at which it is to be inserted.
+    fn place(&self, id: &str) -> Result<usize, usize> {
+        self.changes.binary_search_by(|change| (*change.id).cmp(id))
+    }
+
+    /// A change.
+    pub fn get(&self, id: &str) -> Option<&Change> {
+        self.place(id).ok().map(|at| &self.changes[at])
+    }
+
+    /// A change, to be completed.
+    pub fn get_mut(&mut self, id: &str) -> Option<&mut Change> {
+        self.place(id).ok().map(|at| &mut self.changes[at])
+    }
+
+    /// The change that stands for a context, and an instance if its kind is about one.
+    fn standing(
+        &mut self,
+        kind: ChangeKind,
+        context: &str,
+        instance: Option<&str>,
+    ) -> Option<&mut Change> {
+        let mut standing = self.changes.iter_mut().filter(|c| c.ended.is_none());
+        let is_it = |change: &Change| {
+            change.kind == kind
+                && *change.context == *context
+                && change.instance.as_deref() == instance
+        };
+        standing.find(|c| is_it(c))
+    }
+
+    /// Takes over the verdicts that stand at `end`, the end of a minute in Unix seconds. A change without a verdict
+    /// has ended.
+    pub fn apply(&mut self, verdicts: &[(Arc<str>, Verdict)], end: i64) -> Difference {
+        let mut difference = Difference::default();
+        for (context, verdict) in verdicts {
+            let standing = self.standing(verdict.kind, context, verdict.instance.as_deref());
+            if let Some(change) = standing {
+                update(change, verdict);
+                difference.standing.push(change.id.clone());
+            } else {
+                let change = begun(context, verdict);
+                difference.began.push(change.id.clone());
+                match self.place(&change.id) {
+                    Ok(at) => self.changes[at] = change,
+                    Err(at) => self.changes.insert(at, change),
+                }
+            }
+        }
+        for change in self.changes.iter_mut().filter(|c| c.ended.is_none()) {
+            let stands = [&difference.began, &difference.standing];
+            if !stands.iter().any(|ids| ids.contains(&change.id)) {
+                change.ended = Some(end);
+                difference.ended.push(change.id.clone());
+            }
+        }
+        while self.changes.len() > MAX_CHANGES {
+            let changes = self.changes.iter().enumerate();
+            let oldest = changes.min_by_key(|(_, c)| (c.ended.unwrap_or(i64::MAX), c.detected));
+            let Some((at, _)) = oldest else {
+                break;
+            };
+            difference.removed.push(self.changes.remove(at).id);
+        }
+        difference
+    }
+}
+
+/// The change of a new verdict, without what is asked from the store.
+fn begun(context: &Arc<str>, verdict: &Verdict) -> Change {
+    let instance = verdict.instance.as_deref().unwrap_or_default();
+    let subject = [verdict.kind.as_str(), &**context, instance].join("\n");
+    let mut change = Change {
+        id: format!("{:x}-{:016x}", verdict.detected, fnv1a(subject.bytes())).into(),
+        kind: verdict.kind,
+        context: context.clone(),
+        instance: verdict.instance.clone(),
+        since: verdict.since,
+        detected: verdict.detected,
+        ended: None,
+        then: 0.0,
+        now: 0.0,
+        ratio: 1.0,
+        is_tail: false,
+        confidence: 0.0,
+        requests: 0,
+        minutes: 0,
+        seconds_per_minute: 0.0,
+        extra_seconds_per_minute: 0.0,
+        from_traffic: 0.0,
+        from_code: 0.0,
+        suspects: Vec::new(),
+        yesterday: None,
+        week_ago: None,
+    };
+    update(&mut change, verdict);
+    change
+}
+
+/// Takes over the figures of a verdict.
+fn update(change: &mut Change, verdict: &Verdict) {
+    let finite = |value: f64| if value.is_finite() { value } else { 0.0 };
+    change.since = verdict.since;
+    change.then = finite(verdict.then);
+    change.now = finite(verdict.now);
+    change.ratio = finite(verdict.ratio);
+    change.is_tail = verdict.is_tail;
+    change.confidence = finite(verdict.confidence).clamp(0.0, 1.0);
+    change.requests = verdict.requests;
+    change.minutes = verdict.minutes;
+    change.seconds_per_minute = finite(verdict.cost.taken);
+    change.from_traffic = finite(verdict.cost.from_traffic);
+    change.from_code = finite(verdict.cost.from_code);
+    change.extra_seconds_per_minute = change.from_traffic + change.from_code;
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::minute::Cost;
+    use tower_pulse_model::context::{Kind, RecordId};
+
+    pub(crate) fn slower(context: &str, detected: i64) -> (Arc<str>, Verdict) {
+        let verdict = Verdict {
+            context: RecordId::new(Kind::Http, context),
+            kind: ChangeKind::Slower,
+            instance: None,
+            since: detected - 180,
+            detected,
+            then: 0.1,
+            now: 0.2,
+            ratio: 2.0,
+            is_tail: false,
+            confidence: 0.999,
+            requests: 90,
+            minutes: 3,
+            cost: Cost {
+                taken: 12.0,
+                from_traffic: 4.5,
+                from_code: 4.5,
+            },
+            mean_then: 0.1,
+            mean_now: 0.2,
+        };
+        (context.into(), verdict)
+    }
+
+    #[test]
+    fn a_change_begins_stands_and_ends() {
+        let mut log = Log::default();
+        let began = log.apply(&[slower("GET /", 600)], 600);
+        let [id] = &began.began[..] else {
+            panic!("{began:?}");
+        };
+        let change = log.get(id).expect("it has begun").clone();
+        assert_eq!(
+            (change.since, change.detected, change.ended),
+            (420, 600, None)
+        );
+        let mut verdict = slower("GET /", 600);
+        verdict.1.now = 0.3;
+        let stands = log.apply(&[verdict, slower("GET /a", 660)], 660);
+        assert_eq!((&stands.standing, stands.began.len()), (&began.began, 1));
+        assert_eq!(log.get(id).map(|change| change.now), Some(0.3));
+        let ended = log.apply(&[], 720);
+        assert_eq!(ended.ended.len(), 2);
+        assert_eq!(log.get(id).and_then(|change| change.ended), Some(720));
+        let again = log.apply(&[slower("GET /", 780)], 780);
+        assert_ne!(again.began, began.began);
+        // The same log goes on from the changes that were stored.
+        let mut resumed = Log::new(log.changes.clone());
+        assert_eq!(resumed.apply(&[], 840), log.apply(&[], 840));
+    }
+
+    #[test]
+    fn the_changes_that_ended_first_make_room() {
+        let mut log = Log::default();
+        let stands = slower("GET /stands", 60);
+        let first = log.apply(&[stands.clone(), slower("GET /0", 60)], 60);
+        let mut removed = Vec::new();
+        for n in 1..MAX_CHANGES as i64 {
+            let other = slower(&format!("GET /{n}"), 60 * (n + 1));
+            removed.extend(log.apply(&[stands.clone(), other], 60 * (n + 1)).removed);
+        }
+        assert_eq!(log.changes.len(), MAX_CHANGES);
+        assert_eq!(removed, [first.began[1].clone()]);
+    }
+}

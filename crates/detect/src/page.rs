@@ -1,0 +1,130 @@
+//! One page as the detector sees it: its last minutes, and their scores against its own past.
+
+use std::collections::VecDeque;
+
+use super::history::{History, RENEWED, STORED, Tick};
+use super::past::find_past;
+use super::reference::{Past, Reference};
+use super::scored::{Scored, score};
+use super::state::SharedMinutes;
+
+/// Minutes that have scores.
+pub(crate) const SCORED: Tick = 31;
+
+/// A past, and the scores of the last minutes against it.
+#[derive(Debug)]
+pub(crate) struct Lens {
+    pub(crate) past: Past,
+    pub(crate) reference: Reference,
+    pub(crate) scored: VecDeque<Scored>,
+    /// The minute for which the past was made.
+    epoch: Tick,
+}
+
+/// A page.
+#[derive(Debug, Default)]
+pub(crate) struct Page {
+    pub(crate) history: History,
+    pub(crate) lens: Option<Box<Lens>>,
+    /// The minute for which a past was looked for in vain.
+    missing: Option<Tick>,
+}
+
+impl Page {
+    /// The latest minute, up to `now`, for which this page's past is made. Pages take turns.
+    fn epoch(number: u64, now: Tick) -> Tick {
+        let turn = (number % RENEWED as u64) as Tick;
+        now - (now - turn).rem_euclid(RENEWED)
+    }
+
+    /// Makes the lens anew, if it is its turn. `excluded` are times that may not be part of a past; `before` is
+    /// the past of the last alarm and its end, used if there is no other past.
+    pub(crate) fn renew(
+        &mut self,
+        number: u64,
+        now: Tick,
+        shared: &SharedMinutes,
+        excluded: &[(Tick, Tick)],
+        before: Option<(Tick, &Past)>,
+    ) {
+        let epoch = Self::epoch(number, now);
+        let current = self.lens.as_ref().map(|lens| lens.epoch).or(self.missing);
+        if current == Some(epoch) {
+            return;
+        }
+        let past = find_past(&self.history, epoch, shared, excluded);
+        // The same as when this detector took over in the middle of an epoch.
+        let before = before.filter(|(ended, _)| *ended > epoch - STORED);
+        match past.or_else(|| before.map(|(_, past)| past.clone())) {
+            Some(past) => self.look_through(past, epoch, now),
+            None => {
+                self.lens = None;
+                self.missing = Some(epoch);
+            }
+        }
+    }
+
+    /// Forgets the lens, so that it is made anew.
+    pub(crate) fn drop_lens(&mut self) {
+        self.lens = None;
+        self.missing = None;
+    }
+
+    /// Compares with this past from now on.
+    pub(crate) fn freeze(&mut self, past: &Past, now: Tick) {
+        self.look_through(past.clone(), Tick::MAX, now);
+    }
+
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.lens
+            .as_ref()
+            .is_some_and(|lens| lens.epoch == Tick::MAX)
+    }
+
+    fn look_through(&mut self, past: Past, epoch: Tick, now: Tick) {
+        let counts = past.counts();
+        self.missing = Some(epoch);
+        let reference = Reference::new(&counts);
+        self.lens = reference.map(|reference| {
+            let mut scored = VecDeque::with_capacity(SCORED as usize + 1);
+            self.history.each(now - SCORED + 1, |minute, packed| {
+                scored.push_back(score(minute.tick, packed, &reference));
+            });
+            Box::new(Lens {
+                past,
+                reference,
+                scored,
+                epoch,
+            })
+        });
+    }
+
+    /// Scores the last minute, if it is `now` and not scored.
+    pub(crate) fn score_last(&mut self, now: Tick) {
+        let Some(lens) = &mut self.lens else { return };
+        let is_scored = lens.scored.back().is_some_and(|last| last.tick >= now);
+        if !is_scored {
+            let (reference, scored) = (&lens.reference, &mut lens.scored);
+            self.history.each(now, |minute, packed| {
+                scored.push_back(score(minute.tick, packed, reference));
+            });
+        }
+        while lens
+            .scored
+            .front()
+            .is_some_and(|first| first.tick <= now - SCORED)
+        {
+            lens.scored.pop_front();
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        let lens = self.lens.as_ref().map_or(0, |lens| {
+            size_of::<Lens>()
+                + lens.scored.capacity() * size_of::<Scored>()
+                + lens.reference.bytes()
+                + lens.past.buckets.capacity() * 8
+        });
+        size_of::<(u64, Self)>() + self.history.bytes() + lens
+    }
+}

@@ -1,0 +1,202 @@
+//! The past of a page: the quiet minutes of about an hour that ended some minutes ago.
+
+use super::history::{History, Packed, PageMinute, RENEWED, STORED, Tick};
+use super::noise::Noise;
+use super::reference::{Past, Reference, SCORES, SPANS};
+use super::scored::{Tally, score};
+use super::state::SharedMinutes;
+
+/// Minutes between a usual past and now.
+pub(crate) const PAST_ENDS: Tick = 20;
+/// Minutes of a usual past.
+const PAST_MINUTES: Tick = 50;
+/// Minutes between the past of a page that is young, and now.
+pub(crate) const YOUNG_PAST_ENDS: Tick = 10;
+/// The fewest minutes and requests of a past.
+pub(crate) const FEWEST_MINUTES: u32 = 15;
+pub(crate) const FEWEST_REQUESTS: u64 = 40;
+/// A minute in which all pages were this much slower or faster is no part of a past.
+const QUIET: f64 = 0.14;
+/// A minute whose scores are farther from the usual is no part of a past, in standard deviations.
+const OUTLYING: f64 = 4.0;
+
+/// The past of a page at minute `epoch`, if there is enough of it. `excluded` are times that may not be part of it.
+pub(crate) fn find_past(
+    history: &History,
+    epoch: Tick,
+    shared: &SharedMinutes,
+    excluded: &[(Tick, Tick)],
+) -> Option<Past> {
+    let end = epoch - PAST_ENDS;
+    let usual = Search::new(history, end - PAST_MINUTES, end, shared, excluded).past();
+    if usual.as_ref().is_some_and(|past| past.minutes >= 30) {
+        return usual;
+    }
+    let end = epoch - YOUNG_PAST_ENDS;
+    let young = Search::new(history, epoch - STORED + RENEWED, end, shared, excluded).past();
+    match (usual, young) {
+        (Some(usual), Some(young)) if young.minutes < usual.minutes + 5 => Some(usual),
+        (usual, young) => young.or(usual),
+    }
+}
+
+/// A minute, the difference of its mean score from the expected one, and the variance of that from sampling.
+pub(crate) type Residual = (Tick, f64, f64);
+
+/// Looks for a past between two minutes.
+struct Search<'a> {
+    history: &'a History,
+    from: Tick,
+    to: Tick,
+    shared: &'a SharedMinutes,
+    excluded: &'a [(Tick, Tick)],
+    /// The usual level between the two.
+    level: f64,
+    /// Minutes that are unlike the others.
+    outlying: Vec<Tick>,
+}
+
+impl<'a> Search<'a> {
+    fn new(
+        history: &'a History,
+        from: Tick,
+        to: Tick,
+        shared: &'a SharedMinutes,
+        excluded: &'a [(Tick, Tick)],
+    ) -> Self {
+        Self {
+            history,
+            from,
+            to,
+            shared,
+            excluded,
+            level: shared.median_level(from, to).unwrap_or(0.0),
+            outlying: Vec::new(),
+        }
+    }
+
+    /// Whether a minute may be part of the past.
+    fn is_quiet(&self, tick: Tick) -> bool {
+        let mut excluded = self.excluded.iter();
+        tick < self.to
+            && !excluded.any(|(from, to)| (*from..=*to).contains(&tick))
+            && (self.shared.level(tick) - self.level).abs() <= QUIET
+    }
+
+    fn each(&self, mut each: impl FnMut(&PageMinute, Packed<'_>)) {
+        self.history.each(self.from, |minute, packed| {
+            if self.is_quiet(minute.tick) {
+                each(minute, packed);
+            }
+        });
+    }
+
+    fn past(mut self) -> Option<Past> {
+        let (mut past, mut reference) = self.sums()?;
+        let mut residuals = self.residuals(&past, &reference);
+        self.outlying = outlying(&residuals, &reference);
+        if !self.outlying.is_empty() {
+            (past, reference) = self.sums()?;
+            residuals = self.residuals(&past, &reference);
+        }
+        for (kind, residuals) in residuals.iter_mut().enumerate() {
+            past.highest[kind] = highest(residuals);
+            residuals.retain(|(tick, _, _)| !self.outlying.contains(tick));
+            past.noise[kind] = Noise::estimate(residuals, reference.slope(kind));
+        }
+        Some(past)
+    }
+
+    /// The past without its noise.
+    fn sums(&self) -> Option<(Past, Reference)> {
+        let mut past = Past {
+            end: self.to,
+            ..Past::default()
+        };
+        let mut tally = Tally::new();
+        let (mut level, mut weights) = (0.0, 0.0);
+        self.each(|minute, packed| {
+            if self.outlying.contains(&minute.tick) {
+                return;
+            }
+            tally.add(packed);
+            past.minutes += 1;
+            past.requests = past.requests.saturating_add(u64::from(minute.requests));
+            past.errors = past.errors.saturating_add(u64::from(minute.errors));
+            let micros = (f64::from(minute.seconds) * 1e6) as u64;
+            past.micros = past.micros.saturating_add(micros);
+            level += f64::from(minute.requests) * self.shared.level(minute.tick);
+            weights += f64::from(minute.requests);
+        });
+        if past.minutes < FEWEST_MINUTES || past.requests < FEWEST_REQUESTS {
+            return None;
+        }
+        past.level = (level / f64::max(weights, 1.0) * 1e6) as i64;
+        let counts = tally.finish();
+        let buckets = (0u8..=255).zip(counts.iter()).filter(|(_, n)| **n > 0);
+        past.buckets = buckets.map(|(bucket, n)| (bucket, *n)).collect();
+        past.buckets.shrink_to_fit();
+        Some((past, Reference::new(&counts)?))
+    }
+
+    /// The residuals of each kind of score, in all quiet minutes.
+    fn residuals(&self, past: &Past, reference: &Reference) -> [Vec<Residual>; SCORES] {
+        let mut residuals: [Vec<Residual>; SCORES] = Default::default();
+        self.each(|minute, packed| {
+            let scored = score(minute.tick, packed, reference);
+            let count = f64::from(scored.count);
+            if count < 1.0 {
+                return;
+            }
+            let shift = self.shared.level(minute.tick) - past.level as f64 * 1e-6;
+            for (kind, residuals) in residuals.iter_mut().enumerate() {
+                let residual = f64::from(scored.scores[kind]) - reference.expected(kind, shift);
+                residuals.push((minute.tick, residual, reference.variance(kind) / count));
+            }
+        });
+        residuals
+    }
+}
+
+/// The minutes whose scores are far from the median one, in deviations of the median minute (Hampel's identifier,
+/// *The influence curve and its role in robust estimation*, 1974).
+fn outlying(residuals: &[Vec<Residual>; SCORES], reference: &Reference) -> Vec<Tick> {
+    let mut outlying = Vec::new();
+    for (kind, residuals) in residuals.iter().enumerate() {
+        let middle = median(residuals.iter().map(|(_, residual, _)| *residual));
+        let usual = Noise::usual(reference.slope(kind));
+        let size = |(_, residual, sampling): &Residual| {
+            (residual - middle).abs() / (usual + sampling).sqrt()
+        };
+        let scale = (1.4826 * median(residuals.iter().map(size))).max(1.0);
+        let far = residuals
+            .iter()
+            .filter(|residual| size(residual) > OUTLYING * scale);
+        outlying.extend(far.map(|(tick, _, _)| *tick));
+    }
+    outlying.sort_unstable();
+    outlying.dedup();
+    outlying
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<_> = values.collect();
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// The largest mean residual of 2, 3, … minutes in a row, each without its largest one, in millionths.
+fn highest(residuals: &[Residual]) -> [i32; SPANS] {
+    std::array::from_fn(|index| {
+        let length = index + 2;
+        let means = residuals.windows(length).map(|window| {
+            let sum: f64 = window.iter().map(|(_, residual, _)| residual).sum();
+            let largest = window
+                .iter()
+                .map(|(_, residual, _)| *residual)
+                .fold(f64::MIN, f64::max);
+            (sum - largest) / (length - 1) as f64
+        });
+        (means.fold(0.0, f64::max) * 1e6) as i32
+    })
+}

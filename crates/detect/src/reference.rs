@@ -1,0 +1,289 @@
+//! The past that a page is compared with: the distribution of its times in a quiet hour, and scores that are
+//! made from it.
+//!
+//! A request has three scores, each a function of its bucket. All are rank scores or scores of location
+//! (Hájek, Šidák and Sen, *Theory of Rank Tests*, 1999), so that no moment of the times is needed:
+//! - its *rank* in the reference (Wilcoxon's score; for grouped data Bross's ridit);
+//! - its *place*: `-f'/f` of the smoothed density of the reference, the locally most powerful score for a
+//!   shift of the logarithm. With several modes, such as hits and misses of a cache, it sees a shift of the
+//!   modes much better than the rank does, and a change of their shares hardly;
+//! - its *tail*: how far it lies in the upper tenth, in logarithms, clipped.
+
+use super::history::{BUCKETS, Counts, SCALE, WIDTH};
+use super::noise::Noise;
+
+/// Kinds of scores.
+pub(crate) const SCORES: usize = 3;
+/// Index of the rank score.
+pub(crate) const RANK: usize = 0;
+/// Index of the place score.
+pub(crate) const PLACE: usize = 1;
+/// Index of the tail score.
+pub(crate) const TAIL: usize = 2;
+
+/// The spans of minutes whose highest mean is known are 2 to `SPANS + 1`.
+pub(crate) const SPANS: usize = 9;
+
+/// The farthest shift of the table of expected scores, in buckets.
+const FARTHEST: usize = 28;
+const SHIFTS: usize = 2 * FARTHEST + 1;
+
+/// The largest tail score: the logarithm of 16.
+const LARGEST_TAIL: f64 = 2.77;
+/// The largest place score, in standard deviations.
+const LARGEST_PLACE: f64 = 3.0;
+
+/// What is stored of a reference. Integers only, so that it is the same after it was stored.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Past {
+    /// Counts of successful responses, by bucket at scale 3.
+    pub(crate) buckets: Vec<(u8, u32)>,
+    /// The first minute after it.
+    pub(crate) end: i32,
+    /// Number of minutes.
+    pub(crate) minutes: u32,
+    /// All requests.
+    pub(crate) requests: u64,
+    pub(crate) errors: u64,
+    /// Service time of all requests.
+    pub(crate) micros: u64,
+    /// The level that all pages share, in millionths of a logarithm.
+    pub(crate) level: i64,
+    /// The noise of each score.
+    pub(crate) noise: [Noise; SCORES],
+    /// The largest mean score above the usual of 2, 3, … minutes in a row, in millionths.
+    pub(crate) highest: [[i32; SPANS]; SCORES],
+}
+
+/// Scores by bucket, and what they are under a shift.
+#[derive(Debug)]
+pub(crate) struct Reference {
+    first: usize,
+    scores: Vec<[f32; SCORES]>,
+    /// Below this bucket, a request that was cut off says nothing.
+    median: usize,
+    /// Expected scores if all times are shifted by -FARTHEST to FARTHEST buckets.
+    shifted: Vec<[f32; SCORES]>,
+    /// Variance of the scores of one request.
+    variance: [f64; SCORES],
+    /// Third central moment of the scores of one request, divided by the variance.
+    skew: [f64; SCORES],
+    /// Share of the requests in the upper tenth.
+    tail_share: f64,
+    count: f64,
+}
+
+/// Mean seconds of all requests, and of the slowest tenth of them.
+pub(crate) fn means(counts: &Counts) -> (f64, f64) {
+    let total: f64 = counts.iter().map(|n| f64::from(*n)).sum();
+    let (mut sum, mut tail, mut left) = (0.0, 0.0, total / 10.0);
+    for (bucket, count) in counts.iter().enumerate().rev() {
+        let count = f64::from(*count);
+        sum += count * seconds(bucket);
+        let slowest = count.min(left);
+        tail += slowest * seconds(bucket);
+        left -= slowest;
+    }
+    let total = total.max(1.0);
+    (sum / total, tail * 10.0 / total)
+}
+
+/// The middle of a bucket, in seconds.
+fn seconds(bucket: usize) -> f64 {
+    ((bucket as f64 + 0.5) / f64::from(1u32 << SCALE)).exp2() * 1e-6
+}
+
+impl Reference {
+    /// The scores for these counts; `None` if there are none.
+    pub(crate) fn new(counts: &Counts) -> Option<Self> {
+        let total: f64 = counts.iter().map(|n| f64::from(*n)).sum();
+        let low = counts.iter().position(|n| *n > 0)?;
+        let high = counts.iter().rposition(|n| *n > 0)?;
+        let first = low.saturating_sub(FARTHEST);
+        let last = (high + FARTHEST).min(BUCKETS - 1);
+        let share = |bucket: usize| f64::from(counts[bucket]) / total;
+
+        // The upper tenth begins at the first bucket with at most a tenth at or above it.
+        let mut above = 0.0;
+        let mut threshold = high;
+        for bucket in (low..=high).rev() {
+            above += share(bucket);
+            threshold = bucket;
+            if above >= 0.1 {
+                break;
+            }
+        }
+        let place = place_scores(counts, first, last, total);
+        let mut scores = Vec::with_capacity(last - first + 1);
+        let (mut below, mut median) = (0.0, low);
+        for bucket in first..=last {
+            let share = share(bucket);
+            let rank = below + share / 2.0 - 0.5;
+            if rank < 0.0 {
+                median = bucket;
+            }
+            below += share;
+            let tail = ((bucket as f64 - threshold as f64 + 0.5) * WIDTH).clamp(0.0, LARGEST_TAIL);
+            scores.push([rank as f32, place[bucket - first] as f32, tail as f32]);
+        }
+        let mut reference = Self {
+            first,
+            scores,
+            median,
+            shifted: Vec::with_capacity(SHIFTS),
+            variance: [0.0; SCORES],
+            skew: [0.0; SCORES],
+            tail_share: above,
+            count: total,
+        };
+        reference.tabulate(counts, low..=high, total);
+        Some(reference)
+    }
+
+    /// Fills the table of expected scores, and centres the scores.
+    fn tabulate(&mut self, counts: &Counts, support: std::ops::RangeInclusive<usize>, total: f64) {
+        let mut squares = [0.0; SCORES];
+        for shift in 0..SHIFTS {
+            let mut expected = [0.0; SCORES];
+            for bucket in support.clone().filter(|bucket| counts[*bucket] > 0) {
+                let share = f64::from(counts[bucket]) / total;
+                let moved = (bucket + shift).saturating_sub(FARTHEST);
+                let scores = self.of(moved);
+                for (kind, score) in scores.into_iter().enumerate() {
+                    expected[kind] += share * f64::from(score);
+                    if shift == FARTHEST {
+                        squares[kind] += share * f64::from(score).powi(2);
+                    }
+                }
+            }
+            self.shifted.push(expected.map(|score| score as f32));
+        }
+        let centre = self.shifted[FARTHEST];
+        for kind in 0..SCORES {
+            self.variance[kind] = (squares[kind] - f64::from(centre[kind]).powi(2)).max(1e-6);
+        }
+        for scores in self.scores.iter_mut().chain(&mut self.shifted) {
+            for (score, centre) in scores.iter_mut().zip(centre) {
+                *score -= centre;
+            }
+        }
+        for bucket in support.filter(|bucket| counts[*bucket] > 0) {
+            let share = f64::from(counts[bucket]) / total;
+            for (kind, score) in self.of(bucket).into_iter().enumerate() {
+                self.skew[kind] += share * f64::from(score).powi(3) / self.variance[kind];
+            }
+        }
+    }
+
+    /// The scores of a request in this bucket.
+    pub(crate) fn of(&self, bucket: usize) -> [f32; SCORES] {
+        let last = self.scores.len() - 1;
+        self.scores[bucket.saturating_sub(self.first).min(last)]
+    }
+
+    /// Whether a request that was cut off in this bucket took longer than most.
+    pub(crate) fn is_late(&self, bucket: usize) -> bool {
+        bucket > self.median
+    }
+
+    /// The expected score if all times are multiplied by `exp(shift)`.
+    pub(crate) fn expected(&self, kind: usize, shift: f64) -> f64 {
+        let at = (shift / WIDTH + FARTHEST as f64).clamp(0.0, (SHIFTS - 1) as f64);
+        let below = (at as usize).min(SHIFTS - 2);
+        let (low, high) = (self.shifted[below][kind], self.shifted[below + 1][kind]);
+        f64::from(low) + (at - below as f64) * f64::from(high - low)
+    }
+
+    /// The shift that explains a mean rank score: the one at which the rank test finds nothing left, as in
+    /// Hodges and Lehmann's estimate (1963).
+    pub(crate) fn shift_of(&self, rank_score: f64) -> f64 {
+        let table = &self.shifted;
+        let above = table.partition_point(|scores| f64::from(scores[RANK]) < rank_score);
+        if above == 0 || above == SHIFTS {
+            let end = if above == 0 { -1.0 } else { 1.0 };
+            return end * FARTHEST as f64 * WIDTH;
+        }
+        let (low, high) = (
+            f64::from(table[above - 1][RANK]),
+            f64::from(table[above][RANK]),
+        );
+        let within = (rank_score - low) / (high - low).max(1e-9);
+        (above as f64 - 1.0 + within - FARTHEST as f64) * WIDTH
+    }
+
+    /// Change of the expected score with a small shift.
+    pub(crate) fn slope(&self, kind: usize) -> f64 {
+        let step = f64::from(self.shifted[FARTHEST + 1][kind] - self.shifted[FARTHEST - 1][kind]);
+        (step / (2.0 * WIDTH)).max(1e-3)
+    }
+
+    pub(crate) fn variance(&self, kind: usize) -> f64 {
+        self.variance[kind]
+    }
+
+    pub(crate) fn skew(&self, kind: usize) -> f64 {
+        self.skew[kind]
+    }
+
+    pub(crate) fn tail_share(&self) -> f64 {
+        self.tail_share.max(0.01)
+    }
+
+    pub(crate) fn count(&self) -> f64 {
+        self.count
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        (self.scores.capacity() + self.shifted.capacity()) * size_of::<[f32; SCORES]>()
+    }
+}
+
+/// `-f'/f` by bucket, where `f` is the density smoothed with a normal kernel. The width of the kernel is
+/// Silverman's (1986) rule of thumb for the spread of the narrowest half, so that modes are not merged.
+fn place_scores(counts: &Counts, first: usize, last: usize, total: f64) -> Vec<f64> {
+    let spread = narrowest_half(counts, total) / 1.35;
+    let width = (0.9 * spread * total.powf(-0.2)).clamp(0.8, 6.0);
+    let reach = (3.0 * width).ceil() as usize;
+    let kernel: Vec<_> = (0..=reach)
+        .map(|d| (-0.5 * (d as f64 / width).powi(2)).exp())
+        .collect();
+    let area: f64 = kernel.iter().sum::<f64>() * 2.0 - kernel[0];
+    let size = last - first + 1;
+    let mut density = vec![0.5 / size as f64; size];
+    for (bucket, count) in counts.iter().enumerate().filter(|(_, n)| **n > 0) {
+        for at in bucket.saturating_sub(reach).max(first)..=(bucket + reach).min(last) {
+            density[at - first] += f64::from(*count) * kernel[at.abs_diff(bucket)] / area;
+        }
+    }
+    let raw = |at: usize| {
+        let (before, after) = (at.saturating_sub(1), (at + 1).min(size - 1));
+        (density[before] / density[after]).ln() / (after - before).max(1) as f64
+    };
+    let mut scores: Vec<_> = (0..size).map(raw).collect();
+    let share = |at: usize| f64::from(counts[first + at]) / total;
+    let mean: f64 = (0..size).map(|at| share(at) * scores[at]).sum();
+    let variance: f64 = (0..size)
+        .map(|at| share(at) * (scores[at] - mean).powi(2))
+        .sum();
+    let deviation = variance.sqrt().max(1e-6);
+    for score in &mut scores {
+        *score = ((*score - mean) / deviation).clamp(-LARGEST_PLACE, LARGEST_PLACE);
+    }
+    scores
+}
+
+/// Width of the narrowest range with half of the counts, in buckets: Grübel's (1988) shorth.
+fn narrowest_half(counts: &Counts, total: f64) -> f64 {
+    let (mut inside, mut low, mut narrowest) = (0.0, 0, BUCKETS);
+    for high in 0..BUCKETS {
+        inside += f64::from(counts[high]);
+        while low < high && inside - f64::from(counts[low]) >= total / 2.0 {
+            inside -= f64::from(counts[low]);
+            low += 1;
+        }
+        if inside >= total / 2.0 {
+            narrowest = narrowest.min(high - low + 1);
+        }
+    }
+    narrowest as f64
+}

@@ -1,0 +1,92 @@
+//! The scores of a minute without the shift that all pages share, and how far they are from nothing.
+
+use super::history::Tick;
+use super::noise::Window;
+use super::page::Lens;
+use super::reference::SCORES;
+use super::scored::Scored;
+use super::state::SharedMinutes;
+
+/// A change of the times of a page.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Finding {
+    pub(crate) score: usize,
+    pub(crate) faster: bool,
+    /// Standard deviations.
+    pub(crate) strength: f64,
+    /// Of the mean score.
+    pub(crate) effect: f64,
+    pub(crate) since: Tick,
+}
+
+/// A minute, without what all pages share.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Residual {
+    pub(crate) tick: Tick,
+    pub(crate) count: f64,
+    /// What all pages share, as a logarithm of time.
+    pub(crate) shift: f64,
+    pub(crate) scores: [f64; SCORES],
+    /// Variance of the scores that comes from sampling.
+    pub(crate) sampling: [f64; SCORES],
+    /// What the page's own answer to what is shared may make of the scores: one standard deviation. It is the same
+    /// answer in each minute.
+    pub(crate) answer: [f64; SCORES],
+}
+
+impl Residual {
+    /// Adds a kind of score to a window that has only later minutes.
+    pub(crate) fn add_to(&self, window: &mut Window, kind: usize) {
+        let (score, sampling) = (self.scores[kind], self.sampling[kind]);
+        window.grow(self.tick, score, sampling, self.answer[kind]);
+    }
+}
+
+/// How differently pages answer to what they share: one standard deviation, as a part of it.
+const LOADING: f64 = 0.3;
+
+fn residual(scored: &Scored, lens: &Lens, shared: &SharedMinutes) -> Residual {
+    let shift = shared.level(scored.tick) - lens.past.level as f64 * 1e-6;
+    let mut residual = Residual {
+        tick: scored.tick,
+        count: f64::from(scored.count),
+        shift,
+        scores: [0.0; SCORES],
+        sampling: [0.0; SCORES],
+        answer: [0.0; SCORES],
+    };
+    for kind in 0..SCORES {
+        residual.scores[kind] =
+            f64::from(scored.scores[kind]) - lens.reference.expected(kind, shift);
+        residual.sampling[kind] = lens.reference.variance(kind) / f64::from(scored.count);
+        let (more, less) = (shift * (1.0 + LOADING), shift * (1.0 - LOADING));
+        residual.answer[kind] =
+            (lens.reference.expected(kind, more) - lens.reference.expected(kind, less)) / 2.0;
+    }
+    residual
+}
+
+pub(crate) fn residuals<'a>(
+    lens: &'a Lens,
+    shared: &'a SharedMinutes,
+) -> impl DoubleEndedIterator<Item = Residual> + 'a {
+    let counted = lens.scored.iter().filter(|scored| scored.count >= 1.0);
+    counted.map(|scored| residual(scored, lens, shared))
+}
+
+/// The variance of the mean of the past.
+pub(crate) fn past_variance(lens: &Lens, kind: usize) -> f64 {
+    let noise = lens.past.noise[kind];
+    let correlation = noise.correlation();
+    let lasting = (1.0 + correlation) / (1.0 - correlation);
+    lens.reference.variance(kind) / lens.reference.count()
+        + noise.variance() * lasting / f64::from(lens.past.minutes.max(1))
+}
+
+/// Standard deviations of a mean score of `count` requests. The sum of few skewed scores exceeds its mean more
+/// easily than a normal deviate does: its skewness is part of the variance, as in the deviance of a Poisson count
+/// or in Bernstein's inequality.
+pub(crate) fn strength(lens: &Lens, kind: usize, effect: f64, variance: f64, count: f64) -> f64 {
+    let skewed = effect * lens.reference.skew(kind) / (3.0 * count.max(1.0));
+    effect.abs() / (variance + skewed.max(0.0)).sqrt()
+}

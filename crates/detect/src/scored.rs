@@ -1,0 +1,89 @@
+//! The scores of a minute, and counts of several.
+
+use super::history::{BUCKETS, Counts, Packed, Tick};
+use super::reference::{Past, Reference, SCORES};
+
+/// The mean scores of a minute.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scored {
+    pub(crate) tick: Tick,
+    pub(crate) count: f32,
+    pub(crate) scores: [f32; SCORES],
+}
+
+/// The mean scores of a minute.
+pub(crate) fn score(tick: Tick, packed: Packed<'_>, reference: &Reference) -> Scored {
+    let mut sums = [0.0f64; SCORES];
+    let mut total = 0.0f64;
+    packed.buckets(|bucket, count, cut_off| {
+        if cut_off && !reference.is_late(bucket) {
+            return;
+        }
+        total += f64::from(count);
+        for (sum, score) in sums.iter_mut().zip(reference.of(bucket)) {
+            *sum += f64::from(count) * f64::from(score);
+        }
+    });
+    Scored {
+        tick,
+        count: total as f32,
+        scores: sums.map(|sum| {
+            if total > 0.0 {
+                (sum / total) as f32
+            } else {
+                0.0
+            }
+        }),
+    }
+}
+
+/// The counts of successes and, above their median, of requests that were cut off.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    successes: Box<Counts>,
+    cut_off: Box<Counts>,
+}
+
+impl Tally {
+    pub(crate) fn new() -> Self {
+        Self {
+            successes: Box::new([0; BUCKETS]),
+            cut_off: Box::new([0; BUCKETS]),
+        }
+    }
+
+    pub(crate) fn add(&mut self, packed: Packed<'_>) {
+        packed.buckets(|bucket, count, cut_off| {
+            let side = if cut_off {
+                &mut self.cut_off
+            } else {
+                &mut self.successes
+            };
+            side[bucket] = side[bucket].saturating_add(count);
+        });
+    }
+
+    /// A cancelled request took at least what it took. Below the median that says nothing.
+    pub(crate) fn finish(mut self) -> Box<Counts> {
+        let half = self.successes.iter().map(|n| u64::from(*n)).sum::<u64>() / 2;
+        let mut below = 0;
+        for (mine, cut_off) in self.successes.iter_mut().zip(self.cut_off.iter()) {
+            below += u64::from(*mine);
+            if below > half {
+                *mine = mine.saturating_add(*cut_off);
+            }
+        }
+        self.successes
+    }
+}
+
+impl Past {
+    /// Its counts by bucket.
+    pub(crate) fn counts(&self) -> Counts {
+        let mut counts = [0; BUCKETS];
+        for (bucket, count) in &self.buckets {
+            counts[usize::from(*bucket)] = *count;
+        }
+        counts
+    }
+}

@@ -1,0 +1,170 @@
+//! Old and new versions of the application in the same minutes.
+
+use std::collections::HashMap;
+
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::minute_report::ReportedContext;
+use tower_pulse_model::records::RecordId;
+use tower_pulse_model::slices::Merge;
+
+/// The most minutes that are compared.
+pub const MAX_MINUTES: i64 = 10;
+
+/// Fewest successful responses on each side of a comparison.
+const MIN_RESPONSES: u64 = 10;
+
+/// What the versions of the application did in the minutes in which a version ran beside others.
+#[derive(Clone, Debug, Default)]
+pub struct Versions {
+    contexts: HashMap<RecordId, Sides>,
+}
+
+/// One context.
+#[derive(Clone, Debug, Default)]
+struct Sides {
+    minutes: usize,
+    new: Aggregate,
+    old: Aggregate,
+}
+
+/// A new version compared with the others, in the same minutes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct SideBySide {
+    /// The minutes in which both had requests of the context.
+    pub minutes: usize,
+    /// The new version.
+    pub new: Side,
+    /// The others.
+    pub old: Side,
+    /// The mean of the new version divided by that of the others; `None` with fewer than 10 responses of either.
+    pub ratio: Option<f64>,
+}
+
+/// What a version did.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Side {
+    /// Number of requests.
+    pub count: u64,
+    /// Errors by count.
+    pub error_share: Option<f64>,
+    /// Mean seconds of its successful responses.
+    pub mean: Option<f64>,
+    /// Percentiles of its successful responses, in seconds.
+    pub p50: Option<f64>,
+    /// See `p50`.
+    pub p95: Option<f64>,
+    /// See `p50`.
+    pub p99: Option<f64>,
+}
+
+impl From<&Aggregate> for Side {
+    fn from(sums: &Aggregate) -> Self {
+        let (count, successes) = (sums.times.count, sums.successes());
+        Self {
+            count,
+            error_share: (count > 0).then(|| sums.outcomes.errors as f64 / count as f64),
+            mean: successes.mean(),
+            p50: successes.quantile(0.50),
+            p95: successes.quantile(0.95),
+            p99: successes.quantile(0.99),
+        }
+    }
+}
+
+impl Versions {
+    /// Approximate bytes in memory.
+    pub fn bytes(&self) -> usize {
+        let sides = self.contexts.values();
+        sides
+            .map(|sides| sides.new.bytes() + sides.old.bytes())
+            .sum()
+    }
+
+    /// Adds a minute: what the `new` version and each of the others did in it.
+    pub fn add_minute<'a>(
+        &mut self,
+        new: &str,
+        versions: impl IntoIterator<Item = (&'a str, &'a [ReportedContext])>,
+    ) {
+        let mut minute: HashMap<RecordId, (Aggregate, Aggregate)> = HashMap::new();
+        for (version, records) in versions {
+            for (id, sums) in records {
+                let (new_sums, old_sums) = minute.entry(*id).or_default();
+                let side = if version == new { new_sums } else { old_sums };
+                side.merge(sums);
+            }
+        }
+        for (id, (new, old)) in minute {
+            if new.times.count > 0 && old.times.count > 0 {
+                let sides = self.contexts.entry(id).or_default();
+                sides.minutes += 1;
+                sides.new.merge(&new);
+                sides.old.merge(&old);
+            }
+        }
+    }
+
+    /// Compares the versions on a context. `None` if both never had requests of it in the same minute.
+    pub fn compare(&self, id: RecordId) -> Option<SideBySide> {
+        let sides = self.contexts.get(&id)?;
+        let (new, old) = (Side::from(&sides.new), Side::from(&sides.old));
+        let is_enough = |sums: &Aggregate| sums.successes().count() >= MIN_RESPONSES;
+        let ratio = new.mean.zip(old.mean).map(|(new, old)| new / old);
+        Some(SideBySide {
+            minutes: sides.minutes,
+            ratio: ratio.filter(|_| is_enough(&sides.new) && is_enough(&sides.old)),
+            new,
+            old,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tower_pulse_model::context::Kind;
+    use tower_pulse_model::histogram::{Histogram, bucket_of};
+
+    fn requests(count: u64, millis: u64) -> Aggregate {
+        let mut sums = Aggregate::default();
+        for _ in 0..count {
+            sums.times.record(millis * 1_000_000);
+        }
+        sums.histogram = Histogram::new(4, [(bucket_of(millis * 1_000_000) as u16, count)]);
+        sums
+    }
+
+    #[test]
+    fn only_minutes_of_both_versions_are_compared() {
+        let id = RecordId::new(Kind::Http, "GET /");
+        let mut versions = Versions::default();
+        let mut add = |minute: &[(&str, u64, u64)]| {
+            let records = minute.iter();
+            let records = records.map(|(_, count, millis)| [(id, requests(*count, *millis))]);
+            let records: Vec<_> = records.collect();
+            let versions_of = minute.iter().zip(&records);
+            versions.add_minute("2", versions_of.map(|(of, records)| (of.0, &records[..])));
+        };
+        add(&[("1", 30, 100), ("2", 20, 200)]);
+        add(&[("1", 500, 900)]);
+        add(&[("2", 500, 900)]);
+        add(&[("0", 4, 100), ("2", 1, 200)]);
+        let both = versions.compare(id).expect("both had requests");
+        assert_eq!((both.minutes, both.new.count, both.old.count), (2, 21, 34));
+        let ratio = both.ratio.expect("there are enough");
+        assert!((ratio / 2.0 - 1.0).abs() < 0.03, "{ratio}");
+        assert_eq!(versions.compare(RecordId::new(Kind::Http, "GET /a")), None);
+    }
+
+    #[test]
+    fn few_responses_have_no_ratio() {
+        let id = RecordId::new(Kind::Http, "GET /");
+        let mut versions = Versions::default();
+        let (few, many) = ([(id, requests(9, 200))], [(id, requests(90, 100))]);
+        versions.add_minute("2", [("2", &few[..]), ("1", &many[..])]);
+        let both = versions.compare(id).expect("both had requests");
+        assert_eq!((both.minutes, both.ratio), (1, None));
+    }
+}

@@ -1,0 +1,284 @@
+//! Slower and faster: whether the last minutes of a page have other scores than its past.
+//!
+//! Each of the last 2 to 20 minutes may be the first one that is different. For each, the mean of the scores
+//! since then, less what all pages share, is divided by its standard deviation, in which the page's own wobble
+//! and its correlation have their part: a generalized likelihood ratio over the time of the change (Siegmund
+//! and Venkatraman, *Using the generalized likelihood ratio statistic for sequential detection of a
+//! change-point*, 1995). A change must also go on: a page that was slow for some minutes is no news.
+
+use super::history::Tick;
+use super::lasting::{
+    WITHOUT_WORST, fades, goes_on, is_left_over, is_unusual, strength_without_worst, turning_point,
+    weighted_mean,
+};
+use super::noise::Window;
+use super::page::Lens;
+use super::reference::{PLACE, RANK, SCORES, TAIL};
+use super::residual::{Finding, Residual, past_variance, residuals, strength};
+use super::state::SharedMinutes;
+
+/// The shortest window, in minutes with requests.
+const SHORTEST: usize = 3;
+/// Minutes before a change in which it may not have been there.
+const BEFORE: usize = 3;
+/// The longest window, in minutes with requests.
+const LONGEST: usize = 20;
+
+/// In a calm minute, what all pages share is less than this.
+const CALM: f64 = 0.12;
+/// A minute is rough if what all pages share in it is this part of the change.
+const ROUGH: f64 = 0.35;
+/// Calm minutes that a change must last if it began when all pages were slower for some minutes.
+const AFTER_ROUGH: usize = 8;
+/// Standard deviations that are needed, by the number of minutes.
+fn bar(minutes: usize, alone: bool, young: bool) -> f64 {
+    let bar = match minutes {
+        0..=3 => 8.0,
+        4 => 7.0,
+        5 => 6.5,
+        6 | 7 => 6.0,
+        _ => 5.5,
+    };
+    // Without other pages nothing can be taken off.
+    let bar = if alone { bar + 1.5 } else { bar };
+    if young { bar + 1.5 } else { bar }
+}
+
+/// Standard deviations of a page that is faster, which is less urgent than one that is slower.
+const FASTER_BAR: f64 = 6.5;
+
+/// The least change, as a logarithm of time: slower, faster, in the tail.
+const LEAST_SLOWER: f64 = 0.077;
+const LEAST_FASTER: f64 = 0.18;
+const LEAST_TAIL: f64 = 0.3;
+
+/// How much a page is different since a minute, as a logarithm of time, if it is so by at least `least` standard
+/// deviations and was not so in the minutes before.
+pub(crate) fn began(lens: &Lens, shared: &SharedMinutes, since: Tick, least: f64) -> Option<f64> {
+    let minutes = residuals(lens, shared).filter(|minute| minute.shift.abs() < CALM);
+    let minutes: Vec<_> = minutes.collect();
+    let start = minutes.partition_point(|minute| minute.tick < since);
+    let (before, after) = minutes.split_at(start);
+    let before = &before[before.len() - before.len().min(BEFORE)..];
+    [RANK, PLACE].into_iter().find_map(|kind| {
+        let (deviations, effect) = deviations(lens, after, kind)?;
+        let earlier = before
+            .last()
+            .map_or(0.0, |_| weighted_mean(before.iter(), kind));
+        let began = deviations >= least && earlier * effect.signum() < 0.5 * effect.abs();
+        began.then(|| effect / lens.reference.slope(kind))
+    })
+}
+
+/// Standard deviations and effect of some minutes.
+fn deviations(lens: &Lens, minutes: &[Residual], kind: usize) -> Option<(f64, f64)> {
+    minutes.last()?;
+    let mut window = Window::new(lens.past.noise[kind]);
+    let mut count = 0.0;
+    for minute in minutes.iter().rev() {
+        minute.add_to(&mut window, kind);
+        count += minute.count;
+    }
+    let effect = window.mean();
+    let variance = window.variance() + past_variance(lens, kind);
+    Some((strength(lens, kind, effect, variance, count), effect))
+}
+
+/// The size of an effect on the mean score, as a logarithm of time.
+pub(crate) fn log_size(lens: &Lens, kind: usize, effect: f64) -> f64 {
+    match kind {
+        TAIL => effect / lens.reference.tail_share(),
+        RANK => lens.reference.shift_of(effect),
+        _ => effect / lens.reference.slope(kind),
+    }
+}
+
+/// Looks for a change that is there at the end of minute `now`.
+pub(crate) fn search(
+    lens: &Lens,
+    shared: &SharedMinutes,
+    now: Tick,
+    after: Tick,
+    alone: bool,
+) -> Option<Finding> {
+    let minutes: Vec<_> = residuals(lens, shared)
+        .filter(|minute| minute.tick >= lens.past.end && minute.tick > after)
+        .collect();
+    if minutes.last()?.tick != now {
+        return None;
+    }
+    let young = lens.past.minutes < 30;
+    let mut windows = lens.past.noise.map(Window::new);
+    let past: [f64; SCORES] = std::array::from_fn(|kind| past_variance(lens, kind));
+    let mut best: Option<(f64, Finding)> = None;
+    let mut count = 0.0;
+    for (index, minute) in minutes.iter().rev().take(LONGEST).enumerate() {
+        let length = index + 1;
+        count += minute.count;
+        for kind in 0..SCORES {
+            let window = &mut windows[kind];
+            minute.add_to(window, kind);
+            if length < SHORTEST {
+                continue;
+            }
+            let effect = window.mean();
+            let variance = window.variance() + past[kind];
+            let strength = strength(lens, kind, effect, variance, count);
+            let over = match effect > 0.0 {
+                true => strength / bar(length, alone, young),
+                false => strength / bar(length, alone, young).max(FASTER_BAR),
+            };
+            if over < 1.0 || best.is_some_and(|(most, _)| most >= over) {
+                continue;
+            }
+            let window = &minutes[minutes.len() - length..];
+            let earlier = &minutes[..minutes.len() - length];
+            if is_large(lens, kind, effect)
+                && goes_on(window, kind, effect)
+                && strength_without_worst(lens, window, kind, effect)
+                    >= WITHOUT_WORST * bar(length, alone, young)
+                && is_unusual(lens, window, kind, effect)
+                && !is_left_over(earlier, window, kind, effect)
+            {
+                let finding = Finding {
+                    score: kind,
+                    faster: effect < 0.0,
+                    strength,
+                    effect,
+                    since: minute.tick,
+                };
+                best = Some((over, finding));
+            }
+        }
+    }
+    let (_, mut finding) = best?;
+    finding.since = turning_point(lens, &minutes, finding.score, finding.effect);
+    // Caches warm up, and a host recovers, at different speeds on different pages.
+    let size = log_size(lens, finding.score, finding.effect).abs();
+    let rough = |minute: &&Residual| minute.shift.abs() >= CALM.max(ROUGH * size);
+    let around = minutes
+        .iter()
+        .filter(|minute| minute.tick >= finding.since - 2);
+    let least = match around.filter(rough).count() {
+        0 | 1 => SHORTEST,
+        2 => SHORTEST + 2,
+        _ => AFTER_ROUGH,
+    };
+    let lasted = minutes.iter().filter(|minute| minute.tick >= finding.since);
+    let enough = lasted.filter(|minute| !rough(minute)).count() >= least;
+    (enough && !fades(lens, &minutes, &finding)).then_some(finding)
+}
+
+/// Whether anybody would call it a change.
+fn is_large(lens: &Lens, kind: usize, effect: f64) -> bool {
+    let size = log_size(lens, kind, effect);
+    match kind {
+        TAIL => size >= LEAST_TAIL,
+        _ => size >= LEAST_SLOWER || size <= -LEAST_FASTER,
+    }
+}
+
+/// How much of an earlier finding still stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Progress {
+    pub(crate) is_over: bool,
+    /// Standard deviations.
+    pub(crate) strength: f64,
+}
+
+/// The part of a change below which it is over.
+const OVER: f64 = 0.45;
+
+/// Follows a change that stands. `since` and `effect` are those of its finding.
+pub(crate) fn follow(
+    lens: &Lens,
+    shared: &SharedMinutes,
+    kind: usize,
+    since: Tick,
+    effect: f64,
+) -> Progress {
+    let minutes: Vec<_> = residuals(lens, shared)
+        .filter(|m| m.tick >= since)
+        .collect();
+    let mut recent = Window::new(lens.past.noise[kind]);
+    let mut taken = 0;
+    for minute in minutes.iter().rev() {
+        let enough = taken >= 8 || recent.variance().sqrt() <= 0.2 * effect.abs();
+        if taken >= 3 && enough {
+            break;
+        }
+        minute.add_to(&mut recent, kind);
+        taken += 1;
+    }
+    let mut all = Window::new(lens.past.noise[kind]);
+    for minute in minutes[..minutes.len() - taken].iter().rev() {
+        minute.add_to(&mut all, kind);
+    }
+    // A change that grew is over when it is back, not when it is as large as it began.
+    let now = if minutes.len() - taken >= 5 {
+        all.mean()
+    } else {
+        effect
+    };
+    let sign = effect.signum();
+    let size = (sign * now).max(0.7 * effect.abs());
+    Progress {
+        is_over: taken >= 3 && sign * recent.mean() < OVER * size,
+        strength: size / (all.variance() + past_variance(lens, kind)).sqrt(),
+    }
+}
+
+/// How much a page has changed, from the minutes since the change began.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Size {
+    /// The ratio of the times of most requests, without what all pages share.
+    pub(crate) body: f64,
+    /// Whether only the slowest requests have changed.
+    pub(crate) is_tail: bool,
+    /// What all pages share, as a ratio.
+    pub(crate) shared: f64,
+}
+
+/// The least change of the body that is one of its own, as a logarithm.
+const BODY_MOVED: f64 = 0.095;
+
+/// The size of a change that was found by scores of this kind.
+pub(crate) fn size(lens: &Lens, shared: &SharedMinutes, kind: usize, since: Tick) -> Size {
+    let (mut rank, mut tail, mut shift, mut count) = (0.0, 0.0, 0.0, 0.0);
+    let level = lens.past.level as f64 * 1e-6;
+    for scored in lens.scored.iter().filter(|scored| scored.tick >= since) {
+        let n = f64::from(scored.count);
+        let here = shared.level(scored.tick) - level;
+        rank += n * f64::from(scored.scores[RANK]);
+        tail += n * (f64::from(scored.scores[TAIL]) - lens.reference.expected(TAIL, here));
+        shift += n * here;
+        count += n;
+    }
+    let count = f64::max(count, 1.0);
+    let (tail, shift) = (tail / count, shift / count);
+    let body = lens.reference.shift_of(rank / count) - shift;
+    // All requests are slower, and so is the tail; or only the tail is.
+    let explained = lens.reference.expected(TAIL, body) >= 0.5 * tail;
+    Size {
+        body: body.clamp(-20.0, 20.0).exp(),
+        is_tail: kind == TAIL && body < BODY_MOVED && !explained,
+        shared: shift.clamp(-20.0, 20.0).exp(),
+    }
+}
+
+/// The level that a page sees in its last minute, with its weight.
+pub(crate) fn level_of(lens: &Lens, now: Tick) -> Option<(f64, f64)> {
+    let scored = lens
+        .scored
+        .back()
+        .filter(|scored| scored.tick == now && scored.count >= 1.0)?;
+    let reference = &lens.reference;
+    let shift = reference.shift_of(f64::from(scored.scores[RANK]));
+    let slope = reference.slope(RANK);
+    let sampling = reference.variance(RANK) / f64::from(scored.count) / (slope * slope);
+    let wobble = (lens.past.noise[RANK].variance() / (slope * slope)).min(0.04);
+    Some((
+        lens.past.level as f64 * 1e-6 + shift,
+        1.0 / (sampling + wobble),
+    ))
+}

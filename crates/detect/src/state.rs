@@ -1,0 +1,196 @@
+//! The state of a detector beside the minutes themselves, in integers only, and in an order that does not depend on how
+//! it came to be: a state that was stored is exactly the same afterwards.
+
+use super::change::ChangeKind;
+use super::history::{STORED, Tick};
+use super::instances::InstanceState;
+use super::reference::Past;
+use tower_pulse_model::records::RecordId;
+
+/// What a context can do by itself: every kind of change but that of an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum AlarmKind {
+    Slower,
+    Faster,
+    Failing,
+    Surging,
+    Silent,
+}
+
+impl AlarmKind {
+    /// All kinds. A stored kind is its place here.
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Slower,
+        Self::Faster,
+        Self::Failing,
+        Self::Surging,
+        Self::Silent,
+    ];
+
+    /// Kinds that are about the times.
+    pub(crate) const SPEED: [Self; 2] = [Self::Slower, Self::Faster];
+
+    pub(crate) fn is_speed(self) -> bool {
+        Self::SPEED.contains(&self)
+    }
+}
+
+impl From<AlarmKind> for ChangeKind {
+    fn from(kind: AlarmKind) -> Self {
+        match kind {
+            AlarmKind::Slower => Self::Slower,
+            AlarmKind::Faster => Self::Faster,
+            AlarmKind::Failing => Self::Failing,
+            AlarmKind::Surging => Self::Surging,
+            AlarmKind::Silent => Self::Silent,
+        }
+    }
+}
+
+/// Something that stands.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Alarm {
+    pub(crate) context: RecordId,
+    pub(crate) kind: AlarmKind,
+    /// The first minute that is different.
+    pub(crate) since: Tick,
+    /// The minute in which it was detected.
+    pub(crate) detected: Tick,
+    /// For slower and faster, the kind of score that shows it.
+    pub(crate) score: usize,
+    /// Standard deviations, in hundredths.
+    pub(crate) strength: u32,
+    /// Of the score or of the rate, in millionths.
+    pub(crate) effect: i64,
+    /// What the context is compared with while the alarm stands.
+    pub(crate) past: Past,
+}
+
+/// A time in which an alarm stood. It never enters a reference.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Ended {
+    pub(crate) context: RecordId,
+    pub(crate) kind: AlarmKind,
+    pub(crate) from: Tick,
+    /// The last minute.
+    pub(crate) to: Tick,
+    /// Used until there is a new one.
+    pub(crate) past: Past,
+}
+
+/// What all contexts did together in a minute.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Shared {
+    pub(crate) tick: Tick,
+    /// The level of the times, in millionths of a logarithm.
+    pub(crate) level: i64,
+    /// The traffic beside that of the past, in millionths of a logarithm.
+    pub(crate) traffic: i64,
+    pub(crate) requests: u64,
+    pub(crate) micros: u64,
+}
+
+/// The shared figures of the last minutes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct SharedMinutes(pub(super) Vec<Shared>);
+
+impl SharedMinutes {
+    /// Adds a minute that is later than all others.
+    pub(crate) fn push(&mut self, shared: Shared) {
+        self.0.retain(|old| old.tick > shared.tick - STORED - 4);
+        self.0.push(shared);
+    }
+
+    pub(crate) fn last(&self) -> Option<&Shared> {
+        self.0.last()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.capacity() * size_of::<Shared>()
+    }
+
+    fn at(&self, tick: Tick) -> Option<&Shared> {
+        let index = self.0.binary_search_by_key(&tick, |shared| shared.tick);
+        index.ok().map(|index| &self.0[index])
+    }
+
+    /// The level in a minute, as a logarithm.
+    pub(crate) fn level(&self, tick: Tick) -> f64 {
+        let shared = self.at(tick).or(self.0.last());
+        shared.map_or(0.0, |shared| shared.level as f64 * 1e-6)
+    }
+
+    /// The number of minutes after `tick` that were judged. Those in which nothing was recorded are none.
+    pub(crate) fn judged_after(&self, tick: Tick) -> usize {
+        self.0.len() - self.0.partition_point(|shared| shared.tick <= tick)
+    }
+
+    /// The median level between two minutes, the second excluded.
+    pub(crate) fn median_level(&self, from: Tick, to: Tick) -> Option<f64> {
+        let levels = self
+            .0
+            .iter()
+            .filter(|shared| (from..to).contains(&shared.tick));
+        let mut levels: Vec<_> = levels.map(|shared| shared.level).collect();
+        levels.sort_unstable();
+        let middle = levels.get(levels.len() / 2)?;
+        Some(*middle as f64 * 1e-6)
+    }
+
+    pub(crate) fn traffic(&self, tick: Tick) -> f64 {
+        self.at(tick)
+            .map_or(0.0, |shared| shared.traffic as f64 * 1e-6)
+    }
+}
+
+/// The state from which a detector goes on where another one was, beside the minutes themselves.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DetectorState {
+    /// The end of the last minute that was judged, in Unix seconds.
+    pub judged_until: i64,
+    /// The alarms that stand.
+    pub(crate) alarms: Vec<Alarm>,
+    /// The alarms that stood in the last minutes.
+    pub(crate) ended: Vec<Ended>,
+    /// What all contexts did together in the last minutes.
+    pub(crate) shared: SharedMinutes,
+    /// The instances that are out of line.
+    pub(crate) instances: InstanceState,
+}
+
+impl DetectorState {
+    /// Brings alarms into the order in which they are kept: as they began and ended, then by their contexts.
+    pub(crate) fn sort(&mut self) {
+        self.alarms
+            .sort_by_key(|alarm| (alarm.detected, alarm.context, alarm.kind));
+        self.ended
+            .sort_by_key(|ended| (ended.to, ended.context, ended.kind, ended.from));
+        self.instances.sort();
+    }
+
+    /// The times of a context that may not be part of its past.
+    pub(crate) fn excluded(
+        &self,
+        id: RecordId,
+        kinds: &[AlarmKind],
+        now: Tick,
+    ) -> Vec<(Tick, Tick)> {
+        let alarms = self.alarms.iter();
+        let alarms = alarms.filter(|alarm| alarm.context == id && kinds.contains(&alarm.kind));
+        let ended = self.ended.iter();
+        let ended = ended.filter(|ended| ended.context == id && kinds.contains(&ended.kind));
+        let alarms = alarms.map(|alarm| (alarm.since, now));
+        alarms
+            .chain(ended.map(|ended| (ended.from, ended.to)))
+            .collect()
+    }
+
+    /// The end of the last alarm of a context. What was before is no part of a new one.
+    pub(crate) fn last_end(&self, id: RecordId, kinds: &[AlarmKind]) -> Tick {
+        let ended = self
+            .ended
+            .iter()
+            .filter(|ended| ended.context == id && kinds.contains(&ended.kind));
+        ended.map(|ended| ended.to).max().unwrap_or(Tick::MIN)
+    }
+}

@@ -1,0 +1,163 @@
+//! Suspects of a change: what else is different since it began.
+
+use std::sync::Arc;
+
+use super::change::{Change, ChangeKind, Suspect};
+use super::side_by_side::SideBySide;
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::mark::Mark;
+use tower_pulse_model::records::{RecordId, SliceSums};
+use tower_pulse_model::slices::Merge;
+
+/// Seconds before and after the start of a change within which a mark is a suspect. The start is known to the
+/// minute, and a deploy takes effect while it goes on.
+const DEPLOY_BEFORE: i64 = 600;
+const DEPLOY_AFTER: i64 = 120;
+
+/// The smallest part of a change that a timer must cover to be a suspect.
+const MIN_SHARE: f64 = 0.3;
+
+/// The smallest part of a change that one instance must account for.
+const MIN_INSTANCE_SHARE: f64 = 0.6;
+
+/// The part of a change that a new version must show beside the old one.
+const MIN_CONFIRMED: f64 = 0.3;
+
+/// How much slower than the others an instance must be to be a suspect, and how many times as often it must fail.
+const MIN_RATIO: f64 = 1.25;
+
+/// Fewest requests on each side of a comparison.
+const MIN_REQUESTS: u64 = 20;
+
+/// What a context did before a change and since.
+#[derive(Clone, Debug, Default)]
+pub struct Sides {
+    /// Before.
+    pub then: Aggregate,
+    /// Since.
+    pub now: Aggregate,
+}
+
+impl Sides {
+    /// Adds up slices within `length` seconds before `since`, and from then on until `end`.
+    pub fn new(slices: &[SliceSums], since: i64, end: i64, length: i64) -> Self {
+        let mut sides = Self::default();
+        for slice in slices {
+            if (since - length..since).contains(&slice.start) {
+                sides.then.merge(&slice.sums);
+            } else if (since..end).contains(&slice.start) {
+                sides.now.merge(&slice.sums);
+            }
+        }
+        sides
+    }
+}
+
+/// The marks around the start of a change, nearest first.
+pub fn deploys(change: &Change, marks: &[Mark]) -> Vec<Suspect> {
+    let around = change.since - DEPLOY_BEFORE..=change.since + DEPLOY_AFTER;
+    let mut near: Vec<&Mark> = marks.iter().filter(|m| around.contains(&m.at)).collect();
+    near.sort_by_key(|mark| (mark.at - change.since).abs());
+    near.into_iter()
+        .map(|mark| Suspect::Deploy {
+            mark: mark.id.clone(),
+            text: mark.text.clone(),
+            version: mark.version.clone(),
+            seconds_before: change.since - mark.at,
+            side_by_side: None,
+        })
+        .collect()
+}
+
+/// How many times as much a new version does of what has changed as the others do in the same minutes.
+pub fn ratio_of(kind: ChangeKind, compared: &SideBySide) -> Option<f64> {
+    match kind {
+        ChangeKind::Slower | ChangeKind::Faster => compared.ratio,
+        ChangeKind::Failing => {
+            let is_enough = compared.new.count.min(compared.old.count) >= MIN_REQUESTS;
+            let (new, old) = (compared.new.error_share?, compared.old.error_share?);
+            // Half an error stands for none.
+            let old = old.max(0.5 / compared.old.count as f64);
+            is_enough.then(|| new / old)
+        }
+        _ => None,
+    }
+}
+
+/// Whether a change is that of the new version: beside the others it shows a good part of it.
+pub fn is_confirmed(change: &Change, side_by_side: f64) -> bool {
+    let (beside, change) = (side_by_side.ln(), change.ratio.ln());
+    change != 0.0 && beside / change >= MIN_CONFIRMED
+}
+
+/// The timers that cover a part of a slowdown, the largest part first.
+pub fn timers(sides: &Sides, name: impl Fn(RecordId) -> Option<Arc<str>>) -> Vec<Suspect> {
+    let (then, now) = (&sides.then, &sides.now);
+    if then.times.count < MIN_REQUESTS || now.times.count < MIN_REQUESTS {
+        return Vec::new();
+    }
+    let seconds = |nanos: u64, of: &Aggregate| nanos as f64 / 1e9 / of.times.count as f64;
+    let slowdown = seconds(now.times.sum, now) - seconds(then.times.sum, then);
+    let mut suspects: Vec<(f64, Suspect)> = Vec::new();
+    for (id, sums) in now.timers.iter() {
+        let before = then.timers.get(id).map_or(0, |sums| sums.covered);
+        let (before, after) = (seconds(before, then), seconds(sums.covered, now));
+        let share = (after - before) / slowdown;
+        // A timer explains a change in its own direction only.
+        if slowdown == 0.0 || share < MIN_SHARE {
+            continue;
+        }
+        let Some(timer) = name(id) else { continue };
+        let suspect = Suspect::Timer {
+            timer,
+            then: before,
+            now: after,
+            share: share.min(1.0),
+        };
+        suspects.push((share, suspect));
+    }
+    suspects.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    suspects.into_iter().map(|(_, suspect)| suspect).collect()
+}
+
+/// The instance that a change of a context comes from, if it is one: it is out of line with the others, and without
+/// it most of the change would be gone. `instances` is what each did since the change began.
+pub fn instance(
+    kind: ChangeKind,
+    sides: &Sides,
+    instances: &[(Arc<str>, Aggregate)],
+) -> Option<Suspect> {
+    if instances.len() < 2 {
+        return None;
+    }
+    let figure: fn(&Aggregate) -> Option<f64> = match kind {
+        ChangeKind::Slower => |sums| sums.successes().mean(),
+        ChangeKind::Failing => |sums| {
+            let count = sums.times.count as f64;
+            (count > 0.0).then(|| sums.outcomes.errors as f64 / count)
+        },
+        _ => return None,
+    };
+    let change = figure(&sides.now)? - figure(&sides.then)?;
+    let judged = instances.iter().filter_map(|(instance, sums)| {
+        let mut others = Aggregate::default();
+        let remaining = instances.iter().filter(|(other, _)| other != instance);
+        remaining.for_each(|(_, sums)| others.merge(sums));
+        if sums.times.count < MIN_REQUESTS || others.times.count < MIN_REQUESTS {
+            return None;
+        }
+        let (own, theirs) = (figure(sums)?, figure(&others)?);
+        let own_count = sums.times.count as f64;
+        let all = own_count + others.times.count as f64;
+        // The part of the distance from the past that only this instance has.
+        let extra = (own - theirs) * own_count / all;
+        let ratio = own / theirs.max(f64::MIN_POSITIVE).max(0.5 / all);
+        (change > 0.0).then(|| (instance.clone(), ratio, extra / change))
+    });
+    let (instance, ratio, share) = judged.max_by(|a, b| a.2.total_cmp(&b.2))?;
+    (ratio >= MIN_RATIO && share >= MIN_INSTANCE_SHARE).then(|| Suspect::Instance {
+        instance,
+        ratio,
+        share: share.min(1.0),
+    })
+}

@@ -1,0 +1,450 @@
+//! The detector on small services that are simulated from a seed.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::change::ChangeKind;
+use super::detector::{Detector, DetectorState, InstanceMinute, Minute, RECALLED_MINUTES, Verdict};
+use super::minute::all_id;
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::context::Kind;
+use tower_pulse_model::histogram::{BUCKETS, Histogram, SCALE, bucket_of};
+use tower_pulse_model::outcome::{Outcome, OutcomeCounts};
+use tower_pulse_model::records::RecordId;
+
+mod figures;
+
+const START: i64 = 1_800_000_000;
+
+/// How requests are made.
+#[derive(Clone, Copy)]
+struct Load {
+    requests: u64,
+    /// Seconds.
+    median: f64,
+    error_share: f64,
+}
+
+const USUAL: Load = Load {
+    requests: 120,
+    median: 0.05,
+    error_share: 0.0,
+};
+
+fn requests(random: &mut fastrand::Rng, load: Load) -> Aggregate {
+    let mut aggregate = Aggregate::default();
+    let mut counts = vec![0u32; BUCKETS];
+    let mut failures = vec![0u32; BUCKETS];
+    let jitter = 0.9 + 0.2 * random.f64();
+    for _ in 0..(load.requests as f64 * jitter) as u64 {
+        let failed = random.f64() < load.error_share;
+        // About normal: the sum of twelve uniform numbers.
+        let normal: f64 = (0..12).map(|_| random.f64()).sum::<f64>() - 6.0;
+        let nanos = (load.median * (0.5 * normal).exp() * 1e9) as u64;
+        aggregate.times.record(nanos);
+        aggregate.outcomes.record(
+            if failed {
+                Outcome::ServerError
+            } else {
+                Outcome::Success
+            },
+            failed,
+        );
+        counts[bucket_of(nanos)] += 1;
+        failures[bucket_of(nanos)] += u32::from(failed);
+    }
+    aggregate.histogram = Histogram::from_counts(&counts);
+    aggregate.failures = Histogram::from_counts(&failures);
+    aggregate
+}
+
+fn page(number: usize) -> RecordId {
+    RecordId::new(Kind::Http, &format!("GET /{number}"))
+}
+
+/// Judges `minutes` of a service of `pages` pages, of which `load` says what each does in each minute.
+fn watch(
+    pages: usize,
+    minutes: i64,
+    load: impl Fn(usize, i64) -> Option<Load>,
+) -> Vec<Vec<Verdict>> {
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut detector = Detector::default();
+    let verdicts = (0..minutes).map(|minute| {
+        let sums: Vec<_> = (0..pages)
+            .filter_map(|number| Some((page(number), requests(&mut random, load(number, minute)?))))
+            .collect();
+        detector.judge(&Minute {
+            start: START + 60 * minute,
+            contexts: sums.iter().map(|(id, sums)| (*id, sums)).collect(),
+            instances: Vec::new(),
+        })
+    });
+    verdicts.collect()
+}
+
+/// The first minute at whose end something of this kind stands on a context, and what is said then.
+fn first(verdicts: &[Vec<Verdict>], id: RecordId, kind: ChangeKind) -> Option<(usize, Verdict)> {
+    let mut standing = verdicts
+        .iter()
+        .enumerate()
+        .filter_map(|(minute, verdicts)| {
+            let verdict = verdicts
+                .iter()
+                .find(|verdict| verdict.context == id && verdict.kind == kind)?;
+            Some((minute, verdict.clone()))
+        });
+    standing.next()
+}
+
+fn others_are_quiet(verdicts: &[Vec<Verdict>], id: RecordId, kind: ChangeKind) {
+    for verdict in verdicts.iter().flatten() {
+        assert_eq!((verdict.context, verdict.kind), (id, kind), "{verdict:?}");
+    }
+}
+
+fn slow_from(from: i64, to: i64, factor: f64) -> impl Fn(usize, i64) -> Option<Load> {
+    move |number, minute| {
+        let slow = number == 0 && (from..to).contains(&minute);
+        Some(Load {
+            median: USUAL.median * if slow { factor } else { 1.0 },
+            ..USUAL
+        })
+    }
+}
+
+#[test]
+fn a_page_that_is_slower_is_named_with_its_start_and_ratio_until_it_is_fast_again() {
+    let verdicts = watch(10, 130, slow_from(90, 110, 1.5));
+    others_are_quiet(&verdicts, page(0), ChangeKind::Slower);
+    let (minute, verdict) = first(&verdicts, page(0), ChangeKind::Slower).expect("there is one");
+    assert!((92..=95).contains(&minute), "detected in minute {minute}");
+    assert_eq!(verdict.since, START + 60 * 90);
+    assert_eq!(verdict.detected, START + 60 * (minute as i64 + 1));
+    assert!(
+        (verdict.ratio / 1.5 - 1.0).abs() < 0.1,
+        "ratio {}",
+        verdict.ratio
+    );
+    assert_eq!(verdict.ratio, verdict.now / verdict.then);
+    assert!(verdict.confidence > 0.999_999);
+    assert!(verdict.requests >= 200);
+    assert!(verdicts[109].len() == 1 && verdicts[116].is_empty());
+}
+
+#[test]
+fn a_page_of_a_small_service_is_named_too() {
+    for pages in 1..=5 {
+        let verdicts = watch(pages, 110, slow_from(90, 110, 1.5));
+        others_are_quiet(&verdicts, page(0), ChangeKind::Slower);
+        let (minute, _) = first(&verdicts, page(0), ChangeKind::Slower).expect("there is one");
+        assert!(minute <= 97, "{pages} pages: detected in minute {minute}");
+    }
+}
+
+#[test]
+fn the_first_verdict_can_come_after_half_an_hour() {
+    let verdicts = watch(10, 50, slow_from(32, 50, 2.0));
+    assert!(first(&verdicts, page(0), ChangeKind::Slower).is_some_and(|(minute, _)| minute <= 42));
+}
+
+#[test]
+fn a_page_that_is_faster_is_named() {
+    let verdicts = watch(10, 110, slow_from(90, 110, 0.5));
+    others_are_quiet(&verdicts, page(0), ChangeKind::Faster);
+    let (minute, verdict) = first(&verdicts, page(0), ChangeKind::Faster).expect("there is one");
+    assert!(minute <= 97 && (verdict.ratio - 0.5).abs() < 0.05);
+}
+
+#[test]
+fn slow_minutes_of_all_pages_are_the_news_of_none() {
+    let verdicts = watch(10, 130, |_, minute| {
+        let slow = matches!(minute, 70 | 90..=93 | 110);
+        Some(Load {
+            median: USUAL.median * if slow { 2.5 } else { 1.0 },
+            ..USUAL
+        })
+    });
+    assert_eq!(verdicts.concat(), []);
+}
+
+#[test]
+fn all_pages_that_stay_slower_are_one_change() {
+    let verdicts = watch(10, 130, |_, minute| {
+        Some(Load {
+            median: USUAL.median
+                * if (90..115).contains(&minute) {
+                    1.6
+                } else {
+                    1.0
+                },
+            ..USUAL
+        })
+    });
+    others_are_quiet(&verdicts, all_id(), ChangeKind::Slower);
+    let (minute, verdict) = first(&verdicts, all_id(), ChangeKind::Slower).expect("there is one");
+    assert!(
+        minute <= 100 && (verdict.ratio / 1.6 - 1.0).abs() < 0.1,
+        "{minute}: {verdict:?}"
+    );
+    assert_eq!(verdict.since, START + 60 * 90);
+    assert!(verdicts[120].is_empty());
+}
+
+#[test]
+fn the_ratio_of_a_mixture_is_not_above_what_any_request_suffered() {
+    let mut random = fastrand::Rng::with_seed(5);
+    let mut detector = Detector::default();
+    let mut last = Vec::new();
+    for minute in 0..110 {
+        let sums: Vec<_> = (0..10)
+            .map(|number| {
+                let half = |random: &mut fastrand::Rng, median| {
+                    requests(
+                        random,
+                        Load {
+                            median,
+                            requests: 300,
+                            ..USUAL
+                        },
+                    )
+                };
+                let mut sums = half(&mut random, USUAL.median);
+                let slow = number == 0 && minute >= 90;
+                let other = half(&mut random, USUAL.median * if slow { 2.0 } else { 1.0 });
+                tower_pulse_model::slices::Merge::merge(&mut sums, &other);
+                (page(number), sums)
+            })
+            .collect();
+        last = detector.judge(&Minute {
+            start: START + 60 * minute,
+            contexts: sums.iter().map(|(id, sums)| (*id, sums)).collect(),
+            instances: Vec::new(),
+        });
+    }
+    let [verdict] = &last[..] else {
+        panic!("{last:?}")
+    };
+    assert!((1.3..=1.7).contains(&verdict.ratio), "{verdict:?}");
+}
+
+#[test]
+fn errors_surges_and_silence_are_named() {
+    let failing = Load {
+        error_share: 0.2,
+        ..USUAL
+    };
+    let surging = Load {
+        requests: 500,
+        ..USUAL
+    };
+    let cases = [
+        (ChangeKind::Failing, Some(failing)),
+        (ChangeKind::Surging, Some(surging)),
+        (ChangeKind::Silent, None),
+    ];
+    for (kind, change) in cases {
+        let verdicts = watch(10, 110, |number, minute| {
+            match number == 0 && minute >= 90 {
+                true => change,
+                false => Some(USUAL),
+            }
+        });
+        others_are_quiet(&verdicts, page(0), kind);
+        let (minute, verdict) = first(&verdicts, page(0), kind).expect("there is one");
+        assert!(minute <= 95, "{kind} detected in minute {minute}");
+        assert_eq!(verdict.since, START + 60 * 90, "{kind}");
+    }
+}
+
+#[test]
+fn nothing_recorded_is_a_gap_and_not_a_silence() {
+    let verdicts = watch(10, 130, |_, minute| {
+        (!(90..100).contains(&minute)).then_some(USUAL)
+    });
+    assert_eq!(verdicts.concat(), []);
+}
+
+#[test]
+fn a_page_that_is_slower_after_a_gap_than_before_it_is_found() {
+    let gap = 90..110;
+    let slow = slow_from(110, 150, 1.5);
+    let verdicts = watch(10, 150, |number, minute| {
+        (!gap.contains(&minute))
+            .then(|| slow(number, minute))
+            .flatten()
+    });
+    others_are_quiet(&verdicts, page(0), ChangeKind::Slower);
+    let (minute, verdict) = first(&verdicts, page(0), ChangeKind::Slower).expect("there is one");
+    assert!((112..=116).contains(&minute), "detected in minute {minute}");
+    assert_eq!(verdict.since, START + 60 * 110);
+    assert!((verdict.ratio / 1.5 - 1.0).abs() < 0.15, "{verdict:?}");
+}
+
+#[test]
+fn an_alarm_outlasts_a_gap_although_its_page_is_not_the_first_one_to_be_seen_again() {
+    let gap = 100..130;
+    let slow = slow_from(90, 140, 2.0);
+    let verdicts = watch(10, 140, |number, minute| {
+        let is_away = gap.contains(&minute) || number == 0 && minute == 130;
+        (!is_away).then(|| slow(number, minute)).flatten()
+    });
+    for minute in (95..100).chain(130..140) {
+        let stands = verdicts[minute]
+            .iter()
+            .any(|verdict| (verdict.context, verdict.kind) == (page(0), ChangeKind::Slower));
+        assert!(stands, "minute {minute}: {:?}", verdicts[minute]);
+    }
+}
+
+#[test]
+fn a_service_that_stops_but_for_one_page_is_one_silence_at_most() {
+    let verdicts = watch(10, 110, |number, minute| {
+        (number == 0 || minute < 90).then_some(USUAL)
+    });
+    others_are_quiet(&verdicts, all_id(), ChangeKind::Silent);
+}
+
+/// A service with everything that a state must remember: seeded, so that two detectors see the same.
+fn eventful(seed: u64, minutes: i64) -> Vec<Vec<(RecordId, Aggregate)>> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let changes: Vec<_> = (0..9)
+        .map(|number| {
+            let from = random.i64(20..minutes);
+            (number, random.usize(0..5), from, from + random.i64(1..60))
+        })
+        .collect();
+    let minute = |minute: i64, random: &mut fastrand::Rng| {
+        if random.f64() < 0.03 {
+            return Vec::new();
+        }
+        let host = if random.f64() < 0.05 { 2.0 } else { 1.0 };
+        let mut pages = Vec::new();
+        for (number, change, from, to) in &changes {
+            let mut load = Load {
+                requests: 20 + 15 * *number as u64,
+                median: 0.01 * host,
+                error_share: 0.01,
+            };
+            match ((*from..*to).contains(&minute), change) {
+                (true, 0) => load.median *= 2.0,
+                (true, 1) => load.median *= 0.5,
+                (true, 2) => load.requests *= 5,
+                (true, 3) => load.error_share = 0.4,
+                (true, _) => continue,
+                _ => {}
+            }
+            pages.push((page(*number), requests(random, load)));
+        }
+        pages
+    };
+    (0..minutes)
+        .map(|number| minute(number, &mut random))
+        .collect()
+}
+
+fn given(start: i64, pages: &[(RecordId, Aggregate)]) -> Minute<'_> {
+    let contexts: Vec<_> = pages.iter().map(|(id, sums)| (*id, sums)).collect();
+    let instances = ["x", "y"].map(|name| InstanceMinute {
+        instance: Arc::from(name),
+        contexts: contexts
+            .iter()
+            .skip(usize::from(name == "y"))
+            .copied()
+            .collect(),
+    });
+    Minute {
+        start,
+        contexts,
+        instances: instances.into(),
+    }
+}
+
+fn stored(state: &DetectorState) -> DetectorState {
+    let parts = state.parts();
+    let parts = parts.iter().rev();
+    DetectorState::from_parts(parts.map(|(name, part)| (&**name, &**part)))
+}
+
+fn any_aggregate() -> impl Strategy<Value = Aggregate> {
+    let number = || prop_oneof![Just(0), 0..50u64, Just(u64::MAX), any::<u64>()];
+    let buckets = || proptest::collection::vec((any::<u16>(), number()), 0..6);
+    let histogram =
+        move || (0..=8u8, buckets()).prop_map(|(scale, pairs)| Histogram::new(scale, pairs));
+    (
+        number(),
+        number(),
+        number(),
+        histogram(),
+        histogram(),
+        histogram(),
+    )
+        .prop_map(|(count, sum, errors, all, failures, cut_off)| {
+            let mut sums = Aggregate {
+                outcomes: OutcomeCounts {
+                    errors,
+                    ..OutcomeCounts::default()
+                },
+                histogram: all,
+                failures: if errors % 2 == 0 {
+                    Histogram::new(SCALE, [])
+                } else {
+                    failures
+                },
+                cut_off,
+                ..Aggregate::default()
+            };
+            sums.times.count = count;
+            sums.times.sum = sum;
+            sums
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn a_detector_that_takes_over_says_the_same(seed in any::<u64>(), takeover in 40i64..150) {
+        let minutes = eventful(seed, 170);
+        let mut first = Detector::default();
+        let mut second = None;
+        for (number, pages) in (0i64..).zip(&minutes) {
+            if number == takeover {
+                let mut detector = Detector::new(stored(first.state()));
+                let recalled = (number - RECALLED_MINUTES).max(0)..number;
+                for back in recalled {
+                    detector.recall(&given(START + 60 * back, &minutes[back as usize]));
+                }
+                second = Some(detector);
+            }
+            let minute = given(START + 60 * number, pages);
+            let said = first.judge(&minute);
+            if let Some(second) = &mut second {
+                prop_assert_eq!(second.judge(&minute), said, "minute {}", number);
+                prop_assert_eq!(second.state(), first.state());
+                prop_assert_eq!(second.sight(), first.sight());
+            }
+        }
+    }
+
+    #[test]
+    fn no_numbers_make_it_panic(
+        sums in proptest::collection::vec(any_aggregate(), 1..8),
+        steps in proptest::collection::vec(prop_oneof![Just(1i64), -200..200i64, any::<i64>()], 1..200),
+    ) {
+        let mut detector = Detector::default();
+        let mut start = START;
+        for (index, step) in steps.into_iter().enumerate() {
+            start = start.saturating_add(step.saturating_mul(60));
+            let pages: Vec<_> = (0..8).map(|number| (page(number), sums[(index + number) % sums.len()].clone())).collect();
+            for verdict in detector.judge(&given(start, &pages)) {
+                prop_assert!(!verdict.ratio.is_nan() && !verdict.then.is_nan() && !verdict.now.is_nan(), "{:?}", verdict);
+            }
+            if index % 3 == 0 {
+                start = start.wrapping_add(i64::MAX / 3).clamp(-START, 2 * START);
+                start += 60;
+            }
+        }
+    }
+}

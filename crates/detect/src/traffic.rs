@@ -1,0 +1,260 @@
+//! Surges and silence: whether a page has many more requests than in its past, or none.
+//!
+//! Counts per minute are Poisson with overdispersion: their variance is a multiple of their mean, which the
+//! page's own past tells. Square roots of such counts have a constant variance (Anscombe, *The transformation
+//! of Poisson, binomial and negative-binomial data*, 1948).
+
+use super::history::{History, STORED, Tick};
+use super::state::SharedMinutes;
+
+/// The traffic of a page, by minute: the last one is now.
+#[derive(Debug)]
+pub(crate) struct Traffic {
+    /// Requests, in all minutes that were judged since the page was first seen.
+    counts: Vec<(Tick, f64)>,
+    /// The number of minutes that belong to the past.
+    past: usize,
+    /// Requests per minute in the past.
+    pub(crate) rate: f64,
+    /// Variance of a count, divided by its mean.
+    dispersion: f64,
+}
+
+/// Minutes between the past and now: of a page that has been seen for long, and of a young one.
+const PAST_ENDS: usize = 21;
+const YOUNG_PAST_ENDS: usize = 10;
+const FEWEST_MINUTES: usize = 20;
+
+impl Traffic {
+    /// `None` if the past is too short. Minutes in `excluded` are no part of it.
+    pub(crate) fn of(
+        history: &History,
+        shared: &SharedMinutes,
+        now: Tick,
+        excluded: &[(Tick, Tick)],
+    ) -> Option<Self> {
+        let oldest = history.minutes().front()?.tick.max(now - STORED + 1);
+        let mut seen = history.minutes().iter().peekable();
+        let judged = shared.0.iter().map(|shared| shared.tick);
+        let counts: Vec<_> = judged
+            .filter(|tick| (oldest..=now).contains(tick))
+            .map(|tick| {
+                while seen.next_if(|minute| minute.tick < tick).is_some() {}
+                let minute = seen.next_if(|minute| minute.tick == tick);
+                (
+                    tick,
+                    minute.map_or(0.0, |minute| f64::from(minute.requests)),
+                )
+            })
+            .collect();
+        let past = match counts.len() {
+            0..=50 => counts.len().saturating_sub(YOUNG_PAST_ENDS),
+            length => length - PAST_ENDS,
+        };
+        let quiet = counts[..past].iter().filter(|(tick, _)| {
+            !excluded
+                .iter()
+                .any(|(from, to)| (*from..=*to).contains(tick))
+        });
+        let mut quiet: Vec<_> = quiet.map(|(_, count)| *count).collect();
+        if quiet.len() < FEWEST_MINUTES {
+            return None;
+        }
+        let mean = quiet.iter().sum::<f64>() / quiet.len() as f64;
+        quiet.sort_unstable_by(f64::total_cmp);
+        let median = quiet[quiet.len() / 2];
+        let rate = if median >= 4.0 { median } else { mean };
+        // Of the lower 95 %: bursts are no part of the usual noise.
+        let usual = &quiet[..quiet.len() - quiet.len() / 20];
+        let squares: f64 = usual.iter().map(|count| (count - rate).powi(2)).sum();
+        let dispersion = squares / usual.len() as f64 / rate.max(0.1);
+        Some(Self {
+            counts,
+            past,
+            rate,
+            dispersion: dispersion.clamp(1.0, 1e6),
+        })
+    }
+
+    fn last(&self, minutes: usize) -> &[(Tick, f64)] {
+        &self.counts[self.counts.len() - minutes.min(self.counts.len())..]
+    }
+
+    /// Mean of some minutes without their largest one.
+    fn lower_mean(minutes: &[(Tick, f64)]) -> f64 {
+        let sum: f64 = minutes.iter().map(|(_, count)| count).sum();
+        let largest = minutes.iter().map(|(_, count)| *count).fold(0.0, f64::max);
+        (sum - largest) / (minutes.len() - 1).max(1) as f64
+    }
+}
+
+/// A surge or a silence.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct TrafficChange {
+    pub(crate) since: Tick,
+    pub(crate) strength: f64,
+    /// Requests per minute.
+    pub(crate) now: f64,
+}
+
+/// Standard deviations that a surge needs.
+const SURGE_BAR: f64 = 5.5;
+const SHORTEST_SURGE: usize = 3;
+/// Logarithm of the likelihood ratio, without the two largest minutes.
+const EVIDENCE: f64 = 4.0;
+/// The least ratio of a surge: of the mean, and of the mean without the largest minute.
+const LEAST_SURGE: f64 = 2.4;
+const LEAST_LOWER: f64 = 2.0;
+
+/// A surge goes on for two minutes at least, and is larger than what the page did for as long in its past.
+pub(crate) fn surge(
+    traffic: &Traffic,
+    shared: &SharedMinutes,
+    after: Tick,
+) -> Option<TrafficChange> {
+    let past = &traffic.counts[..traffic.past];
+    let recent = traffic.counts[traffic.past..]
+        .iter()
+        .filter(|(tick, _)| *tick > after)
+        .count();
+    let mut best: Option<TrafficChange> = None;
+    for length in SHORTEST_SURGE..=recent.min(20) {
+        let window = traffic.last(length);
+        let all: f64 = window
+            .iter()
+            .map(|(tick, _)| shared.traffic(*tick).max(0.0).exp())
+            .sum();
+        let expected = traffic.rate * all;
+        let sum: f64 = window.iter().map(|(_, count)| count).sum();
+        let strength = 2.0 * (sum.sqrt() - expected.sqrt()) / traffic.dispersion.sqrt();
+        let scale = all / length as f64 * traffic.rate;
+        let mean = sum / length as f64;
+        let lower = Traffic::lower_mean(window);
+        if strength < SURGE_BAR || mean < LEAST_SURGE * scale || lower < LEAST_LOWER * scale {
+            continue;
+        }
+        if !goes_on(window, scale, mean, traffic.dispersion) {
+            continue;
+        }
+        let usual = past
+            .windows(length)
+            .map(Traffic::lower_mean)
+            .fold(0.0, f64::max);
+        if lower >= 1.3 * usual && best.is_none_or(|best| best.strength < strength) {
+            let since = window[0].0;
+            best = Some(TrafficChange {
+                since,
+                strength,
+                now: mean,
+            });
+        }
+    }
+    let mut best = best?;
+    best.since = turning_point(traffic, (traffic.rate * best.now).sqrt());
+    let lasted = traffic
+        .counts
+        .iter()
+        .filter(|(tick, _)| *tick >= best.since);
+    (lasted.count() >= SHORTEST_SURGE).then_some(best)
+}
+
+/// Whether a surge is not only that of its two largest minutes, and is there in the last one: by the likelihood
+/// ratio of Poisson counts.
+fn goes_on(window: &[(Tick, f64)], then: f64, now: f64, dispersion: f64) -> bool {
+    let evidence = |count: f64, minutes: f64| {
+        (count * (now / then.max(1e-3)).ln() - minutes * (now - then)) / dispersion
+    };
+    let mut counts: Vec<_> = window.iter().map(|(_, count)| *count).collect();
+    let last = counts[counts.len() - 1];
+    counts.sort_unstable_by(f64::total_cmp);
+    let without_largest = &counts[..counts.len() - 2.min(counts.len() - 1)];
+    evidence(last, 1.0) > 0.0
+        && evidence(without_largest.iter().sum(), without_largest.len() as f64) >= EVIDENCE
+}
+
+/// The minute since which there are more requests than `between`.
+fn turning_point(traffic: &Traffic, between: f64) -> Tick {
+    let recent = &traffic.counts[traffic.past..];
+    let (mut sum, mut most, mut since) = (0.0, f64::NEG_INFINITY, 0);
+    for (tick, count) in recent.iter().rev() {
+        sum += count - between;
+        if sum > most {
+            (most, since) = (sum, *tick);
+        }
+    }
+    since
+}
+
+/// Whether a surge from `then` to `now` requests per minute is over.
+pub(crate) fn surge_is_over(counts: &[(Tick, f64)], then: f64, now: f64) -> bool {
+    let last = &counts[counts.len().saturating_sub(3)..];
+    let mean = last.iter().map(|(_, count)| count).sum::<f64>() / last.len().max(1) as f64;
+    mean < then + 0.45 * (now - then)
+}
+
+/// Requests that must be missing, times the dispersion.
+const SILENCE_BAR: f64 = 25.0;
+const SHORTEST_SILENCE: usize = 3;
+
+/// A silence is longer than chance allows, and than any in the past.
+pub(crate) fn silence(traffic: &Traffic) -> Option<TrafficChange> {
+    let silent = traffic
+        .counts
+        .iter()
+        .rev()
+        .take_while(|(_, count)| *count == 0.0)
+        .count();
+    let recent = traffic.counts.len() - traffic.past;
+    if silent < SHORTEST_SILENCE || silent >= recent {
+        return None;
+    }
+    let before = &traffic.counts[traffic.past..traffic.counts.len() - silent];
+    // A page that fades does not fall silent at once: the minutes before had the usual traffic.
+    let tail = &before[before.len().saturating_sub(10)..];
+    let lately = tail.iter().map(|(_, count)| count).sum::<f64>() / tail.len().max(1) as f64;
+    if lately < 0.4 * traffic.rate {
+        return None;
+    }
+    let expected = silent as f64 * lately.min(traffic.rate);
+    let counts = &traffic.counts[..traffic.counts.len() - silent];
+    let longest = counts
+        .split(|(_, count)| *count > 0.0)
+        .map(<[_]>::len)
+        .max()
+        .unwrap_or(0);
+    if expected < SILENCE_BAR * traffic.dispersion.sqrt() || silent < 3 * longest {
+        return None;
+    }
+    Some(TrafficChange {
+        since: traffic.counts[traffic.counts.len() - silent].0,
+        strength: (2.0 * expected / traffic.dispersion).sqrt(),
+        now: 0.0,
+    })
+}
+
+/// The requests of the last minutes that were judged.
+pub(crate) fn recent(
+    history: &History,
+    shared: &SharedMinutes,
+    minutes: usize,
+) -> Vec<(Tick, f64)> {
+    let judged = shared
+        .0
+        .iter()
+        .rev()
+        .take(minutes)
+        .map(|shared| shared.tick);
+    let mut seen = history.minutes().iter().rev().peekable();
+    let mut counts: Vec<_> = judged
+        .map(|tick| {
+            while seen.next_if(|minute| minute.tick > tick).is_some() {}
+            let minute = seen.next_if(|minute| minute.tick == tick);
+            (
+                tick,
+                minute.map_or(0.0, |minute| f64::from(minute.requests)),
+            )
+        })
+        .collect();
+    counts.reverse();
+    counts
+}

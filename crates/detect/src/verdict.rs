@@ -1,0 +1,347 @@
+//! A verdict, made from an alarm that stands and the minutes since it began.
+
+use std::collections::HashMap;
+
+use super::cost::{Cost, Pace, Weighted, agreeing, differs, ratio};
+use super::history::{Counts, History, STORED, Tick};
+use super::minute::{Verdict, all_id};
+use super::page::Page;
+use super::reference::{Past, means};
+use super::scored::Tally;
+use super::speed;
+use super::state::{Alarm, AlarmKind, SharedMinutes};
+use tower_pulse_model::records::RecordId;
+
+impl Past {
+    /// Requests per minute.
+    pub(crate) fn rate(&self) -> f64 {
+        self.requests as f64 / f64::from(self.minutes.max(1))
+    }
+
+    pub(crate) fn error_share(&self) -> f64 {
+        self.errors as f64 / self.requests.max(1) as f64
+    }
+
+    /// Mean seconds per request.
+    pub(crate) fn mean(&self) -> f64 {
+        self.micros as f64 * 1e-6 / self.requests.max(1) as f64
+    }
+}
+
+/// Sums of some minutes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sums {
+    pub(crate) minutes: u32,
+    pub(crate) requests: u64,
+    errors: u64,
+    seconds: f64,
+}
+
+impl Sums {
+    /// Of a page, between two minutes, the second excluded.
+    pub(crate) fn of(history: &History, from: Tick, to: Tick) -> Self {
+        let mut sums = Self::default();
+        for minute in history
+            .minutes()
+            .iter()
+            .filter(|minute| (from..to).contains(&minute.tick))
+        {
+            sums.minutes += 1;
+            sums.requests = sums.requests.saturating_add(u64::from(minute.requests));
+            sums.errors = sums.errors.saturating_add(u64::from(minute.errors));
+            sums.seconds += f64::from(minute.seconds);
+        }
+        sums
+    }
+
+    /// Of all pages, between two minutes, the second excluded.
+    pub(crate) fn of_all(shared: &SharedMinutes, from: Tick, to: Tick) -> Self {
+        let mut sums = Self::default();
+        for minute in shared
+            .0
+            .iter()
+            .filter(|minute| (from..to).contains(&minute.tick))
+        {
+            sums.minutes += 1;
+            sums.requests = sums.requests.saturating_add(minute.requests);
+            sums.seconds += minute.micros as f64 * 1e-6;
+        }
+        sums
+    }
+
+    pub(crate) fn error_share(&self) -> f64 {
+        self.errors as f64 / self.requests.max(1) as f64
+    }
+
+    /// Mean seconds per request.
+    pub(crate) fn mean(&self) -> f64 {
+        self.seconds / self.requests.max(1) as f64
+    }
+
+    /// A past without a distribution.
+    pub(crate) fn past(&self, minutes: u32) -> Past {
+        Past {
+            minutes,
+            requests: self.requests,
+            errors: self.errors,
+            micros: (self.seconds * 1e6) as u64,
+            ..Past::default()
+        }
+    }
+}
+
+/// The chance of a normal deviate beyond this many standard deviations is at most `exp(-z²/2)`.
+fn confidence(strength: u32) -> f64 {
+    let z = f64::from(strength) / 100.0;
+    1.0 - (-z * z / 2.0).exp()
+}
+
+/// A traffic that was zero was below half a request in as many minutes as a past has at least.
+const LEAST_RATE: f64 = 0.5 / 20.0;
+/// The part of the requests that the tail is.
+const TAIL_SHARE: f64 = 0.1;
+
+/// The alarms that stand at the end of minute `now`, and what they are about.
+pub(crate) struct Standing<'a> {
+    pub(crate) alarms: &'a [Alarm],
+    pub(crate) pages: &'a HashMap<RecordId, Page>,
+    pub(crate) shared: &'a SharedMinutes,
+    pub(crate) now: Tick,
+}
+
+/// A minute with requests: their number, and their seconds.
+type Busy = (Tick, f64, f64);
+
+/// The times of a context before a change and since.
+struct Times {
+    then: f64,
+    now: f64,
+    is_tail: bool,
+    /// The requests before that are compared.
+    count_then: f64,
+    count_now: f64,
+    /// The mean of all requests that are compared, were the context as before.
+    mean_then: f64,
+    mean_now: f64,
+}
+
+impl Standing<'_> {
+    /// What an alarm says.
+    pub(crate) fn verdict(&self, alarm: &Alarm) -> Verdict {
+        let from = alarm.since.max(self.now - STORED + 1);
+        let since = self.sums(alarm.context, from);
+        let minutes = self.judged(from).max(since.minutes);
+        let per_minute = 1.0 / f64::from(minutes.max(1));
+        let past = &alarm.past;
+        let mut now = Pace {
+            rate: since.requests as f64 * per_minute,
+            mean: since.mean(),
+        };
+        let mut then = now;
+        // A past has only minutes with requests. As many of all minutes had some as now.
+        let busy = f64::from(since.minutes) * per_minute;
+        let has_other_traffic = || self.has_other_traffic(alarm);
+        let mut is_tail = false;
+        let (before, figure, least) = match alarm.kind {
+            AlarmKind::Slower | AlarmKind::Faster => {
+                let times = self.times(alarm, &since);
+                is_tail = times.is_tail;
+                now = Pace {
+                    rate: times.count_now * per_minute,
+                    mean: times.mean_now,
+                };
+                then = Pace {
+                    rate: now.rate,
+                    mean: times.mean_then,
+                };
+                if has_other_traffic() {
+                    then.rate = busy * times.count_then / f64::from(past.minutes.max(1));
+                }
+                (times.then, times.now, 0.0)
+            }
+            AlarmKind::Failing => {
+                if has_other_traffic() {
+                    then.rate = busy * past.rate();
+                }
+                if self.has_other_mean(alarm) {
+                    then.mean = past.mean();
+                }
+                // A share that was zero was below that of one error.
+                let least = 0.5 / past.requests.max(1) as f64;
+                (past.error_share(), since.error_share(), least)
+            }
+            AlarmKind::Surging => {
+                then = Pace {
+                    rate: past.rate(),
+                    mean: now.mean / self.slowness(alarm.context),
+                };
+                (past.rate(), now.rate, LEAST_RATE)
+            }
+            AlarmKind::Silent => {
+                now = Pace {
+                    rate: 0.0,
+                    mean: past.mean(),
+                };
+                then = Pace {
+                    rate: past.rate(),
+                    ..now
+                };
+                (past.rate(), 0.0, LEAST_RATE)
+            }
+        };
+        Verdict {
+            context: alarm.context,
+            kind: alarm.kind.into(),
+            instance: None,
+            since: i64::from(alarm.since) * 60,
+            detected: (i64::from(alarm.detected) + 1) * 60,
+            then: before,
+            now: figure,
+            ratio: ratio(before, figure, least),
+            is_tail,
+            confidence: confidence(alarm.strength),
+            requests: since.requests,
+            minutes,
+            cost: Cost::new(then, now, since.seconds * per_minute),
+            mean_then: past.mean(),
+            mean_now: since.mean(),
+        }
+    }
+
+    /// What a context did from a minute on.
+    fn sums(&self, context: RecordId, from: Tick) -> Sums {
+        match self.pages.get(&context) {
+            Some(page) => Sums::of(&page.history, from, self.now + 1),
+            None if context == all_id() => Sums::of_all(self.shared, from, self.now + 1),
+            None => Sums::default(),
+        }
+    }
+
+    /// The number of minutes that were judged from a minute on.
+    fn judged(&self, from: Tick) -> u32 {
+        let judged = self.shared.0.iter().map(|shared| shared.tick);
+        let judged = judged.filter(|tick| (from..=self.now).contains(tick));
+        judged.count().try_into().unwrap_or(u32::MAX)
+    }
+
+    /// The minutes in which a context had requests.
+    fn busy(&self, context: RecordId) -> Vec<Busy> {
+        let of_page = self.pages.get(&context).into_iter();
+        let of_page = of_page.flat_map(|page| page.history.minutes());
+        let of_page =
+            of_page.map(|minute| (minute.tick, minute.requests.into(), minute.seconds.into()));
+        let is_all = context == all_id();
+        let of_all = self.shared.0.iter().filter(|_| is_all);
+        let of_all = of_all.map(|shared| {
+            let (requests, micros) = (shared.requests as f64, shared.micros as f64);
+            (shared.tick, requests, micros * 1e-6)
+        });
+        let busy = of_page.chain(of_all);
+        busy.filter(|(_, requests, _)| *requests > 0.0).collect()
+    }
+
+    /// Whether a context has other traffic since a change, beyond chance.
+    fn has_other_traffic(&self, alarm: &Alarm) -> bool {
+        let busy = self.busy(alarm.context);
+        let (before, since) = split(&busy, alarm.since, |(_, requests, _)| (1.0, *requests));
+        let then = (f64::from(alarm.past.minutes), alarm.past.rate());
+        // Counts vary at least as those of independent requests do.
+        differs(then, &before, &since, then.1)
+    }
+
+    /// Whether requests take another time since a change, beyond chance.
+    fn has_other_mean(&self, alarm: &Alarm) -> bool {
+        let busy = self.busy(alarm.context);
+        let sample = |(_, requests, seconds): &Busy| (*requests, seconds / requests);
+        let (before, since) = split(&busy, alarm.since, sample);
+        let then = (alarm.past.requests as f64, alarm.past.mean());
+        differs(then, &before, &since, 0.0)
+    }
+
+    /// How many times as long the requests of a context take as before; 1 if it does not stand as slower.
+    fn slowness(&self, context: RecordId) -> f64 {
+        let mut alarms = self.alarms.iter();
+        let slower =
+            alarms.find(|alarm| alarm.context == context && alarm.kind == AlarmKind::Slower);
+        let times = slower.map(|alarm| self.times(alarm, &Sums::default()));
+        times.map_or(1.0, |times| {
+            agreeing(times.mean_now / times.mean_then, 1.0, false)
+        })
+    }
+
+    /// Compares the times of a context that is slower or faster. What all contexts share is a part of `then`: it is what
+    /// would be measured now, were the context as before.
+    fn times(&self, alarm: &Alarm, since: &Sums) -> Times {
+        let is_faster = alarm.kind == AlarmKind::Faster;
+        let page = self.pages.get(&alarm.context);
+        let Some((page, lens)) = page.and_then(|page| Some((page, page.lens.as_ref()?))) else {
+            return self.times_of_all(alarm, since);
+        };
+        let mut tally = Tally::new();
+        page.history
+            .each(alarm.since, |_, packed| tally.add(packed));
+        let (counts_then, counts_now) = (lens.past.counts(), tally.finish());
+        let (then, now) = (means(&counts_then), means(&counts_now));
+        let size = speed::size(lens, self.shared, alarm.score, alarm.since);
+        let mut times = Times {
+            then: then.0,
+            now: now.0,
+            is_tail: size.is_tail,
+            count_then: count(&counts_then),
+            count_now: count(&counts_now),
+            mean_then: 0.0,
+            mean_now: now.0,
+        };
+        if size.is_tail {
+            let ratio = agreeing(now.1 / (then.1 * size.shared), 1.0, is_faster);
+            (times.then, times.now) = (now.1 / ratio, now.1);
+            // The others are as before.
+            times.mean_then = (now.0 - TAIL_SHARE * (times.now - times.then)).max(0.0);
+        } else {
+            times.then = now.0 / agreeing(now.0 / (then.0 * size.shared), size.body, is_faster);
+            times.mean_then = times.then;
+        }
+        times
+    }
+
+    /// Compares the times of all contexts by the level that they share: a mean changes with what is asked for as well.
+    fn times_of_all(&self, alarm: &Alarm, since: &Sums) -> Times {
+        let effect = (alarm.effect as f64 * 1e-6).exp();
+        let level = self.shared.median_level(alarm.since, self.now + 1);
+        let level = level.map_or(effect, |level| {
+            (level - alarm.past.level as f64 * 1e-6).exp()
+        });
+        let ratio = match alarm.context == all_id() {
+            true => agreeing(level, effect, alarm.kind == AlarmKind::Faster),
+            false => 1.0,
+        };
+        let now = match since.requests {
+            0 => alarm.past.mean() * ratio,
+            _ => since.mean(),
+        };
+        Times {
+            then: now / ratio,
+            now,
+            is_tail: false,
+            count_then: alarm.past.requests as f64,
+            count_now: since.requests as f64,
+            mean_then: now / ratio,
+            mean_now: now,
+        }
+    }
+}
+
+fn count(counts: &Counts) -> f64 {
+    counts.iter().map(|n| f64::from(*n)).sum()
+}
+
+/// Samples of the minutes before a change, and since.
+fn split(
+    busy: &[Busy],
+    since: Tick,
+    sample: impl Fn(&Busy) -> Weighted,
+) -> (Vec<Weighted>, Vec<Weighted>) {
+    let (before, since) = busy.split_at(busy.partition_point(|minute| minute.0 < since));
+    let samples = |minutes: &[Busy]| minutes.iter().map(&sample).collect();
+    (samples(before), samples(since))
+}
