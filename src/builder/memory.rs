@@ -51,7 +51,7 @@ impl Builder {
             Backend::Redis(_) => (false, true),
             Backend::Custom(store) => (store.is_in_process(), store.journal().is_some()),
         };
-        let bounds = Bounds {
+        let mut bounds = Bounds {
             max_contexts: self.max_contexts,
             max_counters: self.max_counters,
             shards: Recorder::shards_of_this_machine(),
@@ -88,10 +88,8 @@ impl Builder {
             history_days: self.history_days().unwrap_or(0),
             judging_bytes: 0,
         };
-        Bounds {
-            judging_bytes: tower_pulse_detect::judging_bytes(bounds.contexts()),
-            ..bounds
-        }
+        bounds.judging_bytes = tower_pulse_detect::judging_bytes(bounds.contexts());
+        bounds
     }
 
     /// Why the bound of this process's memory deserves attention, if it does.
