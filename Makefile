@@ -27,16 +27,17 @@ fmt:
 lint:
 	cargo clippy --locked --workspace --exclude pulse-loom --all-targets --all-features -- -D warnings
 	cargo clippy --locked -p pulse-loom --tests -- -D warnings
-	for features in "" axum redis query admin row-cache file; do \
-	cargo clippy --locked --lib --no-default-features --features "$$features" -- -D warnings || exit 1; done
+	for features in "" axum query admin prometheus rankings redis row-cache file import "admin redis rankings row-cache"; do \
+	cargo clippy --locked -p tower-pulse --lib --no-default-features --features "$$features" -- -D warnings || exit 1; done
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features
 
-# Every test of every package, of one debug build. Most tests wait for a server or a page, so that several at once go
-# well on two cores. axe-core comes from npm's registry once, into target/.
+# Every test of every package, of one debug build; then a fleet in which an instance has fewer features. Most tests wait for
+# a server or a page, so that several at once go well on two cores. axe-core comes from npm's registry once, into target/.
 TESTED := --locked --workspace --exclude pulse-peers --all-features
 
 unit: setup
 	RUST_TEST_THREADS=$(TEST_THREADS) cargo test $(TESTED)
+	cargo test --locked -p tower-pulse --no-default-features --features redis --test mixed
 
 TEST_THREADS ?= 4
 
@@ -85,22 +86,22 @@ deny:
 # The long fault tests: about half an hour, and a table at the end. PULSE_CHAOS_SCALE=0.05
 # tries it out, PULSE_SEED repeats a run, CHAOS=SIGTERM runs one scenario.
 chaos: setup
-	cargo build --locked --release --all-features --example demo
-	cargo test --locked --release --all-features --test chaos -- run $(CHAOS)
-	PULSE_POWER_CUTS=200 cargo test --locked --release --all-features --test file power
+	cargo build --locked --release -p pulse-examples --example demo
+	cargo test --locked --release -p tower-pulse --all-features --test chaos -- run $(CHAOS)
+	PULSE_POWER_CUTS=200 cargo test --locked --release -p tower-pulse --all-features --test file power
 
 # Three instances under steady traffic and a fault every ten seconds, of ten kinds; fails when a total differs, or memory
 # or journal grow. PULSE_SEED repeats the faults of a run. Ctrl-C ends all that it started.
 MINUTES ?= 15
 
 soak: setup
-	cargo test --locked --release --test soak -- run $(MINUTES)
+	cargo test --locked --release -p tower-pulse --all-features --test soak -- run $(MINUTES)
 
 # Breaks the source in one place at a time, in a copy of it. The unit tests go first, as they notice most breaks
 # within two seconds; the suites then try those that are left. mutants.out/missed.txt lists what no test noticed.
 # SHARD=3/12 tries the fourth twelfth.
 SHARD ?= 0/12
-MUTATED := --package tower-pulse --package tower-pulse-detect --package tower-pulse-model
+MUTATED := --package tower-pulse-core --package tower-pulse-detect --package tower-pulse-model
 MUTANT_SUITES := builder journal layer stores warnings
 
 mutants: setup

@@ -14,9 +14,10 @@ use redis::aio::MultiplexedConnection;
 use redis::{Script, cmd};
 use rig::book;
 use rig::server::RedisServer;
-use tower_pulse::model::slice::{DEFAULT_PRECISIONS, DEFAULT_RETAINED, Precision};
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
-use tower_pulse::store::{CleanReport, Pass, Upkeep};
+use tower_pulse_core::store::Upkeep;
+use tower_pulse_core::store::{CleanReport, Pass};
+use tower_pulse_model::slice::{DEFAULT_PRECISIONS, DEFAULT_RETAINED, Precision};
 
 const PREFIX: &str = "pulse:";
 /// Number of names. Seven precisions of each make 100,002 counters.

@@ -4,7 +4,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use tower_pulse::model::histogram::{Histogram, SCALE, bucket_of};
+use tower_pulse_model::histogram::{Histogram, SCALE, bucket_of};
 
 fn histogram(c: &mut Criterion) {
     let mut group = c.benchmark_group("histogram");

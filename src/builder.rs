@@ -12,19 +12,18 @@ use std::time::Duration;
 
 #[cfg(all(feature = "query", feature = "redis"))]
 pub use self::dashboard::DashboardBuilder;
-use crate::clock::Clock;
-#[cfg(any(feature = "file", feature = "redis"))]
-use crate::error::BuildError;
 use crate::layer::ResponseHead;
 use crate::pulse::Pulse;
-use crate::recorder::{DetailOptions, MaybeErrorRule};
-use crate::store::Store;
+use tower_pulse_core::clock::Clock;
+use tower_pulse_core::error::BuildError;
+use tower_pulse_core::recorder::{DetailOptions, MaybeErrorRule};
+use tower_pulse_core::store::Store;
+use tower_pulse_core::store::memory::RECORD_BYTES;
 #[cfg(feature = "file")]
-use crate::store::file::{DURABLE_EVERY, FILE_BYTES, FileOptions};
-use crate::store::memory::RECORD_BYTES;
-#[cfg(feature = "redis")]
-use crate::store::redis::RedisOptions;
+use tower_pulse_file::{DURABLE_EVERY, FILE_BYTES, FileOptions};
 use tower_pulse_model::slice::{DEFAULT_PRECISIONS, DEFAULT_RETAINED};
+#[cfg(feature = "redis")]
+use tower_pulse_redis::RedisOptions;
 
 /// Configures a [`Pulse`]. Every field has a default. [`build`](Self::build) refuses a value that is
 /// out of range with an error that names it. A clone is a configuration of its own.
@@ -89,6 +88,9 @@ enum Backend {
     #[cfg(feature = "redis")]
     Redis(Result<Box<RedisOptions>, BuildError>),
     Custom(Arc<dyn Store>),
+    /// A store of which this build does not have the feature.
+    #[cfg(not(all(feature = "file", feature = "redis")))]
+    Missing(BuildError),
 }
 
 impl std::fmt::Debug for Builder {
@@ -334,7 +336,7 @@ impl Builder {
     }
 
     /// How many contexts a step of folding covers, for tests that want to be in the middle of a round.
-    #[doc(hidden)]
+    #[cfg(any(test, feature = "__test_store"))]
     pub fn fold_step_contexts(mut self, contexts: usize) -> Self {
         self.fold_step_contexts = Some(contexts.max(1));
         self

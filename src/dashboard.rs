@@ -6,9 +6,9 @@ mod router;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::Clock;
-use crate::query::{Reader, Source, StoreReader};
-use crate::store::Store;
+use tower_pulse_core::clock::Clock;
+use tower_pulse_core::query::{Reader, Source, StoreReader};
+use tower_pulse_core::store::Store;
 
 /// The dashboard as a process of its own, for a Redis that the instances of a service write to.
 ///

@@ -65,57 +65,51 @@
 //!   [glossary](guide::glossary) that defines each term.
 //!
 //! [`store`] holds the stores, to be shared or read in code.
+//!
+//! # Crates in the interface
+//!
+//! Types of these crates are in the signatures of this one, which follows their major versions: `axum` 0.8 (feature `axum`),
+//! `http` 1, `http-body` 1, `tower-layer` 0.3, `tower-service` 0.3, `redis` 1 (feature `redis`), and `serde` 1 and
+//! `serde_json` 1 (features `query` and `row-cache`). The crates `tower-pulse-…` are internal: their types are reached through
+//! this crate, and what is not re-exported here changes without notice.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "admin")]
 pub mod admin;
 mod builder;
-mod changes;
-mod cleaner;
-mod clock;
 #[cfg(all(feature = "query", feature = "redis"))]
 mod dashboard;
-mod error;
-mod flush;
-mod fold;
 pub mod guide;
-mod health;
 #[cfg(feature = "import")]
 pub mod import;
 pub mod layer;
 mod pulse;
 #[cfg(feature = "query")]
 pub mod query;
-mod random;
-mod recorder;
 #[cfg(feature = "row-cache")]
 pub mod row_cache;
+mod simulation;
 pub mod store;
-mod task;
-#[doc(hidden)]
-pub mod testing;
 
 pub use builder::Builder;
 #[cfg(all(feature = "query", feature = "redis"))]
 pub use builder::DashboardBuilder;
-pub use clock::{Clock, ManualClock};
 #[cfg(all(feature = "query", feature = "redis"))]
 pub use dashboard::Dashboard;
-pub use error::{BuildError, StoreError, StoreErrorKind};
-pub use health::{
+pub use pulse::Pulse;
+pub use simulation::Simulation;
+pub use tower_pulse_core::clock::{Clock, ManualClock};
+pub use tower_pulse_core::error::{BuildError, StoreError, StoreErrorKind};
+pub use tower_pulse_core::handle::ShutdownError;
+#[cfg(feature = "rankings")]
+pub use tower_pulse_core::handle::{Ranking, RankingBuilder, RankingError};
+pub use tower_pulse_core::health::{
     ChangeHealth, FlushHealth, FoldHealth, Health, JournalHealth, RecordingHealth, Status,
     StoreHealth,
 };
-pub use pulse::{Pulse, Ranking, RankingBuilder, RankingError, ShutdownError};
-pub use recorder::{Counter, RequestOutcome, Timed, Timer, Unrecorded, Within};
-#[doc(hidden)]
-pub use task::BoxFuture;
-pub use task::Task;
-#[doc(hidden)]
-pub use tower_pulse_detect as detect;
+pub use tower_pulse_core::recorder::{Counter, RequestOutcome, Timed, Timer, Unrecorded, Within};
+pub use tower_pulse_core::task::Task;
 pub use tower_pulse_detect::change::{Change, ChangeKind, Earlier, Suspect};
-#[doc(hidden)]
-pub use tower_pulse_model as model;
 pub use tower_pulse_model::expected::ExpectedBytes;
 pub use tower_pulse_model::mark::Mark;
 pub use tower_pulse_model::outcome::Outcome;
@@ -125,3 +119,7 @@ pub use tower_pulse_model::worst_case::WorstCase;
 #[cfg(all(doctest, feature = "admin", feature = "redis"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+#[cfg(doctest)]
+#[doc = include_str!("../ARCHITECTURE.md")]
+struct Architecture;

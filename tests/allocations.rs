@@ -13,8 +13,8 @@ use futures_util::FutureExt;
 use http::Request;
 use identity::Identity;
 use tower::Service;
-use tower_pulse::store::ContextQuery;
 use tower_pulse::{Clock, Pulse};
+use tower_pulse_core::store::ContextQuery;
 
 const NOW: i64 = 1_700_000_000;
 const REQUESTS: usize = 200;
@@ -53,7 +53,8 @@ fn recorded(pulse: &Pulse) -> Vec<(String, usize)> {
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     let contexts = runtime.unwrap().block_on(async {
         pulse.flush().await.unwrap();
-        let store = pulse.store();
+        let store: std::sync::Arc<dyn tower_pulse_core::store::Store> =
+            pulse.store().clone().into();
         let index = store.record_index(NOW).await.unwrap().contexts;
         let names = index.iter().map(|id| id.name.to_string()).collect();
         let mut contexts = store
@@ -132,7 +133,7 @@ fn details_of_slow_requests_allocate_nothing_while_a_request_is_not_slow() {
     };
     for hour in 0..2 {
         hand.set_wall(NOW + hour * 3_600);
-        pulse.drain();
+        pulse.simulation().drain();
         for (method, path) in [("GET", "/api/v1/users/7"), ("GET", "/none")] {
             let identity = with_id(routes().layer(Identity(())));
             let identity = allocations(identity, method, path);
@@ -212,7 +213,7 @@ fn adding_to_an_id_of_the_last_seconds_allocates_nothing() {
     let ids: Vec<String> = (0..100).map(|id| id.to_string()).collect();
     let add = || ids.iter().for_each(|id| posts.add(id, 1));
     add();
-    pulse.drain();
+    pulse.simulation().drain();
     let allocated = allocation_counter::measure(add).count_total;
     assert_eq!(allocated, 0);
     let new = allocation_counter::measure(|| posts.add("new", 1));
@@ -230,7 +231,7 @@ fn failed_requests_in_quick_succession_allocate_only_while_they_are_listed() {
     // Until only requests of more than 9 ms are slow.
     for _ in 0..6 {
         (0..20).for_each(|_| record(9, http::StatusCode::OK));
-        pulse.drain();
+        pulse.simulation().drain();
     }
     let allocations = |status| {
         let requests = || (0..REQUESTS).for_each(|_| record(3, status));
@@ -242,6 +243,6 @@ fn failed_requests_in_quick_succession_allocate_only_while_they_are_listed() {
         let listed = allocations(failed);
         assert!((1..=5).contains(&listed), "{listed}");
         assert_eq!(allocations(failed), 0);
-        pulse.drain();
+        pulse.simulation().drain();
     }
 }

@@ -240,6 +240,25 @@ fn timeouts_of_redis() {
     }
 }
 
+#[cfg(not(feature = "redis"))]
+#[test]
+fn a_build_without_redis_names_the_feature() {
+    let builder = Pulse::builder().redis("redis://user:secret@127.0.0.1/");
+    refused(builder, "redis", "a URL", "features = [\"redis\"]");
+}
+
+#[cfg(not(feature = "file"))]
+#[test]
+fn a_build_without_files_names_the_feature() {
+    let builder = Pulse::builder().file("/var/lib/shop/pulse.redb");
+    refused(
+        builder,
+        "file",
+        "/var/lib/shop/pulse.redb",
+        "features = [\"file\"]",
+    );
+}
+
 #[cfg(feature = "redis")]
 #[test]
 fn redis_urls() {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use tower_pulse::model::aggregate::Aggregate;
+use tower_pulse_model::aggregate::Aggregate;
 
 use crate::workload::PAGES;
 

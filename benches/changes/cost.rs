@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use tower_pulse::detect::detector::{Detector, DetectorState, Minute};
-use tower_pulse::model::aggregate::Aggregate;
-use tower_pulse::model::context::{Kind, RecordId};
-use tower_pulse::model::histogram::{BUCKETS, Histogram, bucket_of};
-use tower_pulse::model::outcome::Outcome;
+use tower_pulse_detect::detector::{Detector, DetectorState, Minute};
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::context::{Kind, RecordId};
+use tower_pulse_model::histogram::{BUCKETS, Histogram, bucket_of};
+use tower_pulse_model::outcome::Outcome;
 
 use crate::rng::Random;
 

@@ -26,8 +26,8 @@ use std::time::{Duration, Instant};
 use baselines::{Baseline, Rule};
 use events::LabelKind;
 use score::{Follower, Score, Standing};
-use tower_pulse::detect::change::ChangeKind;
-use tower_pulse::detect::detector::{Detector, DetectorState, Minute, Verdict};
+use tower_pulse_detect::change::ChangeKind;
+use tower_pulse_detect::detector::{Detector, DetectorState, Minute, Verdict};
 use workload::{Design, MINUTES, PAGES, Run, id_of};
 
 /// The scores of the detector and of the three rules, and the detector's time.

@@ -1,10 +1,10 @@
 //! A labelled workload: 40 pages over three hours, with everything that a service does by itself and that
 //! nobody should be told of, and with changes that somebody should be told of.
 
-use tower_pulse::model::aggregate::Aggregate;
-use tower_pulse::model::context::{Kind, RecordId};
-use tower_pulse::model::histogram::{BUCKETS, Histogram, bucket_of};
-use tower_pulse::model::outcome::Outcome;
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::context::{Kind, RecordId};
+use tower_pulse_model::histogram::{BUCKETS, Histogram, bucket_of};
+use tower_pulse_model::outcome::Outcome;
 
 use crate::events::{Events, Label, LabelKind, Part};
 use crate::page::{Page, Shape, Wobble};

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Script, Value, cmd};
-use tower_pulse::model::access_time::AccessTimeStats;
-use tower_pulse::model::aggregate::Aggregate;
-use tower_pulse::model::batch::Batch;
-use tower_pulse::model::context::Metric;
-use tower_pulse::model::slice::{HOUR, Precision, Precisions, iso_hour};
-use tower_pulse::model::slowest;
+use tower_pulse_model::access_time::AccessTimeStats;
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::batch::Batch;
+use tower_pulse_model::context::Metric;
+use tower_pulse_model::slice::{HOUR, Precision, Precisions, iso_hour};
+use tower_pulse_model::slowest;
 
 use crate::meter::process_cpu;
 use crate::rig::server::RedisServer;

@@ -27,8 +27,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rig::server::RedisServer;
 use rows::Size;
-use tower_pulse::model::context::{ALL, Metric};
-use tower_pulse::model::slice::{DEFAULT_PRECISIONS, DEFAULT_RETAINED};
+use tower_pulse_model::context::{ALL, Metric};
+use tower_pulse_model::slice::{DEFAULT_PRECISIONS, DEFAULT_RETAINED};
 
 /// The fleets. One machine cannot serve the requests of all instances of the last one, so most of these are
 /// light.

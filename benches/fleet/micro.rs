@@ -4,9 +4,10 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tower_pulse::store::{Append, Appended, FencedBatch, Store};
-use tower_pulse::testing::TestFolder;
 use tower_pulse::{Clock, ManualClock};
+use tower_pulse_core::store::{Append, Store};
+use tower_pulse_core::store::{Appended, FencedBatch};
+use tower_pulse_core::testing::TestFolder;
 
 use crate::before::{self, Before};
 use crate::light::{Light, PREFIX, store};

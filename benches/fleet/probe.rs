@@ -3,14 +3,14 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::rig::reads::StoreReads;
+use crate::rig::reads::{StoreOf, StoreReads};
 use axum::Router;
 use http::Request;
 use http_body_util::BodyExt;
 use tower::util::ServiceExt;
 use tower_pulse::Pulse;
 use tower_pulse::admin::Access;
-use tower_pulse::model::round::{PARTITIONS, partition};
+use tower_pulse_model::round::{PARTITIONS, partition};
 
 /// Mean time between requests.
 const EVERY: Duration = Duration::from_millis(40);
@@ -126,7 +126,7 @@ impl Probe {
     async fn in_store(&self) -> u64 {
         let samples = self
             .pulse
-            .store()
+            .backend()
             .counter(&format!("hits:{}", self.context), 60)
             .await;
         let hits = samples

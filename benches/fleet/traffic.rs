@@ -12,12 +12,12 @@ use http::{Request, Response};
 use tower::{Layer, Service};
 use tower_pulse::Pulse;
 use tower_pulse::layer::PulseService;
-use tower_pulse::model::aggregate::Aggregate;
-use tower_pulse::model::batch::Batch;
-use tower_pulse::model::context::{ALL, Kind};
-use tower_pulse::model::histogram::{Histogram, SCALE, bucket_of};
-use tower_pulse::model::outcome::Outcome;
-use tower_pulse::model::slice::Precisions;
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::batch::Batch;
+use tower_pulse_model::context::{ALL, Kind};
+use tower_pulse_model::histogram::{Histogram, SCALE, bucket_of};
+use tower_pulse_model::outcome::Outcome;
+use tower_pulse_model::slice::Precisions;
 
 /// Number of contexts of every instance.
 pub(crate) const CONTEXTS: usize = 200;

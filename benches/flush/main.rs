@@ -20,7 +20,7 @@ use criterion::{BatchSize, BenchmarkId, Criterion, Throughput};
 use rig::server::RedisServer;
 use stores::{COST, NOW, PulseFile, Target, batch};
 use tokio::runtime::Runtime;
-use tower_pulse::model::batch::Batch;
+use tower_pulse_model::batch::Batch;
 
 fn flush(c: &mut Criterion, runtime: &Runtime) {
     let server = runtime.block_on(RedisServer::start());

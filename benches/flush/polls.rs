@@ -9,8 +9,8 @@ use http::{Request, StatusCode};
 use serde_json::Value;
 use tower::ServiceExt;
 use tower_pulse::admin::Access;
-use tower_pulse::store::Store;
 use tower_pulse::{Clock, Pulse};
+use tower_pulse_core::store::Store;
 
 use crate::rig::server::RedisServer;
 use crate::stores::{NOW, PulseFile, Target, batch};

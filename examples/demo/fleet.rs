@@ -1,13 +1,13 @@
 //! The instances of the shop: one, or with a past or an incident a fleet of four in this process, on one store.
 
 use std::error::Error;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Router;
 use fastrand::Rng;
 use futures_util::future::join_all;
 use tower_pulse::row_cache::RowCache;
+use tower_pulse::store::file::{FileOptions, FileStore};
 use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::store::{Precisions, Store};
 use tower_pulse::{BuildError, Builder, Clock, ManualClock, Pulse, ShutdownError};
@@ -37,7 +37,7 @@ pub(crate) struct Instance {
 /// Where a fleet keeps everything.
 pub(crate) enum Backend {
     /// One store in memory or in a file that all instances share, whose clock goes from the past to the present.
-    Shared(Arc<dyn Store>, ManualClock),
+    Shared(Store, ManualClock),
     /// Each instance has its own connection.
     Redis(String),
 }
@@ -49,14 +49,12 @@ impl Backend {
             return Ok(Self::Redis(url.clone()));
         }
         let (clock, time) = Clock::manual(start);
-        let store: Arc<dyn Store> = match &settings.file {
-            #[cfg(feature = "file")]
+        let store = match &settings.file {
             Some(path) => {
-                use tower_pulse::store::file::{FileOptions, FileStore};
                 let options = FileOptions::new(path)?.clock(clock);
-                Arc::new(FileStore::open(options)?)
+                Store::from(FileStore::open(options)?)
             }
-            _ => Arc::new(MemoryStore::new(Precisions::default(), clock)),
+            None => Store::from(MemoryStore::new(Precisions::default(), clock)),
         };
         Ok(Self::Shared(store, time))
     }
@@ -88,7 +86,6 @@ pub(crate) fn single(settings: &Settings) -> Result<Instance, Box<dyn Error>> {
     if let Some(url) = &settings.redis {
         builder = builder.redis(url);
     }
-    #[cfg(feature = "file")]
     if let Some(path) = &settings.file {
         builder = builder.file(path);
     }

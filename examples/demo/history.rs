@@ -186,7 +186,7 @@ impl<'a> Past<'a> {
     /// Lets the instances know of each other.
     async fn heartbeat(&self) -> Result<(), StoreError> {
         for instance in &self.instances {
-            instance.pulse.heartbeat().await?;
+            instance.pulse.simulation().heartbeat().await?;
         }
         Ok(())
     }
@@ -218,7 +218,7 @@ impl<'a> Past<'a> {
         let appending = others.map(|(_, instance)| instance.append());
         try_join_all(appending).await?;
         self.instances[folder].flush().await?;
-        self.instances[folder].pulse.judge().await?;
+        self.instances[folder].pulse.simulation().judge().await?;
         for instance in &mut self.instances {
             instance.has_flushed = true;
         }
@@ -253,7 +253,7 @@ impl PastInstance {
             }
             // The first drain after the turn of a second counts in the second before it.
             self.time.set_wall(second + 1);
-            self.pulse.drain();
+            self.pulse.simulation().drain();
         }
         self
     }

@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | `LISTEN` | address and port | `127.0.0.1:3000` |
 //! | `REDIS_URL` | the Redis where to keep everything | absent: in memory |
-//! | `PULSE_FILE` | the file where to keep everything, with `--features file` | absent: in memory |
+//! | `PULSE_FILE` | the file where to keep everything | absent: in memory |
 //! | `PULSE_PREFIX` | what every key begins with; empty is the book's bare layout | `pulse:` |
 //! | `PULSE_TOKEN` | bearer token (or password) of the admin router | absent: open, on loopback only |
 //! | `PULSE_FLUSH_MS` | milliseconds between flushes, 10 to 60,000 | 1000 |

@@ -86,11 +86,6 @@ impl Settings {
 
 /// Refuses a file that the rest of the environment makes no sense with.
 fn check_file(path: &Path, has_redis: bool, has_history: bool) -> Result<(), String> {
-    if !cfg!(feature = "file") {
-        return Err(
-            "PULSE_FILE needs the feature: cargo run --features file --example demo".into(),
-        );
-    }
     if has_redis {
         return Err("PULSE_FILE and REDIS_URL are both set: leave out one".into());
     }

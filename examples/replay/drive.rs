@@ -125,7 +125,7 @@ impl<'a> Replay<'a> {
         self.time.set_wall(second);
         if second < self.drained {
             // The clock went back: without this, the next drain would not be one after the turn of a second.
-            self.pulse.drain();
+            self.pulse.simulation().drain();
             self.drained = second;
         }
         self.second = second;
@@ -142,7 +142,7 @@ impl<'a> Replay<'a> {
         if self.lines > self.flushed_lines {
             self.flush().await?;
         }
-        self.pulse.judge().await?;
+        self.pulse.simulation().judge().await?;
         Ok(())
     }
 
@@ -155,7 +155,7 @@ impl<'a> Replay<'a> {
     fn end_second(&mut self) {
         self.drained = self.second + 1;
         self.time.set_wall(self.drained);
-        self.pulse.drain();
+        self.pulse.simulation().drain();
     }
 
     async fn flush(&mut self) -> Result<(), StoreError> {

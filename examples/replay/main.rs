@@ -14,7 +14,7 @@
 //! | Variable | Meaning | Default |
 //! |---|---|---|
 //! | `REDIS_URL` | the Redis to store everything in | absent: in memory |
-//! | `PULSE_FILE` | the file to store everything in, with `--features file`; it must not exist yet | absent: in memory |
+//! | `PULSE_FILE` | the file to store everything in; it must not exist yet | absent: in memory |
 //! | `PULSE_PREFIX` | what every key in Redis begins with; nothing may be stored below it | `pulse:` |
 //! | `LISTEN` | address and port, for `--serve` | `127.0.0.1:3000` |
 //! | `PULSE_TOKEN` | token of the dashboard | absent: open, on loopback only |
@@ -41,7 +41,7 @@ use input::{Input, MAX_CONTEXTS, Survey};
 use progress::Progress;
 use serve::Server;
 use tower_pulse::store::CounterQuery;
-use tower_pulse::{Builder, Clock, ManualClock, Pulse, Task};
+use tower_pulse::{Clock, ManualClock, Pulse, Task};
 use verdicts::Verdicts;
 
 /// Seconds at the end of a log whose minutes are judged, for the dashboard.
@@ -134,7 +134,7 @@ async fn run(args: &Args) -> Result<(), Box<dyn Error>> {
         verdicts.finish(&mut replay).await?;
     }
     replay.finish().await?;
-    pulse.judge().await?;
+    pulse.simulation().judge().await?;
     progress.clear();
 
     let took = start.elapsed();
@@ -176,23 +176,13 @@ fn build(survey: &Survey, second: i64) -> Result<(Pulse, ManualClock, Vec<Task>)
         builder = builder.redis(url);
     }
     if let Some(path) = variable("PULSE_FILE")?.filter(|path| !path.is_empty()) {
-        builder = in_file(builder, path)?;
+        builder = builder.file(path);
     }
     if let Some(prefix) = variable("PULSE_PREFIX")? {
         builder = builder.prefix(prefix);
     }
     let (pulse, tasks) = builder.build_with_tasks()?;
     Ok((pulse, time, tasks))
-}
-
-#[cfg(feature = "file")]
-fn in_file(builder: Builder, path: String) -> Result<Builder, String> {
-    Ok(builder.file(path))
-}
-
-#[cfg(not(feature = "file"))]
-fn in_file(_: Builder, _: String) -> Result<Builder, String> {
-    Err("PULSE_FILE needs the feature: cargo run --features file --example replay".to_owned())
 }
 
 /// A log must not be added to what a live service has recorded, nor twice to the same store.

@@ -1,35 +1,46 @@
 //! Building: the store, the parts of a [`Pulse`] and its tasks, of a configuration that is allowed.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::memory::{expected_in_words, most_in_words};
 use super::{Backend, Builder};
-use crate::changes::Judge;
-use crate::cleaner::{Cleaner, CleanerStatus, Retention};
-use crate::error::BuildError;
-use crate::flush::{FlushOptions, Flusher};
-use crate::fold::Folder;
 use crate::layer::IgnoreList;
-use crate::pulse::{Parts, Pulse};
-use crate::recorder::{Limits, Recorder};
-use crate::store::Store;
+use crate::pulse::Pulse;
+use tower_pulse_core::cleaner::Retention;
+use tower_pulse_core::error::BuildError;
+use tower_pulse_core::flush::FlushOptions;
+use tower_pulse_core::handle::{Handle, HandleOptions};
+use tower_pulse_core::recorder::Limits;
+use tower_pulse_core::store::Store;
+use tower_pulse_core::store::memory::MemoryStore;
+use tower_pulse_core::task::Task;
 #[cfg(feature = "file")]
-use crate::store::file::{FileOptions, FileStore};
-use crate::store::memory::MemoryStore;
-#[cfg(feature = "redis")]
-use crate::store::redis::{RedisOptions, RedisStore};
-use crate::task::{Stop, Task};
+use tower_pulse_file::{FileOptions, FileStore};
 use tower_pulse_model::context::escape_hidden;
 use tower_pulse_model::expected::{ExpectedBytes, USUAL_CONTEXTS};
 use tower_pulse_model::slice::Precisions;
 use tower_pulse_model::tier::DAY;
+#[cfg(feature = "redis")]
+use tower_pulse_redis::{RedisOptions, RedisStore};
 
 impl Builder {
     /// Builds it, and spawns its tasks on the current tokio runtime.
     ///
     /// # Errors
     /// A field that is out of range, or no runtime to spawn on.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// use std::time::Duration;
+    /// let error = tower_pulse::Pulse::builder()
+    ///     .flush_interval(Duration::from_millis(1))
+    ///     .build()
+    ///     .unwrap_err();
+    /// assert_eq!(error.field(), "flush_interval");
+    /// assert!(error.to_string().contains("10 ms"));
+    /// # }
+    /// ```
     pub fn build(self) -> Result<Pulse, BuildError> {
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| {
             BuildError::new(
@@ -65,6 +76,8 @@ impl Builder {
             #[cfg(feature = "redis")]
             Backend::Redis(options) => self.open_redis(*options.clone()?)?,
             Backend::Custom(store) => store.clone(),
+            #[cfg(not(all(feature = "file", feature = "redis")))]
+            Backend::Missing(error) => return Err(error.clone()),
         };
 
         let limits = Limits {
@@ -77,127 +90,46 @@ impl Builder {
                 .app_version
                 .map(|version| escape_hidden(&version).into()),
         };
-        let recorder = Arc::new(Recorder::new(
-            self.clock.clone(),
-            precisions.clone(),
+        let skips = IgnoreList::default();
+        self.ignore.iter().for_each(|path| skips.add(path));
+        let options = HandleOptions {
+            clock: self.clock,
+            precisions,
             limits,
-        ));
-        let unattended = Arc::<tokio::sync::Notify>::default();
-        let options = FlushOptions {
-            interval: self.flush_interval,
-            replay_bytes: self.replay_bytes,
-            name: self.instance.map(|name| escape_hidden(&name).into()),
-        };
-        let flusher = Arc::new(Flusher::new(
-            recorder.clone(),
-            store.clone(),
-            &options,
-            unattended.clone(),
-        ));
-        let instance = flusher.status().unique_name;
-        let folder = Folder::new(
-            store.clone(),
-            self.clock.clone(),
-            instance.clone(),
-            Folder::remembered_records(store.is_in_process(), self.max_contexts),
-            unattended,
-        );
-        let folder = folder
-            .with_history(history_days)
-            .with_profiles(bounds.contexts() as usize);
-        let folder = Arc::new(folder.with_step(self.fold_step_contexts));
-        let unsent_since = {
-            let recorder = recorder.clone();
-            move || recorder.drain.unsent_since()
-        };
-        let judge = Judge::new(
-            store.clone(),
-            self.clock.clone(),
-            self.max_contexts,
-            folder.clone(),
-            unsent_since,
-        );
-        let judge = Arc::new(judge);
-        let cleaning = Arc::<Mutex<CleanerStatus>>::default();
-        let cleaner = Cleaner {
-            store: store.clone(),
-            clock: self.clock.clone(),
-            interval: self.clean_interval,
+            flush: FlushOptions {
+                interval: self.flush_interval,
+                replay_bytes: self.replay_bytes,
+                name: self.instance.map(|name| escape_hidden(&name).into()),
+            },
+            fold_step_contexts: self.fold_step_contexts,
+            history_days,
+            clean_interval: self.clean_interval,
             retention: Retention {
                 ranking_retention: self.ranking_retention,
                 context_retention: self.context_retention,
             },
-            instance,
-            status: cleaning.clone(),
-        };
-        let skips = IgnoreList::default();
-        self.ignore.iter().for_each(|path| skips.add(path));
-        for name in &self.counters {
-            recorder.counter(name);
-        }
-        let parts = Parts {
+            counters: self.counters,
+            target: self.target,
+            query_bytes: self.query_bytes,
+            shutdown_timeout: self.shutdown_timeout,
             worst,
             bounds,
             memory_warning,
-            recorder,
-            flusher,
-            folder,
-            store,
-            judge,
-            clock: self.clock,
-            #[cfg(feature = "admin")]
-            service: self.service,
-            precisions,
-            #[cfg(feature = "query")]
-            target: self.target,
-            #[cfg(feature = "query")]
-            query_bytes: self.query_bytes,
-            skips,
-            #[cfg(feature = "row-cache")]
-            row_caches: Default::default(),
-            cleaning,
-            shutdown_timeout: self.shutdown_timeout,
         };
         tracing::info!(
-            store = %parts.store.describe(),
+            store = %store.describe(),
             expected_process_bytes = expected.process_bytes,
             expected_store_bytes = expected.store_bytes,
-            max_process_bytes = parts.worst.process_bytes,
-            max_store_bytes = parts.worst.store_bytes,
+            max_process_bytes = options.worst.process_bytes,
+            max_store_bytes = options.worst.store_bytes,
             "tower-pulse records; {}; {most}",
             expected_in_words(&expected)
         );
-        if let Some(warning) = &parts.memory_warning {
+        if let Some(warning) = &options.memory_warning {
             tracing::warn!("{warning}");
         }
-        let (stop, stopped) = Stop::new();
-        let drain = parts.recorder.clone().drain_each_second(stopped.clone());
-        let flush = {
-            let (store, folder) = (parts.store.clone(), parts.folder.clone());
-            let flushing = parts.flusher.clone().flush_at_intervals(stopped.clone());
-            async move {
-                flushing.await;
-                // In one process, nobody else may be there to fold what the last flush has appended.
-                if store.is_in_process() {
-                    let _ = folder.fold().await;
-                }
-            }
-        };
-        let fold = parts.folder.clone().fold_at_intervals(stopped.clone());
-        let heartbeat = parts
-            .flusher
-            .clone()
-            .heartbeat_at_intervals(stopped.clone());
-        let judge = parts.judge.clone().judge_at_intervals(stopped.clone());
-        let tasks = vec![
-            Task::new("drain", drain),
-            Task::new("flush", flush),
-            Task::new("fold", fold),
-            Task::new("heartbeat", heartbeat),
-            Task::new("judge", judge),
-            Task::new("clean", cleaner.clean_at_intervals(stopped)),
-        ];
-        Ok((Pulse::new(parts, stop), tasks))
+        let (handle, tasks) = Handle::new(options, store);
+        Ok((Pulse::new(handle, skips, self.service), tasks))
     }
 
     /// The days of history that are asked for, the last one whole.

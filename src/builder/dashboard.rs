@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::{Backend, Builder};
-use crate::clock::Clock;
 use crate::dashboard::Dashboard;
-use crate::error::BuildError;
+use tower_pulse_core::clock::Clock;
+use tower_pulse_core::error::BuildError;
 
 /// Configures a [`Dashboard`]. It needs the Redis; what is configured at the instances of the service (the prefix, the
 /// precisions, the target) is the same here.

@@ -1,8 +1,8 @@
 //! The bounds of what a configuration takes, and those of a process's memory in words.
 
 use super::{Backend, Builder};
-use crate::fold::Folder;
-use crate::recorder::Recorder;
+use tower_pulse_core::fold::Folder;
+use tower_pulse_core::recorder::Recorder;
 use tower_pulse_model::context::MAX_NAME;
 use tower_pulse_model::expected::ExpectedBytes;
 use tower_pulse_model::worst_case::{Bounds, ProcessBytes, WorstCase};
@@ -49,6 +49,8 @@ impl Builder {
             Backend::File(_) => (true, true),
             #[cfg(feature = "redis")]
             Backend::Redis(_) => (false, true),
+            #[cfg(not(all(feature = "file", feature = "redis")))]
+            Backend::Missing(_) => (true, true),
             Backend::Custom(store) => (store.is_in_process(), store.journal().is_some()),
         };
         let mut bounds = Bounds {

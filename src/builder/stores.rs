@@ -1,15 +1,23 @@
 //! Where everything is kept.
 
-use std::sync::Arc;
 #[cfg(any(feature = "file", feature = "redis"))]
 use std::time::Duration;
 
 use super::{Backend, Builder};
-use crate::store::Store;
 #[cfg(feature = "file")]
-use crate::store::file::FileOptions;
+use tower_pulse_file::FileOptions;
 #[cfg(feature = "redis")]
-use crate::store::redis::RedisOptions;
+use tower_pulse_redis::RedisOptions;
+
+/// A store of which this build does not have the feature.
+#[cfg(not(all(feature = "file", feature = "redis")))]
+fn without_feature(feature: &'static str, value: String) -> Backend {
+    let allowed =
+        format!("it needs the feature `{feature}`: tower-pulse = {{ features = [\"{feature}\"] }}");
+    Backend::Missing(tower_pulse_core::error::BuildError::new(
+        feature, value, allowed,
+    ))
+}
 
 impl Builder {
     /// Keeps everything in one file of this machine, which is made if it does not exist: history survives a restart,
@@ -25,9 +33,18 @@ impl Builder {
     /// let pulse = tower_pulse::Pulse::builder().file("/var/lib/shop/pulse.redb").build()?;
     /// # Ok(()) }
     /// ```
-    #[cfg(feature = "file")]
+    ///
+    /// Needs the feature `file`: [`build`](Self::build) says so where it is missing.
     pub fn file(mut self, path: impl Into<std::path::PathBuf>) -> Self {
-        self.backend = Backend::File(FileOptions::new(path));
+        #[cfg(feature = "file")]
+        {
+            self.backend = Backend::File(FileOptions::new(path));
+        }
+        #[cfg(not(feature = "file"))]
+        {
+            let path = path.into();
+            self.backend = without_feature("file", path.display().to_string());
+        }
         self
     }
 
@@ -51,10 +68,29 @@ impl Builder {
 
     /// Keeps everything in Redis at this URL (`redis://[user:password@]host[:port][/db]`), shared by
     /// all instances. A server that is away is no error: the service starts and serves, and
-    /// [`Health`](crate::Health) says so.
-    #[cfg(feature = "redis")]
+    /// [`Health`](crate::Health) says so. What is no URL is refused by [`build`](Self::build), whose error does not show
+    /// a password:
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let error = tower_pulse::Pulse::builder().redis("redis://:secret@:6379").build().unwrap_err();
+    /// assert_eq!(error.field(), "redis");
+    /// assert!(!error.to_string().contains("secret"));
+    /// # }
+    /// ```
+    ///
+    /// Needs the feature `redis`: [`build`](Self::build) says so where it is missing.
     pub fn redis(mut self, url: impl Into<String>) -> Self {
-        self.backend = Backend::Redis(RedisOptions::new(&url.into()).map(Box::new));
+        #[cfg(feature = "redis")]
+        {
+            self.backend = Backend::Redis(RedisOptions::new(&url.into()).map(Box::new));
+        }
+        #[cfg(not(feature = "redis"))]
+        {
+            // Not the URL, which may have a password in it.
+            let _: String = url.into();
+            self.backend = without_feature("redis", "a URL".to_owned());
+        }
         self
     }
 
@@ -102,8 +138,8 @@ impl Builder {
     /// example to share it. Without it: in the memory of this process. The
     /// [`prefix`](Self::prefix), the bounds of the store and the timeouts are those that it was made with. Its
     /// precisions must be those of this builder.
-    pub fn store(mut self, store: Arc<dyn Store>) -> Self {
-        self.backend = Backend::Custom(store);
+    pub fn store(mut self, store: impl Into<crate::store::Store>) -> Self {
+        self.backend = Backend::Custom(store.into().into());
         self
     }
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{Backend, Builder};
-use crate::error::BuildError;
-use crate::recorder::check_counter;
+use tower_pulse_core::error::BuildError;
+use tower_pulse_core::recorder::check_counter;
 use tower_pulse_model::context::escape_hidden;
 use tower_pulse_model::fleet::MAX_VERSION_BYTES;
 use tower_pulse_model::slice::{MAX_PRECISIONS, MAX_RETAINED};

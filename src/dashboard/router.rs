@@ -3,8 +3,8 @@
 use axum::Router;
 
 use super::Dashboard;
-use crate::admin::{self, Access};
-use crate::error::BuildError;
+use crate::admin::Access;
+use tower_pulse_core::error::BuildError;
 
 impl Dashboard {
     /// The router, to be merged: serves `path`, with and without a slash at its end, and all below it, as
@@ -17,7 +17,7 @@ impl Dashboard {
     where
         S: Clone + Send + Sync + 'static,
     {
-        admin::or_panic(self.try_mount(path, access))
+        tower_pulse_admin::or_panic(self.try_mount(path, access))
     }
 
     /// The same as [`mount`](Self::mount), without the panic.
@@ -28,7 +28,7 @@ impl Dashboard {
     where
         S: Clone + Send + Sync + 'static,
     {
-        admin::mounted(self.source(), access, path)
+        tower_pulse_admin::mounted(self.source(), access, path)
     }
 
     /// The router for axum's `nest` and `nest_service`, as [`Pulse::router`](crate::Pulse::router) is.
@@ -40,11 +40,11 @@ impl Dashboard {
     where
         S: Clone + Send + Sync + 'static,
     {
-        admin::or_panic(admin::router(self.source(), access))
+        tower_pulse_admin::or_panic(tower_pulse_admin::router(self.source(), access))
     }
 
-    fn source(&self) -> admin::Source {
-        admin::Source {
+    fn source(&self) -> tower_pulse_admin::Source {
+        tower_pulse_admin::Source {
             query: self.query.clone(),
             service: self.service.clone(),
             app_version: None,

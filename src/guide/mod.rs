@@ -27,7 +27,6 @@
 //! | [Sizing](sizing) | memory, Redis and CPU of a configuration |
 //! | [Troubleshooting](troubleshooting) | what you see, why, and what to do |
 //! | [Glossary](glossary) | each term, defined once |
-//! | [A new aggregate](new_aggregate) | for those who work on this crate |
 
 #[cfg(feature = "admin")]
 #[doc = include_str!("quick_start.md")]
@@ -83,6 +82,3 @@ pub mod troubleshooting {}
 
 #[doc = include_str!("glossary.md")]
 pub mod glossary {}
-
-#[doc = include_str!("new_aggregate.md")]
-pub mod new_aggregate {}

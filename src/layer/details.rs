@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use http::{HeaderMap, HeaderName};
 
 use super::source::Head;
-use crate::recorder::{DetailOptions, Entry, RequestDetails, thread_number};
+use tower_pulse_core::recorder::{DetailOptions, Entry, RequestDetails, thread_number};
 use tower_pulse_model::context::is_hidden;
 use tower_pulse_model::slow_request::{MAX_PATH, MAX_TRACE_ID};
 

@@ -9,8 +9,10 @@ use http::{Extensions, HeaderMap, Method, StatusCode};
 
 use super::route::{ContextOverride, Recorded, Route, Target};
 use super::source::{HasHead, Head};
-use crate::clock::Tick;
-use crate::recorder::{Core, Ended, Entry, RequestDetails, ResponseHead, Unrecorded, active};
+use tower_pulse_core::clock::Tick;
+use tower_pulse_core::recorder::{
+    Core, Ended, Entry, RequestDetails, ResponseHead, Unrecorded, active,
+};
 use tower_pulse_model::outcome::Outcome;
 
 thread_local! {
@@ -20,7 +22,7 @@ thread_local! {
 }
 
 /// The details of a request of which none are recorded.
-const NO_DETAILS: RequestDetails<'static> = RequestDetails {
+static NO_DETAILS: RequestDetails<'static> = RequestDetails {
     trace_id: None,
     path: None,
 };
@@ -253,11 +255,11 @@ impl Guard {
                     is_error: false,
                     status: Some(status),
                 };
-                entry.finish_request(start, ended, NO_DETAILS);
+                entry.finish_request(start, ended, &NO_DETAILS);
             }
             Some(entry) => {
                 let head = ResponseHead::new(status, headers, extensions, self.may_be_grpc);
-                finish(&entry, start, ended_with(&entry, &head), NO_DETAILS);
+                finish(&entry, start, ended_with(&entry, &head), &NO_DETAILS);
             }
             None => {
                 let head = ResponseHead::new(status, headers, extensions, self.may_be_grpc);
@@ -296,7 +298,7 @@ impl Guard {
         let ended = ended(&entry);
         // In this order, timers never cover more than the request's time, and are never drained before it.
         let timers = scope.map(|scope| scope.end(&entry));
-        finish(&entry, self.start, ended, details.details());
+        finish(&entry, self.start, ended, &details.details());
         if let Some(timers) = timers {
             timers.add_to(&entry);
         }
@@ -349,7 +351,7 @@ impl Guard {
             status: self.status,
         };
         match self.take_registered() {
-            Some(entry) => finish(&entry, self.start, ended, NO_DETAILS),
+            Some(entry) => finish(&entry, self.start, ended, &NO_DETAILS),
             None => self.finish_other(|_| ended),
         }
     }
@@ -375,7 +377,7 @@ impl Drop for Guard {
 }
 
 #[inline(never)]
-fn finish(entry: &Entry, start: Tick, ended: Ended, details: RequestDetails<'_>) {
+fn finish(entry: &Entry, start: Tick, ended: Ended, details: &RequestDetails<'_>) {
     if entry.is_unmatched() {
         warn_unmatched(entry.core(), ended.outcome);
     }

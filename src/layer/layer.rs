@@ -8,7 +8,7 @@ use tower_layer::Layer;
 use super::route::{Route, Routes};
 use super::service::{BodyEndService, PulseService};
 use super::source::{Head, IgnoreList, Source};
-use crate::recorder::Recorder;
+use tower_pulse_core::recorder::Recorder;
 
 /// Times every request to the head of its response. Created by [`Pulse::layer`](crate::Pulse::layer) and
 /// [`Pulse::layer_with`](crate::Pulse::layer_with).

@@ -59,4 +59,4 @@ pub use source::Head;
 pub(crate) use source::IgnoreList;
 pub(crate) use source::Source;
 
-pub use crate::recorder::ResponseHead;
+pub use tower_pulse_core::recorder::ResponseHead;

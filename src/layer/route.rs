@@ -13,7 +13,7 @@ use super::details::Detailed;
 #[cfg(feature = "axum")]
 use super::matched::{MatchedPath, Template};
 use super::source::{Head, IgnoreList, Source};
-use crate::recorder::{Core, Entry, Recorder, Scope, thread_number};
+use tower_pulse_core::recorder::{Core, Entry, Recorder, Scope, thread_number};
 use tower_pulse_model::context::{Kind, clean_name};
 #[cfg(feature = "axum")]
 use tower_pulse_model::context::{UNMATCHED, fold_method};

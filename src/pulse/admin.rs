@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Pulse;
-use crate::error::BuildError;
+use tower_pulse_core::error::BuildError;
 
 impl Pulse {
     /// The admin router, to be merged: serves `path`, with and without a slash at its end, and all
@@ -33,7 +33,7 @@ impl Pulse {
     where
         S: Clone + Send + Sync + 'static,
     {
-        crate::admin::or_panic(self.try_mount(path, access))
+        tower_pulse_admin::or_panic(self.try_mount(path, access))
     }
 
     /// The same as [`mount`](Self::mount), without the panic.
@@ -48,8 +48,8 @@ impl Pulse {
     where
         S: Clone + Send + Sync + 'static,
     {
-        let router = crate::admin::mounted(self.admin_source(), access, path)?;
-        self.0.parts.skips.add(&format!("{path}/*"));
+        let router = tower_pulse_admin::mounted(self.admin_source(), access, path)?;
+        self.0.skips.add(&format!("{path}/*"));
         Ok(router.layer(self.layer().standing_in()))
     }
 
@@ -63,21 +63,20 @@ impl Pulse {
     where
         S: Clone + Send + Sync + 'static,
     {
-        crate::admin::or_panic(crate::admin::router(self.admin_source(), access))
+        tower_pulse_admin::or_panic(tower_pulse_admin::router(self.admin_source(), access))
     }
 
-    fn admin_source(&self) -> crate::admin::Source {
-        let parts = &self.0.parts;
-        let (recorder, marking) = (parts.recorder.clone(), self.clone());
-        crate::admin::Source {
+    fn admin_source(&self) -> tower_pulse_admin::Source {
+        let (recorder, marking) = (self.recorder().clone(), self.0.handle.clone());
+        tower_pulse_admin::Source {
             query: self.query().clone(),
-            service: parts.service.clone(),
+            service: self.0.service.clone(),
             app_version: recorder.limits.app_version.clone(),
-            instance: Some(crate::admin::Instance {
+            instance: Some(tower_pulse_admin::Instance {
                 posts: self.0.posts.clone(),
                 add_mark: Arc::new(move |mark| {
-                    let pulse = marking.clone();
-                    Box::pin(async move { pulse.add_mark(mark).await })
+                    let handle = marking.clone();
+                    Box::pin(async move { handle.add_mark(mark).await })
                 }),
                 totals: Arc::new(move || recorder.drain.totals()),
             }),

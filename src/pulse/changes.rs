@@ -1,19 +1,11 @@
 //! Changes and marks.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use super::{FLUSH_DEADLINE, Pulse, not_readable};
-use crate::error::{StoreError, StoreErrorKind};
-use crate::random::short_random_name;
-use crate::store::judgement::read_changes;
-use crate::store::marks;
-use crate::task::BoxFuture;
+use super::Pulse;
+use tower_pulse_core::error::StoreError;
 use tower_pulse_detect::change::Change;
 use tower_pulse_model::mark::Mark;
-
-/// Wait until a mark is flushed again after an error, doubled each time.
-const MARK_RETRY: Duration = Duration::from_millis(100);
 
 impl Pulse {
     /// Calls `on_change` with each [`Change`] that begins or ends: a page that is slower than before, fails, or has no
@@ -35,7 +27,7 @@ impl Pulse {
     /// # Ok(()) }
     /// ```
     pub fn on_change(&self, on_change: impl Fn(&Change) + Send + Sync + 'static) {
-        self.0.parts.judge.on_change(Arc::new(on_change));
+        self.0.handle.on_change(Arc::new(on_change));
     }
 
     /// The changes of the fleet: those that stand first, by the time that they cost, then those that have ended.
@@ -46,12 +38,7 @@ impl Pulse {
     /// # Cancel safety
     /// Dropping it changes nothing.
     pub async fn changes(&self) -> Result<Vec<Change>, StoreError> {
-        let Some(journal) = self.0.parts.store.journal() else {
-            return Ok(Vec::new());
-        };
-        let mut changes = read_changes(journal).await?.changes;
-        changes.sort_by(Change::by_urgency);
-        Ok(changes)
+        self.0.handle.changes().await
     }
 
     /// Marks this moment, for the whole fleet: a deploy, a migration, a campaign. Changes that begin near a mark name
@@ -76,99 +63,6 @@ impl Pulse {
     /// # Cancel safety
     /// The mark may have been made, or may still appear.
     pub async fn mark(&self, text: &str) -> Result<Mark, StoreError> {
-        let mark = Mark::of_text(short_random_name(), self.0.parts.clock.now_seconds(), text);
-        let mark = mark.map_err(|error| {
-            StoreError::new(
-                StoreErrorKind::Refused,
-                format!("the text of a mark {error}"),
-            )
-        })?;
-        self.add_mark(mark.clone()).await?;
-        Ok(mark)
-    }
-
-    /// Adds a mark, and waits until it can be read. Boxed, so that this crate compiles the future: see [`BoxFuture`].
-    #[inline(never)]
-    pub(super) fn add_mark(&self, mark: Mark) -> BoxFuture<'_, Result<(), StoreError>> {
-        Box::pin(async move {
-            let parts = &self.0.parts;
-            parts.recorder.add_mark(mark.clone())?;
-            let late = |error: StoreError| {
-                let message = format!("the mark may still appear: {error}");
-                StoreError::new(error.kind(), message).with_source(error)
-            };
-            self.flush_until_done().await.map_err(late)?;
-            let marks = marks::retained(&*parts.store).await.map_err(late)?;
-            if marks.settles(&mark) {
-                return Ok(());
-            }
-            let message = "the mark is lost: the store was reset, or its key holds something else; see \
-                           `flush.lost_details` and `fold.quarantined_keys` in health";
-            Err(StoreError::new(StoreErrorKind::Unexpected, message))
-        })
-    }
-
-    /// Flushes, again and again while a store elsewhere fails, for 5 s.
-    async fn flush_until_done(&self) -> Result<(), StoreError> {
-        if self.0.parts.store.is_in_process() {
-            return self.flush().await;
-        }
-        let mut last_error = None;
-        let flushing = async {
-            let mut wait = MARK_RETRY;
-            while let Err(error) = self.flush().await {
-                last_error = Some(error);
-                tokio::time::sleep(wait).await;
-                wait *= 2;
-            }
-        };
-        let flushed = tokio::time::timeout(FLUSH_DEADLINE, flushing).await;
-        flushed.map_err(|_| last_error.unwrap_or_else(not_readable))
-    }
-
-    /// Judges the minutes that have ended, now: which pages have changed. A background task does it 15 s after each
-    /// minute. For those who drive the clock themselves, after a [`flush`](Self::flush). Returns how many minutes
-    /// this instance has judged; another one may have judged some. What is found is written between two rounds of folding:
-    /// another instance that folds is interrupted for a moment, and goes on.
-    ///
-    /// # Errors
-    /// The store failed. The next call judges what this one has not.
-    ///
-    /// # Panics
-    /// Without a tokio runtime that has its timers enabled.
-    ///
-    /// # Cancel safety
-    /// The next call goes on where this one was.
-    pub async fn judge(&self) -> Result<usize, StoreError> {
-        self.boxed_judge().await
-    }
-
-    /// Boxed, so that this crate compiles the future: see [`BoxFuture`].
-    #[inline(never)]
-    fn boxed_judge(&self) -> BoxFuture<'_, Result<usize, StoreError>> {
-        let now = self.0.parts.clock.now_seconds();
-        Box::pin(self.0.parts.judge.judge_by_hand(now))
-    }
-
-    /// Tells the store that this instance is alive, and which version of the application it runs; learns how many
-    /// instances and which versions the fleet has. A background task does it each second. For those who drive the
-    /// clock themselves, and play several instances: at least once in the clock's minute.
-    ///
-    /// A version that is new gets its [mark](Self::mark) with the next [`flush`](Self::flush), and is told by the
-    /// heartbeats after that.
-    ///
-    /// # Errors
-    /// The store failed.
-    ///
-    /// # Cancel safety
-    /// The store may have been told.
-    pub async fn heartbeat(&self) -> Result<(), StoreError> {
-        self.boxed_heartbeat().await
-    }
-
-    /// Boxed, so that this crate compiles the future: see [`BoxFuture`].
-    #[inline(never)]
-    fn boxed_heartbeat(&self) -> BoxFuture<'_, Result<(), StoreError>> {
-        Box::pin(self.0.parts.flusher.beat())
+        self.0.handle.mark(text).await
     }
 }

@@ -6,6 +6,7 @@ mod rig;
 
 mod access;
 mod answer_size;
+mod guide;
 mod hosts;
 mod names;
 mod posts;

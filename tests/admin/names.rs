@@ -7,8 +7,8 @@ use http::StatusCode;
 use redis::cmd;
 use serde_json::json;
 use tower_pulse::admin::Access;
-use tower_pulse::model::mark;
 use tower_pulse::{Builder, Clock, Mark, Pulse};
+use tower_pulse_model::mark;
 
 use crate::rig::http::{Client, Response};
 use crate::rig::server::RedisServer;
@@ -51,7 +51,7 @@ async fn what_is_hidden_is_shown(builder: Builder) {
         .instance(spoof("host"))
         .app_version(spoof("1.4"));
     let (pulse, _tasks) = builder.clock(clock).build_with_tasks().unwrap();
-    pulse.heartbeat().await.unwrap();
+    pulse.simulation().heartbeat().await.unwrap();
     pulse.record(&spoof("GET /"), Duration::from_millis(3), StatusCode::OK);
     pulse.record_duration(&spoof("db"), Duration::from_millis(3));
     pulse.counter(&spoof("sales")).add(1);
@@ -63,7 +63,7 @@ async fn what_is_hidden_is_shown(builder: Builder) {
     let mark = pulse.mark(&spoof("index")).await.unwrap();
     assert_eq!(*mark.text, escaped("index"));
     // From now on, it tells the version.
-    pulse.heartbeat().await.unwrap();
+    pulse.simulation().heartbeat().await.unwrap();
     pulse.flush().await.unwrap();
     hand.advance(Duration::from_secs(2));
     let app = Router::new().merge(pulse.mount("/pulse", Access::open()));

@@ -19,7 +19,7 @@ async fn served(builder: Builder) -> (Client, ManualClock) {
     let (clock, hand) = Clock::manual(NOW);
     let (pulse, _tasks) = builder.clock(clock).build_with_tasks().unwrap();
     // Makes the mark of the version.
-    pulse.heartbeat().await.unwrap();
+    pulse.simulation().heartbeat().await.unwrap();
     let app = Router::new().merge(pulse.mount("/pulse", Access::token("secret")));
     (Client::connect(serve(app).await).await, hand)
 }

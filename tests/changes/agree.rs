@@ -76,7 +76,12 @@ async fn four_instances_agree(backend: Backend) {
         rng.shuffle(&mut order);
         let mut judged = 0;
         for number in order {
-            let minutes = fleet.instances[number].pulse.judge().await.unwrap();
+            let minutes = fleet.instances[number]
+                .pulse
+                .simulation()
+                .judge()
+                .await
+                .unwrap();
             judged_by[number] += minutes;
             judged += minutes;
         }
@@ -164,7 +169,11 @@ async fn two_that_judge_at_once_judge_each_minute_once(backend: Backend) {
         let [a, b] = &fleet.instances[..] else {
             panic!("there are two instances");
         };
-        let (a, again, b) = tokio::join!(a.pulse.judge(), a.pulse.judge(), b.pulse.judge());
+        let (a, again, b) = tokio::join!(
+            a.pulse.simulation().judge(),
+            a.pulse.simulation().judge(),
+            b.pulse.simulation().judge()
+        );
         // Before the first judgement, there is one minute to judge.
         let due = if number == 0 { 1 } else { waiting };
         assert_eq!(a.unwrap() + again.unwrap() + b.unwrap(), due);
@@ -210,7 +219,7 @@ async fn a_callback_that_does_not_return_stops_nothing() {
             }
         }
         fleet.pass(&requests).await;
-        let judging = fleet.instances[0].pulse.judge();
+        let judging = fleet.instances[0].pulse.simulation().judge();
         let waiting = async {
             // The clock goes on, as clocks do.
             loop {

@@ -1,13 +1,14 @@
 //! `api/changes`, the changes in `api/path`, and those in `metrics`.
 
+use crate::rig::reads::StoreOf;
 use std::collections::HashMap;
 
 use fastrand::Rng;
 use serde_json::{Value, json};
-use tower_pulse::detect::log::MAX_CHANGES;
-use tower_pulse::store::conditional_write::Written;
-use tower_pulse::testing::TestFolder;
 use tower_pulse::{Change, ChangeKind};
+use tower_pulse_core::store::conditional_write::Written;
+use tower_pulse_core::testing::TestFolder;
+use tower_pulse_detect::log::MAX_CHANGES;
 
 use crate::fleet::{Backend, Fleet, MINUTE};
 use crate::rig::json::is_same;
@@ -57,7 +58,7 @@ fn draw(rng: &mut Rng, count: usize, now: i64) -> Vec<Change> {
 
 pub async fn write(fleet: &Fleet, changes: Vec<Change>) {
     let instance = &fleet.instances[0];
-    let store = instance.pulse.store().clone();
+    let store = instance.pulse.backend().clone();
     let judge = TestFolder::new(store, instance.clock.clone(), "judge", 1);
     let write = judge.judgement(fleet.now, &changes, &[]).await.unwrap();
     assert_eq!(judge.write_by_hand(&write).await.unwrap(), Written::Done);
@@ -209,7 +210,7 @@ async fn the_log_keeps_the_last_changes(backend: Backend) {
         let mut requests = traffic.minute();
         slow_down(&mut requests, SEARCH, 3.0);
         fleet.pass(&requests).await;
-        fleet.instances[0].pulse.judge().await.unwrap();
+        fleet.instances[0].pulse.simulation().judge().await.unwrap();
     }
     let changes = fleet.changes().await;
     assert_eq!(changes.len(), MAX_CHANGES);

@@ -1,11 +1,12 @@
 //! Versions of the application: the marks that they make, and each page before and after, and side by side.
 
+use crate::rig::reads::StoreOf;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
 use tower_pulse::Suspect;
-use tower_pulse::store::marks;
+use tower_pulse_core::store::marks;
 
 use crate::fleet::{Backend, Fleet, MINUTE, named};
 use crate::rig::seed::fixed_seed;
@@ -55,7 +56,7 @@ async fn a_version_is_marked_once_when_it_is_new(backend: Backend) {
     }
     fleet.pass(&[]).await;
     assert_eq!(marked(&fleet).await, ["1.0", "1.1", "1.0"]);
-    let marks = marks::list(&**fleet.instances[3].pulse.store()).await;
+    let marks = marks::list(&*fleet.instances[3].pulse.backend()).await;
     let marks = marks.unwrap();
     assert_eq!(&*marks[1].text, "version 1.1");
 }
@@ -77,10 +78,10 @@ async fn instances_that_start_together_make_one_mark(backend: Backend) {
         panic!("there are four instances");
     };
     let (a, b, c, d) = tokio::join!(
-        a.pulse.heartbeat(),
-        b.pulse.heartbeat(),
-        c.pulse.heartbeat(),
-        d.pulse.heartbeat()
+        a.pulse.simulation().heartbeat(),
+        b.pulse.simulation().heartbeat(),
+        c.pulse.simulation().heartbeat(),
+        d.pulse.simulation().heartbeat()
     );
     [a, b, c, d].into_iter().for_each(Result::unwrap);
     fleet.flush().await.unwrap();
@@ -110,8 +111,8 @@ async fn instances_that_start_about_together_make_one_mark(backend: Backend) {
     for (number, ahead) in [(0, 3), (1, 0), (2, 7)] {
         let instance = &fleet.instances[number];
         instance.time.set_wall(fleet.now + ahead);
-        instance.pulse.heartbeat().await.unwrap();
-        instance.pulse.heartbeat().await.unwrap();
+        instance.pulse.simulation().heartbeat().await.unwrap();
+        instance.pulse.simulation().heartbeat().await.unwrap();
     }
     // Nobody tells the version before its mark can be read.
     assert_eq!(alive(0).await, [Value::Null, Value::Null, Value::Null]);
@@ -121,7 +122,7 @@ async fn instances_that_start_about_together_make_one_mark(backend: Backend) {
     fleet.set_clocks(fleet.now + 10);
     fleet.heartbeat().await;
     assert_eq!(marked(&fleet).await, ["2.0"]);
-    let marks = marks::list(&**fleet.instances[0].pulse.store()).await;
+    let marks = marks::list(&*fleet.instances[0].pulse.backend()).await;
     assert_eq!(marks.unwrap()[0].at, fleet.now + 3, "the first that came");
     assert_eq!(alive(1).await, ["2.0", "2.0", "2.0"]);
 }

@@ -99,7 +99,7 @@ async fn earlier_figures_are_those_of_a_plain_model(backend: Backend, days: &[(i
         }
         minutes.push((fleet.now, requests.clone()));
         fleet.pass(&requests).await;
-        fleet.instances[0].pulse.judge().await.unwrap();
+        fleet.instances[0].pulse.simulation().judge().await.unwrap();
         for change in fleet.standing().await {
             check(change.yesterday, &change, &minutes, (DAY, 1_800));
             check(change.week_ago, &change, &minutes, (7 * DAY, 21_600));
@@ -148,7 +148,7 @@ async fn earlier_figures_of_all_pages_are_those_of_a_plain_model() {
             minutes.push((fleet.now, requests.clone()));
             fleet.pass(&requests).await;
             if start == today {
-                fleet.instances[0].pulse.judge().await.unwrap();
+                fleet.instances[0].pulse.simulation().judge().await.unwrap();
                 found = fleet.standing().await;
                 for change in &found {
                     check(change.yesterday, change, &minutes, (DAY, 1_800));

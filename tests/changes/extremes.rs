@@ -38,7 +38,7 @@ async fn a_clock_that_is_set_back_a_day_stops_nothing_for_long(backend: Backend)
     let (mut judged, from) = (0, fleet.now);
     for _ in 0..50 {
         fleet.pass(&traffic.minute()).await;
-        judged += fleet.instances[0].pulse.judge().await.unwrap();
+        judged += fleet.instances[0].pulse.simulation().judge().await.unwrap();
     }
     assert!(
         (45..=50).contains(&judged),
@@ -78,7 +78,7 @@ async fn a_clock_that_is_set_forward_a_day_costs_no_day_of_judging(backend: Back
     slow(&mut fleet, &mut traffic).await;
     fleet.now += 86_400;
     fleet.pass(&traffic.minute()).await;
-    let judged = fleet.instances[0].pulse.judge().await.unwrap();
+    let judged = fleet.instances[0].pulse.simulation().judge().await.unwrap();
     assert!((1..=91).contains(&judged), "{judged} minutes are judged");
     let health = fleet.instances[0].pulse.health();
     assert_eq!(health.changes.judged_until, Some(fleet.now));
@@ -113,7 +113,7 @@ async fn an_instance_whose_clock_is_behind_disturbs_nobody() {
         fleet.pass_and_judge(&requests).await;
         let late = &fleet.instances[1];
         late.time.set_wall(fleet.now - 2 * 3_600);
-        assert_eq!(late.pulse.judge().await.unwrap(), 0);
+        assert_eq!(late.pulse.simulation().judge().await.unwrap(), 0);
         late.time.set_wall(fleet.now);
     }
     let changes = fleet.changes().await;
@@ -130,7 +130,7 @@ async fn a_gap_of_three_hours_is_no_change(backend: Backend) {
     fleet.now += 3 * 3_600;
     fleet.restart(0).await;
     fleet.pass(&traffic.minute()).await;
-    assert!(fleet.instances[0].pulse.judge().await.unwrap() <= 91);
+    assert!(fleet.instances[0].pulse.simulation().judge().await.unwrap() <= 91);
     let mut found = fleet.changes().await;
     for _ in 0..40 {
         fleet.pass_and_judge(&traffic.minute()).await;
@@ -180,7 +180,10 @@ async fn two_thousand_contexts_are_judged_in_seconds() {
         }
         fleet.pass(&requests).await;
         let start = Instant::now();
-        assert_eq!(fleet.instances[0].pulse.judge().await.unwrap(), 1);
+        assert_eq!(
+            fleet.instances[0].pulse.simulation().judge().await.unwrap(),
+            1
+        );
         longest = longest.max(start.elapsed());
     }
     // Else minutes would pile up.

@@ -1,12 +1,13 @@
 //! A store that is away, and keys that hold what nobody has written there.
 
+use crate::rig::reads::StoreOf;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
 use serde_json::json;
 use tower_pulse::StoreErrorKind;
-use tower_pulse::detect::judged::Judged;
+use tower_pulse_detect::judged::Judged;
 
 use crate::fleet::{Backend, Fleet, MINUTE, named};
 use crate::rig::seed::fixed_seed;
@@ -42,7 +43,7 @@ async fn slow_minute(fleet: &mut Fleet, traffic: &mut Traffic) {
 
 /// Judges the minute that has ended, which must not take for ever.
 async fn judge(fleet: &Fleet) {
-    let judging = fleet.instances[0].pulse.judge();
+    let judging = fleet.instances[0].pulse.simulation().judge();
     let judged = tokio::time::timeout(DEADLINE, judging).await;
     assert_eq!(judged.expect("it ends").unwrap(), 1);
     let health = fleet.instances[0].pulse.health();
@@ -64,11 +65,11 @@ async fn verdicts_go_on_after_an_outage_of_redis() {
         let mut requests = traffic.minute();
         slow_down(&mut requests, SEARCH, 3.0);
         fleet.record(fleet.now + 30, &requests);
-        fleet.instances[0].pulse.drain();
+        fleet.instances[0].pulse.simulation().drain();
         fleet.now += MINUTE;
         fleet.set_clocks(fleet.now);
         let pulse = &fleet.instances[0].pulse;
-        let error = pulse.judge().await.unwrap_err();
+        let error = pulse.simulation().judge().await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Unreachable, "{error}");
         let health = pulse.health();
         let is_about_it = |warning: &String| warning.contains("changes are not detected");
@@ -88,7 +89,7 @@ async fn verdicts_go_on_after_an_outage_of_redis() {
     let pulse = &fleet.instances[0].pulse;
     // The connection of the outage is given up at the first error.
     let judged = look_until(DEADLINE, async || {
-        pulse.judge().await.map_err(|e| e.to_string())
+        pulse.simulation().judge().await.map_err(|e| e.to_string())
     });
     assert_eq!(judged.await, 4);
     let health = pulse.health();
@@ -183,17 +184,26 @@ async fn a_judgement_of_the_far_future_counts_for_some_minutes() {
         for _ in 0..3 {
             fleet.pass(&traffic.minute()).await;
             // Another instance may have judged by a clock that this one lacks.
-            assert_eq!(fleet.instances[0].pulse.judge().await.unwrap(), 0);
+            assert_eq!(
+                fleet.instances[0].pulse.simulation().judge().await.unwrap(),
+                0
+            );
         }
         if restarts {
             fleet.restart(0).await;
             fleet.pass(&traffic.minute()).await;
-            assert_eq!(fleet.instances[0].pulse.judge().await.unwrap(), 0);
+            assert_eq!(
+                fleet.instances[0].pulse.simulation().judge().await.unwrap(),
+                0
+            );
             fleet.now += 2 * MINUTE;
         }
         fleet.pass(&traffic.minute()).await;
         let minutes = if restarts { 7 } else { 4 };
-        assert_eq!(fleet.instances[0].pulse.judge().await.unwrap(), minutes);
+        assert_eq!(
+            fleet.instances[0].pulse.simulation().judge().await.unwrap(),
+            minutes
+        );
         slow_minute(&mut fleet, &mut traffic).await;
     }
 }
@@ -258,18 +268,24 @@ async fn a_table_of_another_type_is_an_error_and_its_key_is_told() {
         fleet.pass(&requests).await;
         let instance = &fleet.instances[0];
         // The change stands, or begins anew, so that each table is written.
-        let error = instance.pulse.judge().await.unwrap_err().to_string();
+        let error = instance
+            .pulse
+            .simulation()
+            .judge()
+            .await
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("cannot be stored"), "{key}: {error}");
         let warnings = instance.pulse.health().warnings;
         let is_about_it = |warning: &String| warning.contains("cannot be stored");
         assert!(warnings.iter().any(is_about_it), "{warnings:?}");
-        let status = instance.pulse.store().status(fleet.now).await.unwrap();
+        let status = instance.pulse.backend().status(fleet.now).await.unwrap();
         let told = status.exceptions.quarantined_keys;
         assert!(told.iter().any(|problem| problem.key == key), "{told:?}");
         assert_eq!(instance.get("api/health").await.0, 200);
         send(&mut conn, &["DEL", key]).await;
         fleet.pass(&traffic.minute()).await;
-        fleet.instances[0].pulse.judge().await.unwrap();
+        fleet.instances[0].pulse.simulation().judge().await.unwrap();
         let health = fleet.instances[0].pulse.health();
         assert_eq!(health.changes.judged_until, Some(fleet.now), "{key}");
     }
@@ -322,25 +338,25 @@ async fn a_version_whose_mark_cannot_be_made_is_alive() {
     let [first, second] = &fleet.instances[..] else {
         panic!("there are two instances");
     };
-    first.pulse.heartbeat().await.unwrap();
+    first.pulse.simulation().heartbeat().await.unwrap();
     first.pulse.flush().await.unwrap();
     let mut conn = fleet.backend.server().connection().await;
     send(&mut conn, &["DEL", MARKS]).await;
     send(&mut conn, &["SET", MARKS, "garbage"]).await;
     for _ in 0..2 {
-        second.pulse.heartbeat().await.unwrap();
+        second.pulse.simulation().heartbeat().await.unwrap();
         second.pulse.flush().await.unwrap();
-        first.pulse.heartbeat().await.unwrap();
+        first.pulse.simulation().heartbeat().await.unwrap();
         let alive = first.json("api/overview").await["instances"].clone();
         assert_eq!(alive, 2, "the second instance is alive");
     }
     send(&mut conn, &["DEL", MARKS]).await;
-    second.pulse.heartbeat().await.unwrap();
+    second.pulse.simulation().heartbeat().await.unwrap();
     second.pulse.flush().await.unwrap();
     assert_eq!(first.json("api/marks").await["marks"], json!([]));
     // It is tried again after a minute.
     second.time.advance(Duration::from_secs(60));
-    second.pulse.heartbeat().await.unwrap();
+    second.pulse.simulation().heartbeat().await.unwrap();
     second.pulse.flush().await.unwrap();
     first.time.advance(Duration::from_secs(60));
     let marks = first.json("api/marks").await;

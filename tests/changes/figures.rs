@@ -300,11 +300,11 @@ proptest! {
             pulse.flush().await.unwrap();
             for (ago, page, millis, fails) in requests {
                 time.set_wall(now - ago);
-                pulse.drain();
+                pulse.simulation().drain();
                 let status = if fails { http::StatusCode::BAD_GATEWAY } else { http::StatusCode::OK };
                 let name = format!("GET /{page}");
                 pulse.record(&name, Duration::from_millis(millis.into()), status);
-                pulse.drain();
+                pulse.simulation().drain();
                 pulse.flush().await.unwrap();
             }
             time.set_wall(now);

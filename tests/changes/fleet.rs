@@ -227,7 +227,7 @@ impl Fleet {
 
     pub async fn heartbeat(&self) {
         for instance in &self.instances {
-            instance.pulse.heartbeat().await.unwrap();
+            instance.pulse.simulation().heartbeat().await.unwrap();
         }
     }
 
@@ -250,7 +250,7 @@ impl Fleet {
         self.record(self.now + 30, requests);
         and(self).await;
         for instance in &self.instances {
-            instance.pulse.drain();
+            instance.pulse.simulation().drain();
         }
         self.now += MINUTE;
         self.set_clocks(self.now);
@@ -262,7 +262,7 @@ impl Fleet {
         self.set_clocks(second);
         for instance in &self.instances {
             // The clock's second is this one from now on.
-            instance.pulse.drain();
+            instance.pulse.simulation().drain();
         }
         for request in requests {
             let status = StatusCode::from_u16(request.status).unwrap();
@@ -289,7 +289,7 @@ impl Fleet {
     /// Passes a minute, and the first instance judges it. Returns the changes that stand.
     pub async fn pass_and_judge(&mut self, requests: &[Request]) -> Vec<Change> {
         self.pass(requests).await;
-        let judged = self.instances[0].pulse.judge().await.unwrap();
+        let judged = self.instances[0].pulse.simulation().judge().await.unwrap();
         assert_eq!(judged, 1, "minutes judged");
         self.standing().await
     }

@@ -172,9 +172,12 @@ impl Orders {
                 self.app.clone().oneshot(request).await.unwrap();
             }
             self.time.set_wall(second);
-            self.pulse.drain();
+            self.pulse.simulation().drain();
         };
         fleet.pass_with(requests, and).await;
-        assert_eq!(fleet.instances[0].pulse.judge().await.unwrap(), 1);
+        assert_eq!(
+            fleet.instances[0].pulse.simulation().judge().await.unwrap(),
+            1
+        );
     }
 }

@@ -1,5 +1,6 @@
 //! Marks, made in code and over HTTP.
 
+use crate::rig::reads::StoreOf;
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -9,8 +10,8 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 use tower_pulse::admin::Access;
-use tower_pulse::store::marks;
 use tower_pulse::{Builder, Clock, Pulse, StoreErrorKind};
+use tower_pulse_core::store::marks;
 
 use crate::rig::server::RedisServer;
 use crate::rig::wait::look_until;
@@ -233,7 +234,7 @@ async fn a_mark_that_nobody_folds_may_still_appear() {
     assert!(error.to_string().contains("may still appear"), "{error}");
     assert!((4..9).contains(&start.elapsed().as_secs()));
     let stored = async || -> Vec<String> {
-        let stored = marks::list(&**pulse.store()).await.unwrap();
+        let stored = marks::list(&*pulse.backend()).await.unwrap();
         let mut texts: Vec<_> = stored.iter().map(|mark| mark.text.to_string()).collect();
         texts.sort_unstable();
         texts
@@ -282,9 +283,9 @@ fn a_mark_in_memory_needs_no_timer() {
         let (clock, _) = Clock::manual(NOW);
         let builder = Pulse::builder().clock(clock).app_version("1.4");
         let (pulse, _tasks) = builder.build_with_tasks().unwrap();
-        pulse.heartbeat().await.unwrap();
+        pulse.simulation().heartbeat().await.unwrap();
         pulse.mark("new index").await.unwrap();
-        let stored = marks::list(&**pulse.store()).await.unwrap();
+        let stored = marks::list(&*pulse.backend()).await.unwrap();
         assert_eq!(stored.len(), 2);
     });
 }

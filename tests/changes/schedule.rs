@@ -1,11 +1,12 @@
 //! The background task that judges each minute.
 
+use crate::rig::reads::StoreOf;
 use std::time::Duration;
 
 use http::StatusCode;
-use tower_pulse::model::tier::RolledUp;
-use tower_pulse::store::journal::Acquired;
 use tower_pulse::{Clock, Pulse};
+use tower_pulse_core::store::journal::Acquired;
+use tower_pulse_model::tier::RolledUp;
 
 use crate::fleet::{Backend, Fleet, MINUTE, START};
 use crate::rig::fold::JournalKeys;
@@ -47,7 +48,7 @@ async fn a_minute_is_judged_fifteen_seconds_after_its_end() {
 
 /// The slices that the store has rolled up.
 async fn rolled_up(fleet: &Fleet) -> RolledUp {
-    let store = fleet.instances[0].pulse.store();
+    let store = fleet.instances[0].pulse.backend();
     let acquired = store.journal().unwrap().acquire("looks", "looks").await;
     match acquired.unwrap() {
         Acquired::Mine(progress) => progress.rolled,
@@ -65,7 +66,10 @@ async fn a_process_without_traffic_rolls_up_when_it_judges() {
     fleet.set_clocks(fleet.now + 10 * MINUTE);
     let late = fleet.now + 10 * MINUTE;
     assert!(rolled_up(&fleet).await.is_overdue(late));
-    assert_eq!(fleet.instances[0].pulse.judge().await.unwrap(), 10);
+    assert_eq!(
+        fleet.instances[0].pulse.simulation().judge().await.unwrap(),
+        10
+    );
     let rolled = rolled_up(&fleet).await;
     assert!(!rolled.is_overdue(late + 60 * MINUTE), "{rolled:?}");
 }

@@ -52,14 +52,14 @@ async fn timers_are_told_apart_from_pages(backend: Backend) {
             }
         };
         fleet.pass_with(&both, time).await;
-        fleet.instances[0].pulse.judge().await.unwrap();
+        fleet.instances[0].pulse.simulation().judge().await.unwrap();
     }
     check(&fleet, (2, 3), 2).await;
     let one: Vec<_> = requests("GET /a").collect();
     for _ in 0..60 {
         fleet.pass(&one).await;
     }
-    fleet.instances[0].pulse.judge().await.unwrap();
+    fleet.instances[0].pulse.simulation().judge().await.unwrap();
     check(&fleet, (2, 3), 1).await;
 }
 

@@ -69,7 +69,7 @@ async fn a_timer_that_takes_the_time_is_the_suspect(backend: Backend) {
                 time.set_wall(second);
             })
             .await;
-        assert_eq!(pulse.judge().await.unwrap(), 1);
+        assert_eq!(pulse.simulation().judge().await.unwrap(), 1);
     }
     let standing = fleet.standing().await;
     assert_eq!(named(&standing), [("slower", ORDER)], "{standing:#?}");

@@ -67,7 +67,15 @@ async fn a_killed_folder_changes_no_verdict(backend: Backend, twin: Backend) {
     for expected in expected {
         let requests = minute(&mut traffic, fleet.now);
         fleet.pass(&requests).await;
-        assert_eq!(fleet.instances[judge].pulse.judge().await.unwrap(), 1);
+        assert_eq!(
+            fleet.instances[judge]
+                .pulse
+                .simulation()
+                .judge()
+                .await
+                .unwrap(),
+            1
+        );
         let actual = fleet.instances[1 - judge].pulse.changes().await.unwrap();
         assert_same(fleet.now, &actual, &expected);
         // In a quiet time, with one change, with two, with none again.
@@ -98,7 +106,10 @@ async fn a_restart_of_all_instances_changes_no_verdict() {
     for expected in expected {
         let requests = minute(&mut traffic, fleet.now);
         fleet.pass(&requests).await;
-        assert_eq!(fleet.instances[0].pulse.judge().await.unwrap(), 1);
+        assert_eq!(
+            fleet.instances[0].pulse.simulation().judge().await.unwrap(),
+            1
+        );
         assert_same(fleet.now, &fleet.changes().await, &expected);
         if [20, 50, 62].contains(&((fleet.now - START) / MINUTE)) {
             for number in 0..2 {
@@ -143,10 +154,10 @@ async fn a_judgement_that_is_dropped_changes_no_verdict(
             points / 10
         };
         for _ in 0..3 {
-            let has_ended = poll_times(pulse.judge(), rng.usize(1..=most)).await;
+            let has_ended = poll_times(pulse.simulation().judge(), rng.usize(1..=most)).await;
             dropped += usize::from(!has_ended);
         }
-        let judged = pulse.judge().await.unwrap();
+        let judged = pulse.simulation().judge().await.unwrap();
         assert!(judged <= 1);
         assert_same(fleet.now, &fleet.changes().await, expected);
         let until = fleet.instances[0].pulse.health().changes.judged_until;

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use http::StatusCode;
 use tower_pulse::admin::Access;
-use tower_pulse::model::tier::TIERS;
 use tower_pulse::query::{PathsQuery, Window};
 use tower_pulse::{Clock, Pulse};
+use tower_pulse_model::tier::TIERS;
 
 use crate::fixture::THIS_HOUR;
 
@@ -45,7 +45,7 @@ async fn filled(contexts: usize) -> (Pulse, Vec<tower_pulse::Task>, axum::Router
                 pulse.record(&name, duration, status);
             }
         }
-        pulse.drain();
+        pulse.simulation().drain();
         time.advance(Duration::from_secs(1));
         pulse.flush().await.unwrap();
     }

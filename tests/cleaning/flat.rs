@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use redis::pipe;
 use tower_pulse::Clock;
-use tower_pulse::model::batch::Batch;
-use tower_pulse::model::context::ContextId;
-use tower_pulse::model::context::Kind;
-use tower_pulse::model::outcome::Outcome;
-use tower_pulse::model::slice::{HOUR, Precisions};
-use tower_pulse::store::{Pass, Store};
+use tower_pulse_core::store::Pass;
+use tower_pulse_core::store::Store;
+use tower_pulse_model::batch::Batch;
+use tower_pulse_model::context::ContextId;
+use tower_pulse_model::context::Kind;
+use tower_pulse_model::outcome::Outcome;
+use tower_pulse_model::slice::{HOUR, Precisions};
 
 use crate::fixture::{ApplyOutcome, THIS_HOUR, Writer, aggregate_of, call, redis_store};
 use crate::raw_redis::{PREFIX, ask, keys};

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tower_pulse::Clock;
-use tower_pulse::model::batch::Batch;
-use tower_pulse::model::slice::Precision;
-use tower_pulse::store::{CleanReport, Pass, Store};
+use tower_pulse_core::store::Store;
+use tower_pulse_core::store::{CleanReport, Pass};
+use tower_pulse_model::batch::Batch;
+use tower_pulse_model::slice::Precision;
 
 use crate::fixture::{ApplyOutcome, MergeReport, THIS_HOUR, Writer, call, redis_store};
 use crate::raw_redis::{self, PREFIX, ask, key, keys, known_members, slices, write};
@@ -170,7 +171,7 @@ async fn three_instances_clean_what_another_program_left() {
         .collect();
     let writer = redis_store(&server.url(), PREFIX).with_clock(clock.clone());
     let writer = Writer::new(Arc::new(writer), clock.clone());
-    let precisions = tower_pulse::model::slice::Precisions::default();
+    let precisions = tower_pulse_model::slice::Precisions::default();
     let write_some = async |first: u64, now: i64| {
         for seq in first..first + 20 {
             let mut batch = Batch::new(precisions.clone());

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use tower_pulse::store::PassRecord;
 use tower_pulse::{Clock, ManualClock, Pulse};
+use tower_pulse_core::store::PassRecord;
 
 use crate::fixture::NOW;
 use crate::raw_redis::{ask, keys, known_members};
-use crate::rig::reads::StoreReads;
+use crate::rig::reads::{StoreOf, StoreReads};
 use crate::rig::server::RedisServer;
 use crate::rig::wait::until;
 
@@ -57,7 +57,7 @@ impl Fixture {
         until("a pass is done", async || {
             self.manual_clock.advance(Duration::from_secs(1));
             tokio::time::sleep(Duration::from_millis(5)).await;
-            last = self.pulse.store().last_pass().await.unwrap();
+            last = self.pulse.backend().last_pass().await.unwrap();
             last.as_ref().is_some_and(|last| last.at >= since)
         })
         .await;
@@ -65,18 +65,18 @@ impl Fixture {
     }
 
     async fn ranked(&self) -> Vec<String> {
-        let slowest = self.pulse.store().slowest_means().await.unwrap();
+        let slowest = self.pulse.backend().slowest_means().await.unwrap();
         slowest.into_iter().map(|(name, _)| name).collect()
     }
 
     async fn contexts(&self) -> Vec<String> {
         let now = self.clock.now_seconds();
-        let snapshot = self.pulse.store().snapshot(now).await.unwrap();
+        let snapshot = self.pulse.backend().snapshot(now).await.unwrap();
         snapshot.contexts.into_iter().map(|c| c.context).collect()
     }
 
     async fn slice_count(&self, counter: &str, precision: u32) -> usize {
-        let counter = self.pulse.store().counter(counter, precision).await;
+        let counter = self.pulse.backend().counter(counter, precision).await;
         counter.unwrap().len()
     }
 }
@@ -121,7 +121,7 @@ async fn contexts_are_unranked_and_forgotten(fixture: &Fixture) {
     for tier in [60, 3_600] {
         let records = fixture
             .pulse
-            .store()
+            .backend()
             .records_of("old", tier, now)
             .await
             .unwrap();
@@ -151,7 +151,7 @@ async fn contexts_are_unranked_and_forgotten(fixture: &Fixture) {
     fixture.pass_after(DAY).await;
     assert_eq!(fixture.contexts().await, ["new"]);
     let now = fixture.clock.now_seconds();
-    let store = fixture.pulse.store();
+    let store = fixture.pulse.backend();
     assert_eq!(store.context("old", now).await.unwrap(), None);
     for precision in [1, 60, 86_400] {
         assert_eq!(fixture.slice_count("hits:old", precision).await, 0);

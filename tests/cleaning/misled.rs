@@ -1,6 +1,7 @@
 //! Conditions that must not mislead a cleaner: a clock that is ahead, members that are not names, a lease that never
 //! expires.
 
+use crate::rig::reads::StoreOf;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -9,7 +10,8 @@ use redis::aio::MultiplexedConnection;
 use redis::cmd;
 use tower_pulse::Pulse;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
-use tower_pulse::store::{Pass, PassRecord, Upkeep};
+use tower_pulse_core::store::Upkeep;
+use tower_pulse_core::store::{Pass, PassRecord};
 
 use crate::raw_redis::{LEASE, PREFIX, known_members, slices, write};
 use crate::rig::log::Log;
@@ -192,11 +194,11 @@ async fn with_problems(problems: &str) -> [Vec<String>; 2] {
         shown.push(last.instance.clone());
         shown
     };
-    let last = pulse.store().last_pass().await.unwrap().unwrap();
+    let last = pulse.backend().last_pass().await.unwrap().unwrap();
     let before = shown(&last);
     until("a pass of its own is done", async || {
         // The key may be missing for a moment.
-        let last = pulse.store().last_pass().await.unwrap();
+        let last = pulse.backend().last_pass().await.unwrap();
         last.is_some_and(|last| !last.instance.contains("FORGED"))
     })
     .await;
@@ -204,7 +206,7 @@ async fn with_problems(problems: &str) -> [Vec<String>; 2] {
         !log.text().is_empty() || pulse.health().warnings.is_empty()
     })
     .await;
-    let last = pulse.store().last_pass().await.unwrap().unwrap();
+    let last = pulse.backend().last_pass().await.unwrap().unwrap();
     let after = shown(&last);
     pulse.shutdown().await.unwrap();
     log.assert_whole_lines();

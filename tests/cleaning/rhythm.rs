@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tower_pulse::model::slice::DEFAULT_PRECISIONS;
-use tower_pulse::store::{Pass, Upkeep};
+use tower_pulse_core::store::Pass;
+use tower_pulse_core::store::Upkeep;
+use tower_pulse_model::slice::DEFAULT_PRECISIONS;
 
 use crate::fixture::{THIS_HOUR, redis_store};
 use crate::raw_redis::{PREFIX, write};

@@ -1,12 +1,14 @@
 //! Trouble in the middle of a pass: the lease is lost, the server dies or freezes, or the instance shuts down.
 
+use crate::rig::reads::StoreOf;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tower_pulse::Pulse;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
-use tower_pulse::store::{Pass, Upkeep};
+use tower_pulse_core::store::Pass;
+use tower_pulse_core::store::Upkeep;
 
 use crate::fixture::THIS_HOUR;
 use crate::raw_redis::{LEASE, PREFIX, ask, known_members, slices, write};
@@ -172,7 +174,7 @@ async fn a_server_that_dies_is_cleaned_when_it_is_back() {
     proxy.heal();
     server.restart().await;
     assert_clean(&server, &live).await;
-    let store = pulse.store();
+    let store = pulse.backend();
     until("a pass is recorded", async || {
         store.last_pass().await.unwrap().is_some()
     })

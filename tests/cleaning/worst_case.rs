@@ -8,28 +8,30 @@ use std::time::Duration;
 use crate::rig::reads::StoreReads;
 use redis::pipe;
 use tower::{Layer, Service};
-use tower_pulse::model::aggregate::Aggregate;
-use tower_pulse::model::batch::Batch;
-use tower_pulse::model::context::{ALL, ContextId, Kind, MAX_NAME, OVERFLOW, RecordId, UNMATCHED};
-use tower_pulse::model::fleet::MAX_VERSION_BYTES;
-use tower_pulse::model::histogram::{BUCKETS, Histogram, SCALE, lower_bound};
-use tower_pulse::model::minute_report::stored_bytes;
-use tower_pulse::model::minute_report::{MAX_REPORTED, MinuteReport, REPORTED_MINUTES};
-use tower_pulse::model::outcome::Outcome;
-use tower_pulse::model::slice::{HOUR, Precision, Precisions};
-use tower_pulse::model::slices::Slices;
-use tower_pulse::model::snapshot::FleetSnapshot;
-use tower_pulse::model::tier::{DAY, TIERS};
-use tower_pulse::model::timer_sums::{MAX_TIMERS, OTHER, TimerSums, Timers};
 use tower_pulse::store::memory::MemoryStore;
-use tower_pulse::store::table_reads::TableReader;
-use tower_pulse::store::{
-    Append, Appended, AppendedCall, CleanReport, CounterQuery, CounterSeries, FencedBatch, Fleet,
-    Generation, Heartbeat, Pass, PassRecord, Query, RankedContext, Readable, Sealed, SlowestQuery,
-    Store, StoreStatus, Upkeep,
+use tower_pulse::store::{CounterQuery, CounterSeries, RankedContext, SlowestQuery};
+use tower_pulse::{Builder, Clock, Pulse, StoreError, StoreErrorKind};
+use tower_pulse_core::store::table_reads::TableReader;
+use tower_pulse_core::store::{Append, Query, Store, Upkeep};
+use tower_pulse_core::store::{
+    Appended, AppendedCall, CleanReport, FencedBatch, Fleet, Generation, Heartbeat, Pass,
+    PassRecord, Readable, Sealed, StoreStatus,
 };
-use tower_pulse::testing::TestFolder;
-use tower_pulse::{BoxFuture, Builder, Clock, Pulse, StoreError, StoreErrorKind};
+use tower_pulse_core::task::BoxFuture;
+use tower_pulse_core::testing::TestFolder;
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::batch::Batch;
+use tower_pulse_model::context::{ALL, ContextId, Kind, MAX_NAME, OVERFLOW, RecordId, UNMATCHED};
+use tower_pulse_model::fleet::MAX_VERSION_BYTES;
+use tower_pulse_model::histogram::{BUCKETS, Histogram, SCALE, lower_bound};
+use tower_pulse_model::minute_report::stored_bytes;
+use tower_pulse_model::minute_report::{MAX_REPORTED, MinuteReport, REPORTED_MINUTES};
+use tower_pulse_model::outcome::Outcome;
+use tower_pulse_model::slice::{HOUR, Precision, Precisions};
+use tower_pulse_model::slices::Slices;
+use tower_pulse_model::snapshot::FleetSnapshot;
+use tower_pulse_model::tier::{DAY, TIERS};
+use tower_pulse_model::timer_sums::{MAX_TIMERS, OTHER, TimerSums, Timers};
 
 use crate::fixture::{ApplyOutcome, THIS_HOUR, Writer, aggregate_of, call, redis_store};
 use crate::raw_redis::{PREFIX, keys};
@@ -98,7 +100,7 @@ fn multiply(aggregate: &mut Aggregate, by: u64) {
         let more: Vec<_> = more.map(|(index, n)| (*index, n * by)).collect();
         *histogram = Histogram::new(histogram.scale(), more);
     }
-    aggregate.outcomes.counts = [by; tower_pulse::model::outcome::OUTCOMES];
+    aggregate.outcomes.counts = [by; tower_pulse_model::outcome::OUTCOMES];
     aggregate.outcomes.errors = by;
 }
 
@@ -333,7 +335,7 @@ impl Store for Away {
         self.0.precisions()
     }
     #[cfg(feature = "row-cache")]
-    fn rows(&self) -> &dyn tower_pulse::store::rows::Rows {
+    fn rows(&self) -> &dyn tower_pulse_core::store::rows::Rows {
         self.0.rows()
     }
 

@@ -51,7 +51,7 @@ async fn a_dashboard_waits_for_the_first_instance() {
 
     let instance = fleet.instance("web-1");
     instance.record("GET /a", Duration::from_millis(7), StatusCode::OK);
-    instance.heartbeat().await.unwrap();
+    instance.simulation().heartbeat().await.unwrap();
     fleet.flush(&[instance]).await;
     fleet.look_again();
     assert_eq!(

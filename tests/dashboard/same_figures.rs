@@ -81,8 +81,8 @@ async fn busy(fleet: &Fleet) -> [Pulse; 2] {
     for minute in 0..10 {
         fleet.hand.set_wall(START + minute * MINUTE + 30);
         for (number, pulse) in instances.iter().enumerate() {
-            pulse.heartbeat().await.unwrap();
-            pulse.drain();
+            pulse.simulation().heartbeat().await.unwrap();
+            pulse.simulation().drain();
             for request in 0..40u64 {
                 let duration = Duration::from_millis(5 + request + 20 * number as u64);
                 pulse.record("GET /a", duration, StatusCode::OK);
@@ -99,7 +99,7 @@ async fn busy(fleet: &Fleet) -> [Pulse; 2] {
             pulse.counter("sales").add(3);
             let posts = pulse.ranking("posts").build().unwrap();
             posts.add("first", 1 + number as i64);
-            pulse.drain();
+            pulse.simulation().drain();
         }
         if minute == 5 {
             fleet.flush(&instances).await;
@@ -109,10 +109,10 @@ async fn busy(fleet: &Fleet) -> [Pulse; 2] {
     }
     fleet.hand.set_wall(START + 10 * MINUTE);
     for pulse in &instances {
-        pulse.heartbeat().await.unwrap();
+        pulse.simulation().heartbeat().await.unwrap();
     }
     fleet.flush(&instances).await;
-    assert!(instances[1].judge().await.unwrap() > 0);
+    assert!(instances[1].simulation().judge().await.unwrap() > 0);
     instances
 }
 

@@ -8,7 +8,7 @@ use tower_pulse::{Builder, Clock, ManualClock, Pulse};
 use crate::hours::{now, with_clock};
 use crate::losses::ask;
 use crate::rig::proxy::Proxy;
-use crate::rig::reads::StoreReads;
+use crate::rig::reads::{StoreOf, StoreReads};
 use crate::rig::server::RedisServer;
 use crate::rig::wait::until;
 
@@ -32,7 +32,7 @@ fn without_tasks(builder: Builder) -> Pulse {
 /// Passes time, and begins the next second.
 fn pass(pulse: &Pulse, hand: &ManualClock, time: Duration) {
     hand.advance(time);
-    pulse.drain();
+    pulse.simulation().drain();
 }
 
 fn request(pulse: &Pulse) {
@@ -126,9 +126,9 @@ async fn nothing_is_current_while_a_call_is_under_way() {
     pass(&pulse, &hand, 5 * SECOND);
     // What comes meanwhile is newer.
     request(&pulse);
-    pulse.drain();
+    pulse.simulation().drain();
     until("it can be read", async || {
-        pulse.store().counter("hits", 1).await.is_ok()
+        pulse.backend().counter("hits", 1).await.is_ok()
     })
     .await;
     assert_eq!(claimed(&pulse).await.0, recorded_at);
@@ -136,7 +136,7 @@ async fn nothing_is_current_while_a_call_is_under_way() {
     settle(&pulse).await;
     pass(&pulse, &hand, 2 * SECOND);
     assert_eq!(claimed(&pulse).await.0, clock.now_seconds());
-    let days = pulse.store().counter("hits", 86_400).await.unwrap();
+    let days = pulse.backend().counter("hits", 86_400).await.unwrap();
     assert_eq!(days.iter().map(|(_, n)| n).sum::<i64>(), 3);
     pulse.shutdown().await.unwrap();
 }
@@ -154,7 +154,7 @@ async fn a_store_in_memory_is_not_current_before_a_flush() {
     assert!((claimed(&pulse).await.1 - 1.0).abs() < f64::EPSILON);
     let recorded_at = clock.now_seconds();
     request(&pulse);
-    pulse.drain();
+    pulse.simulation().drain();
     pass(&pulse, &hand, 30 * SECOND);
     let (behind, complete) = claimed(&pulse).await;
     assert_eq!(behind, recorded_at);

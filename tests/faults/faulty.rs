@@ -2,17 +2,19 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use tower_pulse::model::slice::Precisions;
-use tower_pulse::model::snapshot::FleetSnapshot;
 use tower_pulse::store::memory::MemoryStore;
-use tower_pulse::store::table_reads::{Answers, Purpose, TableRead, TableReader};
-use tower_pulse::store::{
-    Append, Appended, AppendedCall, CleanReport, CounterQuery, CounterSeries, FencedBatch, Fleet,
-    Generation, Heartbeat, Pass, PassRecord, Query, RankedContext, Readable, Sealed, SlowestQuery,
-    Store, StoreStatus, Upkeep,
+use tower_pulse::store::{CounterQuery, CounterSeries, RankedContext, SlowestQuery};
+use tower_pulse::{Clock, ManualClock, StoreError, StoreErrorKind};
+use tower_pulse_core::store::table_reads::{Answers, Purpose, TableRead, TableReader};
+use tower_pulse_core::store::{Append, Query, Store, Upkeep};
+use tower_pulse_core::store::{
+    Appended, AppendedCall, CleanReport, FencedBatch, Fleet, Generation, Heartbeat, Pass,
+    PassRecord, Readable, Sealed, StoreStatus,
 };
-use tower_pulse::testing::TestFolder;
-use tower_pulse::{BoxFuture, Clock, ManualClock, StoreError, StoreErrorKind};
+use tower_pulse_core::task::BoxFuture;
+use tower_pulse_core::testing::TestFolder;
+use tower_pulse_model::slice::Precisions;
+use tower_pulse_model::snapshot::FleetSnapshot;
 
 /// The fault of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -268,7 +270,7 @@ impl Store for Faulty {
     }
 
     #[cfg(feature = "row-cache")]
-    fn rows(&self) -> &dyn tower_pulse::store::rows::Rows {
+    fn rows(&self) -> &dyn tower_pulse_core::store::rows::Rows {
         unreachable!("this store has no rows")
     }
 

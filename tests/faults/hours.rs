@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::cmd;
-use tower_pulse::model::slice::{HOUR, hour_of, iso_hour};
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::{Builder, Clock, ManualClock, Pulse};
+use tower_pulse_model::slice::{HOUR, hour_of, iso_hour};
 
 use crate::rig::server::RedisServer;
 use crate::rig::wait::{let_tasks_run, until};

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-use tower_pulse::model::slice::{HOUR, Precisions, hour_of};
-use tower_pulse::store::FencedBatch;
 use tower_pulse::{Clock, ManualClock, Pulse};
+use tower_pulse_core::store::FencedBatch;
+use tower_pulse_model::slice::{HOUR, Precisions, hour_of};
 
 use crate::faulty::Faulty;
 use crate::hours::{now, with_clock};
 use crate::rig::proxy::{Proxy, Swallow};
-use crate::rig::reads::StoreReads;
+use crate::rig::reads::{StoreOf, StoreReads};
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
 use crate::service::{PAGES, Service, Stored, context};
@@ -34,7 +34,7 @@ fn on_faulty(rng: &mut fastrand::Rng) -> (Service, std::sync::Arc<Faulty>, Clock
 }
 
 async fn sum(service: &Service, counter: &str) -> u64 {
-    let slices = service.pulse.store().counter(counter, 86_400).await;
+    let slices = service.pulse.backend().counter(counter, 86_400).await;
     slices.unwrap().iter().map(|(_, n)| *n as u64).sum()
 }
 
@@ -110,10 +110,10 @@ async fn with_a_clock_that_goes_forward_counters_and_both_hours_are_exact() {
             let Some((newest, served)) = hours.last_key_value() else {
                 continue;
             };
-            let store = service.pulse.store();
+            let store = service.pulse.backend();
             let stored = store.context(&context(page), *newest).await.unwrap();
             let stored = stored.unwrap();
-            let count = |hour: Option<tower_pulse::model::snapshot::HourSnapshot>| {
+            let count = |hour: Option<tower_pulse_model::snapshot::HourSnapshot>| {
                 hour.map_or(0, |hour| hour.times.count as u64)
             };
             assert_eq!(count(stored.hour), *served, "page {page}");
@@ -155,7 +155,7 @@ async fn with_a_clock_that_goes_back_missing_requests_are_counted_as_skewed() {
         assert_counters(&service, 0).await;
         let mut recorded = 0;
         for page in 0..PAGES {
-            let store = service.pulse.store();
+            let store = service.pulse.backend();
             let records = store.records_of(&context(page), HOUR as u32, now()).await;
             let hours = records.unwrap().into_iter();
             recorded += hours.map(|(_, sums)| sums.times.count).sum::<u64>();

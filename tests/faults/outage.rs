@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use tower_pulse::model::slice::{HOUR, Precisions};
-use tower_pulse::model::tier::FINEST;
 use tower_pulse::{Clock, Pulse};
+use tower_pulse_model::slice::{HOUR, Precisions};
+use tower_pulse_model::tier::FINEST;
 
 use crate::faulty::Faulty;
 use crate::hours::now;
 use crate::rig::proxy::Proxy;
-use crate::rig::reads::StoreReads;
+use crate::rig::reads::{StoreOf, StoreReads};
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
 use crate::service::{PAGES, Service, Stored};
@@ -48,7 +48,7 @@ async fn pending_slices_are_bounded_by_the_retention() {
     assert_eq!(store.widest(), FINEST.retained as usize);
     let served = service.oracle.served();
     for (precision, retained) in [(1, 120), (60, 7_140), (3_600, served), (86_400, served)] {
-        let slices = service.pulse.store().counter("hits", precision).await;
+        let slices = service.pulse.backend().counter("hits", precision).await;
         let slices = slices.unwrap();
         let sum: i64 = slices.iter().map(|(_, n)| n).sum();
         assert!(slices.len() <= 120, "{} at {precision}", slices.len());
@@ -57,7 +57,12 @@ async fn pending_slices_are_bounded_by_the_retention() {
             "{sum} at {precision}"
         );
     }
-    let days = service.pulse.store().counter("hits", 86_400).await.unwrap();
+    let days = service
+        .pulse
+        .backend()
+        .counter("hits", 86_400)
+        .await
+        .unwrap();
     assert_eq!(days.iter().map(|(_, n)| *n as u64).sum::<u64>(), served);
     let health = service.health();
     assert_eq!((health.recording.recorded, health.flush.lost), (served, 0));
@@ -124,7 +129,7 @@ async fn records_pending_for_hours_stay_within_pending_bytes_and_lose_no_request
     }
     proxy.heal();
     service.settle().await;
-    let store = service.pulse.store();
+    let store = service.pulse.backend();
     for name in [0, NAMES - 1] {
         let recorded = async |width: u32| {
             let (name, now) = (format!("job:{name}"), clock.now_seconds());

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use tower_pulse::StoreErrorKind;
-use tower_pulse::model::context::{ContextId, Kind};
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
-use tower_pulse::store::{Append, Store};
+use tower_pulse_core::store::{Append, Store};
+use tower_pulse_model::context::{ContextId, Kind};
 
 use crate::rig::log::Log;
 use crate::rig::peer::{Answer, Peer, Script};

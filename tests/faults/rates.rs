@@ -1,15 +1,16 @@
 //! Requests per second: what the windows, the overview and the list of counters say of a steady load, whatever kept its
 //! first seconds out of the store.
 
+use crate::rig::reads::StoreOf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use tower_pulse::model::slice::Precisions;
-use tower_pulse::store::Store;
 use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::{Builder, Clock, ManualClock, Pulse};
+use tower_pulse_core::store::Store;
+use tower_pulse_model::slice::Precisions;
 
 use crate::hours::{now, with_clock};
 use crate::losses::ask;
@@ -45,7 +46,7 @@ async fn serve(instances: &[&Pulse], hand: &ManualClock, seconds: u64) {
         }
         hand.advance(Duration::from_secs(1));
         for pulse in instances {
-            pulse.drain();
+            pulse.simulation().drain();
             let _ = pulse.flush().await;
         }
     }
@@ -97,7 +98,7 @@ async fn an_outage_at_the_start_makes_no_rate_higher() {
     serve(&[&pulse], &hand, 12).await;
     proxy.heal();
     settle(&pulse).await;
-    let begun = beginning(&**pulse.store(), &clock).await;
+    let begun = beginning(&*pulse.backend(), &clock).await;
     assert_eq!(begun, (now() + 12, now()));
     assert_rates(&pulse, &clock, LOAD, 12).await;
     serve(&[&pulse], &hand, 14).await;
@@ -115,13 +116,13 @@ async fn the_first_sample_of_any_instance_is_the_beginning() {
     proxy.refuse(true);
     proxy.cut();
     serve(&[&away, &near], &hand, 12).await;
-    let begun = beginning(&**near.store(), &clock).await;
+    let begun = beginning(&*near.backend(), &clock).await;
     assert_eq!(begun, (now() + 1, now()));
     let (rate, _) = of_window(&near, &clock).await;
     assert!((rate - LOAD as f64).abs() < 1e-6, "{rate}/s");
     proxy.heal();
     settle(&away).await;
-    let begun = beginning(&**near.store(), &clock).await;
+    let begun = beginning(&*near.backend(), &clock).await;
     assert_eq!(begun, (now() + 1, now()));
     hand.advance(Duration::from_secs(1));
     let (rate, recorded) = of_window(&near, &clock).await;
@@ -145,7 +146,7 @@ async fn a_store_that_was_flushed_has_recorded_since_the_oldest_call_that_is_rep
     serve(&[&pulse], &hand, 10).await;
     settle(&pulse).await;
     assert!(pulse.health().flush.replayed > 0);
-    let begun = beginning(&**pulse.store(), &clock).await;
+    let begun = beginning(&*pulse.backend(), &clock).await;
     assert_eq!(begun, (now() + 21, now()));
     assert_rates(&pulse, &clock, LOAD, 30).await;
     // Later, nothing is replayed: what a failed flush has left is the oldest that the store gets.
@@ -153,7 +154,7 @@ async fn a_store_that_was_flushed_has_recorded_since_the_oldest_call_that_is_rep
     flushall().await;
     serve(&[&pulse], &hand, 10).await;
     settle(&pulse).await;
-    let begun = beginning(&**pulse.store(), &clock).await;
+    let begun = beginning(&*pulse.backend(), &clock).await;
     assert_eq!(begun, (now() + 91, now() + 90));
     assert_rates(&pulse, &clock, LOAD, 10).await;
     pulse.shutdown().await.unwrap();

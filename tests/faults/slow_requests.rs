@@ -1,16 +1,18 @@
 //! The slowest and the newest failed requests of a fleet are the true ones, whatever its store does.
 
+use crate::rig::reads::StoreOf;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
-use tower_pulse::model::context::{ContextId, Kind};
-use tower_pulse::model::slice::{Precisions, hour_of};
-use tower_pulse::model::slow_request::{FAILED_PER_CONTEXT, FAILED_PER_SECOND};
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
-use tower_pulse::store::{SlowRequestQuery, Store};
 use tower_pulse::{Clock, ManualClock, Pulse};
+use tower_pulse_core::store::SlowRequestQuery;
+use tower_pulse_core::store::Store;
+use tower_pulse_model::context::{ContextId, Kind};
+use tower_pulse_model::slice::{Precisions, hour_of};
+use tower_pulse_model::slow_request::{FAILED_PER_CONTEXT, FAILED_PER_SECOND};
 
 use crate::faulty::Faulty;
 use crate::rig::proxy::{Proxy, Swallow};
@@ -193,7 +195,7 @@ impl Fleet {
             }
             let slowness = if self.rng.u32(..20) == 0 { 10.0 } else { 1.0 };
             for at in 0..INSTANCES {
-                self.instances[at].pulse.drain();
+                self.instances[at].pulse.simulation().drain();
                 self.failed.clear();
                 for _ in 0..requests {
                     self.request(at, slowness);
@@ -240,7 +242,7 @@ impl Fleet {
     async fn stored(&self, hour: i64, context: ContextId) -> (Vec<u64>, Vec<u64>) {
         let contexts = vec![context];
         let query = SlowRequestQuery { contexts, hour };
-        let store = self.instances[0].pulse.store();
+        let store = self.instances[0].pulse.backend();
         let lists = store.slow_requests(&query).await.unwrap();
         let different: BTreeSet<_> = lists[0].iter().map(|request| request.nanos).collect();
         assert_eq!(

@@ -1,5 +1,6 @@
 //! The timeouts of Redis that the builder sets.
 
+use crate::rig::reads::StoreOf;
 use std::time::{Duration, Instant};
 
 use tower_pulse::{Builder, Pulse, StoreError, StoreErrorKind};
@@ -18,11 +19,11 @@ async fn ask_slow_server(configure: fn(Builder) -> Builder) -> Result<(), StoreE
     let (pulse, _tasks) = builder.build_with_tasks().unwrap();
     // On a busy machine an answer may take longer than the default timeout.
     until("the server answers", async || {
-        pulse.store().hello().await.is_ok()
+        pulse.backend().hello().await.is_ok()
     })
     .await;
     proxy.delay(SLOW);
-    let answer = pulse.store().hello().await;
+    let answer = pulse.backend().hello().await;
     assert_eq!(proxy.connections(), 1);
     answer.map(drop)
 }
@@ -49,14 +50,15 @@ async fn a_shorter_timeout_ends_sooner() {
     for pulse in [&short, &long] {
         // On a busy machine an answer may take longer than the short timeout.
         until("the server answers", async || {
-            pulse.store().hello().await.is_ok()
+            pulse.backend().hello().await.is_ok()
         })
         .await;
     }
     server.freeze();
+    let (long_store, short_store) = (long.backend(), short.backend());
     let ended = tokio::select! {
-        answer = long.store().hello() => panic!("it is frozen: {answer:?}"),
-        ended = short.store().hello() => ended,
+        answer = long_store.hello() => panic!("it is frozen: {answer:?}"),
+        ended = short_store.hello() => ended,
     };
     server.thaw();
     assert_eq!(ended.unwrap_err().kind(), StoreErrorKind::TimedOut);
@@ -88,7 +90,7 @@ async fn connecting_may_take_as_long_as_configured() {
         let builder = builder.redis_connection_timeout(timeout);
         let (pulse, _tasks) = builder.build_with_tasks().unwrap();
         let start = Instant::now();
-        let error = pulse.store().hello().await.unwrap_err();
+        let error = pulse.backend().hello().await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Unreachable, "{error}");
         took.push(start.elapsed());
     }

@@ -6,8 +6,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tower_pulse::store::Store;
-use tower_pulse::store::file::FileIo;
+use tower_pulse_core::store::Store;
+use tower_pulse_file::FileIo;
 
 use crate::rig::seed::seed;
 use crate::service::Place;

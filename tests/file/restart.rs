@@ -8,8 +8,8 @@ use http::StatusCode;
 use serde_json::Value;
 use tower::ServiceExt;
 use tower_pulse::admin::Access;
-use tower_pulse::store::Upkeep;
 use tower_pulse::{Clock, Pulse};
+use tower_pulse_core::store::Upkeep;
 
 use crate::rig::process::TempDir;
 use crate::rig::wait::until;

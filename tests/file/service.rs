@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
-use tower_pulse::store::file::{FileIo, FileOptions, FileStore};
-use tower_pulse::store::{CounterQuery, Query};
+use tower_pulse::store::CounterQuery;
+use tower_pulse::store::file::{FileOptions, FileStore};
 use tower_pulse::{Builder, Clock, ManualClock, Pulse};
+use tower_pulse_core::store::Query;
+use tower_pulse_file::FileIo;
 
 use crate::rig::process::{TempDir, is_held};
 use crate::rig::wait::until;
@@ -138,7 +140,7 @@ impl Service {
 
     /// What the operator is told.
     pub fn warnings(&self) -> String {
-        use tower_pulse::store::Store;
+        use tower_pulse_core::store::Store;
         self.store.warnings().join("\n")
     }
 }

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tower_pulse::store::file::{FileIo, FileOptions};
-use tower_pulse::store::{Store, Upkeep};
+use tower_pulse::store::file::FileOptions;
+use tower_pulse_core::store::{Store, Upkeep};
+use tower_pulse_file::FileIo;
 
 use crate::power::Power;
 use crate::rig::wait::until;

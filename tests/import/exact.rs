@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use serde_json::json;
-use tower_pulse::store::conditional_write::Written;
+use tower_pulse::store::Store as Shared;
 use tower_pulse::store::file::FileStore;
-use tower_pulse::store::{Store, Upkeep};
-use tower_pulse::testing::TestFolder;
 use tower_pulse::{Change, Pulse};
+use tower_pulse_core::store::conditional_write::Written;
+use tower_pulse_core::store::{Store, Upkeep};
+use tower_pulse_core::testing::TestFolder;
 
 use crate::past::{DAY, Past, import, import_into, instance, record_crowd, redis};
 use crate::rig::seed::seed;
@@ -55,7 +56,7 @@ async fn redis_says_afterwards_what_the_file_said() {
         if let Some(days) = history {
             import = import.history(Duration::from_secs(days * DAY)).unwrap();
         }
-        let brought = import.run(store.clone()).await.unwrap();
+        let brought = import.run(Shared::from(store.clone())).await.unwrap();
         place.released().await;
         let days = history.map(|days| days as u32);
         let expected = read_file(&place, days).await;
@@ -134,7 +135,7 @@ async fn days_that_the_file_does_not_have_are_made_of_its_six_hours() {
         let import = import(&place)
             .history(Duration::from_secs(30 * DAY))
             .unwrap();
-        import.run(store.clone()).await.unwrap();
+        import.run(Shared::from(store.clone())).await.unwrap();
         let found = stored::read(&*store, place.clock.now_seconds(), Some(30)).await;
         let requests = found.requests_by_tier();
         let recorded = 2 * 5 * (3 * DAY / (47 * 60) + 360);
@@ -173,7 +174,7 @@ async fn all_windows_have_what_they_had() {
     let import = import(&place)
         .history(Duration::from_secs(30 * DAY))
         .unwrap();
-    import.run(store.clone()).await.unwrap();
+    import.run(Shared::from(store.clone())).await.unwrap();
     let after = windows(&instance(&place, store, Some(30))).await;
     for ((window, before), (_, after)) in before.iter().zip(&after) {
         assert_eq!(before, after, "{window}");
@@ -276,7 +277,7 @@ async fn the_log_of_changes_comes_along_and_no_change_begins() {
         http::StatusCode::OK,
     );
     pulse.flush().await.unwrap();
-    pulse.judge().await.unwrap();
+    pulse.simulation().judge().await.unwrap();
     let begun = pulse.changes().await.unwrap();
     assert_eq!(begun.len(), 3, "{begun:?}");
 }
@@ -293,7 +294,7 @@ async fn two_thousand_contexts() {
     let import = import(&place).on_progress(move |_| {
         counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     });
-    let brought = import.run(store.clone()).await.unwrap();
+    let brought = import.run(Shared::from(store.clone())).await.unwrap();
     place.released().await;
     eprintln!("{brought} in {:?}", start.elapsed());
     assert_eq!(brought.contexts, 2_000);

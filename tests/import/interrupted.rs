@@ -8,6 +8,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use tower_pulse::Clock;
 use tower_pulse::import::{FileImport, ImportErrorKind};
+use tower_pulse::store::Store as Shared;
 
 use crate::past::{Past, answers, import, import_into, record_crowd, redis};
 use crate::rig::process::{Leashed, TempDir};
@@ -44,7 +45,11 @@ async fn the_process_that_is_killed() {
         hand,
     };
     let store = redis(&setting("IMPORT_REDIS"), &place, None);
-    import.clock(place.clock.clone()).run(store).await.unwrap();
+    import
+        .clock(place.clock.clone())
+        .run(Shared::from(store))
+        .await
+        .unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -109,7 +114,7 @@ async fn dropped_cut_off_and_answered_late() {
         let store = redis(&proxy.url(), &place, None);
         let life = Duration::from_millis(rng.u64(20..300 + 100 * drops));
         place.released().await;
-        match tokio::time::timeout(life, import(&place).run(store)).await {
+        match tokio::time::timeout(life, import(&place).run(Shared::from(store))).await {
             Ok(imported) => {
                 imported.unwrap();
                 break;
@@ -140,7 +145,7 @@ async fn redis_ends_and_comes_back_with_what_it_had() {
     let import = import(&place).on_progress(move |_| {
         counted.fetch_add(1, Ordering::Relaxed);
     });
-    let importing = tokio::spawn(async move { import.run(store).await });
+    let importing = tokio::spawn(async move { import.run(Shared::from(store)).await });
     for calls in [1, 3] {
         while told.load(Ordering::Relaxed) < calls && !importing.is_finished() {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -167,7 +172,7 @@ async fn redis_comes_back_without_calls_that_it_had_acknowledged() {
     let import = import(&place).on_progress(move |_| {
         counted.fetch_add(1, Ordering::Relaxed);
     });
-    let importing = tokio::spawn(async move { import.run(store).await });
+    let importing = tokio::spawn(async move { import.run(Shared::from(store)).await });
     let until_told = async |calls| {
         while told.load(Ordering::Relaxed) < calls && !importing.is_finished() {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -203,7 +208,7 @@ async fn redis_ends_and_comes_back_empty() {
     let import = import(&place).on_progress(move |_| {
         counted.fetch_add(1, Ordering::Relaxed);
     });
-    let importing = tokio::spawn(async move { import.run(store).await });
+    let importing = tokio::spawn(async move { import.run(Shared::from(store)).await });
     while told.load(Ordering::Relaxed) < 3 && !importing.is_finished() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -237,11 +242,11 @@ async fn a_store_that_is_away_for_longer_than_the_patience() {
     proxy.refuse(true);
     let store = redis(&proxy.url(), &place, None);
     let import = import(&place).patience(Duration::from_millis(300));
-    let error = import.run(store.clone()).await.unwrap_err();
+    let error = import.run(Shared::from(store.clone())).await.unwrap_err();
     assert_eq!(error.kind(), ImportErrorKind::StoreFailed, "{error}");
     proxy.heal();
     place.released().await;
-    import.run(store).await.unwrap();
+    import.run(Shared::from(store)).await.unwrap();
 }
 
 #[tokio::test]
@@ -261,7 +266,7 @@ async fn an_import_that_goes_on_after_the_store_has_forgotten_its_calls() {
         }
     };
     tokio::select! {
-        imported = import.run(store.clone()) => panic!("{imported:?}"),
+        imported = import.run(Shared::from(store.clone())) => panic!("{imported:?}"),
         () = until_told => {}
     }
     place.released().await;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use http::StatusCode;
 use tower_pulse::import::{FileImport, ImportError, ImportedFile};
+use tower_pulse::store::Store as Shared;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
 
 use crate::rig::server::RedisServer;
@@ -111,7 +112,7 @@ pub async fn import_into(
     store: Arc<RedisStore>,
 ) -> Result<ImportedFile, ImportError> {
     place.released().await;
-    import(place).run(store).await
+    import(place).run(Shared::from(store)).await
 }
 
 /// An instance of the fleet, which does only what the test says.

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use http::StatusCode;
 use tower_pulse::import::{FileImport, ImportErrorKind};
-use tower_pulse::store::Store;
+use tower_pulse::store::Store as Shared;
+use tower_pulse_core::store::Store;
 
 use crate::past::{import, import_into, record_crowd, redis};
 use crate::rig::server::RedisServer;
@@ -19,7 +20,10 @@ async fn a_file_that_is_held_missing_foreign_or_newer() {
     let server = RedisServer::start().await;
     let store = redis(&server.url(), &place, None);
     let refused = async || {
-        let error = import(&place).run(store.clone()).await.unwrap_err();
+        let error = import(&place)
+            .run(Shared::from(store.clone()))
+            .await
+            .unwrap_err();
         (error.kind(), error.to_string())
     };
     assert_eq!(refused().await.0, ImportErrorKind::FileMissing);

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use tower_pulse::model::aggregate::Aggregate;
-use tower_pulse::model::context::{ContextId, Kind, RecordId};
-use tower_pulse::model::slow_request::SlowRequest;
-use tower_pulse::model::tier::{DAY, TIERS};
-use tower_pulse::store::{CounterQuery, Precision, RankingQuery, SlowRequestQuery, Store, marks};
+use tower_pulse::store::{CounterQuery, Precision};
+use tower_pulse_core::store::Store;
+use tower_pulse_core::store::{RankingQuery, SlowRequestQuery, marks};
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::context::{ContextId, Kind, RecordId};
+use tower_pulse_model::slow_request::SlowRequest;
+use tower_pulse_model::tier::{DAY, TIERS};
 
 /// What a store says.
 #[derive(Debug, Default, PartialEq)]

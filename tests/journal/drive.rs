@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::cmd;
-use tower_pulse::model::batch::Batch;
-use tower_pulse::model::context::{ALL, Kind};
-use tower_pulse::model::outcome::Outcome;
-use tower_pulse::testing::{TestFlusher, TestFolder};
 use tower_pulse::{Clock, ManualClock};
+use tower_pulse_core::testing::{TestFlusher, TestFolder};
+use tower_pulse_model::batch::Batch;
+use tower_pulse_model::context::{ALL, Kind};
+use tower_pulse_model::outcome::Outcome;
 
 use crate::data::{Data, precisions};
 use crate::fixture::{MS, NOW, aggregate_of};

@@ -1,11 +1,11 @@
 //! Faults of instances and of the server, and deliberate violations of the protocol, which the checker must notice.
 
 use redis::cmd;
-use tower_pulse::model::pack;
-use tower_pulse::model::slice::hour_of;
-use tower_pulse::model::tier::RolledUp;
-use tower_pulse::store::journal::{Acquired, FieldValues, Partitions, Step};
-use tower_pulse::store::table::Table;
+use tower_pulse_core::store::journal::{Acquired, FieldValues, Partitions, Step};
+use tower_pulse_core::store::table::Table;
+use tower_pulse_model::pack;
+use tower_pulse_model::slice::hour_of;
+use tower_pulse_model::tier::RolledUp;
 
 use crate::data::Data;
 use crate::fleet::MAX_ALIVE;

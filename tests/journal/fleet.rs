@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use tower_pulse::model::tiers::{LEAST_DAYS, MOST_DAYS};
-use tower_pulse::testing::{TestFlusher, TestFolder};
+use tower_pulse_core::testing::{TestFlusher, TestFolder};
+use tower_pulse_model::tiers::{LEAST_DAYS, MOST_DAYS};
 
 use crate::data::precisions;
 use crate::faults::AskForHistory;

@@ -3,7 +3,7 @@
 
 use redis::cmd;
 use tower_pulse::StoreErrorKind;
-use tower_pulse::store::Store;
+use tower_pulse_core::store::Store;
 
 use crate::drive::{Drive, contexts};
 use crate::ground::Ground;

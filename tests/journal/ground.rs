@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tokio::runtime::Runtime;
-use tower_pulse::model::histogram::Histogram;
-use tower_pulse::model::slice::Precision;
-use tower_pulse::model::tier::{DAY, tier_for};
-use tower_pulse::model::tiers::LEAST_DAYS;
-use tower_pulse::store::{Store, marks};
 use tower_pulse::{ManualClock, StoreError};
+use tower_pulse_core::store::Store;
+use tower_pulse_core::store::marks;
+use tower_pulse_model::histogram::Histogram;
+use tower_pulse_model::slice::Precision;
+use tower_pulse_model::tier::{DAY, tier_for};
+use tower_pulse_model::tiers::LEAST_DAYS;
 
 use crate::data::Data;
 use crate::net::{Reply, Request};

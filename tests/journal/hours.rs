@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use tower_pulse::model::context::{Kind, Metric};
-use tower_pulse::model::slice::HOUR;
-use tower_pulse::store::journal::FoldStep;
+use tower_pulse_core::store::journal::FoldStep;
+use tower_pulse_model::context::{Kind, Metric};
+use tower_pulse_model::slice::HOUR;
 
 /// The number of requests in each hour of one context, by the rules of the book.
 #[derive(Clone, Debug, Default)]

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use serde_json::json;
-use tower_pulse::model::batch::Batch;
-use tower_pulse::model::context::{ALL, Kind, RecordId};
-use tower_pulse::model::histogram::{SCALE, lower_bound};
-use tower_pulse::model::minute_report::{MinuteReport, REPORTED_MINUTES};
-use tower_pulse::model::outcome::Outcome;
-use tower_pulse::model::ranking::{RankingDelta, RankingSpec};
-use tower_pulse::model::slice::{HOUR, hour_of};
-use tower_pulse::store::FencedBatch;
+use tower_pulse_core::store::FencedBatch;
+use tower_pulse_model::batch::Batch;
+use tower_pulse_model::context::{ALL, Kind, RecordId};
+use tower_pulse_model::histogram::{SCALE, lower_bound};
+use tower_pulse_model::minute_report::{MinuteReport, REPORTED_MINUTES};
+use tower_pulse_model::outcome::Outcome;
+use tower_pulse_model::ranking::{RankingDelta, RankingSpec};
+use tower_pulse_model::slice::{HOUR, hour_of};
 
 use crate::data::precisions;
 use crate::fixture::aggregate_of;

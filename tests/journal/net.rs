@@ -3,14 +3,18 @@
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use std::task::Poll;
 
-use tower_pulse::store::journal::{Acquired, Entries, Entry, FieldValues, FoldStep, Journal, Step};
-use tower_pulse::store::table::Table;
-use tower_pulse::store::table_reads::{Answers, Purpose, TableRead, TableReader};
-use tower_pulse::store::{
-    Append, Appended, AppendedCall, FencedBatch, Generation, Position, Precisions, Readable,
-    Sealed, Store,
+use tower_pulse::StoreError;
+use tower_pulse::store::Precisions;
+use tower_pulse_core::store::journal::{
+    Acquired, Entries, Entry, FieldValues, FoldStep, Journal, Step,
 };
-use tower_pulse::{BoxFuture, StoreError};
+use tower_pulse_core::store::table::Table;
+use tower_pulse_core::store::table_reads::{Answers, Purpose, TableRead, TableReader};
+use tower_pulse_core::store::{Append, Store};
+use tower_pulse_core::store::{
+    Appended, AppendedCall, FencedBatch, Generation, Position, Readable, Sealed,
+};
+use tower_pulse_core::task::BoxFuture;
 
 use crate::step::partitions;
 
@@ -315,7 +319,7 @@ impl Store for Wire {
     }
 
     #[cfg(feature = "row-cache")]
-    fn rows(&self) -> &dyn tower_pulse::store::rows::Rows {
+    fn rows(&self) -> &dyn tower_pulse_core::store::rows::Rows {
         unreachable!("this store has no rows")
     }
 
@@ -341,6 +345,6 @@ impl Append for Wire {
     }
 }
 
-tower_pulse::no_upkeep!(Wire);
+tower_pulse_core::no_upkeep!(Wire);
 
-tower_pulse::no_queries!(Wire);
+tower_pulse_core::no_queries!(Wire);

@@ -2,7 +2,7 @@
 //! most, whatever the server's clock does, and for nothing else.
 
 use redis::cmd;
-use tower_pulse::store::Upkeep;
+use tower_pulse_core::store::Upkeep;
 
 use crate::drive::{Drive, contexts};
 use crate::ground::Ground;

@@ -7,9 +7,10 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
-use tower_pulse::store::Append;
-use tower_pulse::testing::{TestFlusher, TestFolder};
-use tower_pulse::{BoxFuture, StoreError};
+use tower_pulse::StoreError;
+use tower_pulse_core::store::Append;
+use tower_pulse_core::task::BoxFuture;
+use tower_pulse_core::testing::{TestFlusher, TestFolder};
 
 use crate::net::{Reply, Request, Wire};
 

@@ -1,7 +1,7 @@
 //! Ended slices are added to the coarser tiers once, also if a folder is interrupted half-way.
 
 use redis::cmd;
-use tower_pulse::model::tier::WIDTHS;
+use tower_pulse_model::tier::WIDTHS;
 
 use crate::drive::{Drive, contexts};
 use crate::net::Request;

@@ -3,9 +3,9 @@
 use redis::cmd;
 use tower_pulse::StoreError;
 use tower_pulse::StoreErrorKind::TimedOut;
-use tower_pulse::model::round::partition;
-use tower_pulse::store::Position;
-use tower_pulse::store::journal::{Acquired, FoldStep, Step};
+use tower_pulse_core::store::Position;
+use tower_pulse_core::store::journal::{Acquired, FoldStep, Step};
+use tower_pulse_model::round::partition;
 
 use crate::drive::{Drive, contexts};
 use crate::ground::Ground;

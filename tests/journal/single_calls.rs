@@ -1,12 +1,12 @@
 //! Single calls, in states that random schedules hardly ever reach.
 
 use redis::cmd;
-use tower_pulse::model::context::Kind;
-use tower_pulse::model::records::RecordId;
-use tower_pulse::model::round::partition;
-use tower_pulse::store::journal::{Acquired, Entry, Progress, Step};
-use tower_pulse::store::table::Table;
-use tower_pulse::store::{Appended, Position};
+use tower_pulse_core::store::journal::{Acquired, Entry, Progress, Step};
+use tower_pulse_core::store::table::Table;
+use tower_pulse_core::store::{Appended, Position};
+use tower_pulse_model::context::Kind;
+use tower_pulse_model::records::RecordId;
+use tower_pulse_model::round::partition;
 
 use crate::drive::{Drive, contexts};
 use crate::fixture::NOW;
@@ -454,7 +454,7 @@ fn a_step_writes_more_records_than_one_command_holds() {
     assert_eq!(fields, names.len() + 1, "with that of <all>");
 }
 
-fn hello(drive: &Drive) -> tower_pulse::store::Generation {
+fn hello(drive: &Drive) -> tower_pulse_core::store::Generation {
     match drive.data.run(&Request::Hello) {
         Ok(Reply::Hello(generation)) => generation,
         other => panic!("{other:?}"),

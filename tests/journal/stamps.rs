@@ -1,8 +1,8 @@
 //! Stamps that lie ahead, as the server's clock was ahead for a moment. They count as the time at which they are read.
 
 use redis::cmd;
-use tower_pulse::model::slice::HOUR;
-use tower_pulse::model::tier::{RolledUp, WIDTHS};
+use tower_pulse_model::slice::HOUR;
+use tower_pulse_model::tier::{RolledUp, WIDTHS};
 
 use crate::drive::{Drive, contexts};
 use crate::fixture::NOW;

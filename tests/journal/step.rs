@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use tower_pulse::model::context::ALL;
-use tower_pulse::model::round::partition;
-use tower_pulse::store::journal::FoldStep;
-use tower_pulse::store::table::FieldWrites;
+use tower_pulse_core::store::journal::FoldStep;
+use tower_pulse_core::store::table::FieldWrites;
+use tower_pulse_model::context::ALL;
+use tower_pulse_model::round::partition;
 
 /// Whether a step rolls up: it writes records, and folds no entry.
 pub fn is_of_roll_up(step: &FoldStep) -> bool {

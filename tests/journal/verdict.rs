@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use tower_pulse::model::context::ALL;
+use tower_pulse_model::context::ALL;
 
 use crate::faults::AskForHistory;
 use crate::ledger::{CONTEXTS, RANKING, SHORT_RANKING, WIDTH};

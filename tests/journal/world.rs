@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use fastrand::Rng;
-use tower_pulse::model::minute_report::REPORTED_MINUTES;
-use tower_pulse::store::journal::{Acquired, Step};
-use tower_pulse::store::{Appended, Readable};
 use tower_pulse::{Clock, ManualClock, StoreError, StoreErrorKind};
+use tower_pulse_core::store::journal::{Acquired, Step};
+use tower_pulse_core::store::{Appended, Readable};
+use tower_pulse_model::minute_report::REPORTED_MINUTES;
 
 use crate::data::Data;
 use crate::faults::{Faults, Snapshot};

@@ -9,8 +9,8 @@ use bytes::Bytes;
 use futures_util::stream;
 use http::{Response, StatusCode};
 use http_body_util::BodyExt;
-use tower_pulse::model::outcome::Outcome;
 use tower_pulse::{ManualClock, Pulse};
+use tower_pulse_model::outcome::Outcome;
 
 use super::{context, counts, expected, outcome, pulse, send};
 

@@ -1,11 +1,11 @@
 //! The context of a request.
 
-use crate::rig::reads::StoreReads;
+use crate::rig::reads::{StoreOf, StoreReads};
 use axum::Router;
 use axum::extract::Path;
 use axum::routing::{any, get, post};
-use tower_pulse::model::context::Kind;
 use tower_pulse::{Pulse, Unrecorded};
+use tower_pulse_model::context::Kind;
 
 use super::{counts, expected, pulse, request, send, snapshot};
 
@@ -92,7 +92,7 @@ async fn contexts_beyond_the_maximum_are_counted_and_shown_as_overflow() {
     }
     pulse.flush().await.unwrap();
     let now = tower_pulse::Clock::system().now_seconds();
-    let snapshot = pulse.store().snapshot(now).await.unwrap();
+    let snapshot = pulse.backend().snapshot(now).await.unwrap();
     let names: Vec<_> = snapshot.contexts.iter().map(|c| &*c.context).collect();
     assert_eq!(names, ["<overflow>", "GET /0", "GET /1", "GET /2"]);
     assert_eq!(pulse.health().recording.overflowed, 14);
@@ -142,10 +142,10 @@ async fn no_more_counters_than_the_maximum() {
     }
     pulse.flush().await.unwrap();
     for (name, expected) in [("a", 1), ("b", 2), ("<overflow>", 2)] {
-        let slices = pulse.store().counter(name, 86_400).await.unwrap();
+        let slices = pulse.backend().counter(name, 86_400).await.unwrap();
         assert_eq!(slices[0].1, expected, "{name}");
     }
-    assert_eq!(pulse.store().counter("c", 86_400).await.unwrap(), []);
+    assert_eq!(pulse.backend().counter("c", 86_400).await.unwrap(), []);
 }
 
 #[tokio::test]

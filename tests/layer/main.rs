@@ -18,14 +18,14 @@ mod timers;
 
 use std::collections::BTreeMap;
 
-use crate::rig::reads::{Snapshot, StoreReads};
+use crate::rig::reads::{Snapshot, StoreOf, StoreReads};
 use axum::Router;
 use axum::body::Body;
 use http::{Request, Response};
 use tower::ServiceExt;
-use tower_pulse::model::outcome::Outcome;
-use tower_pulse::model::snapshot::ContextSnapshot;
 use tower_pulse::{Clock, ManualClock, Pulse};
+use tower_pulse_model::outcome::Outcome;
+use tower_pulse_model::snapshot::ContextSnapshot;
 
 /// 2023-11-14, half past an hour.
 const NOW: i64 = 1_700_001_000;
@@ -48,7 +48,7 @@ async fn send(app: &Router, method: &str, path: &str) -> Response<Body> {
 
 async fn snapshot(pulse: &Pulse) -> Snapshot {
     pulse.flush().await.unwrap();
-    pulse.store().snapshot(NOW).await.unwrap()
+    pulse.backend().snapshot(NOW).await.unwrap()
 }
 
 /// The number of requests of each context.
@@ -66,7 +66,7 @@ fn expected<const N: usize>(counts: [(&str, u64); N]) -> BTreeMap<String, u64> {
 
 async fn context(pulse: &Pulse, name: &str) -> ContextSnapshot {
     pulse.flush().await.unwrap();
-    let snapshot = pulse.store().context(name, NOW).await.unwrap();
+    let snapshot = pulse.backend().context(name, NOW).await.unwrap();
     snapshot.unwrap_or_else(|| panic!("no context {name}"))
 }
 

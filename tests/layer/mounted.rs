@@ -8,8 +8,8 @@ use http::StatusCode;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower_pulse::admin::Access;
-use tower_pulse::model::outcome::Outcome;
 use tower_pulse::{Clock, Pulse};
+use tower_pulse_model::outcome::Outcome;
 
 use super::{NOW, counts, expected, pulse, send};
 

@@ -10,8 +10,8 @@ use futures_util::FutureExt;
 use http::{Request, Response};
 use tower::{Service, ServiceBuilder};
 use tower_pulse::layer::PulseLayer;
-use tower_pulse::model::outcome::Outcome;
 use tower_pulse::{Clock, Pulse};
+use tower_pulse_model::outcome::Outcome;
 
 use super::{counts, expected, outcome, pulse, request, send};
 

@@ -201,7 +201,7 @@ async fn of_many_requests_at_once_no_timer_is_lost_or_doubled() {
     });
     let clients: Vec<_> = clients.collect();
     while !clients.iter().all(tokio::task::JoinHandle::is_finished) {
-        pulse.drain();
+        pulse.simulation().drain();
         tokio::task::yield_now().await;
     }
     for client in clients {

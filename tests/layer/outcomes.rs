@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use crate::rig::reads::StoreReads;
+use crate::rig::reads::{StoreOf, StoreReads};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Path;
@@ -15,8 +15,8 @@ use axum::routing::get;
 use futures_util::FutureExt;
 use http::{Request, Response, StatusCode};
 use tower::{Service, ServiceBuilder, ServiceExt};
-use tower_pulse::model::outcome::Outcome;
 use tower_pulse::{Clock, Pulse};
+use tower_pulse_model::outcome::Outcome;
 
 use super::{context, counts, expected, outcome, pulse, request, send, snapshot};
 
@@ -54,8 +54,8 @@ async fn responses_are_counted_by_status_class_with_their_times() {
     assert_eq!(slow.quantile(0.5), Some(0.02));
     let all = snapshot(&pulse).await.all.hour.unwrap();
     assert_eq!((all.times.count, all.aggregate.outcomes.errors), (4.0, 1));
-    let store = pulse.store();
-    let hits = |name: &'static str| async move { store.counter(name, 86_400).await.unwrap() };
+    let store = pulse.backend();
+    let hits = async |name: &'static str| store.counter(name, 86_400).await.unwrap();
     assert_eq!(hits("hits").await[0].1, 4);
     assert_eq!(hits("errors").await[0].1, 1);
     assert_eq!(hits("errors:GET /500").await[0].1, 1);
@@ -192,7 +192,7 @@ async fn requests_after_the_shutdown_are_dropped() {
         (1, 2)
     );
     assert!((health.completeness - 1.0 / 3.0).abs() < 1e-12);
-    let hits = pulse.store().counter("hits", 86_400).await.unwrap();
+    let hits = pulse.backend().counter("hits", 86_400).await.unwrap();
     assert_eq!(hits[0].1, 1);
 }
 
@@ -241,7 +241,7 @@ async fn every_request_counts_once_from_many_threads() {
     pulse.flush().await.unwrap();
     for precision in [1, 5, 60, 300, 3_600, 18_000, 86_400] {
         let hits = pulse
-            .store()
+            .backend()
             .counter("hits:GET /{i}", precision)
             .await
             .unwrap();

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
-use tower_pulse::model::context::{EMPTY, Kind};
+use tower_pulse::store::Precisions;
 use tower_pulse::store::memory::MemoryStore;
-use tower_pulse::store::{Precisions, Store};
 use tower_pulse::{Clock, Outcome, Pulse};
+use tower_pulse_core::store::Store;
+use tower_pulse_model::context::{EMPTY, Kind};
 
-use super::rig::reads::StoreReads;
+use super::rig::reads::{StoreOf, StoreReads};
 use super::{NOW, context, outcome, pulse, snapshot};
 
 #[tokio::test]
@@ -32,7 +33,7 @@ async fn a_recorded_request_counts_like_one_that_went_through_the_layer() {
     assert_eq!(outcome(&pulse, "POST /", Outcome::Cancelled).await, (1, 0));
     let all = snapshot(&pulse).await.all.hour.unwrap();
     assert_eq!((all.times.count, all.aggregate.outcomes.errors), (3.0, 1));
-    let store = pulse.store();
+    let store = pulse.backend();
     for (counter, expected) in [
         ("hits", 3),
         ("hits:GET /", 2),
@@ -135,15 +136,15 @@ async fn a_drain_counts_in_the_second_that_has_ended() {
         hand.set_wall(super::NOW + second);
         record();
         hand.set_wall(super::NOW + second + 1);
-        pulse.drain();
+        pulse.simulation().drain();
     }
     hand.set_wall(super::NOW + 60);
-    pulse.drain();
+    pulse.simulation().drain();
     record();
     hand.set_wall(super::NOW + 61);
-    pulse.drain();
+    pulse.simulation().drain();
     pulse.flush().await.unwrap();
-    let hits = pulse.store().counter("hits", 1).await.unwrap();
+    let hits = pulse.backend().counter("hits", 1).await.unwrap();
     let expected = [(0, 1), (1, 1), (60, 2), (61, 1)];
     assert_eq!(hits, expected.map(|(at, n)| (super::NOW + at, n)));
 }
@@ -160,7 +161,7 @@ async fn an_instance_whose_tasks_do_not_run_is_alive_for_a_minute_after_a_heartb
     let alive = async |second| store.status(second).await.unwrap().instances;
     assert_eq!(alive(NOW).await, 0);
     for pulse in &pulses {
-        pulse.heartbeat().await.unwrap();
+        pulse.simulation().heartbeat().await.unwrap();
         time.set_wall(NOW + 1);
     }
     assert_eq!(alive(NOW + 60).await, 2);

@@ -13,9 +13,9 @@ use http::{Request, Response};
 use http_body_util::BodyExt;
 use tokio::sync::oneshot;
 use tower::{Service, ServiceBuilder, ServiceExt};
-use tower_pulse::model::context::{Kind, RecordId};
-use tower_pulse::model::timer_sums::{MAX_TIMERS, OTHER, TimerSums, Timers};
 use tower_pulse::{ManualClock, Pulse, Unrecorded};
+use tower_pulse_model::context::{Kind, RecordId};
+use tower_pulse_model::timer_sums::{MAX_TIMERS, OTHER, TimerSums, Timers};
 
 use super::{context, pulse, send, snapshot};
 

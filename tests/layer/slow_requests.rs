@@ -1,5 +1,6 @@
 //! What is recorded of the slowest requests and of failed ones, and what never is.
 
+use crate::rig::reads::StoreOf;
 use std::time::Duration;
 
 use axum::Router;
@@ -10,12 +11,12 @@ use futures_util::{FutureExt, stream};
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use tower::ServiceExt;
-use tower_pulse::model::context::{ContextId, Kind};
-use tower_pulse::model::outcome::Outcome;
-use tower_pulse::model::slice::hour_of;
-use tower_pulse::model::slow_request::{SlowRequest, SlowRequests};
-use tower_pulse::store::SlowRequestQuery;
 use tower_pulse::{Builder, Clock, ManualClock, Pulse};
+use tower_pulse_core::store::SlowRequestQuery;
+use tower_pulse_model::context::{ContextId, Kind};
+use tower_pulse_model::outcome::Outcome;
+use tower_pulse_model::slice::hour_of;
+use tower_pulse_model::slow_request::{SlowRequest, SlowRequests};
 
 use super::{NOW, counts, expected, request, send};
 
@@ -40,7 +41,7 @@ async fn listed(pulse: &Pulse, context: Option<&str>) -> SlowRequests {
         contexts: vec![context.unwrap_or_else(ContextId::all)],
         hour: hour_of(NOW),
     };
-    let mut lists = pulse.store().slow_requests(&query).await.unwrap();
+    let mut lists = pulse.backend().slow_requests(&query).await.unwrap();
     lists.pop().unwrap()
 }
 

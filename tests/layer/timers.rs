@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use tower::{Service, ServiceBuilder, ServiceExt};
-use tower_pulse::model::context::Kind;
-use tower_pulse::model::outcome::Outcome;
+use tower_pulse_model::context::Kind;
+use tower_pulse_model::outcome::Outcome;
 
-use crate::rig::reads::StoreReads;
+use crate::rig::reads::{StoreOf, StoreReads};
 
 use super::{context, outcome, pulse, snapshot};
 
@@ -30,7 +30,7 @@ async fn a_timer_writes_its_own_series_and_never_the_global_ones() {
     assert_eq!((hour.times.count, hour.times.max), (2.0, 0.005));
     assert_eq!(hour.aggregate.outcomes.count(Outcome::Failed), 1);
     assert_eq!(hour.aggregate.outcomes.errors, 1);
-    let store = pulse.store();
+    let store = pulse.backend();
     assert_eq!(store.counter("hits", 1).await.unwrap(), []);
     assert_eq!(store.counter("errors", 1).await.unwrap(), []);
     let hits = store.counter("hits:db:find_user", 3_600).await.unwrap();
@@ -67,7 +67,7 @@ async fn a_timer_that_is_named_like_a_page_is_not_added_to_the_page() {
             ("\\GET /users/{id}", Kind::Timer, 1.0, 0.003),
         ]
     );
-    let hits = pulse.store().counter("hits:GET /users/{id}", 60).await;
+    let hits = pulse.backend().counter("hits:GET /users/{id}", 60).await;
     assert_eq!(hits.unwrap().iter().map(|(_, n)| n).sum::<i64>(), 1);
 }
 
@@ -137,7 +137,7 @@ async fn counters_add_up_and_reserved_names_stay_apart() {
     sales.add(-2);
     pulse.counter("hits:GET /").add(5);
     pulse.flush().await.unwrap();
-    let store = pulse.store();
+    let store = pulse.backend();
     for precision in [1, 5, 60, 300, 3_600, 18_000, 86_400] {
         assert_eq!(store.counter("sales", precision).await.unwrap()[0].1, 6);
     }

@@ -16,9 +16,9 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tower_pulse::store::Store;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::{Clock, ManualClock, Pulse, Ranking};
+use tower_pulse_core::store::Store;
 
 pub const TASKS: u64 = 4;
 /// The window: six intervals.
@@ -168,10 +168,10 @@ async fn child() {
 async fn execute(words: &[&str], pulse: &Pulse, ranking: &Ranking, manual: &ManualClock) -> String {
     match words {
         ["time", second] => {
-            pulse.drain();
+            pulse.simulation().drain();
             manual.set_wall(second.parse().unwrap());
             // From now on, what is drained belongs to this second.
-            pulse.drain();
+            pulse.simulation().drain();
         }
         ["add", seed, n] => {
             let (seed, n) = (seed.parse().unwrap(), n.parse::<u64>().unwrap());

@@ -8,7 +8,7 @@ use redis::aio::MultiplexedConnection;
 use redis::cmd;
 use tower_pulse::Clock;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
-use tower_pulse::testing::TestFolder;
+use tower_pulse_core::testing::TestFolder;
 
 /// The journal's keys below a prefix.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 pub fn script(name: &str) -> String {
     let folder = std::env::var_os("PULSE_LUA_FOLDER").map(PathBuf::from);
     let folder = folder
-        .unwrap_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/src/store/redis")));
+        .unwrap_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/crates/redis/src")));
     let file = folder.join(format!("lua/{name}.lua"));
     std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }

@@ -1,14 +1,28 @@
 //! Short forms of a store's queries: one name, and tuples that a test can write down.
 
-use tower_pulse::StoreError;
-use tower_pulse::model::aggregate::Aggregate;
-use tower_pulse::model::context::{ALL, ContextId, Kind};
-use tower_pulse::model::slice::Precision;
-use tower_pulse::model::snapshot::{ContextSnapshot, FleetSnapshot, Problem};
-use tower_pulse::model::tier::tier_for;
-use tower_pulse::store::{
-    ContextQuery, CounterQuery, RecordQuery, SliceCount, SlowestQuery, Store,
-};
+use std::sync::Arc;
+
+use tower_pulse::store::{CounterQuery, SliceCount, SlowestQuery};
+use tower_pulse::{Pulse, StoreError};
+use tower_pulse_core::store::Store;
+use tower_pulse_core::store::{ContextQuery, RecordQuery};
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::context::{ALL, ContextId, Kind};
+use tower_pulse_model::slice::Precision;
+use tower_pulse_model::snapshot::{ContextSnapshot, FleetSnapshot, Problem};
+use tower_pulse_model::tier::tier_for;
+
+/// What the face does not show of a store.
+pub trait StoreOf {
+    /// The store, with all that an instance asks of it.
+    fn backend(&self) -> Arc<dyn Store>;
+}
+
+impl StoreOf for Pulse {
+    fn backend(&self) -> Arc<dyn Store> {
+        self.store().clone().into()
+    }
+}
 
 /// All contexts of a store, and what the fleet does.
 #[derive(Clone, Debug)]

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tower_pulse::row_cache::{RowCache, RowCacheBuilder, RowLoader};
-use tower_pulse::store::Store;
 use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::{Clock, ManualClock, Pulse};
+use tower_pulse_core::store::Store;
 
 use crate::rig::server::RedisServer;
 use crate::rig::wait::until;

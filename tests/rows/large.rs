@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::{AsyncCommands, cmd, pipe};
 use tower_pulse::row_cache::{RowCache, RowError};
-use tower_pulse::store::rows::{FinishedRow, LeaseOf, LoadedRow};
+use tower_pulse_core::store::rows::{FinishedRow, LeaseOf, LoadedRow};
 
 use crate::fixture::Service;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tower_pulse::row_cache::{RowCache, RowError};
 use tower_pulse::store::CounterQuery;
-use tower_pulse::store::rows::{FinishedRow, LeaseOf, LoadedRow, RowDelay};
+use tower_pulse_core::store::rows::{FinishedRow, LeaseOf, LoadedRow, RowDelay};
 
 use crate::fixture::{Mode, Service, Stock};
 use crate::rig::wait::{let_tasks_run, until};
@@ -518,7 +518,7 @@ pub async fn all_of_it_is_recorded(service: &Service) {
     service.database.set("2", Mode::Fail);
     let _ = cache.refresh_now("2").await;
     value(&cache, "1").await;
-    pulse.drain();
+    pulse.simulation().drain();
     pulse.flush().await.unwrap();
     let count = async |name: &str| {
         let query = CounterQuery::new([format!("row:offers:{name}")], 86_400);
@@ -849,7 +849,7 @@ pub async fn a_failed_load_is_listed_wherever_it_is_counted(service: &Service) {
     assert_eq!(list.sums.failures, bad + 1 + 2 + 1);
     assert_eq!(list.sums.refreshes, 2);
 
-    pulse.drain();
+    pulse.simulation().drain();
     pulse.flush().await.unwrap();
     let count = async |name: &str| {
         let query = CounterQuery::new([name], 86_400);

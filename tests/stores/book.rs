@@ -1,8 +1,8 @@
 //! The book's own functions beside this crate, with an empty prefix.
 
-use tower_pulse::model::context::Kind;
-use tower_pulse::model::slice::{HOUR, iso_hour};
-use tower_pulse::store::Pass;
+use tower_pulse_core::store::Pass;
+use tower_pulse_model::context::Kind;
+use tower_pulse_model::slice::{HOUR, iso_hour};
 
 use crate::fixture::{Fixture, LAST_HOUR, MS, NOW, THIS_HOUR};
 use crate::rig::book;
@@ -176,14 +176,14 @@ async fn without_the_books_keys_the_records_answer_queries() {
         .unwrap()
         .book_keys(false);
     let store = tower_pulse::store::redis::RedisStore::open(options).unwrap();
-    let store: std::sync::Arc<dyn tower_pulse::store::Store> =
+    let store: std::sync::Arc<dyn tower_pulse_core::store::Store> =
         std::sync::Arc::new(store.with_clock(clock));
     let fixture = Fixture::memory();
     let mut batch = fixture.batch(&[
         ("GET /a", Kind::Http, NOW, &[MS, 3 * MS]),
         ("GET /b", Kind::Http, LAST_HOUR, &[9 * MS]),
         (
-            tower_pulse::model::context::ALL,
+            tower_pulse_model::context::ALL,
             Kind::All,
             NOW,
             &[MS, 3 * MS],

@@ -1,19 +1,19 @@
 //! Changes and marks, in either store.
 
 use serde_json::json;
-use tower_pulse::detect::change::{Change, ChangeKind};
-use tower_pulse::detect::detector::{Cost, Verdict};
-use tower_pulse::detect::judged::Judged;
-use tower_pulse::detect::log::{Log, MAX_CHANGES};
-use tower_pulse::model::batch::Batch;
-use tower_pulse::model::context::{Kind, RecordId};
-use tower_pulse::model::mark::{MAX_MARKS, Mark};
-use tower_pulse::store::conditional_write::{ConditionalWrite, Written};
-use tower_pulse::store::judgement::{ChangeLog, read_changes, read_judged, read_judgement};
-use tower_pulse::store::marks;
-use tower_pulse::store::table::Table;
-use tower_pulse::store::table_reads::{Purpose, TableRead};
-use tower_pulse::testing::TestFolder;
+use tower_pulse_core::store::conditional_write::{ConditionalWrite, Written};
+use tower_pulse_core::store::judgement::{ChangeLog, read_changes, read_judged, read_judgement};
+use tower_pulse_core::store::marks;
+use tower_pulse_core::store::table::Table;
+use tower_pulse_core::store::table_reads::{Purpose, TableRead};
+use tower_pulse_core::testing::TestFolder;
+use tower_pulse_detect::change::{Change, ChangeKind};
+use tower_pulse_detect::detector::{Cost, Verdict};
+use tower_pulse_detect::judged::Judged;
+use tower_pulse_detect::log::{Log, MAX_CHANGES};
+use tower_pulse_model::batch::Batch;
+use tower_pulse_model::context::{Kind, RecordId};
+use tower_pulse_model::mark::{MAX_MARKS, Mark};
 
 use crate::fixture::{Fixture, MergeReport, NOW};
 

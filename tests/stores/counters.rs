@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use http::StatusCode;
 use serde_json::{Value, json};
-use tower_pulse::model::batch::Batch;
-use tower_pulse::model::context::Kind;
+use tower_pulse_model::batch::Batch;
+use tower_pulse_model::context::Kind;
 
 use crate::fixture::{Fixture, MS, NOW};
 use crate::rig::book;

@@ -5,18 +5,19 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::json;
-use tower_pulse::model::access_time::AccessTimeStats;
-use tower_pulse::model::batch::Batch;
-use tower_pulse::model::context::{ALL, Kind, RecordId};
-use tower_pulse::model::minute_report::{MinuteReport, REPORTED_MINUTES};
-use tower_pulse::model::outcome::Outcome;
-use tower_pulse::model::slice::{HOUR, Precisions};
-use tower_pulse::model::snapshot::{ContextSnapshot, HourSnapshot};
-use tower_pulse::model::tier::TierSlice;
-use tower_pulse::model::tiers::Tiers;
 use tower_pulse::store::memory::MemoryStore;
-use tower_pulse::store::{Heartbeat, Pass, RecordIndex, Store, marks};
 use tower_pulse::{Clock, ManualClock};
+use tower_pulse_core::store::Store;
+use tower_pulse_core::store::{Heartbeat, Pass, RecordIndex, marks};
+use tower_pulse_model::access_time::AccessTimeStats;
+use tower_pulse_model::batch::Batch;
+use tower_pulse_model::context::{ALL, Kind, RecordId};
+use tower_pulse_model::minute_report::{MinuteReport, REPORTED_MINUTES};
+use tower_pulse_model::outcome::Outcome;
+use tower_pulse_model::slice::{HOUR, Precisions};
+use tower_pulse_model::snapshot::{ContextSnapshot, HourSnapshot};
+use tower_pulse_model::tier::TierSlice;
+use tower_pulse_model::tiers::Tiers;
 
 use crate::fixture::{ApplyOutcome, MergeReport, NOW, Writer, aggregate_of, call, redis_store};
 use crate::rig::reads::StoreReads;
@@ -63,7 +64,7 @@ struct Pair {
     precisions: Precisions,
     clock: Clock,
     manual_clock: ManualClock,
-    last: Option<tower_pulse::store::FencedBatch>,
+    last: Option<tower_pulse_core::store::FencedBatch>,
 }
 
 impl Pair {
@@ -174,7 +175,7 @@ impl Pair {
         };
         let memory = self.stores[0].clean(&pass).await.unwrap();
         let redis = self.stores[1].clean(&pass).await.unwrap();
-        let counts = |cleaned: tower_pulse::store::CleanReport| {
+        let counts = |cleaned: tower_pulse_core::store::CleanReport| {
             assert_eq!(cleaned.problems, []);
             (cleaned.contexts, cleaned.ranks, cleaned.instances)
         };

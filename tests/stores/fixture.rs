@@ -3,21 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tower_pulse::model::aggregate::Aggregate;
-use tower_pulse::model::batch::Batch;
-use tower_pulse::model::context::Kind;
-use tower_pulse::model::histogram::{Histogram, SCALE, bucket_of};
-use tower_pulse::model::outcome::Outcome;
-use tower_pulse::model::slice::{HOUR, Precisions, hour_of};
-use tower_pulse::model::slices::Merge;
-use tower_pulse::model::snapshot::Problem;
-use tower_pulse::model::snapshot::{ContextSnapshot, HourSnapshot};
 use tower_pulse::store::file::{FileOptions, FileStore};
 use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
-use tower_pulse::store::{Appended, FencedBatch, Pass, Store};
-use tower_pulse::testing::TestFolder;
 use tower_pulse::{Clock, ManualClock, StoreError};
+use tower_pulse_core::store::Store;
+use tower_pulse_core::store::{Appended, FencedBatch, Pass};
+use tower_pulse_core::testing::TestFolder;
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::batch::Batch;
+use tower_pulse_model::context::Kind;
+use tower_pulse_model::histogram::{Histogram, SCALE, bucket_of};
+use tower_pulse_model::outcome::Outcome;
+use tower_pulse_model::slice::{HOUR, Precisions, hour_of};
+use tower_pulse_model::slices::Merge;
+use tower_pulse_model::snapshot::Problem;
+use tower_pulse_model::snapshot::{ContextSnapshot, HourSnapshot};
 
 use crate::rig::process::TempDir;
 use crate::rig::reads::{Snapshot, StoreReads};

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use redis::AsyncCommands;
-use tower_pulse::model::fleet::MAX_VERSIONS;
-use tower_pulse::store::Heartbeat;
 use tower_pulse::{Clock, Pulse};
+use tower_pulse_core::store::Heartbeat;
+use tower_pulse_model::fleet::MAX_VERSIONS;
 
 use crate::fixture::{Fixture, NOW};
 use crate::rig::server::RedisServer;
@@ -51,7 +51,7 @@ async fn the_minute_of_an_idle_instance_takes_few_commands() {
     let (pulse, tasks) = builder.redis(server.url()).build_with_tasks().unwrap();
     // The version has its mark, so that each heartbeat tells it. It takes a minute until an instance does not ask any
     // more whether the store still has its newest call.
-    pulse.heartbeat().await.unwrap();
+    pulse.simulation().heartbeat().await.unwrap();
     pulse.flush().await.unwrap();
     manual_clock.advance(Duration::from_secs(62));
     pulse.flush().await.unwrap();

@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use tower_pulse::model::aggregate::Aggregate;
-use tower_pulse::model::context::{Kind, RecordId};
-use tower_pulse::model::outcome::Outcome;
-use tower_pulse::model::slices::Merge;
-use tower_pulse::model::timer_sums::TimerSums;
-use tower_pulse::testing::TestFolder;
+use tower_pulse_core::testing::TestFolder;
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::context::{Kind, RecordId};
+use tower_pulse_model::outcome::Outcome;
+use tower_pulse_model::slices::Merge;
+use tower_pulse_model::timer_sums::TimerSums;
 
 use crate::fixture::{Fixture, NOW, aggregate_of};
 use crate::rig::seed::seed;

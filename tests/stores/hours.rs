@@ -2,8 +2,8 @@
 
 use http::StatusCode;
 use serde_json::Value;
-use tower_pulse::model::outcome::Outcome;
-use tower_pulse::model::slice::HOUR;
+use tower_pulse_model::outcome::Outcome;
+use tower_pulse_model::slice::HOUR;
 
 use crate::fixture::{Fixture, NOW, THIS_HOUR};
 use crate::rig::book;

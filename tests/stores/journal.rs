@@ -11,7 +11,7 @@ use tower::ServiceExt;
 use tower_pulse::Pulse;
 use tower_pulse::admin::Access;
 
-use crate::rig::reads::StoreReads;
+use crate::rig::reads::{StoreOf, StoreReads};
 use crate::rig::server::RedisServer;
 use crate::rig::wait::until;
 
@@ -35,7 +35,7 @@ async fn send<T: FromRedisValue>(conn: &mut MultiplexedConnection, words: &[&str
 async fn count(pulse: &Pulse, runs: i64) {
     pulse.timer("job").stop();
     until("the run can be read", async || {
-        let slices = pulse.store().counter("hits:job", 3_600).await.unwrap();
+        let slices = pulse.backend().counter("hits:job", 3_600).await.unwrap();
         slices.iter().map(|(_, n)| n).sum::<i64>() == runs
     })
     .await;

@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tower_pulse::model::batch::Batch;
-use tower_pulse::model::ranking::{RankingDelta, RankingSpec};
-use tower_pulse::model::slice::Precisions;
 use tower_pulse::store::memory::MemoryStore;
-use tower_pulse::store::{RankingPage, RankingQuery, Store};
-use tower_pulse::testing::TestFolder;
 use tower_pulse::{Clock, ManualClock, Pulse};
+use tower_pulse_core::store::Store;
+use tower_pulse_core::store::{RankingPage, RankingQuery};
+use tower_pulse_core::testing::TestFolder;
+use tower_pulse_model::batch::Batch;
+use tower_pulse_model::ranking::{RankingDelta, RankingSpec};
+use tower_pulse_model::slice::Precisions;
 
 use crate::fixture::{Writer, call, redis_store};
 use crate::rig::reads::StoreReads;

@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tower_pulse::model::aggregate::Aggregate;
-use tower_pulse::model::batch::Batch;
-use tower_pulse::model::context::{Kind, RecordId};
-use tower_pulse::model::minute_report::{MAX_REPORTED, MinuteReport, REPORTED_MINUTES};
-use tower_pulse::model::outcome::Outcome;
-use tower_pulse::model::slice::SKEW_ALLOWED;
-use tower_pulse::model::slices::Merge;
-use tower_pulse::store::{Fleet, Heartbeat, InstanceMinuteRecords, Store};
 use tower_pulse::{Clock, ManualClock, Pulse};
+use tower_pulse_core::store::Store;
+use tower_pulse_core::store::{Fleet, Heartbeat, InstanceMinuteRecords};
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::batch::Batch;
+use tower_pulse_model::context::{Kind, RecordId};
+use tower_pulse_model::minute_report::{MAX_REPORTED, MinuteReport, REPORTED_MINUTES};
+use tower_pulse_model::outcome::Outcome;
+use tower_pulse_model::slice::SKEW_ALLOWED;
+use tower_pulse_model::slices::Merge;
 
 use crate::fixture::{Fixture, MS, NOW, aggregate_of};
 use crate::rig::seed::seed;
@@ -94,7 +95,9 @@ impl Instance {
 
 fn turn(instances: &[Instance], manual_clock: &ManualClock) {
     manual_clock.advance(Duration::from_secs(1));
-    instances.iter().for_each(|one| one.pulse.drain());
+    instances
+        .iter()
+        .for_each(|one| one.pulse.simulation().drain());
 }
 
 fn heartbeat(instance: &str, at: i64, version: Option<&str>) -> Heartbeat {

@@ -4,8 +4,8 @@
 use crate::rig::reads::{Snapshot, StoreReads};
 use redis::aio::MultiplexedConnection;
 use redis::{cmd, pipe};
-use tower_pulse::model::context::Kind;
-use tower_pulse::model::records::RecordId;
+use tower_pulse_model::context::Kind;
+use tower_pulse_model::records::RecordId;
 
 use crate::fixture::{Fixture, MS, NOW};
 

@@ -3,10 +3,10 @@
 
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
-use tower_pulse::model::context::Kind;
-use tower_pulse::model::slice::Precisions;
-use tower_pulse::store::{FencedBatch, Heartbeat};
-use tower_pulse::testing::TestFlusher;
+use tower_pulse_core::store::{FencedBatch, Heartbeat};
+use tower_pulse_core::testing::TestFlusher;
+use tower_pulse_model::context::Kind;
+use tower_pulse_model::slice::Precisions;
 
 use crate::fixture::{Fixture, MS, NOW, call};
 
@@ -110,7 +110,7 @@ async fn a_foreign_lease_to_fold_does_not_count_as_held() {
         run(&mut connection, &["DEL", "pulse:pulse:lease:fold"]).await;
         run(&mut connection, poison).await;
         let appended = fixture.store.append(&call).await.unwrap();
-        let tower_pulse::store::Appended::Done(receipt) = appended else {
+        let tower_pulse_core::store::Appended::Done(receipt) = appended else {
             panic!("{appended:?}");
         };
         assert_eq!(receipt.is_attended, is_attended, "{poison:?}");

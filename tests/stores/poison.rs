@@ -4,10 +4,10 @@
 use crate::rig::reads::StoreReads;
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
-use tower_pulse::model::context::Kind;
-use tower_pulse::model::records::RecordId;
-use tower_pulse::model::slice::iso_hour;
-use tower_pulse::testing::TestFolder;
+use tower_pulse_core::testing::TestFolder;
+use tower_pulse_model::context::Kind;
+use tower_pulse_model::records::RecordId;
+use tower_pulse_model::slice::iso_hour;
 
 use crate::fixture::{Fixture, LAST_HOUR, MS, NOW, THIS_HOUR};
 

@@ -8,14 +8,14 @@ use std::task::Poll;
 use std::time::Duration;
 
 use serde_json::Value;
-use tower_pulse::model::batch::Batch;
-use tower_pulse::model::context::Kind;
-use tower_pulse::model::outcome::Outcome;
-use tower_pulse::model::slice::{HOUR, hour_of};
-use tower_pulse::store::table::Table;
-use tower_pulse::store::table_reads::{Purpose, TableRead};
-use tower_pulse::store::{FencedBatch, Position};
-use tower_pulse::testing::TestFolder;
+use tower_pulse_core::store::table::Table;
+use tower_pulse_core::store::table_reads::{Purpose, TableRead};
+use tower_pulse_core::store::{FencedBatch, Position};
+use tower_pulse_core::testing::TestFolder;
+use tower_pulse_model::batch::Batch;
+use tower_pulse_model::context::Kind;
+use tower_pulse_model::outcome::Outcome;
+use tower_pulse_model::slice::{HOUR, hour_of};
 
 use crate::fixture::{Fixture, NOW, THIS_HOUR, aggregate_of, call};
 use crate::rig::seed::seed;
@@ -271,7 +271,7 @@ async fn append(fixture: &Fixture, seq: u64, requests: &[Served]) -> Position {
         ..call("interrupted", seq, batch)
     };
     match fixture.store.append(&call).await.unwrap() {
-        tower_pulse::store::Appended::Done(receipt) => receipt.position,
+        tower_pulse_core::store::Appended::Done(receipt) => receipt.position,
         other => panic!("{other:?}"),
     }
 }
@@ -398,7 +398,7 @@ async fn there_are_no_more_profiles_than_contexts() {
                 let name = format!("GET /{deploy}/{page}");
                 pulse.record(&name, Duration::from_millis(5), http::StatusCode::OK);
             }
-            pulse.drain();
+            pulse.simulation().drain();
             pulse.flush().await.unwrap();
             fixture.advance(HOUR);
         }

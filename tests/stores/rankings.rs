@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tower_pulse::model::batch::Batch;
-use tower_pulse::model::ranking::{RankingDelta, RankingSpec};
-use tower_pulse::model::slice::Precisions;
+use tower_pulse::store::RankedId;
 use tower_pulse::store::memory::MemoryStore;
-use tower_pulse::store::{FencedBatch, RankedId, RankingPage, RankingPlace, RankingQuery, Store};
 use tower_pulse::{Clock, ManualClock};
+use tower_pulse_core::store::Store;
+use tower_pulse_core::store::{FencedBatch, RankingPage, RankingPlace, RankingQuery};
+use tower_pulse_model::batch::Batch;
+use tower_pulse_model::ranking::{RankingDelta, RankingSpec};
+use tower_pulse_model::slice::Precisions;
 
 use crate::fixture::{ApplyOutcome, MergeReport, NOW, Writer, call, redis_store};
 use crate::rig::seed::seed;

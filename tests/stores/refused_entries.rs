@@ -4,7 +4,7 @@
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
 use tokio::runtime::Runtime;
-use tower_pulse::model::entry;
+use tower_pulse_model::entry;
 
 use crate::fixture::{Fixture, MS, NOW};
 

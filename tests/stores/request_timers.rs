@@ -11,12 +11,12 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 use tower::ServiceExt;
 use tower_pulse::admin::Access;
-use tower_pulse::model::aggregate::Aggregate;
-use tower_pulse::model::batch::Batch;
-use tower_pulse::model::context::{Kind, RecordId};
-use tower_pulse::model::outcome::Outcome;
-use tower_pulse::model::timer_sums::{MAX_TIMERS, OTHER, TimerSums};
 use tower_pulse::{Pulse, Task};
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::batch::Batch;
+use tower_pulse_model::context::{Kind, RecordId};
+use tower_pulse_model::outcome::Outcome;
+use tower_pulse_model::timer_sums::{MAX_TIMERS, OTHER, TimerSums};
 
 use crate::fixture::{Fixture, aggregate_of};
 use crate::rig::seed::seed;
@@ -146,7 +146,7 @@ impl Page {
             .filter(|served| served.context == number && (from..to).contains(&served.second));
         let mut sums = Aggregate::default();
         for served in within {
-            use tower_pulse::model::slices::Merge;
+            use tower_pulse_model::slices::Merge;
             sums.merge(&served.aggregate());
         }
         let requests = sums.times.count;

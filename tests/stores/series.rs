@@ -1,9 +1,9 @@
 //! Series over windows, in each store, against a plain list of all requests: every metric at every precision.
 
 use serde_json::Value;
-use tower_pulse::model::outcome::Outcome;
-use tower_pulse::model::slice::HOUR;
-use tower_pulse::model::tier::{WIDTHS, tier_for};
+use tower_pulse_model::outcome::Outcome;
+use tower_pulse_model::slice::HOUR;
+use tower_pulse_model::tier::{WIDTHS, tier_for};
 
 use crate::fixture::{Fixture, NOW};
 use crate::rig::seed::seed;

@@ -5,13 +5,14 @@ use std::time::{Duration, Instant};
 
 use crate::rig::reads::StoreReads;
 use redis::cmd;
-use tower_pulse::model::batch::Batch;
-use tower_pulse::model::context::Kind;
-use tower_pulse::model::ranking::{RankingDelta, RankingSpec};
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
-use tower_pulse::store::{Appended, FencedBatch, Heartbeat, RankingQuery, Store};
-use tower_pulse::testing::TestFolder;
 use tower_pulse::{Clock, StoreErrorKind};
+use tower_pulse_core::store::Store;
+use tower_pulse_core::store::{Appended, FencedBatch, Heartbeat, RankingQuery};
+use tower_pulse_core::testing::TestFolder;
+use tower_pulse_model::batch::Batch;
+use tower_pulse_model::context::Kind;
+use tower_pulse_model::ranking::{RankingDelta, RankingSpec};
 
 use crate::fixture::{ApplyOutcome, Fixture, MS, MergeReport, NOW, apply, call};
 use crate::rig::proxy::{Proxy, Swallow};

@@ -11,12 +11,12 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 use tower_pulse::admin::Access;
-use tower_pulse::model::batch::Batch;
-use tower_pulse::model::context::{ContextId, Kind, RecordId};
-use tower_pulse::model::outcome::Outcome;
-use tower_pulse::model::slow_request::{SlowRequest, SlowRequests};
-use tower_pulse::store::SlowRequestQuery;
 use tower_pulse::{Builder, Clock, Pulse};
+use tower_pulse_core::store::SlowRequestQuery;
+use tower_pulse_model::batch::Batch;
+use tower_pulse_model::context::{ContextId, Kind, RecordId};
+use tower_pulse_model::outcome::Outcome;
+use tower_pulse_model::slow_request::{SlowRequest, SlowRequests};
 
 use crate::fixture::{Fixture, LAST_HOUR, MS, NOW, THIS_HOUR, call};
 use crate::rig::server::RedisServer;
@@ -52,7 +52,7 @@ async fn are_told_over_http(builder: Builder) {
         if seconds % 10 == 0 {
             pulse.flush().await.unwrap();
             hand.advance(Duration::from_secs(1));
-            pulse.drain();
+            pulse.simulation().drain();
         }
     }
 
@@ -201,7 +201,7 @@ async fn failed_ones_are_listed_over_http(builder: Builder) {
     // The successes are as fast as the failed ones.
     for id in [3, 11, 12, 4, 13, 14, 15, 16] {
         hand.advance(Duration::from_secs(1));
-        pulse.drain();
+        pulse.simulation().drain();
         send(&app, &format!("/users/{id}")).await;
         pulse.flush().await.unwrap();
     }

@@ -7,16 +7,17 @@ pub use crate::changes::{
 };
 use std::sync::Arc;
 
-use tower_pulse::model::aggregate::Aggregate;
-use tower_pulse::model::batch::Batch;
-use tower_pulse::model::context::{ALL, ContextId, Kind, OVERFLOW};
-use tower_pulse::model::histogram::COARSE_SCALE;
-use tower_pulse::model::outcome::Outcome;
-use tower_pulse::model::slice::HOUR;
-use tower_pulse::model::slices::Merge;
-use tower_pulse::model::snapshot::AliveInstance;
-use tower_pulse::model::tier::{FINEST, WIDTHS};
-use tower_pulse::store::{Appended, ContextQuery, Heartbeat, Precisions, RecordQuery};
+use tower_pulse::store::Precisions;
+use tower_pulse_core::store::{Appended, ContextQuery, Heartbeat, RecordQuery};
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::batch::Batch;
+use tower_pulse_model::context::{ALL, ContextId, Kind, OVERFLOW};
+use tower_pulse_model::histogram::COARSE_SCALE;
+use tower_pulse_model::outcome::Outcome;
+use tower_pulse_model::slice::HOUR;
+use tower_pulse_model::slices::Merge;
+use tower_pulse_model::snapshot::AliveInstance;
+use tower_pulse_model::tier::{FINEST, WIDTHS};
 
 use crate::fixture::{
     ApplyOutcome, Fixture, LAST_HOUR, MS, MergeReport, NOW, THIS_HOUR, aggregate_of, call,

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use tower_pulse::Clock;
-use tower_pulse::model::batch::Batch;
-use tower_pulse::model::context::{Kind, RecordId};
-use tower_pulse::model::outcome::Outcome;
-use tower_pulse::model::ranking::{RankingDelta, RankingSpec};
-use tower_pulse::model::slice::Precisions;
 use tower_pulse::store::memory::MemoryStore;
-use tower_pulse::store::table::Table;
-use tower_pulse::store::table_reads::{Answers, Purpose, TableRead};
-use tower_pulse::store::{RankingPlace, Store};
+use tower_pulse_core::store::RankingPlace;
+use tower_pulse_core::store::Store;
+use tower_pulse_core::store::table::Table;
+use tower_pulse_core::store::table_reads::{Answers, Purpose, TableRead};
+use tower_pulse_model::batch::Batch;
+use tower_pulse_model::context::{Kind, RecordId};
+use tower_pulse_model::outcome::Outcome;
+use tower_pulse_model::ranking::{RankingDelta, RankingSpec};
+use tower_pulse_model::slice::Precisions;
 
 use crate::fixture::{NOW, Writer, aggregate_of, call, redis_store};
 use crate::rig::server::RedisServer;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tower_pulse::{Pulse, Task};
 
-use crate::rig::reads::StoreReads;
+use crate::rig::reads::{StoreOf, StoreReads};
 use crate::rig::server::RedisServer;
 use crate::rig::wait::{until, until_within};
 
@@ -18,7 +18,7 @@ fn instance(server: &RedisServer) -> (Pulse, Vec<Task>) {
 
 /// How many runs of a timer can be read.
 async fn runs(pulse: &Pulse) -> i64 {
-    let slices = pulse.store().counter("hits:job", 3_600).await.unwrap();
+    let slices = pulse.backend().counter("hits:job", 3_600).await.unwrap();
     slices.iter().map(|(_, n)| n).sum()
 }
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tower_pulse::model::context::Kind;
-use tower_pulse::store::Store;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
+use tower_pulse_core::store::Store;
+use tower_pulse_model::context::Kind;
 
 use crate::fixture::{ApplyOutcome, Fixture, MS, MergeReport, NOW, apply, call};
 use crate::rig::reads::StoreReads;

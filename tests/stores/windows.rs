@@ -9,10 +9,10 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 use tower_pulse::admin::Access;
-use tower_pulse::model::batch::Batch;
-use tower_pulse::model::context::{ALL, Kind};
-use tower_pulse::model::outcome::Outcome;
 use tower_pulse::{Pulse, Task};
+use tower_pulse_model::batch::Batch;
+use tower_pulse_model::context::{ALL, Kind};
+use tower_pulse_model::outcome::Outcome;
 
 use crate::fixture::{Fixture, aggregate_of};
 use crate::rig::seed::seed;

@@ -292,7 +292,7 @@ fn origin() -> String {
     let model = model.and_then(|line| line.split_once(": "));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let date = tower_pulse::model::slice::iso_hour(tower_pulse::Clock::system().now_seconds());
+    let date = tower_pulse_model::slice::iso_hour(tower_pulse::Clock::system().now_seconds());
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     format!(
         "{}, {cores} cores, load {} at the end, {}, `pulse-peers {}`",

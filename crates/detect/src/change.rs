@@ -120,7 +120,6 @@ pub struct Earlier {
 
 impl Earlier {
     /// The figure was `value` then, and is `now`.
-    #[doc(hidden)]
     pub fn new(value: f64, now: f64, error: f64, requests: u64) -> Self {
         Self {
             value,
@@ -195,7 +194,6 @@ pub struct Change {
 
 impl Change {
     /// Orders changes: those that stand first, by the time that they cost; then the others, the last that ended first.
-    #[doc(hidden)]
     pub fn by_urgency(&self, other: &Self) -> Ordering {
         let ended = |change: &Self| change.ended.unwrap_or(i64::MAX);
         let extra = |change: &Self| change.extra_seconds_per_minute;

@@ -188,13 +188,11 @@ impl KnownSuspect {
 
 impl Change {
     /// The packed change.
-    #[doc(hidden)]
     pub fn pack(&self) -> Vec<u8> {
         pack::pack(self)
     }
 
     /// Unpacks a change; `None` if the bytes are not one, or are of a kind that only a later version knows.
-    #[doc(hidden)]
     pub fn unpack(bytes: &[u8]) -> Option<Self> {
         pack::unpack(bytes)
     }

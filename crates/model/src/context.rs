@@ -69,7 +69,6 @@ impl Kind {
     }
 
     /// The number in packed data, which never changes.
-    #[doc(hidden)]
     pub fn number(self) -> u8 {
         match self {
             Self::Timer => 0,
@@ -79,7 +78,6 @@ impl Kind {
     }
 
     /// The kind of this number; `None` if there is none.
-    #[doc(hidden)]
     pub fn from_number(number: u8) -> Option<Self> {
         let mut kinds = Self::KINDS.into_iter();
         kinds.find(|kind| kind.number() == number)

@@ -43,7 +43,6 @@ pub struct ExpectedBytes {
 
 impl ExpectedBytes {
     /// Calculates it.
-    #[doc(hidden)]
     pub fn new(bounds: &Bounds, precisions: &Precisions, contexts: usize) -> Self {
         let contexts = contexts.min(bounds.max_contexts);
         let n = contexts as u64;

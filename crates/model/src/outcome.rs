@@ -39,7 +39,6 @@ impl std::fmt::Display for Outcome {
 
 impl Outcome {
     /// All outcomes, in the order of their numbers.
-    #[doc(hidden)]
     pub const ALL: [Self; OUTCOMES] = [
         Self::Completed,
         Self::Informational,

@@ -40,33 +40,28 @@ impl Precision {
     /// # use tower_pulse_model::slice::Precision;
     /// assert_eq!(Precision::new(5, 120).slice(1_336_376_413), 1_336_376_410);
     /// ```
-    #[doc(hidden)]
     pub const fn slice(self, unix_seconds: i64) -> i64 {
         let width = self.seconds as i64;
         unix_seconds.div_euclid(width).saturating_mul(width)
     }
 
     /// The span of all retained slices, in seconds.
-    #[doc(hidden)]
     pub const fn span(self) -> i64 {
         self.seconds as i64 * self.retained as i64
     }
 
     /// The start of the slice that expires when a slice at `slice` begins.
-    #[doc(hidden)]
     pub const fn pushed_out_by(self, slice: i64) -> i64 {
         slice.saturating_sub(self.span())
     }
 
     /// The newest slice start that is no longer retained at `unix_seconds`, as in the recipe cleaning
     /// counters.
-    #[doc(hidden)]
     pub const fn cut_off(self, unix_seconds: i64) -> i64 {
         unix_seconds.saturating_sub(self.span())
     }
 
     /// Seconds after its last write at which an idle key expires: `retained * p + max(10 min, 2p)`.
-    #[doc(hidden)]
     pub const fn key_ttl(self) -> i64 {
         let margin = 2 * self.seconds as i64;
         self.span() + if margin > 600 { margin } else { 600 }
@@ -100,7 +95,6 @@ impl Precisions {
     }
 
     /// The counters' precision of `seconds`, if there is one.
-    #[doc(hidden)]
     pub fn counter(&self, seconds: u32) -> Option<Precision> {
         self.counters.iter().copied().find(|p| p.seconds == seconds)
     }
@@ -128,7 +122,6 @@ pub struct SliceCount {
 
 impl SliceCount {
     /// The samples of the slice that begins at `start`, in Unix seconds.
-    #[doc(hidden)]
     pub const fn new(start: i64, count: i64) -> Self {
         Self { start, count }
     }

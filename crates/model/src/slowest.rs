@@ -19,7 +19,6 @@ pub struct RankedContext {
 
 impl RankedContext {
     /// A context with its mean, in seconds.
-    #[doc(hidden)]
     pub fn new(context: impl Into<String>, mean: f64) -> Self {
         Self {
             context: context.into(),

@@ -51,7 +51,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    #[doc(hidden)]
+    /// A key whose value could not be used, and why.
     pub fn new(key: impl Into<String>, reason: impl Into<String>) -> Self {
         Self {
             key: key.into(),

@@ -13,7 +13,6 @@ use super::{mark, minute_report, profile, slow_request};
 
 impl WorstCase {
     /// Calculates it.
-    #[doc(hidden)]
     pub fn new(bounds: &Bounds, precisions: &Precisions) -> Self {
         Self {
             process_bytes: ProcessBytes::new(bounds, precisions).total(),

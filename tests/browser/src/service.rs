@@ -18,9 +18,9 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tower_pulse::admin::Access;
 use tower_pulse::layer::Head;
-use tower_pulse::model::slice::Precisions;
 use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::{Builder, Clock, Pulse};
+use tower_pulse_model::slice::Precisions;
 
 use crate::rig::http::Client;
 
@@ -142,7 +142,7 @@ impl Service {
                     pulse.record("GET /", Duration::from_millis(millis), StatusCode::OK);
                 }
             }
-            pulse.drain();
+            pulse.simulation().drain();
             let end = now.min(begin + 60 * (minute + 1));
             let step = end - clock.now_seconds();
             time.advance(Duration::from_secs(step.max(0) as u64));
@@ -166,11 +166,11 @@ impl Service {
             for millis in [10, 20, 30] {
                 pulse.record("GET /", Duration::from_millis(millis), StatusCode::OK);
             }
-            pulse.drain();
+            pulse.simulation().drain();
             service.flush().await;
             time.advance(Duration::from_secs(HALF_A_DAY as u64));
         }
-        pulse.drain();
+        pulse.simulation().drain();
         service.flush().await;
         service
     }
@@ -198,7 +198,7 @@ impl Service {
                 let time = Duration::from_millis(20);
                 service.pulse.record("GET /", time, StatusCode::OK);
             }
-            service.pulse.drain();
+            service.pulse.simulation().drain();
             service.flush().await;
             let step = HALF_AN_HOUR.min(now - clock.now_seconds());
             time.advance(Duration::from_secs(step.max(0) as u64));
@@ -206,7 +206,7 @@ impl Service {
         service
             .pulse
             .record("GET /", Duration::from_millis(20), StatusCode::OK);
-        service.pulse.drain();
+        service.pulse.simulation().drain();
         service.flush().await;
         service
     }
@@ -237,7 +237,11 @@ impl Service {
         };
         let pulses: Vec<Pulse> = (0..instances).map(pulse).collect();
         for pulse in &pulses {
-            pulse.heartbeat().await.expect("a store in memory");
+            pulse
+                .simulation()
+                .heartbeat()
+                .await
+                .expect("a store in memory");
         }
         let first = pulses[0].clone();
         let app = Router::new().merge(first.mount("/admin/pulse", Access::open()));

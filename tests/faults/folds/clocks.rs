@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tower_pulse::model::slice::{HOUR, hour_of};
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::{Clock, ManualClock, Pulse};
+use tower_pulse_model::slice::{HOUR, hour_of};
 
-use crate::rig::reads::StoreReads;
+use crate::rig::reads::{StoreOf, StoreReads};
 
 use super::{Report, keys};
 use crate::rig::book;
@@ -97,7 +97,7 @@ pub async fn clocks_apart(hours: u64, seed: u64) -> Report {
         let line = format!("late {}, skewed {}", health.fold.late, health.fold.skewed);
         report.faults.push(line);
     }
-    let store = first.pulse.store();
+    let store = first.pulse.backend();
     let now = servers.now_seconds();
     let mut in_hours = 0;
     for page in 0..PAGES {

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use tower_pulse::model::context::Kind;
-use tower_pulse::model::entry::{EntryReader, Item};
+use tower_pulse_model::context::Kind;
+use tower_pulse_model::entry::{EntryReader, Item};
 
 use super::{Report, keys};
 use crate::rig::server::RedisServer;

@@ -16,7 +16,7 @@ pub(crate) struct Break {
 }
 
 impl Break {
-    /// The path of the script in a folder such as `src/store/redis`.
+    /// The path of the script in a folder such as `crates/redis/src`.
     pub(crate) fn path(&self, folder: &Path) -> PathBuf {
         folder.join(format!("lua/{}.lua", self.script))
     }
@@ -812,7 +812,7 @@ mod tests {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let mut names = BTreeSet::new();
         for broken in BREAKS {
-            let source = fs::read_to_string(broken.path(&root.join("src/store/redis")))
+            let source = fs::read_to_string(broken.path(&root.join("crates/redis/src")))
                 .expect("the script exists");
             if let Err(error) = broken.apply(&source) {
                 panic!(

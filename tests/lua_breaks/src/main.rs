@@ -123,7 +123,7 @@ impl Scripts {
     fn copy() -> Result<Self, Box<dyn Error>> {
         let folder = env::temp_dir().join(format!("pulse-lua-breaks-{}", std::process::id()));
         fs::create_dir_all(folder.join("lua"))?;
-        for script in fs::read_dir(repository()?.join("src/store/redis/lua"))? {
+        for script in fs::read_dir(repository()?.join("crates/redis/src/lua"))? {
             let script = script?;
             fs::copy(script.path(), folder.join("lua").join(script.file_name()))?;
         }

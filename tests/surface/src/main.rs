@@ -8,6 +8,7 @@ use std::process::Command;
 use std::{env, fs};
 
 use public_api::Builder;
+use serde_json::Value;
 
 /// The Rust whose rustdoc writes what the crate `public-api` reads: the form differs between versions, and
 /// so does the list.
@@ -34,46 +35,98 @@ fn package() -> &'static Path {
 }
 
 /// The crates below, and their features, whose types the crate re-exports.
-const INTERNAL: [(&str, &str); 2] = [
+const INTERNAL: [(&str, &str); 7] = [
+    ("tower-pulse-admin", "prometheus,rankings,row-cache"),
+    ("tower-pulse-core", "query,rankings,row-cache"),
     ("tower-pulse-detect", "serde"),
+    ("tower-pulse-file", "import"),
     ("tower-pulse-model", "serde"),
+    ("tower-pulse-redis", "row-cache"),
+    ("tower-pulse-rows", ""),
 ];
 
-/// All that is public with the default features, one item a line: first the items of the crate, then those of the types of
+/// The features that a user may choose.
+const FEATURES: &str = "file,import,rankings,redis,row-cache";
+
+/// All that is public with all features, one item a line: first the items of the crate, then those of the types of
 /// [`INTERNAL`] crates that it re-exports.
 fn public_items() -> Result<String, Box<dyn Error>> {
-    let mut list = items_of("tower-pulse", &[])?;
-    let reexports = list.iter().filter_map(|line| line.strip_prefix("pub use "));
-    let reexported: BTreeSet<String> = reexports
-        .filter_map(|path| Some(path.rsplit("::").next()?.to_owned()))
-        .collect();
+    let (mut list, uses) = items_of("tower-pulse", &["--features", FEATURES])?;
+    let mut reexported = Reexported::default();
+    reexported.extend(uses, |_| true);
+    let mut crates = Vec::new();
     for (internal, features) in INTERNAL {
-        let mut items = items_of(internal, &["--features", features])?;
-        let name = internal.replace('-', "_");
-        items.retain(|line| type_of(line, &name).is_some_and(|name| reexported.contains(name)));
+        let (items, uses) = items_of(internal, &["--features", features])?;
+        crates.push((internal.replace('-', "_"), items));
+        // A type may come from a crate further below.
+        let names = reexported.names.clone();
+        reexported.extend(uses, |name| names.contains(name));
+    }
+    for (name, mut items) in crates {
+        items.retain(|line| {
+            type_of(line, &name).is_some_and(|path| reexported.paths.contains(path))
+        });
         list.append(&mut items);
     }
     Ok(list.join("\n") + "\n")
 }
 
-/// The type of an internal crate that an item belongs to.
+/// What is re-exported.
+#[derive(Default)]
+struct Reexported {
+    names: BTreeSet<String>,
+    /// Where they are defined.
+    paths: BTreeSet<String>,
+}
+
+impl Reexported {
+    fn extend(&mut self, uses: Vec<(String, String)>, is_shown: impl Fn(&str) -> bool) {
+        for (name, path) in uses.into_iter().filter(|(name, _)| is_shown(name)) {
+            self.names.insert(name);
+            self.paths.insert(path);
+        }
+    }
+}
+
+/// The path of the type of an internal crate that an item belongs to.
 fn type_of<'a>(line: &'a str, internal: &str) -> Option<&'a str> {
     let item = line
         .rsplit_once(" for ")
         .map_or(line, |(_, implementer)| implementer);
-    let (before, path) = item.split_once(&format!("{internal}::"))?;
-    // Without the arguments of a function.
-    let path = path.split('(').next().filter(|_| !before.ends_with('<'))?;
-    let is_name = |c: char| c.is_alphanumeric() || c == '_';
-    let mut names = path
-        .split(|c: char| !is_name(c))
-        .filter(|name| !name.is_empty());
-    names.find(|name| name.starts_with(|c: char| c.is_ascii_uppercase()))
+    let start = item.find(&format!("{internal}::"))?;
+    // Not an argument of a function, nor of a type.
+    let (before, path) = item.split_at(start);
+    if before.ends_with('<') || before.contains('(') {
+        return None;
+    }
+    let is_path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+    let path = &path[..path.find(|c| !is_path(c)).unwrap_or(path.len())];
+    let mut end = 0;
+    for name in path.trim_end_matches(':').split("::") {
+        end += name.len();
+        if name.starts_with(|c: char| c.is_ascii_uppercase()) {
+            return Some(&path[..end]);
+        }
+        end += "::".len();
+    }
+    None
 }
 
-/// What is public of a package.
-fn items_of(package: &str, features: &[&str]) -> Result<Vec<String>, Box<dyn Error>> {
+/// What is public of a package, and what it re-exports: each name with the path of where it comes from.
+#[allow(clippy::type_complexity, reason = "two lists")]
+fn items_of(
+    package: &str,
+    features: &[&str],
+) -> Result<(Vec<String>, Vec<(String, String)>), Box<dyn Error>> {
     let json = rustdoc_json(package, features)?;
+    let described: Value = serde_json::from_str(&fs::read_to_string(&json)?)?;
+    let index = described["index"].as_object().ok_or("an index")?;
+    let uses = index.values().filter_map(|item| {
+        let reexport = &item["inner"]["use"];
+        let name = reexport["name"].as_str()?.to_owned();
+        Some((name, reexport["source"].as_str()?.to_owned()))
+    });
+    let uses = uses.collect();
     let api = Builder::from_rustdoc_json(json)
         .omit_blanket_impls(true)
         .build()?;
@@ -82,7 +135,7 @@ fn items_of(package: &str, features: &[&str]) -> Result<Vec<String>, Box<dyn Err
         let mut left_out = LEFT_OUT.iter();
         left_out.any(|name| line.contains(&format!("{name} for tower_pulse")))
     };
-    Ok(lines.filter(|line| !is_left_out(line)).collect())
+    Ok((lines.filter(|line| !is_left_out(line)).collect(), uses))
 }
 
 /// Has rustdoc describe a package in JSON.

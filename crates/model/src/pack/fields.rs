@@ -33,10 +33,8 @@ pub trait Packed: Sized {
 /// Packs the listed fields of a struct, in this order. Those behind the semicolon have their defaults where the bytes end
 /// before them.
 #[macro_export]
-#[doc(hidden)]
 macro_rules! packed {
     ($type:ty { $($field:ident),+ $(,)? $(; $($later:ident),+ $(,)?)? }) => {
-        #[doc(hidden)]
         impl $crate::pack::Packed for $type {
             fn write(&self, out: &mut $crate::pack::Writer) {
                 $($crate::pack::Packed::write(&self.$field, out);)+
@@ -55,7 +53,6 @@ macro_rules! packed {
         }
     };
 }
-#[doc(hidden)]
 pub use packed;
 
 /// Packs a value.

@@ -1,4 +1,4 @@
-//! As `src/recorder/sync.rs`, with the atomics of loom, and as few of everything as shows every interleaving.
+//! As `crates/core/src/recorder/sync.rs`, with the atomics of loom, and as few of everything as shows every interleaving.
 
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 pub(crate) use loom::thread::yield_now;

@@ -1,0 +1,317 @@
+//! Access control of the admin router.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+use http::request::Parts;
+use http::{StatusCode, header};
+use sha2::{Digest as _, Sha256};
+use subtle::{Choice, ConstantTimeEq};
+
+use super::hosts::Hosts;
+use super::response::ApiError;
+use tower_pulse_core::error::BuildError;
+use tower_pulse_core::task::BoxFuture;
+
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &base64::alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// Which requests the admin router answers. It cannot be served without an `Access`. The guide's page about
+/// [access](https://docs.rs/tower-pulse/latest/tower_pulse/guide/access/index.html) shows each way with a whole service around it.
+///
+/// Secrets are stored as digests, compared in constant time, and never printed.
+///
+/// ```
+/// # use tower_pulse_admin::Access;
+///
+/// let access = Access::token("s3cret");
+/// assert_eq!(format!("{access:?}"), "Access::token(…)");
+/// ```
+#[derive(Clone)]
+pub struct Access {
+    rule: Rule,
+    /// The hosts that an open router may be asked for.
+    hosts: Hosts,
+}
+
+/// A user's asynchronous function.
+type AsyncRule = dyn Fn(&Parts) -> BoxFuture<'static, bool> + Send + Sync;
+
+/// The deadline of a user's asynchronous function.
+const DEADLINE: Duration = Duration::from_secs(5);
+
+#[derive(Clone)]
+enum Rule {
+    Token(Secret),
+    Basic(Secret, Secret),
+    Custom(Arc<dyn Fn(&Parts) -> bool + Send + Sync>),
+    CustomAsync(Arc<AsyncRule>),
+    Open,
+}
+
+impl Access {
+    fn of(rule: Rule) -> Self {
+        Self {
+            rule,
+            hosts: Hosts::default(),
+        }
+    }
+
+    /// Allows requests that carry `token`: as a `Bearer` header, or as the password of any user, so that a
+    /// browser can ask for it. Whitespace around `token`, such as the end of a file's line, is removed.
+    /// Creating the router with an empty token fails.
+    ///
+    /// ```
+    /// # use tower_pulse_admin::Access;
+    /// let access = Access::token(std::env::var("PULSE_TOKEN").unwrap_or_default());
+    /// ```
+    pub fn token(token: impl AsRef<str>) -> Self {
+        Self::of(Rule::Token(Secret::new(token.as_ref().trim_ascii())))
+    }
+
+    /// Allows requests that carry `user` and `password`, as a browser asks for them. Creating the router
+    /// with an empty password, or with a user that contains a colon, fails.
+    ///
+    /// ```
+    /// # use tower_pulse_admin::Access;
+    /// let access = Access::basic("ops", "s3cret");
+    /// ```
+    pub fn basic(user: impl AsRef<str>, password: impl AsRef<str>) -> Self {
+        let user = Secret {
+            // In HTTP the user ends at the first colon, so no request could carry this one.
+            usable: !user.as_ref().contains(':'),
+            ..Secret::new(user.as_ref())
+        };
+        Self::of(Rule::Basic(user, Secret::new(password.as_ref())))
+    }
+
+    /// Allows requests for which `allows` returns `true`; others are answered 403. The function gets the
+    /// head of the request ([`http::request::Parts`]), runs for each request to the admin router, and must
+    /// not block. Use [`custom_async`](Self::custom_async) for a check that has to wait.
+    ///
+    /// ```
+    /// # use tower_pulse_admin::Access;
+    /// #[derive(Clone)]
+    /// struct Operator; // put there by the service's own login middleware
+    ///
+    /// let access = Access::custom(|parts| parts.extensions.get::<Operator>().is_some());
+    /// ```
+    pub fn custom(allows: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
+        Self::of(Rule::Custom(Arc::new(allows)))
+    }
+
+    /// Allows requests for which the future of `allows` returns `true`; others are answered 403. Use it for
+    /// a check that has to wait, such as a session that is looked up in a database. `allows` must copy
+    /// values out of the head of the request. If the future takes longer than 5 s, the request is answered
+    /// 503.
+    ///
+    /// ```
+    /// # use tower_pulse_admin::Access;
+    /// # #[derive(Clone)] struct Sessions;
+    /// # impl Sessions { async fn is_operator(&self, cookie: &str) -> Result<bool, std::io::Error> { Ok(cookie == "sid=1") } }
+    /// # let sessions = Sessions;
+    /// use http::header::COOKIE;
+    ///
+    /// let access = Access::custom_async(move |parts| {
+    ///     let sessions = sessions.clone();
+    ///     let cookie = parts.headers.get(COOKIE).and_then(|value| value.to_str().ok());
+    ///     let cookie = cookie.unwrap_or_default().to_owned();
+    ///     async move { sessions.is_operator(&cookie).await.unwrap_or(false) }
+    /// });
+    /// ```
+    pub fn custom_async<F, Fut>(allows: F) -> Self
+    where
+        F: Fn(&Parts) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = bool> + Send + 'static,
+    {
+        let allows = move |parts: &Parts| -> BoxFuture<'static, bool> { Box::pin(allows(parts)) };
+        Self::of(Rule::CustomAsync(Arc::new(allows)))
+    }
+
+    /// Allows all requests. Use it for a service that listens on loopback, behind a proxy that checks
+    /// requests, or behind an authentication layer of its own. The start warns that anybody may enter.
+    ///
+    /// The API and each `POST` answer 403 to a request whose `Host` is neither an IP address, nor `localhost` or a name
+    /// below it, nor named by [`allow_host`](Self::allow_host): a page of another site could have its own name point
+    /// at this service, and read what needs no login (DNS rebinding). [`allow_any_host`](Self::allow_any_host) switches
+    /// the warning and this check off.
+    ///
+    /// Add such a layer with `route_layer`, never with `layer`: axum's `Router::layer` also wraps the
+    /// fallback of the admin router, which becomes the fallback of the service when they are merged,
+    /// so every path that does not exist in the service would ask for a login.
+    pub fn open() -> Self {
+        Self::of(Rule::Open)
+    }
+
+    /// Names a host by which an [open](Self::open) router is asked for, such as `pulse.internal`. Case, a port and a dot
+    /// at the end make no difference, and addresses need no name. `X-Forwarded-Host` is not believed: behind a proxy,
+    /// name the host that the proxy sends. Creating the router with something that is no host fails. An access that
+    /// asks for credentials, or has a rule of its own, checks no host.
+    ///
+    /// ```
+    /// # use tower_pulse_admin::Access;
+    /// let access = Access::open().allow_host("pulse.internal");
+    /// ```
+    #[must_use]
+    pub fn allow_host(mut self, host: impl AsRef<str>) -> Self {
+        self.hosts.allow(host.as_ref());
+        self
+    }
+
+    /// Answers an [open](Self::open) router's requests whatever their host, and does not warn at the start: for those
+    /// with an authentication of their own around it.
+    ///
+    /// ```
+    /// # use tower_pulse_admin::Access;
+    /// let access = Access::open().allow_any_host();
+    /// ```
+    #[must_use]
+    pub fn allow_any_host(mut self) -> Self {
+        self.hosts.allow_any();
+        self
+    }
+
+    /// Says that anybody may enter, if that is so and nobody has said that it should be.
+    pub(super) fn warn_if_open(&self) {
+        if matches!(self.rule, Rule::Open) && !self.hosts.are_any() {
+            tracing::warn!(
+                "anybody may enter the admin pages who reaches this service: Access::open() asks for no login. Use \
+                 Access::token or Access::basic, or say by Access::open().allow_any_host() that an authentication of \
+                 your own stands before them"
+            );
+        }
+    }
+
+    /// Refuses secrets that protect nothing, and hosts that are none.
+    pub(super) fn validate(&self) -> Result<(), BuildError> {
+        let refuse = |value, allowed| Err(BuildError::new("access", value, allowed));
+        self.hosts.validate()?;
+        match &self.rule {
+            Rule::Token(token) if !token.usable => refuse("an empty token", "a token is needed"),
+            Rule::Basic(user, _) if !user.usable => refuse(
+                "a user with a colon",
+                "HTTP ends the user's name at the first colon",
+            ),
+            Rule::Basic(_, password) if !password.usable => {
+                refuse("an empty password", "a password is needed")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns an error unless the request is allowed.
+    pub(super) async fn check(&self, parts: &Parts) -> Result<(), ApiError> {
+        let (allowed, otherwise) = match &self.rule {
+            Rule::Open => (true, StatusCode::FORBIDDEN),
+            Rule::Custom(allows) => (allows(parts), StatusCode::FORBIDDEN),
+            Rule::CustomAsync(allows) => {
+                let allowed = tokio::time::timeout(DEADLINE, allows(parts)).await;
+                let late = |_| ApiError::unavailable("the check of access did not answer in time");
+                (allowed.map_err(late)?, StatusCode::FORBIDDEN)
+            }
+            Rule::Token(token) => {
+                let allowed = match Credentials::of(parts) {
+                    Some(Credentials::Bearer(given)) => token.matches(&given),
+                    Some(Credentials::Basic { password, .. }) => token.matches(&password),
+                    None => Choice::from(0),
+                };
+                (allowed.into(), StatusCode::UNAUTHORIZED)
+            }
+            Rule::Basic(user, password) => {
+                let allowed = match Credentials::of(parts) {
+                    // Both are compared, whatever the first comparison returns, so that the time tells
+                    // nothing.
+                    Some(Credentials::Basic {
+                        user: u,
+                        password: p,
+                    }) => user.matches(&u) & password.matches(&p),
+                    _ => Choice::from(0),
+                };
+                (allowed.into(), StatusCode::UNAUTHORIZED)
+            }
+        };
+        if allowed {
+            return Ok(());
+        }
+        Err(ApiError::new(otherwise, "access denied"))
+    }
+
+    /// Returns an error if an open router is asked for by a host that it does not have.
+    pub(super) fn check_host(&self, parts: &Parts) -> Result<(), ApiError> {
+        match self.rule {
+            Rule::Open => self.hosts.check(parts),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.rule {
+            Rule::Token(_) => "Access::token(…)",
+            Rule::Basic(..) => "Access::basic(…)",
+            Rule::Custom(_) => "Access::custom(…)",
+            Rule::CustomAsync(_) => "Access::custom_async(…)",
+            Rule::Open => "Access::open()",
+        })
+    }
+}
+
+/// A digest of fixed length, so that a comparison does not reveal the length of the secret either.
+#[derive(Clone)]
+struct Secret {
+    digest: [u8; 32],
+    usable: bool,
+}
+
+impl Secret {
+    fn new(secret: &str) -> Self {
+        Self {
+            digest: Sha256::digest(secret).into(),
+            usable: !secret.trim().is_empty(),
+        }
+    }
+
+    fn matches(&self, given: &[u8]) -> Choice {
+        let given: [u8; 32] = Sha256::digest(given).into();
+        self.digest.ct_eq(&given)
+    }
+}
+
+/// The credentials in the request's `Authorization` header.
+enum Credentials {
+    Bearer(Vec<u8>),
+    Basic { user: Vec<u8>, password: Vec<u8> },
+}
+
+impl Credentials {
+    /// `None` if there is no such header, more than one, or an invalid one.
+    fn of(parts: &Parts) -> Option<Self> {
+        let mut given = parts.headers.get_all(header::AUTHORIZATION).iter();
+        let (Some(value), None) = (given.next(), given.next()) else {
+            return None;
+        };
+        let value = value.as_bytes();
+        let (scheme, credentials) = value.split_at(value.iter().position(|byte| *byte == b' ')?);
+        let credentials = credentials.trim_ascii();
+        if scheme.eq_ignore_ascii_case(b"bearer") {
+            return Some(Self::Bearer(credentials.to_vec()));
+        }
+        if !scheme.eq_ignore_ascii_case(b"basic") {
+            return None;
+        }
+        let decoded = BASE64.decode(credentials).ok()?;
+        let colon = decoded.iter().position(|byte| *byte == b':')?;
+        Some(Self::Basic {
+            user: decoded[..colon].to_vec(),
+            password: decoded[colon + 1..].to_vec(),
+        })
+    }
+}

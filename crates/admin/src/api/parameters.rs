@@ -1,0 +1,180 @@
+//! The parameters of the questions.
+
+use super::super::params::Params;
+use super::super::response::ApiError;
+#[cfg(feature = "row-cache")]
+use tower_pulse_core::query::RowsQuery;
+use tower_pulse_core::query::{
+    ChangesQuery, CountersQuery, DeployQuery, InstancesQuery, Kind, MAX_ROWS, PathQuery,
+    PathsQuery, ProfileQuery, RowMetric, RowStatus, SeriesMetric, SeriesQuery, Sort, Window,
+};
+use tower_pulse_detect::change::ChangeKind;
+
+/// Number of rows, unless the request sets a limit.
+const DEFAULT_ROWS: usize = 100;
+
+/// The largest offset. A larger one counts as this one: nothing has so many rows.
+const MAX_OFFSET: usize = 1_000_000_000;
+
+/// Reads `window`, or `from` and `to`. `None` if the request has none of them.
+pub(super) fn window(params: &Params, now: i64) -> Result<Option<Window>, ApiError> {
+    let (from, to) = (params.time("from")?, params.time("to")?);
+    let window = match params.name("window")? {
+        Some(name) => Some(name.parse::<Window>()?),
+        None => None,
+    };
+    let Some(from) = from else {
+        return match to {
+            Some(_) => Err(ApiError::parameter("to", "to needs from")),
+            None => Ok(window),
+        };
+    };
+    if window.is_some() {
+        let message = "from and window exclude each other";
+        return Err(ApiError::parameter("from", message));
+    }
+    let to = to.unwrap_or(now.saturating_add(1));
+    if from >= to || from > now {
+        let message = "from must be before to, and not in the future";
+        return Err(ApiError::parameter("from", message));
+    }
+    Ok(Some(Window::between(from, to)?))
+}
+
+/// The kind of the context that a request is about, if it says so.
+fn kind(params: &Params) -> Result<Option<Kind>, ApiError> {
+    let kinds = [
+        ("any", None),
+        ("http", Some(Kind::Http)),
+        ("timer", Some(Kind::Timer)),
+    ];
+    params.choice("kind", &kinds)
+}
+
+pub(super) fn limit(params: &Params) -> Result<usize, ApiError> {
+    params.number("limit", DEFAULT_ROWS, MAX_ROWS)
+}
+
+pub(super) fn offset(params: &Params) -> Result<usize, ApiError> {
+    params.number("offset", 0, MAX_OFFSET)
+}
+
+/// The length of slices. What is no number counts as 0, which no slice has.
+pub(super) fn precision(params: &Params) -> Result<Option<u32>, ApiError> {
+    let given = params.digits("precision")?;
+    Ok(given.map(Option::unwrap_or_default))
+}
+
+fn name(params: &Params, parameter: &'static str) -> Result<Option<String>, ApiError> {
+    Ok(params.name(parameter)?.map(str::to_owned))
+}
+
+pub(super) fn paths(params: &Params, now: i64) -> Result<PathsQuery, ApiError> {
+    let kinds = [
+        ("http", Some(Kind::Http)),
+        ("timer", Some(Kind::Timer)),
+        ("all", None),
+    ];
+    let statuses = [
+        ("any", None),
+        ("new", Some(RowStatus::New)),
+        ("gone", Some(RowStatus::Gone)),
+        ("up", Some(RowStatus::Up)),
+        ("down", Some(RowStatus::Down)),
+    ];
+    let series = [
+        ("none", None),
+        ("hits", Some(RowMetric::Hits)),
+        ("mean", Some(RowMetric::Mean)),
+        ("p95", Some(RowMetric::P95)),
+    ];
+    Ok(PathsQuery {
+        window: window(params, now)?.unwrap_or(Window::HOUR),
+        kind: params.choice("kind", &kinds)?,
+        sort: params.choice("sort", &Sort::NAMED)?,
+        descending: params.choice("order", &[("desc", true), ("asc", false)])?,
+        status: params.choice("status", &statuses)?,
+        contains: params.text("q")?.to_owned(),
+        series: params.choice("series", &series)?,
+        limit: limit(params)?,
+        offset: offset(params)?,
+    })
+}
+
+pub(super) fn path(params: &Params, now: i64) -> Result<PathQuery, ApiError> {
+    Ok(PathQuery {
+        context: params.required("context")?.to_owned(),
+        kind: kind(params)?,
+        window: window(params, now)?,
+    })
+}
+
+pub(super) fn profile(params: &Params) -> Result<ProfileQuery, ApiError> {
+    Ok(ProfileQuery {
+        context: name(params, "context")?,
+        kind: kind(params)?,
+    })
+}
+
+pub(super) fn changes(params: &Params) -> Result<ChangesQuery, ApiError> {
+    let kinds = ChangeKind::ALL.map(|kind| (kind.as_str(), Some(kind)));
+    Ok(ChangesQuery {
+        kind: params.choice("kind", &[&[("any", None)], &kinds[..]].concat())?,
+        limit: limit(params)?,
+        offset: offset(params)?,
+    })
+}
+
+pub(super) fn deploy(params: &Params) -> Result<DeployQuery, ApiError> {
+    Ok(DeployQuery {
+        mark: name(params, "mark")?,
+        limit: limit(params)?,
+        offset: offset(params)?,
+    })
+}
+
+pub(super) fn instances(params: &Params, now: i64) -> Result<InstancesQuery, ApiError> {
+    let default = InstancesQuery::default();
+    Ok(InstancesQuery {
+        context: name(params, "context")?,
+        window: window(params, now)?.unwrap_or(default.window),
+        limit: limit(params)?,
+        offset: offset(params)?,
+    })
+}
+
+pub(super) fn counters(params: &Params, now: i64) -> Result<CountersQuery, ApiError> {
+    let series = params.choice("series", &[("false", false), ("true", true)])?;
+    Ok(CountersQuery {
+        contains: params.text("q")?.to_owned(),
+        precision: precision(params)?,
+        series,
+        window: match series {
+            true => window(params, now)?,
+            false => None,
+        },
+        limit: limit(params)?,
+        offset: offset(params)?,
+    })
+}
+
+#[cfg(feature = "row-cache")]
+pub(super) fn rows(params: &Params) -> Result<RowsQuery, ApiError> {
+    Ok(RowsQuery {
+        name: name(params, "name")?,
+        contains: params.text("q")?.to_owned(),
+        limit: limit(params)?,
+        offset: offset(params)?,
+    })
+}
+
+pub(super) fn series(params: &Params, now: i64) -> Result<SeriesQuery, ApiError> {
+    let metrics = SeriesMetric::ALL.map(|metric| (metric.as_str(), metric));
+    Ok(SeriesQuery {
+        context: name(params, "context")?,
+        kind: kind(params)?,
+        metric: params.choice("metric", &metrics)?,
+        window: window(params, now)?,
+        precision: precision(params)?,
+    })
+}

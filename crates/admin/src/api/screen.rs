@@ -1,0 +1,97 @@
+//! `api/screen`: several questions in one request, for a page that polls.
+
+use std::future::poll_fn;
+use std::task::Poll;
+
+use http::StatusCode;
+
+use super::super::Admin;
+use super::super::answer_size::ScreenSize;
+use super::super::params::Params;
+use super::super::response::ApiError;
+use super::question::{Answer, Question};
+
+/// The most questions of a request.
+const MAX_ASKS: usize = 16;
+
+/// The longest question, in bytes: a context of the longest name, each byte percent-encoded, and other parameters.
+const MAX_ASK: usize = 4_096;
+
+/// Answers each `ask` in its place as its own endpoint would, at the same time. `as_of` is the earliest of theirs. Fails if
+/// the answers are too large together.
+pub(crate) async fn screen(admin: &Admin, params: &Params) -> Result<Answer, ApiError> {
+    let asks: Vec<&str> = params.all("ask").collect();
+    if asks.is_empty() {
+        return Err(ApiError::parameter("ask", "ask is missing"));
+    }
+    if asks.len() > MAX_ASKS {
+        let message = format!("ask is given more than {MAX_ASKS} times");
+        return Err(ApiError::parameter("ask", message));
+    }
+    let size = ScreenSize::default();
+    let answers = join_all(asks.into_iter().map(|ask| answer(admin, ask, &size)), &size).await?;
+    let successful = answers.iter().filter_map(|answer| answer.as_ref().ok());
+    let as_of = successful.filter_map(|answer| answer.as_of).min();
+    let mut json = b"{\"answers\":[".to_vec();
+    for (at, answer) in answers.into_iter().enumerate() {
+        let (status, body) = match answer {
+            Ok(answer) => (StatusCode::OK, answer.json),
+            Err(error) => (error.status(), error.to_json()),
+        };
+        let comma = if at > 0 { "," } else { "" };
+        let status = status.as_u16();
+        json.extend_from_slice(format!("{comma}{{\"status\":{status},\"body\":").as_bytes());
+        json.extend_from_slice(&body);
+        json.push(b'}');
+    }
+    json.extend_from_slice(b"]}");
+    Ok(Answer { json, as_of })
+}
+
+/// Answers an `ask` such as `paths?window=1h`.
+async fn answer(admin: &Admin, ask: &str, size: &ScreenSize) -> Result<Answer, ApiError> {
+    if ask.len() > MAX_ASK {
+        let message = format!("ask is longer than {MAX_ASK} bytes");
+        return Err(ApiError::parameter("ask", message));
+    }
+    let (name, query) = match ask.split_once('?') {
+        Some((name, query)) => (name, Some(query)),
+        None => (ask, None),
+    };
+    if name == "screen" {
+        let message = "a screen cannot ask for a screen";
+        return Err(ApiError::parameter("ask", message));
+    }
+    let question = Question::named(name)
+        .ok_or_else(|| ApiError::new(StatusCode::NOT_FOUND, "no endpoint has this path"))?;
+    question.answer(admin, query, size).await
+}
+
+/// Runs a few futures at the same time within this task. Returns their results in order, unless they are too large
+/// together. Other tasks may run after each result, as it may have taken a while to compute.
+async fn join_all<F: Future>(
+    futures: impl Iterator<Item = F>,
+    size: &ScreenSize,
+) -> Result<Vec<F::Output>, ApiError> {
+    let mut running: Vec<_> = futures.map(|future| (Box::pin(future), None)).collect();
+    for _ in 0..running.len() {
+        poll_fn(|context| {
+            let mut unanswered = running.iter_mut().filter(|(_, result)| result.is_none());
+            let is_answered = unanswered.any(|(future, result)| {
+                if let Poll::Ready(value) = future.as_mut().poll(context) {
+                    *result = Some(value);
+                }
+                result.is_some()
+            });
+            match is_answered {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }
+        })
+        .await;
+        size.check()?;
+        tokio::task::yield_now().await;
+    }
+    let results = running.into_iter();
+    Ok(results.filter_map(|(_, result)| result).collect())
+}

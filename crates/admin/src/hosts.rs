@@ -1,0 +1,135 @@
+//! The hosts that an open admin router may be asked for. A page of another site may have its own name point at this
+//! service (DNS rebinding): the browser then takes the service for a part of that site, and the site's script reads
+//! whatever needs no login. Its requests have the site's host, which no script can change.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use http::request::Parts;
+use http::{StatusCode, header};
+
+use super::response::ApiError;
+use tower_pulse_core::error::BuildError;
+
+/// The longest name of a host, in bytes.
+const MAX_HOST: usize = 253;
+
+/// The longest part of a name between two dots, in bytes.
+const MAX_LABEL: usize = 63;
+
+/// The hosts that may be asked for, beside addresses and `localhost`.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Hosts {
+    /// As they were given.
+    named: Vec<String>,
+    any: bool,
+}
+
+/// The host of a URL.
+#[derive(Debug, PartialEq)]
+enum Host {
+    Address,
+    /// In lower case, without a dot at its end.
+    Name(String),
+}
+
+impl Host {
+    /// Reads a host such as `pulse.internal:3000` or `[::1]:3000`, and leaves the port out. `None` if it is none.
+    fn parse(authority: &str) -> Option<Self> {
+        if let Some(rest) = authority.strip_prefix('[') {
+            let (address, port) = rest.split_once(']')?;
+            let has_port = port.strip_prefix(':').is_some_and(is_port);
+            // An address of the own link has a zone.
+            let address = address.split('%').next()?;
+            let is_address = (port.is_empty() || has_port) && address.parse::<Ipv6Addr>().is_ok();
+            return is_address.then_some(Self::Address);
+        }
+        let (name, port) = authority.split_once(':').unwrap_or((authority, ""));
+        let name = name.strip_suffix('.').unwrap_or(name);
+        if name.parse::<Ipv4Addr>().is_ok() && is_port(port) {
+            return Some(Self::Address);
+        }
+        let is_label = |label: &str| {
+            let mut bytes = label.bytes();
+            (1..=MAX_LABEL).contains(&label.len())
+                && bytes.all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+        };
+        // What ends with a number would be an address, of which there is no other form in a browser's request.
+        let last = name.rsplit('.').next().unwrap_or_default();
+        let is_name = name.len() <= MAX_HOST
+            && name.split('.').all(is_label)
+            && !last.bytes().all(|byte| byte.is_ascii_digit());
+        (is_name && is_port(port)).then(|| Self::Name(name.to_ascii_lowercase()))
+    }
+}
+
+fn is_port(port: &str) -> bool {
+    port.len() <= 5 && port.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+impl Hosts {
+    pub(super) fn allow(&mut self, host: &str) {
+        self.named.push(host.to_owned());
+    }
+
+    pub(super) fn allow_any(&mut self) {
+        self.any = true;
+    }
+
+    pub(super) fn are_any(&self) -> bool {
+        self.any
+    }
+
+    /// Refuses what is no host, and could be asked for by nobody.
+    pub(super) fn validate(&self) -> Result<(), BuildError> {
+        let is_host =
+            |named: &&String| Host::parse(named).is_some() || named.parse::<Ipv6Addr>().is_ok();
+        match self.named.iter().find(|named| !is_host(named)) {
+            None => Ok(()),
+            Some(named) => Err(BuildError::new(
+                "allow_host",
+                format!("{named:?}"),
+                "the name of a host in ASCII, such as \"pulse.internal\", without a scheme, a path or a wildcard",
+            )),
+        }
+    }
+
+    /// Refuses a request for a host that is neither an address, nor this machine, nor named. A browser says always
+    /// which host it asks for; what a request says of itself in other headers is not believed.
+    pub(super) fn check(&self, parts: &Parts) -> Result<(), ApiError> {
+        if self.any {
+            return Ok(());
+        }
+        let headers = parts.headers.get_all(header::HOST).iter();
+        let headers = headers.map(|host| host.to_str().unwrap_or_default());
+        let authority = parts.uri.authority().map(|authority| authority.as_str());
+        for asked in headers.chain(authority) {
+            let asked = Host::parse(asked);
+            let is_allowed = asked.as_ref().is_some_and(|asked| self.allows(asked));
+            if !is_allowed {
+                return Err(refused(asked));
+            }
+        }
+        Ok(())
+    }
+
+    fn allows(&self, asked: &Host) -> bool {
+        let Host::Name(name) = asked else {
+            return true;
+        };
+        let is_own = name == "localhost" || name.ends_with(".localhost");
+        is_own || (self.named.iter()).any(|named| Host::parse(named).as_ref() == Some(asked))
+    }
+}
+
+/// 403. The name is that of a host, so that it can be shown.
+fn refused(asked: Option<Host>) -> ApiError {
+    let (what, name) = match asked {
+        Some(Host::Name(name)) => (format!("the host {name:?}"), name),
+        Some(Host::Address) | None => ("what was asked for as the host".to_owned(), "…".to_owned()),
+    };
+    let message = format!(
+        "{what} is not one that these pages may be asked for, as they have no login. If it is yours, name it: \
+         Access::open().allow_host({name:?}). Behind an authentication of your own, allow_any_host() allows all"
+    );
+    ApiError::new(StatusCode::FORBIDDEN, message)
+}

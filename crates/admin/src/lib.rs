@@ -1,0 +1,286 @@
+//! The admin router: a page, a JSON API and Prometheus text. This crate renders the answers of `tower-pulse-core`'s queries,
+//! and decides nothing. It knows axum. It knows nothing of Redis, of files, and of the middleware.
+//!
+//! It is internal to tower-pulse, and changes without notice: depend on `tower-pulse`.
+
+// Read this file (the endpoints), `access.rs` with `hosts.rs` and `post_limit.rs` (which requests are answered),
+// `params.rs`, `response.rs` and `answer_size.rs` (input and output), then `api/`, `page.rs` with `assets.rs`, `scripts.rs`
+// and `encoding.rs`, and `prometheus.rs`. The answers are those of `tower_pulse_core::query`.
+
+mod access;
+mod answer_size;
+mod api;
+mod assets;
+mod encoding;
+mod hosts;
+mod page;
+mod params;
+mod post_limit;
+#[cfg(feature = "prometheus")]
+mod prometheus;
+mod response;
+mod scripts;
+#[cfg(test)]
+mod tests;
+
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{OriginalUri, Request};
+use axum::response::Response;
+use http::request::Parts;
+use http::{Method, StatusCode};
+use http_body::Body as _;
+
+pub use self::access::Access;
+use self::answer_size::ScreenSize;
+use self::api::question::Question;
+use self::assets::AssetPath;
+use self::page::Page;
+use self::params::Params;
+pub use self::post_limit::PostLimit;
+use self::response::ApiError;
+use tower_pulse_core::error::{BuildError, StoreError};
+use tower_pulse_core::query::Reader;
+use tower_pulse_core::recorder::totals::Totals;
+use tower_pulse_core::task::BoxFuture;
+use tower_pulse_model::mark::Mark;
+
+/// The largest body of a request, in bytes.
+const MAX_BODY: usize = 16 * 1024;
+
+/// How long a body may take to arrive.
+const BODY_DEADLINE: Duration = Duration::from_secs(5);
+
+fn too_large() -> ApiError {
+    let message = format!("the body may have at most {MAX_BODY} bytes");
+    ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message)
+}
+
+/// Adds a mark to those of the fleet.
+pub type MarkTarget = Arc<dyn Fn(Mark) -> BoxFuture<'static, Result<(), StoreError>> + Send + Sync>;
+
+/// Returns the totals of an instance by context.
+pub type TotalsSource = Arc<dyn Fn() -> Vec<(Arc<str>, Totals)> + Send + Sync>;
+
+/// The sources of the admin router's answers.
+pub struct Source {
+    /// Answers the questions of all routers of a `Pulse`.
+    pub query: Reader,
+    /// The name of the service.
+    pub service: Option<String>,
+    /// The version of the application.
+    pub app_version: Option<Arc<str>>,
+    /// What only an instance does; `None` in a process that is none.
+    pub instance: Option<Instance>,
+}
+
+/// What only an instance does.
+pub struct Instance {
+    /// Adds a mark, and waits until it can be read.
+    pub add_mark: MarkTarget,
+    /// Counts the posts to all routers of a `Pulse`.
+    pub posts: Arc<PostLimit>,
+    /// Returns the totals of this instance by context, which may include `<all>`.
+    #[cfg_attr(not(feature = "prometheus"), allow(dead_code))]
+    pub totals: TotalsSource,
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source")
+            .field("query", &self.query)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Creates a router for `nest` or `nest_service`.
+///
+/// It has no fallback of its own: axum panics when two routers with fallbacks are merged.
+pub fn router<S>(source: Source, access: Access) -> Result<Router<S>, BuildError>
+where
+    S: Clone + Send + Sync + 'static,
+{
+    access.validate()?;
+    Ok(routes(source, access, ""))
+}
+
+/// Creates a router for `merge`, which serves `path`, `path/` and everything below.
+pub fn mounted<S>(source: Source, access: Access, path: &str) -> Result<Router<S>, BuildError>
+where
+    S: Clone + Send + Sync + 'static,
+{
+    access.validate()?;
+    validate_path(path)?;
+    Ok(routes(source, access, path))
+}
+
+/// The router; panics at the caller if it cannot work.
+#[track_caller]
+pub fn or_panic<S>(router: Result<Router<S>, BuildError>) -> Router<S> {
+    match router {
+        Ok(router) => router,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn routes<S>(source: Source, access: Access, prefix: &str) -> Router<S>
+where
+    S: Clone + Send + Sync + 'static,
+{
+    access.warn_if_open();
+    let admin = Arc::new(Admin {
+        query: source.query.clone(),
+        page: Page::new(&source),
+        prefix: prefix.to_owned(),
+        source,
+        access,
+    });
+    let service = tower::service_fn(move |request: Request| {
+        let admin = admin.clone();
+        async move { Ok::<_, Infallible>(admin.serve(request).await) }
+    });
+    let router = if prefix.is_empty() {
+        Router::new()
+    } else {
+        Router::new().route_service(prefix, service.clone())
+    };
+    router
+        .route_service(&format!("{prefix}/"), service.clone())
+        .route_service(&format!("{prefix}/{{*below}}"), service)
+}
+
+/// Refuses a path that axum would panic about, or that no request could match.
+fn validate_path(path: &str) -> Result<(), BuildError> {
+    let allowed = "a path such as \"/admin/pulse\": it starts with a slash, does not end with one, \
+                   and has no empty segment, no \"{\", \"}\", \"?\" or \"#\", nothing that a URL \
+                   must escape, and no segment that starts with \":\" or \"*\" or is \".\" or \"..\"";
+    let segment_is_fine = |segment: &str| {
+        !segment.is_empty()
+            && !segment.starts_with([':', '*'])
+            && segment != "."
+            && segment != ".."
+            && segment
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@%".contains(&byte))
+    };
+    match path.strip_prefix('/') {
+        Some(segments) if segments.split('/').all(segment_is_fine) => Ok(()),
+        _ => Err(BuildError::new("mount", format!("{path:?}"), allowed)),
+    }
+}
+
+struct Admin {
+    source: Source,
+    query: Reader,
+    page: Page,
+    access: Access,
+    /// The mount path, without a slash at its end.
+    prefix: String,
+}
+
+impl Admin {
+    async fn serve(&self, request: Request) -> Response {
+        let (parts, body) = request.into_parts();
+        let mut response = match self.answer(&parts, body).await {
+            Ok(response) => response,
+            Err(failure) => failure.into_response(),
+        };
+        response::finish(&parts.method, &mut response);
+        response
+    }
+
+    /// Checks access first, so that a refused request does not reveal which paths exist.
+    async fn answer(&self, parts: &Parts, body: Body) -> Result<Response, ApiError> {
+        self.access.check(parts).await?;
+        let path = parts.uri.path();
+        let path = path.strip_prefix(&*self.prefix).unwrap_or(path);
+        // The page itself is answered, so that it can say why.
+        if parts.method == Method::POST || path.starts_with("/api/") {
+            self.access.check_host(parts)?;
+        }
+        if body.size_hint().lower() > MAX_BODY as u64 {
+            return Err(too_large());
+        }
+        let endpoint = Endpoint::at(path)
+            .ok_or_else(|| ApiError::new(StatusCode::NOT_FOUND, "no endpoint has this path"))?;
+        match (&parts.method, &endpoint) {
+            (&Method::GET | &Method::HEAD, _) => {}
+            (&Method::POST, Endpoint::Api(Question::Marks)) => {
+                return self.add_mark(parts, body).await;
+            }
+            (_, Endpoint::Api(Question::Marks)) => return Err(ApiError::method("GET, HEAD, POST")),
+            _ => return Err(ApiError::method("GET, HEAD")),
+        }
+        // No other endpoint reads a body.
+        drop(body);
+        let query = parts.uri.query();
+        let answer = match endpoint {
+            Endpoint::Index => return Ok(self.page.serve(parts, original_path(parts))),
+            Endpoint::Asset(path) => return assets::serve(parts, path),
+            #[cfg(feature = "prometheus")]
+            Endpoint::Metrics => return prometheus::metrics(self, parts).await,
+            Endpoint::Api(question) => {
+                let size = ScreenSize::default();
+                question.answer(self, query, &size).await?
+            }
+            Endpoint::Screen => api::screen::screen(self, &Params::parse(query)?).await?,
+        };
+        Ok(response::json(parts, answer.json, answer.as_of))
+    }
+
+    async fn add_mark(&self, parts: &Parts, body: Body) -> Result<Response, ApiError> {
+        let Some(instance) = &self.source.instance else {
+            let message = "this dashboard only reads: make the mark at an instance of the service";
+            return Err(ApiError::new(StatusCode::FORBIDDEN, message));
+        };
+        api::marks::check_head(parts)?;
+        instance.posts.count()?;
+        let body = axum::body::to_bytes(body, MAX_BODY);
+        let body = tokio::time::timeout(BODY_DEADLINE, body).await;
+        let body = body.map_err(|_| {
+            let message = "the body did not arrive in time";
+            ApiError::new(StatusCode::REQUEST_TIMEOUT, message)
+        })?;
+        let body = body.map_err(|_| too_large())?;
+        let mark = api::marks::add(self, instance, &body).await?;
+        Ok(response::created(mark))
+    }
+}
+
+/// An endpoint below the mount point.
+enum Endpoint<'a> {
+    Index,
+    Asset(AssetPath<'a>),
+    Api(Question),
+    Screen,
+    #[cfg(feature = "prometheus")]
+    Metrics,
+}
+
+impl<'a> Endpoint<'a> {
+    fn at(path: &'a str) -> Option<Self> {
+        Some(match path {
+            "" | "/" => Self::Index,
+            "/api/screen" => Self::Screen,
+            #[cfg(feature = "prometheus")]
+            "/metrics" => Self::Metrics,
+            _ => match path.strip_prefix("/api/") {
+                Some(name) => Self::Api(Question::named(name)?),
+                None => Self::Asset(AssetPath::parse(path.strip_prefix("/assets/")?)?),
+            },
+        })
+    }
+}
+
+/// The path as the client sent it, before any router removed a prefix.
+fn original_path(parts: &Parts) -> &str {
+    match parts.extensions.get::<OriginalUri>() {
+        Some(OriginalUri(uri)) => uri.path(),
+        None => parts.uri.path(),
+    }
+}

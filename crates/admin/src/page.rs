@@ -1,0 +1,223 @@
+//! The page as it is served: the HTML with the URLs of its files.
+
+use std::sync::Mutex;
+
+use axum::response::Response;
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderValue, header};
+use serde::Serialize;
+
+use super::Source;
+use super::assets::{self, INDEX};
+use super::encoding::{self, ACCEPT_ENCODING};
+use super::response;
+use tower_pulse_core::query::{ENOUGH_FOR_P99, ENOUGH_REQUESTS};
+use tower_pulse_core::task::lock;
+use tower_pulse_model::context::escape_hidden;
+
+const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
+
+/// Bases whose page is kept. There is one with a slash at the end of the path and one without, unless a segment of the
+/// mount path is a parameter.
+const MAX_BASES: usize = 8;
+
+/// The page, in an encoding for each base that it was asked for.
+#[derive(Default)]
+pub(super) struct Page {
+    /// What the browser shows as the name of the page.
+    title: String,
+    /// What the page needs to know before it asks anything, in JSON.
+    config: String,
+    compressed: Mutex<Vec<Compressed>>,
+}
+
+struct Compressed {
+    base: String,
+    page: Bytes,
+}
+
+/// What the page needs to know before it asks anything.
+#[derive(Serialize)]
+struct PageConfig<'a> {
+    service: Option<&'a str>,
+    /// The version of the application.
+    version: Option<&'a str>,
+    /// The precisions of the counters, in seconds.
+    precisions: Vec<u32>,
+    /// The time that requests should stay below, in seconds.
+    target: Option<f64>,
+    /// Whether this process is an instance, which can make marks.
+    is_instance: bool,
+    /// Whether rankings are answered.
+    rankings: bool,
+    /// Whether there may be row caches.
+    row_cache: bool,
+    enough: Enough,
+}
+
+/// How many requests a statistic needs before it says something.
+#[derive(Serialize)]
+struct Enough {
+    requests: u64,
+    p99: u64,
+}
+
+impl Page {
+    pub(super) fn new(source: &Source) -> Self {
+        let service = source.service.as_deref().map(escape_hidden);
+        let (service, version) = (service.as_deref(), source.app_version.as_deref());
+        let is_instance = source.instance.is_some();
+        let precisions = source.query.source().precisions.counters.iter();
+        let config = PageConfig {
+            service,
+            version,
+            precisions: precisions.map(|precision| precision.seconds).collect(),
+            target: source.query.source().target_seconds(),
+            is_instance,
+            rankings: cfg!(feature = "rankings"),
+            row_cache: cfg!(feature = "row-cache") && is_instance,
+            enough: Enough {
+                requests: ENOUGH_REQUESTS,
+                p99: ENOUGH_FOR_P99,
+            },
+        };
+        let title = match (service, version) {
+            (Some(service), Some(version)) => format!("{service} {version} · tower-pulse"),
+            (Some(service), None) => format!("{service} · tower-pulse"),
+            (None, _) => "tower-pulse".to_owned(),
+        };
+        Self {
+            title,
+            // Texts and numbers become JSON always.
+            config: serde_json::to_string(&config).unwrap_or_default(),
+            compressed: Mutex::default(),
+        }
+    }
+
+    /// The page as served at `path`, the path that the browser may have requested.
+    pub(super) fn serve(&self, parts: &Parts, path: &str) -> Response {
+        let base = base(path);
+        let compressed = encoding::accepts_gzip(&parts.headers).then(|| self.compressed(&base));
+        let mut response = match compressed.flatten() {
+            Some(page) => response::gzip(page, HTML),
+            None => response::body(self.index(&base), HTML),
+        };
+        let headers = response.headers_mut();
+        headers.insert(header::VARY, ACCEPT_ENCODING);
+        response
+    }
+
+    /// The compressed page. `None` if it is kept for as many other bases as there may be: compressing it for each
+    /// request would be slower than to send it as it is.
+    fn compressed(&self, base: &str) -> Option<Bytes> {
+        let mut kept = lock(&self.compressed);
+        if let Some(kept) = kept.iter().find(|kept| kept.base == base) {
+            return Some(kept.page.clone());
+        }
+        if kept.len() >= MAX_BASES {
+            return None;
+        }
+        let page = Bytes::from(encoding::gzip(self.index(base).as_bytes()));
+        kept.push(Compressed {
+            base: base.to_owned(),
+            page: page.clone(),
+        });
+        Some(page)
+    }
+
+    fn index(&self, base: &str) -> String {
+        filled(INDEX, |placeholder| match placeholder {
+            "hash" => assets::hash().to_owned(),
+            "base" => escaped(base),
+            "title" => escaped(&self.title),
+            "config" => escaped(&self.config),
+            other => format!("{{{{{other}}}}}"),
+        })
+    }
+}
+
+/// A text with its placeholders, such as `{{base}}`, replaced. Placeholders in what is inserted stay as they are.
+fn filled(template: &str, value: impl Fn(&str) -> String) -> String {
+    let mut parts = template.split("{{");
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.split_once("}}") {
+            Some((placeholder, after)) => {
+                text.push_str(&value(placeholder));
+                text.push_str(after);
+            }
+            None => {
+                text.push_str("{{");
+                text.push_str(part);
+            }
+        }
+    }
+    text
+}
+
+/// The prefix of all relative URLs of the page at `path`. Only the end of the path is used, because a proxy
+/// may have removed its beginning.
+fn base(path: &str) -> String {
+    match path.rsplit('/').next() {
+        None | Some("") => String::new(),
+        // "a:b/" alone would be a URL of the scheme "a".
+        Some(last) if last.contains(':') => format!("./{last}/"),
+        Some(last) => format!("{last}/"),
+    }
+}
+
+/// Escapes text for an HTML attribute or element.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_relative_to_the_last_slash() {
+        assert_eq!(base("/admin/pulse"), "pulse/");
+        assert_eq!(base("/admin/pulse/"), "");
+        assert_eq!(base("/"), "");
+        assert_eq!(base("/a:b"), "./a:b/");
+        assert_eq!(escaped("<'\"&>"), "&lt;&#39;&quot;&amp;&gt;");
+    }
+
+    #[test]
+    fn inserted_text_is_not_replaced_again() {
+        let page = Page {
+            title: "{{config}} <b>".to_owned(),
+            config: "{{base}}".to_owned(),
+            compressed: Mutex::default(),
+        };
+        let html = page.index("{{hash}}/");
+        assert!(html.contains("<title>{{config}} &lt;b&gt;</title>"));
+        assert!(html.contains(r#"<meta name="pulse-config" content="{{base}}">"#));
+        assert!(html.contains(r#"<meta name="pulse-base" content="{{hash}}/">"#));
+        assert_eq!(filled("a {{b c {{d}}", |_| "e".to_owned()), "a {{b c e");
+    }
+
+    #[test]
+    fn few_bases_are_kept() {
+        let page = Page::default();
+        for number in 0..2 * MAX_BASES {
+            let compressed = page.compressed(&format!("{number}/"));
+            assert_eq!(compressed.is_some(), number < MAX_BASES);
+        }
+        assert!(page.compressed("0/").is_some());
+        assert_eq!(lock(&page.compressed).len(), MAX_BASES);
+    }
+}

@@ -1,0 +1,50 @@
+//! How many marks may be posted: enough for scripts of deploys, and few enough for a store.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use http::StatusCode;
+
+use super::response::ApiError;
+use tower_pulse_core::clock::{Clock, Tick};
+use tower_pulse_core::task::lock;
+
+/// Posts that are accepted at once.
+const BURST: u32 = 60;
+
+/// Time after which one more is accepted.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Counts the posts to an instance.
+pub struct PostLimit {
+    clock: Clock,
+    began: Tick,
+    /// When the whole burst is accepted again: the time from `began` on.
+    whole_at: Mutex<Duration>,
+}
+
+impl PostLimit {
+    /// A limit whose minutes are those of this clock.
+    pub fn new(clock: Clock) -> Self {
+        Self {
+            began: clock.tick(),
+            clock,
+            whole_at: Mutex::default(),
+        }
+    }
+
+    /// Counts a post, or refuses it: 429.
+    pub(super) fn count(&self) -> Result<(), ApiError> {
+        let now = self.clock.since(self.began);
+        let mut whole_at = lock(&self.whole_at);
+        let next = whole_at.max(now) + EVERY;
+        if next - now > EVERY * BURST {
+            let message = format!(
+                "too many marks: {BURST} are accepted at once, and one more each second; try again in a second"
+            );
+            return Err(ApiError::new(StatusCode::TOO_MANY_REQUESTS, message));
+        }
+        *whole_at = next;
+        Ok(())
+    }
+}

@@ -1,0 +1,325 @@
+//! `metrics`, in the Prometheus text format 0.0.4. Counters of this instance since it started, which
+//! Prometheus may sum over instances, and gauges of the fleet from the store, which it must not sum.
+
+mod text;
+
+use std::sync::Arc;
+
+use axum::response::Response;
+use http::request::Parts;
+use http::{HeaderValue, header};
+
+use self::text::Text;
+use super::encoding::{self, ACCEPT_ENCODING};
+use super::response::ApiError;
+use super::{Admin, response};
+use tower_pulse_core::health::{Health, JournalHealth};
+use tower_pulse_core::recorder::totals::{BOUNDS, Totals};
+use tower_pulse_core::store::judgement::ChangeLog;
+use tower_pulse_detect::change::ChangeKind;
+use tower_pulse_model::context::{ALL, Kind, method_and_path};
+use tower_pulse_model::outcome::Outcome;
+use tower_pulse_model::snapshot::{FleetSnapshot, HourSnapshot};
+
+const CONTENT_TYPE: HeaderValue =
+    HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+
+type Row = (Arc<str>, Totals);
+
+/// Answers a scrape. With 2,000 contexts the text takes milliseconds to write and to compress, so a thread for blocking
+/// work does both.
+pub(super) async fn metrics(admin: &Admin, parts: &Parts) -> Result<Response, ApiError> {
+    let is_compressed = encoding::accepts_gzip(&parts.headers);
+    let fleet = fleet(admin).await.ok();
+    let query = admin.query.clone();
+    let changes = query.source().reader.changes().await.ok();
+    let totals = admin.source.instance.as_ref();
+    let totals = totals.map(|instance| instance.totals.clone());
+    // An instance tells of the journal by itself.
+    let journal = match totals {
+        Some(_) => None,
+        None => {
+            let status = query.source().reader.status().await.ok();
+            status.and_then(|status| status.store.fold_health(false).journal)
+        }
+    };
+    let write = move || {
+        let mut totals = totals.map_or_else(Vec::new, |totals| totals());
+        totals.sort_by(|a, b| a.0.cmp(&b.0));
+        let mut text = Text::with_capacity(totals.iter().map(capacity).sum());
+        if let Some(process) = &query.source().process {
+            text.requests(&totals);
+            let mut counters: Vec<_> = process.counters().into_iter().collect();
+            counters.sort_unstable();
+            text.counters(&counters);
+            text.health(&process.health());
+        }
+        text.journal(journal.as_ref());
+        text.fleet(fleet);
+        text.changes(changes.as_deref());
+        let text = text.into_bytes();
+        match is_compressed {
+            true => response::gzip(encoding::gzip_fast(&text), CONTENT_TYPE),
+            false => response::body(text, CONTENT_TYPE),
+        }
+    };
+    let written = tokio::task::spawn_blocking(write).await;
+    // The runtime is shutting down, or the user's clock has panicked.
+    let mut response = written
+        .map_err(|error| ApiError::unavailable(format!("the text was not written: {error}")))?;
+    let headers = response.headers_mut();
+    headers.insert(header::VARY, ACCEPT_ENCODING);
+    Ok(response)
+}
+
+/// Bytes of a context's lines, about.
+fn capacity((context, totals): &Row) -> usize {
+    let lines = totals.buckets.len() + 5;
+    lines * (context.len() + 70)
+}
+
+/// The fleet as the store has it: all requests of the hour, and what goes on now.
+struct Fleet {
+    hour: Option<HourSnapshot>,
+    contexts: usize,
+    now: Arc<FleetSnapshot>,
+}
+
+async fn fleet(admin: &Admin) -> Result<Fleet, ApiError> {
+    let reader = &admin.query.source().reader;
+    let now = reader.fleet().await?;
+    // One context of all, so that a scrape of each instance costs little.
+    let all = reader.contexts(ALL).await?;
+    Ok(Fleet {
+        hour: all.iter().find_map(|all| all.hour.clone()),
+        contexts: now.contexts + reader.book().await?.foreign(),
+        now,
+    })
+}
+
+/// Writes the metrics of this crate.
+impl Text {
+    fn requests(&mut self, totals: &[Row]) {
+        let of = |kind| totals.iter().filter(move |(_, totals)| totals.kind == kind);
+        let name = "pulse_requests_total";
+        self.begin(
+            name,
+            "counter",
+            "Requests of this instance by how they ended.",
+        );
+        for (context, totals) in of(Kind::Http) {
+            let (method, path) = method_and_path(context);
+            let labels = [
+                ("context", &**context),
+                ("method", method.unwrap_or_default()),
+                ("path", path.unwrap_or_default()),
+            ];
+            let counts =
+                Outcome::ALL.map(|outcome| (outcome.as_str(), totals.outcomes.count(outcome)));
+            let counts = counts.into_iter().filter(|(_, n)| *n > 0);
+            self.samples(name, &labels, "outcome", counts);
+        }
+        let help = "Requests of this instance that count as errors.";
+        self.errors("pulse_errors_total", help, of(Kind::Http));
+        let help = "Access times of this instance.";
+        self.histogram("pulse_request_duration_seconds", help, of(Kind::Http));
+        let help = "Timed runs of this instance that count as errors.";
+        self.errors("pulse_timer_errors_total", help, of(Kind::Timer));
+        let help = "Durations of timed code of this instance.";
+        self.histogram("pulse_timer_duration_seconds", help, of(Kind::Timer));
+    }
+
+    /// The user's counters, which may fall: gauges, as a counter of Prometheus never falls.
+    fn counters(&mut self, counters: &[(Arc<str>, i64)]) {
+        let name = "pulse_counted";
+        let help = "What the counters of this instance have counted since it started.";
+        self.begin(name, "gauge", help);
+        for (counter, total) in counters {
+            self.sample(name, &[("name", counter)], total);
+        }
+    }
+
+    /// The changes that stand; nothing while the store cannot be read.
+    fn changes(&mut self, log: Option<&ChangeLog>) {
+        let name = "pulse_changes";
+        let help = "Changes of the fleet that stand. Do not sum over instances.";
+        self.begin(name, "gauge", help);
+        for kind in ChangeKind::ALL.into_iter().filter(|_| log.is_some()) {
+            let changes = log.into_iter().flat_map(|log| &log.changes);
+            let standing = changes.filter(|c| c.kind == kind && c.ended.is_none());
+            self.sample(name, &[("kind", kind.as_str())], standing.count());
+        }
+    }
+
+    fn errors<'a>(&mut self, name: &str, help: &str, rows: impl Iterator<Item = &'a Row>) {
+        self.begin(name, "counter", help);
+        for (context, totals) in rows {
+            self.sample(name, &[("context", context)], totals.outcomes.errors);
+        }
+    }
+
+    fn histogram<'a>(&mut self, name: &str, help: &str, rows: impl Iterator<Item = &'a Row>) {
+        self.begin(name, "histogram", help);
+        let bucket = format!("{name}_bucket");
+        let (sum, count) = (format!("{name}_sum"), format!("{name}_count"));
+        let bounds = BOUNDS.map(|bound| bound.to_string());
+        let bounds = || bounds.iter().map(String::as_str).chain(["+Inf"]);
+        for (context, totals) in rows {
+            let mut below = 0u64;
+            let counts = totals.buckets.iter().map(|n| {
+                below = below.saturating_add(*n);
+                below
+            });
+            let labels = [("context", &**context)];
+            self.samples(&bucket, &labels, "le", bounds().zip(counts));
+            self.sample(&sum, &labels, totals.nanos as f64 / 1e9);
+            // The format demands this line, which equals the last bucket.
+            self.sample(&count, &labels, below);
+        }
+    }
+
+    fn health(&mut self, health: &Health) {
+        let name = "pulse_build_info";
+        self.begin(name, "gauge", "The version of tower-pulse.");
+        self.sample(name, &[("version", env!("CARGO_PKG_VERSION"))], 1);
+        let gauge = "gauge";
+        self.single(
+            "pulse_in_flight",
+            gauge,
+            "Requests in flight.",
+            health.recording.in_flight,
+        );
+        let help = "Contexts and counters that wait to be flushed.";
+        self.single(
+            "pulse_pending_series",
+            gauge,
+            help,
+            health.recording.pending_series,
+        );
+        let help = "How late the last drain was after the turn of the second.";
+        self.single(
+            "pulse_drain_lag_seconds",
+            gauge,
+            help,
+            health.recording.drain_lag_seconds,
+        );
+        if let Some(age) = health.store.contact_age_seconds {
+            let help = "Time since the store was last reached.";
+            self.single("pulse_store_contact_age_seconds", gauge, help, age);
+        }
+        self.journal(health.fold.journal.as_ref());
+        let counters = [
+            (
+                "recorded",
+                "Requests and runs of timers that were recorded.",
+                health.recording.recorded,
+            ),
+            (
+                "dropped",
+                "Requests and runs of timers that could not be recorded.",
+                health.recording.dropped,
+            ),
+            (
+                "lost",
+                "Requests that the store lost, or a shutdown could not flush.",
+                health.flush.lost,
+            ),
+            (
+                "recorded_additions",
+                "How much was added to counters and rankings.",
+                health.recording.recorded_additions,
+            ),
+            (
+                "dropped_additions",
+                "How much was added to counters and rankings after the shutdown.",
+                health.recording.dropped_additions,
+            ),
+            (
+                "lost_additions",
+                "How much was lost of what was added to counters and rankings.",
+                health.flush.lost_additions,
+            ),
+            (
+                "lost_details",
+                "Minute reports, listed requests and marks that were lost.",
+                health.flush.lost_details,
+            ),
+            (
+                "late",
+                "Requests too late for the statistics.",
+                health.fold.late,
+            ),
+            (
+                "skewed",
+                "Requests from the store's future, refused.",
+                health.fold.skewed,
+            ),
+            (
+                "overflowed",
+                "Requests beyond max_contexts.",
+                health.recording.overflowed,
+            ),
+            (
+                "quarantined",
+                "Parts of calls that were dropped for a key.",
+                health.fold.quarantined,
+            ),
+            (
+                "flush_errors",
+                "Calls to the store that failed.",
+                health.flush.errors,
+            ),
+            (
+                "store_resets",
+                "How often the store forgot this instance.",
+                health.flush.store_resets,
+            ),
+            (
+                "replayed",
+                "Calls that were sent again.",
+                health.flush.replayed,
+            ),
+        ];
+        for (name, help, value) in counters {
+            self.single(&format!("pulse_{name}_total"), "counter", help, value);
+        }
+    }
+
+    fn journal(&mut self, journal: Option<&JournalHealth>) {
+        let Some(journal) = journal else { return };
+        let gauge = "gauge";
+        let help = "Bytes of calls that the fleet has appended and nobody has folded yet.";
+        self.single("pulse_fleet_journal_bytes", gauge, help, journal.bytes);
+        let help = "Age of the oldest of them.";
+        let age = journal.oldest_age_seconds.unwrap_or(0.0);
+        self.single("pulse_fleet_journal_age_seconds", gauge, help, age);
+    }
+
+    /// Gauges from the store. If the store does not answer, only that fact is written.
+    fn fleet(&mut self, fleet: Option<Fleet>) {
+        let help = "Whether the store could be read.";
+        self.single("pulse_store_up", "gauge", help, u8::from(fleet.is_some()));
+        let Some(Fleet {
+            hour,
+            contexts,
+            now,
+        }) = fleet
+        else {
+            return;
+        };
+        let hour = hour.as_ref();
+        let requests = hour.map_or(0, |hour| hour.times.count as u64);
+        let errors = hour.map_or(0, |hour| hour.aggregate.outcomes.errors);
+        let gauge = "gauge";
+        let help = "Requests of the whole fleet in this hour.";
+        self.single("pulse_fleet_requests", gauge, help, requests);
+        let help = "Errors of the whole fleet in this hour.";
+        self.single("pulse_fleet_errors", gauge, help, errors);
+        let help = "Instances that are alive.";
+        self.single("pulse_fleet_instances", gauge, help, now.instances);
+        let help = "Requests in flight in the whole fleet.";
+        self.single("pulse_fleet_in_flight", gauge, help, now.in_flight);
+        let help = "Number of contexts.";
+        self.single("pulse_fleet_contexts", gauge, help, contexts);
+    }
+}

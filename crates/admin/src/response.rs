@@ -1,0 +1,222 @@
+//! Responses: JSON with an ETag, JSON errors, and the headers of every response.
+
+use axum::body::Body;
+use axum::response::Response;
+use http::request::Parts;
+use http::{HeaderValue, Method, StatusCode, header};
+use http_body::Body as _;
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+
+use super::encoding::GZIP;
+use tower_pulse_core::query::QueryError;
+use tower_pulse_core::recorder::Unrecorded;
+
+const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+);
+const CHALLENGE: HeaderValue =
+    HeaderValue::from_static("Basic realm=\"tower-pulse\", charset=\"UTF-8\"");
+const ONE_SECOND: HeaderValue = HeaderValue::from_static("1");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// An error response.
+#[derive(Clone, Debug)]
+pub(super) struct ApiError {
+    status: StatusCode,
+    message: String,
+    parameter: Option<String>,
+    /// The methods that are served, if another one was asked for.
+    allow: Option<&'static str>,
+}
+
+/// Errors of the store contain no secrets.
+impl From<QueryError> for ApiError {
+    fn from(error: QueryError) -> Self {
+        match error {
+            QueryError::Parameter { name, message } => Self::parameter(name, message),
+            QueryError::NotFound(message) => Self::new(StatusCode::NOT_FOUND, message),
+            QueryError::TooLarge { .. } => Self::new(StatusCode::BAD_REQUEST, error.to_string()),
+            error => Self::unavailable(error.to_string()),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct FailureJson<'a> {
+    error: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parameter: Option<&'a str>,
+}
+
+impl ApiError {
+    pub(super) fn new(status: StatusCode, message: impl Into<String>) -> Self {
+        Self {
+            status,
+            message: message.into(),
+            parameter: None,
+            allow: None,
+        }
+    }
+
+    /// 405: only these methods are served.
+    pub(super) fn method(allow: &'static str) -> Self {
+        let message = format!("only {allow} are served here");
+        Self {
+            allow: Some(allow),
+            ..Self::new(StatusCode::METHOD_NOT_ALLOWED, message)
+        }
+    }
+
+    /// 400: the parameter `name` is invalid. The message must not repeat its value.
+    pub(super) fn parameter(name: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            parameter: Some(name.into()),
+            ..Self::new(StatusCode::BAD_REQUEST, message)
+        }
+    }
+
+    /// 503 for another reason.
+    pub(super) fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, message)
+    }
+
+    pub(super) fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    pub(super) fn to_json(&self) -> Vec<u8> {
+        let json = FailureJson {
+            error: &self.message,
+            parameter: self.parameter.as_deref(),
+        };
+        // Serializing two strings never fails.
+        serde_json::to_vec(&json).unwrap_or_default()
+    }
+
+    pub(super) fn into_response(self) -> Response {
+        let mut response = body(self.to_json(), JSON);
+        *response.status_mut() = self.status;
+        let allow = self.allow.map(HeaderValue::from_static);
+        let header = match self.status {
+            StatusCode::UNAUTHORIZED => Some((header::WWW_AUTHENTICATE, CHALLENGE)),
+            StatusCode::METHOD_NOT_ALLOWED => allow.map(|allow| (header::ALLOW, allow)),
+            StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {
+                Some((header::RETRY_AFTER, ONE_SECOND))
+            }
+            _ => None,
+        };
+        if let Some((name, value)) = header {
+            response.headers_mut().insert(name, value);
+        }
+        response
+    }
+}
+
+/// 200 with `json`, which is an object, and `as_of`: the Unix second up to which it includes all samples.
+/// 304 if the caller has the same object already, whatever its `as_of`; the ETag is weak for that reason.
+///
+/// The answer has an ETag although [`finish`] forbids to store it: `no-store` keeps the data out of the
+/// caches of browsers and proxies, while the page holds the last answer in memory and sends `If-None-Match`
+/// itself.
+pub(super) fn json(parts: &Parts, mut json: Vec<u8>, as_of: Option<i64>) -> Response {
+    let etag = weak(&etag(&json));
+    if is_known(parts, &etag) {
+        return not_modified(etag);
+    }
+    if json.pop() == Some(b'}') {
+        let as_of = as_of.map_or_else(|| "null".to_owned(), |at| at.to_string());
+        json.extend_from_slice(format!(",\"as_of\":{as_of}}}").as_bytes());
+    }
+    let mut response = body(json, JSON);
+    response.headers_mut().insert(header::ETAG, etag);
+    response
+}
+
+/// 201 with what was made, as JSON.
+pub(super) fn created(json: Vec<u8>) -> Response {
+    let mut response = body(json, JSON);
+    *response.status_mut() = StatusCode::CREATED;
+    response
+}
+
+/// 200 with these bytes.
+pub(super) fn body(bytes: impl Into<Body>, content_type: HeaderValue) -> Response {
+    let mut response = Response::new(bytes.into());
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, content_type);
+    response
+}
+
+/// 200 with these bytes, which are compressed.
+pub(super) fn gzip(bytes: impl Into<Body>, content_type: HeaderValue) -> Response {
+    let mut response = body(bytes, content_type);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_ENCODING, GZIP);
+    response
+}
+
+/// 304: the caller has the version with this ETag.
+pub(super) fn not_modified(etag: HeaderValue) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NOT_MODIFIED;
+    response.headers_mut().insert(header::ETAG, etag);
+    response
+}
+
+/// A strong ETag: half a SHA-256 of the content.
+pub(super) fn etag(content: &[u8]) -> HeaderValue {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut etag = [b'"'; 34];
+    for (digits, byte) in etag[1..33].chunks_mut(2).zip(Sha256::digest(content)) {
+        digits[0] = DIGITS[usize::from(byte >> 4)];
+        digits[1] = DIGITS[usize::from(byte & 15)];
+    }
+    HeaderValue::from_bytes(&etag).unwrap_or(HeaderValue::from_static("\"\"")) // hex in quotes is valid
+}
+
+/// The same ETag, as a weak one.
+fn weak(etag: &HeaderValue) -> HeaderValue {
+    let weak = [b"W/", etag.as_bytes()].concat();
+    HeaderValue::from_bytes(&weak).unwrap_or_else(|_| etag.clone())
+}
+
+/// Whether `If-None-Match` lists `etag` or is `*`.
+pub(super) fn is_known(parts: &Parts, etag: &HeaderValue) -> bool {
+    let opaque = |etag: &'_ [u8]| -> Vec<u8> { etag.strip_prefix(b"W/").unwrap_or(etag).to_vec() };
+    let etag = opaque(etag.as_bytes());
+    let given = parts.headers.get_all(header::IF_NONE_MATCH);
+    given.iter().any(|list| {
+        list.as_bytes().split(|byte| *byte == b',').any(|one| {
+            let one = one.trim_ascii();
+            one == b"*" || opaque(one) == etag
+        })
+    })
+}
+
+/// Completes every response, including errors: sets the headers, and marks it as [`Unrecorded`]. The body
+/// of an answer to HEAD is removed, its length stays in the header.
+pub(super) fn finish(method: &Method, response: &mut Response) {
+    if *method == Method::HEAD {
+        let body = std::mem::take(response.body_mut());
+        if let Some(length) = body.size_hint().exact()
+            && response.status() != StatusCode::NOT_MODIFIED
+        {
+            let headers = response.headers_mut();
+            headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+        }
+    }
+    response.extensions_mut().insert(Unrecorded);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY);
+    let nosniff = HeaderValue::from_static("nosniff");
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
+    // For browsers that do not know `frame-ancestors`.
+    headers.insert(header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
+    let no_referrer = HeaderValue::from_static("no-referrer");
+    headers.insert(header::REFERRER_POLICY, no_referrer);
+    headers
+        .entry(header::CACHE_CONTROL)
+        .or_insert(HeaderValue::from_static("no-store"));
+}

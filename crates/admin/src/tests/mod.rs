@@ -1,0 +1,315 @@
+//! The router as a client sees it, over a store with canned data.
+
+mod access;
+mod api;
+mod assets;
+mod counters;
+mod headers;
+mod memory;
+mod mount;
+#[cfg(feature = "prometheus")]
+mod prometheus;
+mod reading;
+mod screen;
+mod store;
+
+use std::collections::HashMap;
+use std::io::Read as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use flate2::read::GzDecoder;
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::BodyExt;
+use serde_json::Value;
+use tower::ServiceExt;
+
+pub(super) use self::store::{Canned, NOW};
+use super::{Access, Instance, Source, router};
+use tower_pulse_core::clock::{Clock, ManualClock};
+use tower_pulse_core::health::{Health, Status};
+use tower_pulse_core::query::{Process, Reader, StoreReader};
+use tower_pulse_core::recorder::Unrecorded;
+use tower_pulse_core::recorder::totals::Totals;
+use tower_pulse_core::store::Store;
+use tower_pulse_model::context::Kind;
+use tower_pulse_model::expected::ExpectedBytes;
+use tower_pulse_model::outcome::Outcome;
+use tower_pulse_model::ranking::RankingSpec;
+use tower_pulse_model::slice::Precisions;
+use tower_pulse_model::snapshot::Problem;
+use tower_pulse_model::worst_case::WorstCase;
+
+/// A router over a canned store, with handles to its clock and its data.
+pub(super) struct Fixture {
+    pub(super) router: Router,
+    pub(super) store: Arc<Canned>,
+    pub(super) manual_clock: ManualClock,
+}
+
+pub(super) fn bench() -> Fixture {
+    bench_with(Canned::default())
+}
+
+pub(super) fn bench_with(store: Canned) -> Fixture {
+    let (source, store, manual_clock) = source(store);
+    let router = router(source, Access::open()).expect("open");
+    Fixture {
+        router,
+        store,
+        manual_clock,
+    }
+}
+
+pub(super) fn source(store: Canned) -> (Source, Arc<Canned>, ManualClock) {
+    let store = Arc::new(store);
+    let (clock, manual_clock) = Clock::manual(NOW);
+    (source_of(store.clone(), clock), store, manual_clock)
+}
+
+/// The answers of a store with the canned knowledge of this process.
+pub(super) fn query_of(
+    store: Arc<dyn Store>,
+    clock: Clock,
+    target: Option<Duration>,
+    process: CannedProcess,
+) -> Reader {
+    Reader::new(tower_pulse_core::query::Source {
+        reader: StoreReader::new(
+            store.clone(),
+            clock.clone(),
+            Arc::new(|| None),
+            target.map(|target| target.as_secs_f64()),
+            64 << 20,
+        ),
+        store,
+        clock,
+        precisions: Precisions::default(),
+        target,
+        process: Some(Arc::new(process)),
+    })
+}
+
+/// What this process knows.
+pub(super) struct CannedProcess(pub(super) Health);
+
+impl Process for CannedProcess {
+    fn health(&self) -> Health {
+        self.0.clone()
+    }
+
+    fn counters(&self) -> HashMap<Arc<str>, i64> {
+        counters()
+    }
+
+    fn rankings(&self) -> Vec<(Arc<str>, RankingSpec)> {
+        rankings()
+    }
+
+    #[cfg(feature = "row-cache")]
+    fn row_caches(&self) -> Vec<Arc<dyn tower_pulse_core::row_lists::ListedCache>> {
+        Vec::new()
+    }
+}
+
+pub(super) fn source_of(store: Arc<Canned>, clock: Clock) -> Source {
+    source_with(query_of(store, clock, None, CannedProcess(health())))
+}
+
+pub(super) fn source_with(query: Reader) -> Source {
+    Source {
+        query,
+        service: None,
+        app_version: None,
+        instance: Some(Instance {
+            posts: Arc::new(crate::PostLimit::new(Clock::manual(NOW).0)),
+            add_mark: Arc::new(|_| Box::pin(async { Ok(()) })),
+            totals: Arc::new(totals),
+        }),
+    }
+}
+
+/// One ranking of the store, and one that nothing was added to yet.
+fn rankings() -> Vec<(Arc<str>, RankingSpec)> {
+    let spec = RankingSpec {
+        interval: 60,
+        slices: 60,
+        max_ids: 10,
+    };
+    vec![("posts".into(), spec), ("new <b>".into(), spec)]
+}
+
+pub(super) fn health() -> Health {
+    let (mut expected, mut worst_case) = (ExpectedBytes::default(), WorstCase::default());
+    (
+        expected.contexts,
+        expected.process_bytes,
+        expected.store_bytes,
+    ) = (7, 100, 200);
+    (worst_case.process_bytes, worst_case.store_bytes) = (1_000, 2_000);
+    let problem = Problem::new("pulse:count:1:hits", "not a hash");
+    let mut health = Health::default();
+    health.status = Status::Degraded;
+    health.warnings = vec!["maxmemory-policy is allkeys-lru".into()];
+    health.instance = "abc".into();
+    health.completeness = 0.97;
+    health.recording.recorded = 90;
+    health.recording.recorded_additions = 91;
+    health.recording.in_flight = 2;
+    health.recording.dropped = 1;
+    health.recording.dropped_additions = 11;
+    health.recording.overflowed = 5;
+    health.recording.pending_series = 3;
+    health.recording.drain_lag_seconds = 0.001;
+    health.recording.max_drain_lag_seconds = 0.25;
+    health.flush.interval_seconds = 1.0;
+    health.flush.last_flush_age_seconds = Some(4.5);
+    health.flush.pending_age_seconds = Some(1.5);
+    health.flush.errors = 7;
+    health.flush.replayed = 9;
+    health.flush.lost = 2;
+    health.flush.lost_additions = 12;
+    health.flush.lost_details = 13;
+    health.flush.store_resets = 8;
+    health.fold.late = 3;
+    health.fold.skewed = 4;
+    health.fold.quarantined = 6;
+    health.fold.quarantined_keys = vec![problem];
+    health.store.description = "canned".into();
+    health.store.contact_age_seconds = Some(4.5);
+    health.store.last_error = Some("connection refused".into());
+    health.expected = expected;
+    health.worst_case = worst_case;
+    health
+}
+
+/// A context whose name tries to break out of a label, a timer, and `<all>`.
+fn totals() -> Vec<(Arc<str>, Totals)> {
+    let totals = |kind, outcome| {
+        let mut totals = Totals::new(kind);
+        totals.count = 3;
+        totals.nanos = 1_500_000_000;
+        for _ in 0..3 {
+            totals.outcomes.record(outcome, outcome.is_error());
+        }
+        totals.buckets[0] = 1;
+        totals.buckets[4] = 1;
+        totals.buckets[14] = 1;
+        totals
+    };
+    vec![
+        (
+            "GET /b\"\\\n}".into(),
+            totals(Kind::Http, Outcome::ServerError),
+        ),
+        ("GET /a".into(), totals(Kind::Http, Outcome::Success)),
+        (
+            "<unmatched>".into(),
+            totals(Kind::Http, Outcome::ClientError),
+        ),
+        ("db:find".into(), totals(Kind::Timer, Outcome::Completed)),
+        ("<all>".into(), totals(Kind::All, Outcome::Success)),
+    ]
+}
+
+/// A counter whose name tries to break out of a label, one that has not counted, and one that the store has too.
+fn counters() -> HashMap<Arc<str>, i64> {
+    let counters = [("declared", 0), ("odd\"\\\n}", -4), ("sales", 12)];
+    let counters = counters.into_iter();
+    counters.map(|(name, total)| (name.into(), total)).collect()
+}
+
+/// What a browser may do with a file whose URL has the hash of its content.
+pub(super) const FOR_EVER: &str = "private, immutable, max-age=31536000";
+
+/// A response. Receiving it checks the headers that every response must have.
+pub(super) struct Answered {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    /// The body, decompressed.
+    pub(super) body: String,
+    /// Bytes of the body as it was sent.
+    pub(super) length: usize,
+}
+
+impl Answered {
+    pub(super) fn json(&self) -> Value {
+        assert_eq!(self.header("content-type"), "application/json");
+        serde_json::from_str(&self.body).expect("JSON")
+    }
+
+    pub(super) fn header(&self, name: &str) -> &str {
+        let value = self.headers.get(name).map(|value| value.to_str());
+        value.unwrap_or(Ok("")).expect("ASCII")
+    }
+}
+
+pub(super) async fn send(router: &Router, request: Request<Body>) -> Answered {
+    let shown = format!("{} {}", request.method(), request.uri());
+    let response = router.clone().oneshot(request).await.expect("infallible");
+    assert!(
+        response.extensions().get::<Unrecorded>().is_some(),
+        "{shown} would be recorded"
+    );
+    let (parts, body) = response.into_parts();
+    let body = body.collect().await.expect("a body").to_bytes();
+    let length = body.len();
+    let is_compressed = parts.headers.contains_key("content-encoding") && length > 0;
+    let body = if is_compressed {
+        let mut decoded = String::new();
+        let read = GzDecoder::new(&*body).read_to_string(&mut decoded);
+        read.expect("gzip of UTF-8");
+        decoded
+    } else {
+        String::from_utf8(body.to_vec()).expect("UTF-8")
+    };
+    let answered = Answered {
+        status: parts.status,
+        headers: parts.headers,
+        body,
+        length,
+    };
+    let policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+                  connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+    assert_eq!(
+        answered.header("content-security-policy"),
+        policy,
+        "{shown}"
+    );
+    assert_eq!(answered.header("x-content-type-options"), "nosniff");
+    assert_eq!(answered.header("referrer-policy"), "no-referrer");
+    let caching = ["no-store", "no-cache", FOR_EVER];
+    assert!(
+        caching.contains(&answered.header("cache-control")),
+        "{shown}"
+    );
+    answered
+}
+
+pub(super) fn request(uri: &str) -> Request<Body> {
+    let request = Request::builder().uri(uri);
+    request.body(Body::empty()).expect("a request")
+}
+
+pub(super) async fn get(router: &Router, uri: &str) -> Answered {
+    send(router, request(uri)).await
+}
+
+/// Sends a GET with headers.
+pub(super) async fn ask(router: &Router, uri: &str, headers: &[(&'static str, &str)]) -> Answered {
+    let mut request = request(uri);
+    for (name, value) in headers {
+        let value = value.parse().expect("a header");
+        request.headers_mut().append(*name, value);
+    }
+    send(router, request).await
+}
+
+/// The JSON of a successful answer.
+pub(super) async fn json(router: &Router, uri: &str) -> Value {
+    let answered = get(router, uri).await;
+    assert_eq!(answered.status, 200, "{uri}: {}", answered.body);
+    answered.json()
+}

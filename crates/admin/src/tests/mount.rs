@@ -1,0 +1,177 @@
+//! Mount points, and the page's relative URLs below them.
+
+use axum::extract::State;
+use axum::routing::get as handler;
+
+use super::super::mounted;
+use super::*;
+
+/// Loads the page as a browser does: its script and the API must be where its base points.
+async fn page_works(router: &Router, uri: &str, base: &str) {
+    let page = get(router, uri).await;
+    assert_eq!(page.status, 200, "{uri}");
+    assert!(
+        page.body.contains(&format!("content=\"{base}\"")),
+        "{uri}: {}",
+        page.body
+    );
+    assert!(!page.body.contains("{{"));
+    let folder = &uri[..=uri.rfind('/').expect("a slash")];
+    let absolute = |relative: &str| format!("{folder}{relative}").replace("/./", "/");
+    let overview = absolute(&format!("{base}api/overview"));
+    assert_eq!(get(router, &overview).await.status, 200, "{overview}");
+    let urls = page.body.split(['"']).filter(|url| url.contains("assets/"));
+    let urls: Vec<_> = urls.map(absolute).collect();
+    // A script imports its modules relative to its own URL.
+    let script = urls.iter().find(|url| url.ends_with("/app.js"));
+    let (assets, _) = script.expect("a script").rsplit_once('/').expect("a slash");
+    let module = format!("{assets}/screen_path.js");
+    for file in urls.iter().chain([&module]) {
+        let answered = get(router, file).await;
+        assert_eq!(
+            (answered.status.as_u16(), answered.header("cache-control")),
+            (200, FOR_EVER),
+            "{file}"
+        );
+    }
+}
+
+fn admin() -> Router {
+    bench().router
+}
+
+fn mount(path: &str) -> Router {
+    mounted(source(Canned::default()).0, Access::open(), path).expect("a fine path")
+}
+
+#[tokio::test]
+async fn the_router_can_be_merged_nested_or_served_alone() {
+    let merged = Router::new()
+        .route("/", handler(|| async { "home" }))
+        .merge(mount("/admin/pulse"))
+        .fallback(|| async { "mine" });
+    page_works(&merged, "/admin/pulse", "pulse/").await;
+    page_works(&merged, "/admin/pulse/", "").await;
+    assert_eq!(get(&merged, "/admin/pulse/nothing").await.status, 404);
+    for elsewhere in ["/", "/admin", "/admin/pulsed"] {
+        let response = merged.clone().oneshot(request(elsewhere)).await;
+        let response = response.expect("infallible");
+        assert!(
+            response.extensions().get::<Unrecorded>().is_none(),
+            "{elsewhere}"
+        );
+        assert_eq!(response.status(), 200, "{elsewhere}");
+    }
+
+    let nested = Router::new()
+        .nest("/admin/pulse", admin())
+        .fallback(|| async { "mine" });
+    page_works(&nested, "/admin/pulse", "pulse/").await;
+    assert_eq!(get(&nested, "/admin/pulse/nothing").await.status, 404);
+
+    let service = Router::new().nest_service("/admin/pulse", admin());
+    page_works(&service, "/admin/pulse", "pulse/").await;
+    page_works(&service, "/admin/pulse/", "").await;
+
+    let deep = Router::new().nest("/a", Router::new().nest("/b", mount("/c")));
+    page_works(&deep, "/a/b/c", "c/").await;
+    page_works(&deep, "/a/b/c/", "").await;
+
+    page_works(&admin(), "/", "").await;
+}
+
+#[tokio::test]
+async fn the_prefix_may_have_a_parameter() {
+    let router = Router::new().nest("/{tenant}", admin());
+    page_works(&router, "/acme", "acme/").await;
+    page_works(&router, "/a:b", "./a:b/").await;
+    let page = get(&router, "/x&quot;'\"").await;
+    assert!(
+        page.body.contains("content=\"x&amp;quot;&#39;&quot;/\""),
+        "{}",
+        page.body
+    );
+}
+
+#[tokio::test]
+async fn the_router_fits_into_an_app_with_a_state() {
+    let source = || source(Canned::default()).0;
+    let app = Router::new()
+        .route(
+            "/",
+            handler(|State(name): State<Arc<str>>| async move { name.to_string() }),
+        )
+        .merge(mounted(source(), Access::open(), "/merged").expect("a fine path"))
+        .nest("/nested", router(source(), Access::open()).expect("open"))
+        .with_state(Arc::<str>::from("mine"));
+    let home = app.clone().oneshot(request("/")).await.expect("infallible");
+    let body = axum::body::to_bytes(home.into_body(), 1_024).await;
+    assert_eq!(body.expect("a short body"), "mine");
+    page_works(&app, "/merged", "merged/").await;
+    page_works(&app, "/nested", "nested/").await;
+}
+
+#[test]
+fn invalid_mount_paths_are_refused() {
+    for path in [
+        "", "/", "//", "pulse", "/pulse/", "/a//b", "/{id}", "/a}", "/:a", "/a/*b", "/a b", "/a?b",
+        "/a#b", "/../a", "/.", "/ü", "/a\n",
+    ] {
+        let mounted = mounted::<()>(source(Canned::default()).0, Access::open(), path);
+        assert_eq!(mounted.expect_err(path).field(), "mount");
+    }
+    for path in ["/pulse", "/admin/pulse", "/a-b_c.d/~e/%20", "/a:b*"] {
+        let _ = mount(path);
+    }
+}
+
+/// The title of the page, and what its configuration says.
+async fn title_and_config(source: Source) -> (String, Value) {
+    let router = router(source, Access::open()).expect("open");
+    let page = get(&router, "/").await.body;
+    let part = |from: &str, to: &str| {
+        let (_, after) = page.split_once(from).expect(from);
+        let (part, _) = after.split_once(to).expect(to);
+        let part = part.replace("&lt;", "<").replace("&quot;", "\"");
+        part.replace("&#39;", "'").replace("&amp;", "&")
+    };
+    let config = part("<meta name=\"pulse-config\" content=\"", "\"");
+    (
+        part("<title>", "</title>"),
+        serde_json::from_str(&config).expect("JSON"),
+    )
+}
+
+#[tokio::test]
+async fn the_page_has_the_configuration() {
+    let (title, config) = title_and_config(source(Canned::default()).0).await;
+    assert_eq!(title, "tower-pulse");
+    let row_cache = cfg!(feature = "row-cache");
+    let expected = serde_json::json!({
+        "service": null,
+        "version": null,
+        "precisions": [1, 5, 60, 300, 3_600, 18_000, 86_400],
+        "target": null,
+        "is_instance": true,
+        "rankings": cfg!(feature = "rankings"),
+        "row_cache": row_cache,
+        "enough": { "requests": 20, "p99": 100 },
+    });
+    assert_eq!(config, expected);
+
+    let target = Some(std::time::Duration::from_millis(100));
+    let (clock, _) = Clock::manual(NOW);
+    let store = Arc::new(Canned::default());
+    let mut source = source_with(query_of(store, clock, target, CannedProcess(health())));
+    source.service = Some("a \"shop\" <&'b".to_owned());
+    source.app_version = Some("1.4.2".into());
+    let (title, config) = title_and_config(source).await;
+    assert_eq!(title, "a \"shop\" <&'b 1.4.2 · tower-pulse");
+    let shown = (&config["service"], &config["version"], &config["target"]);
+    let expected = (
+        &"a \"shop\" <&'b".into(),
+        &"1.4.2".into(),
+        &serde_json::json!(0.1),
+    );
+    assert_eq!(shown, expected);
+}

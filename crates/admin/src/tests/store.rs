@@ -1,0 +1,451 @@
+//! A store with canned data, which can also fail or hang, and which counts its calls.
+
+use std::future::pending;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tower_pulse_core::error::{StoreError, StoreErrorKind};
+use tower_pulse_core::store::table_reads::TableReader;
+use tower_pulse_core::store::{
+    Append, Appended, AppendedCall, BookStatistics, CleanReport, ContextQuery, ContextRecords,
+    CounterQuery, CounterSeries, FencedBatch, Fleet, Generation, Heartbeat, InstanceMinuteRecords,
+    PackedRecords, Pass, PassRecord, Query, RankingPage, RankingQuery, Readable, RecordIndex,
+    RecordQuery, Sealed, SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep,
+    VersionRecords,
+};
+use tower_pulse_core::task::BoxFuture;
+use tower_pulse_model::access_time::{AccessTimeStats, DurationSums};
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::context::{ALL, ContextId, Kind};
+use tower_pulse_model::histogram::{Histogram, SCALE, bucket_of};
+use tower_pulse_model::outcome::{Outcome, OutcomeCounts};
+use tower_pulse_model::pack;
+use tower_pulse_model::ranking::RankingSpec;
+use tower_pulse_model::recorded::RecordedTime;
+use tower_pulse_model::records::{Record, RecordId, SliceSums};
+use tower_pulse_model::slice::{HOUR, Precisions, SliceCount, hour_of};
+use tower_pulse_model::slow_request::SlowRequests;
+use tower_pulse_model::slowest::RankedContext;
+use tower_pulse_model::snapshot::{
+    AliveInstance, ContextSnapshot, FleetSnapshot, HourSnapshot, Problem,
+};
+use tower_pulse_model::tier::TierSlice;
+
+/// Eight minutes and ten seconds into an hour.
+pub(crate) const NOW: i64 = 1_336_374_000 + 490;
+
+/// The half hours that hold the requests of this hour and of the last.
+const HALF_HOURS: [i64; 2] = [NOW - 490, NOW - 490 - 1_800];
+
+/// The context that only the book's own functions have recorded.
+const FOREIGN: &str = "/book";
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum FaultMode {
+    #[default]
+    Fine,
+    Failing,
+    Hanging,
+}
+
+#[derive(Default)]
+pub(crate) struct Canned {
+    fault: Mutex<FaultMode>,
+    asked: AtomicUsize,
+    empty: bool,
+}
+
+/// An instance that was alive ten seconds ago.
+fn alive(instance: &str) -> AliveInstance {
+    AliveInstance {
+        instance: instance.into(),
+        last_seen: NOW - 10,
+        version: Some("1.4.2".into()),
+        in_flight: Some(2),
+    }
+}
+
+/// An hour with these access times in milliseconds, `errors` of them errors.
+fn hour(start: i64, millis: &[u64], errors: usize) -> HourSnapshot {
+    let mut times = DurationSums::default();
+    let mut outcomes = OutcomeCounts::default();
+    for (at, millis) in millis.iter().enumerate() {
+        times.record(millis * 1_000_000);
+        let outcome = if at < errors {
+            Outcome::ServerError
+        } else {
+            Outcome::Success
+        };
+        outcomes.record(outcome, outcome.is_error());
+    }
+    let buckets = millis.iter().map(|m| bucket_of(m * 1_000_000) as u16);
+    HourSnapshot {
+        start,
+        times: AccessTimeStats::from(&times),
+        aggregate: Aggregate {
+            times,
+            histogram: Histogram::new(SCALE, buckets.map(|bucket| (bucket, 1))),
+            outcomes,
+            ..Aggregate::default()
+        },
+    }
+}
+
+fn context(
+    name: &str,
+    kind: Kind,
+    this: Option<HourSnapshot>,
+    last: Option<HourSnapshot>,
+) -> ContextSnapshot {
+    ContextSnapshot {
+        context: name.into(),
+        kind,
+        hour: this,
+        last_hour: last,
+    }
+}
+
+impl Canned {
+    /// A store without data.
+    pub(crate) fn empty() -> Self {
+        Self {
+            empty: true,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn set(&self, fault: FaultMode) {
+        *self.fault.lock().expect("no panic") = fault;
+    }
+
+    /// Number of calls of any method.
+    pub(crate) fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+
+    fn answer<'a, T: Send + 'a>(&'a self, value: T) -> BoxFuture<'a, Result<T, StoreError>> {
+        Box::pin(async move {
+            self.asked.fetch_add(1, Ordering::SeqCst);
+            tokio::task::yield_now().await;
+            let fault = *self.fault.lock().expect("no panic");
+            match fault {
+                FaultMode::Fine => Ok(value),
+                FaultMode::Failing => Err(StoreError::new(
+                    StoreErrorKind::Unreachable,
+                    "redis://cache:6379: connection refused",
+                )),
+                FaultMode::Hanging => pending().await,
+            }
+        })
+    }
+
+    fn contexts(now: i64) -> Vec<ContextSnapshot> {
+        let (this, last) = (hour_of(now), hour_of(now) - HOUR);
+        // As written by the book's own functions: without a histogram and outcomes.
+        let mut bare = hour(this, &[700], 0);
+        bare.aggregate = Aggregate::default();
+        vec![
+            context("/book", Kind::Http, Some(bare), None),
+            context(
+                "GET /ping",
+                Kind::Http,
+                Some(hour(this, &[1, 1, 1, 1, 1], 0)),
+                Some(hour(last, &[2], 1)),
+            ),
+            context(
+                "GET /reports/{day}",
+                Kind::Http,
+                Some(hour(this, &[900, 1_100], 2)),
+                None,
+            ),
+            context("GET /past", Kind::Http, None, Some(hour(last, &[5, 6], 0))),
+            context("db:find", Kind::Timer, Some(hour(this, &[3, 4], 0)), None),
+        ]
+    }
+
+    fn all(now: i64) -> ContextSnapshot {
+        let (this, last) = (hour_of(now), hour_of(now) - HOUR);
+        context(
+            ALL,
+            Kind::All,
+            Some(hour(this, &[1, 1, 1, 1, 1, 900, 1_100, 700], 2)),
+            Some(hour(last, &[2, 5, 6], 1)),
+        )
+    }
+}
+
+impl Sealed for Canned {}
+
+impl Store for Canned {
+    fn precisions(&self) -> &Precisions {
+        unreachable!("the admin router has its own")
+    }
+
+    #[cfg(feature = "row-cache")]
+    fn rows(&self) -> &dyn tower_pulse_core::store::rows::Rows {
+        unreachable!("this store has no rows")
+    }
+
+    fn describe(&self) -> String {
+        "canned".into()
+    }
+}
+
+impl Append for Canned {
+    fn hello(&self) -> BoxFuture<'_, Result<Generation, StoreError>> {
+        unreachable!("the admin router only reads")
+    }
+
+    fn append<'a>(&'a self, _: &'a FencedBatch) -> BoxFuture<'a, Result<Appended, StoreError>> {
+        unreachable!("the admin router only reads")
+    }
+
+    fn readable<'a>(&'a self, _: &'a AppendedCall) -> BoxFuture<'a, Result<Readable, StoreError>> {
+        unreachable!("the admin router only reads")
+    }
+}
+
+impl Query for Canned {
+    fn tables(&self) -> &dyn TableReader {
+        unreachable!("each query has an answer of its own")
+    }
+
+    fn fleet(&self, now: i64) -> BoxFuture<'_, Result<FleetSnapshot, StoreError>> {
+        let mut fleet = FleetSnapshot {
+            taken_at: now,
+            contexts: 4,
+            timers: 1,
+            // Not readable or just ended; ten complete slices, most of them missing; too old.
+            recent: [
+                (0, 900),
+                (-1, 300),
+                (-2, 200),
+                (-3, 3),
+                (-4, 5),
+                (-11, 4),
+                (-12, 8),
+                (-13, 500),
+            ]
+            .map(|(before, n)| SliceCount::new(now + before, n))
+            .to_vec(),
+            instances: 2,
+            alive: ["abc", "def"].map(alive).to_vec(),
+            in_flight: 4,
+            problems: Vec::new(),
+        };
+        if self.empty {
+            fleet.recent.clear();
+        }
+        self.answer(fleet)
+    }
+
+    fn book_statistics(
+        &self,
+        _: usize,
+        now: i64,
+    ) -> BoxFuture<'_, Result<BookStatistics, StoreError>> {
+        let contexts = match self.empty {
+            true => Vec::new(),
+            false => Self::contexts(now),
+        };
+        self.answer(BookStatistics {
+            total: contexts.len(),
+            foreign: usize::from(!self.empty),
+            contexts,
+            problems: vec![Problem::new("stats:<script>", "holds a list")],
+        })
+    }
+
+    fn contexts<'a>(
+        &'a self,
+        query: &'a ContextQuery,
+    ) -> BoxFuture<'a, Result<Vec<ContextSnapshot>, StoreError>> {
+        let mut contexts = Self::contexts(query.now);
+        contexts.push(Self::all(query.now));
+        contexts.retain(|context| query.names.contains(&context.context));
+        self.answer(contexts)
+    }
+
+    fn counters<'a>(
+        &'a self,
+        query: &'a CounterQuery,
+    ) -> BoxFuture<'a, Result<Vec<CounterSeries>, StoreError>> {
+        let width = i64::from(query.precision);
+        let (slice, current) = (width * 100, NOW / width * width);
+        let slices = |name: &str| match name {
+            "hits" | "hits:GET /ping" => vec![(slice, 4), (slice * 2, 0), (slice * 3, 2)],
+            "micros:<all>" | "micros:GET /ping" => vec![(slice, 2_000_000), (slice * 2, 5)],
+            "errors" => vec![(slice, 1)],
+            "sales" => vec![(slice, -7), (slice * 2, i64::MAX)],
+            "logins" => vec![(current - 2 * width, 9), (current - width, 2), (current, 5)],
+            _ => Vec::new(),
+        };
+        let series = |name: &String| {
+            let slices = slices(name).into_iter();
+            let slices = slices.map(|(start, count)| SliceCount::new(start, count));
+            CounterSeries::new(name.clone(), slices.collect())
+        };
+        self.answer(query.names.iter().map(series).collect())
+    }
+
+    fn counter_names<'a>(&'a self, _: &'a [u32]) -> BoxFuture<'a, Result<Vec<String>, StoreError>> {
+        self.answer(vec!["logins".into(), "sales".into()])
+    }
+
+    fn records<'a>(
+        &'a self,
+        query: &'a RecordQuery,
+    ) -> BoxFuture<'a, Result<Vec<ContextRecords>, StoreError>> {
+        let start = i64::from(query.width) * 100;
+        let sums = hour(0, &[10, 10, 10, 1_000], 0).aggregate;
+        let later = SliceSums {
+            start: start * 2,
+            sums: Aggregate::default(),
+        };
+        let slices = vec![SliceSums { start, sums }, later];
+        let records = |context: &ContextId| ContextRecords {
+            context: context.clone(),
+            slices: match &*context.name {
+                ALL | "GET /ping" => slices.clone(),
+                _ => Vec::new(),
+            },
+        };
+        self.answer(query.contexts.iter().map(records).collect())
+    }
+
+    fn record_index(&self, _: i64) -> BoxFuture<'_, Result<RecordIndex, StoreError>> {
+        if self.empty {
+            return self.answer(RecordIndex::default());
+        }
+        let mut contexts = Self::contexts(NOW);
+        contexts.retain(|context| context.context != FOREIGN);
+        let contexts = contexts.into_iter();
+        self.answer(RecordIndex {
+            contexts: contexts
+                .map(|context| ContextId::new(context.kind, context.context))
+                .collect(),
+            revisions: HALF_HOURS.map(|start| ((1_800, start), 1)).into(),
+            created: NOW - 1_000_000,
+            recorded: RecordedTime::new(NOW - 1_000_000, []),
+            ..RecordIndex::default()
+        })
+    }
+
+    fn packed_records<'a>(
+        &'a self,
+        slices: &'a [TierSlice],
+        ids: &'a [RecordId],
+    ) -> BoxFuture<'a, Result<Vec<PackedRecords>, StoreError>> {
+        let mut contexts = Self::contexts(NOW);
+        contexts.retain(|context| context.context != FOREIGN);
+        contexts.push(Self::all(NOW));
+        let record = |id: &RecordId, start: i64| {
+            let mut contexts = contexts.iter();
+            let context = contexts.find(|of| RecordId::new(of.kind, &of.context) == *id)?;
+            let hours = [&context.hour, &context.last_hour].into_iter().flatten();
+            let mut hours = hours.filter(|hour| hour.start == hour_of(start));
+            let record = Record {
+                sums: hours.next()?.aggregate.clone(),
+                ..Record::default()
+            };
+            Some(pack::record(&record))
+        };
+        let records = |slice: &TierSlice| match slice {
+            (1_800, start) if HALF_HOURS.contains(start) && !self.empty => {
+                ids.iter().map(|id| record(id, *start)).collect()
+            }
+            _ => vec![None; ids.len()],
+        };
+        self.answer(slices.iter().map(records).collect())
+    }
+
+    fn slowest<'a>(
+        &'a self,
+        _: &'a SlowestQuery,
+    ) -> BoxFuture<'a, Result<Vec<RankedContext>, StoreError>> {
+        self.answer(vec![
+            RankedContext::new("GET /reports/{day}", 1.0),
+            RankedContext::new("/book", 0.7),
+        ])
+    }
+
+    fn slow_requests<'a>(
+        &'a self,
+        _: &'a SlowRequestQuery,
+    ) -> BoxFuture<'a, Result<Vec<SlowRequests>, StoreError>> {
+        self.answer(Vec::new())
+    }
+
+    fn minute_reports<'a>(
+        &'a self,
+        minutes: &'a [i64],
+    ) -> BoxFuture<'a, Result<Vec<Vec<InstanceMinuteRecords>>, StoreError>> {
+        self.answer(vec![Vec::new(); minutes.len()])
+    }
+
+    fn version_records<'a>(
+        &'a self,
+        _: &'a [i64],
+    ) -> BoxFuture<'a, Result<Vec<VersionRecords>, StoreError>> {
+        self.answer(Vec::new())
+    }
+
+    fn rankings(&self) -> BoxFuture<'_, Result<Vec<String>, StoreError>> {
+        self.answer(vec!["posts".to_owned(), "searches".to_owned()])
+    }
+
+    fn ranking<'a>(
+        &'a self,
+        query: &'a RankingQuery,
+    ) -> BoxFuture<'a, Result<Option<RankingPage>, StoreError>> {
+        let spec = RankingSpec {
+            interval: 3_600,
+            slices: 24,
+            max_ids: 10,
+        };
+        let totals = [("b\"<", 7), ("a", 7), ("c", -1)].map(|(id, n)| (id.into(), n));
+        let is_stored = ["posts", "searches"].contains(&&*query.name);
+        self.answer(is_stored.then(|| RankingPage::new(spec, 4, totals.to_vec(), query)))
+    }
+}
+
+impl Upkeep for Canned {
+    fn status(&self, now: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>> {
+        // Neither counted nor failing, because the tests are about the calls after this one.
+        Box::pin(std::future::ready(Ok(StoreStatus {
+            as_of: now - 1,
+            created: Some(NOW - 1_000_000),
+            since: Some(NOW - 1_000_000),
+            ..StoreStatus::default()
+        })))
+    }
+
+    fn heartbeat<'a>(
+        &'a self,
+        _: &'a Heartbeat,
+    ) -> BoxFuture<'a, Result<(Fleet, StoreStatus), StoreError>> {
+        unreachable!("the admin router only reads")
+    }
+
+    fn deregister<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+        unreachable!("the admin router only reads")
+    }
+
+    fn clean<'a>(&'a self, _: &'a Pass) -> BoxFuture<'a, Result<Option<CleanReport>, StoreError>> {
+        unreachable!("the admin router only reads")
+    }
+
+    fn last_pass(&self) -> BoxFuture<'_, Result<Option<PassRecord>, StoreError>> {
+        self.answer(Some(PassRecord {
+            number: 12,
+            at: NOW - 30,
+            instance: "abc".into(),
+            millis: 5,
+            cleaned: CleanReport {
+                examined: 7,
+                slices: 9,
+                ..CleanReport::default()
+            },
+        }))
+    }
+}

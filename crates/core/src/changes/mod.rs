@@ -1,0 +1,255 @@
+//! Change detection: once per minute, one instance of the fleet judges the minutes that have ended, and writes
+//! what has changed to the store.
+//!
+//! `schedule` says when an instance judges, and which one does; `session` reads minutes, has the
+//! [detector](tower_pulse_detect::detector) judge them, and writes the changes; `suspects` and `earlier` add
+//! what a reader asks next.
+//!
+//! A judgement is written between two rounds of folding, and takes effect only if nobody else has judged since the last
+//! one ([`store::conditional_write`](crate::store::conditional_write)). So two instances that judge the same minute do no
+//! harm, and each change is passed to the callbacks of one instance at most.
+
+mod earlier;
+mod schedule;
+mod session;
+mod suspects;
+mod tables;
+
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+
+use self::session::Session;
+pub use self::tables::{Findings, Tables};
+use crate::clock::Clock;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::store::Store;
+use crate::store::conditional_write::{BetweenRounds, Written};
+use crate::store::judgement::read_judged;
+use crate::task::lock;
+use tower_pulse_detect::change::Change;
+use tower_pulse_detect::detector::Sight;
+use tower_pulse_detect::judged::Judged;
+
+/// The length of the slices that are judged, in seconds.
+const MINUTE: i64 = 60;
+
+/// Seconds for which the last judgement must stay one of the far future before it is replaced.
+const STAYS_AHEAD: i64 = 3 * MINUTE;
+
+/// For how long detection waits for the user's functions.
+const CALLBACK_PATIENCE: Duration = Duration::from_secs(10);
+
+/// A function of the user that is called with each change.
+type Callback = Arc<dyn Fn(&Change) + Send + Sync>;
+
+/// Judges the minutes of a fleet.
+pub struct Judge {
+    store: Arc<dyn Store>,
+    clock: Clock,
+    /// Writes judgements.
+    writer: Arc<dyn BetweenRounds>,
+    /// The second of the oldest sample of this instance that is not known to be in the store.
+    unsent_since: Box<dyn Fn() -> Option<i64> + Send + Sync>,
+    /// The most contexts that are judged.
+    max_contexts: usize,
+    /// Taken out while a minute is judged: if the future is dropped then, the slot stays empty, and the next call
+    /// goes on from the store.
+    session: tokio::sync::Mutex<Option<Session>>,
+    callbacks: Mutex<Vec<Callback>>,
+    /// The revision of a judgement of the far future, and when it was seen first, in Unix seconds.
+    ahead: Mutex<Option<(Arc<str>, i64)>>,
+    status: Mutex<JudgeStatus>,
+}
+
+/// How change detection is doing, as far as this instance knows.
+#[derive(Clone, Debug, Default)]
+pub struct JudgeStatus {
+    /// The end of the last minute that was judged, by any instance, in Unix seconds.
+    pub until: Option<i64>,
+    /// How well the detector could see then.
+    pub sight: Sight,
+    /// Why the last attempt failed.
+    pub last_error: Option<String>,
+}
+
+impl Judge {
+    /// A judge of the minutes in a store.
+    pub fn new(
+        store: Arc<dyn Store>,
+        clock: Clock,
+        max_contexts: usize,
+        writer: Arc<dyn BetweenRounds>,
+        unsent_since: impl Fn() -> Option<i64> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            store,
+            clock,
+            writer,
+            unsent_since: Box::new(unsent_since),
+            max_contexts,
+            session: tokio::sync::Mutex::default(),
+            callbacks: Mutex::default(),
+            ahead: Mutex::default(),
+            status: Mutex::default(),
+        }
+    }
+
+    /// Calls a function with each change that this instance finds to begin or to end.
+    pub fn on_change(&self, callback: Callback) {
+        lock(&self.callbacks).push(callback);
+    }
+
+    /// How judging is doing.
+    pub fn status(&self) -> JudgeStatus {
+        lock(&self.status).clone()
+    }
+
+    /// Judges all minutes that end until `until`, in Unix seconds, and whose samples can be read, unless another
+    /// instance folds. Returns how many this instance has judged.
+    ///
+    /// Cancel safe: the next call goes on from what the store has.
+    pub async fn judge(&self, until: i64) -> Result<usize, StoreError> {
+        let judged = self.judge_minutes(until, false).await;
+        self.note(judged)
+    }
+
+    /// Like [`judge`](Self::judge), also if another instance folds.
+    pub async fn judge_by_hand(&self, until: i64) -> Result<usize, StoreError> {
+        let judged = self.judge_minutes(until, true).await;
+        self.note(judged)
+    }
+
+    /// Takes note of how an attempt has ended.
+    fn note<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
+        let mut status = lock(&self.status);
+        match &result {
+            Ok(_) => status.last_error = None,
+            Err(error) => {
+                if status.last_error.is_none() {
+                    tracing::warn!(%error, "changes cannot be detected now; it is tried again by itself");
+                }
+                status.last_error = Some(error.to_string());
+            }
+        }
+        result
+    }
+
+    async fn judge_minutes(&self, until: i64, by_hand: bool) -> Result<usize, StoreError> {
+        let Some(journal) = self.store.journal() else {
+            return Ok(0);
+        };
+        // Before the store is asked, which has what is sent meanwhile.
+        let unsent_since = (self.unsent_since)().unwrap_or(i64::MAX);
+        let readable = self.store.status(self.clock.now_seconds()).await?.as_of;
+        let end = until.min(readable).min(unsent_since).div_euclid(MINUTE) * MINUTE;
+        let mut slot = self.session.lock().await;
+        let mut judged = 0;
+        let mut refused = None;
+        loop {
+            let last = read_judged(journal).await?;
+            if refused.as_ref() == Some(&last) {
+                let message = "a judgement was refused, and nobody else has judged";
+                return Err(StoreError::new(
+                    StoreErrorKind::Unexpected,
+                    message.to_owned(),
+                ));
+            }
+            self.remember(last.judged.until, last.judged.sight);
+            if last.judged.until >= end && !self.is_of_a_wrong_clock(&last.judged) {
+                // Only the instance that judges needs the history: for others it is a waste of memory.
+                if slot.as_ref().is_some_and(|s| !s.is_after(&last)) {
+                    *slot = None;
+                }
+                return Ok(judged);
+            }
+            let now = self.clock.now_seconds();
+            let session = slot.take().filter(|s| s.is_after(&last));
+            let session = session.filter(|s| s.goes_on_to(end));
+            let session = match session {
+                Some(session) => session,
+                None => {
+                    Session::resume(&*self.store, journal, (end, now), self.max_contexts).await?
+                }
+            };
+            let (session, write, events) = session.judge(&*self.store, end, now).await?;
+            let written = match by_hand {
+                true => self.writer.write_by_hand(&write).await?,
+                false => self.writer.write(&write).await?,
+            };
+            match written {
+                Written::Done => {}
+                Written::Differs => {
+                    refused = Some(last);
+                    continue;
+                }
+                Written::Held => return Ok(judged),
+            }
+            self.remember(session.until(), session.sight());
+            *slot = Some(session);
+            judged += 1;
+            self.report(events).await;
+        }
+    }
+
+    /// Whether the last judgement was made by a clock that was far ahead, and nobody goes on from there: its revision
+    /// has stayed for some minutes. If only this instance's clock is wrong, the others go on meanwhile.
+    fn is_of_a_wrong_clock(&self, last: &Judged) -> bool {
+        let now = self.clock.now_seconds();
+        let mut ahead = lock(&self.ahead);
+        if !session::is_ahead(last.until, now) {
+            *ahead = None;
+            return false;
+        }
+        let seen = ahead
+            .take()
+            .filter(|(revision, _)| *revision == last.revision);
+        let (_, since) = ahead.insert(seen.unwrap_or_else(|| (last.revision.clone(), now)));
+        // The clock may have gone back once more.
+        *since = now.min(*since);
+        now - *since >= STAYS_AHEAD
+    }
+
+    fn remember(&self, until: i64, sight: Sight) {
+        let mut status = lock(&self.status);
+        status.until = (until > 0).then_some(until);
+        status.sight = sight;
+    }
+
+    /// Calls the user's functions with each change, and waits for them, but not for ever.
+    async fn report(&self, changes: Vec<Change>) {
+        let callbacks = lock(&self.callbacks).clone();
+        if callbacks.is_empty() || changes.is_empty() {
+            return;
+        }
+        let mut calls: Vec<_> = (changes.into_iter())
+            .map(|change| call(callbacks.clone(), change))
+            .collect();
+        let all = async {
+            for call in &mut calls {
+                // Joining fails only if the runtime ends.
+                let _ = call.await;
+            }
+        };
+        tokio::select! {
+            () = all => {}
+            () = self.clock.sleep(CALLBACK_PATIENCE) => tracing::warn!(
+                "functions passed to `on_change` take longer than {CALLBACK_PATIENCE:?}: changes are detected meanwhile"
+            ),
+        }
+    }
+}
+
+/// Calls the user's functions, which may block, or panic.
+fn call(callbacks: Vec<Callback>, change: Change) -> JoinHandle<()> {
+    tokio::task::spawn_blocking(move || {
+        for callback in callbacks {
+            let call = AssertUnwindSafe(|| callback(&change));
+            if std::panic::catch_unwind(call).is_err() {
+                tracing::error!(id = %change.id, "a function passed to `on_change` has panicked");
+            }
+        }
+    })
+}

@@ -1,0 +1,96 @@
+//! When an instance judges.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Judge, MINUTE};
+use crate::error::StoreError;
+use crate::store::judgement::read_judged;
+use crate::task::{Admission, DENIED_WAIT, Stopped};
+
+/// Seconds after the end of a minute at which it is judged: until then nearly all instances have flushed it.
+const GRACE: i64 = 15;
+
+/// Up to how much later than the others an instance looks, so that two with one store in memory rarely
+/// judge at once.
+const SPREAD: Duration = Duration::from_secs(2);
+
+/// Seconds after the end of a minute from which on an instance acquires the lease to fold if that is free, entries or not:
+/// whoever folded last has ended.
+const OVERDUE: i64 = 180;
+
+/// Wait after a failure, and while samples of the minute are not folded.
+const RETRY: Duration = Duration::from_secs(5);
+
+impl Judge {
+    /// Judges each minute after its end, until the `Pulse` shuts down.
+    pub async fn judge_at_intervals(self: Arc<Self>, mut stopped: Stopped) {
+        if self.store.journal().is_none() {
+            return;
+        }
+        let mut admission = stopped.admission();
+        loop {
+            let wait = self.until_next() + SPREAD.mul_f64(fastrand::f64());
+            if stopped.or(self.clock.sleep(wait)).await.is_none() {
+                return;
+            }
+            if stopped
+                .or(self.judge_minute(&mut admission))
+                .await
+                .is_none()
+            {
+                return;
+            }
+        }
+    }
+
+    /// The wait until the minute that is open now is judged.
+    fn until_next(&self) -> Duration {
+        let since_due = (self.clock.now_seconds() - GRACE).rem_euclid(MINUTE);
+        Duration::from_secs((MINUTE - since_due).unsigned_abs())
+    }
+
+    /// Judges the minute that has ended last, if it is this instance's turn. Tries again until the next minute ends.
+    async fn judge_minute(&self, admission: &mut Admission) {
+        let due = (self.clock.now_seconds() - GRACE).div_euclid(MINUTE) * MINUTE;
+        let mut has_attended = false;
+        loop {
+            let is_mine = self.store.is_in_process() || self.writer.is_folder();
+            let until = if is_mine { due } else { due - OVERDUE };
+            let looked = match is_mine {
+                true => self.judge(until).await.map(drop),
+                false => self.look().await,
+            };
+            if admission.denies(&looked) {
+                admission.wait(|| self.clock.sleep(DENIED_WAIT)).await;
+                continue;
+            }
+            let is_done = looked.is_ok() && self.has_judged(until);
+            if is_done || self.clock.now_seconds() >= due + GRACE + MINUTE {
+                return;
+            }
+            let is_overdue = looked.is_ok() && !is_mine;
+            if is_overdue && !std::mem::replace(&mut has_attended, true) {
+                // There is no lease before there is a journal.
+                if self.store.hello().await.is_ok() {
+                    self.writer.attend();
+                }
+            }
+            self.clock.sleep(RETRY).await;
+        }
+    }
+
+    /// Looks up to when minutes are judged.
+    async fn look(&self) -> Result<(), StoreError> {
+        let Some(journal) = self.store.journal() else {
+            return Ok(());
+        };
+        let last = self.note(read_judged(journal).await)?;
+        self.remember(last.judged.until, last.judged.sight);
+        Ok(())
+    }
+
+    fn has_judged(&self, until: i64) -> bool {
+        self.status().until.is_some_and(|judged| judged >= until)
+    }
+}

@@ -1,0 +1,145 @@
+//! The daemon of the recipe *cleaning counters* (see [`guide::recipes`](https://docs.rs/tower-pulse/latest/tower_pulse/guide/recipes/index.html)): about once a
+//! minute it asks the store to remove data that is older than its retention, until the `Pulse` shuts down. Any
+//! number of instances may run it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::clock::Clock;
+use crate::error::StoreError;
+use crate::store::{CleanReport, Pass, Store};
+use crate::task::{DENIED_WAIT, Stopped};
+use tower_pulse_model::snapshot::Problem;
+
+/// Waits after a failed pass, doubled each time.
+const BACKOFF: std::ops::RangeInclusive<Duration> =
+    Duration::from_secs(1)..=Duration::from_secs(60);
+
+/// Retention of the data that is not stored in slices.
+#[derive(Clone, Copy, Debug)]
+pub struct Retention {
+    /// How long a context stays in the ranking after its last sample.
+    pub ranking_retention: Duration,
+    /// How long a context stays known after its last sample.
+    pub context_retention: Duration,
+}
+
+/// Asks the store for a cleaning pass at intervals.
+pub struct Cleaner {
+    /// The store that is cleaned.
+    pub store: Arc<dyn Store>,
+    /// The time source.
+    pub clock: Clock,
+    /// The time between the beginnings of two passes.
+    pub interval: Duration,
+    /// How long data that is not stored in slices is kept.
+    pub retention: Retention,
+    /// The name of this instance, under which a pass is noted.
+    pub instance: String,
+    /// How cleaning is doing, for health.
+    pub status: Arc<Mutex<CleanerStatus>>,
+}
+
+/// The part of health that is about cleaning.
+#[derive(Debug, Default)]
+pub struct CleanerStatus {
+    /// The keys that the last passes skipped, those of other instances' passes included.
+    problems: Vec<Problem>,
+    /// Why this instance's last pass failed.
+    error: Option<String>,
+}
+
+impl CleanerStatus {
+    /// Texts for the operator.
+    pub fn warnings(&self) -> impl Iterator<Item = String> {
+        let error = self.error.iter();
+        let error =
+            error.map(|error| format!("cleaning fails, and is tried again by itself: {error}"));
+        let problems = self.problems.iter();
+        error.chain(problems.map(|p| format!("cleaning skips {}: {}", p.key, p.reason)))
+    }
+}
+
+impl Cleaner {
+    /// Runs one pass. `None` when another instance runs it, or has completed it.
+    pub async fn pass(&self) -> Result<Option<CleanReport>, StoreError> {
+        let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
+        let pass = Pass {
+            instance: self.instance.clone(),
+            now: self.clock.now_seconds(),
+            interval: seconds(self.interval).max(1),
+            ranking_retention: seconds(self.retention.ranking_retention),
+            context_retention: seconds(self.retention.context_retention),
+        };
+        let cleaned = self.store.clean(&pass).await?;
+        let problems = match &cleaned {
+            Some(cleaned) => Some(cleaned.problems.clone()),
+            None => self
+                .store
+                .last_pass()
+                .await?
+                .map(|last| last.cleaned.problems),
+        };
+        let mut status = self.lock_status();
+        for problem in problems.iter().flatten() {
+            if !status.problems.contains(problem) {
+                tracing::warn!(
+                    key = %problem.key, reason = %problem.reason,
+                    "cleaning skipped a key that it does not understand; mend or delete the key"
+                );
+            }
+        }
+        status.problems = problems.unwrap_or_default();
+        status.error = None;
+        drop(status);
+        Ok(cleaned)
+    }
+
+    fn lock_status(&self) -> MutexGuard<'_, CleanerStatus> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs a pass, then sleeps for the remainder of the interval but at least a second, until the `Pulse`
+    /// shuts down. After an error the sleep is longer; an error never ends the loop.
+    pub async fn clean_at_intervals(self, mut stopped: Stopped) {
+        let min_wait = Duration::from_secs(1);
+        // A random first wait spreads the passes of instances that start together.
+        let mut wait = self.interval.mul_f64(fastrand::f64() / 2.0).max(min_wait);
+        let (mut backoff, mut admission) = (*BACKOFF.start(), stopped.admission());
+        while stopped.or(self.clock.sleep(wait)).await.is_some() {
+            let start = self.clock.tick();
+            let Some(result) = stopped.or(self.pass()).await else {
+                return;
+            };
+            let is_denied = admission.denies(&result);
+            (wait, backoff) = match result {
+                Ok(_) => {
+                    let remainder = self.interval.saturating_sub(self.clock.since(start));
+                    (remainder.max(min_wait), *BACKOFF.start())
+                }
+                Err(error) => {
+                    if self
+                        .lock_status()
+                        .error
+                        .replace(error.to_string())
+                        .is_none()
+                    {
+                        tracing::warn!(%error, "a cleaning pass failed; the next pass tries again");
+                    }
+                    match is_denied {
+                        true => (Duration::ZERO, *BACKOFF.start()),
+                        false => (backoff, (backoff * 2).min(*BACKOFF.end())),
+                    }
+                }
+            };
+            let turn = async {
+                if is_denied {
+                    admission.wait(|| self.clock.sleep(DENIED_WAIT)).await;
+                }
+            };
+            if stopped.or(turn).await.is_none() {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! The time source of this crate: a wall clock for slices and hours, a monotonic clock for durations and
+//! sleeping. Tests move a [`Clock::manual`] themselves, so that an hour passes without waiting for it.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::sync::watch;
+
+/// The time source of a `Pulse`. Cheap to clone.
+///
+/// ```
+/// # use tower_pulse_core as tower_pulse;
+/// use std::time::Duration;
+/// use tower_pulse::Clock;
+///
+/// let (clock, manual) = Clock::manual(1_336_376_410);
+/// assert_eq!(clock.now_seconds(), 1_336_376_410);
+/// manual.advance(Duration::from_secs(3_600));
+/// assert_eq!(clock.now_seconds(), 1_336_380_010);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Clock {
+    /// The monotonic clock, read twice by every request.
+    ticks: quanta::Clock,
+    /// The nanoseconds of [`SCALE`] ticks.
+    nanos_of_scale: u64,
+    /// The time of a manual clock, which replaces the wall clock.
+    manual: Option<Arc<watch::Sender<Manual>>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Manual {
+    /// Wall time in nanoseconds since the Unix epoch.
+    wall: i64,
+    /// Monotonic time: nanoseconds since the clock was made. Never decreases.
+    elapsed: u64,
+}
+
+/// A number of ticks. A day is less than 2^49 ticks of any CPU, so that rounding their nanoseconds costs less than
+/// a microsecond.
+const SCALE: u32 = 40;
+
+/// A moment of the monotonic clock. Only the difference of two ticks has a meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Tick(u64);
+
+/// Moves a [`Clock::manual`].
+#[derive(Clone, Debug)]
+pub struct ManualClock {
+    manual: Arc<watch::Sender<Manual>>,
+    ticks: Arc<quanta::Mock>,
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self::system()
+    }
+}
+
+impl Clock {
+    /// The machine's clocks. The first call in a process calibrates the CPU's time stamp counter
+    /// (a few milliseconds, once).
+    pub fn system() -> Self {
+        Self::new(quanta::Clock::new(), None)
+    }
+
+    fn new(ticks: quanta::Clock, manual: Option<Arc<watch::Sender<Manual>>>) -> Self {
+        Self {
+            nanos_of_scale: ticks.delta_as_nanos(0, 1 << SCALE),
+            ticks,
+            manual,
+        }
+    }
+
+    /// A clock that stands at `unix_seconds` until its [`ManualClock`] moves it.
+    pub fn manual(unix_seconds: i64) -> (Self, ManualClock) {
+        let now = Manual {
+            wall: unix_seconds.saturating_mul(1_000_000_000),
+            elapsed: 0,
+        };
+        let manual = Arc::new(watch::Sender::new(now));
+        let (clock, ticks) = quanta::Clock::mock();
+        let clock = Self::new(clock, Some(manual.clone()));
+        (clock, ManualClock { manual, ticks })
+    }
+
+    /// Whether this clock is moved by a [`ManualClock`].
+    pub fn is_manual(&self) -> bool {
+        self.manual.is_some()
+    }
+
+    /// Wall time in whole seconds since the Unix epoch, rounded down.
+    pub fn now_seconds(&self) -> i64 {
+        self.now_nanos().div_euclid(1_000_000_000)
+    }
+
+    /// Wall time in nanoseconds since the Unix epoch.
+    pub fn now_nanos(&self) -> i64 {
+        match &self.manual {
+            None => match SystemTime::now().duration_since(UNIX_EPOCH) {
+                Ok(since) => i64::try_from(since.as_nanos()).unwrap_or(i64::MAX),
+                Err(before) => -i64::try_from(before.duration().as_nanos()).unwrap_or(i64::MAX),
+            },
+            Some(now) => now.borrow().wall,
+        }
+    }
+
+    /// The monotonic clock, for durations.
+    #[inline]
+    pub fn tick(&self) -> Tick {
+        Tick(self.ticks.raw())
+    }
+
+    /// Nanoseconds from `start` to `end`; 0 when `end` is before `start`.
+    #[inline]
+    pub fn nanos_between(&self, start: Tick, end: Tick) -> u64 {
+        let ticks = u128::from(end.0.saturating_sub(start.0));
+        // A fixed shift takes a third of the instructions of quanta's own conversion.
+        ((ticks * u128::from(self.nanos_of_scale)) >> SCALE) as u64
+    }
+
+    /// The time from `start` until now.
+    pub fn since(&self, start: Tick) -> Duration {
+        Duration::from_nanos(self.nanos_between(start, self.tick()))
+    }
+
+    /// Returns when `duration` has passed on this clock.
+    ///
+    /// Cancel safe: dropping the future has no effect.
+    pub async fn sleep(&self, duration: Duration) {
+        match &self.manual {
+            None => tokio::time::sleep(duration).await,
+            Some(now) => {
+                let mut receiver = now.subscribe();
+                let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+                let until = receiver.borrow().elapsed.saturating_add(nanos);
+                // The sender lives as long as this clock, so the wait cannot fail.
+                let _ = receiver.wait_for(|now| now.elapsed >= until).await;
+            }
+        }
+    }
+}
+
+impl ManualClock {
+    /// Moves wall time and monotonic time forward together, as time does.
+    pub fn advance(&self, duration: Duration) {
+        self.ticks.increment(duration);
+        self.manual.send_modify(|now| {
+            let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+            now.elapsed = now.elapsed.saturating_add(nanos);
+            now.wall = now
+                .wall
+                .saturating_add(i64::try_from(nanos).unwrap_or(i64::MAX));
+        });
+    }
+
+    /// Sets the wall clock, forward or back, as an administrator or NTP does. Monotonic time, and so
+    /// durations, stay as they are.
+    pub fn set_wall(&self, unix_seconds: i64) {
+        self.manual
+            .send_modify(|now| now.wall = unix_seconds.saturating_mul(1_000_000_000));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn system_time_is_this_century() {
+        assert!(Clock::system().now_seconds() > 1_700_000_000);
+    }
+
+    #[test]
+    fn durations_are_monotonic_and_in_nanoseconds() {
+        let clock = Clock::system();
+        let (start, reference) = (clock.tick(), std::time::Instant::now());
+        while reference.elapsed() < Duration::from_millis(5) {}
+        let nanos = clock.nanos_between(start, clock.tick());
+        assert!(nanos >= 4_900_000, "{nanos} ns for 5 ms");
+        assert_eq!(clock.nanos_between(clock.tick(), start), 0);
+    }
+
+    #[tokio::test]
+    async fn a_manual_sleep_ends_when_the_clock_has_moved_far_enough() {
+        let (clock, manual) = Clock::manual(0);
+        let sleeper = tokio::spawn({
+            let clock = clock.clone();
+            async move { clock.sleep(Duration::from_secs(60)).await }
+        });
+        tokio::task::yield_now().await;
+        manual.set_wall(1_000_000);
+        manual.advance(Duration::from_secs(59));
+        tokio::task::yield_now().await;
+        assert!(!sleeper.is_finished());
+        manual.advance(Duration::from_secs(1));
+        sleeper.await.expect("the sleeper ends");
+        assert_eq!(clock.now_seconds(), 1_000_060);
+    }
+}

@@ -1,0 +1,123 @@
+//! The errors of this crate: [`BuildError`] for a wrong configuration, [`StoreError`] for a store that could
+//! not answer a call.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+
+/// A configuration that cannot work, refused when `Builder::build` is
+/// called.
+///
+/// Its text names the field, the given value and the allowed values, so that it can be printed as it is.
+#[derive(Clone, Debug)]
+pub struct BuildError {
+    field: &'static str,
+    value: String,
+    allowed: String,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is {}: {}", self.field, self.value, self.allowed)
+    }
+}
+
+impl StdError for BuildError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        source_of(self.source.as_ref())
+    }
+}
+
+/// The error within the `Arc`. The `Arc` is an error too, of which no type could be asked for.
+fn source_of(
+    source: Option<&Arc<dyn StdError + Send + Sync>>,
+) -> Option<&(dyn StdError + 'static)> {
+    let source = source?;
+    Some(&**source)
+}
+
+impl BuildError {
+    /// The error of a field: its value, and what is allowed.
+    pub fn new(field: &'static str, value: impl fmt::Display, allowed: impl Into<String>) -> Self {
+        Self {
+            field,
+            value: value.to_string(),
+            allowed: allowed.into(),
+            source: None,
+        }
+    }
+
+    /// The same error with its cause.
+    pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.source = Some(Arc::from(source.into()));
+        self
+    }
+
+    /// The builder's method whose value was refused.
+    pub fn field(&self) -> &'static str {
+        self.field
+    }
+}
+
+/// The kind of a store's error, which decides how soon the call is tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StoreErrorKind {
+    /// The server does not answer: there is no connection, or the connection broke.
+    Unreachable,
+    /// No answer came within the response timeout. The server may or may not have executed the call.
+    TimedOut,
+    /// The server denies access: a password or an ACL rule is missing. The call is tried again every
+    /// two seconds.
+    Forbidden,
+    /// The server answers, but refuses for now: it is loading, out of memory, read-only, or its disk is full.
+    Refused,
+    /// The server gave an answer that this crate does not understand.
+    Unexpected,
+}
+
+/// A store could not answer a call.
+///
+/// The text says what happened and, where this crate knows a remedy, what to do. It never contains
+/// passwords.
+#[derive(Clone, Debug)]
+pub struct StoreError {
+    kind: StoreErrorKind,
+    message: String,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl StdError for StoreError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        source_of(self.source.as_ref())
+    }
+}
+
+impl StoreError {
+    /// An error of `kind` with a text for the operator.
+    pub fn new(kind: StoreErrorKind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+            source: None,
+        }
+    }
+
+    /// This error, with the error that caused it.
+    pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.source = Some(Arc::from(source.into()));
+        self
+    }
+
+    /// The kind of the error.
+    pub fn kind(&self) -> StoreErrorKind {
+        self.kind
+    }
+}

@@ -1,0 +1,125 @@
+//! The last flush: a shutdown appends the calls that are left, and counts those that it has to give up.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::{BACKOFF, Flusher};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::task::lock;
+use tower_pulse_model::amounts::Amounts;
+
+/// What a shutdown has lost: it could not flush it, or has found that the store lost it.
+pub struct Unflushed {
+    pub lost: Amounts,
+    pub error: StoreError,
+}
+
+impl Flusher {
+    /// Flushes everything that is pending, trying again until `within` has passed in real time, whatever the
+    /// clock says. What is recorded later is dropped. The error says what is lost.
+    pub async fn finish(&self, within: Duration) -> Result<(), Unflushed> {
+        let lost_before = self.lost_for_good();
+        self.recorder.drain();
+        self.recorder.core.close();
+        self.finishing.store(true, Ordering::SeqCst);
+        // A second shutdown waits for the first one, unless that is not polled any more.
+        let _turn = tokio::time::timeout(2 * within, self.finish.lock()).await;
+        let last_error = std::sync::Mutex::new(None);
+        // Whether the store has what it could not make durable.
+        let was_volatile = AtomicBool::new(false);
+        let trying = async {
+            let mut sending = self.sending.lock().await;
+            let mut backoff = *BACKOFF.start();
+            loop {
+                sending.sizer.use_max_size();
+                let durable = match self.flush_with(&mut sending).await {
+                    Ok(_) => {
+                        let durable = self.store.sync().await;
+                        // What the store loses then is appended again.
+                        was_volatile.store(durable.is_err(), Ordering::SeqCst);
+                        durable
+                    }
+                    Err(error) => Err(error),
+                };
+                let Err(error) = durable else { break };
+                *lock(&last_error) = Some(error);
+                tokio::time::sleep(backoff.mul_f64(fastrand::f64())).await;
+                backoff = (backoff * 2).min(*BACKOFF.end());
+            }
+            // Only a courtesy: without it the fleet counts this instance for a minute more.
+            let _ = self.store.deregister(&sending.instance).await;
+        };
+        if tokio::time::timeout(within, trying).await.is_ok() {
+            self.restore_given_up();
+            let lost = self.lost_for_good().saturating_sub(lost_before);
+            if lost.is_zero() {
+                return Ok(());
+            }
+            // It was logged when it was found.
+            let message = "the store had lost calls that cannot be sent again; the log says why";
+            let error = StoreError::new(StoreErrorKind::Unexpected, message);
+            return Err(Unflushed { lost, error });
+        }
+        let mut left = self.recorder.drain.take();
+        // What the store has, and could not make durable. A later flush may send it again.
+        let mut volatile = Amounts::default();
+        let lost = match self.sending.try_lock() {
+            Ok(mut sending) => {
+                left.merge(sending.take_unsequenced());
+                if let Some(call) = sending.in_doubt.take() {
+                    left.merge(call.batch);
+                }
+                sending.in_doubt_since = None;
+                self.recorder.drain.all_sent();
+                self.publish(&sending);
+                if let Some(durable) = self.store.durable_seq(&sending.instance) {
+                    volatile = sending.replay.amounts_behind(durable);
+                }
+                let lost = left.amounts();
+                self.lost(lost, volatile);
+                lost + volatile
+            }
+            // A caller holds a flush without polling it, and with it what the flush has taken.
+            Err(_) => {
+                let held = lock(&self.state).amounts;
+                self.lost(left.amounts(), held);
+                left.amounts() + held
+            }
+        };
+        let error = lock(&last_error).take().unwrap_or_else(|| {
+            StoreError::new(StoreErrorKind::TimedOut, "the store did not answer in time")
+        });
+        if lost.is_zero() && !was_volatile.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        tracing::error!(
+            requests = lost.requests,
+            additions = lost.additions,
+            details = lost.details,
+            %error,
+            "{lost} are lost, as they could not be flushed before the shutdown; raise `shutdown_timeout` if the store \
+             is slow rather than away"
+        );
+        Err(Unflushed { lost, error })
+    }
+
+    /// What is lost, without what an earlier shutdown gave up and may yet be sent.
+    fn lost_for_good(&self) -> Amounts {
+        let given_up = *lock(&self.given_up);
+        let counted = self.recorder.drain.counters(|counters| counters.lost);
+        counted.saturating_sub(given_up)
+    }
+
+    /// Counts what an earlier shutdown gave up as sent after all.
+    pub(super) fn restore_given_up(&self) {
+        self.lost(Amounts::default(), Amounts::default());
+    }
+
+    /// Counts as lost, and `given_up` more for now, in place of what an earlier shutdown gave up.
+    fn lost(&self, lost: Amounts, given_up: Amounts) {
+        let before = std::mem::replace(&mut *lock(&self.given_up), given_up);
+        self.recorder.drain.counters(|counters| {
+            counters.lost = (counters.lost + lost + given_up).saturating_sub(before);
+        });
+    }
+}

@@ -1,0 +1,94 @@
+//! Heartbeats: the store learns that this instance is alive, and which version of the application it runs; the instance
+//! learns the fleet.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::Flusher;
+use crate::error::StoreError;
+use crate::store::{Heartbeat, marks};
+use crate::task::lock;
+use tower_pulse_model::fleet::Fleet;
+use tower_pulse_model::mark::Mark;
+
+/// Time after which the mark of a version that cannot be read is added again.
+const MARK_AGAIN: Duration = Duration::from_secs(60);
+
+impl Flusher {
+    /// Sends a heartbeat, and asks how the fleet is doing.
+    pub async fn beat(&self) -> Result<(), StoreError> {
+        let now = self.clock().now_seconds();
+        let mut marked = Ok(());
+        let mut unmarked = None;
+        if !self.is_version_marked.load(Ordering::Relaxed) {
+            // Without the version, so that the answer has only those of others. Until the version has its mark, it is
+            // not told: another instance that has it would make none.
+            let others = self.send_heartbeat(now, None).await?;
+            match self.mark_version(now, &others).await {
+                Ok(true) => self.is_version_marked.store(true, Ordering::Relaxed),
+                waits => {
+                    marked = waits.map(drop);
+                    unmarked = Some(others);
+                }
+            }
+        }
+        let version = self.recorder.limits.app_version.clone();
+        let fleet = match unmarked {
+            Some(fleet) => fleet,
+            None => self.send_heartbeat(now, version).await?,
+        };
+        self.recorder.drain.set_fleet(fleet);
+        marked
+    }
+
+    async fn send_heartbeat(
+        &self,
+        now: i64,
+        version: Option<Arc<str>>,
+    ) -> Result<Fleet, StoreError> {
+        let heartbeat = Heartbeat {
+            instance: self.instance(),
+            name: self.name.as_deref().map(Arc::from),
+            at: now,
+            in_flight: self.recorder.core.in_flight(),
+            dropped: self.recorder.drain.drain_stats().dropped.requests,
+            version,
+        };
+        let (fleet, status) = self.store.heartbeat(&heartbeat).await?;
+        self.set_status(status);
+        Ok(fleet)
+    }
+
+    /// Makes a mark, unless a living instance has the version of this one or the mark would repeat it. So neither a
+    /// restart in the middle of a deploy makes one, nor the second instance of a new version. Returns whether the mark
+    /// can be read, or is not needed.
+    async fn mark_version(&self, now: i64, others: &Fleet) -> Result<bool, StoreError> {
+        let (Some(version), Some(journal)) =
+            (&self.recorder.limits.app_version, self.store.journal())
+        else {
+            return Ok(true);
+        };
+        if others.versions.contains(version) {
+            return Ok(true);
+        }
+        let mark = {
+            let mut mark = lock(&self.version_mark);
+            let new = || (Mark::of_version(now, version), None);
+            mark.get_or_insert_with(new).0.clone()
+        };
+        if marks::read(journal).await?.marks.settles(&mark) {
+            *lock(&self.version_mark) = None;
+            return Ok(true);
+        }
+        let mut waiting = lock(&self.version_mark);
+        if let Some((_, added)) = waiting.as_mut() {
+            // What was lost is added again. Of a mark that waits this makes no second one.
+            let is_due = added.is_none_or(|at| self.clock().since(at) >= MARK_AGAIN);
+            if is_due && self.recorder.add_mark(mark).is_ok() {
+                *added = Some(self.clock().tick());
+            }
+        }
+        Ok(false)
+    }
+}

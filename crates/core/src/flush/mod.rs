@@ -1,0 +1,440 @@
+//! How a batch reaches the store: in numbered calls of bounded size, one at a time, each appended once
+//! whatever happens on the way.
+//!
+//! A call that got no answer is *in doubt*: it is frozen and appended again under its number until the
+//! store says that it has it. A batch that has no number yet is still merged with what comes.
+//!
+//! Read this file, then `append` (the one call in flight), `replay` and `recover` (what a failover or a
+//! reset has lost), `schedule` (when), and `finish` (the last flush).
+
+mod append;
+mod finish;
+mod heartbeat;
+mod recover;
+mod replay;
+mod schedule;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use self::replay::ReplayBuffer;
+use crate::clock::{Clock, Tick};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::recorder::Recorder;
+use crate::store::pace::BatchSizer;
+use crate::store::{AppendedCall, FencedBatch, Receipt, Store, StoreStatus};
+use crate::task::lock;
+use tower_pulse_model::amounts::Amounts;
+use tower_pulse_model::batch::{Batch, MAX_CALL_COST};
+use tower_pulse_model::mark::Mark;
+
+/// Waits after a failed call, doubled each time, with full jitter.
+const BACKOFF: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(50)..=Duration::from_secs(1);
+/// A call has 256 contexts, and up to 512 as long as the server takes less than a millisecond for it: to
+/// append one takes it 12 µs and 0.2 µs for each context, and to pack it takes this process 1 µs for each.
+const JOURNAL_COSTS: std::ops::RangeInclusive<usize> = 256 * 24..=MAX_CALL_COST;
+/// A store without a journal folds a call at once, which holds up a worker of the runtime for some microseconds
+/// for each context.
+const MEMORY_COSTS: std::ops::RangeInclusive<usize> = 16 * 24..=64 * 24;
+const CALL_TIME: Duration = Duration::from_millis(1);
+/// Instances that share one second between them: a larger fleet flushes less often.
+const INSTANCES_PER_SECOND: u64 = 400;
+/// The longest interval that a fleet's size makes.
+const MAX_FLEET_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Takes what is pending to the store.
+pub struct Flusher {
+    recorder: Arc<Recorder>,
+    store: Arc<dyn Store>,
+    /// The time between flushes, in milliseconds.
+    interval: AtomicU64,
+    /// The time between the last two flushes in milliseconds, if the last one was early; 0 otherwise.
+    early_after: AtomicU64,
+    /// The user has not set the interval: it grows with the fleet.
+    is_interval_free: bool,
+    /// The turn of this instance within the time over which a fleet spreads its flushes, 0 to 1.
+    phase: f64,
+    sending: tokio::sync::Mutex<Sending>,
+    /// A copy of what others ask of `sending`, which is locked while a call is under way.
+    state: Mutex<FlushState>,
+    /// When the store last answered.
+    contacted_at: Mutex<Option<Tick>>,
+    /// What a shutdown has given up, for now.
+    given_up: Mutex<Amounts>,
+    /// The state of the fleet when the store was last asked for it.
+    fleet: Mutex<StoreStatus>,
+    /// From now on only [`finish`](Self::finish) sends.
+    finishing: AtomicBool,
+    /// Held by the one shutdown that sends.
+    finish: tokio::sync::Mutex<()>,
+    /// Notified when an entry of this instance waits and no instance seems to fold.
+    unattended: Arc<Notify>,
+    replays: AtomicU64,
+    /// Whether the version of the application has a mark, if it needs one.
+    is_version_marked: AtomicBool,
+    /// The mark of the version, until it can be read, and when it was last added to the pending batch.
+    version_mark: Mutex<Option<(Mark, Option<Tick>)>>,
+    /// The name that the user has given to this instance.
+    name: Option<String>,
+}
+
+/// The one call in flight, and what it takes to repeat it.
+struct Sending {
+    /// The id of this instance in the journal, which a reset of the store changes. No two processes ever have the
+    /// same one, whatever their names are: its fence counts the calls of one process.
+    instance: String,
+    generation: Option<Entered>,
+    /// The names of all generations that this process has entered, oldest first.
+    generations: VecDeque<String>,
+    next: u64,
+    in_doubt: Option<FencedBatch>,
+    /// When the call in doubt was made.
+    in_doubt_since: Option<Tick>,
+    /// The call in doubt was sent under its number, so the store may have it.
+    is_sent: bool,
+    /// The call in doubt was sent under any number.
+    is_ever_sent: bool,
+    /// Answers since the last one that brought a call forward.
+    vain_answers: usize,
+    /// The part of the pending batch that was taken and has no number yet.
+    unsequenced: Batch,
+    /// About how much it holds. Counting that after each call would cost more than the calls.
+    unsequenced_amounts: Amounts,
+    replay: ReplayBuffer,
+    sizer: BatchSizer,
+    /// The newest call that the store has, and where.
+    newest: Option<(u64, Receipt)>,
+    /// When the store last acknowledged a call.
+    flushed_at: Option<Tick>,
+    /// The last flush failed.
+    is_failing: bool,
+}
+
+impl Sending {
+    /// Moves out what was taken and has no number yet.
+    fn take_unsequenced(&mut self) -> Batch {
+        self.unsequenced_amounts = Amounts::default();
+        self.unsequenced.take()
+    }
+}
+
+/// A generation of the store, and when this instance entered it.
+struct Entered {
+    id: String,
+    age: Duration,
+    since: Tick,
+    /// How old the generation was when the last call was sent that it answered.
+    answered_at_age: Option<Duration>,
+}
+
+/// What others ask of [`Sending`].
+#[derive(Clone, Debug, PartialEq)]
+struct FlushState {
+    instance: String,
+    /// The number of the newest call that the store has; 0 for none.
+    last_call: u64,
+    flushed_at: Option<Tick>,
+    in_doubt_since: Option<Tick>,
+    /// Contexts and counters that are taken and not acknowledged.
+    series: usize,
+    /// About how much is taken and not acknowledged.
+    amounts: Amounts,
+    is_failing: bool,
+}
+
+impl From<&Sending> for FlushState {
+    fn from(sending: &Sending) -> Self {
+        let in_doubt = sending.in_doubt.as_ref().map(|call| &call.batch);
+        let series = in_doubt.map_or(0, Batch::len) + sending.unsequenced.len();
+        let in_doubt = in_doubt.map(Batch::amounts).unwrap_or_default();
+        Self {
+            instance: sending.instance.clone(),
+            last_call: sending.newest.map_or(0, |(seq, _)| seq),
+            flushed_at: sending.flushed_at,
+            in_doubt_since: sending.in_doubt_since,
+            series,
+            amounts: in_doubt + sending.unsequenced_amounts,
+            is_failing: sending.is_failing,
+        }
+    }
+}
+
+/// How flushing is doing.
+pub struct FlushStatus {
+    /// The name of this instance: the user's, or else its id in the journal.
+    pub instance: String,
+    /// A name that no other process has had: the id in the journal, after the user's name if there is one.
+    pub unique_name: String,
+    /// The time since the store last answered; `None` before the first answer.
+    pub contact_age: Option<Duration>,
+    /// The time since the last flush that the store took; `None` before the first one.
+    pub flushed_age: Option<Duration>,
+    /// For how long a call has had no answer; `None` if none is in doubt.
+    pub in_doubt_age: Option<Duration>,
+    /// Contexts and counters that are taken and not acknowledged.
+    pub series: usize,
+    /// The interval that was chosen for the present fleet.
+    pub interval: Duration,
+    /// The time between the last two flushes, if the last one was early, or else the interval.
+    pub last_interval: Duration,
+    /// What the store last told of the fleet.
+    pub fleet: StoreStatus,
+}
+
+/// Samples of this instance that are not known to be in the store: pending, taken or in doubt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unsent {
+    /// The second of the oldest, in Unix seconds.
+    pub since: i64,
+    /// The last flush failed, so that it is unknown when they will be sent.
+    pub is_failing: bool,
+}
+
+/// A call that the store has, to be waited for until it can be read.
+#[derive(Clone, Debug)]
+pub struct Flushed {
+    /// The newest call that was appended.
+    pub call: AppendedCall,
+    /// How many calls this instance had replayed when it was flushed.
+    pub replays: u64,
+}
+
+/// The user's settings of flushing.
+#[derive(Clone, Debug)]
+pub struct FlushOptions {
+    /// The time between flushes; `None` for a second, and longer in a large fleet.
+    pub interval: Option<Duration>,
+    /// The most bytes of acknowledged calls that are retained for a replay.
+    pub replay_bytes: usize,
+    /// The name of this instance; `None` for its id in the journal.
+    pub name: Option<String>,
+}
+
+impl Flusher {
+    /// A flusher of what a recorder has recorded.
+    pub fn new(
+        recorder: Arc<Recorder>,
+        store: Arc<dyn Store>,
+        options: &FlushOptions,
+        unattended: Arc<Notify>,
+    ) -> Self {
+        let interval = options.interval.unwrap_or(Duration::from_secs(1));
+        let costs = match store.is_in_process() {
+            true => MEMORY_COSTS,
+            false => JOURNAL_COSTS,
+        };
+        let instance = new_instance();
+        let name = options.name.clone();
+        let is_version_marked = recorder.limits.app_version.is_none();
+        recorder
+            .drain
+            .set_instance(name.as_deref().unwrap_or(&instance));
+        let sending = Sending {
+            instance,
+            generation: None,
+            generations: VecDeque::new(),
+            next: 1,
+            in_doubt: None,
+            in_doubt_since: None,
+            is_sent: false,
+            is_ever_sent: false,
+            vain_answers: 0,
+            unsequenced: Batch::new(store.precisions().clone()),
+            unsequenced_amounts: Amounts::default(),
+            replay: ReplayBuffer::new(options.replay_bytes, interval),
+            sizer: BatchSizer::new(*costs.start(), costs, CALL_TIME),
+            newest: None,
+            flushed_at: None,
+            is_failing: false,
+        };
+        Self {
+            recorder,
+            store,
+            interval: AtomicU64::new(u64::try_from(interval.as_millis()).unwrap_or(u64::MAX)),
+            early_after: AtomicU64::new(0),
+            is_interval_free: options.interval.is_none(),
+            phase: fastrand::f64(),
+            state: Mutex::new(FlushState::from(&sending)),
+            sending: tokio::sync::Mutex::new(sending),
+            contacted_at: Mutex::default(),
+            given_up: Mutex::default(),
+            fleet: Mutex::default(),
+            finishing: AtomicBool::new(false),
+            finish: tokio::sync::Mutex::default(),
+            unattended,
+            replays: AtomicU64::new(0),
+            is_version_marked: AtomicBool::new(is_version_marked),
+            version_mark: Mutex::default(),
+            name,
+        }
+    }
+
+    /// Lets others see the state of `sending`.
+    fn publish(&self, sending: &Sending) {
+        *lock(&self.state) = FlushState::from(sending);
+    }
+
+    /// The store has answered.
+    fn contacted(&self) {
+        *lock(&self.contacted_at) = Some(self.clock().tick());
+    }
+
+    /// The id of this instance in the journal.
+    fn instance(&self) -> String {
+        lock(&self.state).instance.clone()
+    }
+
+    /// The number of the newest call that the store has; 0 for none.
+    pub fn last_call(&self) -> u64 {
+        lock(&self.state).last_call
+    }
+
+    /// How often it flushes.
+    pub fn interval(&self) -> Duration {
+        Duration::from_millis(self.interval.load(Ordering::Relaxed))
+    }
+
+    fn clock(&self) -> &Clock {
+        self.recorder.core.clock()
+    }
+
+    /// Drains, and appends all that was recorded until now, or until the store fails. Returns the
+    /// newest call that the store has of this instance.
+    ///
+    /// Cancel safe: a call that was under way stays in doubt and is appended again by the next flush.
+    pub async fn flush(&self) -> Result<Option<Flushed>, StoreError> {
+        let mut sending = self.sending.lock().await;
+        if self.finishing.load(Ordering::SeqCst) {
+            self.recorder.drain();
+            let is_taken = sending.in_doubt.is_some() || !sending.unsequenced.is_empty();
+            if !is_taken && self.recorder.drain.drain_stats().pending == 0 {
+                return Ok(self.newest(&sending));
+            }
+            // A shutdown that was dropped or gave up has left what was taken: nobody else would send it.
+            if is_taken && let Ok(_turn) = self.finish.try_lock() {
+                self.flush_with(&mut sending).await?;
+                self.restore_given_up();
+                return Ok(self.newest(&sending));
+            }
+            return Err(StoreError::new(
+                StoreErrorKind::Refused,
+                "the shutdown has begun: it flushes what is left itself",
+            ));
+        }
+        self.flush_with(&mut sending).await?;
+        Ok(self.newest(&sending))
+    }
+
+    fn newest(&self, sending: &Sending) -> Option<Flushed> {
+        let (seq, receipt) = sending.newest?;
+        Some(Flushed {
+            call: AppendedCall {
+                generation: sending.generation.as_ref()?.id.clone(),
+                instance: sending.instance.clone(),
+                seq,
+                position: receipt.position,
+            },
+            replays: self.replays(),
+        })
+    }
+
+    /// How many calls were, or are being, replayed: each of them may stand elsewhere from then on.
+    pub fn replays(&self) -> u64 {
+        self.replays.load(Ordering::SeqCst)
+    }
+
+    async fn flush_with(&self, sending: &mut Sending) -> Result<(), StoreError> {
+        self.recorder.drain();
+        match self.send_all(sending).await {
+            // Nothing was asked, so nothing is known either.
+            Ok(0) => Ok(()),
+            Ok(_) => {
+                sending.is_failing = false;
+                self.publish(sending);
+                let drain = &self.recorder.drain;
+                drain.counters(|counters| counters.last_error = None);
+                Ok(())
+            }
+            Err(error) => {
+                // The samples merge with later ones, so that an outage of any length stays bounded.
+                self.recorder.put_back(sending.take_unsequenced());
+                sending.is_failing = true;
+                self.publish(sending);
+                self.recorder.drain.counters(|counters| {
+                    counters.flush_errors += 1;
+                    counters.last_error = Some(error.to_string());
+                });
+                Err(error)
+            }
+        }
+    }
+
+    /// The samples that are not known to be in the store, if there are any.
+    pub fn unsent(&self) -> Option<Unsent> {
+        Some(Unsent {
+            since: self.recorder.drain.unsent_since()?,
+            is_failing: lock(&self.state).is_failing,
+        })
+    }
+
+    /// How flushing is doing.
+    pub fn status(&self) -> FlushStatus {
+        let state = lock(&self.state).clone();
+        let age = |at: Option<Tick>| at.map(|at| self.clock().since(at));
+        FlushStatus {
+            contact_age: age(*lock(&self.contacted_at)),
+            flushed_age: age(state.flushed_at),
+            in_doubt_age: age(state.in_doubt_since),
+            series: state.series,
+            interval: self.interval(),
+            last_interval: match self.early_after.load(Ordering::Relaxed) {
+                0 => self.interval(),
+                millis => self.interval().min(Duration::from_millis(millis)),
+            },
+            fleet: lock(&self.fleet).clone(),
+            unique_name: match &self.name {
+                Some(name) => format!("{name}:{}", state.instance),
+                None => state.instance.clone(),
+            },
+            instance: self.name.clone().unwrap_or(state.instance),
+        }
+    }
+
+    /// Asks the store how the fleet is doing.
+    pub async fn refresh_fleet(&self) -> Result<(), StoreError> {
+        let now = self.clock().now_seconds();
+        self.set_status(self.store.status(now).await?);
+        Ok(())
+    }
+
+    fn set_status(&self, status: StoreStatus) {
+        if self.is_interval_free {
+            let seconds = status.instances.div_ceil(INSTANCES_PER_SECOND).max(1);
+            let interval = Duration::from_secs(seconds).min(MAX_FLEET_INTERVAL);
+            let millis = u64::try_from(interval.as_millis()).unwrap_or(u64::MAX);
+            self.interval.store(millis, Ordering::Relaxed);
+        }
+        let mut fleet = lock(&self.fleet);
+        for problem in &status.exceptions.quarantined_keys {
+            if !fleet.exceptions.quarantined_keys.contains(problem) {
+                tracing::warn!(key = %problem.key, reason = %problem.reason, "a key holds something else: what belongs there is dropped until it is mended or deleted");
+            }
+        }
+        *fleet = status;
+    }
+}
+
+/// An id that no other process has had: 128 random bits from the operating system.
+fn new_instance() -> String {
+    let random = || RandomState::new().build_hasher().finish();
+    format!("{:016x}{:016x}", random(), random())
+}

@@ -1,0 +1,478 @@
+//! Calls that were acknowledged a moment ago, buffered in case the store loses them, as when a primary
+//! dies before its replica has them.
+
+use std::collections::VecDeque;
+use std::ops::Add;
+use std::time::Duration;
+
+use crate::clock::{Clock, Tick};
+use crate::store::FencedBatch;
+use tower_pulse_model::amounts::Amounts;
+
+/// A call can be replayed for at least this long after it was acknowledged.
+const MIN_RETENTION: Duration = Duration::from_secs(60);
+/// For this long the amounts of each call are remembered apart; those of older calls are added up by the minute.
+const COUNT_RETENTION: Duration = Duration::from_secs(600);
+/// How far apart calls were acknowledged whose amounts are added up.
+const OLD_COUNTS_WITHIN: Duration = Duration::from_secs(60);
+/// Nothing older than this is replayed or counted as lost: the fence of an instance that has been idle for
+/// a day is removed, and a store without a fence may have all of its calls.
+const MAX_AGE: Duration = Duration::from_secs(12 * 3_600);
+/// Calls whose amounts are remembered apart; those of older calls are added up.
+const MAX_COUNTS: usize = 4_096;
+
+/// Acknowledged calls, bounded in age and in bytes.
+#[derive(Debug)]
+pub(super) struct ReplayBuffer {
+    /// Calls that are older than that, added up, oldest first.
+    old_counts: VecDeque<Acknowledged>,
+    /// Calls that are too old to be replayed, oldest first.
+    counts: VecDeque<Acknowledged>,
+    /// Calls that can be replayed, oldest first.
+    calls: VecDeque<Buffered>,
+    bytes: usize,
+    max_bytes: usize,
+    retention: Duration,
+    /// The store was asked for the newest call when that was older than the retention, and answered.
+    is_settled: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Acknowledged {
+    /// The number of the call, or of the newest of those that were added up.
+    seq: u64,
+    amounts: Amounts,
+    /// When it was acknowledged, or the oldest of them.
+    at: Moment,
+}
+
+/// A moment on both clocks: a suspended machine may stop the monotonic one, and the wall may be set.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    tick: Tick,
+    wall: i64,
+}
+
+impl Moment {
+    pub(super) fn now(clock: &Clock) -> Self {
+        Self {
+            tick: clock.tick(),
+            wall: clock.now_nanos(),
+        }
+    }
+
+    /// Its age, by the clock that says more.
+    fn age(&self, clock: &Clock) -> Duration {
+        self.until(&Self::now(clock), clock)
+    }
+
+    /// The time from it until a later one, by the clock that says more.
+    fn until(&self, later: &Self, clock: &Clock) -> Duration {
+        let wall = later.wall.saturating_sub(self.wall);
+        let ticks = clock.nanos_between(self.tick, later.tick);
+        Duration::from_nanos(u64::try_from(wall).unwrap_or(0).max(ticks))
+    }
+}
+
+#[derive(Debug)]
+struct Buffered {
+    acknowledged: Acknowledged,
+    bytes: usize,
+    call: FencedBatch,
+}
+
+/// What is to be done about a gap.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct GapPlan {
+    /// The number of the call to replay next, if there is one.
+    pub seq: Option<u64>,
+    /// What the calls before it held, which cannot be replayed.
+    pub lost: Amounts,
+}
+
+impl ReplayBuffer {
+    /// A buffer of up to `max_bytes`, of calls that come at about `interval`.
+    pub(super) fn new(max_bytes: usize, interval: Duration) -> Self {
+        Self {
+            old_counts: VecDeque::new(),
+            counts: VecDeque::new(),
+            calls: VecDeque::new(),
+            bytes: 0,
+            max_bytes,
+            retention: MIN_RETENTION.max(3 * interval).min(COUNT_RETENTION),
+            is_settled: false,
+        }
+    }
+
+    /// Buffers an acknowledged call. The acknowledgement proves that the store had the earlier calls when this one
+    /// was `sent`, and nothing about later: a suspended machine may have read the answer late.
+    pub(super) fn push(&mut self, clock: &Clock, call: FencedBatch, sent: Moment) {
+        let bytes = call.batch.approximate_bytes();
+        self.is_settled = false;
+        self.bytes += bytes;
+        self.calls.push_back(Buffered {
+            acknowledged: Acknowledged {
+                seq: call.seq,
+                amounts: Amounts {
+                    requests: call.batch.requests(),
+                    ..call.batch.amounts_beside_requests()
+                },
+                at: Moment::now(clock),
+            },
+            bytes,
+            call,
+        });
+        while let Some(oldest) = self.calls.front()
+            && (self.bytes > self.max_bytes
+                || oldest.acknowledged.at.until(&sent, clock) > self.retention)
+        {
+            self.bytes -= oldest.bytes;
+            self.counts.push_back(oldest.acknowledged);
+            self.calls.pop_front();
+        }
+        while let Some(oldest) = self.counts.front()
+            && oldest.at.until(&sent, clock) > COUNT_RETENTION
+        {
+            let oldest = *oldest;
+            self.counts.pop_front();
+            self.add_old(oldest, clock);
+        }
+        while let Some(oldest) = self.old_counts.front()
+            && oldest.at.until(&sent, clock) > MAX_AGE
+        {
+            self.old_counts.pop_front();
+        }
+        self.bound_counts();
+    }
+
+    /// How many calls could be replayed.
+    pub(super) fn len(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// The number of the newest call, for as long as the store is to be asked whether it still has it:
+    /// until it has answered once after the call was too old to be replayed.
+    pub(super) fn newest(&self) -> Option<u64> {
+        let newest = self.calls.back().map(|buffered| buffered.acknowledged);
+        let newest = newest.or(self.counts.back().copied())?;
+        (!self.is_settled).then_some(newest.seq)
+    }
+
+    /// Whether the newest call is too old to be replayed, so that the next answer is the last one that
+    /// is needed.
+    pub(super) fn is_newest_old(&self, clock: &Clock) -> bool {
+        let newest = self.calls.back().map(|buffered| buffered.acknowledged);
+        let newest = newest.or(self.counts.back().copied());
+        newest.is_none_or(|newest| newest.at.age(clock) > self.retention)
+    }
+
+    /// The store was asked for the newest call when that was old, and has it: no call is replayed any more.
+    pub(super) fn settle(&mut self) {
+        self.is_settled = true;
+        self.bytes = 0;
+        let calls = self.calls.drain(..);
+        self.counts.extend(calls.map(|call| call.acknowledged));
+        self.bound_counts();
+    }
+
+    /// Remembers how much an old call held.
+    fn add_old(&mut self, call: Acknowledged, clock: &Clock) {
+        match self.old_counts.back_mut() {
+            Some(last) if last.at.until(&call.at, clock) < OLD_COUNTS_WITHIN => {
+                last.seq = call.seq;
+                last.amounts += call.amounts;
+            }
+            _ => self.old_counts.push_back(call),
+        }
+    }
+
+    fn bound_counts(&mut self) {
+        while self.counts.len() > MAX_COUNTS
+            && let Some(oldest) = self.counts.pop_front()
+            && let Some(next) = self.counts.front_mut()
+        {
+            next.amounts += oldest.amounts;
+        }
+    }
+
+    /// Plans what to do about a store whose last call is `fence`. What is counted as lost is forgotten, so that it is
+    /// counted once; of old calls that were added up, all are, if the store lacks the newest. The age of the calls after the fence begins anew, since the
+    /// store has them again from their replay on.
+    pub(super) fn after(&mut self, fence: u64, clock: &Clock) -> GapPlan {
+        let now = Moment::now(clock);
+        let is_old = |at: &Moment| at.until(&now, clock) > MAX_AGE;
+        self.old_counts.retain(|count| !is_old(&count.at));
+        self.counts.retain(|count| !is_old(&count.at));
+        self.calls
+            .retain(|buffered| !is_old(&buffered.acknowledged.at));
+        self.bytes = self.calls.iter().map(|buffered| buffered.bytes).sum();
+        for buffered in &mut self.calls {
+            if buffered.acknowledged.seq > fence {
+                buffered.acknowledged.at = now;
+                self.is_settled = false;
+            }
+        }
+        let counts = self.old_counts.iter_mut().chain(&mut self.counts).rev();
+        let lost = counts
+            .take_while(|count| count.seq > fence)
+            .map(|count| std::mem::take(&mut count.amounts))
+            .fold(Amounts::default(), Add::add);
+        let at = (self.calls).partition_point(|buffered| buffered.acknowledged.seq <= fence);
+        let seq = self.calls.get(at).map(|buffered| buffered.acknowledged.seq);
+        if seq.is_none() {
+            // Nothing is left to ask for.
+            self.old_counts.retain(|count| count.seq <= fence);
+            self.counts.retain(|count| count.seq <= fence);
+        }
+        GapPlan { seq, lost }
+    }
+
+    /// What the calls hold that the store lacks if its last call is `fence`, as far as they are remembered.
+    pub(super) fn amounts_behind(&self, fence: u64) -> Amounts {
+        let calls = self.calls.iter().map(|buffered| &buffered.acknowledged);
+        let behind = self.old_counts.iter().chain(&self.counts).chain(calls);
+        let behind = behind.filter(|count| count.seq > fence);
+        behind
+            .map(|count| count.amounts)
+            .fold(Amounts::default(), Add::add)
+    }
+
+    /// The call of this number, as following `previous` in `generation`.
+    pub(super) fn call(
+        &mut self,
+        seq: u64,
+        previous: u64,
+        generation: &str,
+    ) -> Option<&FencedBatch> {
+        let at = (self.calls).partition_point(|buffered| buffered.acknowledged.seq < seq);
+        let buffered = self.calls.get_mut(at);
+        let buffered = buffered.filter(|buffered| buffered.acknowledged.seq == seq)?;
+        buffered.call.previous = previous;
+        generation.clone_into(&mut buffered.call.generation);
+        Some(&buffered.call)
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&mut self) {
+        self.old_counts.clear();
+        self.counts.clear();
+        self.calls.clear();
+        self.bytes = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tower_pulse_model::aggregate::Aggregate;
+    use tower_pulse_model::batch::Batch;
+    use tower_pulse_model::context::Kind;
+    use tower_pulse_model::slice::Precisions;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn call(seq: u64) -> FencedBatch {
+        let mut one = Aggregate::default();
+        one.times.record(1_000);
+        let mut batch = Batch::new(Precisions::default());
+        batch.add(&"GET /".into(), Kind::Http, 7, &one);
+        FencedBatch {
+            generation: "g".into(),
+            instance: "i".into(),
+            seq,
+            previous: seq - 1,
+            batch,
+        }
+    }
+
+    fn requests(n: u64) -> Amounts {
+        Amounts::of_requests(n)
+    }
+
+    fn plan(seq: Option<u64>, lost: u64) -> GapPlan {
+        GapPlan {
+            seq,
+            lost: requests(lost),
+        }
+    }
+
+    #[test]
+    fn what_is_no_request_is_counted_as_lost_too() {
+        let (clock, _hand) = Clock::manual(0);
+        let mut buffer = ReplayBuffer::new(0, SECOND);
+        let mut sold = call(1);
+        sold.batch = Batch::new(Precisions::default());
+        sold.batch.count(&"sold".into(), 7, -9);
+        buffer.push(&clock, sold, Moment::now(&clock));
+        let lost = buffer.after(0, &clock).lost;
+        assert_eq!(lost, Amounts::of_additions(9));
+    }
+
+    #[test]
+    fn old_calls_are_counted_by_the_minute_for_twelve_hours() {
+        let (clock, hand) = Clock::manual(0);
+        let mut buffer = ReplayBuffer::new(0, SECOND);
+        // A call each 20 s, for 13 hours.
+        let calls = 13 * 180;
+        for seq in 1..=calls {
+            buffer.push(&clock, call(seq), Moment::now(&clock));
+            hand.advance(20 * SECOND);
+        }
+        assert_eq!(buffer.counts.len(), 31, "ten minutes");
+        assert!(
+            buffer.old_counts.len() <= 12 * 60,
+            "{}",
+            buffer.old_counts.len()
+        );
+        // Of calls that were added up, it is not known which the store lacks.
+        let fence = buffer.old_counts.back().map_or(0, |count| count.seq) - 10;
+        let lost = buffer.after(fence, &clock).lost.requests;
+        assert!((calls - fence..calls - fence + 3).contains(&lost), "{lost}");
+        assert_eq!(buffer.after(fence, &clock).lost, requests(0));
+        let lost = lost + buffer.after(0, &clock).lost.requests;
+        assert!((12 * 180 - 6..=12 * 180 + 1).contains(&lost), "{lost}");
+    }
+
+    #[test]
+    fn what_is_behind_a_fence_is_added_up_and_stays() {
+        let (clock, hand) = Clock::manual(0);
+        let size = call(1).batch.approximate_bytes();
+        let mut buffer = ReplayBuffer::new(2 * size, SECOND);
+        // Added up by the minute, remembered apart, and buffered.
+        for seq in 1..=3 {
+            buffer.push(&clock, call(seq), Moment::now(&clock));
+        }
+        hand.advance(COUNT_RETENTION + SECOND);
+        for seq in 4..=7 {
+            buffer.push(&clock, call(seq), Moment::now(&clock));
+        }
+        assert_eq!((buffer.counts.len(), buffer.calls.len()), (2, 2));
+        for (fence, behind) in [(0, 7), (3, 4), (5, 2), (6, 1), (7, 0), (0, 7)] {
+            assert_eq!(buffer.amounts_behind(fence), requests(behind), "{fence}");
+        }
+    }
+
+    #[test]
+    fn of_many_calls_only_the_sum_is_known() {
+        let (clock, _hand) = Clock::manual(0);
+        let mut buffer = ReplayBuffer::new(0, SECOND);
+        for seq in 1..=3 * MAX_COUNTS as u64 {
+            buffer.push(&clock, call(seq), Moment::now(&clock));
+        }
+        assert_eq!((buffer.counts.len(), buffer.calls.len()), (MAX_COUNTS, 0));
+        assert_eq!(
+            buffer.after(0, &clock).lost,
+            requests(3 * MAX_COUNTS as u64)
+        );
+        assert_eq!(buffer.after(0, &clock).lost, requests(0));
+    }
+
+    #[test]
+    fn what_is_too_old_or_too_much_is_counted_as_lost_once() {
+        let (clock, hand) = Clock::manual(0);
+        let size = call(1).batch.approximate_bytes();
+        let mut buffer = ReplayBuffer::new(3 * size, SECOND);
+        buffer.push(&clock, call(1), Moment::now(&clock));
+        hand.advance(Duration::from_secs(61));
+        for seq in 2..=5 {
+            buffer.push(&clock, call(seq), Moment::now(&clock));
+        }
+        // 1 is too old, 2 had no room.
+        assert_eq!(buffer.after(0, &clock), plan(Some(3), 2));
+        assert_eq!(buffer.after(0, &clock), plan(Some(3), 0));
+        let again = buffer
+            .call(3, 0, "h")
+            .map(|call| (call.previous, &*call.generation));
+        assert_eq!(again, Some((0, "h")));
+        assert_eq!(buffer.after(3, &clock).seq, Some(4));
+        assert_eq!(buffer.after(5, &clock), plan(None, 0));
+        hand.advance(Duration::from_secs(601));
+        buffer.push(&clock, call(6), Moment::now(&clock));
+        assert_eq!((buffer.counts.len(), buffer.calls.len()), (0, 1));
+        assert_eq!(buffer.bytes, size);
+    }
+
+    #[test]
+    fn calls_are_buffered_for_a_minute_and_counted_for_ten() {
+        let (clock, hand) = Clock::manual(0);
+        let mut buffer = ReplayBuffer::new(1 << 20, SECOND);
+        let mut push = |seq| {
+            buffer.push(&clock, call(seq), Moment::now(&clock));
+            (buffer.counts.len(), buffer.calls.len())
+        };
+        assert_eq!(push(1), (0, 1));
+        hand.advance(60 * SECOND);
+        assert_eq!(push(2), (0, 2));
+        hand.advance(SECOND);
+        assert_eq!(push(3), (1, 2));
+        hand.advance(539 * SECOND);
+        assert_eq!(push(4), (3, 1));
+        hand.advance(SECOND);
+        assert_eq!(push(5), (2, 2));
+    }
+
+    #[test]
+    fn what_the_store_has_is_neither_lost_nor_renewed() {
+        let (clock, hand) = Clock::manual(0);
+        let mut buffer = ReplayBuffer::new(1 << 20, SECOND);
+        buffer.push(&clock, call(1), Moment::now(&clock));
+        hand.advance(60 * SECOND);
+        assert_eq!(buffer.after(1, &clock), plan(None, 0));
+        hand.advance(SECOND);
+        buffer.push(&clock, call(2), Moment::now(&clock));
+        assert_eq!((buffer.counts.len(), buffer.calls.len()), (1, 1));
+        assert_eq!(buffer.after(1, &clock).lost, requests(0));
+
+        let mut counts = ReplayBuffer::new(0, SECOND);
+        for seq in [1, 2] {
+            counts.push(&clock, call(seq), Moment::now(&clock));
+        }
+        assert_eq!(counts.after(1, &clock), plan(None, 1));
+        assert_eq!(counts.newest(), Some(1));
+    }
+
+    #[test]
+    fn the_newest_is_asked_for_until_an_answer_comes_after_its_time() {
+        let (clock, hand) = Clock::manual(0);
+        let mut buffer = ReplayBuffer::new(1 << 20, SECOND);
+        assert_eq!(buffer.newest(), None);
+        buffer.push(&clock, call(1), Moment::now(&clock));
+        hand.advance(Duration::from_secs(60));
+        assert!(!buffer.is_newest_old(&clock));
+        // Suspended, the monotonic clock may stand still.
+        hand.set_wall(3_600);
+        assert!(buffer.is_newest_old(&clock));
+        assert_eq!(buffer.newest(), Some(1));
+        buffer.settle();
+        assert_eq!(buffer.newest(), None);
+        buffer.push(&clock, call(2), Moment::now(&clock));
+        assert_eq!(buffer.newest(), Some(2));
+        // A replayed call is as good as a new one.
+        hand.advance(Duration::from_secs(700));
+        assert_eq!(buffer.after(1, &clock).seq, Some(2));
+        assert_eq!(buffer.newest(), Some(2));
+        let sent = Moment::now(&clock);
+        // The answer is read long after it came.
+        hand.advance(Duration::from_secs(700));
+        buffer.push(&clock, call(3), sent);
+        assert_eq!(buffer.after(1, &clock).seq, Some(2));
+    }
+
+    #[test]
+    fn a_fence_that_was_removed_for_its_age_loses_nothing() {
+        let (clock, hand) = Clock::manual(0);
+        for is_settled in [true, false] {
+            let mut buffer = ReplayBuffer::new(1 << 20, SECOND);
+            buffer.push(&clock, call(1), Moment::now(&clock));
+            hand.advance(Duration::from_secs(61));
+            if is_settled {
+                buffer.settle();
+            }
+            hand.advance(Duration::from_secs(86_400));
+            assert_eq!(buffer.after(0, &clock), plan(None, 0));
+            buffer.push(&clock, call(2), Moment::now(&clock));
+            hand.advance(Duration::from_secs(12 * 3_600));
+            assert_eq!(buffer.after(1, &clock).seq, Some(2));
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The times of flushes and heartbeats.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::{BACKOFF, Flusher};
+use crate::task::{DENIED_WAIT, Stopped, lock};
+
+/// How long the last flush may take when no caller waits for it.
+const LAST_FLUSH: Duration = Duration::from_secs(1);
+
+impl Flusher {
+    /// Flushes at every interval, sooner when a ranking is crowded, until the shutdown. When every
+    /// `Pulse` was dropped without one, it flushes what is pending by itself.
+    pub fn flush_at_intervals(
+        self: Arc<Self>,
+        stopped: Stopped,
+    ) -> impl Future<Output = ()> + Send {
+        let unfinished = Unfinished {
+            flusher: self.clone(),
+            stopped: stopped.clone(),
+        };
+        async move {
+            self.flush_until(stopped.clone()).await;
+            if !stopped.is_set() {
+                let _ = self.finish(LAST_FLUSH).await;
+            }
+            drop(unfinished);
+        }
+    }
+
+    pub(super) async fn flush_until(&self, mut stopped: Stopped) {
+        let clock = self.clock().clone();
+        let mut backoff = *BACKOFF.start();
+        let (mut wait, mut admission) = (self.until_next(), stopped.admission());
+        let mut last_flush = clock.tick();
+        loop {
+            let pressed = self.recorder.drain.pressure.notified();
+            let waiting = async {
+                tokio::select! {
+                    () = clock.sleep(wait) => false,
+                    () = pressed, if backoff == *BACKOFF.start() => true,
+                }
+            };
+            let Some(is_early) = stopped.or(waiting).await else {
+                return;
+            };
+            // The flush that has just ended may have taken what it was notified of.
+            if is_early && !self.recorder.drain.is_crowded() {
+                wait = self.until_next();
+                continue;
+            }
+            let since = clock.since(std::mem::replace(&mut last_flush, clock.tick()));
+            let millis = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+            let early_after = if is_early { millis.max(1) } else { 0 };
+            self.early_after.store(early_after, Ordering::Relaxed);
+            let Some(result) = stopped.or(self.flush()).await else {
+                return;
+            };
+            let is_denied = admission.denies(&result);
+            (wait, backoff) = match result {
+                Ok(_) => (self.until_next(), *BACKOFF.start()),
+                Err(error) => {
+                    if backoff == *BACKOFF.start() {
+                        tracing::warn!(%error, "flushing failed; samples wait in this process and are sent later");
+                    }
+                    let wait = match is_denied {
+                        true => Duration::ZERO,
+                        false => backoff.mul_f64(fastrand::f64()),
+                    };
+                    (wait, (backoff * 2).min(*BACKOFF.end()))
+                }
+            };
+            let turn = async {
+                if is_denied {
+                    admission.wait(|| clock.sleep(DENIED_WAIT)).await;
+                }
+            };
+            if stopped.or(turn).await.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// The time until the next multiple of the interval, just after the drain at the turn of the second, and
+    /// spread over the instances of a fleet.
+    pub(super) fn until_next(&self) -> Duration {
+        let interval = self.interval();
+        let nanos = interval.as_nanos().max(1);
+        let now = u128::from(self.clock().now_nanos().unsigned_abs());
+        // A fleet whose interval has grown spreads its calls over all of it.
+        let is_large = self.is_interval_free && interval > Duration::from_secs(1);
+        let spread = match is_large {
+            true => interval,
+            false => (interval / 10).min(Duration::from_millis(100)),
+        };
+        let turn = spread.mul_f64(self.phase).as_nanos();
+        let since_turn = (now + nanos - turn) % nanos;
+        Duration::from_nanos(u64::try_from(nanos - since_turn).unwrap_or(u64::MAX))
+    }
+
+    /// Sends heartbeats to the store. By their answers it also finds out whether the store is alive when there
+    /// is nothing to flush.
+    pub async fn heartbeat_at_intervals(self: Arc<Self>, mut stopped: Stopped) {
+        let mut admission = stopped.admission();
+        loop {
+            let period = (self.interval()).clamp(Duration::from_secs(1), Duration::from_secs(20));
+            let Some(result) = stopped.or(self.beat()).await else {
+                return;
+            };
+            let is_denied = admission.denies(&result);
+            match result {
+                // A store that takes heartbeats and refuses flushes is not well.
+                Ok(()) => {
+                    if !lock(&self.state).is_failing {
+                        self.contacted();
+                        self.recorder
+                            .drain
+                            .counters(|counters| counters.last_error = None);
+                    }
+                }
+                Err(error) => {
+                    let text = error.to_string();
+                    self.recorder
+                        .drain
+                        .counters(|counters| counters.last_error.get_or_insert(text).len());
+                }
+            }
+            let waiting = async {
+                match is_denied {
+                    true => admission.wait(|| self.clock().sleep(DENIED_WAIT)).await,
+                    false => self.clock().sleep(period).await,
+                }
+            };
+            if stopped.or(waiting).await.is_none() {
+                return;
+            }
+        }
+    }
+}
+
+/// Logs a warning when flushing ends with its runtime instead of by a shutdown.
+struct Unfinished {
+    flusher: Arc<Flusher>,
+    stopped: Stopped,
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        let recorder = &self.flusher.recorder;
+        if self.stopped.is_set() || recorder.core.is_closed() {
+            return;
+        }
+        recorder.drain();
+        let lost = recorder.drain.pending_amounts() + lock(&self.flusher.state).amounts;
+        if !lost.is_zero() {
+            tracing::warn!(
+                requests = lost.requests,
+                additions = lost.additions,
+                details = lost.details,
+                "the runtime ended without `pulse.shutdown().await`: what was not flushed yet is lost, {lost}"
+            );
+        }
+    }
+}

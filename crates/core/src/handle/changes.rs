@@ -1,0 +1,133 @@
+//! Changes and marks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{FLUSH_DEADLINE, Handle, not_readable};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::random::short_random_name;
+use crate::store::judgement::read_changes;
+use crate::store::marks;
+use crate::task::BoxFuture;
+use tower_pulse_detect::change::Change;
+use tower_pulse_model::mark::Mark;
+
+/// Wait until a mark is flushed again after an error, doubled each time.
+const MARK_RETRY: Duration = Duration::from_millis(100);
+
+impl Handle {
+    /// Adds a function that is called with each change that begins or ends.
+    pub fn on_change(&self, on_change: Arc<dyn Fn(&Change) + Send + Sync>) {
+        self.0.stages.judge.on_change(on_change);
+    }
+
+    /// The changes of the fleet: those that stand first, by the time that they cost, then those that have ended.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn changes(&self) -> Result<Vec<Change>, StoreError> {
+        let Some(journal) = self.0.stages.store.journal() else {
+            return Ok(Vec::new());
+        };
+        let mut changes = read_changes(journal).await?.changes;
+        changes.sort_by(Change::by_urgency);
+        Ok(changes)
+    }
+
+    /// Marks this moment, for the whole fleet.
+    ///
+    /// # Errors
+    /// The text is not allowed, or the mark cannot be read within 5 s: it may still appear then.
+    pub async fn mark(&self, text: &str) -> Result<Mark, StoreError> {
+        let mark = Mark::of_text(
+            short_random_name(),
+            self.0.stages.options.clock.now_seconds(),
+            text,
+        );
+        let mark = mark.map_err(|error| {
+            StoreError::new(
+                StoreErrorKind::Refused,
+                format!("the text of a mark {error}"),
+            )
+        })?;
+        self.add_mark(mark.clone()).await?;
+        Ok(mark)
+    }
+
+    /// Adds a mark, and waits until it can be read. Boxed, so that this crate compiles the future: see [`BoxFuture`].
+    #[inline(never)]
+    pub fn add_mark(&self, mark: Mark) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move {
+            let stages = &self.0.stages;
+            stages.recorder.add_mark(mark.clone())?;
+            let late = |error: StoreError| {
+                let message = format!("the mark may still appear: {error}");
+                StoreError::new(error.kind(), message).with_source(error)
+            };
+            self.flush_until_done().await.map_err(late)?;
+            let marks = marks::retained(&*stages.store).await.map_err(late)?;
+            if marks.settles(&mark) {
+                return Ok(());
+            }
+            let message = "the mark is lost: the store was reset, or its key holds something else; see \
+                           `flush.lost_details` and `fold.quarantined_keys` in health";
+            Err(StoreError::new(StoreErrorKind::Unexpected, message))
+        })
+    }
+
+    /// Flushes, again and again while a store elsewhere fails, for 5 s.
+    async fn flush_until_done(&self) -> Result<(), StoreError> {
+        if self.0.stages.store.is_in_process() {
+            return self.flush().await;
+        }
+        let mut last_error = None;
+        let flushing = async {
+            let mut wait = MARK_RETRY;
+            while let Err(error) = self.flush().await {
+                last_error = Some(error);
+                tokio::time::sleep(wait).await;
+                wait *= 2;
+            }
+        };
+        let flushed = tokio::time::timeout(FLUSH_DEADLINE, flushing).await;
+        flushed.map_err(|_| last_error.unwrap_or_else(not_readable))
+    }
+
+    /// Judges the minutes that have ended, now: which pages have changed. A background task does it 15 s after each
+    /// minute. For those who drive the clock themselves, after a [`flush`](Self::flush). Returns how many minutes
+    /// this instance has judged; another one may have judged some. What is found is written between two rounds of folding:
+    /// another instance that folds is interrupted for a moment, and goes on.
+    ///
+    /// # Errors
+    /// The store failed. The next call judges what this one has not.
+    ///
+    /// # Panics
+    /// Without a tokio runtime that has its timers enabled.
+    ///
+    /// # Cancel safety
+    /// The next call goes on where this one was.
+    // Boxed, so that this crate compiles the future: see `BoxFuture`.
+    #[inline(never)]
+    pub fn judge(&self) -> BoxFuture<'_, Result<usize, StoreError>> {
+        let now = self.0.stages.options.clock.now_seconds();
+        Box::pin(self.0.stages.judge.judge_by_hand(now))
+    }
+
+    /// Tells the store that this instance is alive, and which version of the application it runs; learns how many
+    /// instances and which versions the fleet has. A background task does it each second. For those who drive the
+    /// clock themselves, and play several instances: at least once in the clock's minute.
+    ///
+    /// A version that is new gets its [mark](Self::mark) with the next [`flush`](Self::flush), and is told by the
+    /// heartbeats after that.
+    ///
+    /// # Errors
+    /// The store failed.
+    ///
+    /// # Cancel safety
+    /// The store may have been told.
+    // Boxed, so that this crate compiles the future: see `BoxFuture`.
+    #[inline(never)]
+    pub fn heartbeat(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(self.0.stages.flusher.beat())
+    }
+}

@@ -1,0 +1,220 @@
+//! The handle of an instance: its recorder, flusher, folder and judge over one store, and the tasks that drive them.
+
+mod changes;
+mod health;
+mod options;
+#[cfg(feature = "query")]
+mod query;
+#[cfg(feature = "rankings")]
+mod ranking;
+mod shared_flush;
+mod shutdown_error;
+mod tasks;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+
+pub use self::options::HandleOptions;
+#[cfg(feature = "rankings")]
+pub use self::ranking::{Ranking, RankingBuilder, RankingError};
+use self::shared_flush::SharedFlush;
+pub use self::shutdown_error::ShutdownError;
+use crate::changes::Judge;
+use crate::cleaner::CleanerStatus;
+use crate::clock::Clock;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::flush::{Flushed, Flusher};
+use crate::fold::Folder;
+use crate::health::Health;
+use crate::recorder::Recorder;
+use crate::store::Store;
+use crate::task::{BoxFuture, Stop, Stopped};
+
+/// How long a flush waits until what it has appended can be read.
+const FLUSH_DEADLINE: Duration = Duration::from_secs(5);
+/// Wait of a flush when the store has lost again what was to be read, doubled each time.
+const LOST_WAIT: Duration = Duration::from_millis(10);
+/// How long a shutdown may take to let another instance fold.
+const RELEASE_TIMEOUT: Duration = Duration::from_millis(50);
+
+/// An instance. Cheap to clone; all clones are one.
+#[derive(Clone)]
+pub struct Handle(Arc<Inner>);
+
+struct Inner {
+    stages: Arc<Stages>,
+    stop: Stop,
+    tasks: Mutex<Vec<JoinHandle<()>>>,
+    flushes: SharedFlush,
+    #[cfg(feature = "query")]
+    query: std::sync::OnceLock<crate::query::Reader>,
+}
+
+/// The stages of an instance, from recording to judging.
+struct Stages {
+    recorder: Arc<Recorder>,
+    flusher: Arc<Flusher>,
+    folder: Arc<Folder>,
+    store: Arc<dyn Store>,
+    judge: Arc<Judge>,
+    cleaning: Arc<Mutex<CleanerStatus>>,
+    options: HandleOptions,
+    #[cfg(feature = "row-cache")]
+    row_caches: crate::row_lists::RowCaches,
+}
+
+impl std::fmt::Debug for Handle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Handle")
+            .field("store", &self.0.stages.store.describe())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Handle {
+    /// Joins these tasks at the shutdown.
+    pub fn join_later(&self, tasks: impl Iterator<Item = JoinHandle<()>>) {
+        let mut joined = self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        joined.extend(tasks);
+    }
+
+    /// Where samples are recorded.
+    pub fn recorder(&self) -> &Arc<Recorder> {
+        &self.0.stages.recorder
+    }
+
+    /// Where everything is kept.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.0.stages.store
+    }
+
+    /// The time source.
+    pub fn clock(&self) -> &Clock {
+        &self.0.stages.options.clock
+    }
+
+    /// The configuration.
+    pub fn options(&self) -> &HandleOptions {
+        &self.0.stages.options
+    }
+
+    /// The signal of the shutdown, for another task.
+    pub fn stopped(&self) -> Stopped {
+        self.0.stop.stopped()
+    }
+
+    /// The row caches of this instance.
+    #[cfg(feature = "row-cache")]
+    pub fn row_caches(&self) -> &crate::row_lists::RowCaches {
+        &self.0.stages.row_caches
+    }
+
+    /// Takes everything recorded so far to the store, and returns when it can be read.
+    ///
+    /// # Errors
+    /// The store failed, or nobody has folded it within 5 s. Nothing is lost: it is tried again at the next interval.
+    ///
+    /// # Cancel safety
+    /// Dropping it loses nothing and doubles nothing.
+    // Boxed, so that this crate compiles the future: see `BoxFuture`.
+    #[inline(never)]
+    pub fn flush(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async {
+            let flushing = self.0.flushes.run(self.0.stages.flush());
+            if self.0.stages.store.is_in_process() {
+                // Nothing to wait for, and no timer that a runtime would have to run.
+                return flushing.await;
+            }
+            let flushed = tokio::time::timeout(FLUSH_DEADLINE, flushing).await;
+            flushed.unwrap_or_else(|_| Err(not_readable()))
+        })
+    }
+
+    /// How recording and flushing are doing.
+    pub fn health(&self) -> Health {
+        self.0.stages.health()
+    }
+
+    /// Stops the background tasks, flushes what is left, and waits for both.
+    ///
+    /// # Errors
+    /// The store did not take everything within the timeout of a shutdown, or has lost what it had taken.
+    ///
+    /// # Cancel safety
+    /// Dropping it loses nothing: call it again.
+    #[inline(never)]
+    pub fn shutdown(&self) -> BoxFuture<'_, Result<(), ShutdownError>> {
+        Box::pin(async {
+            let stages = &self.0.stages;
+            self.0.stop.stop();
+            let tasks = {
+                let mut tasks = self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+                std::mem::take(&mut *tasks)
+            };
+            for task in tasks {
+                // A task that was aborted with its runtime has nothing left to do.
+                let _ = task.await;
+            }
+            let start = std::time::Instant::now();
+            let result = stages.flusher.finish(stages.options.shutdown_timeout).await;
+            // What is in the journal is safe, and folded by whoever comes; the sooner the better.
+            let left = stages
+                .options
+                .shutdown_timeout
+                .saturating_sub(start.elapsed());
+            let fold = async {
+                let _ = stages.folder.fold().await;
+                let _ = stages.store.sync().await;
+            };
+            let _ = tokio::time::timeout(left, fold).await;
+            let _ = tokio::time::timeout(RELEASE_TIMEOUT, stages.folder.release()).await;
+            result.map_err(|unflushed| ShutdownError::new(unflushed.lost, unflushed.error))
+        })
+    }
+}
+
+fn not_readable() -> StoreError {
+    let message = format!(
+        "not readable within {FLUSH_DEADLINE:?}: no instance has folded it; see `journal` in health"
+    );
+    StoreError::new(StoreErrorKind::TimedOut, message)
+}
+
+impl Stages {
+    async fn flush(&self) -> Result<(), StoreError> {
+        // Each turn but the last finds that the store has lost what it had acknowledged, or got it again
+        // at another place meanwhile.
+        let mut wait = Duration::ZERO;
+        while let Some(newest) = self.append_all().await? {
+            let readable = self.folder.until_readable(&newest.call);
+            if readable.await? && self.flusher.replays() == newest.replays {
+                break;
+            }
+            // A store that loses again and again what it has acknowledged is not asked without a pause.
+            tokio::time::sleep(wait).await;
+            wait = (2 * wait).clamp(LOST_WAIT, 20 * LOST_WAIT);
+        }
+        // So that health tells at once what folding could not use; it is asked again soon anyway.
+        let _ = self.flusher.refresh_fleet().await;
+        Ok(())
+    }
+
+    /// Appends all that was recorded. A journal that refuses it for want of room is folded, again and again as long as
+    /// that makes room.
+    async fn append_all(&self) -> Result<Option<Flushed>, StoreError> {
+        let mut last_call = None;
+        loop {
+            let flushed = self.flusher.flush().await;
+            let appended = Some(self.flusher.last_call());
+            let is_refused =
+                matches!(&flushed, Err(error) if error.kind() == StoreErrorKind::Refused);
+            if !is_refused || last_call == appended {
+                return flushed;
+            }
+            last_call = appended;
+            self.folder.fold().await?;
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Questions about what is recorded.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::{Handle, Stages};
+use crate::health::Health;
+use crate::query::{Process, Reader, Source, StoreReader};
+
+impl Handle {
+    /// Answers all that the dashboard shows, in Rust: see [`query`](crate::query). All routers of this `Pulse` ask it
+    /// too, so that the store is asked once for all.
+    pub fn query(&self) -> &Reader {
+        self.0.query.get_or_init(|| {
+            let stages = &self.0.stages;
+            let flusher = stages.flusher.clone();
+            let unsent = Arc::new(move || flusher.unsent());
+            let target = stages.options.target.map(|target| target.as_secs_f64());
+            let (store, clock) = (stages.store.clone(), stages.options.clock.clone());
+            Reader::new(Source {
+                reader: StoreReader::new(
+                    store.clone(),
+                    clock.clone(),
+                    unsent,
+                    target,
+                    stages.options.query_bytes,
+                ),
+                store,
+                clock,
+                precisions: stages.options.precisions.clone(),
+                target: stages.options.target,
+                process: Some(stages.clone()),
+            })
+        })
+    }
+}
+
+impl Process for Stages {
+    fn health(&self) -> Health {
+        self.health()
+    }
+
+    fn counters(&self) -> HashMap<Arc<str>, i64> {
+        self.recorder.counter_totals()
+    }
+
+    #[cfg(feature = "rankings")]
+    fn rankings(&self) -> Vec<(Arc<str>, tower_pulse_model::ranking::RankingSpec)> {
+        self.recorder.rankings.list()
+    }
+
+    #[cfg(feature = "row-cache")]
+    fn row_caches(&self) -> Vec<Arc<dyn crate::row_lists::ListedCache>> {
+        self.row_caches.all()
+    }
+}

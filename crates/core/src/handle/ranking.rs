@@ -1,0 +1,419 @@
+//! Rankings within a moving window, as an application uses them.
+
+use std::time::Duration;
+
+use super::Handle;
+use crate::error::{BuildError, StoreError};
+use crate::recorder::RankingEntry;
+use crate::store::{RankedId, RankingPage, RankingQuery};
+use std::sync::Arc;
+use tower_pulse_model::context::{clean_name, escape_hidden};
+use tower_pulse_model::ranking::{MAX_RANKING_SLICES, RankingSpec};
+use tower_pulse_model::worst_case::WorstCase;
+
+const MINUTE: u64 = 60;
+const HOUR: u64 = 60 * MINUTE;
+const DAY: u64 = 24 * HOUR;
+/// The longest period, in seconds.
+const MAX_PERIOD: u64 = 366 * DAY;
+/// The most slices of a window: a day by the minute has 1,440.
+const MAX_SLICES: u64 = MAX_RANKING_SLICES as u64;
+/// The most ids.
+const MAX_IDS: usize = 100_000;
+/// The longest name, in bytes.
+const MAX_NAME: usize = 256;
+
+/// Configures a [`Ranking`]. `Pulse::ranking` makes one.
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until it is built"]
+pub struct RankingBuilder {
+    handle: Handle,
+    name: String,
+    period: Duration,
+    interval: Duration,
+    max_ids: usize,
+}
+
+impl RankingBuilder {
+    /// A ranking of 24 hours by the hour.
+    pub fn new(handle: Handle, name: &str) -> Self {
+        Self {
+            handle,
+            name: name.to_owned(),
+            period: Duration::from_secs(DAY),
+            interval: Duration::from_secs(HOUR),
+            max_ids: 10_000,
+        }
+    }
+
+    /// The length of the window: a multiple of the interval, up to 366 days and 1,500 intervals. 24 hours by
+    /// default. Where instances differ, the longest period holds until nothing was added with it for that long.
+    pub fn period(mut self, period: Duration) -> Self {
+        self.period = period;
+        self
+    }
+
+    /// The length of an interval, by which the window moves: 1, 2, 3, 4, 5, 6, 10, 12, 15, 20 or 30 minutes, 1,
+    /// 2, 3, 4, 6, 8 or 12 hours, or a multiple of 24 hours. 1 hour by default. Intervals begin at multiples of
+    /// their length since the Unix epoch, in UTC.
+    pub fn interval(mut self, interval: Duration) -> Self {
+        self.interval = interval;
+        self
+    }
+
+    /// The most ids, 1 to 100,000. Beyond, those with the smallest counts in the oldest interval leave the
+    /// ranking, and their counts are added to `dropped`. Where instances add more than as many new ones at once, those
+    /// with the smallest counts do not even get in. 10,000 by default.
+    pub fn max_ids(mut self, ids: usize) -> Self {
+        self.max_ids = ids;
+        self
+    }
+
+    /// The ranking, which is the same for all who build it with this name and configuration.
+    ///
+    /// # Errors
+    /// A value is not allowed; the name was built with another configuration before; or this process has 100
+    /// rankings already. The error says what is allowed.
+    pub fn build(self) -> Result<Ranking, BuildError> {
+        check_name(&self.name)?;
+        let spec = self.spec()?;
+        let recorder = &self.handle.0.stages.recorder;
+        let entry = recorder.ranking(&escape_hidden(&self.name), spec)?;
+        Ok(Ranking {
+            handle: self.handle,
+            entry,
+        })
+    }
+
+    /// The most memory that the ranking takes, beside that of `Builder::worst_case`,
+    /// as long as nothing negative is added.
+    ///
+    /// # Errors
+    /// A value is not allowed.
+    pub fn worst_case(&self) -> Result<WorstCase, BuildError> {
+        let stages = &self.handle.0.stages;
+        let is_shared = !stages.store.is_in_process();
+        Ok((self.spec()?).worst_case(stages.recorder.shards(), is_shared))
+    }
+
+    fn spec(&self) -> Result<RankingSpec, BuildError> {
+        checked_spec(self.interval, self.period, self.max_ids)
+    }
+}
+
+fn check_name(name: &str) -> Result<(), BuildError> {
+    let is_long = escape_hidden(name).len() > MAX_NAME;
+    if name.is_empty() || is_long || name.chars().any(char::is_control) {
+        let allowed = "1 to 256 bytes without control characters";
+        let mut value = format!("{name:?}");
+        if is_long {
+            value = format!("a name of {} bytes", name.len());
+        }
+        return Err(BuildError::new("ranking", value, allowed));
+    }
+    Ok(())
+}
+
+fn checked_spec(
+    interval: Duration,
+    period: Duration,
+    max_ids: usize,
+) -> Result<RankingSpec, BuildError> {
+    let (slice, window) = (interval.as_secs(), period.as_secs());
+    let is_allowed = match slice {
+        _ if interval.subsec_nanos() > 0 => false,
+        0 => false,
+        1..HOUR => slice.is_multiple_of(MINUTE) && HOUR.is_multiple_of(slice),
+        HOUR..DAY => {
+            let hours = [1, 2, 3, 4, 6, 8, 12];
+            slice.is_multiple_of(HOUR) && hours.contains(&(slice / HOUR))
+        }
+        _ => slice.is_multiple_of(DAY) && slice <= MAX_PERIOD,
+    };
+    if !is_allowed {
+        let allowed = "1, 2, 3, 4, 5, 6, 10, 12, 15, 20 or 30 minutes, 1, 2, 3, 4, 6, 8 or 12 hours, \
+                       or a multiple of 24 hours up to 366 days";
+        return Err(BuildError::new(
+            "interval",
+            format!("{interval:?}"),
+            allowed,
+        ));
+    }
+    let slices = window / slice;
+    if period.subsec_nanos() > 0
+        || !(1..=MAX_SLICES).contains(&slices)
+        || !window.is_multiple_of(slice)
+        || window > MAX_PERIOD
+    {
+        let most = (MAX_PERIOD / slice).min(MAX_SLICES);
+        let allowed =
+            format!("1 to {most} times the interval of {slice} s, up to 366 days, is allowed");
+        return Err(BuildError::new("period", format!("{period:?}"), allowed));
+    }
+    if !(1..=MAX_IDS).contains(&max_ids) {
+        let allowed = format!("1 to {MAX_IDS} is allowed");
+        return Err(BuildError::new("max_ids", max_ids, allowed));
+    }
+    // Each is at most 366 days in seconds, or 100,000.
+    Ok(RankingSpec {
+        interval: slice as u32,
+        slices: slices as u32,
+        max_ids: max_ids as u32,
+    })
+}
+
+/// Ids by what was added to them within a moving window: posts by likes in the past 24 hours, searches, tenants.
+/// Cheap to clone; all clones, and all rankings of this name in the fleet, are one.
+///
+/// The window is the current interval and those before it, `period / interval` intervals together. An id whose sum
+/// is 0 is not in the ranking. Ids are cleaned as contexts are: characters that show nothing, or turn the direction of text, are escaped, and an id of more
+/// than 256 bytes is cut and ends in a hash. A sum is exact up to 2<sup>53</sup>.
+#[derive(Clone, Debug)]
+pub struct Ranking {
+    handle: Handle,
+    entry: Arc<RankingEntry>,
+}
+
+/// A change of a ranking is not known to be in the store.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum RankingError {
+    /// The store did not confirm the change. The change stays recorded, and is sent again by itself: do not repeat
+    /// it.
+    Unconfirmed {
+        /// The name of the ranking.
+        ranking: String,
+        /// Why the store did not confirm it.
+        source: StoreError,
+    },
+    /// The `Pulse` is shut down. The change is dropped, unless it was made while the shutdown began.
+    ShutDown {
+        /// The name of the ranking.
+        ranking: String,
+    },
+}
+
+impl std::fmt::Display for RankingError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unconfirmed { ranking, .. } => write!(
+                f,
+                "it is unknown whether the store has the change of the ranking {ranking:?} by now: it stays recorded, \
+                 and is sent again by itself"
+            ),
+            Self::ShutDown { ranking } => write!(
+                f,
+                "the change of the ranking {ranking:?} may be dropped: the Pulse is shut down"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for RankingError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Unconfirmed { source, .. } => Some(source),
+            Self::ShutDown { .. } => None,
+        }
+    }
+}
+
+impl Ranking {
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.entry.name
+    }
+
+    /// Adds `n`, which may be negative, to an id in the current interval. Does no I/O: it is flushed with
+    /// everything else.
+    pub fn add(&self, id: &str, n: i64) {
+        self.entry.add(id, n);
+    }
+
+    /// Adds `n` to an id, and returns when all instances can read it. Callers at the same time share a flush.
+    ///
+    /// # Errors
+    /// The store has not confirmed it. What was added stays recorded and is sent again, so that adding it again
+    /// would count it twice.
+    ///
+    /// # Cancel safety
+    /// `n` is added by the first poll. Dropping the future later loses nothing and doubles nothing.
+    pub async fn add_now(&self, id: &str, n: i64) -> Result<(), RankingError> {
+        self.entry.add(id, n);
+        self.flush().await
+    }
+
+    /// Removes an id with all that was added to it, in this process too, and returns when no instance can read
+    /// it any more. What is added to it afterwards counts.
+    ///
+    /// # Errors
+    /// The store has not confirmed it. The removal stays recorded and is sent again.
+    ///
+    /// # Cancel safety
+    /// As of [`add_now`](Self::add_now).
+    pub async fn remove(&self, id: &str) -> Result<(), RankingError> {
+        self.entry.remove(id);
+        self.flush().await
+    }
+
+    async fn flush(&self) -> Result<(), RankingError> {
+        let ranking = || self.entry.name.to_string();
+        let shut_down = || RankingError::ShutDown { ranking: ranking() };
+        // A flush now would take the lease to fold, which the shutdown has given up.
+        if self.entry.is_closed() {
+            return Err(shut_down());
+        }
+        let flushed = self.handle.flush().await;
+        // A flush during a shutdown says nothing about what was added after the last drain.
+        if self.entry.is_closed() {
+            return Err(shut_down());
+        }
+        flushed.map_err(|source| RankingError::Unconfirmed {
+            ranking: ranking(),
+            source,
+        })
+    }
+
+    /// The ids from `offset` on, `limit` at most, highest first. Equal sums are in descending order of the ids'
+    /// bytes.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn top(&self, offset: usize, limit: usize) -> Result<Vec<RankedId>, StoreError> {
+        let page = self.page(offset, limit, None).await?;
+        Ok(page.map(|page| page.top).unwrap_or_default())
+    }
+
+    /// The sum of an id; `None` if it is not in the ranking.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn score(&self, id: &str) -> Result<Option<i64>, StoreError> {
+        let page = self.page(0, 0, Some(id)).await?;
+        let place = page.and_then(|page| page.places.first().copied().flatten());
+        Ok(place.map(|place| place.score))
+    }
+
+    /// The number of ids before an id; `None` if it is not in the ranking.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn rank(&self, id: &str) -> Result<Option<usize>, StoreError> {
+        let page = self.page(0, 0, Some(id)).await?;
+        let place = page.and_then(|page| page.places.first().copied().flatten());
+        Ok(place.map(|place| place.rank))
+    }
+
+    /// The number of ids.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    #[allow(clippy::len_without_is_empty, reason = "it asks the store")]
+    pub async fn len(&self) -> Result<usize, StoreError> {
+        let page = self.page(0, 0, None).await?;
+        Ok(page.map_or(0, |page| page.total))
+    }
+
+    async fn page(
+        &self,
+        offset: usize,
+        limit: usize,
+        id: Option<&str>,
+    ) -> Result<Option<RankingPage>, StoreError> {
+        let query = RankingQuery {
+            name: self.entry.name.to_string(),
+            now: self.entry.now(),
+            offset,
+            limit,
+            ids: id
+                .map(|id| clean_name(id).into_owned())
+                .into_iter()
+                .collect(),
+        };
+        self.handle.0.stages.store.ranking(&query).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn build(
+        interval: u64,
+        period: u64,
+        max_ids: usize,
+        name: &str,
+    ) -> Result<RankingSpec, String> {
+        let seconds = Duration::from_secs;
+        let checked = check_name(name)
+            .and_then(|()| checked_spec(seconds(interval), seconds(period), max_ids));
+        checked.map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn intervals_divide_an_hour_or_are_those_of_the_article() {
+        let minutes = [1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30].map(|n| n * MINUTE);
+        let hours = [1, 2, 3, 4, 6, 8, 12, 24, 48, 72].map(|n| n * HOUR);
+        let allowed: Vec<u64> = minutes.into_iter().chain(hours).collect();
+        for interval in (0..=10 * HOUR)
+            .step_by(30)
+            .chain((0..=80).map(|n| n * HOUR))
+        {
+            let is_built = build(interval, interval, 1, "a").is_ok();
+            assert_eq!(is_built, allowed.contains(&interval), "{interval} s");
+        }
+        let error = build(7 * HOUR, 14 * HOUR, 1, "a").expect_err("seven hours");
+        assert!(
+            error.starts_with("interval is 25200s: 1, 2, 3, 4, 5, 6"),
+            "{error}"
+        );
+        let odd = Duration::from_millis(60_500);
+        assert!(checked_spec(odd, odd, 1).is_err());
+    }
+
+    #[test]
+    fn a_period_is_a_multiple_of_the_interval() {
+        for (interval, period, is_allowed) in [
+            (HOUR, HOUR, true),
+            (HOUR, DAY, true),
+            (MINUTE, DAY, true),
+            (MINUTE, 1_500 * MINUTE, true),
+            (MINUTE, 1_501 * MINUTE, false),
+            (HOUR, HOUR / 2, false),
+            (2 * HOUR, 3 * HOUR, false),
+            (HOUR, 0, false),
+            (DAY, 366 * DAY, true),
+            (DAY, 367 * DAY, false),
+            (366 * DAY, 366 * DAY, true),
+        ] {
+            let built = build(interval, period, 1, "a");
+            assert_eq!(built.is_ok(), is_allowed, "{interval} {period}");
+            if let Err(error) = built {
+                assert!(
+                    error.contains(&format!("times the interval of {interval} s")),
+                    "{error}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn ids_and_names_are_bounded() {
+        for (max_ids, name, is_allowed) in [
+            (1, "posts", true),
+            (100_000, "<all>", true),
+            (0, "posts", false),
+            (100_001, "posts", false),
+            (1, "", false),
+            (1, "a\n", false),
+            (1, &*"x".repeat(256), true),
+            (1, &*"x".repeat(257), false),
+        ] {
+            let built = build(HOUR, DAY, max_ids, name);
+            assert_eq!(built.is_ok(), is_allowed, "{max_ids} {name}");
+            if let Err(error) = built {
+                assert!(error.starts_with("max_ids is ") || error.starts_with("ranking is "));
+            }
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Starting an instance: its stages and their tasks.
+
+use std::sync::{Arc, Mutex};
+
+use super::{Handle, HandleOptions, Inner, Stages};
+use crate::changes::Judge;
+use crate::cleaner::{Cleaner, CleanerStatus};
+use crate::flush::Flusher;
+use crate::fold::Folder;
+use crate::recorder::Recorder;
+use crate::store::Store;
+use crate::task::{Stop, Stopped, Task};
+
+impl Handle {
+    /// An instance over a store, and its tasks, which the caller runs.
+    pub fn new(options: HandleOptions, store: Arc<dyn Store>) -> (Self, Vec<Task>) {
+        let stages = Arc::new(Stages::new(options, store));
+        let (stop, stopped) = Stop::new();
+        let tasks = stages.tasks(&stopped);
+        let inner = Inner {
+            stages,
+            stop,
+            tasks: Mutex::default(),
+            flushes: Default::default(),
+            #[cfg(feature = "query")]
+            query: std::sync::OnceLock::new(),
+        };
+        (Self(Arc::new(inner)), tasks)
+    }
+}
+
+impl Stages {
+    fn new(options: HandleOptions, store: Arc<dyn Store>) -> Self {
+        let clock = options.clock.clone();
+        let max_contexts = options.limits.max_contexts;
+        let recorder = Arc::new(Recorder::new(
+            clock.clone(),
+            options.precisions.clone(),
+            options.limits.clone(),
+        ));
+        for name in &options.counters {
+            recorder.counter(name);
+        }
+        let unattended = Arc::<tokio::sync::Notify>::default();
+        let flusher = Flusher::new(
+            recorder.clone(),
+            store.clone(),
+            &options.flush,
+            unattended.clone(),
+        );
+        let folder = Folder::new(
+            store.clone(),
+            clock.clone(),
+            flusher.status().unique_name,
+            Folder::remembered_records(store.is_in_process(), max_contexts),
+            unattended,
+        );
+        let folder = folder
+            .with_history(options.history_days)
+            .with_profiles(options.bounds.contexts() as usize)
+            .with_step(options.fold_step_contexts);
+        let folder = Arc::new(folder);
+        let unsent_since = {
+            let recorder = recorder.clone();
+            move || recorder.drain.unsent_since()
+        };
+        let judge = Judge::new(
+            store.clone(),
+            clock,
+            max_contexts,
+            folder.clone(),
+            unsent_since,
+        );
+        Self {
+            recorder,
+            flusher: Arc::new(flusher),
+            folder,
+            store,
+            judge: Arc::new(judge),
+            cleaning: Arc::<Mutex<CleanerStatus>>::default(),
+            options,
+            #[cfg(feature = "row-cache")]
+            row_caches: Default::default(),
+        }
+    }
+
+    fn tasks(&self, stopped: &Stopped) -> Vec<Task> {
+        let cleaner = Cleaner {
+            store: self.store.clone(),
+            clock: self.options.clock.clone(),
+            interval: self.options.clean_interval,
+            retention: self.options.retention,
+            instance: self.flusher.status().unique_name,
+            status: self.cleaning.clone(),
+        };
+        let flush = {
+            let (store, folder) = (self.store.clone(), self.folder.clone());
+            let flushing = self.flusher.clone().flush_at_intervals(stopped.clone());
+            async move {
+                flushing.await;
+                // In one process, nobody else may be there to fold what the last flush has appended.
+                if store.is_in_process() {
+                    let _ = folder.fold().await;
+                }
+            }
+        };
+        let drain = self.recorder.clone().drain_each_second(stopped.clone());
+        let fold = self.folder.clone().fold_at_intervals(stopped.clone());
+        let heartbeat = self.flusher.clone().heartbeat_at_intervals(stopped.clone());
+        let judge = self.judge.clone().judge_at_intervals(stopped.clone());
+        vec![
+            Task::new("drain", drain),
+            Task::new("flush", flush),
+            Task::new("fold", fold),
+            Task::new("heartbeat", heartbeat),
+            Task::new("judge", judge),
+            Task::new("clean", cleaner.clean_at_intervals(stopped.clone())),
+        ]
+    }
+}

@@ -1,0 +1,260 @@
+//! The state of an instance, by stage, as `api/health` shows it. The page
+//! [reading health](https://docs.rs/tower-pulse/latest/tower_pulse/guide/reading_health/index.html) of the guide says what to do about each field.
+
+use std::time::Duration;
+
+use tower_pulse_detect::detector::Sight;
+use tower_pulse_model::expected::ExpectedBytes;
+use tower_pulse_model::snapshot::Problem;
+use tower_pulse_model::worst_case::WorstCase;
+
+/// Seconds after the end of a minute from which on its judgement is late.
+const LATE_JUDGEMENT: i64 = 150;
+
+/// Whether the store answers, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "query", derive(serde::Serialize))]
+#[cfg_attr(feature = "query", serde(rename_all = "lowercase"))]
+#[non_exhaustive]
+pub enum Status {
+    /// The store last answered within three flush intervals.
+    Ok,
+    /// The store last answered more than three flush intervals, but less than 10 s ago.
+    Degraded,
+    /// The store has not answered for 10 s, or never.
+    #[default]
+    Down,
+}
+
+impl std::fmt::Display for Status {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Status {
+    /// The status of a store that last answered at this age, and is asked at this interval.
+    pub fn at_age(age: Option<Duration>, interval: Duration) -> Self {
+        match age {
+            Some(age) if age <= 3 * interval => Self::Ok,
+            Some(age) if age < Duration::from_secs(10) => Self::Degraded,
+            _ => Self::Down,
+        }
+    }
+
+    /// The name in the API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Degraded => "degraded",
+            Self::Down => "down",
+        }
+    }
+}
+
+/// The state of an instance, as `Pulse::health` returns it. Counts begin at the
+/// start of the instance, those of [`fold`](Self::fold) at the start of the store's generation. Ages are in
+/// seconds.
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "query", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct Health {
+    /// Whether the store answers, in one word.
+    pub status: Status,
+    /// Sentences for the operator. Each ends in what to do.
+    pub warnings: Vec<String>,
+    /// Name of this instance: that of `Builder::instance`, or a generated id, which
+    /// changes when the store is reset.
+    pub instance: String,
+    /// `recorded / (recorded + dropped + lost)`, of samples or of additions, whichever is smaller. 1 only if nothing
+    /// at all is missing.
+    pub completeness: f64,
+    /// Recording: from requests and other code to the pending batch.
+    pub recording: RecordingHealth,
+    /// Flushing: from the pending batch to the store.
+    pub flush: FlushHealth,
+    /// Folding: from the journal to the data that is read.
+    pub fold: FoldHealth,
+    /// Change detection.
+    pub changes: ChangeHealth,
+    /// The store.
+    pub store: StoreHealth,
+    /// The memory that the contexts of this process are expected to take, or 50 of them before it has any.
+    pub expected: ExpectedBytes,
+    /// Upper bounds of the memory that this configuration can take.
+    pub worst_case: WorstCase,
+}
+
+/// Recording in this instance.
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "query", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct RecordingHealth {
+    /// Samples that were recorded. They are in the store or on the way to it.
+    pub recorded: u64,
+    /// How much was added to counters and rankings: the sum of the numbers, without their signs.
+    pub recorded_additions: u64,
+    /// Requests in flight.
+    pub in_flight: i64,
+    /// Samples that were dropped because they came after the shutdown.
+    pub dropped: u64,
+    /// How much was added to counters and rankings after the shutdown, and so dropped: the sum of the numbers, without
+    /// their signs. A removal from a ranking counts as 1.
+    pub dropped_additions: u64,
+    /// Samples that overflowed: their context came after `max_contexts` others.
+    pub overflowed: u64,
+    /// Contexts and counters with pending data.
+    pub pending_series: usize,
+    /// Delay of the last drain after the turn of the second, in seconds.
+    pub drain_lag_seconds: f64,
+    /// Longest delay of any drain.
+    pub max_drain_lag_seconds: f64,
+}
+
+/// Flushing in this instance.
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "query", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct FlushHealth {
+    /// Seconds between flushes. Unless the builder sets the interval, it grows with the fleet. Less while so many ids
+    /// are added to a ranking that it flushes early.
+    pub interval_seconds: f64,
+    /// Seconds since the store last acknowledged a call; `None` before the first time.
+    pub last_flush_age_seconds: Option<f64>,
+    /// Age of the oldest sample that is not known to be in the store; `None` if there is none.
+    pub pending_age_seconds: Option<f64>,
+    /// Seconds since the call in doubt was sent, if there is one.
+    pub in_doubt_age_seconds: Option<f64>,
+    /// Calls that failed: with an error, or without an answer.
+    pub errors: u64,
+    /// Calls that were replayed after a gap.
+    pub replayed: u64,
+    /// Samples that were lost: by the store after it had acknowledged them, or by a shutdown that could not
+    /// flush them.
+    pub lost: u64,
+    /// How much was lost of what was added to counters and rankings: the sum of the numbers, without their signs. A
+    /// removal from a ranking counts as 1.
+    pub lost_additions: u64,
+    /// What was lost beside that: minute reports and listed slow or failed requests, which are details of samples that
+    /// are counted, and marks.
+    pub lost_details: u64,
+    /// Resets of the store that this instance has seen.
+    pub store_resets: u64,
+}
+
+/// Folding, of the whole fleet.
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "query", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct FoldHealth {
+    /// Late samples, of an hour before the last one: in the counters, not in the statistics.
+    pub late: u64,
+    /// Skewed samples, from more than an hour ahead of the store's time: refused.
+    pub skewed: u64,
+    /// How often data of the fleet was dropped because its key was quarantined: it holds something else.
+    pub quarantined: u64,
+    /// Quarantined keys of the last day, the newest last.
+    pub quarantined_keys: Vec<Problem>,
+    /// Calls in the journal that no instance has folded yet; `None` for a store in memory.
+    pub journal: Option<JournalHealth>,
+}
+
+/// The journal, of the whole fleet.
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "query", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct JournalHealth {
+    /// Number of entries.
+    pub entries: u64,
+    /// Bytes of entries that are not folded.
+    pub bytes: u64,
+    /// Seconds since the oldest entry that is not folded was appended.
+    pub oldest_age_seconds: Option<f64>,
+    /// Name of the instance that folds.
+    pub folder: Option<String>,
+    /// Whether this instance folds.
+    pub is_folder: bool,
+    /// Duration of the last round, in seconds.
+    pub last_fold_seconds: Option<f64>,
+    /// Samples that were set aside.
+    pub set_aside: u64,
+    /// Bytes of entries that were acknowledged and then lost before they were folded.
+    pub hole_bytes: u64,
+    /// Orphaned entries: of an earlier generation whose state was missing.
+    pub orphaned: u64,
+}
+
+/// Change detection, of the whole fleet.
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "query", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct ChangeHealth {
+    /// The end of the last minute that was judged, in Unix seconds; `None` before the first.
+    pub judged_until: Option<i64>,
+    /// HTTP contexts with requests in the last hour, at most as many as there are in the fleet. Timers are not judged.
+    pub contexts: usize,
+    /// Of these, contexts that can be compared with their past: they have enough requests, for long enough.
+    pub compared: usize,
+    /// Minutes of the last hour in which no context had a request.
+    pub gaps: usize,
+    /// Sentences that say what the detector cannot see, and why.
+    pub blind_spots: Vec<String>,
+}
+
+impl ChangeHealth {
+    /// How well the detector could see when it judged the last minute, which ended at `until`.
+    pub fn new(until: Option<i64>, sight: Sight, now: i64) -> Self {
+        let mut blind_spots = Vec::new();
+        if let Some(until) = until.filter(|until| now - until > LATE_JUDGEMENT) {
+            let seconds = now - until;
+            blind_spots.push(format!(
+                "no minute of the last {seconds} s is judged: folding is late, or no instance can fold"
+            ));
+        }
+        let unseen = sight.contexts.saturating_sub(sight.compared);
+        if unseen > 0 {
+            blind_spots.push(format!(
+                "{unseen} of {} pages with requests in the last hour cannot be compared with their past: they have too few requests, or are new",
+                sight.contexts
+            ));
+        }
+        if sight.gaps > 0 {
+            blind_spots.push(format!(
+                "{} minutes of the last hour have no request at all: what changed within them is not known",
+                sight.gaps
+            ));
+        }
+        Self {
+            judged_until: until,
+            contexts: sight.contexts,
+            compared: sight.compared,
+            gaps: sight.gaps,
+            blind_spots,
+        }
+    }
+}
+
+/// The store, as this process sees it.
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "query", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct StoreHealth {
+    /// Kind and address of the store, without the password.
+    pub description: String,
+    /// Seconds since the store last answered a flush or a heartbeat, or what a process asked that is no instance;
+    /// `None` before the first answer.
+    pub contact_age_seconds: Option<f64>,
+    /// The last error of the store; `None` once it has recovered.
+    pub last_error: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Status;
+
+    #[test]
+    fn a_status_has_the_name_of_the_api() {
+        let statuses = [Status::Ok, Status::Degraded, Status::Down];
+        assert_eq!(statuses.map(Status::as_str), ["ok", "degraded", "down"]);
+    }
+}

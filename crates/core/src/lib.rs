@@ -1,0 +1,30 @@
+//! What records in an instance, flushes, folds, judges and answers, and the store in memory. This crate knows the values of
+//! `tower-pulse-model` and the detector of `tower-pulse-detect`. It knows nothing of Redis, of files, of axum and tower, and
+//! how an answer is rendered.
+//!
+//! It is internal to tower-pulse, and changes without notice: depend on `tower-pulse`.
+//!
+//! Read [`recorder`], [`flush`], [`store`], [`fold`], [`changes`], then [`query`].
+
+pub mod changes;
+pub mod cleaner;
+pub mod clock;
+pub mod error;
+pub mod flush;
+pub mod fold;
+pub mod handle;
+pub mod health;
+#[cfg(feature = "query")]
+pub mod query;
+pub mod random;
+pub mod recorder;
+#[cfg(feature = "row-cache")]
+pub mod row_lists;
+pub mod store;
+pub mod task;
+pub mod testing;
+
+pub use self::clock::{Clock, ManualClock};
+pub use self::error::{BuildError, StoreError, StoreErrorKind};
+pub use self::recorder::Unrecorded;
+pub use self::task::Task;

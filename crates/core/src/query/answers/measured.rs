@@ -1,0 +1,287 @@
+//! What a context measured in a window, and what a window covers.
+
+use serde::{Serialize, Serializer};
+
+use crate::query::span::Span;
+use crate::query::windows::sums::{PartSums, Summary};
+use tower_pulse_model::access_time::AccessTimeStats;
+use tower_pulse_model::context::{ContextId, Kind, method_and_path};
+use tower_pulse_model::outcome::{Outcome, OutcomeCounts};
+use tower_pulse_model::snapshot::HourSnapshot;
+use tower_pulse_model::sorted;
+use tower_pulse_model::window::{RecordedPart, Window as Slices, WindowSlices};
+
+/// `part / whole`, if there is a whole.
+pub(super) fn share(part: f64, whole: f64) -> Option<f64> {
+    (whole > 0.0).then(|| part / whole)
+}
+
+/// The name of a context, with its parts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct ContextName {
+    /// The context: method and route template, or the name of a timer.
+    pub context: String,
+    /// Whether it stands for requests, for other code or for all requests.
+    pub kind: Kind,
+    /// The method of requests; `None` for all other contexts.
+    pub method: Option<String>,
+    /// The route template of requests; `None` for all other contexts.
+    pub path: Option<String>,
+}
+
+impl ContextName {
+    pub(super) fn new(context: &str, kind: Kind) -> Self {
+        let (method, path) = match kind {
+            Kind::Http => method_and_path(context),
+            _ => (None, None),
+        };
+        Self {
+            context: context.to_owned(),
+            kind,
+            method: method.map(str::to_owned),
+            path: path.map(str::to_owned),
+        }
+    }
+}
+
+impl From<&ContextId> for ContextName {
+    fn from(id: &ContextId) -> Self {
+        Self::new(&id.name, id.kind)
+    }
+}
+
+/// Statistics of access times, in seconds. `None` where nothing was measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Times {
+    /// The mean.
+    pub mean: Option<f64>,
+    /// The standard deviation.
+    pub stddev: Option<f64>,
+    /// The smallest.
+    pub min: Option<f64>,
+    /// The largest.
+    pub max: Option<f64>,
+    /// The median, with the relative error of the answer.
+    pub p50: Option<f64>,
+    /// The 95th percentile, with the relative error of the answer.
+    pub p95: Option<f64>,
+    /// The 99th percentile, with the relative error of the answer.
+    pub p99: Option<f64>,
+}
+
+impl From<&HourSnapshot> for Times {
+    fn from(hour: &HourSnapshot) -> Self {
+        Self {
+            mean: hour.times.mean(),
+            stddev: hour.times.stddev(),
+            min: hour.times.smallest(),
+            max: hour.times.largest(),
+            p50: hour.quantile(0.50),
+            p95: hour.quantile(0.95),
+            p99: hour.quantile(0.99),
+        }
+    }
+}
+
+impl From<&Summary> for Times {
+    fn from(summary: &Summary) -> Self {
+        let times = &summary.times;
+        Self {
+            mean: times.mean(),
+            stddev: times.stddev(),
+            min: times.smallest(),
+            max: times.largest(),
+            p50: summary.p50,
+            p95: summary.p95,
+            p99: summary.p99,
+        }
+    }
+}
+
+/// Counts by the names of outcomes, sorted by name; an object in JSON.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcomes(Vec<(&'static str, u64)>);
+
+impl Outcomes {
+    /// Counts of the outcomes that a context of this kind can have, including zero counts.
+    pub(super) fn new(kind: Kind, outcomes: OutcomeCounts) -> Self {
+        let possible = |outcome| match outcome {
+            Outcome::Failed | Outcome::Cancelled | Outcome::Panicked => true,
+            Outcome::Completed => kind == Kind::Timer,
+            _ => kind != Kind::Timer,
+        };
+        let mut counts = Vec::new();
+        for outcome in Outcome::ALL {
+            let count = outcomes.count(outcome);
+            if possible(outcome) || count > 0 {
+                sorted::entry(&mut counts, outcome.as_str(), || count);
+            }
+        }
+        Self(counts)
+    }
+
+    /// The count of an outcome, such as `"2xx"`; 0 if a context of this kind cannot have it.
+    pub fn count(&self, name: &str) -> u64 {
+        let counts = self.0.iter();
+        counts
+            .filter(|(other, _)| *other == name)
+            .map(|(_, n)| n)
+            .sum()
+    }
+
+    /// The names and their counts.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        self.0.iter().copied()
+    }
+}
+
+impl Serialize for Outcomes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.iter())
+    }
+}
+
+/// What a window covers.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Covered {
+    /// Its start, in Unix seconds: that of its first slice.
+    pub from: i64,
+    /// Its end, in Unix seconds: that of its last slice, which may be in the future.
+    pub to: i64,
+    /// The share of the window until now that was recorded, 0 to 1.
+    pub complete: f64,
+    /// How many seconds of it were recorded. Rates are per recorded second.
+    pub recorded_seconds: i64,
+    /// For how many seconds of it the service was not running, after the first one that was recorded. It is 0 where the
+    /// store cannot know, as in Redis.
+    pub not_running_seconds: i64,
+}
+
+/// The share of a window that must have been recorded for a comparison with another one.
+const MOSTLY: f64 = 0.5;
+
+impl Covered {
+    /// A window of the time that the store has recorded.
+    pub(super) fn of(window: Slices, span: &Span) -> Self {
+        Self::new(window.slices(span.tiers, span.now), span)
+    }
+
+    /// Slices of the time that the store has recorded.
+    pub(super) fn new(slices: WindowSlices, span: &Span) -> Self {
+        let recorded = slices.covered(&span.recorded, span.recorded_until, span.now);
+        Self::of_part(slices, recorded)
+    }
+
+    /// Slices of which a part was recorded.
+    pub(super) fn of_part(slices: WindowSlices, recorded: RecordedPart) -> Self {
+        Self {
+            from: slices.from,
+            to: slices.to,
+            complete: recorded.share(),
+            recorded_seconds: recorded.seconds,
+            not_running_seconds: recorded.not_running_seconds,
+        }
+    }
+
+    /// Whether most of it was recorded, so that it can be compared.
+    pub fn is_mostly_recorded(&self) -> bool {
+        self.complete > MOSTLY
+    }
+
+    /// An amount per recorded second.
+    pub(super) fn per_second(&self, amount: f64) -> Option<f64> {
+        share(amount, self.recorded_seconds as f64)
+    }
+
+    /// An amount per recorded minute.
+    pub(super) fn per_minute(&self, amount: f64) -> Option<f64> {
+        self.per_second(60.0 * amount)
+    }
+}
+
+impl From<&PartSums> for Covered {
+    fn from(part: &PartSums) -> Self {
+        Self::of_part(part.slices, part.recorded)
+    }
+}
+
+/// The samples of a context within a window.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Measured {
+    /// Number of requests, or of runs of a timer.
+    pub count: u64,
+    /// Requests per recorded second.
+    pub per_second: Option<f64>,
+    /// How many of them are errors.
+    pub errors: u64,
+    /// Errors by count, 0 to 1.
+    pub error_share: Option<f64>,
+    /// Statistics of the access times.
+    #[serde(flatten)]
+    pub times: Times,
+    /// Sum of all access times, in seconds.
+    pub total: f64,
+    /// The share of the requests below the target, 0 to 1; `None` for timers, and if there is no
+    /// `target`.
+    pub below_target: Option<f64>,
+    /// Counts by outcome.
+    pub outcomes: Outcomes,
+}
+
+impl Measured {
+    /// The samples of a window. `None` if there are none.
+    pub(super) fn of_summary(kind: Kind, summary: &Summary, covered: &Covered) -> Option<Self> {
+        let Summary {
+            times,
+            outcomes,
+            below_target,
+            ..
+        } = summary;
+        let count = times.count as u64;
+        (count > 0).then(|| Self {
+            count,
+            per_second: covered.per_second(times.count),
+            errors: outcomes.errors,
+            error_share: share(outcomes.errors as f64, times.count),
+            times: Times::from(summary),
+            total: times.sum,
+            below_target: below_target.filter(|_| kind != Kind::Timer),
+            outcomes: Outcomes::new(kind, *outcomes),
+        })
+    }
+
+    /// The samples of a context in a part of a window, with what other programs have added to it.
+    pub(super) fn of_part(
+        context: &ContextId,
+        part: &PartSums,
+        added: Option<&AccessTimeStats>,
+    ) -> Option<Self> {
+        let summary = match (part.get(context).copied(), added) {
+            (Some(mut summary), Some(added)) => {
+                summary.times.merge(added);
+                summary
+            }
+            (None, Some(added)) => Summary::from(*added),
+            (summary, None) => summary?,
+        };
+        Self::of_summary(context.kind, &summary, &Covered::from(part))
+    }
+
+    /// No samples.
+    pub(super) fn none(kind: Kind) -> Self {
+        Self {
+            count: 0,
+            per_second: None,
+            errors: 0,
+            error_share: None,
+            times: Times::default(),
+            total: 0.0,
+            below_target: None,
+            outcomes: Outcomes::new(kind, OutcomeCounts::default()),
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! What other programs have added to the statistics of the book: contexts of their own, and samples of contexts that
+//! this crate records too.
+//!
+//! The fold writes each sample into the statistics and into the records. What the statistics have beyond the records
+//! is of other programs.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use crate::store::BookStatistics;
+use tower_pulse_model::access_time::AccessTimeStats;
+use tower_pulse_model::context::{ContextId, Kind};
+use tower_pulse_model::snapshot::{ContextSnapshot, HourSnapshot, Problem};
+
+/// Contexts that are read sooner at the start.
+const FIRST_CONTEXTS: usize = 100;
+
+/// The most problems that are listed.
+const MAX_PROBLEMS: usize = 1_000;
+
+/// The additions of other programs, as far as contexts were read: pages of contexts, one after the other and again
+/// from the first.
+#[derive(Clone, Debug, Default)]
+pub struct Book {
+    /// The number of the next context to read.
+    offset: usize,
+    foreign: usize,
+    /// How often all contexts were read.
+    round: u64,
+    additions: HashMap<ContextId, Additions>,
+    /// Problems of the contexts that were read in this round, and in the last.
+    problems: [Vec<Problem>; 2],
+}
+
+/// The additions to a context.
+#[derive(Clone, Debug)]
+struct Additions {
+    round: u64,
+    /// The start of an hour, and what others have added to it.
+    hours: Vec<(i64, AccessTimeStats)>,
+}
+
+impl Book {
+    /// The state after another page was read.
+    pub fn with(&self, page: BookStatistics) -> Self {
+        let mut book = self.clone();
+        let read = page.contexts.len();
+        book.foreign = page.foreign;
+        for context in page.contexts {
+            let id = ContextId::new(context.kind, context.context.as_str());
+            let hours = added_hours(&context);
+            if hours.is_empty() || context.kind == Kind::All {
+                book.additions.remove(&id);
+            } else {
+                let round = book.round;
+                book.additions.insert(id, Additions { round, hours });
+            }
+        }
+        for problem in page.problems.into_iter().take(MAX_PROBLEMS) {
+            let problems = &book.problems[0];
+            if problems.len() < MAX_PROBLEMS && !problems.contains(&problem) {
+                book.problems[0].push(problem);
+            }
+        }
+        book.offset += read;
+        if read == 0 || book.offset >= page.total {
+            // What was not read in this round is not there any more.
+            let round = book.round;
+            book.additions.retain(|_, added| added.round == round);
+            book.problems = [Vec::new(), std::mem::take(&mut book.problems[0])];
+            book.offset = 0;
+            book.round += 1;
+        }
+        book
+    }
+
+    /// The number of the next context to read.
+    pub fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// The time until the next page, which takes some 50 commands. At first less: those contexts come first that only
+    /// other programs have recorded, and a small service has no others.
+    pub fn pause(&self) -> Duration {
+        Duration::from_secs(match self.round {
+            0 if self.offset < self.foreign => 1,
+            0 if self.offset < FIRST_CONTEXTS => 5,
+            _ => 10,
+        })
+    }
+
+    /// Number of contexts that only other programs have recorded.
+    pub fn foreign(&self) -> usize {
+        self.foreign
+    }
+
+    /// The contexts that other programs have added to.
+    pub fn contexts(&self) -> impl Iterator<Item = &ContextId> {
+        self.additions.keys()
+    }
+
+    /// What other programs have added to a context in the hour that begins at `start`.
+    pub fn added(&self, context: &ContextId, start: i64) -> Option<&AccessTimeStats> {
+        let hours = &self.additions.get(context)?.hours;
+        let hour = hours.iter().find(|(of, _)| *of == start);
+        hour.map(|(_, added)| added)
+    }
+
+    /// Keys whose value has the wrong form.
+    pub fn problems(&self) -> Vec<Problem> {
+        let [this_round, last] = &self.problems;
+        let new = this_round.iter().filter(|problem| !last.contains(problem));
+        last.iter().chain(new).cloned().collect()
+    }
+}
+
+/// What other programs have added to the hours of a context.
+pub(super) fn added_hours(context: &ContextSnapshot) -> Vec<(i64, AccessTimeStats)> {
+    let hours = [&context.hour, &context.last_hour].into_iter().flatten();
+    let added = hours.filter_map(|hour| Some((hour.start, added(hour)?)));
+    added.collect()
+}
+
+/// What the statistics of an hour have beyond its records. The smallest and the largest are of both.
+fn added(hour: &HourSnapshot) -> Option<AccessTimeStats> {
+    let recorded = AccessTimeStats::from(&hour.aggregate.times);
+    let count = hour.times.count - recorded.count;
+    // Counts are whole, unless another program writes nonsense. Late samples are in the records alone.
+    (count > 0.5 && count.is_finite()).then(|| AccessTimeStats {
+        count,
+        sum: (hour.times.sum - recorded.sum).max(0.0),
+        sumsq: (hour.times.sumsq - recorded.sumsq).max(0.0),
+        ..hour.times
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tower_pulse_model::access_time::DurationSums;
+    use tower_pulse_model::aggregate::Aggregate;
+
+    const MS: u64 = 1_000_000;
+
+    fn sums(millis: &[u64]) -> DurationSums {
+        let mut sums = DurationSums::default();
+        millis.iter().for_each(|millis| sums.record(millis * MS));
+        sums
+    }
+
+    /// A context with statistics and records of an hour.
+    fn context(name: &str, statistics: &[u64], records: &[u64]) -> ContextSnapshot {
+        ContextSnapshot {
+            context: name.into(),
+            kind: Kind::Http,
+            hour: Some(HourSnapshot {
+                start: 7_200,
+                times: AccessTimeStats::from(&sums(statistics)),
+                aggregate: Aggregate {
+                    times: sums(records),
+                    ..Aggregate::default()
+                },
+            }),
+            last_hour: None,
+        }
+    }
+
+    fn page(contexts: Vec<ContextSnapshot>, total: usize) -> BookStatistics {
+        BookStatistics {
+            contexts,
+            total,
+            foreign: 1,
+            problems: Vec::new(),
+        }
+    }
+
+    fn counts(book: &Book) -> Vec<(String, f64)> {
+        let count = |id: &ContextId| book.added(id, 7_200).map(|added| added.count);
+        let contexts = book.contexts();
+        let mut counts: Vec<_> = contexts
+            .filter_map(|id| Some((id.name.to_string(), count(id)?)))
+            .collect();
+        counts.sort_by(|a, b| a.0.cmp(&b.0));
+        counts
+    }
+
+    #[test]
+    fn what_the_statistics_have_beyond_the_records_is_of_others() {
+        let contexts = vec![
+            context("/book", &[7, 9], &[]),
+            context("/both", &[1, 2, 30], &[1, 2]),
+            context("/own", &[1, 2], &[1, 2]),
+            // Late samples are in the records alone.
+            context("/late", &[1], &[1, 2]),
+        ];
+        let book = Book::default().with(page(contexts, 4));
+        assert_eq!(
+            counts(&book),
+            [("/book".into(), 2.0), ("/both".into(), 1.0)]
+        );
+        let both = ContextId::new(Kind::Http, "/both");
+        let added = book.added(&both, 7_200).expect("there is one");
+        assert!((added.sum - 0.030).abs() < 1e-12 && (added.sumsq - 0.0009).abs() < 1e-12);
+        assert_eq!((added.min, added.max), (0.001, 0.030));
+        assert!(book.added(&both, 3_600).is_none());
+        assert_eq!((book.foreign(), book.pause().as_secs()), (1, 10));
+    }
+
+    #[test]
+    fn pages_follow_each_other_and_what_is_gone_is_dropped_after_a_round() {
+        let foreign = |names: &[&str]| names.iter().map(|name| context(name, &[1], &[])).collect();
+        let problem = |key: &str| Problem::new(key, "holds a list");
+        let first = BookStatistics {
+            problems: vec![problem("a"), problem("a")],
+            ..page(foreign(&["/a", "/b"]), 3)
+        };
+        let book = Book::default().with(first);
+        assert_eq!((book.offset(), book.pause().as_secs()), (2, 5));
+        assert_eq!(book.problems(), [problem("a")]);
+        let book = book.with(page(foreign(&["/c"]), 3));
+        assert_eq!((book.offset(), book.pause().as_secs()), (0, 10));
+        assert_eq!(counts(&book).len(), 3);
+        assert_eq!(book.problems(), [problem("a")]);
+        // The second round: `/b` has gone, and others have added nothing more to `/c` than is recorded.
+        let book = book.with(page(foreign(&["/a"]), 2));
+        assert_eq!(counts(&book).len(), 3);
+        let book = book.with(page(vec![context("/c", &[1], &[1])], 2));
+        assert_eq!(counts(&book), [("/a".into(), 1.0)]);
+        assert_eq!(book.problems(), []);
+        // The list has become shorter than what was read.
+        let book = book
+            .with(page(foreign(&["/a"]), 9))
+            .with(page(Vec::new(), 1));
+        assert_eq!((book.offset(), book.pause().as_secs()), (0, 10));
+        let many: Vec<_> = (0..FIRST_CONTEXTS)
+            .map(|n| context(&n.to_string(), &[1], &[1]))
+            .collect();
+        let book = Book::default().with(page(many, 9_000));
+        assert_eq!(book.pause().as_secs(), 10, "a large service has time");
+    }
+}

@@ -1,0 +1,95 @@
+//! Why a question has no answer.
+
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+use crate::error::StoreError;
+
+/// Deadline for an answer of the store.
+pub(super) const DEADLINE: Duration = Duration::from_secs(2);
+
+/// Why a question has no answer.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum QueryError {
+    /// The store failed. It is asked anew a second later at the earliest.
+    Store(StoreError),
+    /// The store did not answer within 2 s. It is asked anew a second later at the earliest.
+    Unanswered,
+    /// A part of the question has a value that is not allowed.
+    Parameter {
+        /// The name of the part.
+        name: &'static str,
+        /// What is allowed.
+        message: String,
+    },
+    /// There is nothing of the name that was asked for. The message says what there is not.
+    NotFound(&'static str),
+    /// The sums of the window do not fit into `query_bytes`.
+    NoRoom {
+        /// The number of contexts.
+        contexts: usize,
+        /// The part of the setting that is for windows, in bytes.
+        most_bytes: usize,
+    },
+    /// The answer would have more values of series than are allowed.
+    TooLarge {
+        /// How many it would have.
+        points: usize,
+        /// How many are allowed.
+        most: usize,
+    },
+}
+
+impl QueryError {
+    /// The error of a parameter.
+    pub fn parameter(name: &'static str, message: impl Into<String>) -> Self {
+        Self::Parameter {
+            name,
+            message: message.into(),
+        }
+    }
+}
+
+impl fmt::Display for QueryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Store(error) => write!(f, "the store cannot be read: {error}"),
+            Self::Unanswered => {
+                let deadline = DEADLINE.as_secs();
+                write!(f, "the store did not answer within {deadline} s")
+            }
+            Self::Parameter { message, .. } => f.write_str(message),
+            Self::NotFound(message) => f.write_str(message),
+            Self::NoRoom {
+                contexts,
+                most_bytes,
+            } => write!(
+                f,
+                "the window of {contexts} contexts does not fit into the {most_bytes} bytes that `query_bytes` leaves for \
+                 windows: raise it, or ask for a shorter window"
+            ),
+            Self::TooLarge { points, most } => write!(
+                f,
+                "the answer would have {points} points, and at most {most} are allowed: ask for fewer rows, a coarser \
+                 precision or a shorter window"
+            ),
+        }
+    }
+}
+
+impl Error for QueryError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Store(error) => error.source(),
+            _ => None,
+        }
+    }
+}
+
+impl From<StoreError> for QueryError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}

@@ -1,0 +1,423 @@
+//! What each instance did in some minutes, and how it compares with the others: from the minute reports.
+//!
+//! Reports arrive when a minute has ended, and may be late. So a minute is read when it has ended, and again whenever
+//! it has been over for twice as long as at the last time: often while reports arrive, and rarely later.
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+
+use tokio::sync::Mutex;
+
+use super::turn::Turn;
+use crate::clock::Clock;
+use crate::error::StoreError;
+use crate::store::{InstanceMinuteRecords, Store};
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::minute_report::REPORTED_MINUTES;
+use tower_pulse_model::pack;
+use tower_pulse_model::records::RecordId;
+use tower_pulse_model::slices::Merge;
+use tower_pulse_model::sorted;
+
+/// The length of a minute, in seconds.
+const MINUTE: i64 = REPORTED_MINUTES.seconds as i64;
+
+/// Minutes that are read at once.
+const MINUTES_AT_ONCE: usize = 4;
+
+/// Approximate bytes of a context or an instance beside its packed sums.
+const PER_CONTEXT: usize = 96;
+
+/// Fewest requests on each side of a comparison.
+const MIN_REQUESTS: u64 = 10;
+
+/// What an instance did in some minutes.
+#[derive(Clone, Debug)]
+pub struct InstanceSums {
+    pub instance: Arc<str>,
+    /// The version of the application that it reported last.
+    pub version: Option<Arc<str>>,
+    /// The start of the first minute in which it had requests, and the end of the last, in Unix seconds.
+    pub busy: Range<i64>,
+    pub sums: Aggregate,
+    /// The time that its requests took, by the time that they would have taken if each had taken the mean of the other
+    /// instances on the same context in the same minute. `None` with fewer than 10 requests of either.
+    pub ratio: Option<f64>,
+}
+
+/// Reads the minute reports.
+pub(super) struct InstanceMinutes {
+    store: Arc<dyn Store>,
+    clock: Clock,
+    /// The most bytes that are held.
+    most_bytes: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Bytes of the minutes that are held.
+    bytes: usize,
+    /// The beginning of the store's generation: another one has other data.
+    created: i64,
+    minutes: HashMap<i64, HeldMinute>,
+}
+
+/// A minute that was read.
+struct HeldMinute {
+    /// When it was read, in Unix seconds.
+    read_at: i64,
+    instances: Vec<HeldInstance>,
+    bytes: usize,
+}
+
+impl State {
+    /// Drops minutes of which something is not so.
+    fn retain(&mut self, is_retained: impl Fn(i64) -> bool) {
+        self.minutes.retain(|minute, _| is_retained(*minute));
+        self.bytes = self.minutes.values().map(|held| held.bytes).sum();
+    }
+
+    /// Holds a minute if there is room for it, and returns it otherwise.
+    fn hold(&mut self, minute: i64, held: HeldMinute, most_bytes: usize) -> Option<HeldMinute> {
+        if let Some(before) = self.minutes.remove(&minute) {
+            self.bytes -= before.bytes;
+        }
+        if self.bytes + held.bytes > most_bytes {
+            return Some(held);
+        }
+        self.bytes += held.bytes;
+        self.minutes.insert(minute, held);
+        None
+    }
+}
+
+/// What an instance did in a minute.
+struct HeldInstance {
+    instance: Arc<str>,
+    version: Option<Arc<str>>,
+    /// The sums of all contexts, packed.
+    all: Box<[u8]>,
+    contexts: HashMap<RecordId, HeldContext>,
+}
+
+/// What an instance did on a context in a minute.
+struct HeldContext {
+    times: Times,
+    /// The sums, packed.
+    packed: Box<[u8]>,
+}
+
+/// Requests, and how long they took.
+#[derive(Clone, Copy, Default)]
+struct Times {
+    count: u64,
+    /// In nanoseconds.
+    sum: u64,
+}
+
+impl InstanceMinutes {
+    pub(super) fn new(store: Arc<dyn Store>, clock: Clock, most_bytes: usize) -> Self {
+        Self {
+            store,
+            clock,
+            most_bytes,
+            state: Mutex::default(),
+        }
+    }
+
+    /// What each instance did in the minutes that begin within `minutes`, on a context or on all that it reported, by
+    /// name. `created` is when the store's generation began.
+    ///
+    /// Cancel safe: what was read so far stays.
+    pub(super) async fn sums(
+        &self,
+        minutes: Range<i64>,
+        context: Option<RecordId>,
+        created: i64,
+    ) -> Result<Vec<InstanceSums>, StoreError> {
+        let now = self.clock.now_seconds();
+        let mut state = self.state.lock().await;
+        let mut turn = Turn::new(&self.clock);
+        if state.created != created {
+            *state = State {
+                created,
+                ..State::default()
+            };
+        }
+        let cut_off = REPORTED_MINUTES.cut_off(now);
+        state.retain(|minute| minute > cut_off);
+        let is_due = |state: &State, minute: i64| {
+            let held = state.minutes.get(&minute);
+            held.is_none_or(|held| is_due(minute, held.read_at, now))
+        };
+        let minutes: Vec<i64> = minutes.step_by(MINUTE as usize).collect();
+        let due: Vec<i64> = minutes
+            .iter()
+            .copied()
+            .filter(|of| is_due(&state, *of))
+            .collect();
+        let (mut due, mut read) = (due.chunks(MINUTES_AT_ONCE), VecDeque::new());
+        let mut comparison = Comparison::default();
+        for minute in minutes {
+            if is_due(&state, minute) && read.front().is_none_or(|(of, _)| *of != minute) {
+                let part = due.next().unwrap_or_default();
+                let reports = self.store.minute_reports(part).await?;
+                read.extend(part.iter().copied().zip(reports));
+            }
+            let mut unheld = None;
+            if read.front().is_some_and(|(of, _)| *of == minute)
+                && let Some((_, reports)) = read.pop_front()
+            {
+                let mut held = HeldMinute {
+                    read_at: now,
+                    instances: Vec::with_capacity(reports.len()),
+                    bytes: PER_CONTEXT,
+                };
+                for instance in reports {
+                    let instance = HeldInstance::new(instance);
+                    held.bytes += instance.bytes();
+                    held.instances.push(instance);
+                    turn.pause().await;
+                }
+                unheld = state.hold(minute, held, self.most_bytes);
+            }
+            let held = unheld.as_ref().or_else(|| state.minutes.get(&minute));
+            if let Some(held) = held {
+                comparison.add(minute, &held.instances, context);
+            }
+            turn.pause().await;
+        }
+        Ok(comparison.finish())
+    }
+}
+
+/// Whether a minute that was read at `read_at` must be read again.
+fn is_due(minute: i64, read_at: i64, now: i64) -> bool {
+    let was_over_for = read_at.saturating_sub(minute.saturating_add(MINUTE));
+    // The clock may have gone back.
+    !(0..was_over_for.max(1)).contains(&now.saturating_sub(read_at))
+}
+
+impl HeldInstance {
+    fn new(minute: InstanceMinuteRecords) -> Self {
+        let mut all = Aggregate::default();
+        let mut contexts = HashMap::with_capacity(minute.records.len());
+        for (id, sums) in &minute.records {
+            all.merge(sums);
+            let context = HeldContext {
+                times: Times {
+                    count: sums.times.count,
+                    sum: sums.times.sum,
+                },
+                packed: pack::aggregate(sums).into(),
+            };
+            contexts.insert(*id, context);
+        }
+        Self {
+            instance: minute.instance,
+            version: minute.version,
+            all: pack::aggregate(&all).into(),
+            contexts,
+        }
+    }
+
+    /// Approximate bytes in memory.
+    fn bytes(&self) -> usize {
+        let contexts = self.contexts.values();
+        let packed = contexts.map(|context| context.packed.len() + PER_CONTEXT);
+        packed.sum::<usize>() + self.all.len() + PER_CONTEXT
+    }
+
+    /// Its sums, of a context or of all.
+    fn sums(&self, context: Option<RecordId>) -> Option<Aggregate> {
+        let packed = match context {
+            Some(id) => &self.contexts.get(&id)?.packed,
+            None => &self.all,
+        };
+        pack::read_aggregate(packed).filter(|sums| sums.times.count > 0)
+    }
+
+    /// Its times by context, of one or of all.
+    fn times(&self, context: Option<RecordId>) -> impl Iterator<Item = (RecordId, Times)> {
+        let contexts = self.contexts.iter();
+        contexts
+            .filter(move |(id, _)| context.is_none_or(|context| context == **id))
+            .map(|(id, held)| (*id, held.times))
+    }
+}
+
+/// An instance, compared with the others.
+#[derive(Default)]
+struct Compared {
+    version: Option<Arc<str>>,
+    busy: Option<Range<i64>>,
+    sums: Aggregate,
+    /// Its requests in those minutes in which others had the same context.
+    own: Times,
+    /// The requests of the others then.
+    others: u64,
+    /// How long its requests would have taken, if each had taken the mean of the others, in nanoseconds.
+    expected: f64,
+}
+
+impl Compared {
+    fn add(&mut self, own: Times, of_all: Times) {
+        let others = of_all.count.saturating_sub(own.count);
+        if own.count == 0 || others == 0 {
+            return;
+        }
+        let mean = of_all.sum.saturating_sub(own.sum) as f64 / others as f64;
+        self.own.add(own);
+        self.others = self.others.saturating_add(others);
+        self.expected += mean * own.count as f64;
+    }
+
+    fn ratio(&self) -> Option<f64> {
+        let is_enough = self.own.count.min(self.others) >= MIN_REQUESTS && self.expected > 0.0;
+        is_enough.then(|| self.own.sum as f64 / self.expected)
+    }
+}
+
+impl Times {
+    fn add(&mut self, other: Self) {
+        self.count = self.count.saturating_add(other.count);
+        self.sum = self.sum.saturating_add(other.sum);
+    }
+}
+
+/// Adds up minutes, and compares each instance with the others: context by context and minute by minute, so that
+/// neither a different mix of contexts nor an instance that was there for a slow hour only makes a difference.
+#[derive(Default)]
+struct Comparison(Vec<(Arc<str>, Compared)>);
+
+impl Comparison {
+    /// Adds a minute, later than those before.
+    fn add(&mut self, start: i64, held: &[HeldInstance], context: Option<RecordId>) {
+        let mut of_all: HashMap<RecordId, Times> = HashMap::new();
+        for (id, times) in held.iter().flat_map(|instance| instance.times(context)) {
+            of_all.entry(id).or_default().add(times);
+        }
+        for instance in held {
+            let Some(sums) = instance.sums(context) else {
+                continue;
+            };
+            let name = instance.instance.clone();
+            let compared = sorted::entry(&mut self.0, name, Compared::default);
+            compared.sums.merge(&sums);
+            compared.version.clone_from(&instance.version);
+            let since = compared.busy.as_ref().map_or(start, |busy| busy.start);
+            compared.busy = Some(since..start.saturating_add(MINUTE));
+            for (id, times) in instance.times(context) {
+                compared.add(times, of_all[&id]);
+            }
+        }
+    }
+
+    fn finish(self) -> Vec<InstanceSums> {
+        let instances = self.0.into_iter();
+        instances
+            .map(|(instance, compared)| InstanceSums {
+                ratio: compared.ratio(),
+                instance,
+                version: compared.version,
+                busy: compared.busy.unwrap_or_default(),
+                sums: compared.sums,
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tower_pulse_model::context::Kind;
+
+    fn id(name: &str) -> RecordId {
+        RecordId::new(Kind::Http, name)
+    }
+
+    /// A minute of an instance: contexts with their requests, of so many milliseconds each.
+    fn minute(instance: &str, contexts: &[(&str, u64, u64)]) -> HeldInstance {
+        let context = |(name, count, millis): &(&str, u64, u64)| {
+            let mut sums = Aggregate::default();
+            (0..*count).for_each(|_| sums.times.record(millis * 1_000_000));
+            (id(name), sums)
+        };
+        HeldInstance::new(InstanceMinuteRecords {
+            instance: instance.into(),
+            version: None,
+            records: contexts.iter().map(context).collect(),
+        })
+    }
+
+    fn ratios(minutes: &[Vec<HeldInstance>], context: Option<&str>) -> Vec<Option<f64>> {
+        let mut comparison = Comparison::default();
+        for (start, held) in (0..).step_by(60).zip(minutes) {
+            comparison.add(start, held, context.map(id));
+        }
+        let compared = comparison.finish();
+        compared.iter().map(|of| of.ratio).collect()
+    }
+
+    #[test]
+    fn another_mix_of_contexts_makes_no_instance_slow() {
+        let minutes = [vec![
+            minute("a", &[("fast", 90, 10), ("slow", 10, 1_000)]),
+            minute("b", &[("fast", 10, 10), ("slow", 90, 1_000)]),
+        ]];
+        assert_eq!(ratios(&minutes, None), [Some(1.0); 2]);
+        let minutes = [vec![
+            minute("a", &[("fast", 90, 10), ("slow", 10, 1_000)]),
+            minute("b", &[("fast", 10, 20), ("slow", 90, 2_000)]),
+        ]];
+        assert_eq!(ratios(&minutes, None), [Some(0.5), Some(2.0)]);
+        assert_eq!(ratios(&minutes, Some("fast")), [Some(0.5), Some(2.0)]);
+        assert_eq!(ratios(&minutes, Some("none")), []);
+    }
+
+    #[test]
+    fn only_the_same_minutes_are_compared() {
+        let minutes = [
+            vec![minute("a", &[("x", 50, 10)]), minute("b", &[("x", 10, 10)])],
+            // Everything is slow, and mostly on b.
+            vec![
+                minute("a", &[("x", 10, 900)]),
+                minute("b", &[("x", 50, 900)]),
+            ],
+            // Nobody else is there.
+            vec![minute("b", &[("x", 500, 9_000)])],
+        ];
+        assert_eq!(ratios(&minutes, None), [Some(1.0); 2]);
+    }
+
+    #[test]
+    fn few_requests_have_no_ratio() {
+        let few = [vec![
+            minute("a", &[("x", 9, 10)]),
+            minute("b", &[("x", 90, 10)]),
+            minute("c", &[("y", 90, 10)]),
+        ]];
+        // The others of b are a's nine.
+        assert_eq!(ratios(&few, None), [None; 3]);
+        assert_eq!(ratios(&few, Some("y")), [None]);
+    }
+
+    #[test]
+    fn a_minute_is_read_again_when_it_is_over_for_twice_as_long() {
+        let mut read_at = 60;
+        let mut reads = Vec::new();
+        for now in 60..=60 + 7_800 {
+            if now == 60 || is_due(0, read_at, now) {
+                reads.push(now - 60);
+                read_at = now;
+            }
+        }
+        let expected = [
+            0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024, 2_048, 4_096,
+        ];
+        assert_eq!(reads, expected);
+        assert!(is_due(0, 100, 99), "the clock went back");
+    }
+}

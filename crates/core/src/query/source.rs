@@ -1,0 +1,73 @@
+//! What answers are made from: the store, and what this process knows by itself.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::store_reader::StoreReader;
+use crate::clock::Clock;
+use crate::health::Health;
+use crate::store::Store;
+#[cfg(feature = "rankings")]
+use tower_pulse_model::ranking::RankingSpec;
+use tower_pulse_model::slice::Precisions;
+
+/// What answers are made from.
+pub struct Source {
+    /// Reads the store.
+    pub reader: StoreReader,
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// The time source.
+    pub clock: Clock,
+    /// The precisions of the counters.
+    pub precisions: Precisions,
+    /// The time that requests should stay below.
+    pub target: Option<Duration>,
+    /// What only an instance knows; `None` in a process that is none.
+    pub process: Option<Arc<dyn Process>>,
+}
+
+/// What only this process knows, as it is an instance.
+pub trait Process: Send + Sync {
+    /// The state of this instance.
+    fn health(&self) -> Health;
+
+    /// What each of the user's counters of this instance has counted since the start.
+    fn counters(&self) -> HashMap<Arc<str>, i64>;
+
+    /// The rankings of this instance.
+    #[cfg(feature = "rankings")]
+    fn rankings(&self) -> Vec<(Arc<str>, RankingSpec)>;
+
+    /// The row caches of this process.
+    #[cfg(feature = "row-cache")]
+    fn row_caches(&self) -> Vec<Arc<dyn crate::row_lists::ListedCache>>;
+}
+
+impl Source {
+    /// The time that requests should stay below, in seconds.
+    pub fn target_seconds(&self) -> Option<f64> {
+        self.target.map(|target| target.as_secs_f64())
+    }
+
+    /// What each of the user's counters of this instance has counted since the start.
+    pub fn own_counters(&self) -> HashMap<Arc<str>, i64> {
+        let process = self.process.as_ref();
+        process.map_or_else(HashMap::new, |process| process.counters())
+    }
+
+    /// The rankings of this instance.
+    #[cfg(feature = "rankings")]
+    pub fn own_rankings(&self) -> Vec<(Arc<str>, RankingSpec)> {
+        let process = self.process.as_ref();
+        process.map_or_else(Vec::new, |process| process.rankings())
+    }
+
+    /// The row caches of this process.
+    #[cfg(feature = "row-cache")]
+    pub fn row_caches(&self) -> Vec<Arc<dyn crate::row_lists::ListedCache>> {
+        let process = self.process.as_ref();
+        process.map_or_else(Vec::new, |process| process.row_caches())
+    }
+}

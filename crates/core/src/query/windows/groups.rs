@@ -1,0 +1,152 @@
+//! The contexts whose records are read, in groups: what is read at once is bounded, and a context that is new makes a
+//! group of its own, so that nothing is read again for its sake.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tower_pulse_model::records::RecordId;
+
+/// Contexts of a group, whose records in a slice are read one after the other: a server looks them up faster so than with
+/// other slices in between.
+const MAX_CONTEXTS: usize = 1_000;
+
+/// Records that are read at once, unless a group has more contexts.
+const RECORDS_AT_ONCE: usize = 8_000;
+
+/// About how many bytes of records are read at once, unless a group has more of them in a slice.
+const BYTES_AT_ONCE: usize = 2 * 1024 * 1024;
+
+/// Slices of which records are read at once.
+const SLICES_AT_ONCE: usize = 16;
+
+/// Groups beyond those that are needed. With more of them, all contexts are put into new groups.
+const SPARE_GROUPS: usize = 8;
+
+/// Approximate bytes of a context.
+const PER_CONTEXT: usize = 48;
+
+/// The groups. A context keeps its place until all get new ones.
+#[derive(Debug, Default)]
+pub(super) struct ContextGroups {
+    groups: Vec<Arc<[RecordId]>>,
+    /// The number of its group, and its number within the group.
+    places: HashMap<RecordId, (usize, usize)>,
+}
+
+impl ContextGroups {
+    /// Takes in contexts that are new. Returns whether all contexts have got new places.
+    pub(super) fn include(&mut self, contexts: impl ExactSizeIterator<Item = RecordId>) -> bool {
+        let count = contexts.len();
+        let (mut new, mut old) = (Vec::new(), Vec::new());
+        for id in contexts {
+            match self.places.contains_key(&id) {
+                true => old.push(id),
+                false => new.push(id),
+            }
+        }
+        let groups = self.groups.len() + new.len().div_ceil(MAX_CONTEXTS);
+        // Contexts that are gone are still read.
+        let gone = self.places.len().saturating_sub(old.len());
+        let is_regrouped = !self.groups.is_empty()
+            && (groups > count.div_ceil(MAX_CONTEXTS) + SPARE_GROUPS
+                || gone > MAX_CONTEXTS.max(count));
+        if is_regrouped {
+            *self = Self::default();
+            new.append(&mut old);
+        }
+        new.sort_unstable();
+        for group in new.chunks(MAX_CONTEXTS) {
+            let number = self.groups.len();
+            let places = group.iter().enumerate();
+            self.places
+                .extend(places.map(|(at, id)| (*id, (number, at))));
+            self.groups.push(group.into());
+        }
+        is_regrouped
+    }
+
+    /// The contexts of each group.
+    pub(super) fn groups(&self) -> &[Arc<[RecordId]>] {
+        &self.groups
+    }
+
+    /// The number of slices of which the records of a group are read at once, if a record has about `record_bytes`.
+    pub(super) fn slices_at_once(&self, record_bytes: usize) -> usize {
+        let contexts = self.groups.iter().map(|group| group.len()).max();
+        let records = RECORDS_AT_ONCE.min(BYTES_AT_ONCE / record_bytes.max(1));
+        (records / contexts.unwrap_or(1)).clamp(1, SLICES_AT_ONCE)
+    }
+
+    /// The number of all contexts.
+    pub(super) fn contexts(&self) -> usize {
+        self.places.len()
+    }
+
+    /// The number of a context's group, and its number within the group.
+    pub(super) fn place(&self, id: RecordId) -> Option<(usize, usize)> {
+        self.places.get(&id).copied()
+    }
+
+    /// Approximate bytes in memory.
+    pub(super) fn bytes(&self) -> usize {
+        self.places.len() * PER_CONTEXT
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tower_pulse_model::context::Kind;
+
+    fn ids(numbers: std::ops::Range<usize>) -> std::vec::IntoIter<RecordId> {
+        let ids = numbers.map(|n| RecordId::new(Kind::Http, &n.to_string()));
+        ids.collect::<Vec<_>>().into_iter()
+    }
+
+    fn sizes(groups: &ContextGroups) -> Vec<usize> {
+        let sizes = groups.groups().iter().map(|group| group.len());
+        sizes.collect()
+    }
+
+    #[test]
+    fn a_new_context_changes_no_group() {
+        let mut groups = ContextGroups::default();
+        assert!(!groups.include(ids(0..2_400)));
+        assert_eq!(sizes(&groups), [1_000, 1_000, 400]);
+        let places: Vec<_> = ids(0..2_400).map(|id| groups.place(id)).collect();
+        assert!(!groups.include(ids(0..2_403)));
+        assert_eq!(sizes(&groups), [1_000, 1_000, 400, 3]);
+        assert!(!groups.include(ids(3..2_403)));
+        let now: Vec<_> = ids(0..2_400).map(|id| groups.place(id)).collect();
+        assert_eq!((places, groups.contexts()), (now, 2_403));
+        for id in ids(0..2_403) {
+            let (group, at) = groups.place(id).expect("it has a place");
+            assert_eq!(groups.groups()[group][at], id);
+        }
+    }
+
+    #[test]
+    fn fewer_slices_of_large_records_are_read_at_once() {
+        let mut groups = ContextGroups::default();
+        groups.include(ids(0..1_200));
+        let slices = [100, 500, 1_000, 1 << 20].map(|bytes| groups.slices_at_once(bytes));
+        assert_eq!(slices, [8, 4, 2, 1]);
+    }
+
+    #[test]
+    fn many_small_groups_become_large_ones() {
+        let mut groups = ContextGroups::default();
+        let regrouped = (1..=20).filter(|n| groups.include(ids(0..*n)));
+        assert_eq!(regrouped.collect::<Vec<_>>(), [10, 19]);
+        assert_eq!(sizes(&groups), [19, 1]);
+    }
+
+    #[test]
+    fn contexts_that_are_gone_are_read_until_they_are_many() {
+        let mut groups = ContextGroups::default();
+        groups.include(ids(0..1_100));
+        assert!(!groups.include(ids(1_000..1_100)));
+        assert!(groups.include(ids(1_001..1_100)));
+        assert_eq!((sizes(&groups), groups.contexts()), (vec![99], 99));
+    }
+}

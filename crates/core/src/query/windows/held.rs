@@ -1,0 +1,219 @@
+//! The slices of a window that have settled: their sums, and each of them by itself.
+
+use super::points::{Point, SlicePoints};
+use crate::clock::Tick;
+use tower_pulse_model::running_sums::{PackedSums, RunningSums};
+use tower_pulse_model::tier::Revision;
+use tower_pulse_model::window::Window;
+
+/// What is done with a slice of a group of contexts, in the window and in the one before it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Move {
+    pub start: i64,
+    /// The revision with which it is added.
+    pub added: [Option<Revision>; 2],
+    pub is_removed: [bool; 2],
+    /// Whether its records are those of an open slice that has settled.
+    pub was_open: bool,
+}
+
+impl Move {
+    pub(super) fn is_leaving(&self) -> bool {
+        self.is_removed.contains(&true)
+    }
+}
+
+/// What a group of contexts has after some moves.
+#[derive(Default)]
+pub(super) struct Moved {
+    pub group: usize,
+    /// Of the window, and of the one before it.
+    pub sums: [Vec<PackedSums>; 2],
+    /// The points of each slice that enters the window.
+    pub points: Vec<(i64, Vec<Point>)>,
+}
+
+/// The sums of a window and of the one before it.
+pub(super) struct HeldWindow {
+    pub window: Window,
+    pub asked_at: Tick,
+    pub sums: [RunningSums; 2],
+    /// The slices of the first of these sums, one by one.
+    pub points: SlicePoints,
+    /// The length of the slices, in seconds.
+    seconds: u32,
+    /// Slices that were taken out, with the revision that they had. The index that was read before does not tell
+    /// whether the records were still those that had been added.
+    unverified: [Vec<(i64, Revision)>; 2],
+}
+
+impl HeldWindow {
+    pub(super) fn new(window: Window, asked_at: Tick) -> Self {
+        Self {
+            window,
+            asked_at,
+            sums: Default::default(),
+            points: SlicePoints::default(),
+            seconds: 0,
+            unverified: Default::default(),
+        }
+    }
+
+    /// The length of the slices, in seconds.
+    pub(super) fn seconds(&self) -> u32 {
+        self.seconds
+    }
+
+    /// Sets the length of the slices. Those of another length are taken out.
+    pub(super) fn set_seconds(&mut self, seconds: u32) {
+        if self.seconds != seconds {
+            self.clear();
+            self.seconds = seconds;
+        }
+    }
+
+    /// What is to be done with a slice of a group of contexts, if anything. `revisions` are those with which it belongs
+    /// to the window and to the one before it.
+    pub(super) fn plan(
+        &self,
+        group: usize,
+        start: i64,
+        revisions: [Option<Revision>; 2],
+    ) -> Option<Move> {
+        let mut plan = Move {
+            start,
+            ..Move::default()
+        };
+        for (part, revision) in revisions.into_iter().enumerate() {
+            let is_there = self.sums[part].revision(group, start).is_some();
+            plan.added[part] = revision.filter(|_| !is_there);
+            plan.is_removed[part] = is_there && revision.is_none();
+        }
+        let is_added = plan.added.iter().any(Option::is_some);
+        (is_added || plan.is_leaving()).then_some(plan)
+    }
+
+    /// Makes some moves.
+    pub(super) fn change(&mut self, moves: &[Move], moved: Moved) {
+        let group = moved.group;
+        for (part, sums) in moved.sums.into_iter().enumerate() {
+            let running = &mut self.sums[part];
+            let removed = moves.iter().filter(|of| of.is_removed[part]);
+            let removed = removed.map(|of| of.start);
+            let added = moves.iter();
+            let added = added.filter_map(|of| Some((of.start, of.added[part]?)));
+            let revisions = removed.clone();
+            let revisions =
+                revisions.filter_map(|start| Some((start, running.revision(group, start)?)));
+            self.unverified[part].extend(revisions);
+            running.change(group, removed.clone(), added, sums);
+            if part == 0 {
+                removed.for_each(|start| self.points.remove((group, start)));
+            }
+        }
+        for (start, points) in moved.points {
+            self.points.add((group, start), points.into());
+        }
+    }
+
+    /// Whether slices were taken out since the index was read.
+    pub(super) fn is_unverified(&self) -> bool {
+        self.unverified.iter().any(|slices| !slices.is_empty())
+    }
+
+    /// Takes everything out of a part in which a slice has another revision now, or had when it was taken out.
+    pub(super) fn verify(&mut self, revision: impl Fn(i64) -> Revision) {
+        for (part, removed) in std::mem::take(&mut self.unverified).into_iter().enumerate() {
+            let sums = &self.sums[part];
+            let slices = (0..sums.groups()).flat_map(|group| sums.slices(group));
+            let has_changed = slices
+                .chain(removed)
+                .any(|(start, held)| held != revision(start));
+            if has_changed {
+                self.clear_part(part);
+            }
+        }
+    }
+
+    /// Takes everything out of a part.
+    pub(super) fn clear_part(&mut self, part: usize) {
+        self.sums[part].clear();
+        self.unverified[part].clear();
+        if part == 0 {
+            self.points = SlicePoints::default();
+        }
+    }
+
+    /// Takes everything out.
+    pub(super) fn clear(&mut self) {
+        (0..2).for_each(|part| self.clear_part(part));
+    }
+
+    /// Approximate bytes in memory.
+    pub(super) fn bytes(&self) -> usize {
+        let sums = self.sums.iter().map(RunningSums::bytes);
+        sums.sum::<usize>() + self.points.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+
+    /// A window that has slices at revision 1.
+    fn window(starts: &[i64]) -> HeldWindow {
+        let (clock, _) = Clock::manual(0);
+        let mut held = HeldWindow::new(Window::Last(300), clock.tick());
+        held.set_seconds(60);
+        for start in starts {
+            let plan = held.plan(0, *start, [Some(1), None]).expect("it is added");
+            held.change(&[plan], Moved::default());
+        }
+        held
+    }
+
+    fn starts(held: &HeldWindow, part: usize) -> Vec<i64> {
+        let mut starts: Vec<i64> = held.sums[part].slices(0).map(|(start, _)| start).collect();
+        starts.sort_unstable();
+        starts
+    }
+
+    #[test]
+    fn a_slice_that_leaves_the_window_enters_the_one_before() {
+        let mut held = window(&[0, 60]);
+        assert!(held.plan(0, 60, [Some(1), None]).is_none());
+        let plan = held.plan(0, 0, [None, Some(1)]).expect("it moves");
+        assert!(plan.is_leaving() && plan.added == [None, Some(1)]);
+        held.change(&[plan], Moved::default());
+        assert_eq!((starts(&held, 0), starts(&held, 1)), (vec![60], vec![0]));
+        assert!(held.is_unverified());
+        held.verify(|_| 1);
+        assert_eq!((starts(&held, 0), starts(&held, 1)), (vec![60], vec![0]));
+        assert!(!held.is_unverified());
+    }
+
+    #[test]
+    fn a_part_is_made_again_if_a_slice_had_changed_before_it_left() {
+        for changed in [0, 60] {
+            let mut held = window(&[0, 60]);
+            let plan = held.plan(0, 0, [None, None]).expect("it leaves");
+            held.change(&[plan], Moved::default());
+            held.verify(|start| 1 + Revision::from(start == changed));
+            assert_eq!(
+                (starts(&held, 0), held.bytes()),
+                (Vec::new(), 0),
+                "{changed}"
+            );
+        }
+    }
+
+    #[test]
+    fn slices_of_another_length_are_taken_out() {
+        let mut held = window(&[0]);
+        held.set_seconds(60);
+        assert_eq!(starts(&held, 0), [0]);
+        held.set_seconds(1_800);
+        assert_eq!(starts(&held, 0), [0i64; 0]);
+    }
+}

@@ -1,0 +1,362 @@
+//! The sums of all contexts over windows, brought up to date as time passes: a window that was asked for before
+//! takes the slices that have entered and left it since, and not all slices again.
+//!
+//! The newest slices still change. They are *open*: their records are held as they are, and read again when they
+//! have another revision. All other slices are in [`RunningSums`](tower_pulse_model::running_sums::RunningSums). If one of these
+//! changes after all, as when an instance flushes after an outage, the sums are made again.
+//!
+//! What is held is bounded: the windows that were asked for longest ago are dropped first, and read again when they are
+//! asked for. A window that does not fit by itself is an error.
+
+// Read this file, then `state.rs` (what is held), `held.rs`, `open_slices.rs`, `groups.rs` and `pages.rs` (what is read at
+// once). `sums.rs` and `points.rs` are the answers.
+
+mod groups;
+mod held;
+mod open_slices;
+mod pages;
+pub(super) mod points;
+mod state;
+pub(super) mod sums;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+
+use self::held::Moved;
+use self::pages::{Page, Pages, read_page, record_bytes};
+use self::points::{Point, WindowPoints};
+use self::state::{Ready, WindowState};
+use self::sums::WindowSums;
+use crate::clock::{Clock, Tick};
+use crate::query::error::QueryError;
+use crate::query::span::Span;
+use crate::query::turn::Turn;
+use crate::store::{PackedRecords, Store};
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::context::ContextId;
+use tower_pulse_model::pack;
+use tower_pulse_model::records::{Record, RecordId};
+use tower_pulse_model::tier::TierSlice;
+use tower_pulse_model::tiers::Tiers;
+use tower_pulse_model::window::Window;
+
+/// Age up to which the records are not read again.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// Time after which an answer is given with those slices that were read until then.
+const PATIENCE: Duration = Duration::from_millis(800);
+
+/// Adds up the records of all contexts.
+pub(super) struct Windows {
+    store: Arc<dyn Store>,
+    clock: Clock,
+    /// The time that requests should stay below, in seconds.
+    target: Option<f64>,
+    /// The most bytes that are held.
+    most_bytes: usize,
+    state: Mutex<WindowState>,
+}
+
+impl Windows {
+    pub(super) fn new(
+        store: Arc<dyn Store>,
+        clock: Clock,
+        target: Option<f64>,
+        most_bytes: usize,
+    ) -> Self {
+        Self {
+            store,
+            clock,
+            target,
+            most_bytes,
+            state: Mutex::default(),
+        }
+    }
+
+    /// What all contexts measured in a window of the time that the store has recorded.
+    ///
+    /// Cancel safe: what was read so far stays.
+    pub(super) async fn sums(&self, window: Window, span: Span) -> Result<WindowSums, QueryError> {
+        let mut state = self.state.lock().await;
+        let mut turn = Turn::new(&self.clock);
+        let ready = self
+            .bring_up_to_date(&mut state, window, span.tiers, &mut turn)
+            .await?;
+        let until = span.recorded_until;
+        let now = state
+            .summaries(&ready, 0, until, self.target, &mut turn)
+            .await;
+        let before = state
+            .summaries(&ready, 1, until, self.target, &mut turn)
+            .await;
+        Ok(WindowSums {
+            contexts: state.contexts.clone(),
+            now,
+            before,
+        })
+    }
+
+    /// The sums of one context in a window and in the window before.
+    ///
+    /// Cancel safe: what was read so far stays.
+    pub(super) async fn context(
+        &self,
+        window: Window,
+        tiers: Tiers,
+        context: &ContextId,
+    ) -> Result<[Aggregate; 2], QueryError> {
+        let mut state = self.state.lock().await;
+        let mut turn = Turn::new(&self.clock);
+        let ready = self
+            .bring_up_to_date(&mut state, window, tiers, &mut turn)
+            .await?;
+        let id = RecordId::new(context.kind, &context.name);
+        let sums = |part: usize| state.sums_of(&ready, part, id).unwrap_or_default();
+        Ok([sums(0), sums(1)])
+    }
+
+    /// What some contexts measured in each slice of a window that is retained. After [`sums`](Self::sums) of the same window it reads nothing more.
+    ///
+    /// Cancel safe: what was read so far stays.
+    pub(super) async fn points(
+        &self,
+        window: Window,
+        contexts: &[RecordId],
+        span: Span,
+    ) -> Result<WindowPoints, QueryError> {
+        let mut state = self.state.lock().await;
+        let mut turn = Turn::new(&self.clock);
+        let ready = self
+            .bring_up_to_date(&mut state, window, span.tiers, &mut turn)
+            .await?;
+        let mut rows = Vec::with_capacity(contexts.len());
+        for id in contexts {
+            rows.push(state.points(&ready, *id, span.as_of));
+            turn.pause().await;
+        }
+        let slices = ready.parts[0].retained(ready.now);
+        Ok(WindowPoints {
+            precision: slices.tier.seconds,
+            from: slices.from,
+            to: slices.to,
+            rows,
+        })
+    }
+
+    /// Reads what has changed, as far as time allows.
+    async fn bring_up_to_date(
+        &self,
+        state: &mut WindowState,
+        window: Window,
+        tiers: Tiers,
+        turn: &mut Turn<'_>,
+    ) -> Result<Ready, QueryError> {
+        let (began, now) = (self.clock.tick(), self.clock.now_seconds());
+        self.refresh(state, now, turn).await?;
+        turn.pause().await;
+        let at = state.hold(window, &self.clock);
+        let slices = window.slices(tiers, now);
+        let parts = [slices, slices.before()];
+        let mut ready = Ready {
+            at,
+            parts,
+            open: parts.each_ref().map(|part| state.open_slices(part, now)),
+            unread: [0; 2],
+            now,
+        };
+        for open in &ready.open {
+            self.read_open(state, at, open, turn).await?;
+        }
+        self.advance(state, &ready, began, turn).await?;
+        ready.unread = state.unread(&ready);
+        Ok(ready)
+    }
+
+    /// Reads the index, and drops what has changed.
+    async fn refresh(
+        &self,
+        state: &mut WindowState,
+        now: i64,
+        turn: &mut Turn<'_>,
+    ) -> Result<(), QueryError> {
+        let is_fresh = |at: Tick| self.clock.since(at) < FRESH;
+        if state.read_at.is_some_and(is_fresh) && !state.is_unverified() {
+            return Ok(());
+        }
+        let index = self.store.record_index(now).await?;
+        turn.pause().await;
+        state.take_index(index, now);
+        state.read_at = Some(self.clock.tick());
+        Ok(())
+    }
+
+    /// Reads open slices that are not read yet, or have changed since.
+    async fn read_open(
+        &self,
+        state: &mut WindowState,
+        at: usize,
+        slices: &[TierSlice],
+        turn: &mut Turn<'_>,
+    ) -> Result<(), QueryError> {
+        let unread = slices.iter().copied();
+        let unread: Vec<_> = unread
+            .filter(|at| state.whole_open(*at).is_none())
+            .collect();
+        for part in unread.chunks(state.slices_at_once()) {
+            let mut read: Vec<_> = part.iter().map(|at| state.new_open(*at)).collect();
+            for contexts in state.groups.groups() {
+                let records = self.store.packed_records(part, contexts).await?;
+                for (slice, records) in read.iter_mut().zip(records) {
+                    slice.add(contexts, records);
+                }
+                turn.pause().await;
+            }
+            for (at, slice) in part.iter().zip(read) {
+                state.include_first(*at, !slice.is_empty());
+                state.open.insert(*at, slice);
+            }
+            state.make_room(at, self.most_bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Brings the sums of the settled slices of a window up to date.
+    async fn advance(
+        &self,
+        state: &mut WindowState,
+        ready: &Ready,
+        began: Tick,
+        turn: &mut Turn<'_>,
+    ) -> Result<(), QueryError> {
+        state.clear_passed(ready);
+        let leaving = state.leaving(ready);
+        turn.pause().await;
+        self.make_moves(state, ready, leaving, None, turn).await?;
+        if state.is_unverified() {
+            // The records must be those that were added: they may have changed since the index was read.
+            let index = self.store.record_index(ready.now).await?;
+            state.verify(ready.at, &index);
+        }
+        // The newest first: an answer before everything is read tells about the end of the window.
+        let entering = state.entering(ready);
+        turn.pause().await;
+        self.make_moves(state, ready, entering, Some(began), turn)
+            .await
+    }
+
+    /// Reads pages of records and moves slices in and out, for as long as there is patience. While one page is taken
+    /// in, the next one is read.
+    async fn make_moves(
+        &self,
+        state: &mut WindowState,
+        ready: &Ready,
+        mut pages: Pages,
+        began: Option<Tick>,
+        turn: &mut Turn<'_>,
+    ) -> Result<(), QueryError> {
+        let has_patience = || began.is_none_or(|began| self.clock.since(began) < PATIENCE);
+        let (mut read, mut slices) = (None, state.slices_at_once());
+        loop {
+            let next = pages.next(slices).filter(|_| has_patience());
+            let is_last = next.is_none();
+            let reading = async {
+                match next {
+                    Some(page) => read_page(&*self.store, page, ready.seconds())
+                        .await
+                        .map(Some),
+                    None => Ok(None),
+                }
+            };
+            let taking_in = async {
+                match read.take() {
+                    Some((page, records)) => self.take_in(state, ready, page, records, turn).await,
+                    None => Ok(()),
+                }
+            };
+            let (next, taken_in) = tokio::join!(reading, taking_in);
+            taken_in?;
+            read = next?;
+            // Records may be larger than those of the open slices.
+            let bytes = read.as_ref().and_then(|(_, records)| record_bytes(records));
+            slices = bytes.map_or(slices, |bytes| state.groups.slices_at_once(bytes));
+            if is_last {
+                return Ok(());
+            }
+            // A store in memory answers at once.
+            turn.pause().await;
+        }
+    }
+
+    /// Moves the slices of a page in and out: all of them at the end, or none if it is cancelled.
+    async fn take_in(
+        &self,
+        state: &mut WindowState,
+        ready: &Ready,
+        page: Page,
+        mut read: Vec<PackedRecords>,
+        turn: &mut Turn<'_>,
+    ) -> Result<(), QueryError> {
+        let held = &state.held[ready.at];
+        let mut moved = Moved {
+            group: page.group,
+            ..Moved::default()
+        };
+        let entering = page.moves.iter().filter(|of| of.added[0].is_some());
+        moved.points = entering
+            .map(|of| (of.start, Vec::with_capacity(page.contexts.len())))
+            .collect();
+        let mut records: Vec<Option<Record>> = Vec::with_capacity(page.moves.len());
+        let mut has_records = vec![false; read.len()];
+        for (at, id) in page.contexts.iter().enumerate() {
+            let mut unopened = read.iter_mut().zip(&mut has_records);
+            records.clear();
+            records.extend(page.moves.iter().map(|of| {
+                if of.was_open {
+                    let slice = state.open.get((ready.seconds(), of.start))?;
+                    return pack::read_record(slice.packed(*id)?);
+                }
+                let (slice, has_records) = unopened.next()?;
+                // What is not needed any more is freed here, and not all of the page at its end.
+                let packed = slice.get_mut(at)?.take()?;
+                *has_records = true;
+                pack::read_record(&packed)
+            }));
+            let with_records = || page.moves.iter().zip(&records);
+            if records.iter().any(Option::is_some) {
+                for part in 0..2 {
+                    let removed = with_records().filter(|(of, _)| of.is_removed[part]);
+                    let added = with_records().filter(|(of, _)| of.added[part].is_some());
+                    let record = |(_, record)| Option::as_ref(record);
+                    if added
+                        .clone()
+                        .chain(removed.clone())
+                        .any(|(_, record)| record.is_some())
+                    {
+                        let sums = &held.sums[part];
+                        let sums =
+                            sums.changed(*id, removed.filter_map(record), added.filter_map(record));
+                        moved.sums[part].push(sums);
+                    }
+                }
+            }
+            let entering = with_records().filter(|(of, _)| of.added[0].is_some());
+            for ((_, record), (_, points)) in entering.zip(&mut moved.points) {
+                points.push(
+                    record
+                        .as_ref()
+                        .map_or_else(Point::default, |record| Point::from(&record.sums)),
+                );
+            }
+            turn.pause().await;
+        }
+        let unopened = page.moves.iter().filter(|of| !of.was_open);
+        for (of, has_records) in unopened.zip(has_records) {
+            state.include_first((ready.seconds(), of.start), has_records);
+        }
+        turn.pause().await;
+        state.held[ready.at].change(&page.moves, moved);
+        state.make_room(ready.at, self.most_bytes)
+    }
+}

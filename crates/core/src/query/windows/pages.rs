@@ -1,0 +1,110 @@
+//! The records that are read at once to move slices into a window and out of it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::held::Move;
+use crate::error::StoreError;
+use crate::store::{PackedRecords, Store};
+use tower_pulse_model::records::RecordId;
+use tower_pulse_model::tier::TierSlice;
+
+/// Some slices of a group of contexts.
+pub(super) struct Page {
+    /// The number of the group.
+    pub group: usize,
+    pub contexts: Arc<[RecordId]>,
+    pub moves: Vec<Move>,
+}
+
+/// The slices that are still to be read of each group.
+pub(super) struct Pages(VecDeque<Page>);
+
+impl Pages {
+    /// From the moves of each group in their order.
+    pub(super) fn new(groups: &[Arc<[RecordId]>], moves: Vec<Vec<Move>>) -> Self {
+        let pages = groups.iter().zip(moves).enumerate();
+        let pages = pages.map(|(group, (contexts, moves))| Page {
+            group,
+            contexts: contexts.clone(),
+            moves,
+        });
+        Self(pages.filter(|page| !page.moves.is_empty()).collect())
+    }
+
+    /// The next page of at most so many slices: the first one of each group, then the second of each, and so on.
+    pub(super) fn next(&mut self, slices: usize) -> Option<Page> {
+        let mut page = self.0.pop_front()?;
+        if page.moves.len() > slices {
+            let moves = page.moves.split_off(slices);
+            let contexts = page.contexts.clone();
+            self.0.push_back(Page {
+                contexts,
+                moves,
+                ..page
+            });
+        }
+        Some(page)
+    }
+}
+
+/// The mean bytes of the records of a page; `None` if it has none.
+pub(super) fn record_bytes(read: &[PackedRecords]) -> Option<usize> {
+    let records = || read.iter().flatten().flatten();
+    let bytes: usize = records().map(Vec::len).sum();
+    bytes.checked_div(records().count())
+}
+
+/// Reads a page, but for slices that were open.
+pub(super) async fn read_page(
+    store: &dyn Store,
+    page: Page,
+    seconds: u32,
+) -> Result<(Page, Vec<PackedRecords>), StoreError> {
+    let unread = page.moves.iter().filter(|of| !of.was_open);
+    let unread: Vec<TierSlice> = unread.map(|of| (seconds, of.start)).collect();
+    let records = match unread.is_empty() {
+        true => Vec::new(),
+        false => store.packed_records(&unread, &page.contexts).await?,
+    };
+    Ok((page, records))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::query::windows::held::HeldWindow;
+    use tower_pulse_model::window::Window;
+
+    #[test]
+    fn each_group_has_a_page_before_one_has_the_next() {
+        let (clock, _) = Clock::manual(0);
+        let mut held = HeldWindow::new(Window::Last(300), clock.tick());
+        held.set_seconds(60);
+        let moves = |slices| {
+            let moves = (0..slices).filter_map(|at| held.plan(0, 60 * at, [Some(1), None]));
+            moves.collect::<Vec<Move>>()
+        };
+        let groups = [0; 3].map(|_| [].into());
+        let mut pages = Pages::new(&groups, vec![moves(5), moves(0), moves(3)]);
+        let mut next = |slices| {
+            let page = pages.next(slices)?;
+            let starts = page.moves.iter().map(|of| of.start / 60);
+            Some((page.group, starts.collect::<Vec<_>>()))
+        };
+        assert_eq!(next(2), Some((0, vec![0, 1])));
+        assert_eq!(next(2), Some((2, vec![0, 1])));
+        // Records may turn out larger, or smaller.
+        assert_eq!(next(1), Some((0, vec![2])));
+        assert_eq!(next(9), Some((2, vec![2])));
+        assert_eq!(next(9), Some((0, vec![3, 4])));
+        assert_eq!(next(9), None);
+    }
+
+    #[test]
+    fn missing_records_have_no_bytes() {
+        let read = [vec![Some(vec![0; 10]), None], vec![Some(vec![0; 20]), None]];
+        assert_eq!((record_bytes(&read), record_bytes(&[])), (Some(15), None));
+    }
+}

@@ -1,0 +1,395 @@
+//! What is held of windows between two questions, and what follows from it without reading more.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::groups::ContextGroups;
+use super::held::{HeldWindow, Move};
+use super::open_slices::{OpenSlice, OpenSlices, is_open};
+use super::pages::Pages;
+use super::points::Point;
+use super::sums::{PartSums, Summary};
+use crate::clock::{Clock, Tick};
+use crate::query::error::QueryError;
+use crate::query::turn::Turn;
+use crate::store::RecordIndex;
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::context::ContextId;
+use tower_pulse_model::recorded::RecordedTime;
+use tower_pulse_model::records::{Record, RecordId};
+use tower_pulse_model::slices::Merge;
+use tower_pulse_model::tier::{FINEST, Revision, TierSlice};
+use tower_pulse_model::window::{Window, WindowSlices};
+
+/// Time after which the sums of a window that nobody asks for are dropped.
+const UNUSED_TTL: Duration = Duration::from_secs(120);
+
+/// The most windows whose sums are held: all that have a name. A page asks for one or two at a time.
+const MAX_WINDOWS: usize = 10;
+
+/// Bytes of a record as long as none was read: more than most have.
+const UNKNOWN_RECORD_BYTES: usize = 1_024;
+
+/// Approximate bytes of the name of a context, which is held twice.
+const PER_NAME: usize = 120;
+
+/// A window whose slices are read.
+pub(super) struct Ready {
+    /// Its place among the windows that are held.
+    pub at: usize,
+    /// The window, and the window before it.
+    pub parts: [WindowSlices; 2],
+    pub open: [Vec<TierSlice>; 2],
+    /// How many slices time did not suffice for.
+    pub unread: [usize; 2],
+    pub now: i64,
+}
+
+impl Ready {
+    /// The length of the slices, in seconds.
+    pub(super) fn seconds(&self) -> u32 {
+        self.parts[0].tier.seconds
+    }
+
+    /// Whether a slice has settled in each of the parts.
+    fn has_settled(&self, start: i64) -> [bool; 2] {
+        let at = (self.seconds(), start);
+        [0, 1].map(|part| {
+            let slices = self.parts[part].retained(self.now);
+            slices.contains(start) && !self.open[part].contains(&at)
+        })
+    }
+}
+
+#[derive(Default)]
+pub(super) struct WindowState {
+    index: RecordIndex,
+    pub contexts: Arc<HashMap<RecordId, ContextId>>,
+    /// Bytes of the names of the contexts.
+    name_bytes: usize,
+    pub groups: ContextGroups,
+    pub open: OpenSlices,
+    /// The oldest start of a slice that had records and ended before the store was created, as far as slices were read.
+    first: Option<i64>,
+    /// When the index was read.
+    pub read_at: Option<Tick>,
+    pub held: Vec<HeldWindow>,
+}
+
+/// The revision of a slice. A slice without one was never written, unless the revisions were lost.
+fn revision(index: &RecordIndex, at: TierSlice) -> Revision {
+    index.revisions.get(&at).copied().unwrap_or(0)
+}
+
+impl WindowState {
+    /// Takes in a new index, and drops what it shows to have changed.
+    pub(super) fn take_index(&mut self, index: RecordIndex, now: i64) {
+        let mut is_other = false;
+        if index.contexts != self.index.contexts || self.contexts.is_empty() {
+            let contexts = index.contexts.iter().cloned().chain([ContextId::all()]);
+            let contexts = contexts.map(|id| (RecordId::new(id.kind, &id.name), id));
+            self.contexts = Arc::new(contexts.collect());
+            let names = self.contexts.values();
+            self.name_bytes = names.map(|id| id.name.len() + PER_NAME).sum();
+            is_other = self.groups.include(self.contexts.keys().copied());
+        }
+        if index.created != self.index.created {
+            // Another generation of the store has other data.
+            (self.first, is_other) = (None, true);
+        }
+        if is_other {
+            self.open.clear();
+            self.held.clear();
+        }
+        let rolled = &index.rolled;
+        let is_pending = |at: TierSlice| at.0 == FINEST.seconds && rolled.is_pending(at.1);
+        self.open.retain(now, is_pending);
+        for held in &mut self.held {
+            let seconds = held.seconds();
+            held.verify(|start| revision(&index, (seconds, start)));
+        }
+        self.index = index;
+    }
+
+    /// Whether a window has let go of slices since the index was read.
+    pub(super) fn is_unverified(&self) -> bool {
+        self.held.iter().any(HeldWindow::is_unverified)
+    }
+
+    /// Drops the sums of a window that an index, read after slices were taken out, shows to have changed.
+    pub(super) fn verify(&mut self, at: usize, index: &RecordIndex) {
+        let held = &mut self.held[at];
+        let seconds = held.seconds();
+        held.verify(|start| revision(index, (seconds, start)));
+        if index.created != self.index.created {
+            held.clear();
+        }
+        // Slices are added with the revisions of an index that was read before them.
+        self.index.revisions.clone_from(&index.revisions);
+    }
+
+    /// Remembers the oldest slice that has records from before the store was created. Of the slice within which it was
+    /// created, only the part since then was recorded.
+    pub(super) fn include_first(&mut self, (seconds, start): TierSlice, has_records: bool) {
+        let is_before = start.saturating_add(i64::from(seconds)) <= self.index.recorded.since();
+        if is_before && has_records {
+            self.first = Some(self.first.map_or(start, |first| first.min(start)));
+        }
+    }
+
+    /// The slices of a window that may still change, with slices of the finest tier that are not part of the
+    /// others yet.
+    pub(super) fn open_slices(&self, slices: &WindowSlices, now: i64) -> Vec<TierSlice> {
+        let seconds = slices.tier.seconds;
+        let pending = self.index.rolled.pending();
+        let pending: Vec<i64> = pending.filter(|minute| slices.contains(*minute)).collect();
+        let starts = slices.starts(now);
+        let mut open: Vec<TierSlice> = starts
+            .map(|start| (seconds, start))
+            .filter(|at| is_open(*at, now))
+            .collect();
+        if slices.tier != FINEST {
+            for minute in pending {
+                open.push((seconds, slices.tier.slice(minute)));
+                open.push((FINEST.seconds, minute));
+            }
+        }
+        open.sort_unstable();
+        open.dedup();
+        open
+    }
+
+    /// An open slice that was read, and has not changed since.
+    pub(super) fn whole_open(&self, at: TierSlice) -> Option<&OpenSlice> {
+        let revision = self.index.revisions.get(&at).copied();
+        // A slice without a revision was never written, unless the revisions were lost.
+        let has_revisions = revision.is_some() || !self.index.revisions.is_empty();
+        let groups = self.groups.groups().len();
+        let slice = self.open.whole(at, revision, groups);
+        slice.filter(|_| has_revisions)
+    }
+
+    /// An open slice that is to be read.
+    pub(super) fn new_open(&self, at: TierSlice) -> OpenSlice {
+        OpenSlice::new(self.index.revisions.get(&at).copied())
+    }
+
+    /// The place of a window among those that are held, which it joins.
+    pub(super) fn hold(&mut self, window: Window, clock: &Clock) -> usize {
+        let now = clock.tick();
+        let is_used =
+            |held: &HeldWindow| held.window == window || clock.since(held.asked_at) < UNUSED_TTL;
+        self.held.retain(is_used);
+        if let Some(at) = self.held.iter().position(|held| held.window == window) {
+            self.held[at].asked_at = now;
+            return at;
+        }
+        if self.held.len() >= MAX_WINDOWS {
+            let windows = self.held.iter().enumerate();
+            let oldest = windows.min_by_key(|(_, held)| held.asked_at);
+            let oldest = oldest.map_or(0, |(at, _)| at);
+            self.held.swap_remove(oldest);
+        }
+        self.held.push(HeldWindow::new(window, now));
+        self.held.len() - 1
+    }
+
+    /// Approximate bytes in memory.
+    pub(super) fn bytes(&self) -> usize {
+        let held = self.held.iter().map(HeldWindow::bytes).sum::<usize>();
+        held + self.open.bytes() + self.groups.bytes() + self.name_bytes
+    }
+
+    /// Drops the sums of windows, those first that were asked for longest ago, until what is held fits. The window at
+    /// `at` is the last one: if it does not fit by itself, that is an error.
+    pub(super) fn make_room(&mut self, at: usize, most_bytes: usize) -> Result<(), QueryError> {
+        while self.bytes() > most_bytes {
+            let others = self.held.iter_mut().enumerate();
+            let others = others.filter(|(other, held)| *other != at && held.bytes() > 0);
+            let Some((_, oldest)) = others.min_by_key(|(_, held)| held.asked_at) else {
+                self.held[at].clear();
+                self.open.clear();
+                return Err(QueryError::NoRoom {
+                    contexts: self.groups.contexts(),
+                    most_bytes,
+                });
+            };
+            oldest.clear();
+        }
+        Ok(())
+    }
+
+    /// Takes everything out of a part of a window that has fewer slices in common with what is held than it has lost.
+    pub(super) fn clear_passed(&mut self, ready: &Ready) {
+        let held = &mut self.held[ready.at];
+        held.set_seconds(ready.seconds());
+        for part in 0..2 {
+            let settled = ready.parts[part].starts(ready.now);
+            let settled = settled.filter(|start| ready.has_settled(*start)[part]);
+            let sums = &held.sums[part];
+            let groups = 0..sums.groups();
+            let left = |group| {
+                sums.slices(group)
+                    .filter(|(start, _)| !ready.has_settled(*start)[part])
+            };
+            let most = groups.map(|group| left(group).count()).max();
+            if most.unwrap_or(0) > settled.count() {
+                held.clear_part(part);
+            }
+        }
+    }
+
+    /// The slices that leave a window, or leave one of its parts for the other.
+    pub(super) fn leaving(&self, ready: &Ready) -> Pages {
+        self.moves(ready, Move::is_leaving)
+    }
+
+    /// The slices that enter a window, newest first.
+    pub(super) fn entering(&self, ready: &Ready) -> Pages {
+        self.moves(ready, |of| !of.is_leaving())
+    }
+
+    /// The number of slices of which the records of a group are read at once.
+    pub(super) fn slices_at_once(&self) -> usize {
+        let record_bytes = self.open.record_bytes();
+        self.groups
+            .slices_at_once(record_bytes.unwrap_or(UNKNOWN_RECORD_BYTES))
+    }
+
+    fn moves(&self, ready: &Ready, is_wanted: impl Fn(&Move) -> bool) -> Pages {
+        let (held, seconds) = (&self.held[ready.at], ready.seconds());
+        let groups = self.groups.groups();
+        let of_window = ready.parts.iter();
+        let of_window: Vec<i64> = of_window.flat_map(|part| part.starts(ready.now)).collect();
+        let of_group = |group: usize| {
+            let held_ones = held.sums.iter().flat_map(|sums| sums.slices(group));
+            let mut starts: Vec<i64> = held_ones.map(|(start, _)| start).collect();
+            starts.extend(&of_window);
+            starts.sort_unstable_by(|a, b| b.cmp(a));
+            starts.dedup();
+            let moves = starts.into_iter().filter_map(|start| {
+                let at = (seconds, start);
+                let revision = revision(&self.index, at);
+                let revisions = ready
+                    .has_settled(start)
+                    .map(|is_in| is_in.then_some(revision));
+                let plan = held.plan(group, start, revisions).filter(&is_wanted)?;
+                let was_open = self.whole_open(at).is_some();
+                Some(Move { was_open, ..plan })
+            });
+            moves.collect::<Vec<_>>()
+        };
+        Pages::new(groups, (0..groups.len()).map(of_group).collect())
+    }
+
+    /// How many slices of each part are not in the sums of every context yet.
+    pub(super) fn unread(&self, ready: &Ready) -> [usize; 2] {
+        let groups = 0..self.groups.groups().len();
+        [0, 1].map(|part| {
+            let sums = &self.held[ready.at].sums[part];
+            let starts = ready.parts[part].starts(ready.now);
+            let is_unread = |start: &i64| {
+                ready.has_settled(*start)[part]
+                    && groups
+                        .clone()
+                        .any(|group| sums.revision(group, *start).is_none())
+            };
+            starts.filter(is_unread).count()
+        })
+    }
+
+    /// Calls a function with the records of a context in the open slices, and with the start of the slice of the
+    /// window's tier that each is in.
+    fn each_open_record(
+        &self,
+        ready: &Ready,
+        part: usize,
+        id: RecordId,
+        mut each: impl FnMut(i64, &Record),
+    ) {
+        let tier = ready.parts[part].tier;
+        for at in &ready.open[part] {
+            let record = self.open.get(*at).and_then(|slice| slice.get(id));
+            let Some(record) = record else {
+                continue;
+            };
+            let wide = (tier.seconds, tier.slice(at.1));
+            let of_tier = self.open.get(wide).filter(|_| at.0 != tier.seconds);
+            // A minute may be part of the wider slice already.
+            let rolled = of_tier.and_then(|slice| slice.get(id));
+            let is_part = rolled.is_some_and(|rolled| at.1 < rolled.rolled_until);
+            if !is_part {
+                each(wide.1, &record);
+            }
+        }
+    }
+
+    /// The sums of a context in a part of a window, if it has any.
+    pub(super) fn sums_of(&self, ready: &Ready, part: usize, id: RecordId) -> Option<Aggregate> {
+        let mut sums = self.held[ready.at].sums[part].get(id);
+        self.each_open_record(ready, part, id, |_, record| {
+            sums.get_or_insert_default().merge(&record.sums);
+        });
+        sums
+    }
+
+    /// What a context measured in each slice of a window that is retained.
+    pub(super) fn points(&self, ready: &Ready, id: RecordId, as_of: i64) -> Vec<Option<Point>> {
+        let (slices, held) = (ready.parts[0], &self.held[ready.at].points);
+        let starts = slices.starts(ready.now);
+        let mut open: BTreeMap<i64, Aggregate> = BTreeMap::new();
+        self.each_open_record(ready, 0, id, |start, record| {
+            open.entry(start).or_default().merge(&record.sums);
+        });
+        let (seconds, recorded) = (slices.tier.seconds, self.recorded());
+        let place = self.groups.place(id);
+        let point = |start: i64| {
+            let is_open = ready.open[0].contains(&(seconds, start));
+            let point = match is_open {
+                true => Some(open.get(&start).map_or_else(Point::default, Point::from)),
+                false => place.and_then(|(group, at)| held.get((group, start), at)),
+            };
+            let end = start.saturating_add(i64::from(seconds));
+            let was_recorded = recorded.has_any(start.max(slices.since), end) && start < as_of;
+            point.filter(|point| was_recorded || point.hits > 0)
+        };
+        starts.map(point).collect()
+    }
+
+    /// The time that was recorded, with the slices from before the store was created.
+    fn recorded(&self) -> RecordedTime {
+        let recorded = &self.index.recorded;
+        recorded.from(self.first.unwrap_or(i64::MAX))
+    }
+
+    /// What all contexts measured in a part of a window. Lets other tasks run meanwhile.
+    pub(super) async fn summaries(
+        &self,
+        ready: &Ready,
+        part: usize,
+        until: i64,
+        target: Option<f64>,
+        turn: &mut Turn<'_>,
+    ) -> PartSums {
+        let (slices, running) = (ready.parts[part], &self.held[ready.at].sums[part]);
+        let mut summaries = HashMap::with_capacity(self.groups.contexts());
+        let mut error = 0f64;
+        for id in self.groups.groups().iter().flat_map(|group| &**group) {
+            if let Some(sums) = self.sums_of(ready, part, *id) {
+                error = error.max(sums.histogram.error());
+                let summary = Summary::new(&sums, running.has_exact_bounds(), target);
+                summaries.insert(*id, summary);
+            }
+            turn.pause().await;
+        }
+        let mut part_sums = PartSums {
+            slices,
+            recorded: slices.covered(&self.recorded(), until, ready.now),
+            error,
+            summaries,
+        };
+        part_sums.leave_out(ready.unread[part]);
+        part_sums
+    }
+}

@@ -1,0 +1,129 @@
+//! What windows measured: the answers of [`Windows`](super::Windows).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tower_pulse_model::access_time::AccessTimeStats;
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::context::{ContextId, Kind};
+use tower_pulse_model::outcome::OutcomeCounts;
+use tower_pulse_model::records::RecordId;
+use tower_pulse_model::window::{RecordedPart, WindowSlices};
+
+/// What all contexts measured in a window, and in the window of the same length before it.
+#[derive(Debug)]
+pub struct WindowSums {
+    /// The contexts by the ids of their sums.
+    pub contexts: Arc<HashMap<RecordId, ContextId>>,
+    /// The window.
+    pub now: PartSums,
+    /// The window before it.
+    pub before: PartSums,
+}
+
+/// What all contexts measured in some slices.
+#[derive(Debug)]
+pub struct PartSums {
+    /// The slices.
+    pub slices: WindowSlices,
+    /// How much of them was recorded.
+    pub recorded: RecordedPart,
+    /// The largest relative error of a quantile.
+    pub error: f64,
+    /// What each context measured that had samples.
+    pub summaries: HashMap<RecordId, Summary>,
+}
+
+/// What a context measured. Smaller than its sums, as a window of many contexts is held for a second.
+#[derive(Clone, Copy, Debug)]
+pub struct Summary {
+    /// The access times. The smallest and the largest are those of the histogram where slices were taken out of the
+    /// sums, and exact otherwise.
+    pub times: AccessTimeStats,
+    /// Counts by outcome.
+    pub outcomes: OutcomeCounts,
+    /// Percentiles, in seconds.
+    pub p50: Option<f64>,
+    pub p95: Option<f64>,
+    pub p99: Option<f64>,
+    /// The share of the requests below the target, if there is one.
+    pub below_target: Option<f64>,
+}
+
+impl Summary {
+    /// `target` is in seconds.
+    pub fn new(sums: &Aggregate, has_exact_bounds: bool, target: Option<f64>) -> Self {
+        let mut times = AccessTimeStats::from(&sums.times);
+        if !has_exact_bounds {
+            times.min = sums.histogram.quantile(0.0).unwrap_or(times.min);
+            times.max = sums.histogram.quantile(1.0).unwrap_or(times.max);
+        }
+        let (min, max) = (times.smallest(), times.largest());
+        let quantile = |q| sums.histogram.quantile_within(q, min, max);
+        Self {
+            times,
+            outcomes: sums.outcomes,
+            p50: quantile(0.50),
+            p95: quantile(0.95),
+            p99: quantile(0.99),
+            below_target: target.and_then(|target| sums.share_below(target)),
+        }
+    }
+}
+
+/// Statistics without outcomes and histogram.
+impl From<AccessTimeStats> for Summary {
+    fn from(times: AccessTimeStats) -> Self {
+        Self {
+            times,
+            outcomes: OutcomeCounts::default(),
+            p50: None,
+            p95: None,
+            p99: None,
+            below_target: None,
+        }
+    }
+}
+
+impl PartSums {
+    /// What a context measured; `None` if it had no samples.
+    pub fn get(&self, context: &ContextId) -> Option<&Summary> {
+        let id = RecordId::new(context.kind, &context.name);
+        self.summaries.get(&id)
+    }
+
+    /// Slices that were not read yet are not covered.
+    pub fn leave_out(&mut self, unread: usize) {
+        let unread = i64::from(self.slices.tier.seconds) * unread as i64;
+        let seconds = &mut self.recorded.seconds;
+        *seconds = seconds.saturating_sub(unread).max(0);
+    }
+}
+
+impl WindowSums {
+    /// Approximate bytes in memory, without the names of the contexts.
+    pub fn bytes(&self) -> usize {
+        let entries = self.now.summaries.capacity() + self.before.summaries.capacity();
+        entries * (size_of::<(RecordId, Summary)>() + 1)
+    }
+
+    /// Whether a context measured something in either part.
+    pub fn has(&self, context: &ContextId) -> bool {
+        self.now.get(context).is_some() || self.before.get(context).is_some()
+    }
+
+    /// The contexts that measured something in either part, without [`ALL`](tower_pulse_model::context::ALL).
+    pub fn contexts(&self) -> impl Iterator<Item = &ContextId> {
+        let is_there = |id: &RecordId| {
+            self.now.summaries.contains_key(id) || self.before.summaries.contains_key(id)
+        };
+        let contexts = self.contexts.iter().filter(move |(id, _)| is_there(id));
+        let contexts = contexts.map(|(_, context)| context);
+        contexts.filter(|context| context.kind != Kind::All)
+    }
+
+    /// The largest relative error of the percentiles.
+    pub fn error(&self) -> f64 {
+        self.now.error.max(self.before.error)
+    }
+}

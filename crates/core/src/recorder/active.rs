@@ -1,0 +1,214 @@
+//! The request that this thread is working on: what the layer marks, so that a second layer of the same `Pulse`
+//! and the timers within find it.
+//!
+//! A request without timers costs two exchanges of one number per poll. Its first timer creates a [`Scope`], which
+//! the thread holds until the poll ends. The guard of the request then takes it, and gives it back at its next
+//! poll.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use super::Core;
+use super::scope::Scope;
+
+thread_local! {
+    /// The recorder whose request this thread is working on: its id in the lower half; in the upper half
+    /// the id of the recorder around that one, and [`UNSETTLED`].
+    static ACTIVE: Cell<u64> = const { Cell::new(0) };
+    /// The scopes of the requests that this thread is working on, and of the futures that
+    /// [`Within`](super::Within) wraps, outermost first.
+    static SCOPES: RefCell<Vec<ActiveScope>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The bit of the mark that says that an inner layer, a timer or a [`Within`](super::Within) has left something on
+/// this thread for an outer layer to take. Ids of recorders do not use it.
+pub const UNSETTLED: u64 = 1 << 63;
+
+/// A scope that timers of its recorder find.
+struct ActiveScope {
+    recorder: u32,
+    /// The mark where it was entered. `None` if it was created within a layer of another recorder, which hides how
+    /// deep its own layer is.
+    mark: Option<u64>,
+    scope: Arc<Scope>,
+}
+
+/// Marks this thread as working on a request of a recorder. Returns the mark before, for [`leave`]. The id 0 leaves
+/// the mark as it is.
+#[inline(always)]
+pub fn enter(id: u32) -> u64 {
+    let id = u64::from(id);
+    let mark = |active: &Cell<u64>| {
+        let before = active.get();
+        active.set(if id == 0 { before } else { before << 32 | id });
+        before
+    };
+    ACTIVE.try_with(mark).unwrap_or(0)
+}
+
+/// Restores the mark that [`enter`] has returned. Returns whether something was left for an outer layer.
+#[inline(always)]
+pub fn leave(before: u64) -> bool {
+    let left = ACTIVE.try_with(|active| active.replace(before));
+    left.is_ok_and(|left| left & UNSETTLED != 0)
+}
+
+/// Whether this thread is working on a request of any recorder.
+#[inline(always)]
+pub fn is_within_any() -> bool {
+    ACTIVE.try_with(Cell::get).unwrap_or(0) != 0
+}
+
+/// Whether this thread is working on a request of this recorder.
+pub fn is_within(id: u32) -> bool {
+    let active = ACTIVE.try_with(Cell::get).unwrap_or(0);
+    active != 0 && (active as u32 == id || outer(active) == id)
+}
+
+/// The id of the recorder around the innermost one.
+#[inline(always)]
+fn outer(mark: u64) -> u32 {
+    ((mark & !UNSETTLED) >> 32) as u32
+}
+
+/// Lets the layer that has entered last, and is within another, know that something was left for an outer layer.
+pub fn mark_unsettled() {
+    let _ = ACTIVE.try_with(|active| active.set(active.get() | UNSETTLED));
+}
+
+/// Whether a scope is left on this thread.
+pub fn has_scopes() -> bool {
+    let is_empty = SCOPES.try_with(|scopes| scopes.borrow().is_empty());
+    is_empty.is_ok_and(|is_empty| !is_empty)
+}
+
+/// Gives the scope of a request back to the thread, after [`enter`].
+#[cold]
+#[inline(never)]
+pub fn resume(id: u32, scope: &Arc<Scope>) {
+    let mark = ACTIVE.try_with(Cell::get).unwrap_or(0) & !UNSETTLED;
+    push(id, Some(mark), scope.clone());
+}
+
+/// Takes the scope of a request off the thread, after [`leave`].
+pub fn suspend(id: u32, before: u64) -> Option<Arc<Scope>> {
+    if id == 0 {
+        return None;
+    }
+    let mark = before << 32 | u64::from(id);
+    let is_mine = |active: &ActiveScope| {
+        active.recorder == id && active.mark.is_none_or(|entered| entered == mark)
+    };
+    remove(is_mine)
+}
+
+/// The scope of the request of this recorder that this thread is working on, created if it has none yet. `None`
+/// outside of requests.
+pub fn scope(core: &Core) -> Option<Arc<Scope>> {
+    let active = ACTIVE.try_with(Cell::get).unwrap_or(0);
+    if active == 0 {
+        return None;
+    }
+    let (id, mark) = (core.id(), active & !UNSETTLED);
+    let (is_innermost, is_outer) = (mark as u32 == id, outer(mark) == id);
+    let is_entered = |entered: Option<u64>| match entered {
+        None => true,
+        Some(entered) if is_innermost => entered == mark,
+        Some(entered) if is_outer => entered as u32 == id || outer(entered) == id,
+        Some(_) => true,
+    };
+    let innermost = |scopes: &RefCell<Vec<ActiveScope>>| {
+        let scopes = scopes.borrow();
+        let mut of_recorder = scopes.iter().rev().filter(|one| one.recorder == id);
+        let last = of_recorder.next().filter(|last| is_entered(last.mark));
+        last.map(|last| last.scope.clone())
+    };
+    let existing = SCOPES.try_with(innermost).ok()?;
+    if existing.is_some() || !(is_innermost || is_outer) {
+        return existing;
+    }
+    let scope = Arc::new(Scope::new(core.clock().tick()));
+    push(id, is_innermost.then_some(mark), scope.clone());
+    Some(scope)
+}
+
+fn push(recorder: u32, mark: Option<u64>, scope: Arc<Scope>) {
+    let active = ActiveScope {
+        recorder,
+        mark,
+        scope,
+    };
+    let _ = SCOPES.try_with(|scopes| scopes.borrow_mut().push(active));
+    mark_unsettled();
+}
+
+/// Removes the innermost scope of which `is_it` holds.
+fn remove(is_it: impl Fn(&ActiveScope) -> bool) -> Option<Arc<Scope>> {
+    let innermost = |scopes: &RefCell<Vec<ActiveScope>>| {
+        let mut scopes = scopes.borrow_mut();
+        let at = scopes.iter().rposition(is_it)?;
+        Some(scopes.remove(at).scope)
+    };
+    SCOPES.try_with(innermost).ok().flatten()
+}
+
+/// Lets timers on this thread find a scope, until this value is dropped.
+pub(super) struct Entered<'a> {
+    scope: &'a Arc<Scope>,
+    before: u64,
+}
+
+impl<'a> Entered<'a> {
+    pub(super) fn new(recorder: u32, scope: &'a Arc<Scope>) -> Self {
+        let before = ACTIVE.try_with(Cell::get).unwrap_or(0);
+        push(recorder, Some(before & !UNSETTLED), scope.clone());
+        Self { scope, before }
+    }
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        drop(remove(|active| Arc::ptr_eq(&active.scope, self.scope)));
+        if self.before == 0 {
+            // Outside of requests nobody settles anything.
+            let _ = ACTIVE.try_with(|active| active.set(0));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+
+    fn scope() -> Arc<Scope> {
+        Arc::new(Scope::new(Clock::system().tick()))
+    }
+
+    #[test]
+    fn a_thread_is_not_marked_once_everything_is_left() {
+        let (outer, inner) = (scope(), scope());
+        let entered = Entered::new(7, &outer);
+        drop(Entered::new(7, &inner));
+        assert!(has_scopes() && !is_within(7));
+        drop(entered);
+        assert_eq!((ACTIVE.get(), has_scopes()), (0, false));
+    }
+
+    #[test]
+    fn a_request_takes_its_own_scope_only() {
+        let (first, second) = (scope(), scope());
+        let outer = enter(7);
+        resume(7, &first);
+        let inner = enter(9);
+        assert!(is_within(7) && is_within(9) && !is_within(8));
+        resume(9, &second);
+        assert!(leave(inner));
+        let taken = suspend(9, inner);
+        assert!(taken.is_some_and(|taken| Arc::ptr_eq(&taken, &second)));
+        assert!(leave(outer));
+        let taken = suspend(7, outer);
+        assert!(taken.is_some_and(|taken| Arc::ptr_eq(&taken, &first)));
+        assert_eq!((ACTIVE.get(), has_scopes()), (0, false));
+    }
+}

@@ -1,0 +1,193 @@
+//! A cell: the sums of one context and shard since the last drain.
+//!
+//! The values in a cell are atomics because the crate has no unsafe code. As only the thread that took the
+//! [shard](super::shards) accesses them, plain loads and stores are enough.
+
+use std::sync::OnceLock;
+
+use super::sync::{AtomicU32, AtomicU64, BUCKETS_PER_CELL, Ordering};
+use tower_pulse_model::access_time::DurationSums;
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::histogram::{Histogram, bucket_of};
+use tower_pulse_model::outcome::{OUTCOMES, Outcome, OutcomeCounts};
+
+/// The number of the first outcome that is not surely a success.
+const FIRST_UNSUCCESSFUL: u8 = Outcome::ClientError as u8;
+
+/// Number of samples by the bucket of their duration.
+#[derive(Debug)]
+struct Buckets([AtomicU32; BUCKETS_PER_CELL]);
+
+impl Buckets {
+    fn new() -> Self {
+        Self(std::array::from_fn(|_| AtomicU32::new(0)))
+    }
+
+    #[inline(always)]
+    fn add(&self, nanos: u64) {
+        let bucket = &self.0[bucket_of(nanos).min(BUCKETS_PER_CELL - 1)];
+        let n = bucket.load(Ordering::Relaxed);
+        bucket.store(n.saturating_add(1), Ordering::Relaxed);
+    }
+
+    fn empty_into(&self, counts: &mut [u32; BUCKETS_PER_CELL]) {
+        for (to, from) in counts.iter_mut().zip(&self.0) {
+            *to = from.load(Ordering::Relaxed);
+            from.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Sums of one context and shard since the last drain. The number of samples is the sum of the outcomes, as
+/// each sample has exactly one.
+#[derive(Debug)]
+pub(super) struct Cell {
+    sum: AtomicU64,
+    /// The sum of the squares: its lower and its upper half.
+    sumsq: [AtomicU64; 2],
+    min: AtomicU64,
+    max: AtomicU64,
+    outcomes: [AtomicU64; OUTCOMES],
+    errors: AtomicU64,
+    buckets: Buckets,
+    /// Of the samples in `buckets`, the failures. Made when there is one.
+    failures: OnceLock<Box<Buckets>>,
+    /// Of the samples in `buckets`, those that were cut off. Made when there is one.
+    cut_off: OnceLock<Box<Buckets>>,
+}
+
+/// The copy of a cell that a drain makes, to evaluate it after the shard is released.
+#[derive(Debug)]
+pub(super) struct Scratch {
+    times: DurationSums,
+    outcomes: OutcomeCounts,
+    buckets: [u32; BUCKETS_PER_CELL],
+    /// Of the buckets, the failures; only if there may be any.
+    failures: [u32; BUCKETS_PER_CELL],
+    has_failures: bool,
+    /// Of the buckets, the samples that were cut off; only if there may be any.
+    cut_off: [u32; BUCKETS_PER_CELL],
+    has_cut_off: bool,
+}
+
+impl Cell {
+    pub(super) fn new() -> Box<Self> {
+        let zero = || AtomicU64::new(0);
+        Box::new(Self {
+            sum: zero(),
+            sumsq: [zero(), zero()],
+            min: AtomicU64::new(u64::MAX),
+            max: zero(),
+            outcomes: std::array::from_fn(|_| zero()),
+            errors: zero(),
+            buckets: Buckets::new(),
+            failures: OnceLock::new(),
+            cut_off: OnceLock::new(),
+        })
+    }
+
+    /// Adds a sample. Only the thread that took the shard may call this.
+    #[inline(always)]
+    pub(super) fn record(&self, nanos: u64, outcome: Outcome, error: bool) {
+        const R: Ordering = Ordering::Relaxed;
+        let add = |to: &AtomicU64, n: u64| to.store(to.load(R).wrapping_add(n), R);
+        // Overflows only after 584 years of requests between two drains.
+        add(&self.sum, nanos);
+        let square = u128::from(nanos) * u128::from(nanos);
+        let (low, carry) = self.sumsq[0].load(R).overflowing_add(square as u64);
+        self.sumsq[0].store(low, R);
+        add(&self.sumsq[1], (square >> 64) as u64 + u64::from(carry));
+        if nanos < self.min.load(R) {
+            self.min.store(nanos, R);
+        }
+        if nanos > self.max.load(R) {
+            self.max.store(nanos, R);
+        }
+        add(&self.outcomes[outcome as usize], 1);
+        self.buckets.add(nanos);
+        // One comparison tells the samples that are surely successes: the first outcomes, without an error.
+        if (outcome as u8).wrapping_add(u8::from(error) * FIRST_UNSUCCESSFUL) >= FIRST_UNSUCCESSFUL
+        {
+            self.record_unsuccessful(nanos, outcome, error);
+        }
+    }
+
+    /// Adds a sample, which is in all other sums already, to those of its errors, and to its part of the buckets.
+    #[cold]
+    fn record_unsuccessful(&self, nanos: u64, outcome: Outcome, error: bool) {
+        let errors = self.errors.load(Ordering::Relaxed);
+        self.errors
+            .store(errors.wrapping_add(error.into()), Ordering::Relaxed);
+        let part = match outcome {
+            _ if error => &self.failures,
+            Outcome::ClientError => &self.failures,
+            Outcome::Cancelled | Outcome::BodyAborted => &self.cut_off,
+            // The user's rule says that it is no error.
+            _ => return,
+        };
+        part.get_or_init(|| Box::new(Buckets::new())).add(nanos);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        let mut outcomes = self.outcomes.iter();
+        outcomes.all(|n| n.load(Ordering::Relaxed) == 0)
+    }
+
+    /// Moves everything to `scratch`. Only the thread that took the shard may call this.
+    pub(super) fn empty_into(&self, scratch: &mut Scratch) {
+        const R: Ordering = Ordering::Relaxed;
+        let take = |from: &AtomicU64, empty: u64| {
+            let value = from.load(R);
+            from.store(empty, R);
+            value
+        };
+        let (low, high) = (take(&self.sumsq[0], 0), take(&self.sumsq[1], 0));
+        for (to, from) in scratch.outcomes.counts.iter_mut().zip(&self.outcomes) {
+            *to = take(from, 0);
+        }
+        scratch.outcomes.errors = take(&self.errors, 0);
+        scratch.times = DurationSums {
+            count: scratch.outcomes.counts.iter().sum(),
+            sum: take(&self.sum, 0),
+            sumsq: u128::from(high) << 64 | u128::from(low),
+            min: take(&self.min, u64::MAX),
+            max: take(&self.max, 0),
+        };
+        self.buckets.empty_into(&mut scratch.buckets);
+        let empty_part = |part: &OnceLock<Box<Buckets>>, counts: &mut [u32; BUCKETS_PER_CELL]| {
+            part.get().map(|part| part.empty_into(counts)).is_some()
+        };
+        scratch.has_failures = empty_part(&self.failures, &mut scratch.failures);
+        scratch.has_cut_off = empty_part(&self.cut_off, &mut scratch.cut_off);
+    }
+}
+
+impl Scratch {
+    pub(super) fn new() -> Box<Self> {
+        Box::new(Self {
+            times: DurationSums::default(),
+            outcomes: OutcomeCounts::default(),
+            buckets: [0; BUCKETS_PER_CELL],
+            failures: [0; BUCKETS_PER_CELL],
+            has_failures: false,
+            cut_off: [0; BUCKETS_PER_CELL],
+            has_cut_off: false,
+        })
+    }
+
+    pub(super) fn add_to(&self, aggregate: &mut Aggregate) {
+        aggregate.times.merge(&self.times);
+        aggregate.outcomes.merge(&self.outcomes);
+        aggregate
+            .histogram
+            .merge(&Histogram::from_counts(&self.buckets));
+        let part = |counts: &[u32], may_have_any: bool| match may_have_any {
+            true => Histogram::from_counts(counts),
+            false => Histogram::default(),
+        };
+        aggregate.merge_parts(
+            &part(&self.failures, self.has_failures),
+            &part(&self.cut_off, self.has_cut_off),
+        );
+    }
+}

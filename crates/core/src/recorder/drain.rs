@@ -1,0 +1,375 @@
+//! Draining: at the turn of each second, samples move from the cells to the pending batch.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::Mutex;
+
+use tokio::sync::Notify;
+
+use super::cell::Scratch;
+use super::counter::CounterEntry;
+use super::flush_counters::FlushCounters;
+use super::minute_reports::ReportCollector;
+use super::slow_drain::SlowRequestDrain;
+use super::totals::Totals;
+use super::{Entry, Recorder};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::task::{Stopped, lock};
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::amounts::Amounts;
+use tower_pulse_model::batch::Batch;
+use tower_pulse_model::context::{ALL, ContextId, Kind, OVERFLOW, TIMER_OVERFLOW};
+use tower_pulse_model::fleet::Fleet;
+use tower_pulse_model::mark::{MAX_PENDING_MARKS, Mark, TooManyMarks};
+use tower_pulse_model::slice::Precisions;
+use tower_pulse_model::slices::Merge;
+
+const SECOND: i64 = 1_000_000_000;
+
+/// So many pending ids of a ranking start a flush before its time, or half of the most that the ranking may have: beyond
+/// its maximum, additions would be dropped. Contexts and counters never start one, as the memory of what is pending is
+/// bounded by their maxima, which [`worst_case`](tower_pulse_model::worst_case) knows.
+const CROWDED_IDS: usize = 1_000;
+
+/// The pending batch and the counts of the drain. No request takes its lock.
+pub struct Drain {
+    state: Mutex<State>,
+    /// Notified when the batch has enough ids of a ranking to flush before the interval ends.
+    pub pressure: Notify,
+}
+
+struct State {
+    pending: Batch,
+    /// The second of the oldest sample that was taken, and is not known to be in the store.
+    taken_since: Option<i64>,
+    /// Marks that were taken, and are not known to be in the store.
+    taken_marks: usize,
+    flush: FlushCounters,
+    totals: HashMap<ContextId, Totals>,
+    entries: Entries,
+    scratch: Box<Scratch>,
+    all: Arc<str>,
+    drained_at: i64,
+    lag: i64,
+    max_lag: i64,
+    dropped: Amounts,
+    overflowed: u64,
+    slow: SlowRequestDrain,
+    reports: ReportCollector,
+}
+
+/// Copies of the registries' entries, so that a drain holds no lock of a registry.
+#[derive(Default)]
+struct Entries {
+    http: Vec<Arc<Entry>>,
+    timers: Vec<Arc<Entry>>,
+    counters: Vec<Arc<CounterEntry>>,
+}
+
+/// Counts of the drain itself, for health.
+pub struct DrainStats {
+    /// Series that wait for the next flush.
+    pub pending: usize,
+    /// Samples that came after the shutdown.
+    pub dropped: Amounts,
+    /// Requests that are counted as `<overflow>`.
+    pub overflowed: u64,
+    /// Seconds by which the last drain was late.
+    pub lag: f64,
+    /// Seconds by which the latest drain was late.
+    pub max_lag: f64,
+}
+
+impl std::fmt::Debug for Drain {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let pending = lock(&self.state).pending.len();
+        f.debug_struct("Drain").field("pending", &pending).finish()
+    }
+}
+
+impl Drain {
+    /// A drain that has drained nothing.
+    pub fn new(precisions: Precisions, now: i64, app_version: Option<Arc<str>>) -> Self {
+        Self {
+            state: Mutex::new(State {
+                pending: Batch::new(precisions),
+                taken_since: None,
+                taken_marks: 0,
+                flush: FlushCounters::default(),
+                totals: HashMap::new(),
+                entries: Entries::default(),
+                scratch: Scratch::new(),
+                all: ALL.into(),
+                drained_at: now,
+                lag: 0,
+                max_lag: 0,
+                dropped: Amounts::default(),
+                overflowed: 0,
+                slow: SlowRequestDrain::new(now.div_euclid(SECOND)),
+                reports: ReportCollector::new(app_version),
+            }),
+            pressure: Notify::new(),
+        }
+    }
+
+    /// Sets the name of this instance, which listed requests and minute reports carry.
+    pub fn set_instance(&self, instance: &str) {
+        let mut state = lock(&self.state);
+        state.slow.set_instance(instance);
+        state.reports.set_instance(instance);
+    }
+
+    /// Sets the fleet as it is now. Minutes are reported only where there is something to compare them with.
+    pub fn set_fleet(&self, fleet: Fleet) {
+        lock(&self.state).reports.set_fleet(fleet);
+    }
+
+    /// Takes the pending batch. [`unsent_since`](Self::unsent_since) remembers it until
+    /// [`all_sent`](Self::all_sent).
+    pub fn take(&self) -> Batch {
+        let mut state = lock(&self.state);
+        state.taken_since = earlier(state.taken_since, state.pending.since);
+        state.taken_marks += state.pending.marks.len();
+        state.pending.take()
+    }
+
+    /// Whether the pending batch is to be flushed early.
+    pub fn is_crowded(&self) -> bool {
+        is_crowded(&lock(&self.state).pending)
+    }
+
+    /// The store has all that was taken, or it is lost.
+    pub fn all_sent(&self) {
+        let mut state = lock(&self.state);
+        (state.taken_since, state.taken_marks) = (None, 0);
+    }
+
+    /// The second, in Unix seconds, of the oldest sample that is not known to be in the store; `None` if all are.
+    pub fn unsent_since(&self) -> Option<i64> {
+        let state = lock(&self.state);
+        earlier(state.pending.since, state.taken_since)
+    }
+
+    /// How much the pending batch holds.
+    pub fn pending_amounts(&self) -> Amounts {
+        lock(&self.state).pending.amounts()
+    }
+
+    /// Reads or changes the counts of flushing.
+    pub fn counters<T>(&self, with: impl FnOnce(&mut FlushCounters) -> T) -> T {
+        with(&mut lock(&self.state).flush)
+    }
+
+    /// A copy of every context's totals.
+    pub fn totals(&self) -> Vec<(Arc<str>, Totals)> {
+        let state = lock(&self.state);
+        let totals = state.totals.iter();
+        totals
+            .map(|(context, totals)| (context.name.clone(), totals.clone()))
+            .collect()
+    }
+
+    /// How draining is doing.
+    pub fn drain_stats(&self) -> DrainStats {
+        let state = lock(&self.state);
+        DrainStats {
+            pending: state.pending.len(),
+            dropped: state.dropped,
+            overflowed: state.overflowed,
+            lag: state.lag as f64 / 1e9,
+            max_lag: state.max_lag as f64 / 1e9,
+        }
+    }
+}
+
+/// Whether a ranking of a batch has so many ids that the batch is flushed early.
+fn is_crowded(batch: &Batch) -> bool {
+    let mut rankings = batch.rankings.values();
+    rankings.any(|ranking| {
+        let half = ranking.spec.max_ids as usize / 2;
+        ranking.ids.len() >= half.max(CROWDED_IDS)
+    })
+}
+
+/// The earlier of two times, if there is any.
+fn earlier(one: Option<i64>, other: Option<i64>) -> Option<i64> {
+    one.into_iter().chain(other).min()
+}
+
+/// The second that samples belong to which were recorded between two drains. For the first drain after the
+/// turn of a second, however late, it is the second that has just ended; for any other, the current one.
+fn second_of(before: i64, now: i64) -> i64 {
+    let (before, now) = (before.div_euclid(SECOND), now.div_euclid(SECOND));
+    if now > before { now - 1 } else { now }
+}
+
+impl Recorder {
+    /// Moves all samples into the pending batch. After [`Core::close`](super::Core::close) they are counted
+    /// as dropped instead.
+    pub fn drain(&self) {
+        let mut guard = lock(&self.drain.state);
+        let state = &mut *guard;
+        self.http.refresh(&mut state.entries.http);
+        self.timers.refresh(&mut state.entries.timers);
+        self.counters.refresh(&mut state.entries.counters);
+
+        let now = self.core.clock.now_nanos();
+        let second = second_of(state.drained_at, now);
+        if now.div_euclid(SECOND) > state.drained_at.div_euclid(SECOND) {
+            state.lag = now.rem_euclid(SECOND);
+            state.max_lag = state.max_lag.max(state.lag);
+        }
+        state.drained_at = now;
+
+        let mut all = Aggregate::default();
+        state.slow.begin(second, now.div_euclid(SECOND));
+        state.reports.begin(&mut state.pending, second);
+        let entries = std::mem::take(&mut state.entries);
+        let contexts = entries.http.iter().chain(&entries.timers);
+        for entry in contexts.chain(std::iter::once(&self.unmatched)) {
+            if let Some(list) = &entry.slow {
+                let listed = state.slow.take(list, &entry.cells);
+                if !listed.is_empty() && !self.core.is_closed() {
+                    let context = ContextId::new(entry.kind, entry.name.clone());
+                    state.slow.add(&mut state.pending, context, listed);
+                }
+            }
+            // Timers first: a request is recorded before its timers are, so that they never come without it.
+            let timers = entry.timers.drain();
+            let aggregate = entry.cells.drain(&mut state.scratch);
+            if aggregate.is_none() && timers.is_none() {
+                continue;
+            }
+            let mut aggregate = aggregate.unwrap_or_default();
+            if self.core.is_closed() {
+                state.dropped.requests += aggregate.times.count;
+                continue;
+            }
+            if entry.kind == Kind::Http {
+                // Without the timers, which say nothing about all contexts together.
+                all.merge(&aggregate);
+                state.reports.add(entry.id, &aggregate);
+            }
+            aggregate.timers = timers.unwrap_or_default();
+            state.add_to_pending(entry, second, &aggregate);
+        }
+        for counter in &entries.counters {
+            let n = counter.value.take();
+            if n == 0 {
+                continue;
+            }
+            if self.core.is_closed() {
+                state.dropped += Amounts::of_additions(n.unsigned_abs());
+                continue;
+            }
+            state.flush.recorded += Amounts::of_additions(n.unsigned_abs());
+            state.pending.count(&counter.name, second, n);
+        }
+        state.entries = entries;
+        let ranked = self.rankings.drain(&mut state.pending, second);
+        match self.core.is_closed() {
+            true => state.dropped += Amounts::of_additions(ranked),
+            false => state.flush.recorded += Amounts::of_additions(ranked),
+        }
+        if all.times.count > 0 {
+            let name = state.all.clone();
+            let pending = &mut state.pending;
+            pending.add(&name, Kind::All, second, &all);
+        }
+        state.slow.end(&mut state.pending);
+        match self.core.is_closed() {
+            true => state.reports.report(&mut state.pending),
+            false => state
+                .reports
+                .end(&mut state.pending, now.div_euclid(SECOND)),
+        }
+        if !state.pending.is_empty() {
+            state.pending.since.get_or_insert(second);
+        }
+        if is_crowded(&state.pending) {
+            self.drain.pressure.notify_one();
+        }
+    }
+
+    /// What each counter has counted since the start, drained or not.
+    #[cfg(feature = "query")]
+    pub fn counter_totals(&self) -> HashMap<Arc<str>, i64> {
+        let mut guard = lock(&self.drain.state);
+        let entries = &mut guard.entries.counters;
+        self.counters.refresh(entries);
+        let overflow = self.counters.overflow();
+        let mut totals = HashMap::new();
+        for entry in entries {
+            let total = entry.value.total();
+            // There always is an entry for the names beyond the maximum.
+            if total != 0 || !Arc::ptr_eq(entry, &overflow) {
+                let sum: &mut i64 = totals.entry(entry.name.clone()).or_default();
+                *sum = sum.saturating_add(total);
+            }
+        }
+        totals
+    }
+
+    /// Puts a batch back that could not be flushed.
+    pub fn put_back(&self, batch: Batch) {
+        let mut state = lock(&self.drain.state);
+        state.taken_marks = state.taken_marks.saturating_sub(batch.marks.len());
+        let later = std::mem::replace(&mut state.pending, batch);
+        state.pending.merge(later);
+        let details = state.pending.compact(self.limits.pending_bytes);
+        state.flush.lost += Amounts::of_details(details);
+    }
+
+    /// Adds a mark to the pending batch.
+    ///
+    /// # Errors
+    /// Too many marks are not in the store yet, or the recorder is closed.
+    pub fn add_mark(&self, mark: Mark) -> Result<(), StoreError> {
+        let mut state = lock(&self.drain.state);
+        let refused = |why: String| StoreError::new(StoreErrorKind::Refused, why);
+        // The last flush takes what is pending after this is set.
+        if self.core.is_closed() {
+            return Err(refused(
+                "the shutdown has begun: no mark is made".to_owned(),
+            ));
+        }
+        let is_known = state.pending.marks.contains_key(&mark.id);
+        let added = match state.taken_marks + state.pending.marks.len() {
+            MAX_PENDING_MARKS.. if !is_known => Err(TooManyMarks),
+            _ => state.pending.add_mark(mark),
+        };
+        added.map_err(|error| refused(error.to_string()))
+    }
+
+    /// Drains at each turn of a second, whatever the flush interval, until `stopped`.
+    pub async fn drain_each_second(self: Arc<Self>, mut stopped: Stopped) {
+        loop {
+            let clock = &self.core.clock;
+            let to_turn = SECOND - clock.now_nanos().rem_euclid(SECOND);
+            let wait = std::time::Duration::from_nanos(to_turn.unsigned_abs());
+            if stopped.or(clock.sleep(wait)).await.is_none() {
+                return;
+            }
+            self.drain();
+        }
+    }
+}
+
+impl State {
+    fn add_to_pending(&mut self, entry: &Entry, second: i64, aggregate: &Aggregate) {
+        let count = aggregate.times.count;
+        self.flush.recorded += Amounts::of_requests(count);
+        if matches!(&*entry.name, OVERFLOW | TIMER_OVERFLOW) {
+            self.overflowed += count;
+        }
+        let pending = &mut self.pending;
+        pending.add(&entry.name, entry.kind, second, aggregate);
+        let context = ContextId::new(entry.kind, entry.name.clone());
+        let totals = self.totals.entry(context);
+        let totals = totals.or_insert_with(|| Totals::new(entry.kind));
+        totals.add(aggregate);
+    }
+}

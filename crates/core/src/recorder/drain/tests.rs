@@ -1,0 +1,273 @@
+//! Tests of draining: the second of a sample, lag, pressure, totals, and names beyond the maximum.
+
+use std::time::Duration;
+
+use futures_util::FutureExt;
+
+use super::*;
+use crate::clock::{Clock, ManualClock};
+use crate::recorder::Limits;
+use crate::task::Stop;
+use tower_pulse_model::context::UNMATCHED;
+use tower_pulse_model::outcome::Outcome;
+use tower_pulse_model::ranking::RankingSpec;
+use tower_pulse_model::slice::Precisions;
+
+#[test]
+fn a_sample_belongs_to_the_second_in_which_it_finished() {
+    let at = |seconds: f64| (seconds * 1e9) as i64;
+    assert_eq!(second_of(at(10.0), at(10.7)), 10);
+    assert_eq!(second_of(at(10.7), at(11.001)), 10);
+    assert_eq!(second_of(at(10.001), at(12.4)), 11);
+    assert_eq!(second_of(at(10.5), at(7.2)), 7);
+}
+
+const NOW: i64 = 1_700_000_000;
+/// The most counters of a recorder.
+const COUNTERS: usize = 1_000;
+
+fn recorder(max_contexts: usize) -> (Arc<Recorder>, ManualClock) {
+    let (clock, manual_clock) = Clock::manual(NOW);
+    let limits = Limits::for_tests(max_contexts, COUNTERS);
+    let recorder = Recorder::new(clock, Precisions::default(), limits);
+    (Arc::new(recorder), manual_clock)
+}
+
+fn record(recorder: &Recorder, kind: Kind, name: &str) {
+    let entry = recorder.entry(kind, name);
+    entry.record_measured(Duration::from_millis(3), Outcome::Success, false);
+}
+
+#[test]
+fn the_lag_of_a_drain_is_its_time_after_the_turn_of_a_second() {
+    let (recorder, manual_clock) = recorder(9);
+    let lags = |millis| {
+        manual_clock.advance(Duration::from_millis(millis));
+        recorder.drain();
+        let stats = recorder.drain.drain_stats();
+        (stats.lag, stats.max_lag)
+    };
+    assert_eq!(lags(900), (0.0, 0.0), "no second has ended");
+    assert_eq!(lags(350), (0.25, 0.25));
+    assert_eq!(lags(500), (0.25, 0.25));
+    assert_eq!(lags(375), (0.125, 0.25));
+}
+
+#[test]
+fn samples_are_recorded_overflowed_or_dropped() {
+    let (recorder, _) = recorder(1);
+    let counts = || {
+        let stats = recorder.drain.drain_stats();
+        let recorded = recorder.drain.counters(|counters| counters.recorded);
+        (recorded.requests, stats.overflowed, stats.dropped.requests)
+    };
+    for name in ["GET /", "GET /", "GET /a", "GET /b", "GET /c"] {
+        record(&recorder, Kind::Http, name);
+    }
+    recorder.drain();
+    assert_eq!(counts(), (5, 3, 0));
+    recorder.core.close();
+    record(&recorder, Kind::Http, "GET /");
+    record(&recorder, Kind::Http, "GET /");
+    recorder.counter("sales").add(-3);
+    recorder.drain();
+    assert_eq!(counts(), (5, 3, 2));
+    assert_eq!(recorder.drain.drain_stats().dropped.additions, 3);
+    assert!(recorder.drain.take().counters.is_empty());
+}
+
+#[test]
+fn timers_are_not_part_of_all_and_idle_counters_not_of_the_batch() {
+    let (recorder, _) = recorder(9);
+    record(&recorder, Kind::Timer, "job");
+    recorder.counter("sales").add(3);
+    recorder.counter("refunds");
+    recorder.drain();
+    let batch = recorder.drain.take();
+    assert!(
+        batch
+            .contexts
+            .keys()
+            .eq([&ContextId::new(Kind::Timer, "job")])
+    );
+    assert!(batch.counters.keys().eq([&Arc::from("sales")]));
+    for (kind, name) in [(Kind::Http, "GET /"), (Kind::Timer, "job")] {
+        record(&recorder, kind, name);
+    }
+    recorder.drain();
+    let batch = recorder.drain.take();
+    assert_eq!(
+        (
+            batch.contexts.len(),
+            batch.contexts[&ContextId::all()].requests()
+        ),
+        (3, 1)
+    );
+    assert!(batch.counters.is_empty());
+}
+
+#[test]
+fn a_batch_that_is_put_back_is_merged_with_what_came() {
+    let (recorder, _) = recorder(9);
+    record(&recorder, Kind::Http, "GET /");
+    recorder.drain();
+    let batch = recorder.drain.take();
+    record(&recorder, Kind::Http, "GET /");
+    recorder.drain();
+    recorder.put_back(batch);
+    assert_eq!(recorder.drain.take().requests(), 2);
+}
+
+#[test]
+fn totals_are_those_since_the_start() {
+    let (recorder, _) = recorder(9);
+    for _ in 0..2 {
+        record(&recorder, Kind::Timer, "job");
+        recorder.drain();
+        recorder.drain.take();
+    }
+    let totals = recorder.drain.totals();
+    let totals: Vec<_> = totals.iter().map(|(_, totals)| totals.count).collect();
+    assert_eq!(totals, [2]);
+}
+
+#[cfg(feature = "query")]
+#[test]
+fn totals_of_counters_are_those_since_the_start_drained_or_not() {
+    let (recorder, _) = recorder(9);
+    let totals = || {
+        let mut totals: Vec<_> = recorder.counter_totals().into_iter().collect();
+        totals.sort();
+        totals
+    };
+    assert_eq!(totals(), []);
+    for _ in 0..2 {
+        recorder.counter("sales").add(3);
+        recorder.drain();
+        recorder.drain.take();
+    }
+    recorder.counter("sales").add(-10);
+    recorder.counter("refunds");
+    assert_eq!(totals(), [("refunds".into(), 0), ("sales".into(), -4)]);
+    (0..COUNTERS).for_each(|number| recorder.counter(&number.to_string()).increment());
+    // The two names that found no room, and a counter that the user has given the same name.
+    let overflow = |totals: Vec<(Arc<str>, i64)>| {
+        let overflow = totals.into_iter().find(|(name, _)| &**name == OVERFLOW);
+        overflow.map(|(_, total)| total)
+    };
+    assert_eq!(overflow(totals()), Some(2));
+}
+
+#[test]
+fn requests_without_a_route_share_a_context_however_they_are_named() {
+    let (recorder, _) = recorder(9);
+    let entry = recorder.entry(Kind::Http, UNMATCHED);
+    assert!(Arc::ptr_eq(&entry, &recorder.unmatched));
+    let existing = recorder.existing_http(UNMATCHED);
+    assert!(existing.is_some_and(|entry| Arc::ptr_eq(&entry, &recorder.unmatched)));
+}
+
+#[test]
+fn a_timer_and_a_request_of_one_name_are_two_contexts() {
+    let (recorder, _) = recorder(9);
+    let [http, timer] = [Kind::Http, Kind::Timer].map(|kind| recorder.entry(kind, "job"));
+    assert_eq!((http.kind, timer.kind), (Kind::Http, Kind::Timer));
+    assert_eq!(&*recorder.entry(Kind::Timer, "/").name, "\\/");
+}
+
+#[test]
+fn a_context_has_a_few_shards_at_least_two() {
+    let shards = Recorder::shards_of_this_machine();
+    assert!(
+        shards.is_power_of_two() && (2..=8).contains(&shards),
+        "{shards}"
+    );
+    assert_eq!(recorder(9).0.shards(), shards);
+}
+
+#[test]
+fn only_names_beyond_the_maximum_overflow() {
+    let (recorder, _) = recorder(1);
+    for number in 0..COUNTERS {
+        let counter = recorder.counter(&format!("counter {number}"));
+        assert_eq!(counter.name(), format!("counter {number}"));
+    }
+    record(&recorder, Kind::Http, "GET /");
+    // Under this name somebody may count too.
+    assert_eq!(recorder.counter(OVERFLOW).name(), OVERFLOW);
+    assert_eq!(recorder.core.overflows(), (false, false));
+    assert_eq!(recorder.counter("one more").name(), OVERFLOW);
+    assert_eq!(recorder.core.overflows(), (false, true));
+    record(&recorder, Kind::Http, "GET /a");
+    assert_eq!(recorder.core.overflows(), (true, true));
+}
+
+#[tokio::test]
+async fn ids_of_a_ranking_start_a_flush_before_some_are_dropped() {
+    let (recorder, _) = recorder(9);
+    let pressed = |recorder: &Recorder| {
+        recorder.drain();
+        let pressed = recorder.drain.pressure.notified().now_or_never();
+        recorder.drain.take();
+        pressed.is_some()
+    };
+    for max_ids in [10, 3_000] {
+        let spec = RankingSpec {
+            interval: 60,
+            slices: 1,
+            max_ids,
+        };
+        let ranking = recorder.ranking(&max_ids.to_string(), spec);
+        let ranking = ranking.expect("there is none of this name");
+        for (ids, is_pressed) in [(1_499, false), (1_500, max_ids == 3_000)] {
+            (0..ids).for_each(|id| ranking.add(&id.to_string(), 1));
+            assert_eq!(pressed(&recorder), is_pressed, "{ids} of {max_ids} ids");
+        }
+    }
+    (0..COUNTERS).for_each(|name| recorder.counter(&name.to_string()).increment());
+    assert!(!pressed(&recorder), "the maximum of names bounds them");
+}
+
+#[tokio::test]
+async fn samples_are_drained_at_the_turn_of_each_second() {
+    let (recorder, manual_clock) = recorder(9);
+    manual_clock.advance(Duration::from_millis(300));
+    let (stop, stopped) = Stop::new();
+    let draining = tokio::spawn(recorder.clone().drain_each_second(stopped));
+    for (millis, pending) in [(699, 0), (1, 2), (999, 0), (1, 2)] {
+        record(&recorder, Kind::Http, "GET /");
+        tokio::task::yield_now().await;
+        manual_clock.advance(Duration::from_millis(millis));
+        tokio::task::yield_now().await;
+        assert_eq!(recorder.drain.take().len(), pending, "after {millis} ms");
+    }
+    stop.stop();
+    draining.await.expect("it ends");
+}
+
+#[test]
+fn no_more_marks_wait_than_there_is_room_for_wherever_they_are() {
+    let (recorder, _) = recorder(9);
+    let add = |number: usize| {
+        let mark = Mark::of_text(number.to_string(), NOW, "deploy").expect("it is short");
+        recorder.add_mark(mark)
+    };
+    (0..60).for_each(|number| add(number).expect("there is room"));
+    let taken = recorder.drain.take();
+    assert_eq!(taken.marks.len(), 60);
+    (60..100).for_each(|number| add(number).expect("there is room"));
+    let error = add(100).expect_err("the taken ones still wait");
+    assert!(error.to_string().contains("100 marks wait"), "{error}");
+    add(99).expect("it waits already");
+    recorder.put_back(taken);
+    assert_eq!(recorder.drain.pending_amounts().details, 100);
+    assert!(add(100).is_err());
+
+    assert_eq!(recorder.drain.take().marks.len(), 100);
+    assert!(add(100).is_err());
+    recorder.drain.all_sent();
+    add(100).expect("the store has the others");
+    recorder.core.close();
+    let error = add(100).expect_err("nobody would send it");
+    assert!(error.to_string().contains("shutdown"), "{error}");
+}

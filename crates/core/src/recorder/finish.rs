@@ -1,0 +1,242 @@
+//! Where samples end: they are recorded in the cells of their context, and requests that are slow or have failed are
+//! listed.
+
+use std::time::Duration;
+
+use super::details::RequestDetails;
+use super::shards::thread_number;
+use super::slow::ListedRequest;
+use super::{Ended, Entry, nanos_of};
+use crate::clock::Tick;
+use tower_pulse_model::outcome::Outcome;
+
+impl Entry {
+    /// Records a sample that began at `start` and ends now.
+    #[inline]
+    pub fn finish(&self, start: Tick, outcome: Outcome, error: bool) {
+        let nanos = self.nanos_since(start);
+        self.cells.record(thread_number(), nanos, outcome, error);
+    }
+
+    /// Records a request that began at `start` and ends now, and is no longer in flight.
+    #[inline(always)]
+    pub fn finish_request(&self, start: Tick, ended: Ended, details: &RequestDetails<'_>) {
+        let thread = thread_number();
+        let nanos = self.nanos_since(start);
+        self.record_ended(thread, nanos, ended, details);
+        self.core.in_flight.add(thread, -1);
+    }
+
+    /// Records a request, and lists it if it is slow or has failed.
+    #[inline(always)]
+    pub(super) fn record_ended(
+        &self,
+        thread: usize,
+        nanos: u64,
+        ended: Ended,
+        details: &RequestDetails<'_>,
+    ) {
+        if self.cells.is_slow(thread, nanos) {
+            self.record_slow(thread, nanos, ended, details);
+        } else if ended.is_error {
+            self.record_failed(thread, nanos, ended, details);
+        } else {
+            self.cells.record(thread, nanos, ended.outcome, false);
+        }
+    }
+
+    /// Records a sample that was measured elsewhere, whose context is not one of requests.
+    pub fn record_measured(&self, duration: Duration, outcome: Outcome, error: bool) {
+        let nanos = nanos_of(duration);
+        self.cells.record(thread_number(), nanos, outcome, error);
+    }
+
+    #[inline(always)]
+    fn nanos_since(&self, start: Tick) -> u64 {
+        let clock = &self.core.clock;
+        clock.nanos_between(start, clock.tick())
+    }
+
+    /// Records a request, and adds it to the list of the slow ones.
+    #[cold]
+    #[inline(never)]
+    fn record_slow(&self, thread: usize, nanos: u64, ended: Ended, details: &RequestDetails<'_>) {
+        self.cells
+            .record(thread, nanos, ended.outcome, ended.is_error);
+        if let Some(slow) = &self.slow {
+            slow.add(&self.cells, self.listed(nanos, ended, details));
+        }
+    }
+
+    /// Records a request that failed and is not slow, and adds it to the list if there is room.
+    #[cold]
+    #[inline(never)]
+    fn record_failed(&self, thread: usize, nanos: u64, ended: Ended, details: &RequestDetails<'_>) {
+        self.cells.record(thread, nanos, ended.outcome, true);
+        if let Some(slow) = &self.slow
+            && slow.has_room_for_failed()
+        {
+            slow.add_failed(self.listed(nanos, ended, details));
+        }
+    }
+
+    /// A request that ends now, as it is listed.
+    fn listed(&self, nanos: u64, ended: Ended, details: &RequestDetails<'_>) -> ListedRequest {
+        ListedRequest {
+            nanos,
+            ended_at: self.core.clock.now_nanos().div_euclid(1_000_000),
+            ended,
+            trace_id: details.trace_id.map(Box::from),
+            path: details.path.map(Box::from),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use http::StatusCode;
+
+    use super::*;
+    use crate::clock::{Clock, ManualClock};
+    use crate::recorder::{Limits, Recorder};
+    use tower_pulse_model::batch::Batch;
+    use tower_pulse_model::context::{ContextId, Kind};
+    use tower_pulse_model::slice::Precisions;
+    use tower_pulse_model::slow_request::{FAILED_PER_SECOND, SlowRequest, SlowRequests};
+
+    const NOW: i64 = 1_700_000_000;
+
+    /// A recorder with 100 requests of a second to `GET /`, so that only longer ones are slow.
+    fn recorder() -> (Recorder, ManualClock) {
+        let (clock, manual_clock) = Clock::manual(NOW);
+        let recorder = Recorder::new(clock, Precisions::default(), Limits::for_tests(9, 9));
+        for _ in 0..5 {
+            (0..20).for_each(|_| record(&recorder, 1_000, 200));
+            drained(&recorder);
+        }
+        manual_clock.advance(Duration::from_secs(1));
+        drained(&recorder);
+        (recorder, manual_clock)
+    }
+
+    fn record(recorder: &Recorder, millis: u64, status: u16) {
+        let status = StatusCode::from_u16(status).expect("a status");
+        recorder.record_request("GET /", Duration::from_millis(millis), status.into());
+    }
+
+    /// Records a request as the layer does.
+    fn finish(recorder: &Recorder, manual_clock: &ManualClock, millis: u64, is_error: bool) {
+        let entry = recorder.entry(Kind::Http, "GET /");
+        let start = entry.core().clock().tick();
+        entry.core().request_started();
+        manual_clock.advance(Duration::from_millis(millis));
+        let ended = Ended {
+            outcome: Outcome::ServerError,
+            is_error,
+            status: Some(StatusCode::BAD_GATEWAY),
+        };
+        let details = RequestDetails {
+            trace_id: Some("trace"),
+            path: Some("/seven"),
+        };
+        entry.finish_request(start, ended, &details);
+        assert_eq!(recorder.core.in_flight(), 0);
+    }
+
+    fn drained(recorder: &Recorder) -> Batch {
+        recorder.drain();
+        recorder.drain.take()
+    }
+
+    /// The listed requests of a context.
+    fn listed(batch: &Batch, context: &ContextId) -> Vec<SlowRequest> {
+        let lists = batch.contexts.get(context).map(|delta| &delta.slowest);
+        let lists = lists.into_iter().flat_map(|lists| lists.iter());
+        lists.flat_map(|(_, list)| list.iter().cloned()).collect()
+    }
+
+    fn root() -> ContextId {
+        ContextId::new(Kind::Http, "GET /")
+    }
+
+    #[test]
+    fn a_fast_failing_request_is_listed_and_a_success_of_the_same_speed_is_not() {
+        let (recorder, manual_clock) = recorder();
+        finish(&recorder, &manual_clock, 3, false);
+        finish(&recorder, &manual_clock, 3, true);
+        let batch = drained(&recorder);
+        let failed = SlowRequest {
+            nanos: 3_000_000,
+            ended: 1_000 * (NOW + 1) + 6,
+            context: "GET /".into(),
+            instance: "".into(),
+            outcome: Outcome::ServerError,
+            is_error: true,
+            status: Some(502),
+            trace_id: Some("trace".into()),
+            path: Some("/seven".into()),
+        };
+        assert_eq!(listed(&batch, &root()), [failed]);
+        assert_eq!(listed(&batch, &ContextId::all()), []);
+        let sums = &batch.contexts[&root()].records[0];
+        let sums = sums.iter().next().expect("a record").1;
+        assert_eq!((sums.times.count, sums.outcomes.errors), (2, 1));
+
+        record(&recorder, 3, 200);
+        record(&recorder, 4, 404);
+        record(&recorder, 5, 502);
+        let batch = drained(&recorder);
+        let nanos: Vec<_> = listed(&batch, &root()).iter().map(|r| r.nanos).collect();
+        assert_eq!(nanos, [5_000_000]);
+    }
+
+    #[test]
+    fn a_storm_of_errors_lists_five_of_each_second() {
+        let (recorder, manual_clock) = recorder();
+        let recorder = Arc::new(recorder);
+        let mut merged = SlowRequests::of(Kind::Http);
+        for second in 0..3 {
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|| (0..500).for_each(|_| record(&recorder, 2, 502)));
+                }
+            });
+            let batch = drained(&recorder);
+            let requests = listed(&batch, &root());
+            assert_eq!(requests.len(), FAILED_PER_SECOND, "second {second}");
+            let delta = &batch.contexts[&root()];
+            assert_eq!(delta.requests(), 2_000, "and all are counted");
+            requests.into_iter().for_each(|request| merged.add(request));
+            manual_clock.advance(Duration::from_secs(1));
+            recorder.drain();
+        }
+        let newest: Vec<_> = merged.failed().map(|r| r.ended / 1_000 - NOW).collect();
+        assert_eq!(newest, [3; 5]);
+    }
+
+    #[test]
+    fn failures_that_are_not_slow_change_no_threshold() {
+        let (recorder, _) = recorder();
+        let lists = |batch: &Batch| {
+            let nanos = |context| {
+                let requests = listed(batch, &context).into_iter();
+                requests.map(|r| r.nanos / 1_000_000).collect::<Vec<_>>()
+            };
+            (nanos(root()), nanos(ContextId::all()))
+        };
+        for _ in 0..30 {
+            (990..1_000).for_each(|millis| record(&recorder, millis, 502));
+            let (of_context, of_all) = lists(&drained(&recorder));
+            assert_eq!((of_context.len(), of_all.len()), (5, 0));
+        }
+        record(&recorder, 1_000, 200);
+        assert_eq!(lists(&drained(&recorder)), (vec![], vec![]));
+        record(&recorder, 1_001, 200);
+        assert_eq!(lists(&drained(&recorder)), (vec![1_001], vec![1_001]));
+        // A failure that is slow is in each list once.
+        record(&recorder, 1_002, 502);
+        assert_eq!(lists(&drained(&recorder)), (vec![1_002], vec![1_002]));
+    }
+}

@@ -1,0 +1,20 @@
+//! Counts of flushing. They share the lock of the drain.
+
+use tower_pulse_model::amounts::Amounts;
+
+/// Counts since this instance started.
+#[derive(Debug, Default)]
+pub struct FlushCounters {
+    /// What was recorded and drained.
+    pub recorded: Amounts,
+    /// What the store has not got, and never will.
+    pub lost: Amounts,
+    /// Flushes that have failed.
+    pub flush_errors: u64,
+    /// How often the store was reset or came back empty.
+    pub store_resets: u64,
+    /// Calls that were sent again after the store had lost them.
+    pub replayed: u64,
+    /// The last error of the store; `None` once it has recovered.
+    pub last_error: Option<String>,
+}

@@ -1,0 +1,36 @@
+//! The limits and rules of a recorder.
+
+use std::sync::Arc;
+
+use super::{DetailOptions, MaybeErrorRule};
+
+/// Limits and rules of a [`Recorder`](super::Recorder).
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// The most contexts.
+    pub max_contexts: usize,
+    /// The most counters that the user may add.
+    pub max_counters: usize,
+    /// Bytes of pending records above which they are compacted.
+    pub pending_bytes: usize,
+    /// Which responses are errors.
+    pub error_rule: MaybeErrorRule,
+    /// What is recorded of a slow or failed request.
+    pub details: DetailOptions,
+    /// The version of the application.
+    pub app_version: Option<Arc<str>>,
+}
+
+impl Limits {
+    /// For tests: no limit of bytes, and the default rules.
+    pub fn for_tests(max_contexts: usize, max_counters: usize) -> Self {
+        Self {
+            max_contexts,
+            max_counters,
+            pending_bytes: usize::MAX,
+            error_rule: Default::default(),
+            details: Default::default(),
+            app_version: None,
+        }
+    }
+}

@@ -1,0 +1,465 @@
+//! Recording in this instance.
+//!
+//! The request path ends here. It hands on nanoseconds, which leave once a second. Read `cell` (the sums of a
+//! context), `shards` (where a sample is added), `registry` (under which name), `timer`, `counter` and `ranking`
+//! (other code), `response` and `request_outcome` (which responses are errors), `active`, `scope` and `timer_cells`
+//! (which timers ran within which requests), `slow`, `slow_drain` and `details` (the slowest and the failed requests one
+//! by one), `finish` (where a request ends), then `drain` (from the cells to the batch), `minute_reports` (what this
+//! instance did in each minute) and `totals` (for the Prometheus text).
+
+pub mod active;
+mod cell;
+mod counter;
+mod covered;
+mod details;
+mod drain;
+mod finish;
+mod flush_counters;
+mod limits;
+mod minute_reports;
+mod ranking;
+mod registry;
+mod request_outcome;
+mod response;
+mod scope;
+mod shards;
+mod slow;
+mod slow_drain;
+mod sync;
+mod timer;
+mod timer_cells;
+pub mod totals;
+mod within;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+pub use counter::Counter;
+pub use counter::check_counter;
+pub use details::{DetailOptions, RequestDetails};
+pub use drain::{Drain, DrainStats};
+pub use flush_counters::FlushCounters;
+pub use limits::Limits;
+pub use ranking::{RankingEntry, Rankings};
+pub use request_outcome::RequestOutcome;
+pub use response::ResponseHead;
+pub use response::{ErrorRule, MaybeErrorRule};
+pub use scope::Scope;
+pub use shards::thread_number;
+pub use timer::{Timed, Timer};
+pub use within::Within;
+
+use http::StatusCode;
+
+use crate::clock::Clock;
+use crate::error::BuildError;
+use counter::{CounterEntry, Gauge, Striped};
+use registry::Registry;
+use shards::{Cells, MAX_SHARDS, MIN_SHARDS};
+use slow::SlowList;
+use timer_cells::TimerCells;
+use tower_pulse_model::context::{self, Kind, RecordId};
+use tower_pulse_model::outcome::Outcome;
+use tower_pulse_model::ranking::RankingSpec;
+use tower_pulse_model::slice::Precisions;
+
+/// The longest duration that is recorded of what was measured elsewhere. A context may have 30,000 of them in a
+/// second before its sum of nanoseconds overflows.
+const LONGEST_MEASURED: Duration = Duration::from_secs(7 * 24 * 3_600);
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended {
+    /// How it ended, in a word.
+    pub outcome: Outcome,
+    /// Whether it counts as an error.
+    pub is_error: bool,
+    /// The status of the response, if there was one.
+    pub status: Option<StatusCode>,
+}
+
+/// The nanoseconds of a duration that was measured elsewhere. It may be of any length, and the sum of a cell must
+/// not overflow, so longer ones are cut to [`LONGEST_MEASURED`].
+fn nanos_of(duration: Duration) -> u64 {
+    // Seven days are less than 2^50 ns.
+    duration.min(LONGEST_MEASURED).as_nanos() as u64
+}
+
+/// Marks a response that is not recorded, as an extension. Responses of the admin router have it.
+///
+/// ```
+/// # use tower_pulse_core as tower_pulse;
+/// use tower_pulse::Unrecorded;
+/// let mut response = http::Response::new("pong");
+/// response.extensions_mut().insert(Unrecorded);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Unrecorded;
+
+/// A context of this process, or one of several handles that share its cells. Aligned so that threads which
+/// count references to different handles never share a cache line.
+#[derive(Debug)]
+#[repr(align(64))]
+pub struct Entry {
+    /// The name of the context.
+    pub name: Arc<str>,
+    /// Whether it is a page or a timer.
+    pub kind: Kind,
+    unmatched: bool,
+    /// Whether responses are inspected beyond their status, by the user's rule for errors, or because no route
+    /// matched.
+    inspects_heads: bool,
+    /// The id of its records.
+    id: RecordId,
+    cells: Cells,
+    /// Only requests have one.
+    slow: Option<Arc<SlowList>>,
+    /// The timers within its requests.
+    timers: Arc<TimerCells>,
+    core: Arc<Core>,
+}
+
+/// The parts of a recorder that every entry needs.
+#[derive(Debug)]
+pub struct Core {
+    /// Never 0, and different for each recorder of a process.
+    id: u32,
+    clock: Clock,
+    in_flight: Gauge,
+    closed: AtomicBool,
+    has_layer: AtomicBool,
+    warned_unmatched: AtomicBool,
+    warned_reserved: AtomicBool,
+    contexts_overflow: AtomicBool,
+    counters_overflow: AtomicBool,
+    error_rule: MaybeErrorRule,
+    details: DetailOptions,
+}
+
+/// All contexts and counters of this process.
+#[derive(Debug)]
+pub struct Recorder {
+    /// What the request path needs.
+    pub core: Arc<Core>,
+    /// What bounds recording.
+    pub limits: Limits,
+    /// The context of requests that match no route.
+    pub unmatched: Arc<Entry>,
+    shards: usize,
+    http: Registry<Entry>,
+    timers: Registry<Entry>,
+    counters: Registry<CounterEntry>,
+    /// The rankings of this process.
+    pub rankings: Rankings,
+    /// The way from the cells to the batch.
+    pub drain: Drain,
+}
+
+impl Recorder {
+    /// Number of shards of each context.
+    pub fn shards_of_this_machine() -> usize {
+        let workers = std::thread::available_parallelism().map_or(1, usize::from);
+        workers.next_power_of_two().clamp(MIN_SHARDS, MAX_SHARDS)
+    }
+
+    /// The number of contexts, timers included.
+    pub fn contexts(&self) -> usize {
+        self.http.len() + self.timers.len()
+    }
+
+    /// A recorder without contexts.
+    pub fn new(clock: Clock, precisions: Precisions, limits: Limits) -> Self {
+        let shards = Self::shards_of_this_machine();
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        let core = Arc::new(Core {
+            // 31 bits, as the marks of threads use the last bit.
+            id: (NEXT.fetch_add(1, Ordering::Relaxed) & (u32::MAX >> 1)).max(1),
+            clock: clock.clone(),
+            in_flight: Gauge::new(),
+            closed: AtomicBool::new(false),
+            has_layer: AtomicBool::new(false),
+            warned_unmatched: AtomicBool::new(false),
+            warned_reserved: AtomicBool::new(false),
+            contexts_overflow: AtomicBool::new(false),
+            counters_overflow: AtomicBool::new(false),
+            error_rule: limits.error_rule.clone(),
+            details: limits.details,
+        });
+        let entry = |name: &str, kind| Arc::new(Entry::new(name.into(), kind, shards, &core));
+        Self {
+            unmatched: entry(context::UNMATCHED, Kind::Http),
+            http: Registry::new(limits.max_contexts, entry(context::OVERFLOW, Kind::Http)),
+            timers: Registry::new(
+                limits.max_contexts,
+                entry(context::TIMER_OVERFLOW, Kind::Timer),
+            ),
+            counters: Registry::new(
+                limits.max_counters,
+                Arc::new(CounterEntry {
+                    name: context::OVERFLOW.into(),
+                    value: Striped::new(shards),
+                }),
+            ),
+            rankings: Rankings::default(),
+            drain: Drain::new(precisions, clock.now_nanos(), limits.app_version.clone()),
+            core,
+            limits,
+            shards,
+        }
+    }
+
+    /// The HTTP context of this name, if it exists. Allocates nothing.
+    #[inline]
+    pub fn existing_http(&self, name: &str) -> Option<Arc<Entry>> {
+        if name == context::UNMATCHED {
+            return Some(self.unmatched.clone());
+        }
+        self.http.get(name)
+    }
+
+    /// The context of this name, or `<overflow>` if there are too many.
+    pub fn entry(&self, kind: Kind, name: &str) -> Arc<Entry> {
+        let name = match kind {
+            Kind::Timer => context::timer_name(name),
+            _ => context::clean_name(name),
+        };
+        let (registry, other) = match kind {
+            Kind::Timer => (&self.timers, &self.http),
+            _ if name == context::UNMATCHED => return self.unmatched.clone(),
+            _ => (&self.http, &self.timers),
+        };
+        if let Some(entry) = registry.get(&name) {
+            return entry;
+        }
+        // The kinds share one maximum.
+        if registry.len() + other.len() >= self.limits.max_contexts {
+            self.core
+                .warn_contexts_overflow(&name, self.limits.max_contexts);
+            return registry.overflow();
+        }
+        registry.get_or_insert(&name, |name| {
+            Entry::new(name, kind, self.shards, &self.core)
+        })
+    }
+
+    /// Records a request that was measured elsewhere. Allocates nothing once its context exists.
+    pub fn record_request(&self, context: &str, duration: Duration, ended: RequestOutcome) {
+        // The name of a context that exists needs no cleaning.
+        let existing = self.existing_http(context);
+        let entry = existing.unwrap_or_else(|| self.entry(Kind::Http, context));
+        let (outcome, is_error) = ended.judge(self.core.error_rule());
+        let ended = Ended {
+            outcome,
+            is_error,
+            status: ended.status(),
+        };
+        let (thread, nanos) = (thread_number(), nanos_of(duration));
+        entry.record_ended(thread, nanos, ended, &RequestDetails::default());
+    }
+
+    /// The counter of this name. A reserved name gets a backslash before it, so that it is neither mixed
+    /// with requests nor lost.
+    pub fn counter(&self, name: &str) -> Counter {
+        let name = context::clean_name(name);
+        let entry = |name: &str| {
+            let entry = self.counters.get_or_insert(name, |name| CounterEntry {
+                name,
+                value: Striped::new(self.shards),
+            });
+            if &*entry.name == context::OVERFLOW && name != context::OVERFLOW {
+                self.core
+                    .warn_counters_overflow(name, self.limits.max_counters);
+            }
+            entry
+        };
+        if !context::is_reserved(&name) {
+            return Counter(entry(&name));
+        }
+        if !self.core.warned_reserved.swap(true, Ordering::Relaxed) {
+            tracing::error!(
+                counter = %name,
+                "the counter names hits, errors and micros, alone and before a colon, are reserved: counted as \\{name}"
+            );
+        }
+        Counter(entry(&format!("\\{name}")))
+    }
+
+    /// The ranking of this name and configuration.
+    pub fn ranking(&self, name: &str, spec: RankingSpec) -> Result<Arc<RankingEntry>, BuildError> {
+        self.rankings
+            .get_or_insert(name, spec, &self.core, self.shards)
+    }
+
+    /// Number of shards of each context.
+    pub fn shards(&self) -> usize {
+        self.shards
+    }
+}
+
+impl Core {
+    /// The number of this recorder in the process.
+    #[inline]
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// The time source.
+    #[inline]
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// Requests that have begun and not ended.
+    pub fn in_flight(&self) -> i64 {
+        self.in_flight.sum().max(0)
+    }
+
+    /// Closes the recorder: samples that come from now on are dropped.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+    }
+
+    /// Notes that the user has added a layer, which [`has_layer`](Self::has_layer) returns.
+    pub fn layer_added(&self) {
+        self.has_layer.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the user has added a layer.
+    pub fn has_layer(&self) -> bool {
+        self.has_layer.load(Ordering::Relaxed)
+    }
+
+    /// Whether it was shut down, so that samples are dropped.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
+    }
+
+    /// Warns once that a request landed in `<unmatched>` although its response was 2xx.
+    #[inline]
+    pub fn warn_unmatched(&self) {
+        if !self.warned_unmatched.load(Ordering::Relaxed)
+            && !self.warned_unmatched.swap(true, Ordering::Relaxed)
+        {
+            tracing::warn!(
+                "a request that matched no route was answered with 2xx, and is recorded as <unmatched>. \
+                 If routes are missing: add the layer with `Router::layer`, as a layer around the whole Router sees no route. \
+                 A service behind `fallback_service` or `nest_service` has no route either: name it there, \
+                 `.fallback_service(tower::ServiceBuilder::new().layer(pulse.layer().named(\"static\")).service(files))`"
+            );
+        }
+    }
+
+    /// Warns once that `max_contexts` is exceeded.
+    #[cold]
+    fn warn_contexts_overflow(&self, context: &str, max_contexts: usize) {
+        if !self.contexts_overflow.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                %context,
+                max_contexts,
+                "there are more contexts than `max_contexts` allows: this one and all further ones are \
+                 counted together as <overflow>. Does a context function return raw paths, ids or \
+                 anything else that clients choose? Let it return route templates or few fixed names; \
+                 otherwise raise `Builder::max_contexts`"
+            );
+        }
+    }
+
+    /// Warns once that `max_counters` is exceeded.
+    #[cold]
+    fn warn_counters_overflow(&self, counter: &str, max_counters: usize) {
+        if !self.counters_overflow.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                %counter,
+                max_counters,
+                "there are more counters than `max_counters` allows: this one and all further ones are \
+                 counted together as <overflow>. Name counters by what they count, not by an id; \
+                 otherwise raise `Builder::max_counters`"
+            );
+        }
+    }
+
+    /// Whether `max_contexts` and `max_counters` are exceeded.
+    pub fn overflows(&self) -> (bool, bool) {
+        (
+            self.contexts_overflow.load(Ordering::Relaxed),
+            self.counters_overflow.load(Ordering::Relaxed),
+        )
+    }
+
+    /// The user's rule for errors, if there is one.
+    #[inline]
+    pub fn error_rule(&self) -> Option<&ErrorRule> {
+        self.error_rule.0.as_deref()
+    }
+
+    /// Which details of slow requests are recorded.
+    pub fn details(&self) -> DetailOptions {
+        self.details
+    }
+
+    /// Counts a request that begins.
+    #[inline]
+    pub fn request_started(&self) {
+        self.in_flight.add(thread_number(), 1);
+    }
+
+    /// Counts a request that ends.
+    #[inline]
+    pub fn request_ended(&self) {
+        self.in_flight.add(thread_number(), -1);
+    }
+}
+
+impl Entry {
+    fn new(name: Arc<str>, kind: Kind, shards: usize, core: &Arc<Core>) -> Self {
+        let cells = Cells::new(shards);
+        let has_slow = kind == Kind::Http;
+        let unmatched = &*name == context::UNMATCHED;
+        Self {
+            kind,
+            unmatched,
+            inspects_heads: unmatched || core.error_rule().is_some(),
+            id: RecordId::new(kind, &name),
+            slow: has_slow.then(|| Arc::new(SlowList::new(&cells))),
+            timers: Arc::new(TimerCells::new(shards)),
+            core: core.clone(),
+            name,
+            cells,
+        }
+    }
+
+    /// A handle of the same context with a reference count of its own, so that threads do not contend for
+    /// one count.
+    pub fn clone_unshared(&self) -> Arc<Self> {
+        Arc::new(Self {
+            name: self.name.clone(),
+            kind: self.kind,
+            unmatched: self.unmatched,
+            inspects_heads: self.inspects_heads,
+            id: self.id,
+            cells: self.cells.clone(),
+            slow: self.slow.clone(),
+            timers: self.timers.clone(),
+            core: self.core.clone(),
+        })
+    }
+
+    /// What the request path needs.
+    #[inline]
+    pub fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    /// Whether the responses of its requests are inspected beyond their status.
+    #[inline]
+    pub fn inspects_heads(&self) -> bool {
+        self.inspects_heads
+    }
+
+    /// Whether this is the context of requests that match no route.
+    #[inline]
+    pub fn is_unmatched(&self) -> bool {
+        self.unmatched
+    }
+}

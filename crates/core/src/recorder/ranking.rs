@@ -1,0 +1,370 @@
+//! Additions to rankings within a moving window: each thread adds to a shard, until a drain takes them to the
+//! batch.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex};
+
+use super::Core;
+use super::shards::thread_number;
+use crate::error::BuildError;
+use crate::task::lock;
+use tower_pulse_model::batch::Batch;
+use tower_pulse_model::context::clean_name;
+use tower_pulse_model::ranking::{MIN_SHARD_IDS, RankingDelta, RankingSpec};
+
+/// The most rankings of a process.
+const MAX_RANKINGS: usize = 100;
+/// Drains for which the memory of an id is kept that nothing is added to.
+const IDLE_DRAINS: u8 = 8;
+
+/// The rankings of this process, by name.
+#[derive(Debug, Default)]
+pub struct Rankings(Mutex<BTreeMap<Arc<str>, Arc<RankingEntry>>>);
+
+/// A ranking, and the additions to it since the last drain.
+#[derive(Debug)]
+pub struct RankingEntry {
+    /// The name of the ranking.
+    pub name: Arc<str>,
+    /// Its window and its bound.
+    pub spec: RankingSpec,
+    core: Arc<Core>,
+    shards: Box<[Shard]>,
+    /// The most ids of a shard.
+    shard_ids: usize,
+    /// Removals, and the additions of shards that were full. Locked before a shard.
+    collected: Mutex<Collected>,
+}
+
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Shard(Mutex<HashMap<Arc<str>, Pending>>);
+
+/// The sum of the additions to an id.
+#[derive(Debug, Default)]
+struct Pending {
+    n: i64,
+    /// The sum of what was added, without signs.
+    amount: u64,
+    /// Drains since the last addition.
+    idle: u8,
+}
+
+#[derive(Debug)]
+struct Collected {
+    delta: RankingDelta,
+    /// The sum of what was added, without signs. A removal counts as 1.
+    amount: u64,
+}
+
+impl Rankings {
+    /// The ranking of this name, which is made if there is none.
+    pub fn get_or_insert(
+        &self,
+        name: &str,
+        spec: RankingSpec,
+        core: &Arc<Core>,
+        shards: usize,
+    ) -> Result<Arc<RankingEntry>, BuildError> {
+        let mut rankings = lock(&self.0);
+        if let Some(entry) = rankings.get(name) {
+            if entry.spec == spec {
+                return Ok(entry.clone());
+            }
+            let value = format!("{name:?} again, with {spec}");
+            let allowed = format!(
+                "the same configuration as before is allowed: {}",
+                entry.spec
+            );
+            return Err(BuildError::new("ranking", value, allowed));
+        }
+        if rankings.len() >= MAX_RANKINGS {
+            let allowed = format!("a process may have {MAX_RANKINGS} rankings, and has them");
+            return Err(BuildError::new("ranking", format!("{name:?}"), allowed));
+        }
+        let name: Arc<str> = name.into();
+        let entry = RankingEntry::new(name.clone(), spec, core.clone(), shards);
+        let entry = Arc::new(entry);
+        rankings.insert(name, entry.clone());
+        Ok(entry)
+    }
+
+    /// The names and configurations, sorted by name.
+    #[cfg(feature = "query")]
+    pub fn list(&self) -> Vec<(Arc<str>, RankingSpec)> {
+        let rankings = lock(&self.0);
+        let rankings = rankings.values();
+        rankings.map(|e| (e.name.clone(), e.spec)).collect()
+    }
+
+    /// Moves what was added into a batch, at a second, or drops it if the recorder is closed. Returns how much that
+    /// was.
+    pub(super) fn drain(&self, batch: &mut Batch, second: i64) -> u64 {
+        let rankings = lock(&self.0);
+        let mut amount: u64 = 0;
+        for entry in rankings.values() {
+            let collected = entry.take(second);
+            amount = amount.saturating_add(collected.amount);
+            if !entry.core.is_closed() && !collected.delta.is_empty() {
+                batch.add_ranking(entry.name.clone(), collected.delta);
+            }
+        }
+        amount
+    }
+}
+
+impl RankingEntry {
+    fn new(name: Arc<str>, spec: RankingSpec, core: Arc<Core>, shards: usize) -> Self {
+        Self {
+            name,
+            spec,
+            core,
+            shard_ids: (spec.max_ids as usize / shards).max(MIN_SHARD_IDS),
+            shards: (0..shards).map(|_| Shard::default()).collect(),
+            collected: Mutex::new(Collected::new(spec)),
+        }
+    }
+
+    /// Adds `n` to an id. Allocates nothing if this thread has added to the id within the last seconds.
+    pub fn add(&self, id: &str, n: i64) {
+        let id = clean_name(id);
+        // The number of shards is a power of two.
+        let shard = &self.shards[thread_number() & (self.shards.len() - 1)];
+        let mut ids = lock(&shard.0);
+        if let Some(pending) = ids.get_mut(&*id) {
+            pending.add(n);
+            return;
+        }
+        if ids.len() >= self.shard_ids {
+            drop(ids);
+            let mut collected = lock(&self.collected);
+            collected.empty(&mut lock(&shard.0), self.core.clock.now_seconds());
+            drop(collected);
+            ids = lock(&shard.0);
+        }
+        ids.entry((&*id).into()).or_default().add(n);
+    }
+
+    /// Removes an id, and the additions to it before.
+    pub fn remove(&self, id: &str) {
+        let id = clean_name(id);
+        let mut collected = lock(&self.collected);
+        for shard in &self.shards {
+            lock(&shard.0).remove(&*id);
+        }
+        collected.delta.remove(&(&*id).into());
+        collected.amount = collected.amount.saturating_add(1);
+        collected.delta.limit();
+    }
+
+    /// Whether the `Pulse` is shut down, so that additions are dropped.
+    pub fn is_closed(&self) -> bool {
+        self.core.is_closed()
+    }
+
+    /// The time of the clock, in Unix seconds.
+    pub fn now(&self) -> i64 {
+        self.core.clock.now_seconds()
+    }
+
+    /// Takes all that was added. Additions that are not collected yet belong to `second`.
+    fn take(&self, second: i64) -> Collected {
+        let mut collected = lock(&self.collected);
+        for shard in &self.shards {
+            collected.take(&mut lock(&shard.0), second);
+        }
+        collected.delta.limit();
+        std::mem::replace(&mut *collected, Collected::new(self.spec))
+    }
+}
+
+impl Pending {
+    fn add(&mut self, n: i64) {
+        self.n = self.n.saturating_add(n);
+        self.amount = self.amount.saturating_add(n.unsigned_abs());
+    }
+}
+
+impl Collected {
+    fn new(spec: RankingSpec) -> Self {
+        Self {
+            delta: RankingDelta::new(spec),
+            amount: 0,
+        }
+    }
+
+    /// Takes the additions of a shard, which keeps the memory of its ids for a while.
+    fn take(&mut self, ids: &mut HashMap<Arc<str>, Pending>, second: i64) {
+        ids.retain(|id, pending| {
+            if pending.amount == 0 {
+                pending.idle += 1;
+                return pending.idle < IDLE_DRAINS;
+            }
+            let taken = std::mem::take(pending);
+            self.amount = self.amount.saturating_add(taken.amount);
+            self.delta.add(id, second, taken.n);
+            true
+        });
+    }
+
+    /// Takes everything out of a shard.
+    fn empty(&mut self, ids: &mut HashMap<Arc<str>, Pending>, second: i64) {
+        self.take(ids, second);
+        ids.clear();
+        self.delta.limit();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::recorder::{Limits, Recorder};
+    use tower_pulse_model::amounts::Amounts;
+    use tower_pulse_model::slice::Precisions;
+
+    const NOW: i64 = 1_700_000_040;
+
+    fn recorder() -> (Recorder, crate::clock::ManualClock) {
+        let (clock, manual_clock) = Clock::manual(NOW);
+        let limits = Limits::for_tests(9, 9);
+        let recorder = Recorder::new(clock, Precisions::default(), limits);
+        (recorder, manual_clock)
+    }
+
+    fn spec(max_ids: u32) -> RankingSpec {
+        RankingSpec {
+            interval: 60,
+            slices: 3,
+            max_ids,
+        }
+    }
+
+    /// The pending sums of a ranking by id and slice, and how much was dropped.
+    fn taken(recorder: &Recorder) -> (Vec<(String, bool, Vec<i64>)>, u64) {
+        recorder.drain();
+        let mut batch = recorder.drain.take();
+        let Some(delta) = batch.rankings.remove("posts") else {
+            return (Vec::new(), 0);
+        };
+        let ids = delta.ids.iter().map(|(id, delta)| {
+            let sums = delta.slices.iter().map(|(_, n)| *n).collect();
+            (id.to_string(), delta.is_removed, sums)
+        });
+        (ids.collect(), delta.dropped)
+    }
+
+    #[test]
+    fn additions_of_all_threads_are_drained_once() {
+        let (recorder, _) = recorder();
+        let entry = recorder.ranking("posts", spec(9)).expect("it is the first");
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..1_000).for_each(|n| entry.add(&(n % 3).to_string(), 1)));
+            }
+        });
+        let sum = |id: &str, n| (id.to_owned(), false, vec![n]);
+        let all = vec![sum("0", 1_336), sum("1", 1_332), sum("2", 1_332)];
+        assert_eq!(taken(&recorder), (all, 0));
+        assert_eq!(taken(&recorder), (vec![], 0));
+    }
+
+    #[test]
+    fn a_removal_takes_earlier_additions_with_it_also_those_that_are_drained() {
+        let (recorder, manual_clock) = recorder();
+        let entry = recorder.ranking("posts", spec(9)).expect("it is the first");
+        entry.add("a", 5);
+        recorder.drain();
+        manual_clock.advance(Duration::from_secs(60));
+        entry.add("a", 7);
+        std::thread::scope(|scope| drop(scope.spawn(|| entry.add("a", 9))));
+        entry.remove("a");
+        entry.add("a", 1);
+        assert_eq!(taken(&recorder).0, [("a".into(), true, vec![1])]);
+    }
+
+    #[test]
+    fn no_more_ids_wait_than_a_ranking_has_room_for() {
+        let (recorder, _) = recorder();
+        let entry = recorder
+            .ranking("posts", spec(40))
+            .expect("it is the first");
+        for n in 1..=1_000 {
+            entry.add(&format!("{n:04}"), n);
+            let held: usize = entry.shards.iter().map(|shard| lock(&shard.0).len()).sum();
+            let held = held + lock(&entry.collected).delta.ids.len();
+            assert!(held <= 40 + entry.shard_ids * entry.shards.len(), "{held}");
+        }
+        let (ids, dropped) = taken(&recorder);
+        assert_eq!((ids.len(), &*ids[0].0), (40, "0961"));
+        assert_eq!(dropped, (1..=960).sum::<u64>());
+    }
+
+    #[test]
+    fn an_id_that_nothing_is_added_to_is_forgotten() {
+        let (recorder, _) = recorder();
+        let entry = recorder.ranking("posts", spec(9)).expect("it is the first");
+        entry.add("a", 1);
+        let held = || {
+            entry
+                .shards
+                .iter()
+                .map(|shard| lock(&shard.0).len())
+                .sum::<usize>()
+        };
+        for _ in 0..IDLE_DRAINS {
+            recorder.drain();
+            assert_eq!(held(), 1);
+        }
+        recorder.drain();
+        assert_eq!(held(), 0);
+    }
+
+    #[test]
+    fn ids_are_cleaned_as_contexts_are() {
+        let (recorder, _) = recorder();
+        let entry = recorder.ranking("posts", spec(9)).expect("it is the first");
+        entry.add("", 1);
+        entry.add("a\n", 1);
+        entry.add(&"x".repeat(300), 1);
+        let ids: Vec<_> = taken(&recorder).0.into_iter().map(|(id, ..)| id).collect();
+        assert_eq!(ids[..2], ["<empty>", "a\\n"]);
+        assert!(ids[2].len() <= 256);
+    }
+
+    #[test]
+    fn what_is_added_after_the_end_is_counted_as_dropped() {
+        let (recorder, _) = recorder();
+        let entry = recorder.ranking("posts", spec(9)).expect("it is the first");
+        recorder.core.close();
+        (0..3).for_each(|_| entry.add("a", 5));
+        assert_eq!(taken(&recorder), (vec![], 0));
+        entry.remove("a");
+        entry.add("b", -2);
+        recorder.drain();
+        let dropped = recorder.drain.drain_stats().dropped;
+        assert_eq!(dropped, Amounts::of_additions(3 * 5 + 1 + 2));
+    }
+
+    #[test]
+    fn a_name_has_one_configuration_and_a_process_few_rankings() {
+        let (recorder, _) = recorder();
+        let first = recorder.ranking("posts", spec(9)).expect("it is the first");
+        let again = recorder.ranking("posts", spec(9)).expect("it is the same");
+        assert!(Arc::ptr_eq(&first, &again));
+        let error = recorder.ranking("posts", spec(8)).expect_err("another one");
+        assert!(
+            error
+                .to_string()
+                .contains("180 s, an interval of 60 s and 9 ids")
+        );
+        for n in 1..MAX_RANKINGS {
+            assert!(recorder.ranking(&n.to_string(), spec(9)).is_ok());
+        }
+        let error = recorder.ranking("more", spec(9)).expect_err("too many");
+        assert!(error.to_string().contains("\"more\"") && error.to_string().contains("100"));
+        assert!(recorder.ranking("posts", spec(9)).is_ok());
+    }
+}

@@ -1,0 +1,76 @@
+//! Rules for which responses count as errors.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::{Extensions, HeaderMap, HeaderName, StatusCode};
+
+/// The head of a response, as `Builder::count_as_error` passes it to its
+/// function.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct ResponseHead<'a> {
+    /// The status code.
+    pub status: StatusCode,
+    /// The headers.
+    pub headers: &'a HeaderMap,
+    /// The extensions. A handler can mark its response with one.
+    pub extensions: &'a Extensions,
+    /// Whether the request was a POST, as all requests of gRPC are.
+    may_be_grpc: bool,
+}
+
+impl<'a> ResponseHead<'a> {
+    /// The head of a response.
+    #[inline]
+    pub fn new(
+        status: StatusCode,
+        headers: &'a HeaderMap,
+        extensions: &'a Extensions,
+        may_be_grpc: bool,
+    ) -> Self {
+        Self {
+            status,
+            headers,
+            extensions,
+            may_be_grpc,
+        }
+    }
+
+    /// Whether the response counts as an error by default: a status of 500 and above, or, if the request was a
+    /// POST, as those of gRPC are, a `grpc-status` header other than 0.
+    #[inline]
+    pub fn is_error(&self) -> bool {
+        // A status outside of 100 to 599 counts as a server error.
+        !(100..500).contains(&self.status.as_u16()) || self.may_be_grpc && grpc_failed(self.headers)
+    }
+}
+
+/// A user's rule for errors.
+pub type ErrorRule = dyn Fn(&ResponseHead<'_>) -> bool + Send + Sync;
+
+/// The user's function, if there is one.
+#[derive(Clone, Default)]
+pub struct MaybeErrorRule(pub Option<Arc<ErrorRule>>);
+
+impl fmt::Debug for MaybeErrorRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_set = self.0.is_some();
+        f.debug_tuple("MaybeErrorRule").field(&is_set).finish()
+    }
+}
+
+/// Whether the head has a gRPC status that is not OK. Most responses have few headers, so comparing names
+/// is cheaper than hashing one.
+#[inline(never)]
+fn grpc_failed(headers: &HeaderMap) -> bool {
+    static GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+    let status = if headers.len() <= 4 {
+        headers
+            .iter()
+            .find_map(|(name, value)| (*name == GRPC_STATUS).then_some(value))
+    } else {
+        headers.get(&GRPC_STATUS)
+    };
+    status.is_some_and(|status| status != "0")
+}

@@ -1,0 +1,288 @@
+//! The timers of one request: which ran, how often, and which part of its time they cover.
+
+use std::sync::{Arc, Mutex};
+
+use super::covered::Covered;
+use super::timer_cells::MAX_LIVE;
+use super::{Entry, thread_number};
+use crate::clock::Tick;
+use crate::task::lock;
+use tower_pulse_model::context::RecordId;
+use tower_pulse_model::timer_sums::{TimerSums, other};
+
+/// The timers of one request. Only a request in which a timer runs has one.
+///
+/// When the request ends, its sums are added to its context. Timers that are still running by then, in tasks that
+/// outlive the request, are added to the same context when they end, without the time after the request's end as
+/// covered. If the request is not recorded, nothing is added.
+#[derive(Debug)]
+pub struct Scope {
+    /// The moment from which the times in `state` count.
+    base: Tick,
+    state: Mutex<State>,
+}
+
+/// A timer that counts under the request in which it was started.
+#[derive(Debug)]
+pub(super) struct Started {
+    scope: Arc<Scope>,
+    /// The place of its sums in the scope.
+    at: usize,
+    start: u64,
+}
+
+/// What the timers of a request add to its context, once the request is recorded.
+#[derive(Debug)]
+pub struct RequestTimers {
+    covered: u64,
+    sums: Vec<(RecordId, TimerSums)>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    timers: Vec<OneTimer>,
+    /// The time during which any timer ran.
+    covered: Covered,
+    /// The context of the request, once the request has ended.
+    ended: Option<Arc<Entry>>,
+}
+
+/// One name of timers.
+#[derive(Debug)]
+struct OneTimer {
+    id: RecordId,
+    /// When those that still run have started, oldest first.
+    running: Vec<u64>,
+    covered: Covered,
+    count: u64,
+    sum: u64,
+    /// Whether the request counts among those in which this timer ran.
+    has_request: bool,
+}
+
+impl Scope {
+    pub(super) fn new(base: Tick) -> Self {
+        Self {
+            base,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Ends the request, whose context is `entry`, now. Timers that end later are added to the context themselves.
+    pub fn end(&self, entry: &Arc<Entry>) -> RequestTimers {
+        let mut state = lock(&self.state);
+        let clock = entry.core().clock();
+        let now = clock.nanos_between(self.base, clock.tick());
+        state.ended = Some(entry.clone());
+        state.end(now)
+    }
+}
+
+impl Started {
+    /// Starts a timer within a request.
+    pub(super) fn new(scope: Arc<Scope>, timer: &Entry, start: Tick) -> Self {
+        let clock = timer.core().clock();
+        let start = clock.nanos_between(scope.base, start);
+        let at = lock(&scope.state).start(timer.id, start);
+        Self { scope, at, start }
+    }
+
+    /// Ends the timer, which took `nanos`.
+    pub(super) fn end(self, nanos: u64) {
+        let late = lock(&self.scope.state).finish(self.at, self.start, Some(nanos));
+        if let Some((entry, id, sums)) = late {
+            entry.timers.add(thread_number(), 0, [(id, sums)]);
+        }
+    }
+
+    /// Ends the timer as if it had never run.
+    pub(super) fn discard(self) {
+        lock(&self.scope.state).finish(self.at, self.start, None);
+    }
+}
+
+impl RequestTimers {
+    /// Adds them to the context of the request.
+    pub fn add_to(self, entry: &Entry) {
+        if !self.sums.is_empty() || self.covered > 0 {
+            entry.timers.add(thread_number(), self.covered, self.sums);
+        }
+    }
+}
+
+impl State {
+    /// The place of a timer, which is that of all others if there are too many.
+    fn start(&mut self, id: RecordId, start: u64) -> usize {
+        let place = |timers: &[OneTimer], id| timers.iter().position(|timer| timer.id == id);
+        let existing = place(&self.timers, id);
+        let id = match self.timers.len() < MAX_LIVE {
+            true => id,
+            false => other(),
+        };
+        let at = existing.or_else(|| place(&self.timers, id));
+        let at = at.unwrap_or_else(|| {
+            self.timers.push(OneTimer::new(id));
+            self.timers.len() - 1
+        });
+        let running = &mut self.timers[at].running;
+        running.insert(running.partition_point(|other| *other <= start), start);
+        at
+    }
+
+    /// Ends a timer. `nanos` is `None` if it is discarded. Returns what to add to the context of the request, if
+    /// the request has ended before.
+    fn finish(
+        &mut self,
+        at: usize,
+        start: u64,
+        nanos: Option<u64>,
+    ) -> Option<(Arc<Entry>, RecordId, TimerSums)> {
+        let timer = &mut self.timers[at];
+        if let Ok(started) = timer.running.binary_search(&start) {
+            timer.running.remove(started);
+        }
+        let nanos = nanos?;
+        if let Some(entry) = &self.ended {
+            let sums = TimerSums {
+                count: 1,
+                requests: u64::from(!std::mem::replace(&mut timer.has_request, true)),
+                sum: nanos,
+                covered: 0,
+            };
+            return Some((entry.clone(), timer.id, sums));
+        }
+        timer.count += 1;
+        timer.sum = timer.sum.saturating_add(nanos);
+        timer.has_request = true;
+        self.cover(at, start, start.saturating_add(nanos));
+        None
+    }
+
+    /// Adds an interval to the time that a timer covers.
+    fn cover(&mut self, at: usize, start: u64, end: u64) {
+        let timer = &mut self.timers[at];
+        timer
+            .covered
+            .add(start, end, timer.running.first().copied());
+        let running = self.timers.iter().filter_map(|timer| timer.running.first());
+        self.covered.add(start, end, running.min().copied());
+    }
+
+    fn end(&mut self, now: u64) -> RequestTimers {
+        for at in 0..self.timers.len() {
+            if let Some(oldest) = self.timers[at].running.first().copied() {
+                self.cover(at, oldest, now);
+            }
+        }
+        let sums = self.timers.iter().map(|timer| {
+            let sums = TimerSums {
+                count: timer.count,
+                requests: u64::from(timer.has_request),
+                sum: timer.sum,
+                covered: timer.covered.total(),
+            };
+            (timer.id, sums)
+        });
+        RequestTimers {
+            covered: self.covered.total(),
+            sums: sums
+                .filter(|(_, sums)| *sums != TimerSums::default())
+                .collect(),
+        }
+    }
+}
+
+impl OneTimer {
+    fn new(id: RecordId) -> Self {
+        Self {
+            id,
+            running: Vec::new(),
+            covered: Covered::default(),
+            count: 0,
+            sum: 0,
+            has_request: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tower_pulse_model::context::Kind;
+
+    fn id(name: &str) -> RecordId {
+        RecordId::new(Kind::Timer, name)
+    }
+
+    fn sums_of(timers: &RequestTimers, name: &str) -> [u64; 4] {
+        let mut sums = timers.sums.iter();
+        let (_, sums) = sums.find(|(of, _)| *of == id(name)).expect("it ran");
+        [sums.count, sums.requests, sums.sum, sums.covered]
+    }
+
+    /// Runs a timer from `start` to `end`.
+    fn run(state: &mut State, name: &str, (start, end): (u64, u64)) {
+        let at = state.start(id(name), start);
+        assert!(state.finish(at, start, Some(end - start)).is_none());
+    }
+
+    #[test]
+    fn timers_at_once_cover_their_time_once() {
+        let mut state = State::default();
+        let outer = state.start(id("outer"), 0);
+        let (a, b) = (state.start(id("db"), 10), state.start(id("db"), 20));
+        run(&mut state, "render", (25, 27));
+        state.finish(a, 10, Some(20));
+        state.finish(b, 20, Some(20));
+        run(&mut state, "db", (50, 55));
+        state.finish(outer, 0, Some(60));
+        run(&mut state, "db", (70, 72));
+        let timers = state.end(100);
+        assert_eq!(sums_of(&timers, "outer"), [1, 1, 60, 60]);
+        assert_eq!(sums_of(&timers, "db"), [4, 1, 47, 30 + 5 + 2]);
+        assert_eq!(sums_of(&timers, "render"), [1, 1, 2, 2]);
+        assert_eq!(timers.covered, 62);
+    }
+
+    #[test]
+    fn a_discarded_timer_covers_nothing() {
+        let mut state = State::default();
+        let discarded = state.start(id("db"), 0);
+        run(&mut state, "db", (10, 15));
+        run(&mut state, "db", (20, 25));
+        assert!(state.finish(discarded, 0, None).is_none());
+        let timers = state.end(100);
+        assert_eq!(sums_of(&timers, "db"), [2, 1, 10, 10]);
+        assert_eq!(timers.covered, 10);
+
+        let mut state = State::default();
+        let discarded = state.start(id("db"), 0);
+        state.finish(discarded, 0, None);
+        assert!(state.end(100).sums.is_empty());
+    }
+
+    #[test]
+    fn a_timer_that_still_runs_covers_the_time_until_the_end() {
+        let mut state = State::default();
+        state.start(id("db"), 10);
+        state.start(id("db"), 30);
+        run(&mut state, "db", (20, 25));
+        let timers = state.end(100);
+        assert_eq!(sums_of(&timers, "db"), [1, 1, 5, 90]);
+        assert_eq!(timers.covered, 90);
+    }
+
+    #[test]
+    fn names_beyond_the_limit_share_a_place() {
+        let mut state = State::default();
+        for number in 0..MAX_LIVE as u64 + 30 {
+            run(&mut state, &number.to_string(), (number, number + 1));
+        }
+        run(&mut state, "0", (500, 501));
+        let timers = state.end(1_000);
+        assert_eq!(timers.sums.len(), MAX_LIVE + 1);
+        assert_eq!(sums_of(&timers, "0"), [2, 1, 2, 2]);
+        let (_, others) = timers.sums.last().expect("there are some");
+        assert_eq!((others.count, others.requests, others.sum), (30, 1, 30));
+    }
+}

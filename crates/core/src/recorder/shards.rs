@@ -1,0 +1,289 @@
+//! Where requests add their samples: each context has one [cell](super::cell) per recording shard. A thread takes a
+//! shard for a dozen additions. No thread waits while any shard is free.
+//!
+//! A shard is taken by one atomic exchange and released by one store.
+
+use std::cell::Cell as ThreadCell;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, OnceLock};
+
+use super::cell::{Cell, Scratch};
+use super::sync::{AtomicBool, Ordering, TRIES, yield_now};
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::outcome::Outcome;
+
+/// Maximum number of shards, however many worker threads there are.
+pub(super) const MAX_SHARDS: usize = 8;
+
+/// Minimum number of shards: one stays free while the other is drained.
+pub(super) const MIN_SHARDS: usize = 2;
+
+/// A shard of a context. Its cell is created when the shard is first used. Aligned so that two shards never
+/// share a cache line.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Shard {
+    taken: AtomicBool,
+    cell: OnceLock<Box<Cell>>,
+    /// The context's [threshold](Cells::set_slow_from). Each shard has a copy, because a request reads it
+    /// from a cache line that it has anyway.
+    slow_from: std::sync::atomic::AtomicU64,
+}
+
+/// A shard that is taken, until this guard is dropped.
+struct Taken<'a>(&'a Shard);
+
+impl Drop for Taken<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0.taken.store(false, Ordering::Release);
+    }
+}
+
+impl Shard {
+    fn new() -> Self {
+        Self {
+            taken: AtomicBool::new(false),
+            cell: OnceLock::new(),
+            slow_from: u64::MAX.into(),
+        }
+    }
+
+    #[inline(always)]
+    fn take(&self) -> Option<Taken<'_>> {
+        let taken = &self.taken;
+        // `then_some` would create the guard even if another thread has the shard, and dropping it would
+        // release that thread's shard.
+        taken
+            .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+            .then(|| Taken(self))
+    }
+}
+
+/// The cells of one context. Clones share them.
+#[derive(Clone, Debug)]
+pub(super) struct Cells(Arc<[Shard]>);
+
+impl Cells {
+    /// `shards` is a power of two.
+    pub(super) fn new(shards: usize) -> Self {
+        Self((0..shards).map(|_| Shard::new()).collect())
+    }
+
+    /// Sets the shortest duration that [is slow](Self::is_slow). At first none is.
+    pub(super) fn set_slow_from(&self, nanos: u64) {
+        for shard in &*self.0 {
+            shard.slow_from.store(nanos, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a duration is slow.
+    #[inline(always)]
+    pub(super) fn is_slow(&self, thread: usize, nanos: u64) -> bool {
+        let shard = &self.0[thread & (self.0.len() - 1)];
+        nanos >= shard.slow_from.load(Ordering::Relaxed)
+    }
+
+    /// Adds a sample to the shard of this thread, or to a free one.
+    #[inline(always)]
+    pub(super) fn record(&self, thread: usize, nanos: u64, outcome: Outcome, error: bool) {
+        let shard = &self.0[thread & (self.0.len() - 1)];
+        if let Some(_taken) = shard.take()
+            && let Some(cell) = shard.cell.get()
+        {
+            cell.record(nanos, outcome, error);
+        } else {
+            self.record_elsewhere(thread, nanos, outcome, error);
+        }
+    }
+
+    /// Adds a sample where the shard of this thread is taken or has no cell yet.
+    #[cold]
+    fn record_elsewhere(&self, thread: usize, nanos: u64, outcome: Outcome, error: bool) {
+        let taken = self.free_shard(thread);
+        let cell = taken.0.cell.get_or_init(Cell::new);
+        cell.record(nanos, outcome, error);
+    }
+
+    fn free_shard(&self, thread: usize) -> Taken<'_> {
+        let mask = self.0.len() - 1;
+        loop {
+            for step in 0..TRIES {
+                if let Some(taken) = self.0[(thread + step) & mask].take() {
+                    return taken;
+                }
+                std::hint::spin_loop();
+            }
+            // The threads that took the shards must have been interrupted: let them run.
+            yield_now();
+        }
+    }
+
+    /// Drains all shards. A shard is taken only while its cell is copied to `scratch`, and evaluated after
+    /// it is released.
+    pub(super) fn drain(&self, scratch: &mut Scratch) -> Option<Aggregate> {
+        let mut aggregate: Option<Aggregate> = None;
+        for shard in &*self.0 {
+            let Some(cell) = shard.cell.get() else {
+                continue;
+            };
+            let taken = loop {
+                match shard.take() {
+                    Some(taken) => break taken,
+                    None => yield_now(),
+                }
+            };
+            if cell.is_empty() {
+                continue;
+            }
+            cell.empty_into(scratch);
+            drop(taken);
+            scratch.add_to(aggregate.get_or_insert_default());
+        }
+        aggregate
+    }
+}
+
+/// A small number that identifies the current thread.
+#[inline]
+pub fn thread_number() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(1);
+    thread_local! {
+        static NUMBER: ThreadCell<usize> = const { ThreadCell::new(0) };
+    }
+    // A thread that is being torn down has no locals, and may use any shard.
+    NUMBER
+        .try_with(|number| match number.get() {
+            0 => {
+                let new = NEXT.fetch_add(1, Ordering::Relaxed);
+                number.set(new);
+                new
+            }
+            number => number,
+        })
+        .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recorder::sync::AtomicU64;
+    use tower_pulse_model::histogram::{Histogram, bucket_of};
+    use tower_pulse_model::outcome::OUTCOMES;
+
+    #[test]
+    fn a_live_cell_is_small() {
+        let cell = size_of::<Cell>() + size_of::<Shard>();
+        assert!(cell <= 3 * 1024, "{cell} bytes");
+    }
+
+    #[test]
+    fn a_taken_shard_is_skipped() {
+        let cells = Cells::new(4);
+        let taken = cells.free_shard(1);
+        cells.record(1, 5, Outcome::Success, false);
+        drop(taken);
+        let mut scratch = Scratch::new();
+        let aggregate = cells.drain(&mut scratch).expect("one was recorded");
+        assert_eq!(aggregate.times.count, 1);
+        assert_eq!(cells.drain(&mut scratch), None);
+    }
+
+    #[test]
+    fn a_duration_is_slow_from_a_threshold_on() {
+        let cells = Cells::new(4);
+        assert!(!cells.is_slow(1, u64::MAX - 1), "there is no threshold yet");
+        cells.set_slow_from(7);
+        for thread in 0..4 {
+            let slow = [6, 7, 8].map(|nanos| cells.is_slow(thread, nanos));
+            assert_eq!(slow, [false, true, true]);
+        }
+        cells.set_slow_from(0);
+        assert!(cells.is_slow(2, 0));
+    }
+
+    #[test]
+    fn any_thread_finds_the_only_free_shard() {
+        for (thread, free) in (0..4).flat_map(|thread| (0..4).map(move |free| (thread, free))) {
+            let cells = Cells::new(4);
+            let shards = cells.0.iter().enumerate();
+            let taken: Vec<_> = shards
+                .filter(|(at, _)| *at != free)
+                .map(|(_, shard)| shard.take())
+                .collect();
+            let shard = cells.free_shard(thread);
+            assert!(std::ptr::eq(shard.0, &cells.0[free]), "{thread} {free}");
+            drop(taken);
+        }
+    }
+
+    #[test]
+    fn each_thread_has_a_number_of_its_own() {
+        let numbers: Vec<_> = (0..3)
+            .map(|_| std::thread::spawn(|| (thread_number(), thread_number())))
+            .map(|thread| thread.join().expect("it ends"))
+            .collect();
+        assert!(
+            numbers
+                .iter()
+                .all(|(first, again)| first == again && *first > 0)
+        );
+        assert!(numbers[0].0 < numbers[1].0 && numbers[1].0 < numbers[2].0);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_cell_adds_up_like_the_model(values in proptest::collection::vec(proptest::num::u64::ANY, 1..50)) {
+            let (cells, mut expected) = (Cells::new(2), Aggregate::default());
+            for (i, nanos) in values.iter().map(|v| v >> 8).enumerate() {
+                let outcome = Outcome::ALL[i % OUTCOMES];
+                cells.record(i, nanos, outcome, i % 3 == 0);
+                expected.times.record(nanos);
+                expected.outcomes.record(outcome, i % 3 == 0);
+                let bucket = Histogram::new(4, [(bucket_of(nanos) as u16, 1)]);
+                expected.histogram.merge(&bucket);
+                let none = Histogram::default();
+                match outcome {
+                    _ if i % 3 == 0 => expected.merge_parts(&bucket, &none),
+                    Outcome::ClientError => expected.merge_parts(&bucket, &none),
+                    Outcome::Cancelled | Outcome::BodyAborted => expected.merge_parts(&none, &bucket),
+                    _ => {}
+                }
+            }
+            proptest::prop_assert_eq!(cells.drain(&mut Scratch::new()), Some(expected));
+        }
+    }
+
+    #[test]
+    fn nothing_is_lost_or_doubled_while_it_is_drained() {
+        let cells = Arc::new(Cells::new(2));
+        let (stop, drained) = (AtomicBool::new(false), AtomicU64::new(0));
+        let mut scratch = Scratch::new();
+        std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(|| {
+                        for nanos in 0..50_000 {
+                            cells.record(thread_number(), nanos, Outcome::Success, nanos % 2 == 0);
+                        }
+                    })
+                })
+                .collect();
+            scope.spawn(|| {
+                let mut scratch = Scratch::new();
+                while !stop.load(Ordering::Relaxed) {
+                    let aggregate = cells.drain(&mut scratch).unwrap_or_default();
+                    assert_eq!(aggregate.histogram.count(), aggregate.times.count);
+                    drained.fetch_add(aggregate.times.count, Ordering::Relaxed);
+                }
+            });
+            for writer in writers {
+                writer.join().expect("a writer ends");
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        let last = cells.drain(&mut scratch).unwrap_or_default().times.count;
+        assert_eq!(drained.into_inner() + last, 200_000);
+    }
+}

@@ -1,0 +1,10 @@
+//! What the recording shards are built of, and what `tests/loom` replaces to try every interleaving.
+
+pub(super) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+pub(super) use std::thread::yield_now;
+
+/// Number of buckets of a cell.
+pub(super) const BUCKETS_PER_CELL: usize = tower_pulse_model::histogram::BUCKETS;
+
+/// Number of shards to try before the thread yields to others.
+pub(super) const TRIES: usize = 64;

@@ -1,0 +1,152 @@
+//! Timing any code: database queries, templates, jobs.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use pin_project_lite::pin_project;
+
+use super::scope::Started;
+use super::{Entry, active};
+use crate::clock::Tick;
+use tower_pulse_model::outcome::Outcome;
+
+/// Records the time from its creation until it is dropped. Created by
+/// `Pulse::timer`.
+///
+/// A timer records exactly one sample, even if the code returns early with `?`, is cancelled or panics. It
+/// does not see the result of the code: call [`failed`](Self::failed), or time a future with
+/// `Pulse::try_time`.
+///
+/// A timer that is started within a recorded request counts under that request's context as well: see
+/// [where the time goes](https://docs.rs/tower-pulse/latest/tower_pulse/guide/request_timers/index.html).
+#[must_use = "a timer that is dropped at once times nothing"]
+pub struct Timer {
+    entry: Arc<Entry>,
+    start: Tick,
+    outcome: Outcome,
+    is_discarded: bool,
+    /// `None` outside of requests.
+    within: Option<Started>,
+}
+
+impl fmt::Debug for Timer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Timer").field(&self.entry.name).finish()
+    }
+}
+
+impl Timer {
+    /// A timer that runs from now on.
+    pub fn start(entry: Arc<Entry>) -> Self {
+        // The request's own time begins before that of its timers.
+        let scope = active::scope(entry.core());
+        let start = entry.core().clock().tick();
+        let within = scope.map(|scope| Started::new(scope, &entry, start));
+        Self {
+            within,
+            entry,
+            start,
+            outcome: Outcome::Completed,
+            is_discarded: false,
+        }
+    }
+
+    /// Marks the sample as an error of its context.
+    pub fn failed(&mut self) {
+        self.outcome = Outcome::Failed;
+    }
+
+    /// Ends the measurement now.
+    pub fn stop(self) {
+        drop(self);
+    }
+
+    /// Ends the measurement without recording it.
+    pub fn discard(mut self) {
+        self.is_discarded = true;
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        let within = self.within.take();
+        if self.is_discarded {
+            within.into_iter().for_each(Started::discard);
+            return;
+        }
+        let outcome = if std::thread::panicking() {
+            Outcome::Panicked
+        } else {
+            self.outcome
+        };
+        let Some(within) = within else {
+            return self.entry.finish(self.start, outcome, outcome.is_error());
+        };
+        let clock = self.entry.core().clock();
+        let nanos = clock.nanos_between(self.start, clock.tick());
+        let duration = Duration::from_nanos(nanos);
+        self.entry
+            .record_measured(duration, outcome, outcome.is_error());
+        within.end(nanos);
+    }
+}
+
+pin_project! {
+    /// A future that is timed from its first poll until it completes or is dropped. Created by
+    /// `Pulse::time` and `Pulse::try_time`.
+    #[must_use = "futures do nothing unless polled"]
+    pub struct Timed<F>
+    where
+        F: Future,
+    {
+        #[pin]
+        future: F,
+        entry: Arc<Entry>,
+        timer: Option<Timer>,
+        has_failed: fn(&F::Output) -> bool,
+    }
+}
+
+impl<F: Future> fmt::Debug for Timed<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Timed").field(&self.entry.name).finish()
+    }
+}
+
+impl<F: Future> Timed<F> {
+    /// `has_failed` returns whether an output counts as an error.
+    pub fn new(entry: Arc<Entry>, future: F, has_failed: fn(&F::Output) -> bool) -> Self {
+        Self {
+            future,
+            entry,
+            timer: None,
+            has_failed,
+        }
+    }
+}
+
+impl<F: Future> Future for Timed<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        let timer = this
+            .timer
+            .get_or_insert_with(|| Timer::start(this.entry.clone()));
+        // A caller that catches the panic may drop this future later, when the thread is not panicking.
+        timer.outcome = Outcome::Panicked;
+        let poll = this.future.poll(cx);
+        timer.outcome = Outcome::Cancelled;
+        let output = ready!(poll);
+        timer.outcome = match (this.has_failed)(&output) {
+            true => Outcome::Failed,
+            false => Outcome::Completed,
+        };
+        *this.timer = None;
+        Poll::Ready(output)
+    }
+}

@@ -1,0 +1,121 @@
+//! The timers within the requests of a context, added up in this process until they are drained.
+
+use std::sync::{Mutex, OnceLock};
+
+use crate::task::lock;
+use tower_pulse_model::context::RecordId;
+use tower_pulse_model::slices::Merge;
+use tower_pulse_model::timer_sums::{MAX_TIMERS, TimerSums, Timers, other};
+
+/// The most tables of a context. A table is locked once per request that has timers, and for a moment only.
+const MAX_TABLES: usize = 4;
+
+/// Timers of a request, or of a context between two drains, that are told apart: more than the
+/// [`MAX_TIMERS`] that leave, so that these are the ones that took the most time.
+pub(super) const MAX_LIVE: usize = 2 * MAX_TIMERS;
+
+/// Sums of the timers of a context since the last drain: nothing until the first timer runs within one of its
+/// requests, then a table for each of a few shards.
+#[derive(Debug)]
+pub(super) struct TimerCells {
+    /// Number of tables, a power of two.
+    shards: usize,
+    tables: OnceLock<Box<[Mutex<Timers>]>>,
+}
+
+impl TimerCells {
+    /// `shards` is the number of recording shards, a power of two.
+    pub(super) fn new(shards: usize) -> Self {
+        Self {
+            shards: shards.min(MAX_TABLES),
+            tables: OnceLock::new(),
+        }
+    }
+
+    /// Adds the sums of some timers, and the time that any of them covers, to the shard of this thread.
+    pub(super) fn add(
+        &self,
+        thread: usize,
+        covered: u64,
+        sums: impl IntoIterator<Item = (RecordId, TimerSums)>,
+    ) {
+        let tables = self.tables.get_or_init(|| {
+            let shards = 0..self.shards;
+            shards.map(|_| Mutex::default()).collect()
+        });
+        let mut table = lock(&tables[thread & (self.shards - 1)]);
+        table.covered = table.covered.saturating_add(covered);
+        for (timer, sums) in sums {
+            let has_room = table.len() < MAX_LIVE || table.get(timer).is_some();
+            table.add(if has_room { timer } else { other() }, &sums);
+        }
+    }
+
+    /// Takes the sums of all shards. `None` if no timer ran.
+    pub(super) fn drain(&self) -> Option<Timers> {
+        let mut drained = Timers::default();
+        for table in self.tables.get()? {
+            let timers = std::mem::take(&mut *lock(table));
+            if !timers.is_empty() {
+                drained.merge(&timers);
+            }
+        }
+        drained.limit();
+        (!drained.is_empty()).then_some(drained)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tower_pulse_model::context::Kind;
+
+    fn sums(sum: u64) -> TimerSums {
+        TimerSums {
+            count: 1,
+            requests: 1,
+            sum,
+            covered: sum,
+        }
+    }
+
+    fn id(number: u64) -> RecordId {
+        RecordId::new(Kind::Timer, &number.to_string())
+    }
+
+    #[test]
+    fn all_shards_are_drained_once() {
+        let cells = TimerCells::new(4);
+        assert_eq!(cells.drain(), None);
+        for thread in 0..9 {
+            cells.add(thread, 5, [(id(1), sums(2)), (id(2), sums(3))]);
+        }
+        let drained = cells.drain().expect("timers ran");
+        assert_eq!((drained.covered, drained.len()), (45, 2));
+        assert_eq!(
+            (
+                drained.get(id(1)).map(|one| one.count),
+                drained.get(id(2)).map(|two| two.sum)
+            ),
+            (Some(9), Some(27))
+        );
+        assert_eq!(cells.drain(), None);
+    }
+
+    #[test]
+    fn the_timers_with_the_most_time_leave_under_their_names() {
+        let cells = TimerCells::new(2);
+        // More names than are held, the slow ones among the first of them.
+        for number in 0..500 {
+            let sum = if (10..26).contains(&number) { 1_000 } else { 1 };
+            cells.add(0, sum, [(id(number), sums(sum))]);
+        }
+        let drained = cells.drain().expect("timers ran");
+        assert_eq!(drained.len(), MAX_TIMERS + 1);
+        assert!((10..26).all(|number| drained.get(id(number)).is_some()));
+        assert_eq!(
+            drained.get(other()).map(|others| others.count),
+            Some(500 - 16)
+        );
+    }
+}

@@ -1,0 +1,55 @@
+//! Futures whose timers count under the request in which they were made.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use pin_project_lite::pin_project;
+
+use super::Core;
+use super::active::{self, Entered};
+use super::scope::Scope;
+
+pin_project! {
+    /// A future whose timers count under the request that was current when the future was wrapped, wherever it
+    /// runs. Created by `Pulse::within`.
+    #[must_use = "futures do nothing unless polled"]
+    pub struct Within<F> {
+        #[pin]
+        future: F,
+        recorder: u32,
+        scope: Option<Arc<Scope>>,
+    }
+}
+
+impl<F> fmt::Debug for Within<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Within")
+            .field("has_request", &self.scope.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<F> Within<F> {
+    /// Wraps a future for the request that this thread is working on.
+    pub fn new(core: &Core, future: F) -> Self {
+        Self {
+            future,
+            recorder: core.id(),
+            scope: active::scope(core),
+        }
+    }
+}
+
+impl<F: Future> Future for Within<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        let scope = this.scope.as_ref();
+        let _entered = scope.map(|scope| Entered::new(*this.recorder, scope));
+        this.future.poll(cx)
+    }
+}

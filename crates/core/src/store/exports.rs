@@ -1,0 +1,54 @@
+//! Exports: the book's statistics and its ranking of the slowest contexts. A store that other programs reach writes them
+//! for those programs, which may add to them as well. What they have added is read here, and nowhere else.
+
+use super::Sealed;
+use crate::error::StoreError;
+use crate::task::BoxFuture;
+use tower_pulse_model::access_time::AccessTimeStats;
+use tower_pulse_model::context::ContextId;
+use tower_pulse_model::slowest::RankedContext;
+use tower_pulse_model::snapshot::Problem;
+
+/// The most contexts in an [`ExportedPage`].
+pub const MAX_EXPORTED_CONTEXTS: usize = 10;
+
+/// The statistics of contexts of one name, of the current hour and of the hour before: the start of each hour that has
+/// some, and its statistics.
+pub type ExportedHours = Vec<(i64, AccessTimeStats)>;
+
+/// A part of the contexts that have statistics. Those that only other programs have recorded come first.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ExportedPage {
+    /// The contexts. The hours of contexts that share their name, and so their statistics, are left out.
+    pub contexts: Vec<(ContextId, ExportedHours)>,
+    /// Number of all contexts.
+    pub total: usize,
+    /// Number of contexts that only other programs have recorded.
+    pub foreign: usize,
+    /// Keys whose value has the wrong form.
+    pub problems: Vec<Problem>,
+}
+
+/// Reads what is exported.
+///
+/// # Cancel safety
+/// Dropping a future of this trait changes nothing.
+pub trait Exports: Sealed + Send + Sync {
+    /// The statistics of some names, in their order; `None` for a name that no program has recorded. Values of the
+    /// wrong form are left out.
+    fn statistics<'a>(
+        &'a self,
+        names: &'a [String],
+        now: i64,
+    ) -> BoxFuture<'a, Result<Vec<Option<ExportedHours>>, StoreError>>;
+
+    /// The statistics of the contexts from number `offset` on, at most [`MAX_EXPORTED_CONTEXTS`].
+    fn statistics_page(
+        &self,
+        offset: usize,
+        now: i64,
+    ) -> BoxFuture<'_, Result<ExportedPage, StoreError>>;
+
+    /// The `limit` slowest contexts, slowest first.
+    fn slowest(&self, limit: usize) -> BoxFuture<'_, Result<Vec<RankedContext>, StoreError>>;
+}

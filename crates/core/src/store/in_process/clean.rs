@@ -1,0 +1,72 @@
+//! Cleaning: removes data that is older than its retention. See [`guide::recipes`](https://docs.rs/tower-pulse/latest/tower_pulse/guide/recipes/index.html).
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+
+use super::state::State;
+use super::tables::number;
+use crate::error::StoreError;
+use crate::store::table::{CONTEXTS, FieldWrites};
+use crate::store::{CleanReport, Pass};
+use tower_pulse_model::context::Metric;
+use tower_pulse_model::slice::Precisions;
+
+impl State {
+    /// Runs a pass. `None` when the pass has been completed before.
+    pub(super) fn clean(
+        &mut self,
+        pass: &Pass,
+        precisions: &Precisions,
+    ) -> Result<Option<CleanReport>, StoreError> {
+        let last = self.last_pass.as_ref();
+        if last.is_some_and(|last| pass.is_done_by(last.number)) {
+            return Ok(None);
+        }
+        let mut cleaned = CleanReport::default();
+        self.counters.clean(pass, precisions, &mut cleaned);
+        self.clean_contexts(pass, &mut cleaned)?;
+        cleaned.instances = self.heartbeats.clean(pass.now);
+        Ok(Some(cleaned))
+    }
+
+    /// When the contexts of each name last had a sample.
+    fn last_seen(&self, now: i64) -> Result<HashMap<Box<[u8]>, i64>, StoreError> {
+        let mut last_seen = HashMap::new();
+        for (_, table) in &CONTEXTS {
+            self.tables.visit(table, None, now, &mut |name, at| {
+                let newest = last_seen.entry(name.into()).or_insert(i64::MIN);
+                *newest = number(at).unwrap_or(i64::MIN).max(*newest);
+                ControlFlow::Continue(())
+            })?;
+        }
+        Ok(last_seen)
+    }
+
+    fn clean_contexts(&mut self, pass: &Pass, cleaned: &mut CleanReport) -> Result<(), StoreError> {
+        let ranked_since = pass.now - pass.ranking_retention;
+        let forgotten = pass.now - pass.context_retention;
+        let mut removed = Vec::new();
+        for (name, last_seen) in self.last_seen(pass.now)? {
+            if last_seen > forgotten {
+                let leaves = last_seen <= ranked_since && last_seen > self.ranked_since;
+                cleaned.ranks += u64::from(leaves);
+                continue;
+            }
+            let context = String::from_utf8_lossy(&name);
+            for metric in Metric::ALL {
+                self.counters.remove(&metric.counter(&context));
+            }
+            removed.push(name.into_vec());
+        }
+        cleaned.contexts = removed.len() as u64;
+        for (_, table) in CONTEXTS {
+            let writes = FieldWrites {
+                removed: removed.clone(),
+                ..FieldWrites::new(table, None)
+            };
+            self.tables.write(&writes, pass.now)?;
+        }
+        self.ranked_since = ranked_since;
+        Ok(())
+    }
+}

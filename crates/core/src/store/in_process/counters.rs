@@ -1,0 +1,152 @@
+//! Counters by name and precision.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use crate::store::{CleanReport, MAX_COUNTER_NAMES, Pass};
+use tower_pulse_model::context::is_reserved;
+use tower_pulse_model::slice::{DEFAULT_RETAINED, Precision, Precisions, SKEW_ALLOWED, SliceCount};
+use tower_pulse_model::snapshot::Problem;
+
+/// The counts of a counter at a precision, by the start of their slice.
+type SliceCounts = BTreeMap<i64, i64>;
+
+/// All counters.
+#[derive(Clone, Debug, Default)]
+pub struct Counters {
+    by_name: HashMap<String, HashMap<u32, SliceCounts>>,
+    /// The counters that have changed, with their precisions, if somebody writes them down.
+    pub changed: Option<BTreeSet<(String, u32)>>,
+}
+
+impl Counters {
+    /// Adds to a slice of a counter. `now` is the time of the round.
+    ///
+    /// # Errors
+    /// The sum does not fit into 64 bits. Nothing was added.
+    pub(super) fn add(
+        &mut self,
+        name: &str,
+        precision: Precision,
+        slice: i64,
+        n: i128,
+        now: i64,
+    ) -> Result<(), Problem> {
+        debug_assert!(slice <= now.saturating_add(SKEW_ALLOWED));
+        let by_precision = match self.by_name.get_mut(name) {
+            Some(counter) => counter,
+            None => self.by_name.entry(name.to_owned()).or_default(),
+        };
+        let slices = by_precision.entry(precision.seconds).or_default();
+        let old = slices.get(&slice).copied();
+        let sum = i64::try_from(i128::from(old.unwrap_or(0)) + n);
+        if let Ok(sum) = sum {
+            slices.insert(slice, sum);
+        }
+        if old.is_none() {
+            drop_pushed_out(slices, precision, slice);
+        }
+        self.note(name, precision.seconds);
+        match sum {
+            Ok(_) => Ok(()),
+            Err(_) => Err(Problem::new(
+                format!("count:{}:{name}", precision.seconds),
+                "increment or decrement would overflow",
+            )),
+        }
+    }
+
+    fn note(&mut self, name: &str, precision: u32) {
+        if let Some(changed) = &mut self.changed {
+            changed.insert((name.to_owned(), precision));
+        }
+    }
+
+    /// The counts of a counter at a precision.
+    pub fn get(&self, name: &str, precision: u32) -> Option<&BTreeMap<i64, i64>> {
+        self.by_name.get(name)?.get(&precision)
+    }
+
+    /// Sets the counts of a counter at a precision.
+    pub fn set(&mut self, name: &str, precision: u32, counts: BTreeMap<i64, i64>) {
+        let by_precision = self.by_name.entry(name.to_owned()).or_default();
+        by_precision.insert(precision, counts);
+    }
+
+    /// The slices of a counter.
+    pub(super) fn slices(&self, name: &str, precision: u32) -> Vec<SliceCount> {
+        let counter = self.by_name.get(name);
+        let slices = counter.and_then(|by_precision| by_precision.get(&precision));
+        slices.map_or_else(Vec::new, |slices| {
+            let slices = slices.iter();
+            slices
+                .map(|(start, n)| SliceCount::new(*start, *n))
+                .collect()
+        })
+    }
+
+    /// The names of the user's counters that have slices at any of the precisions.
+    pub(super) fn names(&self, precisions: &[u32]) -> Vec<String> {
+        let counters = self.by_name.iter().filter(|(name, by_precision)| {
+            !is_reserved(name) && precisions.iter().any(|p| by_precision.contains_key(p))
+        });
+        let mut names: Vec<_> = counters.map(|(name, _)| name.clone()).collect();
+        names.sort_unstable();
+        names.truncate(MAX_COUNTER_NAMES);
+        names
+    }
+
+    /// Removes a counter.
+    pub(super) fn remove(&mut self, name: &str) {
+        let removed = self.by_name.remove(name).unwrap_or_default();
+        for precision in removed.into_keys() {
+            self.note(name, precision);
+        }
+    }
+
+    /// Removes slices that are older than their retention.
+    pub(super) fn clean(
+        &mut self,
+        pass: &Pass,
+        precisions: &Precisions,
+        cleaned: &mut CleanReport,
+    ) {
+        let changed = &mut self.changed;
+        for (name, by_precision) in &mut self.by_name {
+            by_precision.retain(|seconds, slices| {
+                if !pass.examines(i64::from(*seconds)) {
+                    return true;
+                }
+                let precision = precisions
+                    .counter(*seconds)
+                    .unwrap_or(Precision::new(*seconds, DEFAULT_RETAINED));
+                let before = slices.len();
+                let cut_off = precision.cut_off(pass.now);
+                // Visits only slices that are removed, as the store is held meanwhile.
+                while let Some((oldest, _)) = slices.first_key_value()
+                    && (*oldest <= cut_off || slices.len() > precision.retained as usize)
+                {
+                    slices.pop_first();
+                }
+                if let Some(changed) = changed
+                    && slices.len() < before
+                {
+                    changed.insert((name.clone(), *seconds));
+                }
+                cleaned.examined += 1;
+                cleaned.slices += (before - slices.len()) as u64;
+                cleaned.counters += u64::from(slices.is_empty());
+                !slices.is_empty()
+            });
+        }
+        self.by_name
+            .retain(|_, by_precision| !by_precision.is_empty());
+    }
+}
+
+/// Drops the slices for which a new slice leaves no room.
+fn drop_pushed_out<V>(slices: &mut BTreeMap<i64, V>, precision: Precision, new: i64) {
+    slices.remove(&precision.pushed_out_by(new));
+    while slices.len() > precision.retained as usize {
+        slices.pop_first();
+    }
+}

@@ -1,0 +1,106 @@
+//! The fields of tables, as a store in one process keeps them.
+
+use std::any::Any;
+use std::fmt;
+use std::ops::ControlFlow;
+
+use crate::error::StoreError;
+use crate::store::table::Table;
+
+/// How a write has changed a table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FieldChange {
+    /// The number of new fields, less that of removed ones.
+    pub fields: i64,
+    /// Bytes of names and values that were added, less those that were removed.
+    pub bytes: i64,
+}
+
+impl FieldChange {
+    /// A field that has another value now; `None` where there is none.
+    pub fn note(&mut self, field: &[u8], before: Option<usize>, after: Option<usize>) {
+        let size = |value: usize| (field.len() + value) as i64;
+        self.fields += i64::from(after.is_some()) - i64::from(before.is_some());
+        self.bytes += after.map_or(0, size) - before.map_or(0, size);
+    }
+}
+
+/// The fields of a table in numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extent {
+    /// How many fields the table has.
+    pub fields: u64,
+    /// About how many bytes they take.
+    pub bytes: u64,
+    /// When the table expires, in Unix seconds; `None` for never.
+    pub expires_at: Option<i64>,
+}
+
+tower_pulse_model::pack::packed!(Extent {
+    fields,
+    bytes,
+    expires_at
+});
+
+impl Extent {
+    pub(super) fn is_expired(&self, now: i64) -> bool {
+        self.expires_at.is_some_and(|at| at <= now)
+    }
+
+    /// Adds a change, where each field takes some bytes beside its name and its value.
+    pub(super) fn add(&mut self, change: FieldChange, bytes_per_field: usize) {
+        let bytes = change.bytes + change.fields * bytes_per_field as i64;
+        self.fields = self.fields.saturating_add_signed(change.fields);
+        self.bytes = self.bytes.saturating_add_signed(bytes);
+    }
+}
+
+/// Is shown fields with their values, until it breaks.
+pub type Show<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
+
+/// The fields of all tables. A table that has no field does not exist.
+pub trait Fields: Any + fmt::Debug + Send {
+    /// Bytes that a field takes beside its name and its value.
+    fn bytes_per_field(&self) -> usize;
+
+    /// The values of some fields of a table, in their order.
+    fn get(&self, table: &Table, fields: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError>;
+
+    /// Removes some fields of a table, and sets others.
+    fn write(
+        &mut self,
+        table: &Table,
+        removed: &[Vec<u8>],
+        set: &[(Vec<u8>, Vec<u8>)],
+    ) -> Result<FieldChange, StoreError>;
+
+    /// Removes a table.
+    fn clear(&mut self, table: &Table) -> Result<(), StoreError>;
+
+    /// Shows the fields of a table with their values in the order of the fields, from the one behind `after` on, until
+    /// `show` breaks.
+    fn visit(
+        &self,
+        table: &Table,
+        after: Option<&[u8]>,
+        show: &mut Show<'_>,
+    ) -> Result<(), StoreError>;
+
+    /// Notes how large a table is, and when it expires; `None` for a table that is gone.
+    fn note_extent(&mut self, _: &Table, _: Option<&Extent>) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// A copy, for tests that take a store in memory back to an earlier moment.
+    #[cfg(any(test, feature = "__test_store"))]
+    fn copied(&self) -> Box<dyn Fields> {
+        panic!("these fields have no copies: a test copies their file")
+    }
+}
+
+#[cfg(any(test, feature = "__test_store"))]
+impl Clone for Box<dyn Fields> {
+    fn clone(&self) -> Self {
+        self.as_ref().copied()
+    }
+}

@@ -1,0 +1,158 @@
+//! Stores whose instances are all in one process: in memory, or in a file. [`State`] is what both know, over the
+//! fields of their tables, which each keeps in its own way. [`InProcessStore`] makes a store of it, and [`InProcess`] a
+//! store of whatever has one.
+//!
+//! `journal` takes calls in and applies the steps of folding to the `tables` and the `counters`; `table_reads` reads the
+//! tables, `fleet` tells who is alive, `clean` removes old data. `rows` are cached rows, which stay in memory.
+
+mod clean;
+mod counters;
+mod delegate;
+mod entered;
+pub mod fields;
+mod fleet;
+mod heartbeats;
+#[cfg(any(test, feature = "__test_store"))]
+mod inspected;
+mod journal;
+mod memory_fields;
+#[cfg(feature = "row-cache")]
+pub mod rows;
+mod state;
+mod store;
+mod table_reads;
+mod tables;
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use tokio::sync::Mutex as AsyncMutex;
+
+pub use self::counters::Counters;
+pub use self::entered::{Entered, Fence};
+pub use self::fields::{Extent, FieldChange, Fields, Show};
+pub use self::heartbeats::Heartbeats;
+#[cfg(any(test, feature = "__test_store"))]
+pub use self::inspected::{Inspect, Inspected};
+pub use self::memory_fields::MemoryFields;
+#[cfg(feature = "row-cache")]
+use self::rows::RowCaches;
+pub use self::state::State;
+pub use self::tables::Bound;
+pub use self::tables::Tables;
+use super::Sealed;
+use crate::clock::Clock;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::task::BoxFuture;
+use tower_pulse_model::slice::Precisions;
+
+/// The most bytes of entries that are not folded, unless a test sets others. A flush folds what it has appended, so that
+/// there are no more than it had to append, and what flushes have left that were dropped half-way.
+const JOURNAL_BYTES: u64 = 64 * 1024 * 1024;
+
+/// What work does to the state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reads it, or changes only what ends with the process.
+    Read,
+    /// Changes what a file keeps.
+    Write,
+}
+
+/// What work on a state has found.
+pub type Found = Result<Box<dyn Any + Send>, StoreError>;
+
+/// Work on a state.
+pub type Work = Box<dyn FnOnce(&mut State) -> Found + Send>;
+
+/// The place in which a store has its state.
+pub trait Place: fmt::Debug + Send + Sync {
+    /// In a few words.
+    fn describe(&self) -> String;
+
+    /// Works on the state, alone.
+    ///
+    /// # Cancel safety
+    /// The work of a future that is dropped may be done.
+    fn work(&self, access: Access, work: Work) -> BoxFuture<'_, Found>;
+
+    /// Makes durable what was done before.
+    fn make_durable(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// The number of the last call of an instance that is durable, if that may not be each one.
+    fn durable_seq(&self, _instance: &str) -> Option<u64> {
+        None
+    }
+
+    /// Warnings for the operator.
+    fn trouble(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// All that stores in one process do alike: whatever they answer is made of their state.
+#[derive(Debug)]
+pub struct InProcessStore {
+    precisions: Precisions,
+    clock: Clock,
+    place: Arc<dyn Place>,
+    /// The most bytes of the journal.
+    pub journal_bytes: u64,
+    /// Whether each context has counters of its own.
+    pub has_context_counters: bool,
+    /// Held by the instance that folds.
+    turn: AsyncMutex<()>,
+    #[cfg(feature = "row-cache")]
+    rows: RowCaches,
+}
+
+impl InProcessStore {
+    /// A store whose state is in that place.
+    pub fn new(precisions: Precisions, clock: Clock, place: Arc<dyn Place>) -> Self {
+        Self {
+            precisions,
+            place,
+            journal_bytes: JOURNAL_BYTES,
+            has_context_counters: true,
+            turn: AsyncMutex::default(),
+            #[cfg(feature = "row-cache")]
+            rows: RowCaches::new(clock.clone()),
+            clock,
+        }
+    }
+
+    /// The clock's time, in Unix seconds.
+    pub fn now(&self) -> i64 {
+        self.clock.now_seconds()
+    }
+
+    /// Works on the state, alone.
+    ///
+    /// # Cancel safety
+    /// The work of a future that is dropped may be done.
+    pub async fn with<R: Send + 'static>(
+        &self,
+        access: Access,
+        work: impl FnOnce(&mut State) -> Result<R, StoreError> + Send + 'static,
+    ) -> Result<R, StoreError> {
+        let work = |state: &mut State| Ok(Box::new(work(state)?) as Box<dyn Any + Send>);
+        let found = self.place.work(access, Box::new(work)).await?;
+        match found.downcast() {
+            Ok(found) => Ok(*found),
+            // It is what the work has found.
+            Err(_) => Err(StoreError::new(
+                StoreErrorKind::Unexpected,
+                "other work was done",
+            )),
+        }
+    }
+}
+
+/// A store that does all that stores in one process do.
+pub trait InProcess: Sealed + Send + Sync + 'static {
+    /// Its state and its turns.
+    fn in_process(&self) -> &InProcessStore;
+}

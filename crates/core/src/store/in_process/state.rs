@@ -1,0 +1,99 @@
+//! What a store in one process knows.
+
+use std::collections::HashMap;
+
+use super::counters::Counters;
+use super::entered::{Entered, Fence};
+use super::fields::Fields;
+use super::heartbeats::Heartbeats;
+use super::tables::Tables;
+use crate::error::StoreError;
+use crate::store::additions::Additions;
+use crate::store::table::CONTEXTS;
+use crate::store::{Exceptions, PassRecord};
+use tower_pulse_model::recorded::Gap;
+use tower_pulse_model::tier::RolledUp;
+
+/// The data of a store in one process.
+#[cfg_attr(any(test, feature = "__test_store"), derive(Clone))]
+#[derive(Debug)]
+pub struct State {
+    /// The name of the store's generation.
+    pub generation: String,
+    /// When the generation began, in Unix seconds.
+    pub created: i64,
+    /// When the first sample was recorded that it holds, or the generation began.
+    pub since: i64,
+    /// The times in which no instance recorded. Those of a store in memory are set by tests: it ends with its process.
+    pub gaps: Vec<Gap>,
+    /// The fence of each instance.
+    pub fences: HashMap<String, Fence>,
+    /// The journal.
+    pub journal: Entered,
+    /// What could not be folded.
+    pub exceptions: Exceptions,
+    /// The slices of counters.
+    pub counters: Counters,
+    /// Contexts whose last sample is not after this time are not among the slowest any more.
+    pub ranked_since: i64,
+    /// Up to which minute records are rolled up.
+    pub rolled: RolledUp,
+    /// The tables.
+    pub tables: Tables,
+    /// The last pass of cleaning.
+    pub last_pass: Option<PassRecord>,
+    /// The heartbeats of the instances.
+    pub heartbeats: Heartbeats,
+}
+
+impl State {
+    /// No data, in a new generation.
+    pub fn new(generation: String, created: i64, fields: Box<dyn Fields>) -> Self {
+        Self {
+            generation,
+            created,
+            since: created,
+            gaps: Vec::new(),
+            fences: HashMap::new(),
+            journal: Entered::default(),
+            exceptions: Exceptions::default(),
+            counters: Counters::default(),
+            ranked_since: i64::MIN,
+            rolled: RolledUp::default(),
+            tables: Tables::new(fields),
+            last_pass: None,
+            heartbeats: Heartbeats::default(),
+        }
+    }
+
+    /// Adds what a step adds. `stamp` is the time of its round, and `now` that of the store. No other program can read
+    /// statistics here, so that none are kept.
+    pub(super) fn add(
+        &mut self,
+        additions: &Additions,
+        stamp: i64,
+        now: i64,
+    ) -> Result<(), StoreError> {
+        for slice in &additions.counters {
+            for (name, n) in &slice.added {
+                let added = self
+                    .counters
+                    .add(name, slice.precision, slice.slice, *n, stamp);
+                if let Err(problem) = added {
+                    self.exceptions.quarantine(problem);
+                }
+            }
+        }
+        for (kind, table) in CONTEXTS {
+            let seen = additions.statistics.iter();
+            let seen = seen.filter(|added| added.context.kind == kind);
+            let seen: Vec<_> = seen
+                .map(|added| (added.context.name.as_bytes().to_vec(), added.last_seen))
+                .collect();
+            self.tables.raise(table, seen, now)?;
+        }
+        self.exceptions.late += additions.late;
+        self.exceptions.skewed += additions.skewed;
+        Ok(())
+    }
+}

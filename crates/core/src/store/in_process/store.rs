@@ -1,0 +1,340 @@
+//! The traits of a store, over the state of one process.
+
+use super::entered::PackedCall;
+use super::table_reads::len_of_part;
+use super::{Access, InProcessStore};
+use crate::error::StoreError;
+use crate::store::Sealed;
+use crate::store::journal::{Acquired, Entries, Entry, FieldValues, FoldStep, Journal, Step};
+use crate::store::table::Table;
+use crate::store::table_reads::{Answers, Purpose, TableRead, TableReader};
+use crate::store::{
+    Append, Appended, AppendedCall, CleanReport, CounterQuery, CounterSeries, FencedBatch, Fleet,
+    Generation, Heartbeat, Pass, PassRecord, Position, Query, Readable, SlowestQuery, Store,
+    StoreStatus, Upkeep, check_precisions, read,
+};
+use crate::task::BoxFuture;
+use tower_pulse_model::context::Metric;
+use tower_pulse_model::slice::Precisions;
+use tower_pulse_model::slowest::{RANKING_LEN, RankedContext};
+use tower_pulse_model::snapshot::FleetSnapshot;
+
+impl Sealed for InProcessStore {}
+
+impl Store for InProcessStore {
+    fn precisions(&self) -> &Precisions {
+        &self.precisions
+    }
+
+    fn journal(&self) -> Option<&dyn Journal> {
+        Some(self)
+    }
+
+    #[cfg(feature = "row-cache")]
+    fn rows(&self) -> &dyn crate::store::rows::Rows {
+        &self.rows
+    }
+
+    fn describe(&self) -> String {
+        self.place.describe()
+    }
+
+    fn has_context_counters(&self) -> bool {
+        self.has_context_counters
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.place.trouble()
+    }
+
+    fn sync(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.place.make_durable()
+    }
+
+    fn durable_seq(&self, instance: &str) -> Option<u64> {
+        self.place.durable_seq(instance)
+    }
+}
+
+impl Append for InProcessStore {
+    fn hello(&self) -> BoxFuture<'_, Result<Generation, StoreError>> {
+        let now = self.now();
+        Box::pin(self.with(Access::Read, move |state| {
+            Ok(Generation {
+                id: state.generation.clone(),
+                age: u64::try_from(now.saturating_sub(state.created)).unwrap_or(0),
+                is_fresh: true,
+            })
+        }))
+    }
+
+    fn append<'a>(&'a self, call: &'a FencedBatch) -> BoxFuture<'a, Result<Appended, StoreError>> {
+        Box::pin(async move {
+            check_precisions(&call.batch, &self.precisions)?;
+            let (call, now) = (PackedCall::new(call), self.now());
+            let most_bytes = self.journal_bytes;
+            self.with(Access::Write, move |state| {
+                Ok(state.append(call, most_bytes, now))
+            })
+            .await
+        })
+    }
+
+    fn readable<'a>(
+        &'a self,
+        call: &'a AppendedCall,
+    ) -> BoxFuture<'a, Result<Readable, StoreError>> {
+        let call = call.clone();
+        Box::pin(self.with(Access::Read, move |state| {
+            Ok(state.readable(&call.generation, &call.instance, call.seq, call.position))
+        }))
+    }
+}
+
+impl Upkeep for InProcessStore {
+    fn status(&self, now: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>> {
+        Box::pin(self.with(Access::Read, move |state| state.status(now)))
+    }
+
+    fn heartbeat<'a>(
+        &'a self,
+        heartbeat: &'a Heartbeat,
+    ) -> BoxFuture<'a, Result<(Fleet, StoreStatus), StoreError>> {
+        let (heartbeat, now) = (heartbeat.clone(), heartbeat.at);
+        Box::pin(self.with(Access::Read, move |state| {
+            Ok((state.heartbeats.beat(heartbeat), state.status(now)?))
+        }))
+    }
+
+    fn deregister<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+        let instance = instance.to_owned();
+        Box::pin(self.with(Access::Read, move |state| {
+            state.heartbeats.remove(&instance);
+            Ok(())
+        }))
+    }
+
+    fn clean<'a>(
+        &'a self,
+        pass: &'a Pass,
+    ) -> BoxFuture<'a, Result<Option<CleanReport>, StoreError>> {
+        let pass = pass.clone();
+        let (precisions, clock) = (self.precisions.clone(), self.clock.clone());
+        Box::pin(self.with(Access::Write, move |state| {
+            let start = clock.tick();
+            let Some(cleaned) = state.clean(&pass, &precisions)? else {
+                return Ok(None);
+            };
+            state.last_pass = Some(PassRecord {
+                number: pass.number(),
+                at: pass.now,
+                instance: pass.instance.clone(),
+                millis: u64::try_from(clock.since(start).as_millis()).unwrap_or(u64::MAX),
+                cleaned: cleaned.clone(),
+            });
+            Ok(Some(cleaned))
+        }))
+    }
+
+    fn last_pass(&self) -> BoxFuture<'_, Result<Option<PassRecord>, StoreError>> {
+        Box::pin(self.with(Access::Read, |state| Ok(state.last_pass.clone())))
+    }
+}
+
+impl Query for InProcessStore {
+    fn tables(&self) -> &dyn TableReader {
+        self
+    }
+
+    fn fleet(&self, now: i64) -> BoxFuture<'_, Result<FleetSnapshot, StoreError>> {
+        let precisions = self.precisions.clone();
+        Box::pin(self.with(Access::Read, move |state| Ok(state.fleet(&precisions, now))))
+    }
+
+    fn counters<'a>(
+        &'a self,
+        query: &'a CounterQuery,
+    ) -> BoxFuture<'a, Result<Vec<CounterSeries>, StoreError>> {
+        Box::pin(async move {
+            let asked = query.clone();
+            let slices = self.with(Access::Read, move |state| {
+                let names = asked.names.iter();
+                let slices = names.map(|name| state.counters.slices(name, asked.precision));
+                Ok(slices.collect::<Vec<_>>())
+            });
+            let mut counters = Vec::with_capacity(query.names.len());
+            for (name, mut slices) in query.names.iter().zip(slices.await?) {
+                let recorded = Metric::of_counter(name).filter(|_| !self.has_context_counters);
+                if let Some((metric, context)) = recorded {
+                    let (width, now) = (query.precision, self.now());
+                    slices =
+                        read::recorded_counter(self, None, metric, context, width, now).await?;
+                }
+                counters.push(CounterSeries::new(name.clone(), slices));
+            }
+            Ok(counters)
+        })
+    }
+
+    fn counter_names<'a>(
+        &'a self,
+        precisions: &'a [u32],
+    ) -> BoxFuture<'a, Result<Vec<String>, StoreError>> {
+        let precisions = precisions.to_vec();
+        Box::pin(self.with(Access::Read, move |state| {
+            Ok(state.counters.names(&precisions))
+        }))
+    }
+
+    fn slowest<'a>(
+        &'a self,
+        query: &'a SlowestQuery,
+    ) -> BoxFuture<'a, Result<Vec<RankedContext>, StoreError>> {
+        let limit = query.limit.min(RANKING_LEN);
+        Box::pin(async move {
+            let since = self
+                .with(Access::Read, |state| Ok(state.ranked_since))
+                .await?;
+            read::slowest(self, since, limit, self.now()).await
+        })
+    }
+}
+
+impl TableReader for InProcessStore {
+    fn read_tables<'a>(
+        &'a self,
+        _: Purpose,
+        reads: &'a [TableRead],
+    ) -> BoxFuture<'a, Result<Answers, StoreError>> {
+        Box::pin(async move {
+            let now = self.now();
+            let (mut answers, mut unread) = (Vec::with_capacity(reads.len()), reads);
+            while !unread.is_empty() {
+                if !answers.is_empty() {
+                    // Neither the store nor this thread is held for long.
+                    tokio::task::yield_now().await;
+                }
+                let (part, later) = unread.split_at(len_of_part(unread));
+                let part = part.to_vec();
+                let answered = self.with(Access::Read, move |state| {
+                    let answers = part.iter().map(|read| state.answer(read, now));
+                    answers.collect::<Result<Vec<_>, _>>()
+                });
+                answers.extend(answered.await?);
+                unread = later;
+            }
+            Ok(Answers::new(answers))
+        })
+    }
+}
+
+impl Journal for InProcessStore {
+    fn turn(&self) -> Option<&tokio::sync::Mutex<()>> {
+        Some(&self.turn)
+    }
+
+    fn acquire<'a>(
+        &'a self,
+        _: &'a str,
+        version: &'a str,
+    ) -> BoxFuture<'a, Result<Acquired, StoreError>> {
+        let version = version.to_owned();
+        Box::pin(self.with(Access::Write, |state| Ok(state.acquire(version))))
+    }
+
+    fn release<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn read<'a>(
+        &'a self,
+        _: &'a str,
+        version: &'a str,
+        from: Position,
+        bytes: u64,
+    ) -> BoxFuture<'a, Result<Step<Entries>, StoreError>> {
+        let (version, now) = (version.to_owned(), self.now());
+        Box::pin(self.with(Access::Read, move |state| {
+            state.under(&version, |state| {
+                Ok(Entries {
+                    head: state.journal.head,
+                    now,
+                    entries: state.journal.after(from, bytes),
+                })
+            })
+        }))
+    }
+
+    fn load_fields<'a>(
+        &'a self,
+        _: &'a str,
+        version: &'a str,
+        fields: &'a [(Table, Vec<Vec<u8>>)],
+    ) -> BoxFuture<'a, Result<Step<Vec<FieldValues>>, StoreError>> {
+        let (version, fields) = (version.to_owned(), fields.to_vec());
+        let now = self.now();
+        Box::pin(self.with(Access::Read, move |state| {
+            state.under(&version, |state| {
+                let fields = fields.iter();
+                let values = fields.map(|(table, fields)| state.tables.get(table, fields, now));
+                values.collect()
+            })
+        }))
+    }
+
+    fn fold<'a>(&'a self, step: &'a FoldStep) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
+        let (step, now) = (step.clone(), self.now());
+        Box::pin(self.with(Access::Write, move |state| state.step(step, now)))
+    }
+
+    fn set_aside<'a>(
+        &'a self,
+        version: &'a str,
+        next: &'a str,
+        entry: &'a Entry,
+    ) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
+        let (version, next) = (version.to_owned(), next.to_owned());
+        let (position, requests) = (entry.position, entry.requests.max(1));
+        Box::pin(self.with(Access::Write, move |state| {
+            Ok(state.amend(&version, next, |journal| {
+                journal.aside.push(position);
+                journal.set_aside = journal.set_aside.saturating_add(requests);
+            }))
+        }))
+    }
+
+    fn wait_for_newer<'a>(
+        &'a self,
+        version: &'a str,
+        next: &'a str,
+        _: &'a Entry,
+    ) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
+        // All entries are of this process, or of one that ran the same version or an older one.
+        let (version, next) = (version.to_owned(), next.to_owned());
+        Box::pin(self.with(Access::Write, move |state| {
+            Ok(state.amend(&version, next, |_| ()))
+        }))
+    }
+
+    fn close_hole<'a>(
+        &'a self,
+        version: &'a str,
+        next: &'a str,
+    ) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
+        let (version, next) = (version.to_owned(), next.to_owned());
+        Box::pin(self.with(Access::Write, move |state| {
+            Ok(state.amend(&version, next, |journal| {
+                let end = journal.upto.unwrap_or(journal.head);
+                journal.hole_bytes += end.offset.saturating_sub(journal.low.offset);
+                journal.finish(end);
+            }))
+        }))
+    }
+
+    fn remove_fences<'a>(&'a self, version: &'a str) -> BoxFuture<'a, Result<u64, StoreError>> {
+        let (version, now) = (version.to_owned(), self.now());
+        Box::pin(self.with(Access::Write, move |state| {
+            Ok(state.remove_fences(&version, now))
+        }))
+    }
+}

@@ -1,0 +1,497 @@
+//! The tables, as the fold reads and writes them: how large each is, when it expires, and which go first where there is
+//! no room.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::ControlFlow;
+
+use super::fields::{Extent, Fields, Show};
+use crate::error::StoreError;
+use crate::store::table::{FieldWrites, Table};
+use crate::store::table_reads::FieldPage;
+use tower_pulse_model::tier::{FINEST, Revision, RolledUp, TierSlice};
+
+/// Fields on one page.
+const FIELDS_PER_PAGE: usize = 500;
+/// Bytes after which a page ends.
+const BYTES_PER_PAGE: usize = 1024 * 1024;
+/// Seconds between two times at which expired tables are removed.
+const EXPIRY_INTERVAL: i64 = 60;
+/// The part of the bytes of the records that minute reports may take.
+const REPORTS_PART: usize = 4;
+
+/// All tables.
+#[cfg_attr(any(test, feature = "__test_store"), derive(Clone))]
+#[derive(Debug)]
+pub struct Tables {
+    fields: Box<dyn Fields>,
+    by_name: BTreeMap<Table, Extent>,
+    /// About how many bytes the records may take, or all tables.
+    pub bound: Bound,
+    /// When expired tables were last removed.
+    expired_at: i64,
+    /// About how many bytes the minute reports take.
+    report_bytes: usize,
+    /// About how many bytes the records take.
+    record_bytes: usize,
+    /// About how many bytes all tables take.
+    bytes: usize,
+    /// Of each slice of the records, the number of writes of all slices when it was last written.
+    revisions: HashMap<TierSlice, Revision>,
+    /// The number of writes of slices.
+    writes: Revision,
+    /// How many tables of records were removed to make room for others.
+    removed_for_room: u64,
+}
+
+/// What is bounded, by about how many bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// The records and the minute reports.
+    Records(usize),
+    /// All tables.
+    All(usize),
+}
+
+impl Tables {
+    /// No tables.
+    pub fn new(fields: Box<dyn Fields>) -> Self {
+        Self {
+            fields,
+            by_name: BTreeMap::new(),
+            bound: Bound::Records(usize::MAX),
+            expired_at: 0,
+            report_bytes: 0,
+            record_bytes: 0,
+            bytes: 0,
+            revisions: HashMap::new(),
+            writes: 0,
+            removed_for_room: 0,
+        }
+    }
+
+    /// Tables that were written before. The revisions of their slices are none that an earlier state of theirs had.
+    pub fn reopened(
+        fields: Box<dyn Fields>,
+        by_name: BTreeMap<Table, Extent>,
+        earlier: Revision,
+    ) -> Self {
+        let mut tables = Self {
+            writes: earlier,
+            ..Self::new(fields)
+        };
+        for (table, extent) in by_name {
+            tables.account(&table, 0, extent.bytes as usize);
+            if let Some(slice) = table.slice() {
+                tables.writes += 1;
+                tables.revisions.insert(slice, tables.writes);
+            }
+            tables.by_name.insert(table, extent);
+        }
+        tables
+    }
+
+    /// The tables, in their order.
+    pub fn names(&self) -> impl Iterator<Item = &Table> {
+        self.by_name.keys()
+    }
+
+    /// The number of writes of slices.
+    pub fn writes(&self) -> Revision {
+        self.writes
+    }
+
+    /// How many tables were removed to make room for others.
+    pub fn removed_for_room(&self) -> u64 {
+        self.removed_for_room
+    }
+
+    /// The fields, where the tables are not needed any more.
+    pub fn into_fields(self) -> Box<dyn Fields> {
+        self.fields
+    }
+
+    /// The fields, to change them.
+    pub fn fields_mut(&mut self) -> &mut dyn Fields {
+        &mut *self.fields
+    }
+
+    /// Replaces and removes fields, and sets when their table expires.
+    pub fn write(&mut self, writes: &FieldWrites, now: i64) -> Result<(), StoreError> {
+        let table = &writes.table;
+        if writes.is_ended {
+            return self.remove(table);
+        }
+        let extent = self.by_name.get(table);
+        if extent.is_some_and(|extent| extent.is_expired(now)) {
+            self.remove(table)?;
+        }
+        let is_empty = writes.set.is_empty();
+        let before = self.by_name.get(table).copied();
+        if is_empty && before.is_none() {
+            return Ok(());
+        }
+        let change = self.fields.write(table, &writes.removed, &writes.set)?;
+        let mut extent = before.unwrap_or_default();
+        extent.add(change, self.fields.bytes_per_field());
+        if let Some(ttl) = writes.ttl {
+            extent.expires_at = Some(now.saturating_add(ttl));
+        }
+        self.set_extent(table, extent)?;
+        if let Some(slice) = table.slice().filter(|_| !is_empty) {
+            self.writes += 1;
+            self.revisions.insert(slice, self.writes);
+        }
+        match extent.fields {
+            0 => self.remove(table),
+            _ => Ok(()),
+        }
+    }
+
+    /// Raises the values of fields of an ordered table; a lower value changes nothing.
+    pub fn raise(
+        &mut self,
+        table: Table,
+        values: Vec<(Vec<u8>, i64)>,
+        now: i64,
+    ) -> Result<(), StoreError> {
+        let names: Vec<_> = values.iter().map(|(name, _)| name.clone()).collect();
+        let before = self.get(&table, &names, now)?;
+        let mut highest = BTreeMap::<Vec<u8>, i64>::new();
+        for ((name, value), before) in values.into_iter().zip(before) {
+            if before.and_then(|before| number(&before)) < Some(value) {
+                let raised = highest.entry(name).or_insert(value);
+                *raised = value.max(*raised);
+            }
+        }
+        let set = highest.into_iter();
+        let set = set.map(|(name, value)| (name, value.to_string().into_bytes()));
+        let writes = FieldWrites {
+            set: set.collect(),
+            ..FieldWrites::new(table, None)
+        };
+        self.write(&writes, now)
+    }
+
+    fn remove(&mut self, table: &Table) -> Result<(), StoreError> {
+        let Some(extent) = self.by_name.remove(table) else {
+            return Ok(());
+        };
+        self.account(table, extent.bytes as usize, 0);
+        if let Some(slice) = table.slice() {
+            self.revisions.remove(&slice);
+        }
+        self.fields.clear(table)?;
+        self.fields.note_extent(table, None)
+    }
+
+    fn set_extent(&mut self, table: &Table, extent: Extent) -> Result<(), StoreError> {
+        let before = self.by_name.insert(table.clone(), extent);
+        if before == Some(extent) {
+            return Ok(());
+        }
+        let before = before.map_or(0, |before| before.bytes as usize);
+        self.account(table, before, extent.bytes as usize);
+        self.fields.note_extent(table, Some(&extent))
+    }
+
+    /// Notes that a table takes other bytes than before.
+    fn account(&mut self, table: &Table, before: usize, after: usize) {
+        self.bytes = self.bytes + after - before;
+        let bounded = match table {
+            Table::Records { .. } => &mut self.record_bytes,
+            Table::InstanceMinutes { .. } | Table::VersionMinutes { .. } => &mut self.report_bytes,
+            _ => return,
+        };
+        *bounded = *bounded + after - before;
+    }
+
+    /// Removes the tables that have expired, and the oldest records and minute reports until the others are within the
+    /// bound. Records of the finest tier go first, as the coarser tiers include them; those that are still to be rolled
+    /// up stay.
+    pub fn retain(&mut self, rolled: &RolledUp, now: i64) -> Result<(), StoreError> {
+        if now.saturating_sub(self.expired_at) >= EXPIRY_INTERVAL || now < self.expired_at {
+            self.expired_at = now;
+            let expired = self.by_name.iter();
+            let expired = expired.filter(|(_, extent)| extent.is_expired(now));
+            let expired: Vec<Table> = expired.map(|(table, _)| table.clone()).collect();
+            for table in &expired {
+                self.remove(table)?;
+            }
+        }
+        while self.report_bytes > self.most_bytes() / REPORTS_PART
+            && let Some(minute) = self.oldest_report()
+        {
+            self.remove(&Table::InstanceMinutes { minute })?;
+            self.remove(&Table::VersionMinutes { minute })?;
+        }
+        while self.bounded_bytes() > self.most_bytes()
+            && let Some(table) = self.oldest_records(rolled)
+        {
+            self.removed_for_room += 1;
+            self.remove(&table)?;
+        }
+        Ok(())
+    }
+
+    fn most_bytes(&self) -> usize {
+        match self.bound {
+            Bound::Records(most) => most,
+            Bound::All(most) => most,
+        }
+    }
+
+    fn bounded_bytes(&self) -> usize {
+        match self.bound {
+            Bound::Records(_) => self.record_bytes + self.report_bytes,
+            Bound::All(_) => self.bytes,
+        }
+    }
+
+    /// The records that are dropped first.
+    fn oldest_records(&self, rolled: &RolledUp) -> Option<Table> {
+        let first = Table::records((0, i64::MIN));
+        let tables = self.by_name.range(first..).map(|(table, _)| table);
+        let mut slices = tables.map_while(|table| Some((table, table.slice()?)));
+        let dropped = slices.find(|(_, (seconds, start))| {
+            *seconds != FINEST.seconds || rolled.contains(*start) && !rolled.is_pending(*start)
+        });
+        dropped.map(|(table, _)| table.clone())
+    }
+
+    /// The oldest minute of which there are reports.
+    fn oldest_report(&self) -> Option<i64> {
+        let from = |table: Table| self.by_name.range(table..).next();
+        let minute = i64::MIN;
+        let oldest = [
+            from(Table::InstanceMinutes { minute }),
+            from(Table::VersionMinutes { minute }),
+        ];
+        let minutes = oldest
+            .into_iter()
+            .flatten()
+            .filter_map(|(table, _)| match table {
+                Table::InstanceMinutes { minute } | Table::VersionMinutes { minute } => {
+                    Some(*minute)
+                }
+                _ => None,
+            });
+        minutes.min()
+    }
+
+    /// Which content each slice of the records has.
+    pub fn revisions(&self, now: i64) -> impl Iterator<Item = (TierSlice, Revision)> {
+        let revisions = self.revisions.iter();
+        let live = revisions.filter(move |(at, _)| self.is_live(&Table::records(**at), now));
+        live.map(|(at, revision)| (*at, *revision))
+    }
+
+    /// The values of some fields, in their order.
+    pub fn get(
+        &self,
+        table: &Table,
+        fields: &[Vec<u8>],
+        now: i64,
+    ) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        match self.is_live(table, now) {
+            true => self.fields.get(table, fields),
+            false => Ok(vec![None; fields.len()]),
+        }
+    }
+
+    /// Shows the fields of a table with their values in the order of the fields, from the one behind `after` on, until
+    /// `show` breaks.
+    pub fn visit(
+        &self,
+        table: &Table,
+        after: Option<&[u8]>,
+        now: i64,
+        show: &mut Show<'_>,
+    ) -> Result<(), StoreError> {
+        match self.is_live(table, now) {
+            true => self.fields.visit(table, after, show),
+            false => Ok(()),
+        }
+    }
+
+    /// The number of fields of a table.
+    pub fn count(&self, table: &Table, now: i64) -> usize {
+        let extent = self.by_name.get(table);
+        let live = extent.filter(|extent| !extent.is_expired(now));
+        live.map_or(0, |extent| extent.fields as usize)
+    }
+
+    /// Some fields of a table, from where the page before ended on.
+    pub fn page(
+        &self,
+        table: &Table,
+        from: Option<&str>,
+        now: i64,
+    ) -> Result<FieldPage, StoreError> {
+        let after = from.map(field_in);
+        let (mut page, mut bytes) = (FieldPage::default(), 0);
+        self.visit(table, after.as_deref(), now, &mut |field, value| {
+            if page.fields.len() == FIELDS_PER_PAGE || bytes >= BYTES_PER_PAGE {
+                page.next = page.fields.last().map(|(last, _)| cursor_at(last));
+                return ControlFlow::Break(());
+            }
+            bytes += field.len() + value.len();
+            page.fields.push((field.to_vec(), value.to_vec()));
+            ControlFlow::Continue(())
+        })?;
+        Ok(page)
+    }
+
+    fn is_live(&self, table: &Table, now: i64) -> bool {
+        let extent = self.by_name.get(table);
+        extent.is_some_and(|extent| !extent.is_expired(now))
+    }
+}
+
+/// The value of a field of an ordered table.
+pub(super) fn number(value: &[u8]) -> Option<i64> {
+    std::str::from_utf8(value).ok()?.parse().ok()
+}
+
+/// The cursor behind a field: its name in hexadecimal.
+fn cursor_at(field: &[u8]) -> String {
+    field.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The field before a cursor.
+fn field_in(cursor: &str) -> Vec<u8> {
+    let digits = cursor.as_bytes().chunks(2);
+    let bytes = digits.map(|digits| {
+        let digits = std::str::from_utf8(digits).unwrap_or_default();
+        u8::from_str_radix(digits, 16).unwrap_or(0)
+    });
+    bytes.collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::store::in_process::memory_fields::MemoryFields;
+
+    const NOW: i64 = 1_700_000_000;
+
+    /// A write of one field of ten bytes that expires after a thousand seconds.
+    fn write(table: Table) -> FieldWrites {
+        let mut write = FieldWrites::new(table, Some(1_000));
+        write.set.push((vec![1; 8], vec![2; 2]));
+        write
+    }
+
+    fn empty() -> Tables {
+        Tables::new(Box::new(MemoryFields::default()))
+    }
+
+    fn retain(tables: &mut Tables, bytes: usize, rolled: &RolledUp) {
+        tables.bound = Bound::Records(bytes);
+        tables.retain(rolled, NOW).unwrap();
+    }
+
+    fn slices(tables: &Tables) -> Vec<TierSlice> {
+        tables.by_name.keys().filter_map(Table::slice).collect()
+    }
+
+    #[test]
+    fn the_oldest_records_are_dropped_by_size_and_pending_ones_stay() {
+        let (mut tables, rolled) = (empty(), RolledUp::from_text("59940"));
+        let coarse = [(1_800, 57_600), (1_800, 59_400), (21_600, 43_200)];
+        let minutes = (990..1_001).map(|minute| (60, 60 * minute));
+        for at in minutes.chain(coarse) {
+            // Twice, so that one replaces the other.
+            tables.write(&write(Table::records(at)), NOW).unwrap();
+            tables.write(&write(Table::records(at)), NOW).unwrap();
+        }
+        let one = MemoryFields::default().bytes_per_field() + 10;
+        assert_eq!(tables.record_bytes, 14 * one);
+        assert_eq!(tables.revisions(NOW).count(), 14);
+        retain(&mut tables, 14 * one, &rolled);
+        assert_eq!(slices(&tables).len(), 14);
+        retain(&mut tables, 13 * one, &rolled);
+        assert_eq!(slices(&tables)[0], (60, 60 * 991), "the oldest minute");
+        // Minutes 999 and 1,000 are not rolled up.
+        retain(&mut tables, 5 * one - 1, &rolled);
+        let pending = [(60, 60 * 999), (60, 60 * 1_000)];
+        assert_eq!(slices(&tables), [&pending[..], &coarse[1..]].concat());
+        retain(&mut tables, 0, &rolled);
+        assert_eq!(slices(&tables), pending);
+        assert_eq!(
+            (tables.record_bytes, tables.revisions(NOW).count()),
+            (2 * one, 2)
+        );
+    }
+
+    #[test]
+    fn the_oldest_reports_are_dropped_beyond_their_part() {
+        let (mut tables, rolled) = (empty(), RolledUp::default());
+        for minute in [NOW, NOW + 60, NOW + 120] {
+            tables
+                .write(&write(Table::InstanceMinutes { minute }), NOW)
+                .unwrap();
+            tables
+                .write(&write(Table::VersionMinutes { minute }), NOW)
+                .unwrap();
+        }
+        let one = MemoryFields::default().bytes_per_field() + 10;
+        retain(&mut tables, REPORTS_PART * 6 * one, &rolled);
+        assert_eq!(tables.by_name.len(), 6);
+        retain(&mut tables, REPORTS_PART * (6 * one - 1), &rolled);
+        assert_eq!((tables.by_name.len(), tables.report_bytes), (4, 4 * one));
+        assert_eq!(tables.oldest_report(), Some(NOW + 60));
+    }
+
+    #[test]
+    fn a_table_expires_unless_it_is_written_again_and_begins_empty() {
+        let (mut tables, rolled) = (empty(), RolledUp::default());
+        let (at, other) = (Table::records((60, 60)), Table::Rankings);
+        for table in [&at, &other] {
+            tables.write(&write(table.clone()), NOW).unwrap();
+        }
+        tables
+            .write(&FieldWrites::expire(other.clone(), 2_000), NOW)
+            .unwrap();
+        assert_eq!(tables.count(&at, NOW + 999), 1);
+        assert_eq!(tables.revisions(NOW + 999).count(), 1);
+        assert_eq!(tables.count(&at, NOW + 1_000), 0);
+        assert_eq!(tables.revisions(NOW + 1_000).count(), 0);
+        let mut removal = FieldWrites::new(at.clone(), Some(1_000));
+        removal.removed.push(vec![9]);
+        tables.write(&removal, NOW + 1_000).unwrap();
+        tables
+            .write(&FieldWrites::expire(at.clone(), 1_000), NOW + 1_000)
+            .unwrap();
+        assert_eq!(
+            tables.count(&at, NOW + 1_000),
+            0,
+            "only fields make a table"
+        );
+        tables.retain(&rolled, NOW + 1_000).unwrap();
+        assert!(tables.by_name.keys().eq([&other]));
+        assert_eq!((tables.record_bytes, tables.revisions(NOW).count()), (0, 0));
+        tables.write(&FieldWrites::end(other), NOW).unwrap();
+        assert!(tables.by_name.is_empty());
+    }
+
+    #[test]
+    fn pages_have_each_field_once() {
+        let mut tables = empty();
+        let mut write = FieldWrites::new(Table::Rankings, None);
+        let fields = (0..2 * FIELDS_PER_PAGE + 1).map(|n| n.to_string().into_bytes());
+        write.set.extend(fields.map(|field| (field, vec![1])));
+        tables.write(&write, NOW).unwrap();
+        let (mut listed, mut from) = (Vec::new(), None);
+        loop {
+            let page = tables.page(&Table::Rankings, from.as_deref(), NOW).unwrap();
+            listed.extend(page.fields);
+            from = page.next;
+            if from.is_none() {
+                break;
+            }
+        }
+        write.set.sort_unstable();
+        assert_eq!(listed, write.set);
+    }
+}

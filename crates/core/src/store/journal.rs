@@ -1,0 +1,260 @@
+//! The journal as its folder uses it.
+//!
+//! The journal's *state* holds the name of its generation, the position up to which it is folded (`low`),
+//! the end of the round that was begun and the partitions of it that are done, a fence per instance, and a
+//! *version*: a name that each step of folding must give and then replaces.
+//!
+//! - A call is appended once: the fence of its instance says which call comes next.
+//! - A step that gives another version than the state's has no effect. Two instances that both consider
+//!   themselves the folder therefore cannot both write, whatever the leases say, and a step that was delayed on
+//!   its way is harmless. A step without an answer is sent again: if the state has the version that the step
+//!   sets, the step has taken effect.
+//! - A folder that takes over first finishes the round that was begun, without the partitions that are done.
+//! - The id of an entry commits to all entries before it. A journal that a failover has taken back to another
+//!   history does not contain the round's last entry, and the round is dropped.
+
+use std::sync::Arc;
+
+use super::additions::Additions;
+use super::append::Position;
+use super::table::{FieldWrites, Table};
+use super::table_reads::TableReader;
+use crate::error::StoreError;
+use crate::task::BoxFuture;
+use tower_pulse_model::round::PARTITIONS;
+use tower_pulse_model::tier::RolledUp;
+
+/// A set of partitions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Partitions([u64; PARTITIONS / 64]);
+
+impl Partitions {
+    /// Adds a partition.
+    pub fn insert(&mut self, partition: usize) {
+        self.0[partition / 64] |= 1 << (partition % 64);
+    }
+
+    /// Whether the set contains a partition.
+    pub fn contains(&self, partition: usize) -> bool {
+        self.0[partition / 64] & 1 << (partition % 64) != 0
+    }
+
+    /// The set in hexadecimal, as the journal's state holds it.
+    pub fn to_hex(self) -> String {
+        self.0.iter().map(|word| format!("{word:016x}")).collect()
+    }
+
+    /// Reads a set in the form of [`to_hex`](Self::to_hex); any other text reads as the empty set.
+    pub fn from_hex(text: &str) -> Self {
+        let mut set = Self::default();
+        for (word, digits) in set.0.iter_mut().zip(text.as_bytes().chunks(16)) {
+            let digits = std::str::from_utf8(digits).unwrap_or_default();
+            *word = u64::from_str_radix(digits, 16).unwrap_or(0);
+        }
+        set
+    }
+}
+
+/// Seconds for which entries of a newer version wait for an instance that can read them.
+pub const NEWER_GRACE: i64 = 600;
+
+/// The answer to an attempt to acquire the lease to fold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Acquired {
+    /// This instance holds the lease.
+    Mine(Progress),
+    /// Another instance holds the lease.
+    Held,
+    /// The next entries can be read by a newer version of this crate only, and wait for an instance that has it.
+    Newer,
+    /// There is no journal yet.
+    Nothing,
+}
+
+/// How far a journal is folded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// The version of the state, which every step must give and replaces.
+    pub version: String,
+    /// The position up to which all entries are folded.
+    pub low: Position,
+    /// The end of the round that was begun, if one was.
+    pub upto: Option<Position>,
+    /// The partitions of that round that are folded.
+    pub done: Partitions,
+    /// Positions of entries that were set aside.
+    pub aside: Vec<Position>,
+    /// The slices that are part of the coarser tiers.
+    pub rolled: RolledUp,
+    /// The newest stamp of that round as the folder that began it has judged it.
+    pub stamp: Option<i64>,
+    /// Entries of a newer version have waited for long enough for an instance that can read them.
+    pub is_overdue: bool,
+}
+
+/// An entry of the journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its position in the journal.
+    pub position: Position,
+    /// When the entry was appended, in Unix seconds of the store's clock.
+    pub stamp: i64,
+    /// The version of its form.
+    pub version: u64,
+    /// The number of requests in the entry, as its instance declared it.
+    pub requests: u64,
+    /// The packed batch.
+    pub payload: Vec<u8>,
+}
+
+/// The result of a step that gave a version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step<T> {
+    /// The step took effect.
+    Done(T),
+    /// The step had no effect, as the state has this version instead: another instance folds, or the step took
+    /// effect when it was sent before.
+    Stale(String),
+    /// The round's last entry is not in the journal, which a failover has taken back in time.
+    Absent,
+}
+
+impl<T> Step<T> {
+    /// The same result with another value.
+    pub fn map<U>(self, with: impl FnOnce(T) -> U) -> Step<U> {
+        match self {
+            Self::Done(value) => Step::Done(with(value)),
+            Self::Stale(version) => Step::Stale(version),
+            Self::Absent => Step::Absent,
+        }
+    }
+}
+
+/// Entries that were read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entries {
+    /// The position of the newest entry that was ever appended.
+    pub head: Position,
+    /// The store's time, in Unix seconds.
+    pub now: i64,
+    /// Some entries that are not folded, oldest first.
+    pub entries: Vec<Entry>,
+}
+
+/// A step of folding: writes some partitions of a round.
+#[derive(Clone, Debug)]
+pub struct FoldStep {
+    /// The version of the state.
+    pub version: String,
+    /// The version that the step sets.
+    pub next: String,
+    /// The instance that folds.
+    pub instance: String,
+    /// The end of the round. `None` for a step that folds no entry, which is allowed while no round is begun.
+    pub upto: Option<Position>,
+    /// The partitions that are folded after this step; `None` for all, which ends the round.
+    pub done: Option<Partitions>,
+    /// Entries up to this position may be trimmed.
+    pub trim: Option<Position>,
+    /// The newest stamp of the round's entries, in Unix seconds.
+    pub stamp: i64,
+    /// What the step adds to counters and statistics.
+    pub additions: Arc<Additions>,
+    /// Fields of tables as they are after the step.
+    pub fields: Arc<[FieldWrites]>,
+    /// The slices that are part of the coarser tiers after the step.
+    pub rolled: RolledUp,
+    /// Bytes of entries that are missing in the round, added to the state when the round ends.
+    pub hole_bytes: u64,
+    /// How long the round has taken so far, in milliseconds.
+    pub took_millis: u64,
+}
+
+/// The values of some fields of a table; `None` for a missing field.
+pub type FieldValues = Vec<Option<Vec<u8>>>;
+
+/// A journal as its folder uses it.
+///
+/// # Cancel safety
+/// A step whose future is dropped may have taken effect; [`fold`](Self::fold) repeated with the same
+/// versions finds out whether it has.
+pub trait Journal: TableReader {
+    /// Where all instances are in one process: the turn to fold, for which an instance waits. It need not find out
+    /// whether the one that folds is alive, and its flush has folded what it appended when it returns.
+    fn turn(&self) -> Option<&tokio::sync::Mutex<()>> {
+        None
+    }
+
+    /// Acquires or prolongs the lease to fold, and sets a new version.
+    fn acquire<'a>(
+        &'a self,
+        instance: &'a str,
+        version: &'a str,
+    ) -> BoxFuture<'a, Result<Acquired, StoreError>>;
+
+    /// Ends the lease of an instance: usually its own, so that another one can fold at once.
+    fn release<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), StoreError>>;
+
+    /// Reads about `bytes` of the entries after `from`: at least one entry if there is any, and none after the
+    /// end of a round that was begun.
+    fn read<'a>(
+        &'a self,
+        instance: &'a str,
+        version: &'a str,
+        from: Position,
+        bytes: u64,
+    ) -> BoxFuture<'a, Result<Step<Entries>, StoreError>>;
+
+    /// Reads fields of tables, in the order of `fields`; `None` for a missing one.
+    fn load_fields<'a>(
+        &'a self,
+        instance: &'a str,
+        version: &'a str,
+        fields: &'a [(Table, Vec<Vec<u8>>)],
+    ) -> BoxFuture<'a, Result<Step<Vec<FieldValues>>, StoreError>>;
+
+    /// Writes some partitions of a round.
+    fn fold<'a>(&'a self, step: &'a FoldStep) -> BoxFuture<'a, Result<Step<()>, StoreError>>;
+
+    /// Sets aside an entry that cannot be folded.
+    fn set_aside<'a>(
+        &'a self,
+        version: &'a str,
+        next: &'a str,
+        entry: &'a Entry,
+    ) -> BoxFuture<'a, Result<Step<()>, StoreError>>;
+
+    /// Makes all folders wait that cannot read the entry, as its version is newer than theirs.
+    fn wait_for_newer<'a>(
+        &'a self,
+        version: &'a str,
+        next: &'a str,
+        entry: &'a Entry,
+    ) -> BoxFuture<'a, Result<Step<()>, StoreError>>;
+
+    /// Continues the journal behind entries that are gone.
+    fn close_hole<'a>(
+        &'a self,
+        version: &'a str,
+        next: &'a str,
+    ) -> BoxFuture<'a, Result<Step<()>, StoreError>>;
+
+    /// Removes the fences of instances that have not appended for a day. Returns their number.
+    fn remove_fences<'a>(&'a self, version: &'a str) -> BoxFuture<'a, Result<u64, StoreError>>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Partitions;
+
+    #[test]
+    fn a_set_of_partitions_reads_back_from_hexadecimal() {
+        let mut set = Partitions::default();
+        for partition in [0, 63, 64, 255] {
+            set.insert(partition);
+        }
+        assert_eq!(Partitions::from_hex(&set.to_hex()), set);
+        assert!(set.contains(63) && !set.contains(62));
+        assert_eq!(Partitions::from_hex("garbage"), Partitions::default());
+    }
+}

@@ -1,0 +1,64 @@
+//! Reading the marks, the same in each store.
+
+use std::collections::BTreeMap;
+
+use super::Store;
+use super::table::Table;
+use super::table_reads::{Purpose, TableRead, TableReader};
+use crate::error::StoreError;
+use crate::task::BoxFuture;
+use tower_pulse_model::mark::{self, Mark, Marks};
+
+/// Pages that are read. The fold leaves no more marks than one page has, but other programs may have added fields.
+const MAX_PAGES: usize = 16;
+
+/// The fields of the table of marks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoredMarks {
+    /// The marks.
+    pub marks: Marks,
+    /// Fields that hold none of them.
+    pub surplus: Vec<Vec<u8>>,
+}
+
+/// The marks of a store, oldest first. Fields that hold no mark are left out.
+pub fn list(store: &dyn Store) -> BoxFuture<'_, Result<Vec<Mark>, StoreError>> {
+    Box::pin(async move { Ok(retained(store).await?.into_vec()) })
+}
+
+/// The marks of a store.
+pub async fn retained(store: &dyn Store) -> Result<Marks, StoreError> {
+    match store.journal() {
+        Some(journal) => Ok(read(journal).await?.marks),
+        None => Ok(Marks::default()),
+    }
+}
+
+/// Reads the table of marks. It changes by steps of folding only: what is read under a version stands while the version
+/// does.
+pub async fn read(reader: &dyn TableReader) -> Result<StoredMarks, StoreError> {
+    let mut marks: BTreeMap<Vec<u8>, Option<Mark>> = BTreeMap::new();
+    let mut from = None;
+    for _ in 0..MAX_PAGES {
+        // Fields of other programs that are too large must not stop the fold.
+        let reads = [TableRead::Page(Table::Marks, from)];
+        let page = reader.read_tables(Purpose::Query, &reads).await?.page();
+        let fields = page.fields.into_iter();
+        marks.extend(fields.map(|(id, packed)| {
+            let mark = mark::unpack(&id, &packed);
+            (id, mark)
+        }));
+        from = page.next;
+        if from.is_none() {
+            break;
+        }
+    }
+    let retained = Marks::new(marks.values().flatten().cloned());
+    for mark in retained.as_slice() {
+        marks.remove(mark.id.as_bytes());
+    }
+    Ok(StoredMarks {
+        marks: retained,
+        surplus: marks.into_keys().collect(),
+    })
+}

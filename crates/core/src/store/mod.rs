@@ -1,0 +1,133 @@
+//! Storage of aggregates: the trait [`Store`], and [`memory`], the embedded store. The stores in a file and in Redis are
+//! crates of their own, and behave alike.
+//!
+//! `Builder` opens the store that it is configured for. Open one here to share it among
+//! several of them by `Builder::store`, or to read it without recording anything.
+
+// All instances append to the `journal`, and one of them at a time folds it into tables. `memory` is the shortest store.
+// Read this file, then `append`, `journal`, `table`, `table_reads`, `query` with `read/` and `upkeep`, then `in_process/`
+// with `memory` and `file/`, and `redis/`.
+
+pub mod additions;
+mod answer;
+mod append;
+pub mod conditional_write;
+pub mod exports;
+pub mod history;
+pub mod in_process;
+pub mod interrupted;
+pub mod journal;
+pub mod judgement;
+pub mod marks;
+pub mod memory;
+pub mod pace;
+pub mod profiles;
+mod query;
+pub mod read;
+pub mod retry;
+#[cfg(feature = "row-cache")]
+pub mod rows;
+mod status_health;
+pub mod table;
+pub mod table_reads;
+#[cfg(any(test, feature = "__test_store"))]
+mod unused;
+mod upkeep;
+
+pub use self::append::Append;
+pub use self::append::{
+    Appended, AppendedCall, FencedBatch, Generation, Position, Readable, Receipt,
+};
+use self::journal::Journal;
+pub use self::query::{CounterQuery, CounterSeries, Query, SlowestQuery};
+pub use self::query::{MAX_COUNTER_NAMES, RECENT_SLICES};
+pub use self::read::RankedId;
+pub use self::read::{
+    BookStatistics, ContextQuery, ContextRecords, InstanceMinuteRecords, PackedRecords,
+    RankingPage, RankingQuery, RecordCache, RecordIndex, RecordQuery, SliceRecords,
+    SlowRequestQuery, VersionRecords,
+};
+pub use self::table_reads::RankingPlace;
+pub use self::upkeep::MAX_QUARANTINED_KEYS;
+pub use self::upkeep::Upkeep;
+pub use self::upkeep::{
+    CleanReport, Exceptions, Heartbeat, INSTANCE_TTL, JournalStatus, NewerEntry, Pass, PassRecord,
+    StoreStatus,
+};
+use crate::error::{StoreError, StoreErrorKind};
+pub use crate::task::BoxFuture;
+use tower_pulse_model::batch::Batch;
+pub use tower_pulse_model::fleet::Fleet;
+pub use tower_pulse_model::slice::{Precision, Precisions, SliceCount};
+pub use tower_pulse_model::slowest::RankedContext;
+
+/// Keeps the traits of a store from being implemented elsewhere, as they will grow.
+pub trait Sealed {}
+
+#[cfg(any(test, feature = "__test_store"))]
+pub use self::unused::{no_queries, no_upkeep};
+#[cfg(any(test, feature = "__test_store"))]
+pub use tower_pulse_model::snapshot::FleetSnapshot;
+
+/// A store of aggregates. Every method may be called at any time, from any number of tasks.
+///
+/// Implemented by [`MemoryStore`](memory::MemoryStore), `FileStore` and `RedisStore`, and sealed: it cannot be implemented
+/// elsewhere. [`Query`] is the part for applications. The other methods that are not shown change without
+/// notice.
+pub trait Store: Append + Query + Upkeep + 'static {
+    /// The precisions of the counters.
+    fn precisions(&self) -> &Precisions;
+
+    /// The journal, as the instance that folds uses it. `None` only for stores of tests that have nothing to fold.
+    fn journal(&self) -> Option<&dyn Journal> {
+        None
+    }
+
+    /// Whether all instances that share the store are in this process.
+    fn is_in_process(&self) -> bool {
+        self.journal()
+            .is_none_or(|journal| journal.turn().is_some())
+    }
+
+    /// The cached rows.
+    #[cfg(feature = "row-cache")]
+    fn rows(&self) -> &dyn rows::Rows;
+
+    /// The kind and the address of the store in a few words, without passwords.
+    fn describe(&self) -> String;
+
+    /// Whether what a context has counted can be read at all precisions of the counters, and not only where there
+    /// are records.
+    fn has_context_counters(&self) -> bool {
+        true
+    }
+
+    /// Makes durable what was folded before, where the store does so from time to time only.
+    fn sync(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// The number of the last call of an instance that is durable, where a store makes calls durable some time after it
+    /// has taken them in.
+    fn durable_seq(&self, _instance: &str) -> Option<u64> {
+        None
+    }
+
+    /// Warnings for the operator about the store: an old version, an eviction policy, …
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// Refuses a batch that has other precisions than the store: its counters would not fit the store's slices.
+pub fn check_precisions(batch: &Batch, store: &Precisions) -> Result<(), StoreError> {
+    let theirs = batch.precisions();
+    if theirs == store {
+        return Ok(());
+    }
+    let message = format!(
+        "the batch has counters at the precisions {theirs}, but the store was opened with {store}: \
+         give both the same `precisions` and `retained_slices`"
+    );
+    Err(StoreError::new(StoreErrorKind::Refused, message))
+}

@@ -1,0 +1,53 @@
+//! The size of calls of a script: small enough that a call does not delay other clients of the server.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// Adapts the size of calls to the time that the server takes for one.
+#[derive(Debug)]
+pub struct BatchSizer {
+    /// The size of the next call, in commands.
+    pub cost: usize,
+    initial: usize,
+    costs: RangeInclusive<usize>,
+    /// The longest time that a call should take in the server.
+    target: Duration,
+    /// The time of the fastest answer, taken as the round trip time of the network.
+    fastest: Duration,
+}
+
+impl BatchSizer {
+    /// A pace that begins with so many and keeps within these costs.
+    pub fn new(first: usize, costs: RangeInclusive<usize>, target: Duration) -> Self {
+        Self {
+            cost: first,
+            initial: first,
+            costs,
+            target,
+            fastest: Duration::MAX,
+        }
+    }
+
+    /// Makes the next calls as large as they may be.
+    pub fn use_max_size(&mut self) {
+        self.cost = *self.costs.end();
+    }
+
+    /// Adapts the size of calls until one takes the target time in the server. That time is the time of the
+    /// answer less the round trip time.
+    pub fn adapt(&mut self, took: Duration, cost: usize) {
+        self.fastest = self.fastest.min(took);
+        let work = took.saturating_sub(self.fastest);
+        // On a slow network the round trip time varies by more than the server's time. Calls then never become
+        // smaller than the initial size, for which a server takes about the target time.
+        let smallest = match self.fastest > self.target {
+            true => self.initial,
+            false => *self.costs.start(),
+        };
+        if work > self.target {
+            self.cost = (self.cost / 2).max(smallest);
+        } else if work < self.target / 4 && cost * 2 > self.cost {
+            self.cost = (self.cost + self.cost / 4).min(*self.costs.end());
+        }
+    }
+}

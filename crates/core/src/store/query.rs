@@ -1,0 +1,227 @@
+//! Queries: what the API and the page read from a store. A query names all that it asks for, so that the
+//! answer takes few round trips.
+
+use super::Sealed;
+use super::exports::Exports;
+use super::read::{
+    self, BookStatistics, ContextQuery, ContextRecords, InstanceMinuteRecords, PackedRecords,
+    RankingPage, RankingQuery, RecordCache, RecordIndex, RecordQuery, SliceRecords,
+    SlowRequestQuery, VersionRecords,
+};
+use super::table_reads::TableReader;
+use crate::error::StoreError;
+use crate::task::BoxFuture;
+use tower_pulse_model::records::RecordId;
+use tower_pulse_model::slice::SliceCount;
+use tower_pulse_model::slow_request::SlowRequests;
+use tower_pulse_model::slowest::{RANKING_LEN, RankedContext};
+use tower_pulse_model::snapshot::{ContextSnapshot, FleetSnapshot};
+use tower_pulse_model::tier::TierSlice;
+
+/// The number of slices of the finest precision that a context's recent counts have.
+pub const RECENT_SLICES: i64 = 26;
+
+/// The most names of counters that are listed.
+pub const MAX_COUNTER_NAMES: usize = 10_000;
+
+/// Asks for counters at a precision.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct CounterQuery {
+    /// Names of counters.
+    pub names: Vec<String>,
+    /// Length of their slices, in seconds.
+    pub precision: u32,
+}
+
+impl CounterQuery {
+    /// Asks for the counters of these names, with slices of `precision` seconds.
+    pub fn new<N: Into<String>>(names: impl IntoIterator<Item = N>, precision: u32) -> Self {
+        Self {
+            names: names.into_iter().map(Into::into).collect(),
+            precision,
+        }
+    }
+}
+
+/// A counter at a precision.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CounterSeries {
+    /// The name of the counter.
+    pub name: String,
+    /// Its slices, oldest first. There are none when the store does not have the counter.
+    pub slices: Vec<SliceCount>,
+}
+
+impl CounterSeries {
+    /// A series of these slices.
+    pub fn new(name: impl Into<String>, slices: Vec<SliceCount>) -> Self {
+        Self {
+            name: name.into(),
+            slices,
+        }
+    }
+
+    /// The sum of all slices.
+    pub fn sum(&self) -> i64 {
+        let counts = self.slices.iter().map(|slice| slice.count);
+        counts.fold(0, i64::saturating_add)
+    }
+}
+
+/// Asks for the slowest contexts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct SlowestQuery {
+    /// How many contexts to return, 100 at the most.
+    pub limit: usize,
+}
+
+impl SlowestQuery {
+    /// Asks for the `limit` slowest contexts.
+    pub fn new(limit: usize) -> Self {
+        Self { limit }
+    }
+}
+
+impl Default for SlowestQuery {
+    fn default() -> Self {
+        Self { limit: RANKING_LEN }
+    }
+}
+
+/// Answers queries.
+///
+/// # Cancel safety
+/// Dropping a future of this trait changes nothing.
+pub trait Query: Sealed + Send + Sync {
+    /// The tables, of which records of slices, slow requests, minute reports and rankings are read.
+    fn tables(&self) -> &dyn TableReader;
+
+    /// What other programs share with this store; `None` if none can reach it.
+    fn exports(&self) -> Option<&dyn Exports> {
+        None
+    }
+
+    /// Where records are held that were read before, if reading them again costs much.
+    fn record_cache(&self) -> Option<&RecordCache> {
+        None
+    }
+
+    /// What the fleet does at `now`.
+    fn fleet(&self, now: i64) -> BoxFuture<'_, Result<FleetSnapshot, StoreError>>;
+
+    /// The counters in a query, in its order. See *time-series counters* in
+    /// [`guide::recipes`](https://docs.rs/tower-pulse/latest/tower_pulse/guide/recipes/index.html).
+    fn counters<'a>(
+        &'a self,
+        query: &'a CounterQuery,
+    ) -> BoxFuture<'a, Result<Vec<CounterSeries>, StoreError>>;
+
+    /// The names of the user's counters that the store has at any of some precisions, in order; at most
+    /// [`MAX_COUNTER_NAMES`].
+    fn counter_names<'a>(
+        &'a self,
+        precisions: &'a [u32],
+    ) -> BoxFuture<'a, Result<Vec<String>, StoreError>>;
+
+    /// The slowest contexts, slowest first. See *access times* in
+    /// [`guide::recipes`](https://docs.rs/tower-pulse/latest/tower_pulse/guide/recipes/index.html).
+    fn slowest<'a>(
+        &'a self,
+        query: &'a SlowestQuery,
+    ) -> BoxFuture<'a, Result<Vec<RankedContext>, StoreError>>;
+
+    /// Those of the contexts in a query that the store has. Problems are left out.
+    fn contexts<'a>(
+        &'a self,
+        query: &'a ContextQuery,
+    ) -> BoxFuture<'a, Result<Vec<ContextSnapshot>, StoreError>> {
+        Box::pin(read::contexts(self.tables(), self.exports(), query))
+    }
+
+    /// Some of the contexts that other programs may have recorded too, from number `offset` on.
+    fn book_statistics(
+        &self,
+        offset: usize,
+        now: i64,
+    ) -> BoxFuture<'_, Result<BookStatistics, StoreError>> {
+        Box::pin(read::book_statistics(
+            self.tables(),
+            self.exports(),
+            offset,
+            now,
+        ))
+    }
+
+    /// The records of the contexts in a query that are retained, in the order of the query.
+    fn records<'a>(
+        &'a self,
+        query: &'a RecordQuery,
+    ) -> BoxFuture<'a, Result<Vec<ContextRecords>, StoreError>> {
+        Box::pin(read::records(self.tables(), self.record_cache(), query))
+    }
+
+    /// What records the store holds at `now`.
+    fn record_index(&self, now: i64) -> BoxFuture<'_, Result<RecordIndex, StoreError>> {
+        Box::pin(read::record_index(self.tables(), now))
+    }
+
+    /// The records of all contexts in some slices, in the order of the slices. Records that cannot be read are
+    /// left out.
+    fn slice_records<'a>(
+        &'a self,
+        slices: &'a [TierSlice],
+    ) -> BoxFuture<'a, Result<Vec<SliceRecords>, StoreError>> {
+        Box::pin(read::slice_records(self.tables(), slices))
+    }
+
+    /// The packed records of some contexts in each of some slices, in the order of the contexts.
+    fn packed_records<'a>(
+        &'a self,
+        slices: &'a [TierSlice],
+        contexts: &'a [RecordId],
+    ) -> BoxFuture<'a, Result<Vec<PackedRecords>, StoreError>> {
+        Box::pin(read::packed_records(self.tables(), slices, contexts))
+    }
+
+    /// The slowest requests of the contexts in a query and the newest failed ones, in its order.
+    fn slow_requests<'a>(
+        &'a self,
+        query: &'a SlowRequestQuery,
+    ) -> BoxFuture<'a, Result<Vec<SlowRequests>, StoreError>> {
+        Box::pin(read::slow_requests(self.tables(), query))
+    }
+
+    /// What each instance did in some minutes, in the order of the minutes, and of the names in each. Minutes are
+    /// given by their start.
+    fn minute_reports<'a>(
+        &'a self,
+        minutes: &'a [i64],
+    ) -> BoxFuture<'a, Result<Vec<Vec<InstanceMinuteRecords>>, StoreError>> {
+        Box::pin(read::minute_reports(self.tables(), minutes))
+    }
+
+    /// What each version of the application did in those of some minutes in which several ran side by side, in the
+    /// order of the minutes, and of the versions in each.
+    fn version_records<'a>(
+        &'a self,
+        minutes: &'a [i64],
+    ) -> BoxFuture<'a, Result<Vec<VersionRecords>, StoreError>> {
+        Box::pin(read::version_records(self.tables(), minutes))
+    }
+
+    /// The names of the rankings that have ids.
+    fn rankings(&self) -> BoxFuture<'_, Result<Vec<String>, StoreError>> {
+        Box::pin(read::ranking_names(self.tables()))
+    }
+
+    /// A part of a ranking; `None` if the store does not have the ranking.
+    fn ranking<'a>(
+        &'a self,
+        query: &'a RankingQuery,
+    ) -> BoxFuture<'a, Result<Option<RankingPage>, StoreError>> {
+        Box::pin(read::ranking_page(self.tables(), query))
+    }
+}

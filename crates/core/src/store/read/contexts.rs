@@ -1,0 +1,236 @@
+//! Contexts with what they measured in the current hour and in the hour before: from their records, and from what other
+//! programs have added to the exported statistics.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::records::hourly_records;
+use crate::error::StoreError;
+use crate::store::exports::{ExportedHours, Exports};
+use crate::store::table::{CONTEXTS, Table};
+use crate::store::table_reads::{MAX_NAMES, Purpose, TableRead, TableReader};
+use tower_pulse_model::access_time::AccessTimeStats;
+use tower_pulse_model::context::{ALL, ContextId, Kind, method_and_path};
+use tower_pulse_model::records::SliceSums;
+use tower_pulse_model::slice::{HOUR, hour_of};
+use tower_pulse_model::slowest::{self, RankedContext};
+use tower_pulse_model::snapshot::{ContextSnapshot, HourSnapshot, Problem};
+use tower_pulse_model::tier::RolledUp;
+
+/// Asks for some contexts, with their statistics of the hour of `now` and of the hour before.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ContextQuery {
+    /// Names of contexts. The answer has all contexts of these names, of whatever kind.
+    pub names: Vec<String>,
+    /// The time of the query, in Unix seconds.
+    pub now: i64,
+}
+
+/// Some contexts that have exported statistics, to which other programs may have added. Those that only other programs
+/// have recorded come first.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct BookStatistics {
+    /// The contexts.
+    pub contexts: Vec<ContextSnapshot>,
+    /// Number of all contexts.
+    pub total: usize,
+    /// Number of contexts that only other programs have recorded.
+    pub foreign: usize,
+    /// Keys whose value has the wrong form.
+    pub problems: Vec<Problem>,
+}
+
+/// The kind of a context that only other programs have recorded.
+pub fn kind_of(name: &str) -> Kind {
+    match method_and_path(name) {
+        _ if name == ALL => Kind::All,
+        (_, Some(_)) => Kind::Http,
+        _ => Kind::Timer,
+    }
+}
+
+/// The contexts in a query.
+pub(in crate::store) async fn contexts(
+    reader: &dyn TableReader,
+    exports: Option<&dyn Exports>,
+    query: &ContextQuery,
+) -> Result<Vec<ContextSnapshot>, StoreError> {
+    let names = query.names.iter();
+    let names: Arc<[Vec<u8>]> = names.map(|name| name.clone().into_bytes()).collect();
+    let mut reads = vec![TableRead::State, TableRead::Count(Table::Contexts)];
+    reads.extend(CONTEXTS.map(|(_, table)| TableRead::Values(table, names.clone())));
+    let mut answers = reader.read_tables(Purpose::Query, &reads).await?;
+    let rolled = answers.state().rolled_at(query.now);
+    let has_contexts = answers.count() > 0;
+    let listed = CONTEXTS.map(|(kind, _)| (kind, answers.values()));
+    // The statistics before the records, so that every sample in the statistics is in the records too, unless another
+    // program has added it.
+    let exported = match exports {
+        Some(exports) => exports.statistics(&query.names, query.now).await?,
+        None => vec![None; names.len()],
+    };
+    let mut contexts = Vec::new();
+    for (at, (name, exported)) in query.names.iter().zip(exported).enumerate() {
+        let kinds = listed.iter().filter_map(|(kind, last_seen)| {
+            let is_listed = last_seen.get(at).is_some_and(Option::is_some);
+            (is_listed && name != ALL).then_some(*kind)
+        });
+        let mut kinds: Vec<Kind> = kinds.collect();
+        kinds.sort_unstable();
+        if kinds.is_empty() && (exported.is_some() || name == ALL) {
+            kinds.push(kind_of(name));
+        }
+        // Contexts of one name share their statistics, which then tell nothing of one of them.
+        let hours = exported.filter(|_| kinds.len() == 1).unwrap_or_default();
+        contexts.extend(kinds.into_iter().map(|kind| {
+            let id = ContextId::new(kind, name.as_str());
+            (id, hours.clone())
+        }));
+    }
+    let problems = &mut Vec::new();
+    let mut contexts = snapshots(reader, contexts, &rolled, query.now, problems).await?;
+    // The sum of all HTTP contexts is in no table of contexts.
+    contexts.retain(|context| {
+        let is_empty = context.hour.is_none() && context.last_hour.is_none();
+        context.kind != Kind::All || has_contexts || !is_empty
+    });
+    Ok(contexts)
+}
+
+/// Contexts from number `offset` on, with their exported statistics and their records.
+pub(in crate::store) async fn book_statistics(
+    reader: &dyn TableReader,
+    exports: Option<&dyn Exports>,
+    offset: usize,
+    now: i64,
+) -> Result<BookStatistics, StoreError> {
+    let Some(exports) = exports else {
+        return Ok(BookStatistics::default());
+    };
+    let page = exports.statistics_page(offset, now).await?;
+    let mut answers = reader
+        .read_tables(Purpose::Query, &[TableRead::State])
+        .await?;
+    let rolled = answers.state().rolled_at(now);
+    let mut problems = page.problems;
+    let contexts = snapshots(reader, page.contexts, &rolled, now, &mut problems).await?;
+    Ok(BookStatistics {
+        contexts,
+        total: page.total,
+        foreign: page.foreign,
+        problems,
+    })
+}
+
+/// Contexts with both hours.
+async fn snapshots(
+    reader: &dyn TableReader,
+    contexts: Vec<(ContextId, ExportedHours)>,
+    rolled: &RolledUp,
+    now: i64,
+    problems: &mut Vec<Problem>,
+) -> Result<Vec<ContextSnapshot>, StoreError> {
+    let hour = hour_of(now);
+    let ids: Vec<_> = contexts
+        .iter()
+        .map(|(context, _)| context.clone())
+        .collect();
+    let hours = hour - HOUR..hour + HOUR;
+    let records = hourly_records(reader, &ids, hours, rolled, problems).await?;
+    let snapshots = contexts.into_iter().zip(records);
+    Ok(snapshots
+        .map(|((context, exported), mut recorded)| {
+            let mut at = |start| hour_at(start, &exported, &mut recorded);
+            ContextSnapshot {
+                hour: at(hour),
+                last_hour: at(hour - HOUR),
+                context: context.name.as_ref().to_owned(),
+                kind: context.kind,
+            }
+        })
+        .collect())
+}
+
+/// What was recorded in an hour, and what other programs have added to it.
+fn hour_at(
+    start: i64,
+    exported: &ExportedHours,
+    recorded: &mut Vec<SliceSums>,
+) -> Option<HourSnapshot> {
+    let exported = exported.iter().find(|(hour, _)| *hour == start);
+    let exported = exported.map(|(_, times)| *times);
+    let at = recorded.iter().position(|slice| slice.start == start);
+    let aggregate = at.map(|at| recorded.swap_remove(at).sums);
+    let recorded = aggregate
+        .as_ref()
+        .map(|sums| AccessTimeStats::from(&sums.times));
+    // Late samples are in the records alone.
+    let times = match (exported, recorded) {
+        (Some(exported), Some(recorded)) if recorded.count >= exported.count => recorded,
+        (Some(times), _) | (None, Some(times)) => times,
+        (None, None) => return None,
+    };
+    Some(HourSnapshot {
+        start,
+        times,
+        aggregate: aggregate.unwrap_or_default(),
+    })
+}
+
+/// The `limit` contexts with the highest mean, highest first, of those that had a sample after `since`: the mean of the
+/// newest hour that has some.
+pub async fn slowest(
+    reader: &dyn TableReader,
+    since: i64,
+    limit: usize,
+    now: i64,
+) -> Result<Vec<RankedContext>, StoreError> {
+    let mut reads = vec![TableRead::State];
+    reads.extend(CONTEXTS.map(|(_, table)| TableRead::Ranks(table, 0..MAX_NAMES)));
+    let mut answers = reader.read_tables(Purpose::Query, &reads).await?;
+    let rolled = answers.state().rolled_at(now);
+    // By name, as contexts of one name are ranked as one: the newest hour, and their kinds.
+    let mut by_name: BTreeMap<String, (i64, Vec<Kind>)> = BTreeMap::new();
+    for (kind, _) in CONTEXTS {
+        for (name, last_seen) in answers.ranks() {
+            let Some(name) = String::from_utf8(name).ok().filter(|_| last_seen > since) else {
+                continue;
+            };
+            let (newest, kinds) = by_name.entry(name).or_insert((i64::MIN, Vec::new()));
+            *newest = hour_of(last_seen).max(*newest);
+            kinds.push(kind);
+        }
+    }
+    let mut contexts: Vec<(i64, ContextId)> = Vec::new();
+    for (name, (hour, kinds)) in by_name {
+        let name = Arc::<str>::from(name);
+        let ids = kinds
+            .into_iter()
+            .map(|kind| ContextId::new(kind, name.clone()));
+        contexts.extend(ids.map(|id| (hour, id)));
+    }
+    // Those of one name stay side by side.
+    contexts.sort_by_key(|(hour, _)| *hour);
+    let mut ranking = Vec::new();
+    for of_hour in contexts.chunk_by(|(hour, _), (other, _)| hour == other) {
+        let hour = of_hour[0].0;
+        let ids: Vec<_> = of_hour.iter().map(|(_, id)| id.clone()).collect();
+        // A sample of a clock that is ahead may be of the next hour, or was refused, and the newest is of the last one.
+        let hours = hour - HOUR..hour + 2 * HOUR;
+        let problems = &mut Vec::new();
+        let records = hourly_records(reader, &ids, hours, &rolled, problems).await?;
+        let mut records = records.into_iter();
+        for of_name in of_hour.chunk_by(|(_, id), (_, other)| id.name == other.name) {
+            let mut by_hour: BTreeMap<i64, AccessTimeStats> = BTreeMap::new();
+            for slice in records.by_ref().take(of_name.len()).flatten() {
+                let times = AccessTimeStats::from(&slice.sums.times);
+                by_hour.entry(slice.start).or_default().merge(&times);
+            }
+            let mean = by_hour.values().rev().find_map(AccessTimeStats::mean);
+            ranking.extend(mean.map(|mean| RankedContext::new(&*of_name[0].1.name, mean)));
+        }
+        slowest::sort(&mut ranking);
+        ranking.truncate(limit);
+    }
+    Ok(ranking)
+}

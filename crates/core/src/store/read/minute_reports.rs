@@ -1,0 +1,99 @@
+//! What each instance, and each version of the application, did in some minutes.
+
+use std::sync::Arc;
+
+use super::{Field, unpacked};
+use crate::error::StoreError;
+use crate::store::table::Table;
+use crate::store::table_reads::TableReader;
+use tower_pulse_model::minute_report::{InstanceMinute, ReportedContext};
+use tower_pulse_model::pack;
+use tower_pulse_model::records::{RecordId, sort_by_id};
+use tower_pulse_model::sorted;
+
+/// What an instance did in a minute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InstanceMinuteRecords {
+    /// The name of the instance.
+    pub instance: Arc<str>,
+    /// The version of the application.
+    pub version: Option<Arc<str>>,
+    /// Its busiest contexts, busiest first.
+    pub records: Vec<ReportedContext>,
+}
+
+/// What the instances of a version of the application did in a minute, while another version ran beside it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VersionRecords {
+    /// The start of the minute, in Unix seconds.
+    pub minute: i64,
+    /// The version of the application.
+    pub version: Arc<str>,
+    /// Its contexts, in the order of their ids.
+    pub records: Vec<ReportedContext>,
+}
+
+/// What each instance did in some minutes.
+pub(in crate::store) async fn minute_reports(
+    reader: &dyn TableReader,
+    minutes: &[i64],
+) -> Result<Vec<Vec<InstanceMinuteRecords>>, StoreError> {
+    let tables = minutes.iter().copied();
+    let tables = tables.map(|minute| Table::InstanceMinutes { minute });
+    unpacked(reader, tables, instances).await
+}
+
+/// What each version did in some minutes.
+pub(in crate::store) async fn version_records(
+    reader: &dyn TableReader,
+    minutes: &[i64],
+) -> Result<Vec<VersionRecords>, StoreError> {
+    let tables = minutes.iter().copied();
+    let tables = tables.map(|minute| Table::VersionMinutes { minute });
+    let read = unpacked(reader, tables, versions).await?;
+    let read = minutes.iter().zip(read).flat_map(|(minute, versions)| {
+        versions
+            .into_iter()
+            .map(move |(version, records)| VersionRecords {
+                minute: *minute,
+                version,
+                records,
+            })
+    });
+    Ok(read.collect())
+}
+
+/// The instances of a minute, by name.
+fn instances(fields: &[Field]) -> Vec<InstanceMinuteRecords> {
+    let instance = |(instance, packed): &Field| {
+        let minute = InstanceMinute::unpack(packed)?;
+        Some(InstanceMinuteRecords {
+            instance: std::str::from_utf8(instance).ok()?.into(),
+            version: minute.version,
+            records: minute.contexts,
+        })
+    };
+    let mut instances: Vec<_> = fields.iter().filter_map(instance).collect();
+    instances.sort_unstable_by(|a, b| a.instance.cmp(&b.instance));
+    instances
+}
+
+/// The contexts of the versions that ran side by side in a minute.
+fn versions(fields: &[Field]) -> Vec<(Arc<str>, Vec<ReportedContext>)> {
+    let mut versions = Vec::new();
+    for (field, packed) in fields {
+        let context = || {
+            let (id, version) = field.split_at_checked(8)?;
+            let version = std::str::from_utf8(version).ok()?;
+            let aggregate = pack::read_aggregate(packed)?;
+            Some((version, (RecordId::from_bytes(id)?, aggregate)))
+        };
+        if let Some((version, context)) = context() {
+            sorted::entry(&mut versions, version.into(), Vec::new).push(context);
+        }
+    }
+    for (_, contexts) in &mut versions {
+        sort_by_id(contexts);
+    }
+    versions
+}

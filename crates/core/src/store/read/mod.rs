@@ -1,0 +1,61 @@
+//! Answers to queries from what a backend reads of its tables, once for every backend. A field that cannot be read is
+//! left out.
+
+mod contexts;
+mod minute_reports;
+mod rankings;
+mod record_cache;
+mod record_index;
+mod recorded_counter;
+mod records;
+mod slices;
+mod slow_requests;
+
+pub use self::contexts::kind_of;
+pub use self::contexts::slowest;
+pub use self::contexts::{BookStatistics, ContextQuery};
+pub(super) use self::contexts::{book_statistics, contexts};
+pub use self::minute_reports::{InstanceMinuteRecords, VersionRecords};
+pub(super) use self::minute_reports::{minute_reports, version_records};
+pub use self::rankings::ranking_warnings;
+pub use self::rankings::{RankedId, RankingPage, RankingQuery};
+pub(super) use self::rankings::{ranking_names, ranking_page};
+pub use self::record_cache::RecordCache;
+pub use self::record_index::RecordIndex;
+pub(super) use self::record_index::record_index;
+pub use self::recorded_counter::recorded_counter;
+pub(super) use self::records::records;
+pub use self::records::{ContextRecords, RecordQuery};
+pub use self::slices::{PackedRecords, SliceRecords};
+pub(super) use self::slices::{packed_records, slice_records};
+pub use self::slow_requests::SlowRequestQuery;
+pub(super) use self::slow_requests::slow_requests;
+
+use super::table::Table;
+use super::table_reads::{Purpose, TableRead, TableReader};
+use crate::error::StoreError;
+
+/// Tables that are read whole at once, so that few of them are in memory at a time.
+const TABLES_AT_ONCE: usize = 4;
+
+/// A field with its value.
+type Field = (Vec<u8>, Vec<u8>);
+
+/// Reads some tables whole, and unpacks each.
+async fn unpacked<T>(
+    reader: &dyn TableReader,
+    tables: impl Iterator<Item = Table>,
+    unpack: fn(&[Field]) -> T,
+) -> Result<Vec<T>, StoreError> {
+    let reads: Vec<_> = tables.map(TableRead::All).collect();
+    let mut read = Vec::with_capacity(reads.len());
+    for part in reads.chunks(TABLES_AT_ONCE) {
+        let mut answers = reader.read_tables(Purpose::Query, part).await?;
+        for _ in part {
+            read.push(unpack(&answers.page().fields));
+            // Unpacking a table holds the runtime up for a while.
+            tokio::task::yield_now().await;
+        }
+    }
+    Ok(read)
+}

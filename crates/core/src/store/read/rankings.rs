@@ -1,0 +1,377 @@
+//! Rankings within a moving window.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::error::{StoreError, StoreErrorKind};
+use crate::store::table::Table;
+use crate::store::table_reads::{Answers, Purpose, RankingPlace, TableRead, TableReader};
+use tower_pulse_model::ranking::specs::CarriedSpecs;
+use tower_pulse_model::ranking::{RankingSpec, RankingState};
+
+/// How often a ranking is read again because a step of folding came in between.
+const MAX_TRIES: usize = 20;
+/// Ids that are read at once.
+const IDS_AT_ONCE: usize = 10_000;
+/// The most ids of a ranking and of the slices that have left its window, up to which all of them are read so that the
+/// answer is exact. Beyond, only the ids of the answer are corrected, until the folder has taken the slices out.
+const MAX_EXACT_IDS: usize = 20_000;
+/// Slices by which the ids of such an answer are corrected, and ids beyond the answer that may be part of it then.
+const MAX_CORRECTED_SLICES: usize = 8;
+const MORE_CANDIDATES: usize = 500;
+
+/// Asks for a part of a ranking within a moving window.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct RankingQuery {
+    /// The name of the ranking.
+    pub name: String,
+    /// The time of the query, in Unix seconds.
+    pub now: i64,
+    /// How many of the highest ids to leave out.
+    pub offset: usize,
+    /// How many ids to return after these.
+    pub limit: usize,
+    /// Ids whose places are asked for.
+    pub ids: Vec<String>,
+}
+
+/// An id of a ranking.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "query", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct RankedId {
+    /// The id.
+    pub id: String,
+    /// The sum of all additions within the window.
+    pub score: i64,
+}
+
+impl RankedId {
+    /// An id and its sum.
+    pub fn new(id: impl Into<String>, score: i64) -> Self {
+        Self {
+            id: id.into(),
+            score,
+        }
+    }
+}
+
+/// A part of a ranking.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RankingPage {
+    /// The configuration that the ranking was last added to with.
+    pub spec: RankingSpec,
+    /// Number of ids.
+    pub total: usize,
+    /// How much was added to ids for which there was no room.
+    pub dropped: u64,
+    /// The ids that were asked for by place, highest first. Equal scores are in descending order of the ids.
+    pub top: Vec<RankedId>,
+    /// The places of the ids that were asked for by name; `None` for an id that is not in the ranking.
+    pub places: Vec<Option<RankingPlace>>,
+}
+
+impl RankingPage {
+    /// Answers from all ids and their sums.
+    pub fn new(
+        spec: RankingSpec,
+        dropped: u64,
+        mut totals: Vec<(Arc<str>, i64)>,
+        query: &RankingQuery,
+    ) -> Self {
+        totals
+            .sort_unstable_by(|(id, score), (other_id, other)| (other, other_id).cmp(&(score, id)));
+        let place = |id: &String| {
+            let rank = totals.iter().position(|(name, _)| **name == **id)?;
+            let score = totals[rank].1;
+            Some(RankingPlace { score, rank })
+        };
+        let top = totals.iter().skip(query.offset).take(query.limit);
+        Self {
+            spec,
+            total: totals.len(),
+            dropped,
+            top: top
+                .map(|(id, score)| RankedId::new(&**id, *score))
+                .collect(),
+            places: query.ids.iter().map(place).collect(),
+        }
+    }
+}
+
+/// The names of the rankings that have ids, in order.
+pub(in crate::store) async fn ranking_names(
+    reader: &dyn TableReader,
+) -> Result<Vec<String>, StoreError> {
+    let reads = [TableRead::Names(Table::Rankings)];
+    let names = reader.read_tables(Purpose::Query, &reads).await?.page();
+    let names = names.fields.into_iter();
+    let names = names.filter_map(|(name, _)| String::from_utf8(name).ok());
+    let mut names: Vec<_> = names.collect();
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// What the operator should know of rankings with several configurations, from their fields, in order.
+pub fn ranking_warnings<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Vec<String> {
+    let warning = |(name, specs)| {
+        let specs = CarriedSpecs::from_text(std::str::from_utf8(specs).ok()?)?;
+        let name = std::str::from_utf8(name).ok()?;
+        specs.is_mixed().then(|| specs.warning(name))
+    };
+    let mut warnings: Vec<String> = fields.filter_map(warning).collect();
+    warnings.sort_unstable();
+    warnings.dedup();
+    warnings
+}
+
+/// A part of a ranking; `None` if there is no such ranking.
+pub(in crate::store) async fn ranking_page(
+    reader: &dyn TableReader,
+    query: &RankingQuery,
+) -> Result<Option<RankingPage>, StoreError> {
+    let reading = Reading {
+        reader,
+        query,
+        ranking: query.name.as_str().into(),
+    };
+    reading.page().await
+}
+
+/// A query under way.
+struct Reading<'a> {
+    reader: &'a dyn TableReader,
+    query: &'a RankingQuery,
+    ranking: Arc<str>,
+}
+
+impl Reading<'_> {
+    async fn read(&self, reads: &[TableRead]) -> Result<Answers, StoreError> {
+        self.reader.read_tables(Purpose::Query, reads).await
+    }
+
+    fn totals(&self) -> Table {
+        Table::RankingTotals {
+            ranking: self.ranking.clone(),
+        }
+    }
+
+    fn slice(&self, start: i64) -> Table {
+        let ranking = self.ranking.clone();
+        Table::RankingSlice { ranking, start }
+    }
+
+    /// Reads the ranking's field of a table.
+    fn of_ranking(&self, table: Table) -> TableRead {
+        TableRead::Values(table, [self.query.name.clone().into_bytes()].into())
+    }
+
+    async fn page(&self) -> Result<Option<RankingPage>, StoreError> {
+        let query = self.query;
+        let reads = [Table::Rankings, Table::RankingsDropped].map(|table| self.of_ranking(table));
+        let mut answers = self.read(&reads).await?;
+        let Some(mut state) = state_in(answers.values()) else {
+            return Ok(None);
+        };
+        let dropped = answers.values().into_iter().flatten().next();
+        let dropped = dropped.and_then(|n| u64::try_from(number(&n)?).ok());
+        let dropped = dropped.unwrap_or(0);
+        for _ in 0..MAX_TRIES {
+            let expired: Vec<i64> = state.expired(query.now).collect();
+            if expired.len() == state.slices.len() {
+                // The whole window is over.
+                let page = RankingPage::new(state.spec, dropped, Vec::new(), query);
+                return Ok(Some(page));
+            }
+            if expired.is_empty() {
+                let page = self.page_of_totals(state.spec, dropped, query.limit);
+                return page.await.map(Some);
+            }
+            if self.count_ids(&expired).await? > MAX_EXACT_IDS {
+                let corrected = &expired[..expired.len().min(MAX_CORRECTED_SLICES)];
+                let page = self.corrected_page(state.spec, dropped, corrected);
+                return page.await.map(Some);
+            }
+            match self.totals_within(&expired).await? {
+                Ok(totals) => {
+                    let page = RankingPage::new(state.spec, dropped, totals, query);
+                    return Ok(Some(page));
+                }
+                // Other slices have expired, or the folder has taken some out.
+                Err(Some(other)) => state = other,
+                Err(None) => return Ok(None),
+            }
+        }
+        Err(self.changes_too_often())
+    }
+
+    /// The number of ids of the ranking and of some slices together.
+    async fn count_ids(&self, slices: &[i64]) -> Result<usize, StoreError> {
+        let slices = slices.iter().map(|start| self.slice(*start));
+        let tables = [self.totals()].into_iter().chain(slices);
+        let reads: Vec<_> = tables.map(TableRead::Count).collect();
+        let mut counts = self.read(&reads).await?;
+        let counts = reads.iter().map(|_| counts.count());
+        Ok(counts.fold(0, usize::saturating_add))
+    }
+
+    /// Answers from the totals, of which no slice has left the window.
+    async fn page_of_totals(
+        &self,
+        spec: RankingSpec,
+        dropped: u64,
+        limit: usize,
+    ) -> Result<RankingPage, StoreError> {
+        let ids = self.query.ids.iter().map(|id| id.clone().into_bytes());
+        let reads = [
+            TableRead::Count(self.totals()),
+            TableRead::Ranks(self.totals(), self.ranks(0, limit)),
+            TableRead::Places(self.totals(), ids.collect()),
+        ];
+        let mut answers = self.read(&reads).await?;
+        let (total, mut top) = (answers.count(), answers.ranks());
+        if top.len() == IDS_AT_ONCE && limit > IDS_AT_ONCE {
+            top = self.long_top(limit).await?;
+        }
+        let top = top.into_iter().filter_map(|(id, score)| {
+            let id = String::from_utf8(id).ok()?;
+            Some(RankedId { id, score })
+        });
+        Ok(RankingPage {
+            spec,
+            total,
+            dropped,
+            top: top.collect(),
+            places: answers.places(),
+        })
+    }
+
+    /// The ranks that are read at once when `from` of `limit` ids after the offset of the query are known.
+    fn ranks(&self, from: usize, limit: usize) -> Range<usize> {
+        let start = self.query.offset.saturating_add(from);
+        let count = limit.saturating_sub(from).min(IDS_AT_ONCE);
+        start..start.saturating_add(count)
+    }
+
+    /// Reads more ids than are read at once. When a step of folding comes in between, it begins again, as an id may
+    /// have moved from one part to another.
+    async fn long_top(&self, limit: usize) -> Result<Vec<(Vec<u8>, i64)>, StoreError> {
+        for _ in 0..MAX_TRIES {
+            let (mut all, mut version) = (Vec::new(), None);
+            loop {
+                let ranks = self.ranks(all.len(), limit);
+                let reads = [TableRead::Ranks(self.totals(), ranks), TableRead::Version];
+                let mut answers = self.read(&reads).await?;
+                let (part, now) = (answers.ranks(), answers.values());
+                if *version.get_or_insert_with(|| now.clone()) != now {
+                    break;
+                }
+                let is_last = part.len() < IDS_AT_ONCE;
+                all.extend(part);
+                if is_last || all.len() >= limit {
+                    return Ok(all);
+                }
+            }
+        }
+        Err(self.changes_too_often())
+    }
+
+    /// Answers with the ids of the totals, and takes these slices, which have left the window, out of their sums.
+    async fn corrected_page(
+        &self,
+        spec: RankingSpec,
+        dropped: u64,
+        expired: &[i64],
+    ) -> Result<RankingPage, StoreError> {
+        let limit = match self.query.limit {
+            0 => 0,
+            limit => limit.saturating_add(MORE_CANDIDATES),
+        };
+        let mut page = self.page_of_totals(spec, dropped, limit).await?;
+        let ids = page.top.iter().map(|ranked| &ranked.id);
+        let ids: Vec<_> = ids
+            .chain(&self.query.ids)
+            .map(|id| id.clone().into_bytes())
+            .collect();
+        let mut left: Vec<i64> = vec![0; ids.len()];
+        for (part, left) in ids.chunks(IDS_AT_ONCE).zip(left.chunks_mut(IDS_AT_ONCE)) {
+            for start in expired {
+                let reads = [TableRead::Values(self.slice(*start), part.into())];
+                let counts = self.read(&reads).await?.values();
+                for (left, n) in left.iter_mut().zip(counts) {
+                    let n = n.and_then(|n| number(&n)).unwrap_or(0);
+                    *left = left.saturating_add(n);
+                }
+            }
+        }
+        let (of_top, of_places) = left.split_at(page.top.len());
+        for (ranked, left) in page.top.iter_mut().zip(of_top) {
+            ranked.score = ranked.score.saturating_sub(*left);
+        }
+        for (place, left) in page.places.iter_mut().zip(of_places) {
+            let corrected = |place: RankingPlace| RankingPlace {
+                score: place.score.saturating_sub(*left),
+                ..place
+            };
+            *place = place.map(corrected).filter(|place| place.score != 0);
+        }
+        page.top.retain(|ranked| ranked.score != 0);
+        (page.top).sort_unstable_by(|a, b| (b.score, &b.id).cmp(&(a.score, &a.id)));
+        page.top.truncate(self.query.limit);
+        Ok(page)
+    }
+
+    /// Reads all totals, without the slices that have left the window but are not taken out yet. The error is the
+    /// current state of the ranking: other slices must be taken out, or a step of folding came in between.
+    async fn totals_within(
+        &self,
+        expired: &[i64],
+    ) -> Result<Result<Vec<(Arc<str>, i64)>, Option<RankingState>>, StoreError> {
+        let mut reads = vec![
+            TableRead::Version,
+            self.of_ranking(Table::Rankings),
+            TableRead::Ranks(self.totals(), 0..usize::MAX),
+        ];
+        let slices = expired.iter().map(|start| self.slice(*start));
+        reads.extend(slices.map(TableRead::All));
+        reads.push(TableRead::Version);
+        let mut answers = self.read(&reads).await?;
+        let (version, state) = (answers.values(), state_in(answers.values()));
+        let Some(state) = state else {
+            return Ok(Err(None));
+        };
+        let mut totals: HashMap<Vec<u8>, i64> = answers.ranks().into_iter().collect();
+        for (id, n) in expired.iter().flat_map(|_| answers.page().fields) {
+            if let Some(n) = number(&n) {
+                let total = totals.entry(id).or_default();
+                *total = total.saturating_sub(n);
+            }
+        }
+        let is_undisturbed = version == answers.values();
+        if !is_undisturbed || !state.expired(self.query.now).eq(expired.iter().copied()) {
+            return Ok(Err(Some(state)));
+        }
+        let totals = totals.into_iter().filter(|(_, total)| *total != 0);
+        let totals =
+            totals.filter_map(|(id, total)| Some((std::str::from_utf8(&id).ok()?.into(), total)));
+        Ok(Ok(totals.collect()))
+    }
+
+    fn changes_too_often(&self) -> StoreError {
+        let name = &self.query.name;
+        let message = format!("the ranking {name:?} changes too often to be read");
+        StoreError::new(StoreErrorKind::Unexpected, message)
+    }
+}
+
+/// The state of a ranking, from its field.
+fn state_in(values: Vec<Option<Vec<u8>>>) -> Option<RankingState> {
+    let state = values.into_iter().next()??;
+    RankingState::from_text(std::str::from_utf8(&state).ok()?)
+}
+
+/// A number in decimal form.
+fn number(value: &[u8]) -> Option<i64> {
+    std::str::from_utf8(value).ok()?.parse().ok()
+}

@@ -1,0 +1,109 @@
+//! The records of contexts that were read before: somebody who looks at a series asks for the same slices again and
+//! again, and only those that have changed are read.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use crate::task::lock;
+use tower_pulse_model::records::RecordId;
+use tower_pulse_model::tier::{Revision, TierSlice};
+
+/// The most series whose records are held.
+const MAX_SERIES: usize = 16;
+
+/// The most bytes of all records that are held.
+const MAX_BYTES: usize = 4 * 1024 * 1024;
+
+/// Bytes of a record beside its packed form.
+const PER_RECORD: usize = 72;
+
+/// The records of one context in slices of a tier: with the tier's length.
+pub(super) type SeriesId = (RecordId, u32);
+
+/// The record of a slice, packed, when the slice had this revision.
+#[derive(Debug)]
+pub(super) struct HeldRecord {
+    pub(super) revision: Option<Revision>,
+    pub(super) packed: Option<Box<[u8]>>,
+}
+
+/// The records of a series by slice.
+pub(super) type HeldRecords = HashMap<TierSlice, HeldRecord>;
+
+#[derive(Debug)]
+struct Series {
+    id: SeriesId,
+    /// The beginning of the store's generation: another one has other data.
+    created: i64,
+    records: HeldRecords,
+    bytes: usize,
+}
+
+fn bytes_of(records: &HeldRecords) -> usize {
+    let packed = records.values().flat_map(|held| &held.packed);
+    records.len() * PER_RECORD + packed.map(|packed| packed.len()).sum::<usize>()
+}
+
+/// The records of the series that were read last, the latest at the end.
+#[derive(Debug, Default)]
+pub struct RecordCache(Mutex<Vec<Series>>);
+
+impl RecordCache {
+    /// Takes out the records of a series.
+    pub(super) fn take(&self, id: SeriesId, created: i64) -> HeldRecords {
+        let mut held = lock(&self.0);
+        let at = held.iter().position(|series| series.id == id);
+        let series = at.map(|at| held.remove(at));
+        let series = series.filter(|series| series.created == created);
+        series.map(|series| series.records).unwrap_or_default()
+    }
+
+    /// Holds the records of a series, instead of those that were read longest ago. Records that do not fit by themselves
+    /// are not held.
+    pub(super) fn put(&self, id: SeriesId, created: i64, records: HeldRecords) {
+        let mut held = lock(&self.0);
+        held.retain(|series| series.id != id);
+        let bytes = bytes_of(&records);
+        let is_full = |held: &[Series]| {
+            let others = held.iter().map(|series| series.bytes).sum::<usize>();
+            held.len() >= MAX_SERIES || others + bytes > MAX_BYTES
+        };
+        while is_full(&held) && !held.is_empty() {
+            held.remove(0);
+        }
+        if bytes <= MAX_BYTES {
+            held.push(Series {
+                id,
+                created,
+                records,
+                bytes,
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tower_pulse_model::context::Kind;
+
+    #[test]
+    fn the_series_that_were_read_last_are_held() {
+        let cache = RecordCache::default();
+        let id = |n: usize| (RecordId::new(Kind::Http, &n.to_string()), 60);
+        let records = |revision| {
+            let record = HeldRecord {
+                revision: Some(revision),
+                packed: None,
+            };
+            HeldRecords::from([((60, 0), record)])
+        };
+        for n in 0..=MAX_SERIES {
+            cache.put(id(n), 5, records(n as u64));
+        }
+        assert!(cache.take(id(0), 5).is_empty());
+        assert_eq!(cache.take(id(1), 5)[&(60, 0)].revision, Some(1));
+        assert!(cache.take(id(1), 5).is_empty(), "it was taken");
+        assert!(cache.take(id(2), 6).is_empty(), "of another generation");
+    }
+}

@@ -1,0 +1,55 @@
+//! What records there are, without the records.
+
+use std::collections::HashMap;
+
+use crate::error::StoreError;
+use crate::store::table::CONTEXTS;
+use crate::store::table_reads::{Purpose, TableRead, TableReader};
+use tower_pulse_model::context::{ALL, ContextId};
+use tower_pulse_model::recorded::RecordedTime;
+use tower_pulse_model::tier::{Revision, RolledUp, TierSlice};
+
+/// What records a store holds, without the records.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecordIndex {
+    /// The contexts that may have records, without [`ALL`].
+    pub contexts: Vec<ContextId>,
+    /// Which content a slice has. A slice that is not listed has no records, or its changes are unknown.
+    pub revisions: HashMap<TierSlice, Revision>,
+    /// Which slices of the finest tier are part of the coarser ones.
+    pub rolled: RolledUp,
+    /// When the store's generation began, in Unix seconds.
+    pub created: i64,
+    /// The time that the store has recorded.
+    pub recorded: RecordedTime,
+}
+
+/// What records there are at `now`.
+pub(in crate::store) async fn record_index(
+    reader: &dyn TableReader,
+    now: i64,
+) -> Result<RecordIndex, StoreError> {
+    // In this order: a minute that is rolled up in between counts as pending, and the record of the wider slice, which
+    // is read later, says that the minute is part of it.
+    let mut reads = vec![TableRead::State, TableRead::Revisions];
+    reads.extend(CONTEXTS.map(|(_, table)| TableRead::Names(table)));
+    let mut answers = reader.read_tables(Purpose::Query, &reads).await?;
+    let state = answers.state();
+    let revisions = answers.revisions();
+    let mut contexts = Vec::new();
+    for (kind, _) in CONTEXTS {
+        // Many names hold the runtime up for a while.
+        tokio::task::yield_now().await;
+        let names = answers.page().fields.into_iter();
+        let names = names.filter_map(|(name, _)| String::from_utf8(name).ok());
+        let names = names.filter(|name| name != ALL);
+        contexts.extend(names.map(|name| ContextId::new(kind, name)));
+    }
+    Ok(RecordIndex {
+        contexts,
+        revisions,
+        rolled: state.rolled_at(now),
+        created: state.created.unwrap_or(now),
+        recorded: RecordedTime::new(state.since.unwrap_or(now), state.gaps),
+    })
+}

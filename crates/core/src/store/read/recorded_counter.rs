@@ -1,0 +1,51 @@
+//! Counters of contexts, for stores that have only their records.
+
+use std::collections::BTreeMap;
+
+use super::record_cache::RecordCache;
+use super::records::{RecordQuery, records};
+use crate::error::StoreError;
+use crate::store::table_reads::TableReader;
+use tower_pulse_model::context::{ALL, ContextId, Kind, Metric};
+use tower_pulse_model::slice::SliceCount;
+use tower_pulse_model::tier::tier_for;
+
+/// A counter of the contexts of one name, in slices of `width` seconds.
+pub async fn recorded_counter(
+    reader: &dyn TableReader,
+    cache: Option<&RecordCache>,
+    metric: Metric,
+    context: &str,
+    width: u32,
+    now: i64,
+) -> Result<Vec<SliceCount>, StoreError> {
+    let Some(tier) = tier_for(width) else {
+        return Ok(Vec::new());
+    };
+    let kinds: &[Kind] = match context {
+        ALL => &[Kind::All],
+        _ => &[Kind::Http, Kind::Timer],
+    };
+    let contexts = kinds.iter().map(|kind| ContextId::new(*kind, context));
+    let query = RecordQuery {
+        contexts: contexts.collect(),
+        width,
+        tier,
+        now,
+    };
+    let mut slices: BTreeMap<i64, i64> = BTreeMap::new();
+    let read = records(reader, cache, &query).await?.into_iter();
+    let slices_read = read.flat_map(|read| read.slices);
+    // A slice may have nothing but timers that ended after their requests.
+    for slice in slices_read.filter(|slice| slice.sums.times.count > 0) {
+        let n = match metric {
+            Metric::Hits => slice.sums.times.count,
+            Metric::Errors => slice.sums.outcomes.errors,
+            Metric::Micros => slice.sums.times.sum / 1_000,
+        };
+        let sum = slices.entry(slice.start).or_default();
+        *sum = sum.saturating_add_unsigned(n);
+    }
+    let slices = slices.into_iter();
+    Ok(slices.map(|(start, n)| SliceCount::new(start, n)).collect())
+}

@@ -1,0 +1,245 @@
+//! The records of contexts, combined into slices of one width.
+
+use std::borrow::Borrow;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::record_cache::{HeldRecord, HeldRecords, RecordCache};
+use crate::error::StoreError;
+use crate::store::table::Table;
+use crate::store::table_reads::{Purpose, TableRead, TableReader};
+use tower_pulse_model::context::ContextId;
+use tower_pulse_model::pack;
+use tower_pulse_model::records::{Record, RecordId, SliceSums, combine};
+use tower_pulse_model::slice::{HOUR, Precision, SKEW_ALLOWED};
+use tower_pulse_model::snapshot::Problem;
+use tower_pulse_model::tier::{FINEST, Revision, RolledUp, TIERS, TierSlice};
+
+/// Contexts whose records are read at once.
+const CONTEXTS_AT_ONCE: usize = 100;
+
+/// Slices of which their records are read at once.
+const SLICES_AT_ONCE: usize = 8;
+
+/// The tier that hours are combined from: the finest that has as many as are shown.
+const HALF_HOURS: Precision = TIERS[1];
+
+/// Contexts whose records are unpacked at once.
+const UNPACKED_AT_ONCE: usize = 8;
+
+/// Asks for the records of some contexts.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RecordQuery {
+    /// The contexts.
+    pub contexts: Vec<ContextId>,
+    /// Length of the slices, in seconds: one of [`WIDTHS`](tower_pulse_model::tier::WIDTHS).
+    pub width: u32,
+    /// The tier that they are combined from.
+    pub tier: Precision,
+    /// The time of the query, in Unix seconds.
+    pub now: i64,
+}
+
+/// The records of a context, combined into slices of one width.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContextRecords {
+    /// The context.
+    pub context: ContextId,
+    /// Its slices, oldest first.
+    pub slices: Vec<SliceSums>,
+}
+
+/// The slices of the tiers from which wider slices are combined.
+struct SlicesToCombine {
+    width: u32,
+    tier: Precision,
+    /// Those of the tier, oldest first, and then those of the finest tier that are not part of them.
+    slices: Vec<TierSlice>,
+}
+
+impl SlicesToCombine {
+    /// Those of the tier that begin within `starts`, with the pending minutes until `end`.
+    fn within(
+        starts: Range<i64>,
+        end: i64,
+        width: u32,
+        tier: Precision,
+        rolled: &RolledUp,
+    ) -> Self {
+        let (pending, minutes) = (rolled.pending(), starts.start..end);
+        let pending = pending.filter(|minute| minutes.contains(minute) && tier != FINEST);
+        let pending = pending.map(|minute| (FINEST.seconds, minute));
+        let of_tier = starts.step_by(tier.seconds as usize);
+        let of_tier = of_tier.map(|start| (tier.seconds, start));
+        Self {
+            width,
+            tier,
+            slices: of_tier.chain(pending).collect(),
+        }
+    }
+
+    /// All slices of a query that are retained.
+    fn retained(query: &RecordQuery, rolled: &RolledUp) -> Self {
+        let (now, tier) = (query.now, query.tier);
+        let seconds = i64::from(tier.seconds);
+        let first = tier.slice(tier.cut_off(now)).saturating_add(seconds);
+        // Slices of the next hour may exist, as the clock of another instance may be ahead.
+        let last = tier.slice(now.saturating_add(SKEW_ALLOWED));
+        let starts = first..last.saturating_add(seconds);
+        // A clock that went back may have left pending minutes further ahead.
+        Self::within(starts, i64::MAX, query.width, tier, rolled)
+    }
+
+    /// Combines the records of a context, given in the order of the slices.
+    fn combine<R: Borrow<Record>>(
+        &self,
+        records: impl IntoIterator<Item = Option<R>>,
+    ) -> Vec<SliceSums> {
+        let (mut of_tier, mut pending) = (Vec::new(), Vec::new());
+        for ((seconds, start), record) in self.slices.iter().zip(records) {
+            let into = match *seconds == self.tier.seconds {
+                true => &mut of_tier,
+                false => &mut pending,
+            };
+            into.extend(record.map(|record| (*start, record)));
+        }
+        combine(self.width, self.tier, of_tier, pending)
+    }
+}
+
+/// Reads the records of a context in many slices.
+struct SeriesReader<'a> {
+    reader: &'a dyn TableReader,
+    /// With the beginning of the store's generation.
+    cache: Option<(&'a RecordCache, i64)>,
+    revisions: HashMap<TierSlice, Revision>,
+}
+
+/// The records of the contexts in a query that are retained, in its order.
+pub(in crate::store) async fn records(
+    reader: &dyn TableReader,
+    cache: Option<&RecordCache>,
+    query: &RecordQuery,
+) -> Result<Vec<ContextRecords>, StoreError> {
+    let reads = [TableRead::State, TableRead::Revisions];
+    let mut answers = reader.read_tables(Purpose::Query, &reads).await?;
+    let state = answers.state();
+    let revisions = answers.revisions();
+    let rolled = state.rolled_at(query.now);
+    let slices = SlicesToCombine::retained(query, &rolled);
+    let reader = SeriesReader {
+        reader,
+        // Without revisions nobody knows what has changed.
+        cache: cache.zip(state.created).filter(|_| !revisions.is_empty()),
+        revisions,
+    };
+    let mut answer = Vec::with_capacity(query.contexts.len());
+    for context in &query.contexts {
+        let id = RecordId::new(context.kind, &context.name);
+        answer.push(ContextRecords {
+            context: context.clone(),
+            slices: reader.read(id, &slices).await?,
+        });
+    }
+    Ok(answer)
+}
+
+impl SeriesReader<'_> {
+    /// Combines the records of a context. Those that are held, and have not changed, are not read.
+    async fn read(
+        &self,
+        id: RecordId,
+        slices: &SlicesToCombine,
+    ) -> Result<Vec<SliceSums>, StoreError> {
+        let series = (id, slices.tier.seconds);
+        let slices_read = &slices.slices;
+        let revision = |slice: &TierSlice| self.revisions.get(slice).copied();
+        let mut held = match self.cache {
+            Some((cache, created)) => cache.take(series, created),
+            None => HeldRecords::new(),
+        };
+        held.retain(|slice, record| record.revision == revision(slice));
+        let unread = slices_read.iter().copied();
+        let unread: Vec<_> = unread.filter(|slice| !held.contains_key(slice)).collect();
+        for (slice, packed) in read_record(self.reader, id, &unread).await? {
+            let revision = revision(&slice);
+            held.insert(slice, HeldRecord { revision, packed });
+        }
+        let record = |slice| pack::read_record(held.get(slice)?.packed.as_ref()?);
+        let combined = slices.combine(slices_read.iter().map(record));
+        if let Some((cache, created)) = self.cache {
+            held.retain(|slice, _| slices_read.contains(slice));
+            cache.put(series, created, held);
+        }
+        Ok(combined)
+    }
+}
+
+/// Reads the packed record that a context has in each of some slices.
+async fn read_record(
+    reader: &dyn TableReader,
+    id: RecordId,
+    slices: &[TierSlice],
+) -> Result<Vec<(TierSlice, Option<Box<[u8]>>)>, StoreError> {
+    if slices.is_empty() {
+        return Ok(Vec::new());
+    }
+    let fields: Arc<[Vec<u8>]> = [id.to_bytes().to_vec()].into();
+    let reads = slices.iter();
+    let reads = reads.map(|slice| TableRead::Values(Table::records(*slice), fields.clone()));
+    let reads: Vec<_> = reads.collect();
+    let mut answers = reader.read_tables(Purpose::Query, &reads).await?;
+    let values = slices.iter().map(|slice| {
+        let value = answers.values().pop().flatten();
+        (*slice, value.map(Vec::into_boxed_slice))
+    });
+    Ok(values.collect())
+}
+
+/// The records of many contexts in the hours that begin within `starts`, in the order of the contexts. What is no
+/// record is left out, and added to the problems.
+pub(super) async fn hourly_records(
+    reader: &dyn TableReader,
+    contexts: &[ContextId],
+    starts: Range<i64>,
+    rolled: &RolledUp,
+    problems: &mut Vec<Problem>,
+) -> Result<Vec<Vec<SliceSums>>, StoreError> {
+    let end = starts.end;
+    let slices = SlicesToCombine::within(starts, end, HOUR as u32, HALF_HOURS, rolled);
+    let mut combined = Vec::with_capacity(contexts.len());
+    for part in contexts.chunks(CONTEXTS_AT_ONCE) {
+        let fields = part.iter();
+        let fields = fields.map(|id| RecordId::new(id.kind, &id.name).to_bytes().to_vec());
+        let fields: Arc<[Vec<u8>]> = fields.collect();
+        let reads = slices.slices.iter();
+        let reads = reads.map(|slice| TableRead::Values(Table::records(*slice), fields.clone()));
+        let reads: Vec<_> = reads.collect();
+        let mut by_slice = Vec::with_capacity(reads.len());
+        for reads in reads.chunks(SLICES_AT_ONCE) {
+            let mut answers = reader.read_tables(Purpose::Query, reads).await?;
+            by_slice.extend(reads.iter().map(|_| answers.values()));
+        }
+        for (at, context) in part.iter().enumerate() {
+            if at % UNPACKED_AT_ONCE == 0 {
+                // Unpacking holds the runtime up for a while.
+                tokio::task::yield_now().await;
+            }
+            let records = slices.slices.iter().zip(&mut by_slice);
+            let records = records.map(|(slice, values)| {
+                let packed = values.get_mut(at)?.take()?;
+                let record = pack::read_record(&packed);
+                if record.is_none() {
+                    problems.push(Problem::new(
+                        reader.name_of(&Table::records(*slice)),
+                        format!("the field of {} holds no record", context.name),
+                    ));
+                }
+                record
+            });
+            combined.push(slices.combine(records));
+        }
+    }
+    Ok(combined)
+}

@@ -1,0 +1,67 @@
+//! The records of all contexts, slice by slice.
+
+use std::sync::Arc;
+
+use super::{Field, unpacked};
+use crate::error::StoreError;
+use crate::store::table::Table;
+use crate::store::table_reads::{Purpose, TableRead, TableReader};
+use tower_pulse_model::pack;
+use tower_pulse_model::records::{Record, RecordId};
+use tower_pulse_model::tier::TierSlice;
+
+/// Fields that a read of packed records asks for: a server does nothing else meanwhile.
+const FIELDS_AT_ONCE: usize = 500;
+
+/// The records of all contexts in a slice.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SliceRecords {
+    /// Each context's record, in no order.
+    pub records: Vec<(RecordId, Record)>,
+}
+
+/// The packed records of contexts in a slice; `None` for a context without one.
+pub type PackedRecords = Vec<Option<Vec<u8>>>;
+
+/// The records of some slices, in their order.
+pub(in crate::store) async fn slice_records(
+    reader: &dyn TableReader,
+    slices: &[TierSlice],
+) -> Result<Vec<SliceRecords>, StoreError> {
+    let tables = slices.iter().map(|slice| Table::records(*slice));
+    unpacked(reader, tables, records).await
+}
+
+/// The packed records of some contexts in each of some slices, in the order of the contexts.
+pub(in crate::store) async fn packed_records(
+    reader: &dyn TableReader,
+    slices: &[TierSlice],
+    contexts: &[RecordId],
+) -> Result<Vec<PackedRecords>, StoreError> {
+    let parts = contexts.chunks(FIELDS_AT_ONCE);
+    let parts = parts.map(|part| part.iter().map(|id| id.to_bytes().to_vec()).collect());
+    let parts: Vec<Arc<[Vec<u8>]>> = parts.collect();
+    let reads = slices.iter().flat_map(|slice| {
+        let fields = parts.iter().cloned();
+        fields.map(|fields| TableRead::Values(Table::records(*slice), fields))
+    });
+    let reads: Vec<_> = reads.collect();
+    let mut answers = reader.read_tables(Purpose::Query, &reads).await?;
+    let mut records = Vec::with_capacity(slices.len());
+    for _ in slices {
+        let mut of_slice = Vec::with_capacity(contexts.len());
+        for _ in &parts {
+            of_slice.append(&mut answers.values());
+        }
+        records.push(of_slice);
+    }
+    Ok(records)
+}
+
+fn records(fields: &[Field]) -> SliceRecords {
+    let record =
+        |(id, record): &Field| Some((RecordId::from_bytes(id)?, pack::read_record(record)?));
+    SliceRecords {
+        records: fields.iter().filter_map(record).collect(),
+    }
+}

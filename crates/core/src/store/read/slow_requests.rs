@@ -1,0 +1,34 @@
+//! The slowest and the newest failed requests.
+
+use crate::error::StoreError;
+use crate::store::table::Table;
+use crate::store::table_reads::{Purpose, TableRead, TableReader};
+use tower_pulse_model::context::ContextId;
+use tower_pulse_model::records::RecordId;
+use tower_pulse_model::slow_request::SlowRequests;
+
+/// Asks for the slowest requests of some contexts, and for the newest failed ones.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SlowRequestQuery {
+    /// The contexts; [`ContextId::all`] for the requests of all contexts together.
+    pub contexts: Vec<ContextId>,
+    /// The start of the hour, in Unix seconds. The current hour and the last one are stored.
+    pub hour: i64,
+}
+
+/// The slow and failed requests of the contexts in a query, in its order.
+pub(in crate::store) async fn slow_requests(
+    reader: &dyn TableReader,
+    query: &SlowRequestQuery,
+) -> Result<Vec<SlowRequests>, StoreError> {
+    let ids = query.contexts.iter();
+    let ids = ids.map(|context| RecordId::new(context.kind, &context.name).to_bytes().into());
+    let table = Table::SlowRequests { hour: query.hour };
+    let reads = [TableRead::Values(table, ids.collect())];
+    let fields = reader.read_tables(Purpose::Query, &reads).await?.values();
+    let list = |(context, field): (&ContextId, Option<Vec<u8>>)| {
+        let list = field.and_then(|list| SlowRequests::unpack(&list, context.kind));
+        list.unwrap_or_else(|| SlowRequests::of(context.kind))
+    };
+    Ok(query.contexts.iter().zip(fields).map(list).collect())
+}

@@ -1,0 +1,85 @@
+//! For this crate's own tests: parts of a store that a test does not use. No part of its public interface.
+
+/// Makes a store that is never queried: [`Query`](crate::store::Query) panics.
+#[macro_export]
+macro_rules! no_queries {
+    ($store:ty) => {
+        impl $crate::store::Query for $store {
+            fn tables(&self) -> &dyn $crate::store::table_reads::TableReader {
+                unreachable!("this store is never queried")
+            }
+
+            fn fleet(
+                &self,
+                _: i64,
+            ) -> $crate::store::BoxFuture<
+                '_,
+                Result<$crate::store::FleetSnapshot, $crate::StoreError>,
+            > {
+                unreachable!("this store is never queried")
+            }
+
+            fn counters<'a>(
+                &'a self,
+                _: &'a $crate::store::CounterQuery,
+            ) -> $crate::store::BoxFuture<
+                'a,
+                Result<Vec<$crate::store::CounterSeries>, $crate::StoreError>,
+            > {
+                unreachable!("this store is never queried")
+            }
+
+            fn counter_names<'a>(
+                &'a self,
+                _: &'a [u32],
+            ) -> $crate::store::BoxFuture<'a, Result<Vec<String>, $crate::StoreError>> {
+                unreachable!("this store is never queried")
+            }
+
+            fn slowest<'a>(
+                &'a self,
+                _: &'a $crate::store::SlowestQuery,
+            ) -> $crate::store::BoxFuture<
+                'a,
+                Result<Vec<$crate::store::RankedContext>, $crate::StoreError>,
+            > {
+                unreachable!("this store is never queried")
+            }
+        }
+    };
+}
+
+pub use no_queries;
+
+/// Makes a store that is never looked after: [`Upkeep`](crate::store::Upkeep) panics.
+#[macro_export]
+macro_rules! no_upkeep {
+    ($store:ty) => {
+        impl $crate::store::Upkeep for $store {
+            fn status(&self, _: i64) -> $crate::store::BoxFuture<'_, Result<$crate::store::StoreStatus, $crate::StoreError>> {
+                unreachable!("this store is never looked after")
+            }
+
+            fn heartbeat<'a>(
+                &'a self,
+                _: &'a $crate::store::Heartbeat,
+            ) -> $crate::store::BoxFuture<'a, Result<($crate::store::Fleet, $crate::store::StoreStatus), $crate::StoreError>> {
+                unreachable!("this store is never looked after")
+            }
+
+            fn deregister<'a>(&'a self, _: &'a str) -> $crate::store::BoxFuture<'a, Result<(), $crate::StoreError>> {
+                unreachable!("this store is never looked after")
+            }
+
+            fn clean<'a>(&'a self, _: &'a $crate::store::Pass) -> $crate::store::BoxFuture<'a, Result<Option<$crate::store::CleanReport>, $crate::StoreError>> {
+                unreachable!("this store is never looked after")
+            }
+
+            fn last_pass(&self) -> $crate::store::BoxFuture<'_, Result<Option<$crate::store::PassRecord>, $crate::StoreError>> {
+                unreachable!("this store is never looked after")
+            }
+        }
+    };
+}
+
+pub use no_upkeep;

@@ -1,0 +1,214 @@
+//! Looking after a store: heartbeats, its status, and cleaning.
+
+use std::sync::Arc;
+
+use super::Sealed;
+use crate::error::StoreError;
+use crate::task::BoxFuture;
+use tower_pulse_model::fleet::Fleet;
+use tower_pulse_model::recorded::Gap;
+use tower_pulse_model::snapshot::Problem;
+
+/// Seconds after its last heartbeat during which an instance counts as alive.
+pub const INSTANCE_TTL: i64 = 60;
+/// How many passes the clock of another instance may be ahead of this one's.
+const PASSES_AHEAD: i64 = 5;
+
+/// Samples that folding could not use, of all instances, since the store's generation began.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Exceptions {
+    /// Requests older than the statistics of the last hour: in the counters, not in the statistics.
+    pub late: u64,
+    /// Requests from more than an hour in the store's future: refused.
+    pub skewed: u64,
+    /// How often data for a key was dropped because the key holds something else.
+    pub quarantined: u64,
+    /// The quarantined keys of the last day.
+    pub quarantined_keys: Vec<Problem>,
+}
+
+/// The most quarantined keys that are listed.
+pub const MAX_QUARANTINED_KEYS: usize = 100;
+
+impl Exceptions {
+    /// Adds a key whose value could not be used.
+    pub fn quarantine(&mut self, problem: Problem) {
+        self.quarantined += 1;
+        self.quarantined_keys
+            .retain(|other| other.key != problem.key);
+        self.quarantined_keys.push(problem);
+        if self.quarantined_keys.len() > MAX_QUARANTINED_KEYS {
+            self.quarantined_keys.remove(0);
+        }
+    }
+}
+
+/// The status of a journal.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct JournalStatus {
+    /// Entries in the journal, including folded entries that are not trimmed yet.
+    pub entries: u64,
+    /// Bytes of entries that are not folded.
+    pub bytes: u64,
+    /// Seconds since the oldest entry that is not folded was appended.
+    pub oldest_age: Option<f64>,
+    /// The instance that folds.
+    pub folder: Option<String>,
+    /// How long the last round took, in seconds.
+    pub last_fold: Option<f64>,
+    /// Requests in entries that were set aside because no instance could read them.
+    pub set_aside: u64,
+    /// Bytes of entries that were acknowledged, and gone before they were folded.
+    pub hole_bytes: u64,
+    /// Entries of an earlier generation whose state was missing.
+    pub orphaned: u64,
+    /// What the folder waits for, if it does.
+    pub newer: Option<NewerEntry>,
+}
+
+/// An entry of the journal that only a newer version of this crate can read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewerEntry {
+    /// The version of its form.
+    pub version: u64,
+    /// The newest version that this instance can read.
+    pub readable: u64,
+    /// Seconds for which it has waited for an instance that can read it.
+    pub waited: u64,
+}
+
+/// The status of a store and its fleet.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StoreStatus {
+    /// The moment up to which all appended calls can be read, in Unix seconds.
+    pub as_of: i64,
+    /// When the store's generation began, in Unix seconds; `None` before the first instance.
+    pub created: Option<i64>,
+    /// When the first sample that the store holds was recorded, in Unix seconds; at the latest when its generation
+    /// began.
+    pub since: Option<i64>,
+    /// The times in which no instance recorded, as in [`RecordState`](super::table_reads::RecordState).
+    pub gaps: Vec<Gap>,
+    /// The number of instances that are alive.
+    pub instances: u64,
+    /// Samples that folding could not use.
+    pub exceptions: Exceptions,
+    /// Rankings whose configurations differ between the instances, in a sentence each.
+    pub ranking_warnings: Vec<String>,
+    /// The status of the journal, if the store has one.
+    pub journal: Option<JournalStatus>,
+}
+
+/// A heartbeat of an instance.
+#[derive(Clone, Debug)]
+pub struct Heartbeat {
+    /// The id of the instance.
+    pub instance: String,
+    /// The name that it was given, if it was.
+    pub name: Option<Arc<str>>,
+    /// The time of the heartbeat, in Unix seconds.
+    pub at: i64,
+    /// Requests in flight.
+    pub in_flight: i64,
+    /// Samples that were dropped since the instance started.
+    pub dropped: u64,
+    /// The version of the application.
+    pub version: Option<Arc<str>>,
+}
+
+/// A pass of cleaning: its time, and the retentions that it applies.
+#[derive(Clone, Debug)]
+pub struct Pass {
+    /// The instance that cleans.
+    pub instance: String,
+    /// The time of the pass, in Unix seconds.
+    pub now: i64,
+    /// Seconds between passes.
+    pub interval: i64,
+    /// Seconds after which a context without a request leaves the ranking of the slowest.
+    pub ranking_retention: i64,
+    /// Seconds after which a context without a request is forgotten.
+    pub context_retention: i64,
+}
+
+impl Pass {
+    /// The number of the pass, the same on every instance.
+    pub fn number(&self) -> i64 {
+        self.now.div_euclid(self.interval.max(1))
+    }
+
+    /// Whether a precision is examined in this pass: coarse precisions are due less often.
+    pub fn examines(&self, precision: i64) -> bool {
+        self.number() % (precision / self.interval.max(1)).max(1) == 0
+    }
+}
+
+impl Pass {
+    /// Whether this pass is unnecessary when `last` is the number of the last completed pass. A number that is
+    /// far ahead comes from a wrong clock, and must not stop all other instances from cleaning.
+    pub fn is_done_by(&self, last: i64) -> bool {
+        (0..=PASSES_AHEAD).contains(&last.saturating_sub(self.number()))
+    }
+}
+
+/// The result of a pass.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CleanReport {
+    /// Counters that were examined.
+    pub examined: u64,
+    /// Slices that were removed.
+    pub slices: u64,
+    /// Counters that were removed because they were empty.
+    pub counters: u64,
+    /// Contexts that were forgotten.
+    pub contexts: u64,
+    /// Contexts that left the ranking of the slowest.
+    pub ranks: u64,
+    /// Instances that were removed because they sent no heartbeat.
+    pub instances: u64,
+    /// Keys that the pass could not read, and left as they are.
+    pub problems: Vec<Problem>,
+}
+
+/// The last pass, as the store remembers it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PassRecord {
+    /// The number of the pass.
+    pub number: i64,
+    /// The time of the pass, in Unix seconds.
+    pub at: i64,
+    /// The instance that ran the pass.
+    pub instance: String,
+    /// The duration of the pass, in milliseconds.
+    pub millis: u64,
+    /// Its result, and the keys that this pass and earlier ones could not read.
+    pub cleaned: CleanReport,
+}
+
+/// Keeps a store and its fleet in order.
+///
+/// # Cancel safety
+/// Dropping a future of this trait leaves the store either unchanged or as if the future had completed.
+pub trait Upkeep: Sealed + Send + Sync {
+    /// The status of the store and its fleet at `now`.
+    fn status(&self, now: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>>;
+
+    /// Records that an instance is alive. Returns the fleet and the status of the store at that time.
+    fn heartbeat<'a>(
+        &'a self,
+        heartbeat: &'a Heartbeat,
+    ) -> BoxFuture<'a, Result<(Fleet, StoreStatus), StoreError>>;
+
+    /// Removes an instance that has ended.
+    fn deregister<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), StoreError>>;
+
+    /// Removes data that is older than its retention. `None` when another instance runs this pass, or has
+    /// completed it. See *cleaning counters* in [`guide::recipes`](https://docs.rs/tower-pulse/latest/tower_pulse/guide/recipes/index.html).
+    fn clean<'a>(
+        &'a self,
+        pass: &'a Pass,
+    ) -> BoxFuture<'a, Result<Option<CleanReport>, StoreError>>;
+
+    /// The last pass of any instance.
+    fn last_pass(&self) -> BoxFuture<'_, Result<Option<PassRecord>, StoreError>>;
+}

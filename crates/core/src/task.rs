@@ -1,0 +1,290 @@
+//! The crate's background tasks: the signal that stops them, their turns while the server denies access, and the
+//! future that `Builder::build_with_tasks` returns instead of spawning it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::sync::{OwnedMutexGuard, watch};
+
+/// The server is asked again this long after it has denied access, by one of an instance's tasks.
+pub const DENIED_WAIT: Duration = Duration::from_secs(2);
+
+/// A boxed future, as the [`Store`](crate::store::Store) trait returns it.
+// The compiler generates the code of a future anew in each crate and codegen unit that polls or drops it, with all
+// futures inside. So large futures that users await, or that several modules do, are boxed by one function that is never
+// inlined.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Locks a mutex even if a thread has panicked while it held the lock. The data must be consistent between
+/// any two statements that could panic.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A background task that `Builder::build_with_tasks` returns
+/// instead of spawning it. Nothing is flushed unless the tasks are polled. A task ends by itself after
+/// `Pulse::shutdown`.
+///
+/// Cancel safe: samples that the task was about to flush stay in the `Pulse`.
+#[must_use = "a task does nothing unless it is spawned or awaited"]
+pub struct Task {
+    name: &'static str,
+    future: BoxFuture<'static, ()>,
+}
+
+impl Task {
+    /// A task of this name.
+    pub fn new(name: &'static str, future: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self {
+            name,
+            future: Box::pin(future),
+        }
+    }
+
+    /// The task's purpose in a word: `"drain"`, `"flush"`, `"fold"`, `"judge"`, `"clean"`, `"heartbeat"` or
+    /// `"rows"`.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+impl std::fmt::Debug for Task {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Task").field(&self.name).finish()
+    }
+}
+
+impl Future for Task {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.future.as_mut().poll(cx)
+    }
+}
+
+/// The signal that stops the tasks of an instance, sent once.
+#[derive(Debug)]
+pub struct Stop {
+    signal: watch::Sender<bool>,
+    denials: Arc<Denials>,
+}
+
+/// The tasks' receiver of [`Stop`].
+#[derive(Clone, Debug)]
+pub struct Stopped {
+    signal: watch::Receiver<bool>,
+    denials: Arc<Denials>,
+}
+
+/// The turns of an instance's tasks while the server denies access.
+#[derive(Debug, Default)]
+struct Denials {
+    /// Held by the task that tries next. The tasks queue for it, so that each has its turn.
+    turn: Arc<tokio::sync::Mutex<()>>,
+    /// How often a task was let through that had been denied access.
+    admissions: watch::Sender<u64>,
+}
+
+/// One task's turns while the server denies access: the tasks of an instance try one at a time, [`DENIED_WAIT`] apart,
+/// and all at once when one of them was let through.
+#[derive(Debug)]
+pub struct Admission {
+    denials: Arc<Denials>,
+    admissions: watch::Receiver<u64>,
+    is_denied: bool,
+    turn: Option<OwnedMutexGuard<()>>,
+}
+
+/// What the server has answered to a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It has done what the task asked for.
+    LetThrough,
+    /// It has denied access: to all, or to a command.
+    Denied,
+    /// Something else failed.
+    Failed,
+}
+
+impl Stop {
+    /// The signal, not sent, and its first receiver.
+    pub fn new() -> (Self, Stopped) {
+        let (signal, denials) = (watch::Sender::new(false), Arc::default());
+        let stop = Self { signal, denials };
+        let stopped = stop.stopped();
+        (stop, stopped)
+    }
+
+    /// A receiver for another task.
+    pub fn stopped(&self) -> Stopped {
+        Stopped {
+            signal: self.signal.subscribe(),
+            denials: self.denials.clone(),
+        }
+    }
+
+    /// Sends the signal. Returns whether this was the first time.
+    pub fn stop(&self) -> bool {
+        !self.signal.send_replace(true)
+    }
+}
+
+impl Admission {
+    /// Takes note of an answer of the server. Returns whether it denied access, so that the task must
+    /// [`wait`](Self::wait).
+    pub fn denies(&mut self, answer: impl Into<Answer>) -> bool {
+        let (answer, was_denied) = (answer.into(), self.is_denied);
+        self.is_denied = answer == Answer::Denied;
+        if was_denied && answer == Answer::LetThrough {
+            self.denials.admissions.send_modify(|n| *n += 1);
+        }
+        if !self.is_denied {
+            // What others were let through for until now is no reason to try again after a later denial.
+            self.admissions.mark_unchanged();
+        }
+        self.turn = None;
+        self.is_denied
+    }
+
+    /// Waits until this task may try again: until its turn has come and `pause`, a sleep of [`DENIED_WAIT`], is over,
+    /// or another task was let through. The turn ends with the next [answer](Self::denies).
+    ///
+    /// Cancel safe: the turn goes to another task.
+    pub async fn wait<F: Future>(&mut self, pause: impl FnOnce() -> F) {
+        let queue = self.denials.turn.clone();
+        let turn = async {
+            let turn = queue.lock_owned().await;
+            pause().await;
+            turn
+        };
+        tokio::select! {
+            biased;
+            // The sender is in `self.denials`.
+            _ = self.admissions.changed() => {}
+            turn = turn => self.turn = Some(turn),
+        }
+    }
+}
+
+impl Stopped {
+    /// Whether the signal was sent. A [`Stop`] that was dropped without sending it does not count.
+    pub fn is_set(&self) -> bool {
+        *self.signal.borrow()
+    }
+
+    /// The turns of one task while the server denies access.
+    pub fn admission(&self) -> Admission {
+        Admission {
+            denials: self.denials.clone(),
+            admissions: self.denials.admissions.subscribe(),
+            is_denied: false,
+            turn: None,
+        }
+    }
+
+    /// Waits for the signal. Also ends when the sender, and with it the `Pulse`, is dropped.
+    async fn sent(&mut self) {
+        let _ = self.signal.wait_for(|stopped| *stopped).await;
+    }
+
+    /// Runs `future` until it is done (`Some`) or the signal is sent (`None`).
+    pub async fn or<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            () = self.sent() => None,
+            value = future => Some(value),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+
+    /// Denied tasks that each note when they try, until the server lets them through.
+    struct Tried {
+        at: Mutex<Vec<(usize, Duration)>>,
+        is_permitted: Mutex<bool>,
+    }
+
+    async fn denied_tasks(count: usize) -> (Arc<Tried>, Stop, Instant) {
+        let (stop, stopped) = Stop::new();
+        let start = Instant::now();
+        let tried = Arc::new(Tried {
+            at: Mutex::default(),
+            is_permitted: Mutex::new(false),
+        });
+        for task in 0..count {
+            let (tried, mut admission) = (tried.clone(), stopped.admission());
+            tokio::spawn(async move {
+                loop {
+                    lock(&tried.at).push((task, start.elapsed()));
+                    let answer = match *lock(&tried.is_permitted) {
+                        true => Answer::LetThrough,
+                        false => Answer::Denied,
+                    };
+                    if !admission.denies(answer) {
+                        return;
+                    }
+                    admission.wait(|| sleep(DENIED_WAIT)).await;
+                }
+            });
+            tokio::task::yield_now().await;
+        }
+        (tried, stop, start)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn denied_tasks_try_in_turns_and_all_at_once_when_one_is_let_through() {
+        let (tried, _stop, _) = denied_tasks(3).await;
+        sleep(Duration::from_secs(9)).await;
+        let seconds = |seconds| Duration::from_secs(seconds);
+        let tries = std::mem::take(&mut *lock(&tried.at));
+        let at_first = [0, 1, 2].map(|task| (task, seconds(0)));
+        assert_eq!(tries[..3], at_first);
+        let turns = [(0, 2), (1, 4), (2, 6), (0, 8)];
+        assert_eq!(tries[3..], turns.map(|(task, at)| (task, seconds(at))));
+
+        *lock(&tried.is_permitted) = true;
+        sleep(Duration::from_secs(9)).await;
+        let mut tries = std::mem::take(&mut *lock(&tried.at));
+        tries.sort_unstable();
+        let all = [0, 1, 2].map(|task| {
+            let (_, at) = tries[task];
+            assert!((seconds(10)..seconds(10) + Duration::from_millis(5)).contains(&at));
+            (task, at)
+        });
+        assert_eq!(tries, all);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_goes_leaves_its_turn_to_the_next_one() {
+        let (_stop, stopped) = Stop::new();
+        let mut admissions = [stopped.admission(), stopped.admission()];
+        for admission in &mut admissions {
+            assert!(admission.denies(Answer::Denied));
+        }
+        let [mut first, mut second] = admissions;
+        {
+            let dropped = first.wait(|| sleep(DENIED_WAIT));
+            assert!(
+                tokio::time::timeout(Duration::from_secs(1), dropped)
+                    .await
+                    .is_err()
+            );
+        }
+        let start = Instant::now();
+        second.wait(|| sleep(DENIED_WAIT)).await;
+        assert_eq!(start.elapsed(), DENIED_WAIT);
+        // The server fails in another way: nobody is let through, and the turn ends.
+        assert!(!second.denies(Answer::Failed));
+        let start = Instant::now();
+        first.wait(|| sleep(DENIED_WAIT)).await;
+        assert_eq!(start.elapsed(), DENIED_WAIT);
+    }
+}

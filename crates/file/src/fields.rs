@@ -1,0 +1,232 @@
+//! The fields of tables, in the database. All that is done between two durable moments is one transaction.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::fmt;
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+
+use redb::{ReadableTable, Table as StoredTable, TableDefinition, WriteTransaction};
+
+use super::keys::name_of;
+use super::trouble::Trouble;
+use tower_pulse_core::error::StoreError;
+use tower_pulse_core::store::in_process::{Extent, FieldChange, Fields, Show, State};
+use tower_pulse_core::store::table::Table;
+use tower_pulse_model::pack;
+
+/// A table of the database. All have bytes for keys and values, as the database's code is compiled for each kind of them.
+pub(super) type Definition = TableDefinition<'static, &'static [u8], &'static [u8]>;
+
+/// The fields of all tables, by the name of the table and that of the field.
+const FIELDS: Definition = TableDefinition::new("fields");
+/// The extents of tables, by their names.
+pub(super) const EXTENTS: Definition = TableDefinition::new("tables");
+
+/// The fields of all tables. An error leaves the transaction half done, and it must be given up then.
+pub(super) struct FileFields {
+    path: Arc<Path>,
+    /// There is one, except while it is replaced.
+    transaction: Option<WriteTransaction>,
+    /// Why the last work on it failed.
+    failure: RefCell<Option<Trouble>>,
+}
+
+impl fmt::Debug for FileFields {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileFields")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The fields of the state of a file.
+pub(super) fn fields_of(state: &mut State) -> Result<&mut FileFields, redb::Error> {
+    let fields: &mut dyn Any = state.tables.fields_mut();
+    // Such a state has no others.
+    fields.downcast_mut().ok_or(redb::Error::DatabaseClosed)
+}
+
+/// Why work on the fields of a state failed, if some did.
+pub(super) fn take_failure(state: &mut State) -> Option<Trouble> {
+    fields_of(state).ok()?.failure.take()
+}
+
+impl FileFields {
+    pub(super) fn new(path: Arc<Path>, transaction: WriteTransaction) -> Self {
+        Self {
+            path,
+            transaction: Some(transaction),
+            failure: RefCell::default(),
+        }
+    }
+
+    /// The error of work that has failed.
+    fn failed(&self, error: redb::Error) -> StoreError {
+        let trouble = Trouble::from(error);
+        let error = trouble.to_error(&self.path);
+        self.failure.replace(Some(trouble));
+        error
+    }
+
+    /// The transaction that is open.
+    pub(super) fn transaction(&self) -> Result<&WriteTransaction, redb::Error> {
+        // A failed commit leaves none.
+        self.transaction.as_ref().ok_or(redb::Error::DatabaseClosed)
+    }
+
+    /// Takes the transaction, to commit it.
+    pub(super) fn take(&mut self) -> Result<WriteTransaction, redb::Error> {
+        self.transaction.take().ok_or(redb::Error::DatabaseClosed)
+    }
+
+    /// Begins with another transaction.
+    pub(super) fn begin(&mut self, transaction: WriteTransaction) {
+        self.transaction = Some(transaction);
+    }
+
+    fn get_all(
+        &self,
+        table: &Table,
+        fields: &[Vec<u8>],
+    ) -> Result<Vec<Option<Vec<u8>>>, redb::Error> {
+        let stored = self.transaction()?.open_table(FIELDS)?;
+        let (mut key, mut values) = (name_of(table), Vec::with_capacity(fields.len()));
+        let prefix = key.len();
+        for field in fields {
+            key.truncate(prefix);
+            key.extend_from_slice(field);
+            let value = stored.get(&*key)?;
+            values.push(value.map(|value| value.value().to_vec()));
+        }
+        Ok(values)
+    }
+
+    fn write_all(
+        &self,
+        table: &Table,
+        removed: &[Vec<u8>],
+        set: &[(Vec<u8>, Vec<u8>)],
+    ) -> Result<FieldChange, redb::Error> {
+        let mut stored = self.transaction()?.open_table(FIELDS)?;
+        let (mut key, mut change) = (name_of(table), FieldChange::default());
+        let prefix = key.len();
+        for field in removed {
+            key.truncate(prefix);
+            key.extend_from_slice(field);
+            let before = stored.remove(&*key)?;
+            change.note(field, before.map(|before| before.value().len()), None);
+        }
+        for (field, value) in set {
+            key.truncate(prefix);
+            key.extend_from_slice(field);
+            let before = stored.insert(&*key, &**value)?;
+            let before = before.map(|before| before.value().len());
+            change.note(field, before, Some(value.len()));
+        }
+        Ok(change)
+    }
+
+    fn clear_all(&self, table: &Table) -> Result<(), redb::Error> {
+        let mut stored = self.transaction()?.open_table(FIELDS)?;
+        let start = name_of(table);
+        remove_range(&mut stored, &start, &behind(&start))
+    }
+
+    fn visit_all(
+        &self,
+        table: &Table,
+        after: Option<&[u8]>,
+        show: &mut Show<'_>,
+    ) -> Result<(), redb::Error> {
+        let stored = self.transaction()?.open_table(FIELDS)?;
+        let name = name_of(table);
+        let (end, start) = (behind(&name), [&name, after.unwrap_or_default()].concat());
+        let from = match after {
+            Some(_) => Bound::Excluded(&*start),
+            None => Bound::Included(&*start),
+        };
+        for field in stored.range::<&[u8]>((from, Bound::Excluded(&*end)))? {
+            let (key, value) = field?;
+            let field = key.value().get(name.len()..).unwrap_or_default();
+            if show(field, value.value()).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_extent(&self, table: &Table, extent: Option<&Extent>) -> Result<(), redb::Error> {
+        let mut stored = self.transaction()?.open_table(EXTENTS)?;
+        let name = name_of(table);
+        match extent {
+            Some(extent) => stored.insert(&*name, &*pack::pack(extent))?,
+            None => stored.remove(&*name)?,
+        };
+        Ok(())
+    }
+}
+
+/// Removes all with keys from one on, and before another.
+pub(super) fn remove_range(
+    stored: &mut StoredTable<'_, &'static [u8], &'static [u8]>,
+    from: &[u8],
+    to: &[u8],
+) -> Result<(), redb::Error> {
+    stored.retain_in::<&[u8], _>(from..to, |_, _| false)?;
+    Ok(())
+}
+
+/// The first key behind all that begin with a name.
+pub(super) fn behind(name: &[u8]) -> Vec<u8> {
+    let mut end = name.to_vec();
+    // A name begins with a code below 255.
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            break;
+        }
+    }
+    end
+}
+
+impl Fields for FileFields {
+    fn bytes_per_field(&self) -> usize {
+        32
+    }
+
+    fn get(&self, table: &Table, fields: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        self.get_all(table, fields)
+            .map_err(|error| self.failed(error))
+    }
+
+    fn write(
+        &mut self,
+        table: &Table,
+        removed: &[Vec<u8>],
+        set: &[(Vec<u8>, Vec<u8>)],
+    ) -> Result<FieldChange, StoreError> {
+        self.write_all(table, removed, set)
+            .map_err(|error| self.failed(error))
+    }
+
+    fn clear(&mut self, table: &Table) -> Result<(), StoreError> {
+        self.clear_all(table).map_err(|error| self.failed(error))
+    }
+
+    fn visit(
+        &self,
+        table: &Table,
+        after: Option<&[u8]>,
+        show: &mut Show<'_>,
+    ) -> Result<(), StoreError> {
+        self.visit_all(table, after, show)
+            .map_err(|error| self.failed(error))
+    }
+
+    fn note_extent(&mut self, table: &Table, extent: Option<&Extent>) -> Result<(), StoreError> {
+        self.write_extent(table, extent)
+            .map_err(|error| self.failed(error))
+    }
+}

@@ -1,0 +1,197 @@
+//! The store in one file of this machine: history that survives a restart, without a server. It needs the feature
+//! `file`.
+//!
+//! A thread of its own works on the file (`worker`), as a disk may take its time. It has one open transaction, which is
+//! committed from time to time: what was done before is durable then. After a failure the file is opened again where it
+//! was durable last, and those who flush append again what it has lost, as after a failover of a server.
+
+// `disk` is the file, `fields` its tables (`keys` names them), `kept` the other data, `trouble` why a file cannot be used,
+// `export` what an import into another store reads and notes.
+
+mod disk;
+#[cfg(feature = "import")]
+pub mod export;
+mod fields;
+#[cfg(feature = "import")]
+pub mod import;
+mod kept;
+mod keys;
+mod options;
+mod trouble;
+mod worker;
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::oneshot;
+
+#[cfg(any(test, feature = "__test_store"))]
+pub use self::disk::FileIo;
+pub use self::options::FileOptions;
+pub use self::options::{DURABLE_EVERY, FILE_BYTES};
+use self::worker::{Request, Worker};
+use tower_pulse_core::error::{BuildError, StoreError, StoreErrorKind};
+use tower_pulse_core::store::Sealed;
+use tower_pulse_core::store::in_process::{Access, Found, InProcess, InProcessStore, Place, Work};
+use tower_pulse_core::task::{BoxFuture, lock};
+
+/// The most calls that wait for the file.
+const MAX_WAITING: usize = 1_000;
+
+/// A store in a file, which one process holds at a time.
+///
+/// Dropping the store makes the file durable and closes it, a moment later. `Pulse::shutdown`
+/// waits until it is durable.
+#[derive(Debug)]
+pub struct FileStore {
+    store: InProcessStore,
+    #[cfg(feature = "import")]
+    thread: Arc<Thread>,
+}
+
+/// The thread that works on a file, for those who ask it. It ends when nobody can any more.
+#[derive(Debug)]
+struct Thread {
+    path: Arc<Path>,
+    requests: Sender<Request>,
+    waiting: Arc<AtomicUsize>,
+    report: Arc<Report>,
+}
+
+/// What the thread tells about the file.
+#[derive(Debug, Default)]
+struct Report {
+    /// Why the file cannot be used now.
+    trouble: Mutex<Option<String>>,
+    /// What an operator should know, although the file can be used.
+    notes: Mutex<Vec<String>>,
+    /// The numbers of the last calls that are durable, by instance.
+    durable: Mutex<HashMap<String, u64>>,
+}
+
+impl FileStore {
+    /// Opens a file, or begins to: as long as it cannot be opened, each call is an error that says why, and what was
+    /// recorded waits in memory. The file is tried again each second.
+    ///
+    /// # Errors
+    /// When the system has no thread for the file.
+    pub fn open(options: FileOptions) -> Result<Self, BuildError> {
+        let (requests, receiver) = channel();
+        let report = Arc::<Report>::default();
+        let (precisions, clock) = (options.precisions.clone(), options.clock.clone());
+        let (path, has_context_counters) = (options.path.clone(), options.has_context_counters);
+        let worker = Worker::new(options, receiver, report.clone());
+        let thread = std::thread::Builder::new().name("tower-pulse-file".to_owned());
+        if let Err(error) = thread.spawn(move || worker.run()) {
+            let allowed = format!("a file needs a thread, and the system has none: {error}");
+            return Err(BuildError::new("file", path.display(), allowed).with_source(error));
+        }
+        let thread = Arc::new(Thread {
+            path,
+            requests,
+            waiting: Arc::default(),
+            report,
+        });
+        let mut store = InProcessStore::new(precisions, clock, thread.clone());
+        store.has_context_counters = has_context_counters;
+        Ok(Self {
+            store,
+            #[cfg(feature = "import")]
+            thread,
+        })
+    }
+}
+
+impl Thread {
+    /// Hands a request to the thread, unless too many [wait](Waiting), this one included.
+    fn send(&self, request: Request) -> Result<(), StoreError> {
+        if self.waiting.load(Ordering::Relaxed) > MAX_WAITING {
+            let message = format!("{} does not answer: its disk is slow", self.path.display());
+            return Err(StoreError::new(StoreErrorKind::TimedOut, message));
+        }
+        self.requests.send(request).map_err(|_| self.ended())
+    }
+
+    /// The thread answers each call, unless the work panics.
+    fn ended(&self) -> StoreError {
+        let message = format!(
+            "work on {} has panicked; the log says where",
+            self.path.display()
+        );
+        StoreError::new(StoreErrorKind::Unreachable, message)
+    }
+}
+
+/// Counts a call that waits until it is dropped.
+struct Waiting(Arc<AtomicUsize>);
+
+impl Waiting {
+    fn new(waiting: &Arc<AtomicUsize>) -> Self {
+        waiting.fetch_add(1, Ordering::Relaxed);
+        Self(waiting.clone())
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Place for Thread {
+    fn describe(&self) -> String {
+        format!("file {}", self.path.display())
+    }
+
+    fn work(&self, access: Access, work: Work) -> BoxFuture<'_, Found> {
+        Box::pin(async move {
+            let (answer, answered) = oneshot::channel();
+            let waiting = Waiting::new(&self.waiting);
+            self.send(Request::Work(
+                access,
+                Box::new(move |state| {
+                    drop(waiting);
+                    // Nobody waits for what was dropped.
+                    if !answer.is_closed() {
+                        let _ = answer.send(state.and_then(work));
+                    }
+                }),
+            ))?;
+            answered.await.unwrap_or_else(|_| Err(self.ended()))
+        })
+    }
+
+    fn make_durable(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move {
+            let (answer, answered) = oneshot::channel();
+            let waiting = Waiting::new(&self.waiting);
+            self.send(Request::Sync(Box::new(move |result| {
+                drop(waiting);
+                let _ = answer.send(result);
+            })))?;
+            answered.await.unwrap_or_else(|_| Err(self.ended()))
+        })
+    }
+
+    fn durable_seq(&self, instance: &str) -> Option<u64> {
+        let durable = lock(&self.report.durable);
+        Some(durable.get(instance).copied().unwrap_or(0))
+    }
+
+    fn trouble(&self) -> Vec<String> {
+        let trouble = lock(&self.report.trouble).clone();
+        let notes = lock(&self.report.notes).clone();
+        trouble.into_iter().chain(notes).collect()
+    }
+}
+
+impl Sealed for FileStore {}
+
+impl InProcess for FileStore {
+    fn in_process(&self) -> &InProcessStore {
+        &self.store
+    }
+}

@@ -1,0 +1,129 @@
+//! The options of a file, checked before it is opened.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::disk::{FileIo, PlainIo};
+use tower_pulse_core::clock::Clock;
+use tower_pulse_core::error::BuildError;
+use tower_pulse_model::slice::Precisions;
+
+/// The most bytes of a file unless configured otherwise.
+pub const FILE_BYTES: u64 = 256 * 1024 * 1024;
+/// The fewest bytes that a file may be allowed.
+const MIN_FILE_BYTES: u64 = 16 * 1024 * 1024;
+/// The most bytes that a file may be allowed.
+const MAX_FILE_BYTES: u64 = 64 * 1024 * 1024 * 1024;
+/// How often a file is made durable unless configured otherwise.
+pub const DURABLE_EVERY: Duration = Duration::from_secs(1);
+
+/// The path of a file, and the options of the store in it.
+#[derive(Clone, Debug)]
+pub struct FileOptions {
+    pub(super) path: Arc<Path>,
+    pub(super) precisions: Precisions,
+    pub(super) clock: Clock,
+    pub(super) file_bytes: u64,
+    pub(super) durable_every: Duration,
+    pub(super) has_context_counters: bool,
+    pub(super) io: Arc<dyn FileIo>,
+    /// Whether its history is brought into another store. Nothing else is written to it then.
+    pub(super) is_export: bool,
+}
+
+impl FileOptions {
+    /// The file at `path`, which is made if it does not exist. Its directory must exist.
+    ///
+    /// # Errors
+    /// When the path is empty, or ends like that of a directory.
+    pub fn new(path: impl Into<PathBuf>) -> Result<Self, BuildError> {
+        let path = path.into();
+        let text = path.to_string_lossy();
+        if path.file_name().is_none() || text.ends_with(std::path::is_separator) {
+            return Err(BuildError::new(
+                "file",
+                format!("{text:?}"),
+                "the path of a file, such as \"pulse.redb\", in a directory that exists",
+            ));
+        }
+        Ok(Self {
+            path: path.into(),
+            precisions: Precisions::default(),
+            clock: Clock::system(),
+            file_bytes: FILE_BYTES,
+            durable_every: DURABLE_EVERY,
+            has_context_counters: false,
+            io: Arc::new(PlainIo),
+            is_export: false,
+        })
+    }
+
+    /// The precisions of the counters.
+    pub fn precisions(mut self, precisions: Precisions) -> Self {
+        self.precisions = precisions;
+        self
+    }
+
+    /// The store's time, against which samples are judged as skewed.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// The most bytes of the file: 16 MiB to 64 GiB, 256 MiB by default. A third to a half of them is data, as the file
+    /// grows by doubling, and what is written never takes the place of what is durable. Above that, the oldest minutes
+    /// are removed first, then the oldest half hours. A file does not shrink.
+    ///
+    /// # Errors
+    /// When the number is not in this range.
+    pub fn file_bytes(mut self, bytes: u64) -> Result<Self, BuildError> {
+        if !(MIN_FILE_BYTES..=MAX_FILE_BYTES).contains(&bytes) {
+            return Err(BuildError::new(
+                "file_bytes",
+                bytes,
+                "16 MiB (16777216) to 64 GiB (68719476736)",
+            ));
+        }
+        self.file_bytes = bytes;
+        Ok(self)
+    }
+
+    /// How often what was recorded is made durable: 1 s to 60 s, 1 s by default. After a crash, at most the requests of this
+    /// time and of a flush interval are missing.
+    ///
+    /// # Errors
+    /// When the duration is not in this range.
+    pub fn durable_every(mut self, every: Duration) -> Result<Self, BuildError> {
+        if !(Duration::from_secs(1)..=Duration::from_secs(60)).contains(&every) {
+            return Err(BuildError::new(
+                "durable_every",
+                format!("{every:?}"),
+                "1 s to 60 s",
+            ));
+        }
+        self.durable_every = every;
+        Ok(self)
+    }
+
+    /// Opens the file to bring its history into another store.
+    #[cfg(feature = "import")]
+    pub(super) fn for_export(mut self) -> Self {
+        self.is_export = true;
+        self
+    }
+
+    /// Reads and writes the file in another way: a test makes the disk fail.
+    #[cfg(any(test, feature = "__test_store"))]
+    pub fn io(mut self, io: Arc<dyn FileIo>) -> Self {
+        self.io = io;
+        self
+    }
+
+    /// Keeps counters of each context, as the store in memory does: for a test of both.
+    #[cfg(any(test, feature = "__test_store"))]
+    pub fn with_context_counters(mut self) -> Self {
+        self.has_context_counters = true;
+        self
+    }
+}

@@ -1,0 +1,132 @@
+//! Why a file cannot be used, and what its operator can do.
+
+use std::io;
+use std::path::Path;
+
+use tower_pulse_core::error::{StoreError, StoreErrorKind};
+
+/// Why a file cannot be used.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// Another store has it: that of this process, if it is known.
+    Held(Option<u32>),
+    /// Another program wrote it.
+    Foreign,
+    /// A newer version of this crate wrote it, in this form.
+    Newer(u32),
+    /// It cannot be what was written.
+    Damaged(String),
+    /// The file has reached its bound.
+    Full,
+    /// The disk fails.
+    Io(io::Error),
+    /// The database fails.
+    Database(redb::Error),
+    /// Work on the file has panicked.
+    Panicked,
+    /// Its history was brought into another store, or is on its way there.
+    Exported,
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::QuotaExceeded if error.raw_os_error().is_none() => Self::Full,
+            _ => Self::Io(error),
+        }
+    }
+}
+
+impl From<redb::Error> for Trouble {
+    fn from(error: redb::Error) -> Self {
+        match error {
+            redb::Error::Io(error) => error.into(),
+            redb::Error::Corrupted(what) => Self::Damaged(what),
+            redb::Error::UpgradeRequired(version) => Self::Newer(u32::from(version)),
+            other => Self::Database(other),
+        }
+    }
+}
+
+impl Trouble {
+    /// Whether the bytes of the file are wrong, so that a new file must take its place.
+    pub(super) fn is_damage(&self) -> bool {
+        match self {
+            Self::Damaged(_) => true,
+            // The database finds its own beginning or its length wrong.
+            Self::Io(error) => matches!(
+                error.kind(),
+                io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof
+            ),
+            _ => false,
+        }
+    }
+
+    /// In a sentence that says what to do.
+    pub(super) fn in_words(&self, path: &Path) -> String {
+        let file = path.display();
+        let why = match self {
+            Self::Held(Some(process)) if *process == std::process::id() => {
+                return format!(
+                    "{file} is open in this process already: share one store (`Builder::store`)"
+                );
+            }
+            Self::Held(process) => {
+                let holder =
+                    process.map_or("another process".to_owned(), |id| format!("process {id}"));
+                return format!(
+                    "{file} is held by {holder}; it is taken over when that process ends. \
+                     Processes that run side by side need a file each, or Redis"
+                );
+            }
+            Self::Foreign => {
+                return format!(
+                    "{file} was written by another program and is left as it is: choose another path"
+                );
+            }
+            Self::Newer(version) => {
+                return format!(
+                    "{file} was written by a newer version of tower-pulse (form {version}) and is left as it is: \
+                     run that version, or choose another path"
+                );
+            }
+            Self::Damaged(why) => format!("its content is damaged ({why})"),
+            Self::Full => "it has no room within `file_bytes`: allow more".to_owned(),
+            Self::Io(error) => match error.kind() {
+                io::ErrorKind::NotFound => "its directory does not exist: create it".to_owned(),
+                io::ErrorKind::PermissionDenied => {
+                    format!("this process may not write it ({error}): change its owner or its mode")
+                }
+                io::ErrorKind::ReadOnlyFilesystem => {
+                    "it is on a read-only file system: choose another path".to_owned()
+                }
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                    format!("the disk is full ({error}): free some space")
+                }
+                io::ErrorKind::IsADirectory => "it is a directory: name a file in it".to_owned(),
+                _ => format!("the disk fails ({error})"),
+            },
+            Self::Database(error) => format!("its database fails ({error})"),
+            Self::Panicked => "work on it has panicked".to_owned(),
+            Self::Exported => "its history was imported into another store, or a part of it: finish the import, record \
+                               there, or choose another path"
+                .to_owned(),
+        };
+        format!("{file} cannot be written: {why}")
+    }
+
+    /// As the error of a call.
+    pub(super) fn to_error(&self, path: &Path) -> StoreError {
+        let kind = match self {
+            Self::Held(_) | Self::Panicked => StoreErrorKind::Unreachable,
+            Self::Io(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                StoreErrorKind::Forbidden
+            }
+            Self::Foreign | Self::Newer(_) | Self::Full | Self::Io(_) | Self::Exported => {
+                StoreErrorKind::Refused
+            }
+            Self::Damaged(_) | Self::Database(_) => StoreErrorKind::Unexpected,
+        };
+        StoreError::new(kind, self.in_words(path))
+    }
+}

@@ -1,0 +1,494 @@
+//! The thread that works on the file.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use redb::{Database, TableDefinition};
+
+use super::Report;
+use super::disk::{Disk, HEADER};
+use super::fields::{Definition, fields_of, take_failure};
+use super::kept::{self, Earlier};
+use super::options::FileOptions;
+use super::trouble::Trouble;
+use tower_pulse_core::clock::Tick;
+use tower_pulse_core::error::{StoreError, StoreErrorKind};
+use tower_pulse_core::random::short_random_name;
+use tower_pulse_core::store::in_process::{Access, Bound, State};
+use tower_pulse_core::task::lock;
+use tower_pulse_model::worst_case::FILE_CACHE;
+
+/// Bytes of entries after which the file is made durable, whatever the time: those who flush can append as much again.
+const MOST_VOLATILE: u64 = 512 * 1024;
+/// A commit that is due waits until the thread has had nothing to do for so long: then a flush is durable as a whole.
+const PAUSE: Duration = Duration::from_millis(20);
+/// For how long it waits at the most.
+const LONGEST_WAIT: Duration = Duration::from_millis(250);
+/// By how much two flushes may be closer than their interval: a commit is due before the second one ends.
+const JITTER: Duration = Duration::from_millis(100);
+/// How often a file to which nothing is appended notes that its process is alive, and what was derived from earlier
+/// entries.
+const ALIVE_EVERY: Duration = Duration::from_secs(5);
+/// How soon a file is tried again.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+/// How late a file is tried again at the most, unless another process holds it.
+const LAST_RETRY: Duration = Duration::from_secs(16);
+/// For this long, a process that ends may hold the file without a warning.
+const HANDOVER: Duration = Duration::from_secs(60);
+/// Seconds between two processes that count as a time in which none recorded. The last one may have been idle.
+const SHORTEST_GAP: i64 = 10;
+/// The most such times that are known.
+const MAX_GAPS: usize = 1_000;
+/// Seconds by which a clock may go back without a warning.
+const CLOCK_ALLOWED: i64 = 60;
+/// What is written to find out whether there is room.
+const PROBE_BYTES: usize = 256 * 1024;
+const PROBE: Definition = TableDefinition::new("probe");
+
+/// Work on the state, or on the reason why there is none.
+pub(super) type Reply = Box<dyn FnOnce(Result<&mut State, StoreError>) + Send>;
+
+/// What the thread is asked for.
+pub(super) enum Request {
+    Work(Access, Reply),
+    /// To make the file durable.
+    Sync(Box<dyn FnOnce(Result<(), StoreError>) + Send>),
+}
+
+/// The thread's data.
+pub(super) struct Worker {
+    options: FileOptions,
+    requests: Receiver<Request>,
+    report: Arc<Report>,
+    open: Option<Open>,
+    /// When this process began to record, in Unix seconds.
+    started: i64,
+    /// What stays of this process when the file is opened again.
+    earlier: Earlier,
+    /// Why the file cannot be written, and since when.
+    trouble: Option<(Trouble, Tick)>,
+    /// When the file was last tried, and how long to wait for the next time.
+    tried: Tick,
+    retry: Duration,
+    /// How often the file had no room.
+    full: u32,
+    /// Whether the content of the file is checked when it is opened.
+    must_check: bool,
+}
+
+/// A file that is open.
+struct Open {
+    state: State,
+    database: Database,
+    /// Whether a commit has succeeded since it was opened.
+    is_writable: bool,
+    /// Whether something was done since the last commit.
+    is_dirty: bool,
+    committed: Tick,
+    /// The end of the journal then.
+    committed_head: u64,
+    /// When entries were last made durable. The first ones are at once, so that commits follow flushes from then on.
+    appended: Option<Tick>,
+}
+
+impl Open {
+    /// Bytes of entries that are not durable.
+    fn volatile_bytes(&self) -> u64 {
+        self.state.journal.head.offset - self.committed_head
+    }
+
+    /// Notes that everything is durable.
+    fn note_durable(&mut self, now: Tick, report: &Report) {
+        let fences = self.state.fences.iter();
+        *lock(&report.durable) = fences
+            .map(|(instance, fence)| (instance.clone(), fence.seq))
+            .collect();
+        self.is_dirty = false;
+        self.committed = now;
+        self.committed_head = self.state.journal.head.offset;
+    }
+}
+
+impl Worker {
+    pub(super) fn new(
+        options: FileOptions,
+        requests: Receiver<Request>,
+        report: Arc<Report>,
+    ) -> Self {
+        Self {
+            tried: options.clock.tick(),
+            started: options.clock.now_seconds(),
+            options,
+            requests,
+            report,
+            open: None,
+            earlier: Earlier::default(),
+            trouble: None,
+            retry: FIRST_RETRY,
+            full: 0,
+            must_check: true,
+        }
+    }
+
+    /// Works until the store is dropped.
+    pub(super) fn run(mut self) {
+        self.guarded(Self::attempt);
+        loop {
+            let request = match self.requests.recv_timeout(self.until_due()) {
+                Ok(request) => Some(request),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => break,
+            };
+            self.guarded(|worker| {
+                let is_idle = request.is_none();
+                if let Some(request) = request {
+                    worker.answer(request);
+                }
+                worker.keep_up(is_idle);
+            });
+        }
+        self.guarded(|worker| {
+            if worker.open.as_ref().is_some_and(|open| open.is_dirty) {
+                worker.commit();
+            }
+        });
+    }
+
+    /// Works on the file. The database may panic on pages that contradict each other: the thread goes on.
+    fn guarded(&mut self, work: impl FnOnce(&mut Self)) {
+        if catch_unwind(AssertUnwindSafe(|| work(self))).is_err() {
+            self.fail(Trouble::Panicked);
+        }
+    }
+
+    fn since(&self, tick: Tick) -> Duration {
+        self.options.clock.since(tick)
+    }
+
+    /// How long nothing is due. A clock that a test moves is looked at now and then.
+    fn until_due(&self) -> Duration {
+        let left = match &self.open {
+            Some(open) if open.is_writable => self.until_commit(open),
+            _ => self.retry.saturating_sub(self.since(self.tried)),
+        };
+        left.clamp(PAUSE, LAST_RETRY)
+    }
+
+    /// How long until a commit is due.
+    fn until_commit(&self, open: &Open) -> Duration {
+        if open.volatile_bytes() == 0 {
+            return ALIVE_EVERY.saturating_sub(self.since(open.committed));
+        }
+        let every = self.options.durable_every - JITTER;
+        let until = |appended| every.saturating_sub(self.since(appended));
+        open.appended.map_or(Duration::ZERO, until)
+    }
+
+    /// Does what is due. `is_idle`: nobody has asked for anything meanwhile.
+    fn keep_up(&mut self, is_idle: bool) {
+        let is_due = match &self.open {
+            Some(open) if open.is_writable => {
+                let is_due = self.until_commit(open).is_zero();
+                let most = self.options.durable_every + LONGEST_WAIT;
+                let must_not_wait = is_idle || self.since(open.committed) >= most;
+                is_due && must_not_wait || open.volatile_bytes() >= MOST_VOLATILE
+            }
+            _ => {
+                if self.since(self.tried) >= self.retry {
+                    self.attempt();
+                }
+                return;
+            }
+        };
+        if is_due {
+            self.commit();
+        }
+    }
+
+    fn answer(&mut self, request: Request) {
+        match request {
+            Request::Work(access, work) => self.work(access, work),
+            Request::Sync(answer) => {
+                let is_dirty = self.open.as_ref().is_some_and(|open| open.is_dirty);
+                if is_dirty {
+                    self.commit();
+                }
+                let is_writable = self.open.as_ref().is_some_and(|open| open.is_writable);
+                answer(match is_writable {
+                    true => Ok(()),
+                    false => Err(self.error()),
+                });
+            }
+        }
+    }
+
+    fn work(&mut self, access: Access, work: Reply) {
+        let usable = |open: &&mut Open| access == Access::Read || open.is_writable;
+        let Some(open) = self.open.as_mut().filter(usable) else {
+            work(Err(self.error()));
+            return;
+        };
+        open.is_dirty |= access == Access::Write;
+        work(Ok(&mut open.state));
+        if let Some(trouble) = take_failure(&mut open.state) {
+            self.fail(trouble);
+        }
+    }
+
+    /// Why the file cannot be written, as the error of a call.
+    fn error(&self) -> StoreError {
+        match &self.trouble {
+            Some((trouble, _)) => trouble.to_error(&self.options.path),
+            None => StoreError::new(StoreErrorKind::Unreachable, "the file is not open yet"),
+        }
+    }
+
+    /// Makes durable what was done.
+    fn commit(&mut self) {
+        let now = self.options.clock.now_seconds();
+        let Some(open) = &mut self.open else { return };
+        if let Err(error) = kept::commit(&mut open.state, &open.database, now) {
+            self.fail(error.into());
+            return;
+        }
+        let committed = self.options.clock.tick();
+        if open.volatile_bytes() > 0 {
+            open.appended = Some(committed);
+        }
+        open.note_durable(committed, &self.report);
+        self.bound();
+    }
+
+    /// Bounds the tables by what the file can hold.
+    fn bound(&mut self) {
+        let Some(open) = &mut self.open else { return };
+        let len = std::fs::metadata(&*self.options.path).map_or(HEADER, |file| file.len());
+        let bytes = table_bytes(len, self.options.file_bytes, self.full);
+        open.state.tables.bound = Bound::All(bytes);
+        if open.state.tables.removed_for_room() > 0 {
+            self.note(format!(
+                "{} holds as much as `file_bytes` = {} allows: the oldest minutes, then the oldest half hours are removed \
+                 before their time; allow more",
+                self.options.path.display(),
+                self.options.file_bytes
+            ));
+        }
+    }
+
+    /// Tells an operator something once.
+    fn note(&self, note: String) {
+        let mut notes = lock(&self.report.notes);
+        if !notes.contains(&note) {
+            tracing::warn!("{note}");
+            notes.push(note);
+        }
+    }
+
+    /// Opens the file if it is not open, and finds out whether it can be written.
+    fn attempt(&mut self) {
+        self.tried = self.options.clock.tick();
+        if self.open.is_none() {
+            match self.open_file() {
+                Ok(open) => self.open = Some(open),
+                Err(trouble) => {
+                    self.explain(trouble);
+                    return;
+                }
+            }
+        }
+        self.bound();
+        let now = self.options.clock.now_seconds();
+        let Some(open) = &mut self.open else { return };
+        if !self.options.is_export && kept::has_begun_import(&mut open.state) {
+            // Those who read still can.
+            return self.explain(Trouble::Exported);
+        }
+        match probe(open, now) {
+            Ok(()) => {
+                open.is_writable = true;
+                open.note_durable(self.options.clock.tick(), &self.report);
+                self.retry = FIRST_RETRY;
+                self.trouble = None;
+                if lock(&self.report.trouble).take().is_some() {
+                    tracing::info!(file = %self.options.path.display(), "the file can be written again");
+                }
+            }
+            Err(trouble) => self.fail(trouble),
+        }
+    }
+
+    /// Gives up what is not durable, and opens the file again for those who read.
+    fn fail(&mut self, trouble: Trouble) {
+        if let Some(open) = self.open.take() {
+            self.earlier = Earlier {
+                heartbeats: open.state.heartbeats.clone(),
+                writes: open.state.tables.writes(),
+            };
+            // A transaction that was half done may panic once more.
+            let _ = catch_unwind(AssertUnwindSafe(|| drop(open)));
+        }
+        self.tried = self.options.clock.tick();
+        self.full += u32::from(matches!(trouble, Trouble::Full));
+        self.must_check |= trouble.is_damage() || matches!(trouble, Trouble::Panicked);
+        self.explain(trouble);
+        match self.open_file() {
+            Ok(open) => self.open = Some(open),
+            Err(trouble) => self.explain(trouble),
+        }
+    }
+
+    /// Says why the file cannot be written.
+    fn explain(&mut self, trouble: Trouble) {
+        let path = &self.options.path;
+        let mut message = trouble.in_words(path);
+        let since = match &self.trouble {
+            Some((before, since)) if before.in_words(path) == message => *since,
+            _ => self.options.clock.tick(),
+        };
+        let is_overdue = matches!(trouble, Trouble::Held(_)) && self.since(since) >= HANDOVER;
+        if is_overdue {
+            message = format!("for more than a minute, {message}");
+        }
+        let is_new = lock(&self.report.trouble).as_ref() != Some(&message);
+        let is_held = matches!(trouble, Trouble::Held(_));
+        self.retry = match is_held {
+            true => FIRST_RETRY,
+            false if is_new => FIRST_RETRY,
+            false => (2 * self.retry).min(LAST_RETRY),
+        };
+        if is_new && is_held && !is_overdue {
+            tracing::info!("{message}");
+        } else if is_new {
+            tracing::warn!("{message}; it is tried again, and what is recorded waits in memory");
+        }
+        *lock(&self.report.trouble) = Some(message);
+        self.trouble = Some((trouble, since));
+    }
+
+    /// Opens the file. What cannot be read any more gets another name, and a new file takes its place.
+    fn open_file(&mut self) -> Result<Open, Trouble> {
+        match self.open_as_it_is() {
+            Err(trouble) if trouble.is_damage() && !self.options.is_export => {
+                let aside = self.set_aside()?;
+                self.note(format!(
+                    "{}: it was renamed to {} and a new file was begun",
+                    trouble.in_words(&self.options.path),
+                    aside.display()
+                ));
+                self.open_as_it_is()
+            }
+            opened => opened,
+        }
+    }
+
+    fn open_as_it_is(&mut self) -> Result<Open, Trouble> {
+        let FileOptions { path, clock, .. } = &self.options;
+        let disk = Disk::open(path, self.options.io.clone(), self.options.file_bytes)?;
+        let now = clock.now_seconds();
+        let opened = catch_unwind(AssertUnwindSafe(|| {
+            let mut builder = redb::Builder::new();
+            builder.set_cache_size(FILE_CACHE);
+            builder.set_check_integrity_on_open(self.must_check);
+            let database = builder.create_with_backend(disk);
+            let database = database.map_err(redb::Error::from)?;
+            let generation = format!("file-{}", short_random_name());
+            let loaded = kept::load(path, &database, generation, now, &self.earlier)?;
+            Ok::<_, Trouble>((database, loaded))
+        }));
+        let contradiction = || Trouble::Damaged("its pages contradict each other".to_owned());
+        let (database, (mut state, written_at)) = opened.map_err(|_| contradiction())??;
+        if let Some(written_at) = written_at
+            && self.started.saturating_sub(written_at) >= SHORTEST_GAP
+        {
+            state.gaps.push((written_at, self.started));
+            let extra = state.gaps.len().saturating_sub(MAX_GAPS);
+            state.gaps.drain(..extra);
+        }
+        let ahead = written_at.map_or(0, |at| at.saturating_sub(now));
+        if ahead > CLOCK_ALLOWED {
+            self.note(format!(
+                "{} was last written at a time that is ahead of this clock: set the clock. Until that time has come, new \
+                 samples are added to slices that are there, and nothing is judged",
+                path.display()
+            ));
+        }
+        self.must_check = false;
+        Ok(Open {
+            committed: clock.tick(),
+            committed_head: state.journal.head.offset,
+            appended: None,
+            is_writable: false,
+            is_dirty: false,
+            state,
+            database,
+        })
+    }
+
+    /// Renames the file. Returns its new name, which no other file had.
+    fn set_aside(&self) -> std::io::Result<PathBuf> {
+        let now = self.options.clock.now_seconds();
+        let mut suffix = format!(".damaged-{now}");
+        loop {
+            let mut name = self.options.path.as_os_str().to_owned();
+            name.push(&suffix);
+            let name = PathBuf::from(name);
+            if !name.try_exists()? {
+                std::fs::rename(&*self.options.path, &name)?;
+                return Ok(name);
+            }
+            suffix.push('x');
+        }
+    }
+}
+
+/// Commits something and removes it again: a disk that has room for it has room for what comes next.
+fn probe(open: &mut Open, now: i64) -> Result<(), Trouble> {
+    let removed = open.state.tables.retain(&open.state.rolled, now);
+    if removed.is_err() {
+        let failure = take_failure(&mut open.state);
+        return Err(failure.unwrap_or(Trouble::Panicked));
+    }
+    Ok(commit_probe(open, now)?)
+}
+
+fn commit_probe(open: &mut Open, now: i64) -> Result<(), redb::Error> {
+    let bytes = vec![0; PROBE_BYTES];
+    let transaction = fields_of(&mut open.state)?.transaction()?;
+    transaction.open_table(PROBE)?.insert(&[][..], &*bytes)?;
+    kept::commit(&mut open.state, &open.database, now)?;
+    let transaction = fields_of(&mut open.state)?.transaction()?;
+    transaction.open_table(PROBE)?.remove(&[][..])?;
+    kept::commit(&mut open.state, &open.database, now)
+}
+
+/// How many bytes the tables may take in a file that has `len` bytes, and may have `most`. The file doubles when it
+/// grows; two thirds of it are fields when that happens (measured), and each time that it was `full` a quarter less fits
+/// than was expected.
+fn table_bytes(len: u64, most: u64, full: u32) -> usize {
+    let mut largest = len.max(HEADER);
+    while 2 * largest <= most {
+        largest *= 2;
+    }
+    let mut bytes = largest / 2;
+    for _ in 0..full.min(8) {
+        bytes -= bytes / 4;
+    }
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::table_bytes;
+
+    #[test]
+    fn tables_take_half_of_the_largest_file_that_doubling_reaches() {
+        let mib = 1024 * 1024;
+        assert_eq!(table_bytes(5 * mib, 256 * mib, 0), 80 * 1024 * 1024);
+        assert_eq!(table_bytes(16 * mib, 16 * mib, 0), 8 * 1024 * 1024);
+        assert_eq!(table_bytes(16 * mib, 16 * mib, 2), 4_718_592);
+        assert_eq!(table_bytes(0, 64, 0), 2_048);
+    }
+}

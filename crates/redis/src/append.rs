@@ -1,0 +1,114 @@
+//! Appending calls to the journal in Redis.
+
+use redis::{Value, cmd};
+
+use super::RedisStore;
+use super::connection::Role;
+use super::journal::position_of;
+use super::script::{APPEND, HELLO, Invocation};
+use super::value::{bytes, int, items, text};
+use tower_pulse_core::error::StoreError;
+use tower_pulse_core::random::random_name;
+use tower_pulse_core::store::{Appended, AppendedCall, FencedBatch, Generation, Readable, Receipt};
+use tower_pulse_model::round::PARTITIONS;
+
+/// Seconds after which an orphaned journal expires.
+const ORPHANED_TTL: i64 = 7 * 86_400;
+/// The most bytes of an orphaned journal that are kept.
+const ORPHANED_BYTES: usize = 16 * 1024 * 1024;
+
+impl RedisStore {
+    pub(super) async fn say_hello(&self) -> Result<Generation, StoreError> {
+        let keys = &self.keys;
+        let mut script = Invocation::default();
+        for key in [
+            keys.state(),
+            keys.journal(),
+            keys.orphaned(),
+            keys.contexts(),
+            keys.timers(),
+        ] {
+            script.key(key);
+        }
+        script.arg(random_name());
+        script.arg(PARTITIONS.to_string());
+        script.arg(self.now_arg());
+        script.arg(ORPHANED_TTL.to_string());
+        script.arg(ORPHANED_BYTES.to_string());
+        let reply = self.connections.run(Role::Write, &HELLO, &script).await?;
+        let [id, age, is_fresh] = items(&reply) else {
+            return Err(self.not_understood("hello.lua"));
+        };
+        let generation = Generation {
+            id: text(id).unwrap_or_default().to_owned(),
+            age: int(age)
+                .and_then(|age| u64::try_from(age).ok())
+                .unwrap_or(0),
+            is_fresh: int(is_fresh) == Some(1),
+        };
+        match generation.id.is_empty() {
+            true => Err(self.not_understood("hello.lua")),
+            false => Ok(generation),
+        }
+    }
+
+    pub(super) async fn append_call(&self, call: &FencedBatch) -> Result<Appended, StoreError> {
+        let script = self.encode_append(call);
+        let reply = self.connections.run(Role::Write, &APPEND, &script).await?;
+        if let Some(reason) = items(&reply).get(4).and_then(bytes) {
+            let reason = [b"entries of another program, which were removed: ", reason].concat();
+            (self.replaced_keys).add(self.keys.journal().as_bytes(), &reason);
+        }
+        let appended = appended(&reply).ok_or_else(|| self.not_understood("append.lua"))?;
+        if appended == Appended::Garbled {
+            let reason = format!("its field f:{} is no fence", call.instance);
+            self.replaced_keys
+                .add(self.keys.state().as_bytes(), reason.as_bytes());
+        }
+        Ok(appended)
+    }
+
+    pub(super) async fn is_readable(&self, call: &AppendedCall) -> Result<Readable, StoreError> {
+        let mut command = cmd("HMGET");
+        command.arg(self.keys.state()).arg("gen").arg("low");
+        command.arg(format!("f:{}", call.instance));
+        let reply = self.connections.call(Role::Write, &command).await?;
+        let [current_generation, low, fence] = items(&reply) else {
+            return Err(self.not_understood("HMGET"));
+        };
+        let fence = text(fence).and_then(|fence| fence.split(' ').next()?.parse::<u64>().ok());
+        if text(current_generation) != Some(&*call.generation) || fence.unwrap_or(0) < call.seq {
+            return Ok(Readable::Lost);
+        }
+        Ok(
+            match position_of(low).is_some_and(|low| low.offset >= call.position.offset) {
+                true => Readable::Yes,
+                false => Readable::NotYet,
+            },
+        )
+    }
+}
+
+/// Reads the reply of `append.lua`.
+fn appended(reply: &Value) -> Option<Appended> {
+    let reply = items(reply);
+    let position = |at: usize| reply.get(at).and_then(position_of);
+    let receipt = || {
+        Some(Receipt {
+            position: position(1)?,
+            folded: position(2)?,
+            is_attended: reply.get(3).and_then(int) == Some(1),
+        })
+    };
+    match text(reply.first()?)? {
+        "DONE" => receipt().map(Appended::Done),
+        "DUPLICATE" => receipt().map(Appended::Duplicate),
+        "GAP" => Some(Appended::Gap {
+            fence: text(reply.get(1)?)?.parse().ok()?,
+        }),
+        "FULL" => Some(Appended::Full),
+        "RESET" => Some(Appended::Reset),
+        "GARBLED" => Some(Appended::Garbled),
+        _ => None,
+    }
+}

@@ -1,0 +1,73 @@
+//! Calls with a value that is too large for the connections that others share, or may be.
+
+use std::time::Duration;
+
+use redis::{Pipeline, Value};
+use tokio::sync::MutexGuard;
+
+use super::{Connections, Role};
+use crate::script::{Invocation, Lua};
+use tower_pulse_core::error::StoreError;
+
+/// The largest row that is read or written on a connection that others share.
+pub(crate) const LARGE_ROW: usize = 4 << 20;
+
+/// The right to make a call with a large value, on a connection of its own, which ends with the call: its buffers
+/// have grown with the value. There is one at a time.
+pub(crate) struct LargeCall<'a> {
+    connections: &'a Connections,
+    _turn: MutexGuard<'a, ()>,
+}
+
+impl Connections {
+    /// Waits until no other call has a large value.
+    pub(crate) async fn large(&self) -> LargeCall<'_> {
+        LargeCall {
+            connections: self,
+            _turn: self.large_turn.lock().await,
+        }
+    }
+
+    /// How long a command may take.
+    pub(crate) fn response_timeout(&self) -> Duration {
+        self.response_timeout
+    }
+
+    /// How many bytes the connection for a role has received: more than before if the server answers.
+    pub(crate) fn received(&self, role: Role) -> usize {
+        let state = self.slot(role).state.try_lock();
+        let connection = state
+            .as_ref()
+            .ok()
+            .and_then(|state| state.connection.as_ref());
+        connection.map_or(0, |connection| connection.answer.received())
+    }
+}
+
+impl LargeCall<'_> {
+    /// As [`Connections::pipeline`].
+    pub(crate) async fn pipeline(
+        &self,
+        pipeline: &mut Pipeline,
+    ) -> Result<Vec<Result<Value, String>>, StoreError> {
+        self.connections.pipeline(Role::Large, pipeline).await
+    }
+
+    /// As [`Connections::run`].
+    pub(crate) async fn run(
+        &self,
+        lua: &Lua,
+        invocation: &Invocation,
+    ) -> Result<Value, StoreError> {
+        self.connections.run(Role::Large, lua, invocation).await
+    }
+}
+
+impl Drop for LargeCall<'_> {
+    fn drop(&mut self) {
+        // Nobody else has this lock, as the call has ended.
+        if let Ok(mut state) = self.connections.large.state.try_lock() {
+            state.connection = None;
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Converts errors of the server and of the client to a [`StoreError`] that says what to do.
+
+use redis::{ErrorKind, RedisError, ServerError};
+
+use super::commands::commands;
+use super::keys::Keys;
+use super::subject::Subject;
+use super::value::shown;
+use tower_pulse_core::error::{StoreError, StoreErrorKind};
+
+/// The server's address and the user's ACL rule, for the texts of errors.
+#[derive(Clone, Debug)]
+pub(super) struct ServerInfo {
+    /// `127.0.0.1:6379/0`
+    pub(super) place: String,
+    /// The rule that gives the user all permissions that the store needs.
+    acl: String,
+}
+
+impl ServerInfo {
+    pub(super) fn new(place: String, user: Option<&str>, keys: &Keys, is_read_only: bool) -> Self {
+        let user = user.filter(|user| !user.is_empty()).unwrap_or("default");
+        let mut commands: Vec<_> = commands(is_read_only)
+            .filter_map(|example| example.split(' ').next())
+            .chain(["SELECT", "INFO"])
+            .map(|command| format!("+{}", command.to_lowercase()))
+            .collect();
+        commands.sort_unstable();
+        commands.dedup();
+        let (patterns, commands) = (keys.acl_patterns(), commands.join(" "));
+        let acl = format!("ACL SETUSER {user} {patterns} {commands}");
+        Self { place, acl }
+    }
+
+    /// An error of this crate about the server.
+    pub(super) fn error(&self, kind: StoreErrorKind, message: &str) -> StoreError {
+        StoreError::new(kind, format!("Redis at {}: {message}", self.place))
+    }
+
+    /// Converts an error of the client, which is about the connection or is an answer of the server.
+    pub(super) fn explain(&self, error: &RedisError) -> StoreError {
+        let text = || shown(error.to_string().as_bytes());
+        if error.is_timeout() {
+            self.error(
+                StoreErrorKind::TimedOut,
+                "no answer within the response timeout",
+            )
+        } else if error.is_io_error() || error.is_unrecoverable_error() {
+            self.error(
+                StoreErrorKind::Unreachable,
+                &format!(
+                    "cannot be reached ({}); is it running, and is the address right?",
+                    text()
+                ),
+            )
+        } else if let Some(code) = error.code() {
+            self.answered(code, error.detail().unwrap_or_default())
+        } else if error.kind() == ErrorKind::AuthenticationFailed {
+            self.answered("WRONGPASS", "")
+        } else {
+            self.error(
+                StoreErrorKind::Unexpected,
+                &format!(
+                    "an answer that cannot be understood ({}); is it a Redis or Valkey?",
+                    text()
+                ),
+            )
+        }
+    }
+
+    /// Converts an error of the client, and names the keys of the call if the error is about them.
+    pub(super) fn explain_about(&self, error: &RedisError, subject: &Subject<'_>) -> StoreError {
+        let explained = self.explain(error);
+        let Some(code) = error.code().filter(|_| {
+            explained.kind() == StoreErrorKind::Unexpected && !subject.keys().is_empty()
+        }) else {
+            return explained;
+        };
+        let detail = error.detail().unwrap_or_default();
+        let answer = shown(format!("{code} {detail}").as_bytes());
+        let message = match subject {
+            Subject::Command(_) | Subject::Key(_) if is_of_another_type(error) => {
+                format!("{subject} holds something of another type: delete it ({answer})")
+            }
+            _ => format!("it answered with an error about {subject} ({answer})"),
+        };
+        self.error(StoreErrorKind::Unexpected, &message)
+    }
+
+    /// Converts an error that the server answered.
+    pub(super) fn answered(&self, code: &str, detail: &str) -> StoreError {
+        use StoreErrorKind::{Forbidden, Refused, Unexpected};
+        let (code, detail) = (real_code(code, detail), &*shown(detail.as_bytes()));
+        let (kind, advice) = match code {
+            "NOPERM" => {
+                let message = format!("{detail}; allow it with: {}", self.acl);
+                return self.error(Forbidden, &message);
+            }
+            "NOAUTH" => (
+                Forbidden,
+                "it asks for a password: put it into the URL, redis://:PASSWORD@host",
+            ),
+            "WRONGPASS" => (
+                Forbidden,
+                "user or password is wrong: check both in the URL, where special characters must \
+                 be percent-encoded",
+            ),
+            "NOPASSWORD" => (
+                Forbidden,
+                "it has no password, yet one was sent: take it out of the URL, or set requirepass",
+            ),
+            "LOADING" => (
+                Refused,
+                "it is loading its data; it will be ready by itself",
+            ),
+            "OOM" => (
+                Refused,
+                "it is out of memory: raise maxmemory, or delete keys",
+            ),
+            "READONLY" => (
+                Refused,
+                "it is a replica and cannot be written: point the URL to the master",
+            ),
+            "MISCONF" => (
+                Refused,
+                "it cannot save to disk and so refuses writes: free disk space, and see its log",
+            ),
+            "NOREPLICAS" => (
+                Refused,
+                "fewer replicas are connected than min-replicas-to-write demands: start them",
+            ),
+            "MASTERDOWN" => (
+                Refused,
+                "it is a replica that has lost its master: point the URL to the master",
+            ),
+            "CLUSTERDOWN" | "MOVED" | "ASK" | "CROSSSLOT" | "TRYAGAIN" => (
+                Refused,
+                "this is a Redis Cluster node; cluster support comes with the `cluster` layout: \
+                 use a standalone server",
+            ),
+            "BUSY" => (
+                Refused,
+                "another client's script has run for too long: wait, or end it with SCRIPT KILL",
+            ),
+            "MAXCLIENTS" => (
+                Refused,
+                "it has no connection left: raise maxclients, or close other clients",
+            ),
+            _ => (Unexpected, "it answered with an error"),
+        };
+        let answer = shown(format!("{code} {detail}").trim_end().as_bytes());
+        self.error(kind, &format!("{advice} ({answer})"))
+    }
+}
+
+/// The code of an error. Older servers hide it in the text of errors within scripts, and answer some errors
+/// that have a cause of their own with a plain `ERR`.
+fn real_code<'a>(code: &'a str, detail: &str) -> &'a str {
+    if is_permission(detail) {
+        return "NOPERM";
+    }
+    if code != "ERR" {
+        return code;
+    }
+    const HIDDEN: [(&str, &str); 8] = [
+        ("-OOM ", "OOM"),
+        ("-READONLY ", "READONLY"),
+        ("-MISCONF ", "MISCONF"),
+        ("-NOREPLICAS ", "NOREPLICAS"),
+        ("-MASTERDOWN ", "MASTERDOWN"),
+        ("-CLUSTERDOWN ", "CLUSTERDOWN"),
+        ("max number of clients reached", "MAXCLIENTS"),
+        ("without any password configured", "NOPASSWORD"),
+    ];
+    let hidden = HIDDEN.iter().find(|(text, _)| detail.contains(text));
+    hidden.map_or(code, |(_, code)| code)
+}
+
+/// Whether a text of the server means a missing permission, within a script or outside.
+pub(super) fn is_permission(text: &str) -> bool {
+    text.contains("no permissions") || text.contains("The user executing the script can't")
+}
+
+/// Whether a command or a script failed at a key of another type. Older servers hide the code in the text.
+pub(super) fn is_of_another_type(error: &RedisError) -> bool {
+    let detail = error.detail().unwrap_or_default();
+    error.code() == Some("WRONGTYPE") || detail.contains("wrong kind of value")
+}
+
+/// Whether an error is about the one key of its command only.
+pub(super) fn is_of_a_key(error: &ServerError) -> bool {
+    let detail = error.details().unwrap_or_default();
+    matches!(real_code(error.code(), detail), "WRONGTYPE" | "ERR")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_of_an_error_says_what_to_do() {
+        let keys = Keys::new("pulse:".into());
+        let server_info = ServerInfo::new("h:1/0".into(), Some("app"), &keys, false);
+        let cases = [
+            (
+                "NOPERM",
+                "this user has no permissions to run the 'hset' command",
+                "ACL SETUSER app ~pulse:* +del +eval ",
+            ),
+            (
+                "ERR",
+                "The user executing the script can't run this command",
+                "ACL SETUSER app",
+            ),
+            (
+                "ERR",
+                "Error running script: @user_script:1: -OOM command not allowed",
+                "raise maxmemory",
+            ),
+            ("ERR", "max number of clients reached", "raise maxclients"),
+            ("MOVED", "1 h:2", "`cluster` layout"),
+            ("NOAUTH", "Authentication required.", "redis://:PASSWORD@"),
+        ];
+        for (code, detail, advice) in cases {
+            let text = server_info.answered(code, detail).to_string();
+            assert!(text.contains(advice), "{text}");
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Encodes what a step adds to counters and statistics as keys and arguments of `exports.lua`, whose head describes
+//! them.
+
+use crate::RedisStore;
+use crate::script::Invocation;
+use tower_pulse_core::store::additions::{Additions, CounterAdditions, StatisticsAdditions};
+use tower_pulse_model::slice::{Precision, hour_of, iso_hour};
+use tower_pulse_model::slowest;
+
+impl RedisStore {
+    /// Encodes what all additions of a step share: keys 4 to 7, and arguments 9 to 11.
+    pub(crate) fn begin_additions(&self, script: &mut Invocation, stamp: i64) {
+        let keys = &self.keys;
+        script.key(keys.known());
+        script.key(keys.slowest());
+        script.key(keys.contexts());
+        script.key(keys.timers());
+        script.arg(iso_hour(hour_of(stamp)));
+        script.arg(keys.count_prefix().len().to_string());
+        script.arg(slowest::RANKING_LEN.to_string());
+    }
+
+    /// Encodes the additions of a step.
+    pub(crate) fn encode_additions(&self, script: &mut Invocation, additions: &Additions) {
+        for slice in &additions.counters {
+            self.add_counters(script, slice);
+        }
+        for added in &additions.statistics {
+            self.add_statistics(script, added);
+        }
+    }
+
+    fn add_counters(&self, script: &mut Invocation, slice: &CounterAdditions) {
+        let precision = slice.precision;
+        script.arg(slice.slice.to_string());
+        script.arg(precision.span().to_string());
+        script.arg(match self.expire_idle_keys {
+            true => precision.key_ttl().to_string(),
+            false => String::new(),
+        });
+        script.arg(match renews(precision, slice.slice) {
+            true => "1",
+            false => "",
+        });
+        script.arg(slice.added.len().to_string());
+        for (name, n) in &slice.added {
+            script.key(self.keys.count(precision.seconds, name));
+            script.arg(n.to_string());
+        }
+    }
+
+    fn add_statistics(&self, script: &mut Invocation, added: &StatisticsAdditions) {
+        let stats = self.keys.stats(&added.context.name);
+        script.key(stats.current);
+        script.key(stats.start);
+        script.key(stats.last);
+        script.key(stats.pstart);
+        script.arg(added.context.kind.as_str());
+        script.arg(&*added.context.name);
+        script.arg(added.last_seen.to_string());
+        if !self.book_keys {
+            script.arg("0");
+            return;
+        }
+        script.arg(added.hours.len().to_string());
+        for (hour, times) in &added.hours {
+            script.arg(hour.to_string());
+            script.arg(iso_hour(*hour));
+            for value in [times.count, times.sum, times.sumsq, times.min, times.max] {
+                // `Debug` writes the shortest text that parses to the same number.
+                script.arg(format!("{value:?}"));
+            }
+        }
+    }
+}
+
+/// Whether a new slice lists all counters of the precision in `known:` again and renews their time to live, also
+/// counters that are listed already. Doing so at every slice would cost more. Between two renewals a key loses no
+/// more than the margin of its time to live.
+fn renews(precision: Precision, slice: i64) -> bool {
+    const MAX_SLICES: i64 = 16;
+    let width = i64::from(precision.seconds);
+    let margin = (precision.key_ttl() - precision.span()) / width;
+    slice.div_euclid(width) % margin.clamp(1, MAX_SLICES) == 0
+}

@@ -1,0 +1,291 @@
+//! What other programs have added to the statistics of contexts, and to the ranking of the slowest.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use redis::{Value, pipe};
+use tokio::task::yield_now;
+
+use crate::RedisStore;
+use crate::read::Replies;
+use crate::value::{
+    ISO_HOUR_LEN, MAX_STATISTICS, access_time, bytes, float, items, pairs, shown, text,
+};
+use tower_pulse_core::error::StoreError;
+use tower_pulse_core::store::exports::{
+    ExportedHours, ExportedPage, Exports, MAX_EXPORTED_CONTEXTS,
+};
+use tower_pulse_core::store::read::kind_of;
+use tower_pulse_core::store::table_reads::MAX_NAMES;
+use tower_pulse_core::task::BoxFuture;
+use tower_pulse_model::context::{ALL, ContextId, Kind};
+use tower_pulse_model::slice::{HOUR, hour_from_iso, hour_of};
+use tower_pulse_model::slowest::{RANKING_LEN, RankedContext};
+use tower_pulse_model::snapshot::Problem;
+
+/// Commands that read the statistics of a name.
+const PER_NAME: usize = 4;
+/// The longest name of a context, also of one that another program has written.
+const MAX_NAME_BYTES: usize = 1_024;
+/// Names that are taken in at once.
+const NAMES_AT_ONCE: usize = 500;
+/// Bytes that are shown of a name that cannot be used.
+const SHOWN_BYTES: usize = 100;
+
+/// The contexts of the store.
+#[derive(Default)]
+struct Listing {
+    /// The kinds of contexts by their name.
+    kinds: HashMap<String, Vec<Kind>>,
+    /// The names of contexts that only the book's functions have recorded.
+    foreign: HashSet<String>,
+}
+
+/// A context to read.
+struct Listed {
+    id: ContextId,
+    /// Whether a context of another kind has the same name, so that they share the book's keys.
+    is_shared: bool,
+}
+
+impl Listing {
+    /// Adds a context. `None`, after all others, for the kind of one that the book's functions have recorded.
+    fn add(&mut self, name: &str, kind: Option<Kind>) {
+        let kinds = self.kinds.entry(name.to_owned()).or_default();
+        match kind {
+            Some(kind) if !kinds.contains(&kind) => kinds.push(kind),
+            None if kinds.is_empty() => {
+                kinds.push(kind_of(name));
+                self.foreign.insert(name.to_owned());
+            }
+            Some(_) | None => {}
+        }
+    }
+
+    /// The contexts by name, and those of one name by kind.
+    fn into_contexts(self) -> Vec<Listed> {
+        let names = self.kinds.into_iter();
+        let contexts = names.flat_map(|(name, kinds)| {
+            let (is_shared, name) = (kinds.len() > 1, Arc::<str>::from(name));
+            kinds.into_iter().map(move |kind| Listed {
+                id: ContextId::new(kind, name.clone()),
+                is_shared,
+            })
+        });
+        let mut contexts: Vec<Listed> = contexts.collect();
+        contexts.sort_unstable_by(|a, b| (&a.id.name, a.id.kind).cmp(&(&b.id.name, b.id.kind)));
+        contexts
+    }
+}
+
+impl RedisStore {
+    /// Lists the contexts.
+    async fn read_listing(&self, problems: &mut Vec<Problem>) -> Result<Listing, StoreError> {
+        let keys = &self.keys;
+        // In this order: a context that is recorded for the first time meanwhile is not taken for one that only the
+        // book's functions have recorded.
+        let sources = [
+            (keys.slowest(), None),
+            (keys.contexts(), Some(Kind::Http)),
+            (keys.timers(), Some(Kind::Timer)),
+        ];
+        let mut pipeline = pipe();
+        for (key, _) in &sources {
+            pipeline.cmd("ZREVRANGE").arg(key).arg(0).arg(MAX_NAMES);
+        }
+        let replies = self.read(&mut pipeline).await?;
+        let mut replies = Replies {
+            replies: replies.into_iter(),
+            problems,
+        };
+        let members = sources.map(|(key, kind)| (replies.next(&key), key, kind));
+        let mut listing = Listing::default();
+        for (members, key, kind) in members.into_iter().rev() {
+            let members = members.as_ref().map_or(&[][..], items);
+            if members.len() > MAX_NAMES {
+                let reason = format!("of more than {MAX_NAMES} members only those are shown");
+                replies.problem(&key, reason);
+            }
+            for (at, member) in members.iter().take(MAX_NAMES).enumerate() {
+                if at % NAMES_AT_ONCE == 0 {
+                    // Many names hold the runtime up for a while.
+                    yield_now().await;
+                }
+                let name = text(member).filter(|name| name.len() <= MAX_NAME_BYTES);
+                let Some(name) = name else {
+                    let member = bytes(member).unwrap_or_default();
+                    let reason = match member.len() {
+                        length @ ..=MAX_NAME_BYTES if length > 0 => "is not UTF-8".to_owned(),
+                        length => format!("has {length} bytes"),
+                    };
+                    let start = &member[..member.len().min(SHOWN_BYTES)];
+                    let start = shown(start);
+                    replies.problem(&key, format!("member `{start}` {reason}"));
+                    continue;
+                };
+                listing.add(name, kind);
+            }
+        }
+        listing.kinds.remove(ALL);
+        Ok(listing)
+    }
+
+    /// Adds the commands that read the statistics of a name.
+    fn ask_for_statistics(&self, pipeline: &mut redis::Pipeline, name: &str) {
+        let stats = self.keys.stats(name);
+        for start in [&stats.start, &stats.pstart] {
+            let command = pipeline.cmd("GETRANGE").arg(start);
+            command.arg(0).arg(ISO_HOUR_LEN);
+        }
+        for set in [&stats.current, &stats.last] {
+            let command = pipeline.cmd("ZRANGE").arg(set);
+            command.arg(0).arg(MAX_STATISTICS).arg("WITHSCORES");
+        }
+    }
+
+    /// The statistics of a name in the next replies; `None` if it has none, of no hour.
+    fn statistics_in(
+        &self,
+        replies: &mut Replies<'_>,
+        name: &str,
+        now: i64,
+    ) -> Option<ExportedHours> {
+        let stats = self.keys.stats(name);
+        let hour = hour_of(now);
+        let start = replies.next(&stats.start);
+        let pstart = replies.next(&stats.pstart);
+        let [current, last] = [&stats.current, &stats.last].map(|key| replies.next(key));
+        let is_there = |set: &Option<Value>| set.as_ref().is_some_and(|set| !items(set).is_empty());
+        if !is_there(&current) && !is_there(&last) {
+            return None;
+        }
+        let iso = |value: Value| text(&value).and_then(hour_from_iso);
+        // A set without an hour counts as this hour's.
+        let start = start.map(|start| iso(start).unwrap_or(hour));
+        let sets = [
+            (start, stats.current, current),
+            (pstart.and_then(iso), stats.last, last),
+        ];
+        let mut hours = ExportedHours::new();
+        for (start, key, set) in sets {
+            let (Some(start), Some(set)) = (start, set) else {
+                continue;
+            };
+            let is_new = hours.iter().all(|(of, _)| *of != start);
+            if !is_new || start != hour && start != hour - HOUR {
+                continue;
+            }
+            match access_time(&set) {
+                Ok(times) => hours.extend(times.map(|times| (start, times))),
+                Err(reason) => replies.problem(&key, reason),
+            }
+        }
+        Some(hours)
+    }
+
+    async fn read_statistics(
+        &self,
+        names: &[String],
+        now: i64,
+    ) -> Result<Vec<Option<ExportedHours>>, StoreError> {
+        let slowest = self.keys.slowest();
+        let mut pipeline = redis::Pipeline::with_capacity((1 + PER_NAME) * names.len());
+        for name in names {
+            pipeline.cmd("ZSCORE").arg(&slowest).arg(name);
+            self.ask_for_statistics(&mut pipeline, name);
+        }
+        let replies = self.read(&mut pipeline).await?;
+        let mut replies = Replies {
+            replies: replies.into_iter(),
+            problems: &mut Vec::new(),
+        };
+        let statistics = names.iter().map(|name| {
+            let score = replies.next(&slowest);
+            let is_ranked = score.as_ref().is_some_and(|score| bytes(score).is_some());
+            let hours = self.statistics_in(&mut replies, name, now);
+            hours.or_else(|| is_ranked.then(ExportedHours::new))
+        });
+        Ok(statistics.collect())
+    }
+
+    async fn read_statistics_page(
+        &self,
+        offset: usize,
+        now: i64,
+    ) -> Result<ExportedPage, StoreError> {
+        let mut problems = Vec::new();
+        let listing = self.read_listing(&mut problems).await?;
+        yield_now().await;
+        let foreign = listing.foreign.clone();
+        let listed = listing.into_contexts().into_iter();
+        yield_now().await;
+        let (mut listed, others): (Vec<Listed>, Vec<Listed>) =
+            listed.partition(|context| foreign.contains(&*context.id.name));
+        listed.extend(others);
+        listed.push(Listed {
+            id: ContextId::all(),
+            is_shared: false,
+        });
+        let total = listed.len();
+        let page = listed.into_iter().skip(offset).take(MAX_EXPORTED_CONTEXTS);
+        let page: Vec<Listed> = page.collect();
+        let mut pipeline = redis::Pipeline::with_capacity(PER_NAME * page.len());
+        for context in &page {
+            self.ask_for_statistics(&mut pipeline, &context.id.name);
+        }
+        let replies = match page.is_empty() {
+            true => Vec::new(),
+            false => self.read(&mut pipeline).await?,
+        };
+        let mut replies = Replies {
+            replies: replies.into_iter(),
+            problems: &mut problems,
+        };
+        let contexts = page.into_iter().map(|context| {
+            let hours = self.statistics_in(&mut replies, &context.id.name, now);
+            let hours = hours.filter(|_| !context.is_shared);
+            (context.id, hours.unwrap_or_default())
+        });
+        Ok(ExportedPage {
+            contexts: contexts.collect(),
+            total,
+            foreign: foreign.len(),
+            problems,
+        })
+    }
+
+    async fn read_slowest(&self, limit: usize) -> Result<Vec<RankedContext>, StoreError> {
+        let mut pipeline = pipe();
+        let command = pipeline.cmd("ZREVRANGE").arg(self.keys.slowest());
+        command.arg(0).arg(RANKING_LEN - 1).arg("WITHSCORES");
+        let replies = self.read(&mut pipeline).await?;
+        // A key of another type reads as empty.
+        let ranking = replies.into_iter().flatten().next().unwrap_or(Value::Nil);
+        let ranking = pairs(&ranking)
+            .filter_map(|(name, mean)| Some(RankedContext::new(text(name)?, float(mean)?)))
+            .filter(|ranked| ranked.mean.is_finite());
+        Ok(ranking.take(limit).collect())
+    }
+}
+
+impl Exports for RedisStore {
+    fn statistics<'a>(
+        &'a self,
+        names: &'a [String],
+        now: i64,
+    ) -> BoxFuture<'a, Result<Vec<Option<ExportedHours>>, StoreError>> {
+        Box::pin(self.read_statistics(names, now))
+    }
+
+    fn statistics_page(
+        &self,
+        offset: usize,
+        now: i64,
+    ) -> BoxFuture<'_, Result<ExportedPage, StoreError>> {
+        Box::pin(self.read_statistics_page(offset, now))
+    }
+
+    fn slowest(&self, limit: usize) -> BoxFuture<'_, Result<Vec<RankedContext>, StoreError>> {
+        Box::pin(self.read_slowest(limit))
+    }
+}

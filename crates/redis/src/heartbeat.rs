@@ -1,0 +1,156 @@
+//! Heartbeats: an instance says that it is alive, and learns in the same answer how the fleet and the store are doing.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use redis::{Value, pipe};
+
+use super::RedisStore;
+use super::connection::Role;
+use super::value::{int, items, text};
+use tower_pulse_core::error::{StoreError, StoreErrorKind};
+use tower_pulse_core::store::{Fleet, Heartbeat, INSTANCE_TTL, StoreStatus};
+use tower_pulse_core::task::lock;
+use tower_pulse_model::fleet::MAX_VERSIONS;
+
+/// Time after which a heartbeat sets the time to live of its hash again, so that the hash lasts as long as the instance
+/// counts as alive, and at most this much longer.
+const EXPIRY_INTERVAL: Duration = Duration::from_secs(30);
+
+/// The instance whose hash was last given a time to live, and when.
+#[derive(Debug, Default)]
+pub(super) struct LastExpiry(Mutex<Option<(String, Instant)>>);
+
+impl LastExpiry {
+    /// Takes out when the time to live of the hash of this instance was set, unless it is to be set again. A heartbeat
+    /// without an answer leaves nothing here, so that the next one sets it.
+    fn take(&self, instance: &str) -> Option<Instant> {
+        let (last, at) = lock(&self.0).take()?;
+        (last == instance && at.elapsed() < EXPIRY_INTERVAL).then_some(at)
+    }
+
+    fn set(&self, instance: &str, at: Instant) {
+        *lock(&self.0) = Some((instance.to_owned(), at));
+    }
+}
+
+impl RedisStore {
+    /// Writes a heartbeat, and reads the status of the store after it, in one pipeline.
+    pub(super) async fn write_heartbeat(
+        &self,
+        heartbeat: &Heartbeat,
+    ) -> Result<(Fleet, StoreStatus), StoreError> {
+        let instance = self.keys.instance(&heartbeat.instance);
+        let (instances, versions) = (self.keys.instances(), self.keys.versions());
+        let hash_ttl = INSTANCE_TTL.unsigned_abs() + EXPIRY_INTERVAL.as_secs();
+        let (expiry_set_at, sent) = (self.last_expiry.take(&heartbeat.instance), Instant::now());
+        let mut pipeline = pipe();
+        let fields = pipeline.cmd("HSET").arg(&instance);
+        fields
+            .arg("at")
+            .arg(heartbeat.at)
+            .arg("in_flight")
+            .arg(heartbeat.in_flight)
+            .arg("dropped")
+            .arg(heartbeat.dropped)
+            .arg("version")
+            .arg(env!("CARGO_PKG_VERSION"));
+        if let Some(name) = &heartbeat.name {
+            fields.arg("name").arg(&**name);
+        }
+        if let Some(version) = &heartbeat.version {
+            fields.arg("app_version").arg(&**version);
+        }
+        let alive = pipeline.cmd("ZADD").arg(&instances);
+        alive.arg(heartbeat.at).arg(&heartbeat.instance);
+        let mut keys = vec![&*instance, &*instances];
+        if expiry_set_at.is_none() {
+            pipeline.cmd("EXPIRE").arg(&instance).arg(hash_ttl);
+            keys.push(&instance);
+        }
+        let at_version = keys.len();
+        if let Some(version) = &heartbeat.version {
+            let newest = pipeline.cmd("ZADD").arg(&versions);
+            newest.arg("GT").arg(heartbeat.at).arg(&**version);
+            keys.push(&versions);
+        }
+        let running = pipeline.cmd("ZRANGEBYSCORE").arg(&versions);
+        running.arg(heartbeat.at.saturating_sub(INSTANCE_TTL));
+        running.arg("+inf").arg("LIMIT").arg(0).arg(MAX_VERSIONS);
+        keys.push(&versions);
+        self.ask_status(&mut pipeline, heartbeat.at);
+        let mut replies = self.write_own_keys(&mut pipeline, &keys).await?;
+        let status = replies.split_off(keys.len().min(replies.len()));
+        let reply = |at: usize| replies.get(at).and_then(|reply| reply.as_ref().ok());
+        let is_new = |at: usize| reply(at).and_then(int).is_some_and(|added| added > 0);
+
+        // What only new keys and members need.
+        let (mut pipeline, mut new_keys) = (pipe(), Vec::new());
+        if is_new(0) && expiry_set_at.is_some() {
+            pipeline.cmd("EXPIRE").arg(&instance).arg(hash_ttl);
+            new_keys.push(&*instance);
+        }
+        if heartbeat.version.is_some() && is_new(at_version) {
+            let old = pipeline.cmd("ZREMRANGEBYRANK").arg(&versions);
+            old.arg(0).arg(-1 - MAX_VERSIONS as i64);
+            new_keys.push(&*versions);
+        }
+        if !new_keys.is_empty() {
+            self.write_own_keys(&mut pipeline, &new_keys).await?;
+        }
+        let expiry_set_at = expiry_set_at.filter(|_| !is_new(0)).unwrap_or(sent);
+        self.last_expiry.set(&heartbeat.instance, expiry_set_at);
+        let running = replies.last().and_then(|reply| reply.as_ref().ok());
+        let running = running.map_or(&[][..], items).iter();
+        let mut versions: Vec<_> = running.filter_map(text).map(Arc::from).collect();
+        versions.sort_unstable();
+        let status = self.status_of(heartbeat.at, status).await?;
+        let fleet = Fleet {
+            instances: status.instances,
+            versions,
+        };
+        Ok((fleet, status))
+    }
+
+    pub(super) async fn remove_heartbeat(&self, instance: &str) -> Result<(), StoreError> {
+        let mut pipeline = pipe();
+        pipeline
+            .cmd("ZREM")
+            .arg(self.keys.instances())
+            .arg(instance);
+        let instance = self.keys.instance(instance);
+        pipeline.cmd("DEL").arg(&instance);
+        self.write_own_keys(&mut pipeline, &[&self.keys.instances(), &instance])
+            .await
+            .map(drop)
+    }
+
+    /// Sends commands about an instance. The command at each index of `keys` writes the key there, and all of these
+    /// must succeed. Keys that hold something else are deleted, as heartbeats write them again.
+    async fn write_own_keys(
+        &self,
+        pipeline: &mut redis::Pipeline,
+        keys: &[&str],
+    ) -> Result<Vec<Result<Value, String>>, StoreError> {
+        let replies = self.connections.pipeline(Role::Write, pipeline).await?;
+        let failed = replies.iter().zip(keys);
+        let failed = failed.filter_map(|(reply, key)| Some((*key, reply.as_ref().err()?)));
+        let failed: BTreeMap<_, _> = failed.collect();
+        if failed.is_empty() {
+            return Ok(replies);
+        }
+        for (key, reason) in failed {
+            self.delete_own(Role::Write, key, reason).await?;
+        }
+        let replies = self.connections.pipeline(Role::Write, pipeline).await?;
+        for (reply, key) in replies.iter().zip(keys) {
+            if let Err(reason) = reply {
+                let message = format!("{key} cannot be written; delete it ({reason})");
+                let server_info = self.connections.server_info();
+                return Err(server_info.error(StoreErrorKind::Unexpected, &message));
+            }
+        }
+        Ok(replies)
+    }
+}

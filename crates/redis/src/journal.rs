@@ -1,0 +1,382 @@
+//! The journal in Redis: the steps of folding. Each step is one script, so that it takes effect completely or not at
+//! all.
+
+use redis::{Value, cmd};
+
+use super::RedisStore;
+use super::connection::Role;
+use super::encode::LEASE_MILLIS;
+use super::script::{ACQUIRE, AMEND, FOLD, Invocation, Lua, READ};
+use super::value::{bytes, int, items, pairs, text};
+use tower_pulse_core::error::{StoreError, StoreErrorKind};
+use tower_pulse_core::store::Position;
+use tower_pulse_core::store::journal::{
+    Acquired, Entries, Entry, FieldValues, FoldStep, Journal, NEWER_GRACE, Partitions, Progress,
+    Step,
+};
+use tower_pulse_core::store::table::Table;
+use tower_pulse_core::task::BoxFuture;
+use tower_pulse_model::entry::ENTRY_VERSION;
+use tower_pulse_model::entry::MAX_ENTRY_BYTES;
+use tower_pulse_model::tier::RolledUp;
+
+/// The most entries that `pulse:aside` holds, the most bytes of each, and the seconds for which it holds them after the
+/// last one.
+const MAX_ASIDE: usize = 100;
+const ASIDE_BYTES: usize = 256 * 1024;
+const ASIDE_TTL: i64 = 7 * 86_400;
+/// The most bytes of an entry with its head.
+const READ_ENTRY_BYTES: usize = MAX_ENTRY_BYTES + 1024;
+/// Seconds after its last append at which the fence of an instance is removed.
+const FENCE_TTL: i64 = 86_400;
+/// Fences per command.
+const FENCES_AT_ONCE: usize = 200;
+
+impl RedisStore {
+    pub(super) fn not_understood(&self, command: &str) -> StoreError {
+        let message = format!(
+            "{command} gave an answer that cannot be understood; delete {} if another program has written it",
+            self.keys.state()
+        );
+        self.connections
+            .server_info()
+            .error(StoreErrorKind::Unexpected, &message)
+    }
+
+    /// The call of a script with its first keys and arguments.
+    fn step(&self, keys: &[String], args: &[&str]) -> Invocation {
+        let mut script = Invocation::default();
+        keys.iter().for_each(|key| script.key(&**key));
+        args.iter().for_each(|arg| script.arg(*arg));
+        script
+    }
+
+    /// Runs a step, and reads from its reply whether it took effect.
+    pub(super) async fn run_step(
+        &self,
+        lua: &Lua,
+        script: &Invocation,
+    ) -> Result<Step<Value>, StoreError> {
+        let reply = self.connections.run(Role::Fold, lua, script).await?;
+        match items(&reply).first().and_then(text) {
+            Some("DONE" | "READ" | "MINE") => Ok(Step::Done(reply)),
+            Some("STALE") => Ok(Step::Stale(
+                items(&reply)
+                    .get(1)
+                    .and_then(text)
+                    .unwrap_or_default()
+                    .to_owned(),
+            )),
+            Some("ABSENT") => Ok(Step::Absent),
+            _ => Err(self.not_understood("a step of folding")),
+        }
+    }
+
+    async fn amend(
+        &self,
+        version: &str,
+        next: &str,
+        more: &[&str],
+    ) -> Result<Step<()>, StoreError> {
+        let keys = [self.keys.state(), self.keys.journal(), self.keys.aside()];
+        let script = self.step(&keys, &[&[version, next], more].concat());
+        Ok(self.run_step(&AMEND, &script).await?.map(|reply| {
+            if let Some(reason) = items(&reply).get(2).and_then(bytes) {
+                self.replaced_keys.add(self.keys.aside().as_bytes(), reason);
+            }
+        }))
+    }
+
+    async fn take_lease(&self, instance: &str, version: &str) -> Result<Acquired, StoreError> {
+        let keys = &self.keys;
+        let keys = [keys.state(), keys.journal(), keys.fold_lease()];
+        let script = self.step(
+            &keys,
+            &[
+                instance,
+                &LEASE_MILLIS.to_string(),
+                version,
+                &ENTRY_VERSION.to_string(),
+                &NEWER_GRACE.to_string(),
+                &self.now_arg(),
+            ],
+        );
+        let reply = self.connections.run(Role::Fold, &ACQUIRE, &script).await?;
+        let reply = items(&reply);
+        let word = |at: usize| reply.get(at).and_then(text);
+        match word(0) {
+            Some("HELD") => Ok(Acquired::Held),
+            Some("NEWER") => Ok(Acquired::Newer),
+            Some("NONE") => Ok(Acquired::Nothing),
+            Some("MINE") => {
+                if let Some(reason) = reply.get(6).and_then(bytes) {
+                    self.replaced_keys
+                        .add(self.keys.fold_lease().as_bytes(), reason);
+                }
+                let low = reply.get(1).and_then(position_of);
+                Ok(Acquired::Mine(Progress {
+                    version: version.to_owned(),
+                    low: low.ok_or_else(|| self.not_understood("acquire.lua"))?,
+                    upto: reply.get(2).and_then(position_of),
+                    done: Partitions::from_hex(word(3).unwrap_or_default()),
+                    aside: positions(word(4).unwrap_or_default()),
+                    rolled: RolledUp::from_text(word(5).unwrap_or_default()),
+                    stamp: word(8).and_then(|stamp| stamp.parse().ok()),
+                    is_overdue: word(7) == Some("1"),
+                }))
+            }
+            _ => Err(self.not_understood("acquire.lua")),
+        }
+    }
+
+    /// Gives up a lease, unless another instance holds it by now.
+    pub(super) async fn release_lease(
+        &self,
+        role: Role,
+        lease: String,
+        token: &str,
+    ) -> Result<(), StoreError> {
+        // Between the two commands another instance may take the lease, and then loses it. That is harmless: each
+        // script checks the version of the state, or whose the lease is.
+        let holder = self.connections.call(role, cmd("GET").arg(&lease)).await?;
+        if text(&holder) == Some(token) {
+            self.connections.call(role, cmd("DEL").arg(&lease)).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn read_step(
+        &self,
+        instance: &str,
+        version: &str,
+        [bytes, from]: [&str; 2],
+    ) -> Invocation {
+        let keys = &self.keys;
+        let keys = [keys.state(), keys.journal(), keys.fold_lease()];
+        let millis = LEASE_MILLIS.to_string();
+        let (now, most) = (self.now_arg(), READ_ENTRY_BYTES.to_string());
+        let args = [version, instance, &millis, bytes, from, &now, &most];
+        self.step(&keys, &args)
+    }
+
+    async fn read_entries(
+        &self,
+        instance: &str,
+        version: &str,
+        from: Position,
+        bytes: u64,
+    ) -> Result<Step<Entries>, StoreError> {
+        let range = [bytes.to_string(), from.to_string()];
+        let script = self.read_step(instance, version, range.each_ref().map(|arg| &**arg));
+        let reply = match self.run_step(&READ, &script).await? {
+            Step::Done(reply) => reply,
+            Step::Stale(version) => return Ok(Step::Stale(version)),
+            Step::Absent => return Ok(Step::Absent),
+        };
+        let (head, now) = (items(&reply).get(1), items(&reply).get(2));
+        let (Some(head), Some(now)) = (head.and_then(position_of), now.and_then(int)) else {
+            return Err(self.not_understood("read.lua"));
+        };
+        let Value::Array(mut reply) = reply else {
+            return Err(self.not_understood("read.lua"));
+        };
+        let Some(Value::Array(entries)) = reply.pop() else {
+            return Err(self.not_understood("read.lua"));
+        };
+        let entries: Option<Vec<Entry>> = entries.into_iter().map(entry).collect();
+        match entries {
+            Some(entries) => Ok(Step::Done(Entries { head, now, entries })),
+            None => {
+                let message = format!(
+                    "{} holds entries without a position: delete it",
+                    self.keys.journal()
+                );
+                let server_info = self.connections.server_info();
+                Err(server_info.error(StoreErrorKind::Unexpected, &message))
+            }
+        }
+    }
+
+    async fn remove_old_fences(&self, version: &str) -> Result<u64, StoreError> {
+        let time = match &self.clock {
+            Some(clock) => clock.now_seconds(),
+            None => {
+                let time = self.connections.call(Role::Fold, &cmd("TIME")).await?;
+                items(&time).first().and_then(int).unwrap_or(0)
+            }
+        };
+        let (mut cursor, mut removed) = (b"0".to_vec(), 0);
+        loop {
+            let mut scan = cmd("HSCAN");
+            scan.arg(self.keys.state()).arg(&cursor);
+            scan.arg("MATCH")
+                .arg("f:*")
+                .arg("COUNT")
+                .arg(FENCES_AT_ONCE);
+            let page = self.connections.call(Role::Fold, &scan).await?;
+            let [next, fields] = items(&page) else {
+                return Err(self.not_understood("HSCAN"));
+            };
+            let old = pairs(fields).filter(|(_, value)| {
+                let stamp = text(value).and_then(|value| value.split(' ').nth(1)?.parse().ok());
+                stamp.is_none_or(|stamp: i64| stamp < time.saturating_sub(FENCE_TTL))
+            });
+            let old: Vec<_> = old.collect();
+            if !old.is_empty() {
+                let keys = [self.keys.state(), self.keys.journal(), self.keys.aside()];
+                let mut script = self.step(&keys, &[version, version, "FENCES"]);
+                for (field, value) in old {
+                    script.arg(bytes(field).unwrap_or_default());
+                    script.arg(bytes(value).unwrap_or_default());
+                }
+                match self.run_step(&AMEND, &script).await? {
+                    Step::Done(reply) => {
+                        let count = items(&reply).get(1).and_then(int).unwrap_or(0);
+                        removed += u64::try_from(count).unwrap_or(0);
+                    }
+                    _ => return Ok(removed),
+                }
+            }
+            cursor = bytes(next).unwrap_or(b"0").to_vec();
+            if cursor == b"0" {
+                return Ok(removed);
+            }
+        }
+    }
+}
+
+pub(super) fn position_of(value: &Value) -> Option<Position> {
+    text(value)?.parse().ok()
+}
+
+fn positions(text: &str) -> Vec<Position> {
+    text.split(' ').filter_map(|id| id.parse().ok()).collect()
+}
+
+/// Reads an entry with its fields. An entry with foreign fields has no payload, and is set aside later.
+fn entry(value: Value) -> Option<Entry> {
+    let Value::Array(mut parts) = value else {
+        return None;
+    };
+    let fields = parts.pop()?;
+    let mut entry = Entry {
+        position: parts.first().and_then(position_of)?,
+        stamp: 0,
+        version: 0,
+        requests: 0,
+        payload: Vec::new(),
+    };
+    let Value::Array(fields) = fields else {
+        return Some(entry);
+    };
+    let mut fields = fields.into_iter();
+    while let (Some(field), Some(value)) = (fields.next(), fields.next()) {
+        let number = || text(&value).and_then(|n| n.parse().ok()).unwrap_or(0u64);
+        match (bytes(&field), &value) {
+            (Some(b"t"), _) => entry.stamp = int(&value).unwrap_or(0),
+            (Some(b"v"), _) => entry.version = number(),
+            (Some(b"n"), _) => entry.requests = number(),
+            (Some(b"p"), Value::BulkString(_)) => {
+                if let Value::BulkString(payload) = value {
+                    entry.payload = payload;
+                }
+            }
+            _ => {}
+        }
+    }
+    Some(entry)
+}
+
+impl Journal for RedisStore {
+    fn acquire<'a>(
+        &'a self,
+        instance: &'a str,
+        version: &'a str,
+    ) -> BoxFuture<'a, Result<Acquired, StoreError>> {
+        Box::pin(self.take_lease(instance, version))
+    }
+
+    fn release<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+        Box::pin(self.release_lease(Role::Fold, self.keys.fold_lease(), instance))
+    }
+
+    fn read<'a>(
+        &'a self,
+        instance: &'a str,
+        version: &'a str,
+        from: Position,
+        bytes: u64,
+    ) -> BoxFuture<'a, Result<Step<Entries>, StoreError>> {
+        Box::pin(self.read_entries(instance, version, from, bytes))
+    }
+
+    fn load_fields<'a>(
+        &'a self,
+        instance: &'a str,
+        version: &'a str,
+        fields: &'a [(Table, Vec<Vec<u8>>)],
+    ) -> BoxFuture<'a, Result<Step<Vec<FieldValues>>, StoreError>> {
+        Box::pin(self.load_values(instance, version, fields))
+    }
+
+    fn fold<'a>(&'a self, step: &'a FoldStep) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
+        Box::pin(async move {
+            let script = self.encode_step(step);
+            Ok(self.run_step(&FOLD, &script).await?.map(drop))
+        })
+    }
+
+    fn set_aside<'a>(
+        &'a self,
+        version: &'a str,
+        next: &'a str,
+        entry: &'a Entry,
+    ) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
+        Box::pin(async move {
+            let id = entry.position.to_string();
+            // Every instance gives a version. An entry of ours whose head tells no requests is told as one request; an
+            // entry of another program is told as such, as no request is missing.
+            let is_foreign = entry.version == 0;
+            let requests = entry
+                .requests
+                .clamp(u64::from(!is_foreign), 1 << 50)
+                .to_string();
+            let most = [MAX_ASIDE, ASIDE_BYTES].map(|most| most.to_string());
+            let ttl = ASIDE_TTL.to_string();
+            let arguments = [&id, &requests, &most[0], &most[1], &ttl].map(String::as_str);
+            let step = self.amend(version, next, &arguments).await?;
+            if is_foreign && matches!(step, Step::Done(())) {
+                let reason = b"an entry of another program, which was set aside";
+                self.replaced_keys
+                    .add(self.keys.journal().as_bytes(), reason);
+            }
+            Ok(step)
+        })
+    }
+
+    fn wait_for_newer<'a>(
+        &'a self,
+        version: &'a str,
+        next: &'a str,
+        entry: &'a Entry,
+    ) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
+        Box::pin(async move {
+            let (id, newer) = (entry.position.to_string(), entry.version.to_string());
+            let now = self.now_arg();
+            self.amend(version, next, &["NEWER", &id, &newer, &now])
+                .await
+        })
+    }
+
+    fn close_hole<'a>(
+        &'a self,
+        version: &'a str,
+        next: &'a str,
+    ) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
+        Box::pin(async move { self.amend(version, next, &["HOLE"]).await })
+    }
+
+    fn remove_fences<'a>(&'a self, version: &'a str) -> BoxFuture<'a, Result<u64, StoreError>> {
+        Box::pin(self.remove_old_fences(version))
+    }
+}

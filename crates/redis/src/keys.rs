@@ -1,0 +1,333 @@
+//! Every key name of the classic layout is made here, and nowhere else.
+//!
+//! | Key | Type | What it holds | Lives |
+//! |---|---|---|---|
+//! | `{prefix}count:{p}:{name}` | HASH slice -> count | a counter at a precision | retained slices * p + max(10 min, 2p) after its last new slice |
+//! | `{prefix}known:` | ZSET `{p}:{name}`, scores 0 | all counters | for ever |
+//! | `{prefix}stats:{context}:AccessTime` | ZSET min, max, count, sum, sumsq | this hour's statistics, in seconds | until the context is forgotten |
+//! | `…:start` | STRING ISO hour | the hour of that set | as that set |
+//! | `…:last`, `…:pstart` | as the two keys above | the statistics of the last hour before that with samples, and its hour | as that set |
+//! | `{prefix}slowest:AccessTime` | ZSET context, mean | the 100 slowest contexts | for ever |
+//! | `{prefix}pulse:contexts` | ZSET context, last seen | contexts of HTTP requests | for ever |
+//! | `{prefix}pulse:timers` | ZSET context, last seen | contexts of other code | for ever |
+//! | `{prefix}pulse:r1:{tier}:{slice}` | HASH context -> packed record | the records of all contexts in a slice; `r1` is the version of their form | retained slices * tier + max(10 min, 2 tiers) after its last write; until it is rolled up, 15.5 days |
+//! | `{prefix}pulse:revisions` | HASH tier and place -> slice and version | the step of folding that last wrote each slice of the records | 15.5 days after its last write |
+//! | `{prefix}pulse:history1` | HASH `kept` -> packed history | which days are kept, where a history is asked for | for ever, or until nobody has asked for a week |
+//! | `{prefix}pulse:profiles1:{start}` | HASH context -> packed profile; `hours` | the hour-of-week profiles of the contexts that last had a sample in some five weeks, and how much of each hour was recorded | until the end of the next five weeks |
+//! | `{prefix}pulse:slow1:{hour}` | HASH context -> packed list | the slowest and the newest failed requests of an hour | 3 h after its last write |
+//! | `{prefix}pulse:by_instance1:{minute}` | HASH instance -> version, packed records | what each instance did in a minute on its busiest contexts | 140 min after its last write |
+//! | `{prefix}pulse:by_version1:{minute}` | HASH context and version -> packed record | what each version of the application did in a minute, while several ran | 140 min after its last write |
+//! | `{prefix}slot_{ranking}_{slice}` | HASH id -> count | a slice of a ranking | until it leaves the window; three periods and two weeks after its last write |
+//! | `{prefix}stats_{ranking}` | ZSET id, sum | a ranking: the sums of its slices within the window | two periods and a week after its last write |
+//! | `{prefix}last_slot_{ranking}` | STRING slice | the newest slice of a ranking | two periods and a week after its last write |
+//! | `{prefix}pulse:rankings` | HASH ranking -> interval, slices, limit, starts | the rankings and the slices that they have | each ranking while it has slices |
+//! | `{prefix}pulse:rankings:specs` | HASH ranking -> configurations, each with the last addition | the configurations of a ranking, where those of instances differ | until they agree |
+//! | `{prefix}pulse:rankings:dropped` | HASH ranking -> count | additions to ids for which there was no room | for ever |
+//! | `{prefix}pulse:ended:{key}` | HASH or ZSET | a slice, or the sums, of a ranking whose window is over | a second |
+//! | `{prefix}delay:{cache}` | ZSET row, seconds | the delays of a cache's rows; `{cache}` is empty or a name and a colon | for ever |
+//! | `{prefix}schedule:{cache}` | ZSET row, Unix seconds | when each row is due | for ever |
+//! | `{prefix}inv:{cache}{row}` | STRING JSON | a cached row | until the row is removed, or its maximum age |
+//! | `{prefix}pulse:failing:{cache}` | ZSET row, failures | the rows whose loader has failed last | for ever |
+//! | `{prefix}pulse:rows:{cache}` | HASH row -> lease, age, failures | what is known of each row | for ever |
+//! | `{prefix}pulse:state` | HASH | generation, progress and exceptions of the journal, and a fence per instance | for ever |
+//! | `{prefix}pulse:journal` | STREAM | calls that are not folded yet | until they are folded |
+//! | `{prefix}pulse:journal:old` | STREAM | the journal while a script removes entries of another program from it | within that script |
+//! | `{prefix}pulse:lease:fold` | STRING instance | the folder | 5 s |
+//! | `{prefix}pulse:aside` | STREAM | the newest 100 entries that no instance could read, the first 256 KiB of each | 7 days after the last |
+//! | `{prefix}pulse:orphaned` | STREAM | a journal whose state was missing, its first 16 MiB | 7 days |
+//! | `{prefix}pulse:quarantine` | HASH key -> when and why | quarantined keys | a day |
+//! | `{prefix}pulse:instances` | ZSET instance, last heartbeat | the instances that are alive | for ever |
+//! | `{prefix}pulse:instance:{id}` | HASH | the last heartbeat of an instance | 60 to 90 s after its last heartbeat |
+//! | `{prefix}pulse:versions` | ZSET version, last heartbeat | the newest 100 versions of the application | for ever |
+//! | `{prefix}pulse:lease:clean` | STRING token | the instance that cleans | 15 s |
+//! | `{prefix}pulse:lease:clean:last` | HASH | the last pass of cleaning | for ever |
+//! | `{prefix}pulse:judged1` | HASH `judged` -> packed judgement | the last judgement | 16 days after it |
+//! | `{prefix}pulse:changes1` | HASH number and id -> packed change | the changes, each with the number of the judgement that wrote it | 16 days after the last judgement |
+//! | `{prefix}pulse:detector1` | HASH number and name -> packed part | the detector's state: a field per alarm | 16 days after the last judgement |
+//! | `{prefix}pulse:marks1` | HASH id -> packed mark | the newest 50 marks of versions, and the newest 50 others | for ever |
+//! | `{prefix}pulse:probe` | - | never exists; permissions are tried on it | - |
+//!
+//! The first six are the book's, byte for byte: the counters, cleaning, statistics and slowest pages of
+//! [`guide::recipes`](https://docs.rs/tower-pulse/latest/tower_pulse/guide/recipes/index.html). `slot_`, `stats_` and `last_slot_` are those of the article on rankings.
+//! `delay:`, `schedule:` and `inv:` of the unnamed cache are those of the book's row cache. With an empty prefix all of
+//! them are shared with the functions of the book and of the article in any language.
+
+use tower_pulse_core::store::table::Table;
+use tower_pulse_model::records::TierSlice;
+use tower_pulse_model::slowest::ACCESS_TIME;
+
+/// The names of all keys below a prefix.
+#[derive(Clone, Debug)]
+pub(super) struct Keys {
+    prefix: String,
+    /// `{prefix}count:`, which precedes `{p}:{name}` in a counter's key.
+    count: String,
+}
+
+impl Keys {
+    pub(super) fn new(prefix: String) -> Self {
+        let count = format!("{prefix}count:");
+        Self { prefix, count }
+    }
+
+    pub(super) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// `{prefix}count:`, which precedes `{p}:{name}` in a counter's key.
+    pub(super) fn count_prefix(&self) -> &str {
+        &self.count
+    }
+
+    /// The key of a counter at a precision.
+    pub(super) fn count(&self, precision: u32, name: &str) -> String {
+        format!("{}{precision}:{name}", self.count)
+    }
+
+    /// The key of the counter that a member of `known:` names.
+    pub(super) fn count_of(&self, member: &[u8]) -> Vec<u8> {
+        [self.count.as_bytes(), member].concat()
+    }
+
+    pub(super) fn known(&self) -> String {
+        format!("{}known:", self.prefix)
+    }
+
+    pub(super) fn stats(&self, context: &str) -> Stats {
+        let current = format!("{}stats:{context}:{ACCESS_TIME}", self.prefix);
+        Stats {
+            start: format!("{current}:start"),
+            last: format!("{current}:last"),
+            pstart: format!("{current}:pstart"),
+            current,
+        }
+    }
+
+    pub(super) fn slowest(&self) -> String {
+        format!("{}slowest:{ACCESS_TIME}", self.prefix)
+    }
+
+    pub(super) fn contexts(&self) -> String {
+        self.own("contexts")
+    }
+
+    pub(super) fn timers(&self) -> String {
+        self.own("timers")
+    }
+
+    /// The key of the records of all contexts in a slice of a tier.
+    pub(super) fn records(&self, (tier, slice): TierSlice) -> String {
+        format!("{}pulse:r1:{tier}:{slice}", self.prefix)
+    }
+
+    /// The key that tells which content the slices of the records have.
+    pub(super) fn revisions(&self) -> String {
+        self.own("revisions")
+    }
+
+    /// The key of a table.
+    pub(super) fn table(&self, table: &Table) -> String {
+        let prefix = &self.prefix;
+        match table {
+            Table::Records { seconds, start } => self.records((*seconds, *start)),
+            Table::SlowRequests { hour } => format!("{prefix}pulse:slow1:{hour}"),
+            Table::InstanceMinutes { minute } => format!("{prefix}pulse:by_instance1:{minute}"),
+            Table::VersionMinutes { minute } => format!("{prefix}pulse:by_version1:{minute}"),
+            Table::Marks => self.own("marks1"),
+            Table::Rankings => self.own("rankings"),
+            Table::RankingSpecs => self.own("rankings:specs"),
+            Table::RankingsDropped => self.own("rankings:dropped"),
+            Table::RankingSlice { ranking, start } => format!("{prefix}slot_{ranking}_{start}"),
+            Table::RankingTotals { ranking } => format!("{prefix}stats_{ranking}"),
+            Table::RankingNewest { ranking } => format!("{prefix}last_slot_{ranking}"),
+            Table::History => self.own("history1"),
+            Table::Profiles { start } => format!("{prefix}pulse:profiles1:{start}"),
+            Table::Judgement => self.own("judged1"),
+            Table::Changes => self.own("changes1"),
+            Table::Detector => self.own("detector1"),
+            Table::Contexts => self.contexts(),
+            Table::Timers => self.timers(),
+        }
+    }
+
+    /// The key under which a table stays for a moment after its end, until the server has freed its memory.
+    pub(super) fn ended(&self, table: &Table) -> String {
+        let key = self.table(table);
+        self.own(&format!("ended:{}", &key[self.prefix.len()..]))
+    }
+
+    /// The keys of a cache of rows.
+    #[cfg(feature = "row-cache")]
+    pub(super) fn rows(&self, cache: &str) -> RowKeys {
+        let prefix = &self.prefix;
+        let name = match cache {
+            "" => String::new(),
+            name => format!("{name}:"),
+        };
+        RowKeys {
+            delay: format!("{prefix}delay:{name}"),
+            schedule: format!("{prefix}schedule:{name}"),
+            states: format!("{prefix}pulse:rows:{name}"),
+            failing: format!("{prefix}pulse:failing:{name}"),
+            cached: format!("{prefix}inv:{name}"),
+        }
+    }
+
+    pub(super) fn state(&self) -> String {
+        self.own("state")
+    }
+
+    pub(super) fn journal(&self) -> String {
+        self.own("journal")
+    }
+
+    /// The key that the journal has while it is made again.
+    pub(super) fn old_journal(&self) -> String {
+        self.own("journal:old")
+    }
+
+    pub(super) fn fold_lease(&self) -> String {
+        self.own("lease:fold")
+    }
+
+    pub(super) fn aside(&self) -> String {
+        self.own("aside")
+    }
+
+    pub(super) fn orphaned(&self) -> String {
+        self.own("orphaned")
+    }
+
+    pub(super) fn quarantine(&self) -> String {
+        self.own("quarantine")
+    }
+
+    pub(super) fn instances(&self) -> String {
+        self.own("instances")
+    }
+
+    pub(super) fn versions(&self) -> String {
+        self.own("versions")
+    }
+
+    pub(super) fn instance(&self, id: &str) -> String {
+        format!("{}pulse:instance:{id}", self.prefix)
+    }
+
+    pub(super) fn lease(&self) -> String {
+        self.own("lease:clean")
+    }
+
+    pub(super) fn last_pass(&self) -> String {
+        self.own("lease:clean:last")
+    }
+
+    pub(super) fn probe(&self) -> String {
+        self.own("probe")
+    }
+
+    /// The keys with fixed names, each with a command that fails if the key holds another type.
+    pub(super) fn typed(&self) -> Vec<(String, &'static [&'static str])> {
+        const HASH: &[&str] = &["HLEN"];
+        const STREAM: &[&str] = &["XLEN"];
+        const SORTED_SET: &[&str] = &["ZCARD"];
+        const STRING: &[&str] = &["GETRANGE", "0", "0"];
+        vec![
+            (self.state(), HASH),
+            (self.journal(), STREAM),
+            (self.fold_lease(), STRING),
+            (self.aside(), STREAM),
+            (self.orphaned(), STREAM),
+            (self.quarantine(), HASH),
+            (self.revisions(), HASH),
+            (self.table(&Table::Rankings), HASH),
+            (self.table(&Table::RankingSpecs), HASH),
+            (self.table(&Table::RankingsDropped), HASH),
+            (self.contexts(), SORTED_SET),
+            (self.timers(), SORTED_SET),
+            (self.instances(), SORTED_SET),
+            (self.versions(), SORTED_SET),
+            (self.table(&Table::History), HASH),
+            (self.table(&Table::Judgement), HASH),
+            (self.table(&Table::Changes), HASH),
+            (self.table(&Table::Detector), HASH),
+            (self.table(&Table::Marks), HASH),
+            (self.lease(), STRING),
+            (self.last_pass(), HASH),
+            (self.known(), SORTED_SET),
+            (self.slowest(), SORTED_SET),
+        ]
+    }
+
+    /// The key patterns that an ACL rule must allow.
+    pub(super) fn acl_patterns(&self) -> String {
+        if self.prefix.is_empty() {
+            return "~known: ~count:* ~stats:* ~slowest:* ~slot_* ~stats_* ~last_slot_* ~delay:* ~schedule:* ~inv:* ~pulse:*"
+                .to_owned();
+        }
+        let mut escaped = String::from("~");
+        for c in self.prefix.chars() {
+            if matches!(c, '*' | '?' | '[' | ']' | '\\' | '^') {
+                escaped.push('\\');
+            }
+            escaped.push(c);
+        }
+        escaped + "*"
+    }
+
+    fn own(&self, name: &str) -> String {
+        format!("{}pulse:{name}", self.prefix)
+    }
+}
+
+/// The keys of a cache of rows.
+#[cfg(feature = "row-cache")]
+#[derive(Debug)]
+pub(super) struct RowKeys {
+    pub(super) delay: String,
+    pub(super) schedule: String,
+    pub(super) states: String,
+    pub(super) failing: String,
+    /// The key of a cached row without the id.
+    pub(super) cached: String,
+}
+
+/// The four keys of a context's statistics.
+#[derive(Debug)]
+pub(super) struct Stats {
+    pub(super) current: String,
+    pub(super) start: String,
+    pub(super) last: String,
+    pub(super) pstart: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Keys;
+
+    #[test]
+    fn names_of_the_books_keys_are_the_books_byte_for_byte() {
+        let keys = Keys::new(String::new());
+        assert_eq!(keys.count(5, "hits"), "count:5:hits");
+        assert_eq!(keys.count_of(b"5:hits"), b"count:5:hits");
+        assert_eq!(keys.known(), "known:");
+        let stats = keys.stats("/profile");
+        assert_eq!(stats.current, "stats:/profile:AccessTime");
+        assert_eq!(stats.start, "stats:/profile:AccessTime:start");
+        assert_eq!(stats.last, "stats:/profile:AccessTime:last");
+        assert_eq!(stats.pstart, "stats:/profile:AccessTime:pstart");
+        assert_eq!(keys.slowest(), "slowest:AccessTime");
+    }
+
+    #[test]
+    fn own_keys_stay_below_the_prefix() {
+        let keys = Keys::new("pulse:shop:".into());
+        assert_eq!(keys.contexts(), "pulse:shop:pulse:contexts");
+        assert_eq!(
+            keys.records((60, 1_700_000_040)),
+            "pulse:shop:pulse:r1:60:1700000040"
+        );
+        assert_eq!(keys.acl_patterns(), "~pulse:shop:*");
+        assert_eq!(Keys::new("a*[b]".into()).acl_patterns(), "~a\\*\\[b\\]*");
+    }
+}

@@ -1,0 +1,270 @@
+//! The store of a fleet: one standalone Redis or Valkey, in the book's layout.
+//!
+//! Read `keys` (all keys), `append` with `lua/append.lua` (a call is appended once), `journal` with `lua/fold.lua`
+//! (it is folded once) and `encode` (the arguments of these scripts), then `connection` with `commands`, `stream` (bounds of answers), `value`
+//! (safe texts), `read`, `oversized`, `heartbeat`, `status`, `replaced_keys`, and `exports` (what is there for programs in
+//! other languages).
+
+mod append;
+#[cfg(feature = "row-cache")]
+mod cached_rows;
+mod commands;
+mod connection;
+mod credentials;
+mod encode;
+mod error;
+mod exports;
+mod heartbeat;
+mod journal;
+mod keys;
+mod options;
+mod oversized;
+mod permissions;
+mod read;
+mod replaced_keys;
+#[cfg(feature = "row-cache")]
+mod rows;
+mod script;
+mod server;
+mod status;
+mod stream;
+mod subject;
+mod tables;
+#[cfg(feature = "tls")]
+mod tls;
+mod value;
+
+pub use options::RedisOptions;
+
+#[cfg(feature = "row-cache")]
+use self::cached_rows::LargeRows;
+use self::connection::Connections;
+use self::heartbeat::LastExpiry;
+use self::keys::Keys;
+use self::oversized::OversizedKeys;
+use self::replaced_keys::ReplacedKeys;
+use self::status::LastListing;
+use tower_pulse_core::clock::Clock;
+use tower_pulse_core::error::{BuildError, StoreError};
+use tower_pulse_core::store::Sealed;
+use tower_pulse_core::store::exports::Exports;
+use tower_pulse_core::store::journal::Journal;
+use tower_pulse_core::store::table_reads::TableReader;
+use tower_pulse_core::store::{
+    Append, Appended, AppendedCall, CleanReport, CounterQuery, CounterSeries, FencedBatch, Fleet,
+    Generation, Heartbeat, Pass, PassRecord, Query, Readable, RecordCache, SlowestQuery, Store,
+    StoreStatus, Upkeep, check_precisions,
+};
+use tower_pulse_core::task::BoxFuture;
+use tower_pulse_model::slice::Precisions;
+use tower_pulse_model::slowest::{RANKING_LEN, RankedContext};
+use tower_pulse_model::snapshot::FleetSnapshot;
+
+/// Seconds for which a context stays among the slowest after its last sample, where no ranking is exported.
+const RANKED_SECONDS: i64 = 86_400;
+
+/// A store in a Redis that a fleet shares.
+///
+/// The store does not retry: after an error of the kinds [`TimedOut`](tower_pulse_core::error::StoreErrorKind::TimedOut) and
+/// [`Unreachable`](tower_pulse_core::error::StoreErrorKind::Unreachable) a call may or may not have been appended, and must be sent again
+/// with the same number.
+pub struct RedisStore {
+    connections: Connections,
+    keys: Keys,
+    precisions: Precisions,
+    expire_idle_keys: bool,
+    book_keys: bool,
+    journal_bytes: u64,
+    is_read_only: bool,
+    replaced_keys: ReplacedKeys,
+    oversized: OversizedKeys,
+    #[cfg(feature = "row-cache")]
+    large_rows: LargeRows,
+    record_cache: RecordCache,
+    last_expiry: LastExpiry,
+    last_listing: LastListing,
+    /// Replaces the server's clock in tests.
+    clock: Option<Clock>,
+}
+
+impl std::fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("RedisStore").field(&self.describe()).finish()
+    }
+}
+
+impl RedisStore {
+    /// A store in the server that `options` describe. It connects when it is first used.
+    ///
+    /// # Errors
+    /// When the options describe no server that could exist.
+    pub fn open(options: RedisOptions) -> Result<Self, BuildError> {
+        let keys = Keys::new(options.prefix.clone());
+        let connections = Connections::new(&options, &keys).map_err(|error| {
+            BuildError::new("redis", options.place(), "must be the address of a server")
+                .with_source(error)
+        })?;
+        Ok(Self {
+            connections,
+            keys,
+            precisions: options.precisions,
+            expire_idle_keys: options.expire_idle_keys,
+            book_keys: options.book_keys,
+            journal_bytes: options.journal_bytes,
+            is_read_only: options.is_read_only,
+            replaced_keys: ReplacedKeys::default(),
+            oversized: OversizedKeys::default(),
+            #[cfg(feature = "row-cache")]
+            large_rows: LargeRows::default(),
+            record_cache: RecordCache::default(),
+            last_expiry: LastExpiry::default(),
+            last_listing: LastListing::default(),
+            clock: None,
+        })
+    }
+
+    /// Takes the time from `clock` instead of asking the server, so that tests can pass an hour without waiting
+    /// for it. Keys still expire by the server's clock.
+    pub fn with_clock(mut self, clock: Clock) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+}
+
+impl Sealed for RedisStore {}
+
+impl Store for RedisStore {
+    fn precisions(&self) -> &Precisions {
+        &self.precisions
+    }
+
+    fn journal(&self) -> Option<&dyn Journal> {
+        Some(self)
+    }
+
+    #[cfg(feature = "row-cache")]
+    fn rows(&self) -> &dyn tower_pulse_core::store::rows::Rows {
+        self
+    }
+
+    fn describe(&self) -> String {
+        let server = self.connections.server();
+        let server = server.map_or_else(|| "redis".to_owned(), |server| server.name());
+        let place = &self.connections.server_info().place;
+        format!("{server} at {place} (prefix {:?})", self.keys.prefix())
+    }
+
+    fn has_context_counters(&self) -> bool {
+        self.book_keys
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let server = self.connections.server();
+        let mut warnings = server.map_or_else(Vec::new, |server| server.warnings());
+        warnings.extend(self.replaced_keys.warnings());
+        warnings.extend(self.oversized.warnings());
+        #[cfg(feature = "row-cache")]
+        warnings.extend(self.large_rows.warnings());
+        warnings
+    }
+}
+
+impl Append for RedisStore {
+    fn hello(&self) -> BoxFuture<'_, Result<Generation, StoreError>> {
+        Box::pin(self.say_hello())
+    }
+
+    fn append<'a>(&'a self, call: &'a FencedBatch) -> BoxFuture<'a, Result<Appended, StoreError>> {
+        Box::pin(async move {
+            check_precisions(&call.batch, &self.precisions)?;
+            self.append_call(call).await
+        })
+    }
+
+    fn readable<'a>(
+        &'a self,
+        call: &'a AppendedCall,
+    ) -> BoxFuture<'a, Result<Readable, StoreError>> {
+        Box::pin(self.is_readable(call))
+    }
+}
+
+impl Query for RedisStore {
+    fn tables(&self) -> &dyn TableReader {
+        self
+    }
+
+    fn exports(&self) -> Option<&dyn Exports> {
+        self.book_keys.then_some(self)
+    }
+
+    fn record_cache(&self) -> Option<&RecordCache> {
+        Some(&self.record_cache)
+    }
+
+    fn fleet(&self, now: i64) -> BoxFuture<'_, Result<FleetSnapshot, StoreError>> {
+        Box::pin(self.read_fleet(now))
+    }
+
+    fn counters<'a>(
+        &'a self,
+        query: &'a CounterQuery,
+    ) -> BoxFuture<'a, Result<Vec<CounterSeries>, StoreError>> {
+        Box::pin(self.read_counters(query))
+    }
+
+    fn counter_names<'a>(
+        &'a self,
+        precisions: &'a [u32],
+    ) -> BoxFuture<'a, Result<Vec<String>, StoreError>> {
+        Box::pin(self.read_counter_names(precisions))
+    }
+
+    fn slowest<'a>(
+        &'a self,
+        query: &'a SlowestQuery,
+    ) -> BoxFuture<'a, Result<Vec<RankedContext>, StoreError>> {
+        match self.exports() {
+            Some(exports) => exports.slowest(query.limit.min(RANKING_LEN)),
+            None => {
+                let clock = self.clock.clone().unwrap_or_else(Clock::system);
+                let now = clock.now_seconds();
+                let since = now.saturating_sub(RANKED_SECONDS);
+                Box::pin(tower_pulse_core::store::read::slowest(
+                    self,
+                    since,
+                    query.limit,
+                    now,
+                ))
+            }
+        }
+    }
+}
+
+impl Upkeep for RedisStore {
+    fn status(&self, now: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>> {
+        Box::pin(self.read_status(now))
+    }
+
+    fn heartbeat<'a>(
+        &'a self,
+        heartbeat: &'a Heartbeat,
+    ) -> BoxFuture<'a, Result<(Fleet, StoreStatus), StoreError>> {
+        Box::pin(self.write_heartbeat(heartbeat))
+    }
+
+    fn deregister<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+        Box::pin(self.remove_heartbeat(instance))
+    }
+
+    fn clean<'a>(
+        &'a self,
+        pass: &'a Pass,
+    ) -> BoxFuture<'a, Result<Option<CleanReport>, StoreError>> {
+        Box::pin(self.clean_once(pass))
+    }
+
+    fn last_pass(&self) -> BoxFuture<'_, Result<Option<PassRecord>, StoreError>> {
+        Box::pin(self.read_last_pass())
+    }
+}

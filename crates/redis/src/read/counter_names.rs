@@ -1,0 +1,173 @@
+//! The names of the user's counters.
+
+use std::collections::HashSet;
+
+use redis::pipe;
+
+use crate::RedisStore;
+use crate::value::{bytes, items, text};
+use tower_pulse_core::error::StoreError;
+use tower_pulse_core::store::MAX_COUNTER_NAMES;
+use tower_pulse_model::context::{Metric, is_reserved};
+
+/// Names per command, so that no command holds the server up.
+const NAMES_AT_ONCE: usize = 1_000;
+/// The most pipelines of one list, however many members of `known:` name no counter.
+const MAX_PIPELINES: usize = MAX_COUNTER_NAMES / NAMES_AT_ONCE;
+
+/// Adjacent members of `known:`: the bounds of ZRANGEBYLEX.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Range {
+    precision: u32,
+    min: Vec<u8>,
+    max: Vec<u8>,
+}
+
+impl Range {
+    /// The members of a precision that are counters of the user. The counters of contexts, three for each, are
+    /// between these ranges.
+    fn of_user_counters(precision: u32) -> Vec<Self> {
+        let mut reserved = Metric::ALL.map(Metric::as_str);
+        reserved.sort_unstable();
+        let mut mins = vec![format!("[{precision}:")];
+        let mut maxs = Vec::new();
+        // `;` is the character after `:`. Between `hits` and `hits:` there may be `hits!`.
+        for name in reserved {
+            maxs.push(format!("({precision}:{name}"));
+            mins.push(format!("({precision}:{name}"));
+            maxs.push(format!("({precision}:{name}:"));
+            mins.push(format!("[{precision}:{name};"));
+        }
+        maxs.push(format!("({precision};"));
+        let bounds = mins.into_iter().zip(maxs);
+        bounds
+            .map(|(min, max)| Self {
+                precision,
+                min: min.into_bytes(),
+                max: max.into_bytes(),
+            })
+            .collect()
+    }
+
+    /// The part after a member.
+    fn after(self, member: &[u8]) -> Self {
+        let min = [b"(", member].concat();
+        Self { min, ..self }
+    }
+
+    /// The name of the counter that a member of the range stands for.
+    fn name_of<'a>(&self, member: &'a str) -> Option<&'a str> {
+        let name = member.strip_prefix(&format!("{}:", self.precision))?;
+        Some(name).filter(|name| !name.is_empty() && !is_reserved(name))
+    }
+}
+
+impl RedisStore {
+    /// The names of the user's counters that `known:` lists at any of the precisions. Names that are not UTF-8
+    /// are left out.
+    pub(crate) async fn read_counter_names(
+        &self,
+        precisions: &[u32],
+    ) -> Result<Vec<String>, StoreError> {
+        let known = self.keys.known();
+        let mut names = HashSet::new();
+        let precisions = precisions.iter().copied();
+        let mut unread: Vec<Range> = precisions.flat_map(Range::of_user_counters).collect();
+        for _ in 0..MAX_PIPELINES {
+            if unread.is_empty() || names.len() >= MAX_COUNTER_NAMES {
+                break;
+            }
+            let mut pipeline = pipe();
+            for range in &unread {
+                let command = pipeline.cmd("ZRANGEBYLEX").arg(&known);
+                command.arg(&range.min).arg(&range.max);
+                command.arg("LIMIT").arg(0).arg(NAMES_AT_ONCE);
+            }
+            let replies = self.read(&mut pipeline).await?;
+            let ranges = std::mem::take(&mut unread);
+            for (range, reply) in ranges.into_iter().zip(&replies) {
+                // A key of another type reads as empty.
+                let members = reply.as_ref().map_or(&[][..], items);
+                let of_range = members.iter().filter_map(text);
+                let of_range = of_range.filter_map(|member| range.name_of(member));
+                names.extend(of_range.map(str::to_owned));
+                let last = members.last().and_then(bytes);
+                if let Some(last) = last.filter(|_| members.len() >= NAMES_AT_ONCE) {
+                    unread.push(range.after(last));
+                }
+            }
+        }
+        let mut names: Vec<String> = names.into_iter().collect();
+        names.sort_unstable();
+        names.truncate(MAX_COUNTER_NAMES);
+        Ok(names)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether a member lies within a range, as Redis compares them.
+    fn contains(range: &Range, member: &str) -> bool {
+        let member = member.as_bytes();
+        let (min, max) = (&range.min[1..], &range.max[1..]);
+        let above = if range.min[0] == b'[' {
+            member >= min
+        } else {
+            member > min
+        };
+        above && member < max
+    }
+
+    #[test]
+    fn the_ranges_hold_the_users_counters_and_no_others() {
+        let ranges = Range::of_user_counters(60);
+        for name in [
+            "a",
+            "error",
+            "errors!",
+            "errorsx",
+            "hit",
+            "hits!",
+            "hits;",
+            "hitsy",
+            "micros9",
+            "mine",
+            "sales",
+            "zz",
+            "\\hits",
+            "\\errors:a",
+            "ü",
+            "~",
+        ] {
+            let member = format!("60:{name}");
+            let within: Vec<_> = (ranges.iter())
+                .filter(|range| contains(range, &member))
+                .collect();
+            assert_eq!(within.len(), 1, "{name}");
+            assert_eq!(within[0].name_of(&member), Some(name));
+            assert!(!contains(
+                &within[0].clone().after(member.as_bytes()),
+                &member
+            ));
+        }
+        for member in [
+            "60:hits",
+            "60:hits:",
+            "60:hits:GET /",
+            "60:errors:ü",
+            "60:micros:~",
+            "5:a",
+            "600:a",
+            "61:a",
+            "6",
+            "60",
+            "a",
+        ] {
+            let range = ranges.iter().find(|range| contains(range, member));
+            assert_eq!(range, None, "{member}");
+        }
+        assert_eq!(ranges[0].name_of("60:"), None);
+    }
+}

@@ -1,0 +1,119 @@
+//! What the fleet does now.
+
+use std::sync::Arc;
+
+use redis::{Value, pipe};
+
+use super::Replies;
+use super::counters::slices_of;
+use crate::RedisStore;
+use crate::value::{float, int, items, pairs, problem, text};
+use tower_pulse_core::error::StoreError;
+use tower_pulse_core::store::table_reads::MAX_NAMES;
+use tower_pulse_core::store::{INSTANCE_TTL, RECENT_SLICES};
+use tower_pulse_model::context::Metric;
+use tower_pulse_model::snapshot::{AliveInstance, FleetSnapshot, Problem};
+
+/// Instances per pipeline.
+const CHUNK: usize = 100;
+
+impl RedisStore {
+    pub(crate) async fn read_fleet(&self, now: i64) -> Result<FleetSnapshot, StoreError> {
+        let mut problems = Vec::new();
+        let keys = &self.keys;
+        let mut pipeline = pipe();
+        let since = now.saturating_sub(INSTANCE_TTL);
+        let instances = pipeline.cmd("ZRANGEBYSCORE").arg(keys.instances());
+        instances.arg(since).arg("+inf").arg("WITHSCORES");
+        instances.arg("LIMIT").arg(0).arg(MAX_NAMES);
+        for key in [keys.contexts(), keys.timers()] {
+            pipeline.cmd("ZCARD").arg(key);
+        }
+        let finest = self.precisions.counters.first();
+        let hits = finest.map(|finest| keys.count(finest.seconds, Metric::Hits.as_str()));
+        if let Some(hits) = &hits {
+            pipeline.cmd("HGETALL").arg(hits);
+        }
+        let replies = self.read(&mut pipeline).await?;
+        let mut replies = Replies {
+            replies: replies.into_iter(),
+            problems: &mut problems,
+        };
+        let instance = |(name, at): (&Value, &Value)| {
+            Some(AliveInstance {
+                instance: text(name)?.into(),
+                last_seen: float(at)? as i64,
+                version: None,
+                in_flight: None,
+            })
+        };
+        let alive = replies.next(&keys.instances());
+        let mut alive: Vec<_> = (alive.iter().flat_map(pairs))
+            .filter_map(instance)
+            .collect();
+        // A key of another type is a problem of those who list it.
+        let mut number = || {
+            let number = replies.replies.next()?.ok().as_ref().and_then(int)?;
+            usize::try_from(number).ok()
+        };
+        let [pages, timers] = [number(), number()].map(Option::unwrap_or_default);
+        let mut recent = Vec::new();
+        if let (Some(finest), Some(hits)) = (finest, &hits) {
+            let since = finest.slice(now) - RECENT_SLICES * i64::from(finest.seconds);
+            recent = replies.next(hits).map_or_else(Vec::new, |v| slices_of(&v));
+            recent.retain(|slice| slice.start > since);
+        }
+        self.read_heartbeats(&mut alive, &mut problems).await?;
+        let in_flight = alive.iter().filter_map(|instance| instance.in_flight);
+        Ok(FleetSnapshot {
+            taken_at: now,
+            contexts: pages + timers,
+            timers,
+            recent,
+            instances: alive.len() as u64,
+            in_flight: in_flight.fold(0, i64::saturating_add),
+            alive: AliveInstance::by_name(alive),
+            problems,
+        })
+    }
+
+    /// Reads the last heartbeats of some instances.
+    async fn read_heartbeats(
+        &self,
+        instances: &mut [AliveInstance],
+        problems: &mut Vec<Problem>,
+    ) -> Result<(), StoreError> {
+        for chunk in instances.chunks_mut(CHUNK) {
+            let mut pipeline = pipe();
+            for alive in &*chunk {
+                let heartbeat = pipeline.cmd("HMGET");
+                heartbeat.arg(self.keys.instance(&alive.instance));
+                heartbeat.arg("in_flight").arg("app_version").arg("name");
+            }
+            let replies = self.read(&mut pipeline).await?;
+            for (alive, reply) in chunk.iter_mut().zip(replies) {
+                let key = self.keys.instance(&alive.instance);
+                let reason = match &reply {
+                    Ok(reply) => {
+                        let [in_flight, version, name] = items(reply) else {
+                            continue;
+                        };
+                        alive.version = text(version).map(Arc::from);
+                        alive.in_flight = int(in_flight);
+                        if let Some(name) = text(name) {
+                            alive.instance = name.into();
+                        }
+                        // Without one, the instance has ended meanwhile.
+                        if alive.in_flight.is_some() || *in_flight == Value::Nil {
+                            continue;
+                        }
+                        "`in_flight` is not a number"
+                    }
+                    Err(reason) => reason,
+                };
+                problems.push(problem(key.as_bytes(), reason));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,74 @@
+//! Keys of this crate that held data of another program. The foreign data was deleted or overwritten, as this
+//! crate writes its own data again by itself.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use redis::cmd;
+
+use super::RedisStore;
+use super::connection::Role;
+use super::value::problem;
+use tower_pulse_core::error::StoreError;
+use tower_pulse_core::task::lock;
+use tower_pulse_model::snapshot::Problem;
+
+/// The most keys that are listed, and for how long a key is listed.
+const MAX_LISTED: usize = 20;
+const LISTED_FOR: Duration = Duration::from_secs(3_600);
+
+/// The newest replaced keys, for health.
+#[derive(Debug, Default)]
+pub(super) struct ReplacedKeys(Mutex<VecDeque<(Instant, Problem)>>);
+
+impl ReplacedKeys {
+    /// Adds a key whose value was replaced. An empty reason means that the value was right.
+    pub(super) fn add(&self, key: &[u8], reason: &[u8]) {
+        if reason.is_empty() {
+            return;
+        }
+        let problem = problem(key, &String::from_utf8_lossy(reason));
+        tracing::warn!(
+            key = %problem.key, reason = %problem.reason,
+            "a key of this crate held something else, which was replaced; look for a program that writes below the prefix"
+        );
+        let mut listed = lock(&self.0);
+        listed.retain(|(_, other)| other.key != problem.key);
+        listed.push_back((Instant::now(), problem));
+        if listed.len() > MAX_LISTED {
+            listed.pop_front();
+        }
+    }
+
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let mut listed = lock(&self.0);
+        listed.retain(|(at, _)| at.elapsed() < LISTED_FOR);
+        let warning = |(_, Problem { key, reason, .. }): &(Instant, Problem)| {
+            format!(
+                "{key} held something else, which was replaced; look for a program that \
+                 writes below the prefix ({reason})"
+            )
+        };
+        listed.iter().map(warning).collect()
+    }
+}
+
+impl RedisStore {
+    /// Deletes a key of this crate that holds something else. A store that only reads leaves that to the others.
+    pub(super) async fn delete_own(
+        &self,
+        role: Role,
+        key: &str,
+        reason: &str,
+    ) -> Result<(), StoreError> {
+        if self.is_read_only {
+            return Ok(());
+        }
+        let mut delete = cmd("DEL");
+        delete.arg(key);
+        self.connections.call(role, &delete).await?;
+        self.replaced_keys.add(key.as_bytes(), reason.as_bytes());
+        Ok(())
+    }
+}

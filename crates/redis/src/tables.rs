@@ -1,0 +1,321 @@
+//! The tables of the store, as they are read: under a version by an instance that folds, and by all.
+
+use std::collections::{HashMap, VecDeque};
+
+use redis::{Pipeline, Value, pipe};
+
+use super::RedisStore;
+use super::connection::Role;
+use super::oversized::Reply;
+use super::script::READ;
+use super::stream::Oversized;
+use super::value::{bytes, float, int, into_bytes, into_items, into_pairs, items, pairs, text};
+use tower_pulse_core::error::StoreError;
+use tower_pulse_core::store::journal::{FieldValues, Step};
+use tower_pulse_core::store::table::Table;
+use tower_pulse_core::store::table_reads::{
+    Answers, FieldPage, MAX_NAMES, Purpose, RankingPlace, RecordState, TableAnswer, TableRead,
+    TableReader,
+};
+use tower_pulse_core::task::BoxFuture;
+use tower_pulse_model::context::fnv1a;
+use tower_pulse_model::minute_report::MAX_REPORTED;
+use tower_pulse_model::tier::{Revision, RolledUp, TierSlice};
+
+/// Fields that one script reads, or fewer large ones.
+const FIELDS_AT_ONCE: usize = 500;
+
+/// The same after an answer that was too large. No field of a script's answer is larger than 1 MiB.
+const LARGE_FIELDS_AT_ONCE: usize = 8;
+/// Tables of which one pipeline reads a page.
+const PAGES_AT_ONCE: usize = 16;
+/// The cursor at which a scan begins and ends.
+const START: &str = "0";
+
+/// How many small fields a field of the table is as large as.
+fn weight(table: &Table) -> usize {
+    match table {
+        Table::InstanceMinutes { .. } => MAX_REPORTED,
+        _ => 1,
+    }
+}
+
+/// The command that reads the values of some fields.
+fn values_command(table: &Table) -> &'static str {
+    if table.is_ordered() {
+        "ZMSCORE"
+    } else {
+        "HMGET"
+    }
+}
+
+impl RedisStore {
+    pub(super) async fn load_values(
+        &self,
+        instance: &str,
+        version: &str,
+        fields: &[(Table, Vec<Vec<u8>>)],
+    ) -> Result<Step<Vec<FieldValues>>, StoreError> {
+        match self
+            .load_in_parts(instance, version, fields, FIELDS_AT_ONCE)
+            .await
+        {
+            // Another program has written large ones.
+            Err(error) if Oversized::caused(&error) => {
+                let most = LARGE_FIELDS_AT_ONCE;
+                self.load_in_parts(instance, version, fields, most).await
+            }
+            result => result,
+        }
+    }
+
+    /// Reads about `most` small fields at once.
+    async fn load_in_parts(
+        &self,
+        instance: &str,
+        version: &str,
+        fields: &[(Table, Vec<Vec<u8>>)],
+        most: usize,
+    ) -> Result<Step<Vec<FieldValues>>, StoreError> {
+        let mut values = vec![FieldValues::new(); fields.len()];
+        let parts = fields.iter().enumerate().flat_map(|(at, (table, fields))| {
+            let parts = fields.chunks((most / weight(table)).max(1));
+            parts.map(move |fields| (at, table, fields))
+        });
+        let mut parts: VecDeque<_> = parts.collect();
+        while !parts.is_empty() {
+            let mut script = self.read_step(instance, version, ["", ""]);
+            let (mut group, mut size) = (Vec::new(), 0);
+            while let Some((_, table, fields)) = parts.front()
+                && (size == 0 || size + weight(table) * fields.len() <= most)
+            {
+                script.key(self.keys.table(table));
+                script.arg(values_command(table));
+                script.arg(fields.len().to_string());
+                fields.iter().for_each(|field| script.arg(&**field));
+                // A table costs about as much as a field.
+                size += 1 + weight(table) * fields.len();
+                group.extend(parts.pop_front());
+            }
+            let reply = match self.run_step(&READ, &script).await? {
+                Step::Done(reply) => reply,
+                Step::Stale(version) => return Ok(Step::Stale(version)),
+                Step::Absent => return Ok(Step::Absent),
+            };
+            let mut replies = items(&reply).iter().skip(3);
+            for (at, _, fields) in group {
+                // A key of another type reads as empty here, and is quarantined when it is written.
+                let reply = replies.next().map_or(&[][..], items).iter();
+                let reply = reply.map(|value| bytes(value).map(<[u8]>::to_vec));
+                values[at].extend(reply.chain(std::iter::repeat(None)).take(fields.len()));
+            }
+        }
+        Ok(Step::Done(values))
+    }
+
+    /// Sends the commands of some reads.
+    async fn send_reads(
+        &self,
+        purpose: Purpose,
+        reads: &[TableRead],
+        page_len: usize,
+    ) -> Result<Vec<Reply>, StoreError> {
+        let mut pipeline = pipe();
+        for read in reads {
+            self.add_commands(&mut pipeline, read, page_len);
+        }
+        match purpose {
+            Purpose::Fold => self.connections.pipeline(Role::Fold, &mut pipeline).await,
+            Purpose::Query => self.read(&mut pipeline).await,
+        }
+    }
+
+    /// Adds the commands of a read, as many as [`answer`] takes replies.
+    fn add_commands(&self, pipeline: &mut Pipeline, read: &TableRead, page_len: usize) {
+        let key = |table: &Table| self.keys.table(table);
+        match read {
+            TableRead::Values(table, fields) if !fields.is_empty() => {
+                let values = pipeline.cmd(values_command(table));
+                values.arg(key(table)).arg(&**fields);
+            }
+            TableRead::Page(table, from) => {
+                let scan = pipeline.cmd("HSCAN").arg(key(table));
+                scan.arg(from.as_deref().unwrap_or(START));
+                scan.arg("COUNT").arg(page_len);
+            }
+            TableRead::All(table) => {
+                pipeline.cmd("HGETALL").arg(key(table));
+            }
+            TableRead::Names(table) if table.is_ordered() => {
+                let names = pipeline.cmd("ZREVRANGE").arg(key(table));
+                names.arg(0).arg(MAX_NAMES - 1);
+            }
+            TableRead::Names(table) => {
+                pipeline.cmd("HKEYS").arg(key(table));
+            }
+            TableRead::Count(table) => {
+                let command = if table.is_ordered() { "ZCARD" } else { "HLEN" };
+                pipeline.cmd(command).arg(key(table));
+            }
+            TableRead::Ranks(table, ranks) if !ranks.is_empty() => {
+                // The server's numbers have a sign.
+                let most = isize::MAX.unsigned_abs();
+                let [first, last] = [ranks.start, ranks.end - 1].map(|rank| rank.min(most));
+                let ids = pipeline.cmd("ZREVRANGE").arg(key(table));
+                ids.arg(first).arg(last).arg("WITHSCORES");
+            }
+            TableRead::Places(table, ids) => {
+                let key = key(table);
+                for id in ids {
+                    pipeline.cmd("ZSCORE").arg(&key).arg(&**id);
+                    pipeline.cmd("ZREVRANK").arg(&key).arg(&**id);
+                }
+            }
+            TableRead::Version => {
+                pipeline.cmd("HGET").arg(self.keys.state()).arg("v");
+            }
+            TableRead::State => {
+                let state = pipeline.cmd("HMGET").arg(self.keys.state());
+                state.arg("rolled").arg("created").arg("since");
+            }
+            TableRead::Revisions => {
+                pipeline.cmd("HGETALL").arg(self.keys.revisions());
+            }
+            TableRead::Values(..) | TableRead::Ranks(..) => {}
+        }
+    }
+}
+
+impl TableReader for RedisStore {
+    fn name_of(&self, table: &Table) -> String {
+        self.keys.table(table)
+    }
+
+    fn read_tables<'a>(
+        &'a self,
+        purpose: Purpose,
+        reads: &'a [TableRead],
+    ) -> BoxFuture<'a, Result<Answers, StoreError>> {
+        Box::pin(async move {
+            let mut answers = Vec::with_capacity(reads.len());
+            let mut unread = reads;
+            while !unread.is_empty() {
+                let (part, later) = unread.split_at(len_of_part(unread));
+                let replies = match self.send_reads(purpose, part, FIELDS_AT_ONCE).await {
+                    // Another program has added large ones.
+                    Err(error) if purpose == Purpose::Fold && Oversized::caused(&error) => {
+                        self.send_reads(purpose, part, LARGE_FIELDS_AT_ONCE).await
+                    }
+                    replies => replies,
+                };
+                let mut replies = replies?.into_iter();
+                answers.extend(part.iter().map(|read| answer(read, &mut replies)));
+                unread = later;
+            }
+            Ok(Answers::new(answers))
+        })
+    }
+}
+
+/// How many of some reads one pipeline answers.
+fn len_of_part(reads: &[TableRead]) -> usize {
+    let pages = reads.iter().enumerate();
+    let mut pages = pages.filter(|(_, read)| matches!(read, TableRead::Page(..)));
+    pages.nth(PAGES_AT_ONCE).map_or(reads.len(), |(at, _)| at)
+}
+
+/// Reads an answer from the next replies. A key of another type reads as empty here, and is quarantined when it is
+/// written.
+fn answer(read: &TableRead, replies: &mut impl Iterator<Item = Reply>) -> TableAnswer {
+    let mut next = || replies.next().and_then(Result::ok).unwrap_or(Value::Nil);
+    match read {
+        TableRead::Values(_, fields) => {
+            let values = match fields.is_empty() {
+                true => Vec::new(),
+                false => into_items(next()),
+            };
+            let values = values.into_iter().map(into_bytes);
+            let values = values.chain(std::iter::repeat(None)).take(fields.len());
+            TableAnswer::Values(values.collect())
+        }
+        TableRead::Page(..) => TableAnswer::Page(page_in(next())),
+        TableRead::All(_) => TableAnswer::Page(FieldPage {
+            fields: fields_in(next()),
+            next: None,
+        }),
+        TableRead::Names(_) => {
+            let names = into_items(next()).into_iter().filter_map(into_bytes);
+            TableAnswer::Page(FieldPage {
+                fields: names.map(|name| (name, Vec::new())).collect(),
+                next: None,
+            })
+        }
+        TableRead::Count(_) => TableAnswer::Count(count(&next()).unwrap_or(0)),
+        TableRead::Ranks(_, ranks) if ranks.is_empty() => TableAnswer::Ranks(Vec::new()),
+        TableRead::Ranks(..) => {
+            let ids = into_pairs(next());
+            let ids = ids.filter_map(|(id, sum)| Some((into_bytes(id)?, score(&sum)?)));
+            TableAnswer::Ranks(ids.collect())
+        }
+        TableRead::Places(_, ids) => {
+            let mut place = || {
+                let (score, rank) = (score(&next()), count(&next()));
+                let (score, rank) = (score?, rank?);
+                Some(RankingPlace { score, rank })
+            };
+            TableAnswer::Places(ids.iter().map(|_| place()).collect())
+        }
+        TableRead::Version => TableAnswer::Values(vec![into_bytes(next())]),
+        TableRead::State => TableAnswer::State(match &*into_items(next()) {
+            [rolled, created, since] => RecordState {
+                rolled: match text(rolled) {
+                    // It was too large to be read.
+                    Some("") => None,
+                    rolled => Some(RolledUp::from_text(rolled.unwrap_or_default())),
+                },
+                created: int(created),
+                since: int(since).or(int(created)),
+                gaps: Vec::new(),
+            },
+            _ => RecordState::default(),
+        }),
+        TableRead::Revisions => TableAnswer::Revisions(revisions(&next())),
+    }
+}
+
+/// Reads the key of the revisions, whose fields are `{tier}:{place}` and `{slice} {version}`.
+fn revisions(hash: &Value) -> HashMap<TierSlice, Revision> {
+    let revision = |(field, value): (&Value, &Value)| {
+        let (seconds, _) = text(field)?.split_once(':')?;
+        let (slice, version) = text(value)?.split_once(' ')?;
+        let at = (seconds.parse().ok()?, slice.parse().ok()?);
+        Some((at, fnv1a(version.bytes())))
+    };
+    pairs(hash).filter_map(revision).collect()
+}
+
+/// The page in an answer to HSCAN.
+fn page_in(value: Value) -> FieldPage {
+    let Ok([next, fields]) = <[Value; 2]>::try_from(into_items(value)) else {
+        return FieldPage::default();
+    };
+    FieldPage {
+        fields: fields_in(fields),
+        next: text(&next).filter(|next| *next != START).map(str::to_owned),
+    }
+}
+
+fn fields_in(value: Value) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let fields = into_pairs(value);
+    let fields = fields.filter_map(|(field, value)| Some((into_bytes(field)?, into_bytes(value)?)));
+    fields.collect()
+}
+
+fn count(value: &Value) -> Option<usize> {
+    usize::try_from(int(value)?).ok()
+}
+
+/// A score of a ranking. Scores are integers, unless another program has written them.
+fn score(value: &Value) -> Option<i64> {
+    float(value).map(|score| score as i64)
+}

@@ -1,0 +1,303 @@
+//! The configuration of a cache.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::Host;
+use super::daemon::Daemon;
+use super::events::Events;
+use super::flights::Flights;
+use super::handle::RowCache;
+use super::loader::{self, AnyLoader, RowLoader};
+use super::local::Local;
+use super::places::Places;
+use super::shared::{Options, Shared};
+use tower_pulse_core::error::BuildError;
+use tower_pulse_core::handle::Handle;
+use tower_pulse_core::row_lists::ListedCache;
+use tower_pulse_core::task::Task;
+use tower_pulse_model::context::Kind;
+
+/// The longest name of a cache, in bytes.
+const MAX_NAME: usize = 100;
+
+/// Builds a [`RowCache`]. Created by [`RowCache::builder`].
+#[must_use = "a builder does nothing until it builds"]
+pub struct RowCacheBuilder<L = ()> {
+    handle: Handle,
+    loader: L,
+    options: Options,
+    local_bytes: usize,
+}
+
+impl RowCache {
+    /// Configures a cache that uses the store, the clock and the recorder of a `Pulse`. Its task
+    /// ends with the `Pulse`.
+    pub fn builder(pulse: &impl Host) -> RowCacheBuilder {
+        RowCacheBuilder::new(pulse)
+    }
+}
+
+impl RowCacheBuilder {
+    fn new(host: &impl Host) -> Self {
+        Self {
+            handle: host.handle().clone(),
+            loader: (),
+            options: Options {
+                name: String::new(),
+                concurrency: 16,
+                deadline: Duration::from_secs(5),
+                max_age: None,
+                unscheduled_age: Duration::from_secs(1),
+                max_bytes: 1024 * 1024,
+                max_rows: 100_000,
+                drop_missing: false,
+                local_fallback: false,
+                read_through: None,
+            },
+            local_bytes: 64 * 1024 * 1024,
+        }
+    }
+}
+
+impl<L> RowCacheBuilder<L> {
+    /// How rows are loaded: a closure from an id to a future, or a [`RowLoader`].
+    pub fn loader<M: RowLoader>(self, loader: M) -> RowCacheBuilder<M> {
+        RowCacheBuilder {
+            handle: self.handle,
+            loader,
+            options: self.options,
+            local_bytes: self.local_bytes,
+        }
+    }
+
+    /// The name of the cache, for a service with several. Its keys are `delay:{name}:`, `schedule:{name}:` and
+    /// `inv:{name}:{id}`; the unnamed cache has the book's `delay:`, `schedule:` and `inv:{id}`. 1 to 100
+    /// bytes, without colons and control characters.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.options.name = name.into();
+        self
+    }
+
+    /// How many rows this process loads at once, 16 by default: 1 to 1,000. They are the loads of scheduled rows and
+    /// those for callers together, which take turns; the others wait, also those of
+    /// [`get_or_load`](RowCache::get_or_load).
+    ///
+    /// A loader may ask its own cache for other rows: they are loaded in its place, one at a time, as it waits for
+    /// them. Only in a task that the loader spawns they need places of their own.
+    pub fn concurrency(mut self, rows: usize) -> Self {
+        self.options.concurrency = rows;
+        self
+    }
+
+    /// How long loading a row may take, 5 s by default: 1 ms to 10 min. A shutdown waits for loads for at most half
+    /// of `shutdown_timeout`.
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.options.deadline = deadline;
+        self
+    }
+
+    /// The largest row in JSON, in bytes, 1 MiB by default: 1 byte to 64 MiB. A larger one counts as a failure. One that
+    /// another program has cached is not read: `get` finds no row, health names its key, and
+    /// [`get_or_load`](RowCache::get_or_load) replaces it.
+    ///
+    /// While a row is loaded, read or written it takes some four times its size in memory. Up to
+    /// [`concurrency`](Self::concurrency) rows are loaded at once; of rows above 4 MiB, Redis is sent or asked for one
+    /// at a time.
+    pub fn max_bytes(mut self, bytes: usize) -> Self {
+        self.options.max_bytes = bytes;
+        self
+    }
+
+    /// The age at which a row that could not be refreshed is removed. Without one, the last good row stays. 1 s to
+    /// a year.
+    pub fn max_age(mut self, age: Duration) -> Self {
+        self.options.max_age = Some(age);
+        self
+    }
+
+    /// How long a row without a schedule stays cached after [`get_or_load`](RowCache::get_or_load), 1 s by
+    /// default: 1 ms to a year.
+    pub fn unscheduled_age(mut self, age: Duration) -> Self {
+        self.options.unscheduled_age = age;
+        self
+    }
+
+    /// The most scheduled rows, 100,000 by default: 1 to 10,000,000.
+    pub fn max_rows(mut self, rows: usize) -> Self {
+        self.options.max_rows = rows;
+        self
+    }
+
+    /// Drops the schedule of a row of which the loader says that there is none. By default only the cached row
+    /// goes, and the loader is asked again at the next turn.
+    pub fn drop_missing(mut self, drop: bool) -> Self {
+        self.options.drop_missing = drop;
+        self
+    }
+
+    /// Answers reads with the last value that this process has seen while the store is away. Off by default.
+    pub fn local_fallback(mut self, on: bool) -> Self {
+        self.options.local_fallback = on;
+        self
+    }
+
+    /// Keeps a row in this process for so long after a read. Off by default; 1 ms to 1 h.
+    pub fn read_through(mut self, age: Duration) -> Self {
+        self.options.read_through = Some(age);
+        self
+    }
+
+    /// The most bytes of rows that this process keeps, 64 MiB by default, for
+    /// [`local_fallback`](Self::local_fallback) and [`read_through`](Self::read_through).
+    pub fn local_bytes(mut self, bytes: usize) -> Self {
+        self.local_bytes = bytes;
+        self
+    }
+
+    fn validate(&self) -> Result<(), BuildError> {
+        let refuse = |field, value: String, allowed| Err(BuildError::new(field, value, allowed));
+        let name = &self.options.name;
+        if name.len() > MAX_NAME || name.contains(|c: char| c == ':' || c.is_control()) {
+            let allowed = "at most 100 bytes, without colons and control characters";
+            return refuse("name", format!("{name:?}"), allowed);
+        }
+        let number =
+            |field, value: usize, allowed: std::ops::RangeInclusive<usize>, text| match allowed
+                .contains(&value)
+            {
+                true => Ok(()),
+                false => Err(BuildError::new(field, value.to_string(), text)),
+            };
+        number(
+            "concurrency",
+            self.options.concurrency,
+            1..=1_000,
+            "1 to 1,000",
+        )?;
+        number(
+            "max_bytes",
+            self.options.max_bytes,
+            1..=64 << 20,
+            "1 to 67,108,864",
+        )?;
+        number(
+            "max_rows",
+            self.options.max_rows,
+            1..=10_000_000,
+            "1 to 10,000,000",
+        )?;
+        const MS: Duration = Duration::from_millis(1);
+        const SECOND: Duration = Duration::from_secs(1);
+        const HOUR: Duration = Duration::from_secs(3_600);
+        const YEAR: Duration = Duration::from_secs(365 * 86_400);
+        let durations = [
+            (
+                "deadline",
+                Some(self.options.deadline),
+                MS,
+                10 * 60 * SECOND,
+                "1 ms to 10 min",
+            ),
+            (
+                "max_age",
+                self.options.max_age,
+                SECOND,
+                YEAR,
+                "1 s to a year",
+            ),
+            (
+                "unscheduled_age",
+                Some(self.options.unscheduled_age),
+                MS,
+                YEAR,
+                "1 ms to a year",
+            ),
+            (
+                "read_through",
+                self.options.read_through,
+                MS,
+                HOUR,
+                "1 ms to 1 h",
+            ),
+        ];
+        for (field, value, least, most, allowed) in durations {
+            if let Some(value) = value.filter(|value| *value < least || *value > most) {
+                return refuse(field, format!("{value:?}"), allowed);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<L: RowLoader> RowCacheBuilder<L> {
+    /// Builds the cache, and spawns its task, which is joined by `Pulse::shutdown`.
+    ///
+    /// # Errors
+    /// A field that is out of range, or there is no Tokio runtime.
+    pub fn build(self) -> Result<RowCache, BuildError> {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return Err(BuildError::new(
+                "runtime",
+                "none".to_owned(),
+                "a Tokio runtime; without one, use `build_with_task`",
+            ));
+        };
+        let handle = self.handle.clone();
+        let (cache, task) = self.build_with_task()?;
+        handle.join_later(std::iter::once(runtime.spawn(task)));
+        Ok(cache)
+    }
+
+    /// Builds the cache, and returns its task for the caller to run, on a Tokio runtime.
+    ///
+    /// # Errors
+    /// A field that is out of range.
+    pub fn build_with_task(self) -> Result<(RowCache, Task), BuildError> {
+        self.validate()?;
+        let loader: AnyLoader =
+            loader::any(self.loader, self.options.deadline, self.options.max_bytes);
+        let prefix = match &*self.options.name {
+            "" => "row".to_owned(),
+            name => format!("row:{name}"),
+        };
+        let handle = self.handle;
+        let clock = handle.clock().clone();
+        let recorder = handle.recorder();
+        let shared = Arc::new(Shared {
+            loading: recorder.entry(Kind::Timer, &format!("{prefix}:load")),
+            events: Events::new(recorder, &prefix),
+            local: Local::new(clock.clone(), self.local_bytes),
+            store: handle.store().clone(),
+            clock,
+            loader,
+            places: Places::new(self.options.concurrency),
+            options: self.options,
+            scheduled: Notify::new(),
+            loads: Flights::default(),
+            fetches: Flights::default(),
+        });
+        let listed: Arc<dyn ListedCache> = shared.clone();
+        if !handle.row_caches().add(&listed) {
+            let allowed = "a name that no other cache of this `Pulse` has";
+            return Err(BuildError::new(
+                "name",
+                format!("{:?}", shared.options.name),
+                allowed,
+            ));
+        }
+        let daemon = Daemon::new(shared.clone(), handle.options().shutdown_timeout / 2);
+        let task = Task::new("rows", daemon.refresh_until(handle.stopped()));
+        Ok((RowCache(shared), task))
+    }
+}
+
+impl<L> std::fmt::Debug for RowCacheBuilder<L> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RowCacheBuilder")
+            .field("name", &self.options.name)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,211 @@
+//! The task that refreshes due rows.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+
+use super::places::{DaemonPlaces, Place};
+use super::shared::Shared;
+use tower_pulse_core::clock::Tick;
+use tower_pulse_core::error::StoreError;
+use tower_pulse_core::random::short_random_name;
+use tower_pulse_core::store::rows::{LeaseOf, LeasedRow};
+use tower_pulse_core::task::{DENIED_WAIT, Stopped};
+
+/// The daemon looks for rows that other processes have scheduled at least this often.
+const MAX_WAIT: Duration = Duration::from_secs(1);
+/// The least time between two looks, so that rows whose turns are close together are leased together.
+const MIN_WAIT: Duration = Duration::from_millis(5);
+/// The least time between two warnings about the same cause.
+const WARNING_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Refreshes due rows, several at once.
+pub(super) struct Daemon {
+    cache: Arc<Shared>,
+    loading: JoinSet<LoadEnd>,
+    /// How long the end of the task waits for rows that are being loaded.
+    end_timeout: Duration,
+    /// Whether the store has answered last.
+    is_answered: bool,
+    store_warning: Option<Tick>,
+    entry_warning: Option<Tick>,
+}
+
+/// The end of a refresh.
+struct LoadEnd {
+    ended: Tick,
+    /// Seconds until the row is due again.
+    next: Option<f64>,
+    error: Option<StoreError>,
+}
+
+impl Daemon {
+    pub(super) fn new(cache: Arc<Shared>, end_timeout: Duration) -> Self {
+        Self {
+            cache,
+            loading: JoinSet::new(),
+            end_timeout,
+            is_answered: true,
+            store_warning: None,
+            entry_warning: None,
+        }
+    }
+
+    /// Refreshes due rows until the `Pulse` shuts down. Rows that are being loaded then are finished if they are
+    /// loaded in time; another daemon refreshes the others when their leases end.
+    pub(super) async fn refresh_until(mut self, mut stopped: Stopped) {
+        let (cache, mut admission) = (self.cache.clone(), stopped.admission());
+        while !stopped.is_set() {
+            let end_timeout = self.end_timeout;
+            // While the store does not answer, the other places are left to callers.
+            let most = if self.is_answered {
+                cache.options.concurrency
+            } else {
+                1
+            };
+            let Some(places) = stopped.or(cache.places.for_daemon(most)).await else {
+                break;
+            };
+            let next = {
+                let lease = self.lease(places);
+                tokio::pin!(lease);
+                match stopped.or(&mut lease).await {
+                    Some(next) => next,
+                    // A dropped call may lease rows that nobody loads.
+                    None => {
+                        let _ = tokio::time::timeout(end_timeout, lease).await;
+                        break;
+                    }
+                }
+            };
+            let is_denied = admission.denies(&next);
+            let waiting = async {
+                match is_denied {
+                    true => {
+                        admission.wait(|| cache.clock.sleep(DENIED_WAIT)).await;
+                    }
+                    false => self.wait(next.unwrap_or(MAX_WAIT)).await,
+                }
+            };
+            if stopped.or(waiting).await.is_none() {
+                break;
+            }
+        }
+        let loaded = async { while self.loading.join_next().await.is_some() {} };
+        // Dropping the set ends the loads that are left.
+        let _ = tokio::time::timeout(self.end_timeout, loaded).await;
+    }
+
+    /// Waits until the next look: until a row is due, or one was scheduled.
+    async fn wait(&mut self, mut wait: Duration) {
+        let cache = self.cache.clone();
+        let start = cache.clock.tick();
+        // A place that becomes free is filled at once.
+        if cache.places.is_free() {
+            cache.clock.sleep(MIN_WAIT).await;
+        }
+        loop {
+            let left = wait.saturating_sub(cache.clock.since(start));
+            tokio::select! {
+                () = cache.clock.sleep(left) => break,
+                () = cache.scheduled.notified() => break,
+                Some(loaded) = self.loading.join_next() => {
+                    let due = loaded.ok().and_then(|loaded| self.ended(loaded));
+                    if let Some((ended, next)) = due {
+                        let since_start = cache.clock.since(start).saturating_sub(cache.clock.since(ended));
+                        wait = wait.min(since_start.saturating_add(next));
+                    }
+                }
+            }
+        }
+        // The next look sees when these rows are due.
+        while let Some(loaded) = self.loading.try_join_next() {
+            let _ = loaded.map(|loaded| self.ended(loaded));
+        }
+    }
+
+    /// Returns when a load ended, and how long after that the row is due.
+    fn ended(&mut self, loaded: LoadEnd) -> Option<(Tick, Duration)> {
+        if let Some(error) = &loaded.error {
+            self.warn_of_store(error);
+        }
+        let next = Duration::try_from_secs_f64(loaded.next?.max(0.0)).ok()?;
+        Some((loaded.ended, next))
+    }
+
+    /// Leases as many due rows as there are places, and begins to load them. Returns how long to wait until the next
+    /// look, unless the store failed, of which the log is told.
+    async fn lease(&mut self, mut places: DaemonPlaces<'_>) -> Result<Duration, StoreError> {
+        let token = short_random_name();
+        let most = places.len();
+        let leased = self.cache.lease(&token, LeaseOf::Due(most)).await;
+        self.is_answered = leased.is_ok();
+        let leased = match leased {
+            Ok(leased) => leased,
+            Err(error) => {
+                self.warn_of_store(&error);
+                return Err(error);
+            }
+        };
+        self.warn_of_entries(&leased.problems);
+        let is_full = leased.rows.len() >= most;
+        for row in leased.rows {
+            // The store leases no more rows than it was asked for.
+            let Some(place) = places.next() else { break };
+            self.load(token.clone(), row, place);
+        }
+        Ok(match leased.next {
+            // More rows may be due: the next look waits for a place.
+            _ if is_full => Duration::ZERO,
+            Some(seconds) => Duration::try_from_secs_f64(seconds)
+                .unwrap_or(MAX_WAIT)
+                .clamp(MIN_WAIT, MAX_WAIT),
+            None => MAX_WAIT,
+        })
+    }
+
+    fn load(&mut self, token: String, row: LeasedRow, place: Place) {
+        let cache = self.cache.clone();
+        self.loading.spawn(async move {
+            let id = row.id.clone();
+            let refreshed = cache.refresh(&token, row, place).await;
+            if let Err(reason) = &refreshed.row {
+                tracing::debug!(reason, id, "a row was not refreshed");
+            }
+            let (next, error) = match refreshed.finished {
+                Ok(report) => (report.next, None),
+                Err(error) => (None, Some(error)),
+            };
+            LoadEnd {
+                ended: cache.clock.tick(),
+                next,
+                error,
+            }
+        });
+    }
+
+    fn warn_of_store(&mut self, error: &StoreError) {
+        if is_due(&self.cache, &mut self.store_warning) {
+            tracing::warn!(%error, cache = self.cache.options.name, "rows are not refreshed until the store answers");
+        }
+    }
+
+    fn warn_of_entries(&mut self, problems: &[(String, String)]) {
+        if let Some((entry, reason)) = problems.first()
+            && is_due(&self.cache, &mut self.entry_warning)
+        {
+            let others = problems.len() - 1;
+            tracing::warn!(%entry, %reason, others, "an entry of the schedule is no row, and is skipped");
+        }
+    }
+}
+
+/// Whether a warning may be logged again.
+fn is_due(cache: &Shared, last: &mut Option<Tick>) -> bool {
+    let is_due = last.is_none_or(|last| cache.clock.since(last) >= WARNING_INTERVAL);
+    if is_due {
+        *last = Some(cache.clock.tick());
+    }
+    is_due
+}

@@ -1,0 +1,230 @@
+//! The cache as the application uses it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+
+use super::error::RowError;
+use super::shared::{ReadRow, Shared};
+use tower_pulse_core::row_lists::{ListedCache, RowList};
+use tower_pulse_core::store::rows::{ROWS_AT_ONCE, RowDelay, RowQuery, Scheduled};
+
+/// The longest id of a row, in bytes.
+const MAX_ID: usize = 256;
+/// The longest delay, in seconds.
+const YEAR: f64 = 365.0 * 86_400.0;
+
+/// A cache of rows. Cheap to clone; serves as axum state.
+#[derive(Clone)]
+pub struct RowCache(pub(super) Arc<Shared>);
+
+/// Seconds between two refreshes of a row. Made from a [`Duration`], or from a number of seconds, of which 0 and
+/// less remove the row, as in the book.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Delay(f64);
+
+impl From<Duration> for Delay {
+    fn from(every: Duration) -> Self {
+        Self(every.as_secs_f64())
+    }
+}
+
+impl From<f64> for Delay {
+    fn from(seconds: f64) -> Self {
+        Self(seconds)
+    }
+}
+
+/// A cached row.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Row<T> {
+    /// The row.
+    pub value: T,
+    /// How long ago it was loaded; `None` if another program has cached it.
+    pub age: Option<Duration>,
+}
+
+impl std::fmt::Debug for RowCache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RowCache")
+            .field("name", &self.0.options.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl RowCache {
+    /// Refreshes a row every so often, beginning now. A delay of 0 or less removes the row.
+    ///
+    /// # Errors
+    /// [`RowError::Id`], [`RowError::Delay`], [`RowError::Full`] or [`RowError::Store`].
+    pub async fn schedule(&self, id: &str, every: impl Into<Delay>) -> Result<(), RowError> {
+        self.schedule_many([(id, every)]).await
+    }
+
+    /// Schedules several rows. Their first intervals are shortened by chance, so that later turns are spread.
+    ///
+    /// # Errors
+    /// As [`schedule`](Self::schedule). Rows are scheduled 200 at a time: those before the 200 that were refused are
+    /// scheduled then.
+    pub async fn schedule_many<I, D>(
+        &self,
+        rows: impl IntoIterator<Item = (I, D)>,
+    ) -> Result<(), RowError>
+    where
+        I: Into<String>,
+        D: Into<Delay>,
+    {
+        let delay = |(id, delay): (I, D)| {
+            let (id, Delay(seconds)): (String, Delay) = (id.into(), delay.into());
+            checked(&id)?;
+            if !seconds.is_finite() || seconds > YEAR {
+                return Err(RowError::Delay { seconds });
+            }
+            Ok(RowDelay { id, seconds })
+        };
+        let rows: Vec<RowDelay> = rows.into_iter().map(delay).collect::<Result<_, _>>()?;
+        for part in rows.chunks(ROWS_AT_ONCE) {
+            self.schedule_part(part).await?;
+        }
+        Ok(())
+    }
+
+    async fn schedule_part(&self, rows: &[RowDelay]) -> Result<(), RowError> {
+        let Shared { options, store, .. } = &*self.0;
+        let max_rows = options.max_rows;
+        let scheduling = store.rows().schedule_rows(&options.name, rows, max_rows);
+        match scheduling.await? {
+            Scheduled::Done => {
+                for row in rows.iter().filter(|row| row.seconds <= 0.0) {
+                    self.0.local.remember(&row.id, None);
+                }
+                self.0.scheduled.notify_one();
+                Ok(())
+            }
+            Scheduled::Full { rows: scheduled } => {
+                let first = rows.iter().find(|row| row.seconds > 0.0);
+                Err(RowError::Full {
+                    id: first.map_or_else(String::new, |row| row.id.clone()),
+                    rows: scheduled,
+                    max_rows,
+                })
+            }
+        }
+    }
+
+    /// Removes a row from the schedule and from the cache.
+    ///
+    /// # Errors
+    /// As [`schedule`](Self::schedule).
+    pub async fn unschedule(&self, id: &str) -> Result<(), RowError> {
+        self.schedule(id, 0.0).await
+    }
+
+    /// Loads a row now, after it was written: an older answer that is still being loaded is dropped. Returns whether
+    /// there is such a row.
+    ///
+    /// # Errors
+    /// [`RowError::Id`], [`RowError::Load`] or [`RowError::Store`].
+    pub async fn refresh_now(&self, id: &str) -> Result<bool, RowError> {
+        match self.0.refresh_in_task(checked(id)?, true).await? {
+            Some(refreshed) => {
+                let id = id.to_owned();
+                let row = refreshed
+                    .row
+                    .map_err(|reason| RowError::Load { id, reason })?;
+                refreshed.finished?;
+                Ok(row.is_some())
+            }
+            None => Ok(false),
+        }
+    }
+
+    /// The cached row; `None` if it is not cached.
+    ///
+    /// # Errors
+    /// [`RowError::Id`]; [`RowError::Store`] within the response timeout (500 ms by default) when the store does not
+    /// answer (for a row above 4 MiB within 10 s, if it falls silent in between), unless
+    /// [`local_fallback`](super::RowCacheBuilder::local_fallback) has the row; [`RowError::Type`].
+    pub async fn get<T: DeserializeOwned>(&self, id: &str) -> Result<Option<Row<T>>, RowError> {
+        let row = self.0.read(checked(id)?).await?;
+        row.map(|row| parsed(id, &row)).transpose()
+    }
+
+    /// The cached rows of some ids, in their order: small rows, up to a thousand, by one round trip, larger and more rows
+    /// in parts. All of them are in memory at once.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub async fn get_many<T: DeserializeOwned>(
+        &self,
+        ids: &[impl AsRef<str>],
+    ) -> Result<Vec<Option<Row<T>>>, RowError> {
+        let ids = ids.iter().map(|id| Ok(checked(id.as_ref())?.to_owned()));
+        let ids: Vec<String> = ids.collect::<Result<_, RowError>>()?;
+        let rows = self.0.read_many(&ids).await?;
+        let rows = ids.iter().zip(rows);
+        rows.map(|(id, row)| row.map(|row| parsed(id, &row)).transpose())
+            .collect()
+    }
+
+    /// The cached row, which is loaded first if it is not cached: by one task of one process, for all that ask
+    /// meanwhile. `None` if there is no such row.
+    ///
+    /// A row without a schedule stays cached for [`unscheduled_age`](super::RowCacheBuilder::unscheduled_age). While the
+    /// store is away, the row is loaded and not cached.
+    ///
+    /// Waits while [`concurrency`](super::RowCacheBuilder::concurrency) other rows are loaded. A caller that is dropped
+    /// waits no longer; a load that has begun goes on, unless the store is away.
+    ///
+    /// # Errors
+    /// [`RowError::Id`], [`RowError::Load`] or [`RowError::Type`].
+    pub async fn get_or_load<T: DeserializeOwned>(
+        &self,
+        id: &str,
+    ) -> Result<Option<Row<T>>, RowError> {
+        let row = match self.0.read(checked(id)?).await {
+            Ok(Some(row)) => Some(row),
+            Ok(None) => self.0.load_once(id, true).await?,
+            Err(_) => self.0.load_once(id, false).await?,
+        };
+        row.map(|row| parsed(id, &row)).transpose()
+    }
+
+    /// Some of the scheduled rows, and the number of all: first those that fail, then the latest due.
+    ///
+    /// # Errors
+    /// [`RowError::Store`].
+    pub async fn list(&self, offset: usize, limit: usize) -> Result<RowList, RowError> {
+        let query = RowQuery {
+            contains: String::new(),
+            offset,
+            limit,
+        };
+        Ok(self.0.list(&query).await?)
+    }
+
+    /// The name of the cache; empty for the unnamed one.
+    pub fn name(&self) -> &str {
+        &self.0.options.name
+    }
+}
+
+fn checked(id: &str) -> Result<&str, RowError> {
+    match id.len() {
+        0..=MAX_ID => Ok(id),
+        bytes => Err(RowError::Id { bytes }),
+    }
+}
+
+fn parsed<T: DeserializeOwned>(id: &str, row: &ReadRow) -> Result<Row<T>, RowError> {
+    let value = serde_json::from_slice(&row.json).map_err(|source| RowError::Type {
+        id: id.to_owned(),
+        source: source.into(),
+    })?;
+    Ok(Row {
+        value,
+        age: row.age,
+    })
+}

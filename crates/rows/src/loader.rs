@@ -1,0 +1,87 @@
+//! Loading rows: the application's loader, its deadline, and its panics.
+
+use std::fmt::Display;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::places::Place;
+use tower_pulse_core::task::BoxFuture;
+
+/// Loads rows from where they are kept: a database, another service.
+///
+/// Any closure from an id to a future of `Result<Option<T>, E>` is one: `Ok(None)` says that there is no such
+/// row. Implement the trait for a loader with a name or with state of its own.
+pub trait RowLoader: Send + Sync + 'static {
+    /// The row, which is cached as JSON: an object, for readers in other languages.
+    type Row: Serialize + Send;
+    /// Why a row could not be loaded.
+    type Error: Display + Send;
+
+    /// Loads a row; `None` if there is no such row.
+    fn load(
+        &self,
+        id: String,
+    ) -> impl Future<Output = Result<Option<Self::Row>, Self::Error>> + Send;
+}
+
+impl<F, T, E, R> RowLoader for F
+where
+    F: Fn(String) -> R + Send + Sync + 'static,
+    R: Future<Output = Result<Option<T>, E>> + Send,
+    T: Serialize + Send,
+    E: Display + Send,
+{
+    type Row = T;
+    type Error = E;
+
+    fn load(&self, id: String) -> impl Future<Output = Result<Option<T>, E>> + Send {
+        self(id)
+    }
+}
+
+/// A row in JSON, `None` if there is no such row, or why it could not be loaded.
+pub(super) type Loaded = Result<Option<Vec<u8>>, String>;
+
+/// A loader of any type, which loads a row in a place.
+pub(super) type AnyLoader = Arc<dyn Fn(String, &Place) -> BoxFuture<'static, Loaded> + Send + Sync>;
+
+/// Makes a loader that has a deadline and a limit, and whose panics are errors.
+pub(super) fn any<L: RowLoader>(loader: L, deadline: Duration, max_bytes: usize) -> AnyLoader {
+    let loader = Arc::new(loader);
+    Arc::new(move |id, place| {
+        let loader = loader.clone();
+        let load = place.scope(async move {
+            let row = loader.load(id).await.map_err(|error| error.to_string())?;
+            let Some(row) = row else { return Ok(None) };
+            serde_json::to_vec(&row)
+                .map(Some)
+                .map_err(|error| format!("it cannot be written as JSON: {error}"))
+        });
+        // A task of its own, so that a panic ends the task only.
+        let mut task = AbortOnDrop(tokio::spawn(load));
+        Box::pin(async move {
+            match tokio::time::timeout(deadline, &mut task.0).await {
+                Err(_) => Err(format!("it took longer than {deadline:?}")),
+                Ok(Err(panic)) if panic.is_panic() => Err("the loader panicked".to_owned()),
+                Ok(Err(_)) => Err("the runtime shut down".to_owned()),
+                Ok(Ok(Ok(Some(json)))) if json.len() > max_bytes => Err(format!(
+                    "it has {} bytes, more than `max_bytes`, {max_bytes}",
+                    json.len()
+                )),
+                Ok(Ok(loaded)) => loaded,
+            }
+        })
+    })
+}
+
+/// A task that ends when nobody waits for it any more.
+struct AbortOnDrop(tokio::task::JoinHandle<Loaded>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

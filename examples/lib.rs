@@ -1,0 +1,1 @@
+//! Services that use tower-pulse. Each is an example of this package: `cargo run --example demo`.

@@ -1,0 +1,37 @@
+//! The admin router: a page, a JSON API and Prometheus text, to be mounted in the same service.
+//!
+//! [`Pulse::mount`](crate::Pulse::mount) creates it for `Router::merge`,
+//! [`Pulse::router`](crate::Pulse::router) for `nest` and `nest_service`. Both need an [`Access`], which
+//! decides which requests are answered; see the guide's page about [access](crate::guide::access).
+//!
+//! The guide's page about [the API](crate::guide::api) lists the endpoints below the mount point, with their parameters,
+//! fields and errors. However many pages are open, each question reaches the store at most once a second. The admin router
+//! never records its own requests.
+//!
+//! Where the service has a login, a layer of its own may decide who enters:
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
+//! use axum::{Router, extract::Request, middleware::{self, Next}, response::Response, routing::get};
+//! use http::StatusCode;
+//! use tower_pulse::{Pulse, admin::Access};
+//!
+//! async fn operators_only(request: Request, next: Next) -> Result<Response, StatusCode> {
+//!     match request.headers().contains_key("x-operator") {
+//!         true => Ok(next.run(request).await),
+//!         false => Err(StatusCode::UNAUTHORIZED),
+//!     }
+//! }
+//!
+//! let pulse = Pulse::builder().build()?;
+//! let admin = pulse
+//!     .mount("/admin/pulse", Access::open().allow_any_host())
+//!     .route_layer(middleware::from_fn(operators_only));
+//! let app: Router = Router::new()
+//!     .route("/", get(|| async { "hello" }))
+//!     .layer(pulse.layer())
+//!     .merge(admin);
+//! # Ok(()) }
+//! ```
+
+pub use tower_pulse_admin::Access;

@@ -1,0 +1,58 @@
+//! What the dashboard shows, as typed answers in Rust: [`Pulse::query`](crate::Pulse::query) returns the [`Reader`].
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::time::Duration;
+//! use http::StatusCode;
+//! use tower_pulse::Pulse;
+//! use tower_pulse::query::{PathsQuery, Window};
+//!
+//! let pulse = Pulse::builder().build()?;
+//! pulse.record("GET /users/{id}", Duration::from_millis(4), StatusCode::OK);
+//! pulse.flush().await?;
+//! let query = PathsQuery { window: Window::last(Duration::from_secs(300)), ..PathsQuery::default() };
+//! let answer = pulse.query().paths(&query).await?;
+//! let users = &answer.paths[0];
+//! assert_eq!((&*users.name.context, users.now.count), ("GET /users/{id}", 1));
+//! assert!(users.now.times.p95.is_some_and(|p95| p95 < 0.005));
+//! # Ok(()) }
+//! ```
+//!
+//! Durations are in seconds, moments in Unix seconds, shares between 0 and 1. A value that is not available is `None`.
+//! The API and the page render these answers, and decide nothing: their JSON has the same names.
+//!
+//! An answer about a window says what the window covers ([`Covered`]), how much of that was recorded (`complete`), how
+//! new it is (`as_of`), and the largest relative error of its percentiles (`error`). It is compared with the window of the
+//! same length before it, but only where both are mostly recorded and have [`ENOUGH_REQUESTS`].
+//!
+//! # The seven questions
+//!
+//! | Question | Answer |
+//! |---|---|
+//! | What has changed? | [`Reader::changes`] |
+//! | What do I fix first? | [`Reader::fix_first`] |
+//! | Since when? | [`Reader::since_when`] |
+//! | Is it my code, or which part? | [`Reader::which_part`] |
+//! | Which requests? | [`Reader::worst_requests`] |
+//! | Which instance? | [`Reader::which_instance`] |
+//! | Did the deploy do it? | [`Reader::did_the_deploy`] |
+//!
+//! Each question reaches the store at most once a second, however many ask.
+
+pub use tower_pulse_core::query::{
+    Answer, Answering, Before, BothHours, Bucket, ChangeRow, Changes, ChangesQuery, CleaningHealth,
+    CleaningPass, ComparedWindow, ContextHour, ContextName, CounterRow, CounterSamples, Counters,
+    CountersQuery, Covered, Deploy, DeployQuery, DeployRow, DeployVerdict, ENOUGH_FOR_P99,
+    ENOUGH_REQUESTS, FixFirst, FixReason, FixRow, FlushLosses, FoldLosses, FullHealth,
+    HealthStatus, HistoryHealth, HourOfWeek, HourTotal, InstanceRow, Instances, InstancesQuery,
+    Kind, ListedRequest, ListedRequests, Marks, Measured, Outcomes, Overview, OwnHealth, Part,
+    Path, PathQuery, PathRow, PathWindow, Paths, PathsQuery, PointValue, ProcessHealth, Profile,
+    ProfileQuery, QueryError, Ratios, Reader, ReadingHealth, RecordingLosses, RequestTimer,
+    RequestTimers, RowMetric, RowStatus, Series, SeriesMetric, SeriesQuery, SeriesSpan,
+    SeriesValue, Side, SideBySide, Sight, SinceWhen, SliceTimes, SlowContext, Slowest,
+    SlowestRequests, Sort, Times, Verdict, WhichInstance, WhichPart, Window, WorstRequests,
+};
+#[cfg(feature = "rankings")]
+pub use tower_pulse_core::query::{RankedRow, RankingHead, RankingPart, RankingRow, Rankings};
+#[cfg(feature = "row-cache")]
+pub use tower_pulse_core::query::{Rows, RowsQuery};

@@ -1,0 +1,30 @@
+//! Rows that are refreshed on schedule: the recipe [row cache](crate::guide::recipes#6-row-cache).
+//!
+//! A page that the statistics name as hot loads the same rows over and over. Schedule those rows, and let the
+//! page read them from the cache: its author chooses how old they may be, and the database sees one load per
+//! row and turn, however many instances the service has.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::time::Duration;
+//! use tower_pulse::Pulse;
+//! use tower_pulse::row_cache::RowCache;
+//!
+//! #[derive(serde::Serialize, serde::Deserialize)]
+//! struct Offer { name: String, stock: u32 }
+//!
+//! # async fn query(id: String) -> Result<Option<Offer>, std::io::Error> { Ok(Some(Offer { name: id, stock: 7 })) }
+//! let pulse = Pulse::builder().build()?;
+//! let offers = RowCache::builder(&pulse)
+//!     .loader(|id: String| async move { query(id).await })
+//!     .build()?;
+//! offers.schedule("1", Duration::from_secs(5)).await?;
+//! let offer = offers.get_or_load::<Offer>("1").await?.expect("there is such an offer");
+//! assert_eq!(offer.value.stock, 7);
+//! # Ok(()) }
+//! ```
+
+pub use tower_pulse_rows::{
+    Delay, FailedRow, Host, Row, RowCache, RowCacheBuilder, RowError, RowInfo, RowList, RowLoader,
+    RowSums,
+};

@@ -1,0 +1,186 @@
+//! What the compiler cannot say of the layers: that no crate depends on one above it even for its tests, that the modules
+//! of the core lie above each other, and where the types of Redis and axum stay.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The crates below the face, and those that each may know.
+const CRATES: [(&str, &[&str]); 7] = [
+    ("model", &[]),
+    ("detect", &["model"]),
+    ("core", &["detect", "model"]),
+    ("admin", &["core", "detect", "model"]),
+    ("file", &["core", "detect", "model"]),
+    ("redis", &["core", "model"]),
+    ("rows", &["core", "model"]),
+];
+
+/// The modules of the core, lowest first. Those of a rank do not know each other.
+const RANKS: [&[&str]; 7] = [
+    &["clock", "error", "health", "random"],
+    &["task"],
+    &["recorder", "store"],
+    &["changes", "cleaner", "flush", "fold", "row_lists"],
+    &["query"],
+    &["handle"],
+    &["testing"],
+];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// The Rust files of a folder, by their path in it, with their lines that are no comments.
+fn code(folder: &str) -> Vec<(String, String)> {
+    let folder = root().join(folder);
+    let mut files = Vec::new();
+    sources(&folder, &mut files);
+    let read = files.into_iter().map(|file| {
+        let text = fs::read_to_string(&file).unwrap();
+        let lines = text
+            .lines()
+            .filter(|line| !line.trim_start().starts_with("//"));
+        let lines: Vec<_> = lines.collect();
+        let name = file.strip_prefix(&folder).unwrap().to_str().unwrap();
+        (name.to_owned(), lines.join("\n"))
+    });
+    read.collect()
+}
+
+/// The names that follow a path's beginning, such as `crate::`.
+fn names_after<'a>(code: &'a str, beginning: &'a str) -> impl Iterator<Item = &'a str> {
+    let is_name = |c: char| c.is_alphanumeric() || c == '_';
+    let begins = code.match_indices(beginning);
+    let begins = begins.filter(move |(at, _)| !code[..*at].ends_with(is_name));
+    begins.map(move |(at, _)| {
+        let name = &code[at + beginning.len()..];
+        &name[..name.find(|c| !is_name(c)).unwrap_or(name.len())]
+    })
+}
+
+#[test]
+fn a_crate_knows_only_crates_below_it() {
+    for (name, below) in CRATES {
+        let manifest = root().join("crates").join(name).join("Cargo.toml");
+        let manifest = fs::read_to_string(manifest).unwrap();
+        let mut known = BTreeSet::new();
+        for line in manifest.lines() {
+            let dependency = line.strip_prefix("tower-pulse-");
+            let Some((dependency, how)) = dependency.and_then(|line| line.split_once(" = ")) else {
+                continue;
+            };
+            known.insert(dependency.to_owned());
+            let version = format!("version = \"={}\"", env!("CARGO_PKG_VERSION"));
+            assert!(
+                how.contains(&version),
+                "{name} needs {dependency} {version}"
+            );
+        }
+        let below: BTreeSet<_> = below.iter().map(|name| (*name).to_owned()).collect();
+        assert_eq!(known, below, "the dependencies of {name}");
+        assert!(
+            manifest.contains("description = \"Internal to tower-pulse: "),
+            "{name}"
+        );
+        assert!(manifest.contains("[lints]\nworkspace = true"), "{name}");
+    }
+    let crates = fs::read_dir(root().join("crates")).unwrap();
+    assert_eq!(crates.count(), CRATES.len());
+}
+
+#[test]
+fn a_module_of_the_core_knows_only_modules_below_it() {
+    let rank = |module: &str| RANKS.iter().position(|rank| rank.contains(&module));
+    let mut edges = 0;
+    for (file, code) in code("crates/core/src") {
+        let module = file.split(['/', '.']).next().unwrap();
+        if module == "lib" {
+            continue;
+        }
+        let own = rank(module).unwrap_or_else(|| panic!("{module} has no rank"));
+        // A macro for the crates above names the types that the crate shows at its root.
+        let known =
+            names_after(&code, "crate::").filter(|name| !name.starts_with(char::is_uppercase));
+        for known in known.filter(|known| *known != module) {
+            edges += 1;
+            let is_below = rank(known).is_some_and(|rank| rank < own);
+            assert!(is_below, "{file} knows {known}, which is not below it");
+        }
+    }
+    assert!(edges > 200, "only {edges} imports");
+}
+
+/// The files of the face that name a crate.
+fn users_of(name: &str) -> Vec<String> {
+    let beginning = format!("{name}::");
+    let files = code("src").into_iter();
+    let users = files.filter(|(_, code)| names_after(code, &beginning).next().is_some());
+    let mut users: Vec<_> = users.map(|(file, _)| file).collect();
+    users.sort();
+    users
+}
+
+/// The face takes a `redis::Client`, and nothing else of it. No other crate depends on it.
+#[test]
+fn redis_types_stay_in_the_redis_store() {
+    assert_eq!(
+        users_of("redis"),
+        ["builder/dashboard.rs", "builder/stores.rs"]
+    );
+}
+
+/// The face returns an `axum::Router`, and reads axum's `MatchedPath` in one file of the layer.
+#[test]
+fn axum_types_stay_in_the_admin_and_in_one_file_of_the_layer() {
+    let users = ["dashboard/router.rs", "layer/matched.rs", "pulse/admin.rs"];
+    assert_eq!(users_of("axum"), users);
+}
+
+/// A feature switches what can be called and what is shown, never what is kept.
+#[test]
+fn every_build_keeps_rankings() {
+    for folder in [
+        "crates/core/src",
+        "crates/redis/src",
+        "crates/file/src",
+        "crates/model/src",
+    ] {
+        for (file, code) in code(folder) {
+            let is_kept = !file.starts_with("query/") && !file.starts_with("handle/");
+            let is_switched = code.contains("feature = \"rankings\"");
+            assert!(
+                !is_kept || !is_switched,
+                "{folder}/{file} differs by a feature"
+            );
+        }
+    }
+}
+
+/// Every file that ARCHITECTURE.md names exists.
+#[test]
+fn the_architecture_names_files_that_exist() {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let named = text.split('`').skip(1).step_by(2);
+    let is_path = |name: &&str| {
+        ["src/", "crates/", "tests/"]
+            .iter()
+            .any(|folder| name.starts_with(folder))
+    };
+    let paths: Vec<_> = named.filter(is_path).collect();
+    assert!(paths.len() > 30, "only {} paths", paths.len());
+    let missing = paths.into_iter().filter(|path| !root().join(path).exists());
+    assert_eq!(missing.collect::<Vec<_>>(), [""; 0]);
+}

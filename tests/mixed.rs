@@ -1,0 +1,111 @@
+//! A fleet whose instances have different features: what one records, each of them folds. `make test` builds it without
+//! `rankings` as well.
+#![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
+
+#[path = "rig/mod.rs"]
+mod rig;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tower_pulse::store::memory::MemoryStore;
+use tower_pulse::store::redis::{RedisOptions, RedisStore};
+use tower_pulse::{Clock, ManualClock, Pulse};
+use tower_pulse_core::store::Store;
+use tower_pulse_core::store::{Appended, FencedBatch, RankedId, RankingQuery};
+use tower_pulse_model::batch::Batch;
+use tower_pulse_model::ranking::{RankingDelta, RankingSpec};
+use tower_pulse_model::slice::Precisions;
+
+use rig::server::RedisServer;
+
+const NOW: i64 = 1_700_000_000;
+const HOUR: u32 = 3_600;
+/// Three hours by the hour.
+const SPEC: RankingSpec = RankingSpec {
+    interval: HOUR,
+    slices: 3,
+    max_ids: 100,
+};
+
+/// What an instance with the feature `rankings` appends.
+async fn append(store: &dyn Store, seq: u64, id: &str, second: i64, n: i64) {
+    let mut delta = RankingDelta::new(SPEC);
+    delta.add(&id.into(), second, n);
+    let mut batch = Batch::new(Precisions::default());
+    batch.rankings.insert("posts".into(), delta);
+    let call = FencedBatch {
+        generation: store.hello().await.unwrap().id,
+        instance: "with-rankings".into(),
+        seq,
+        previous: seq - 1,
+        batch,
+    };
+    let appended = store.append(&call).await.unwrap();
+    assert!(matches!(appended, Appended::Done(_)), "{appended:?}");
+}
+
+async fn top(store: &dyn Store, now: i64) -> Vec<(String, i64)> {
+    let query = RankingQuery {
+        name: "posts".to_owned(),
+        now,
+        offset: 0,
+        limit: 10,
+        ids: Vec::new(),
+    };
+    let page = store.ranking(&query).await.unwrap();
+    let top = page.map(|page| page.top).unwrap_or_default();
+    let row = |ranked: RankedId| (ranked.id.to_string(), ranked.score);
+    top.into_iter().map(row).collect()
+}
+
+async fn others_rankings_are_folded_and_expire(
+    store: Arc<dyn Store>,
+    clock: Clock,
+    hand: ManualClock,
+) {
+    let builder = Pulse::builder().store(store.clone()).clock(clock);
+    let (pulse, _tasks) = builder.build_with_tasks().unwrap();
+    // This build folds: it is the only one that looks at the journal.
+    let fold = async |hand: &ManualClock| {
+        pulse.counter("sales").increment();
+        pulse.flush().await.unwrap();
+        hand.advance(Duration::from_secs(1));
+    };
+    append(&*store, 1, "7", NOW, 3).await;
+    append(&*store, 2, "9", NOW, 5).await;
+    fold(&hand).await;
+    let both = [("9".to_owned(), 5), ("7".to_owned(), 3)];
+    assert_eq!(top(&*store, NOW).await, both);
+
+    // An hour later "7" is ranked again; two hours after that, only this is left of the window.
+    let later = NOW + i64::from(HOUR);
+    hand.set_wall(later);
+    append(&*store, 3, "7", later, 4).await;
+    fold(&hand).await;
+    let sums = [("7".to_owned(), 7), ("9".to_owned(), 5)];
+    assert_eq!(top(&*store, later).await, sums);
+    let last = later + 2 * i64::from(HOUR);
+    hand.set_wall(last);
+    append(&*store, 4, "11", last, 1).await;
+    fold(&hand).await;
+    let left = [("7".to_owned(), 4), ("11".to_owned(), 1)];
+    assert_eq!(top(&*store, last).await, left);
+    pulse.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn others_rankings_are_folded_and_expire_in_memory() {
+    let (clock, hand) = Clock::manual(NOW);
+    let store = MemoryStore::new(Precisions::default(), clock.clone());
+    others_rankings_are_folded_and_expire(Arc::new(store), clock, hand).await;
+}
+
+#[tokio::test]
+async fn others_rankings_are_folded_and_expire_in_redis() {
+    let server = RedisServer::start().await;
+    let (clock, hand) = Clock::manual(NOW);
+    let options = RedisOptions::new(&server.url()).unwrap();
+    let store = RedisStore::open(options).unwrap().with_clock(clock.clone());
+    others_rankings_are_folded_and_expire(Arc::new(store), clock, hand).await;
+}
