@@ -1,10 +1,10 @@
-//! What records in an instance, flushes, folds, judges and answers, and the store in memory. This crate knows the values of
-//! `tower-pulse-model` and the detector of `tower-pulse-detect`. It knows nothing of Redis, of files, of axum and tower, and
-//! how an answer is rendered.
+//! The stages of an instance: it records, flushes, folds, judges and answers. The store in memory is here as well. This crate
+//! knows the values of `tower-pulse-model` and the detector of `tower-pulse-detect`. It does not know Redis, files, axum and
+//! tower, nor how an answer is rendered.
 //!
 //! It is internal to tower-pulse, and changes without notice: depend on `tower-pulse`.
 //!
-//! Read [`recorder`], [`flush`], [`store`], [`fold`], [`changes`], then [`query`].
+//! Read [`recorder`], [`flush`], [`store`], [`fold`], [`changes`], [`query`], then [`handle`], which puts them together.
 
 pub mod changes;
 pub mod cleaner;

@@ -1,5 +1,7 @@
-//! The store in one file of this machine: history that survives a restart, without a server. It needs the feature
-//! `file`.
+//! The store in one file of this machine: history that survives a restart, without a server. This crate knows the traits of a
+//! store in `tower-pulse-core`, and redb. It does not know Redis, nor who records, asks or shows.
+//!
+//! It is internal to tower-pulse, and changes without notice: depend on `tower-pulse`.
 //!
 //! A thread of its own works on the file (`worker`), as a disk may take its time. It has one open transaction, which is
 //! committed from time to time: what was done before is durable then. After a failure the file is opened again where it
