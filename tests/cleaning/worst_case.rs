@@ -15,7 +15,7 @@ use tower_pulse_core::store::table_reads::TableReader;
 use tower_pulse_core::store::{Append, Query, Store, Upkeep};
 use tower_pulse_core::store::{
     Appended, AppendedCall, CleanReport, FencedBatch, Fleet, Generation, Heartbeat, Pass,
-    PassRecord, Readable, Sealed, StoreStatus,
+    PassRecord, Readable, StoreStatus,
 };
 use tower_pulse_core::task::BoxFuture;
 use tower_pulse_core::testing::TestFolder;
@@ -327,8 +327,6 @@ struct Away(MemoryStore);
 fn away<T>() -> BoxFuture<'static, Result<T, StoreError>> {
     Box::pin(async { Err(StoreError::new(StoreErrorKind::Unreachable, "away")) })
 }
-
-impl Sealed for Away {}
 
 impl Store for Away {
     fn precisions(&self) -> &Precisions {

@@ -9,7 +9,7 @@ use tower_pulse_core::store::table_reads::{Answers, Purpose, TableRead, TableRea
 use tower_pulse_core::store::{Append, Query, Store, Upkeep};
 use tower_pulse_core::store::{
     Appended, AppendedCall, CleanReport, FencedBatch, Fleet, Generation, Heartbeat, Pass,
-    PassRecord, Readable, Sealed, StoreStatus,
+    PassRecord, Readable, StoreStatus,
 };
 use tower_pulse_core::task::BoxFuture;
 use tower_pulse_core::testing::TestFolder;
@@ -261,8 +261,6 @@ impl State {
         appended
     }
 }
-
-impl Sealed for Faulty {}
 
 impl Store for Faulty {
     fn precisions(&self) -> &Precisions {

@@ -12,7 +12,7 @@ use tower_pulse_core::store::table::Table;
 use tower_pulse_core::store::table_reads::{Answers, Purpose, TableRead, TableReader};
 use tower_pulse_core::store::{Append, Store};
 use tower_pulse_core::store::{
-    Appended, AppendedCall, FencedBatch, Generation, Position, Readable, Sealed,
+    Appended, AppendedCall, FencedBatch, Generation, Position, Readable,
 };
 use tower_pulse_core::task::BoxFuture;
 
@@ -305,8 +305,6 @@ impl TableReader for Wire {
         ask!(self, ReadTables, Request::ReadTables(purpose, reads.into()))
     }
 }
-
-impl Sealed for Wire {}
 
 impl Store for Wire {
     fn precisions(&self) -> &Precisions {

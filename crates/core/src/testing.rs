@@ -1,4 +1,4 @@
-//! For this crate's own tests and benches only: no part of its public interface.
+//! For tests and benches of this crate and of those above it.
 
 use std::sync::Arc;
 

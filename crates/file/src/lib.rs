@@ -36,7 +36,6 @@ pub use self::options::FileOptions;
 pub use self::options::{DURABLE_EVERY, FILE_BYTES};
 use self::worker::{Request, Worker};
 use tower_pulse_core::error::{BuildError, StoreError, StoreErrorKind};
-use tower_pulse_core::store::Sealed;
 use tower_pulse_core::store::in_process::{Access, Found, InProcess, InProcessStore, Place, Work};
 use tower_pulse_core::task::{BoxFuture, lock};
 
@@ -189,8 +188,6 @@ impl Place for Thread {
         trouble.into_iter().chain(notes).collect()
     }
 }
-
-impl Sealed for FileStore {}
 
 impl InProcess for FileStore {
     fn in_process(&self) -> &InProcessStore {

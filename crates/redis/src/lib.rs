@@ -49,7 +49,6 @@ use self::replaced_keys::ReplacedKeys;
 use self::status::LastListing;
 use tower_pulse_core::clock::Clock;
 use tower_pulse_core::error::{BuildError, StoreError};
-use tower_pulse_core::store::Sealed;
 use tower_pulse_core::store::exports::Exports;
 use tower_pulse_core::store::journal::Journal;
 use tower_pulse_core::store::table_reads::TableReader;
@@ -133,8 +132,6 @@ impl RedisStore {
         self
     }
 }
-
-impl Sealed for RedisStore {}
 
 impl Store for RedisStore {
     fn precisions(&self) -> &Precisions {

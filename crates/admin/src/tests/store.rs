@@ -10,8 +10,7 @@ use tower_pulse_core::store::{
     Append, Appended, AppendedCall, BookStatistics, CleanReport, ContextQuery, ContextRecords,
     CounterQuery, CounterSeries, FencedBatch, Fleet, Generation, Heartbeat, InstanceMinuteRecords,
     PackedRecords, Pass, PassRecord, Query, RankingPage, RankingQuery, Readable, RecordIndex,
-    RecordQuery, Sealed, SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep,
-    VersionRecords,
+    RecordQuery, SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep, VersionRecords,
 };
 use tower_pulse_core::task::BoxFuture;
 use tower_pulse_model::access_time::{AccessTimeStats, DurationSums};
@@ -173,8 +172,6 @@ impl Canned {
         )
     }
 }
-
-impl Sealed for Canned {}
 
 impl Store for Canned {
     fn precisions(&self) -> &Precisions {

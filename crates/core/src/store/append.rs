@@ -1,6 +1,5 @@
 //! Appending: what a flush needs of a store.
 
-use super::Sealed;
 use crate::error::StoreError;
 use crate::task::BoxFuture;
 use tower_pulse_model::batch::Batch;
@@ -108,7 +107,7 @@ pub enum Readable {
 ///
 /// # Cancel safety
 /// A call whose future is dropped may have been appended. Appending it again finds out.
-pub trait Append: Sealed + Send + Sync {
+pub trait Append: Send + Sync {
     /// Returns the store's generation, and begins one if there is none.
     fn hello(&self) -> BoxFuture<'_, Result<Generation, StoreError>>;
 

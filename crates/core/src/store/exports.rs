@@ -1,7 +1,6 @@
 //! Exports: the book's statistics and its ranking of the slowest contexts. A store that other programs reach writes them
 //! for those programs, which may add to them as well. What they have added is read here, and nowhere else.
 
-use super::Sealed;
 use crate::error::StoreError;
 use crate::task::BoxFuture;
 use tower_pulse_model::access_time::AccessTimeStats;
@@ -33,7 +32,7 @@ pub struct ExportedPage {
 ///
 /// # Cancel safety
 /// Dropping a future of this trait changes nothing.
-pub trait Exports: Sealed + Send + Sync {
+pub trait Exports: Send + Sync {
     /// The statistics of some names, in their order; `None` for a name that no program has recorded. Values of the
     /// wrong form are left out.
     fn statistics<'a>(

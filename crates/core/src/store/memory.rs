@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 #[cfg(any(test, feature = "__test_store"))]
 pub use self::saved::Saved;
-use super::Sealed;
 use super::in_process::{
     Access, Bound, Found, InProcess, InProcessStore, MemoryFields, Place, State, Work,
 };
@@ -76,8 +75,6 @@ impl MemoryStore {
         self.memory.state()
     }
 }
-
-impl Sealed for MemoryStore {}
 
 impl InProcess for MemoryStore {
     fn in_process(&self) -> &InProcessStore {

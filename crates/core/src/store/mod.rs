@@ -1,12 +1,9 @@
 //! Storage of aggregates: the trait [`Store`], and [`memory`], the embedded store. The stores in a file and in Redis are
 //! crates of their own, and behave alike.
-//!
-//! `Builder` opens the store that it is configured for. Open one here to share it among
-//! several of them by `Builder::store`, or to read it without recording anything.
 
 // All instances append to the `journal`, and one of them at a time folds it into tables. `memory` is the shortest store.
 // Read this file, then `append`, `journal`, `table`, `table_reads`, `query` with `read/` and `upkeep`, then `in_process/`
-// with `memory` and `file/`, and `redis/`.
+// with `memory`, and the crates of the other stores.
 
 pub mod additions;
 mod answer;
@@ -61,9 +58,6 @@ pub use tower_pulse_model::fleet::Fleet;
 pub use tower_pulse_model::slice::{Precision, Precisions, SliceCount};
 pub use tower_pulse_model::slowest::RankedContext;
 
-/// Keeps the traits of a store from being implemented elsewhere, as they will grow.
-pub trait Sealed {}
-
 #[cfg(any(test, feature = "__test_store"))]
 pub use self::unused::{no_queries, no_upkeep};
 #[cfg(any(test, feature = "__test_store"))]
@@ -71,9 +65,8 @@ pub use tower_pulse_model::snapshot::FleetSnapshot;
 
 /// A store of aggregates. Every method may be called at any time, from any number of tasks.
 ///
-/// Implemented by [`MemoryStore`](memory::MemoryStore), `FileStore` and `RedisStore`, and sealed: it cannot be implemented
-/// elsewhere. [`Query`] is the part for applications. The other methods that are not shown change without
-/// notice.
+/// Implemented by [`MemoryStore`](memory::MemoryStore), `FileStore` and `RedisStore`. The face of this crate shows none of these
+/// traits, as they will grow: it has a type of its own for whichever store it is.
 pub trait Store: Append + Query + Upkeep + 'static {
     /// The precisions of the counters.
     fn precisions(&self) -> &Precisions;

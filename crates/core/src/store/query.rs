@@ -1,7 +1,6 @@
 //! Queries: what the API and the page read from a store. A query names all that it asks for, so that the
 //! answer takes few round trips.
 
-use super::Sealed;
 use super::exports::Exports;
 use super::read::{
     self, BookStatistics, ContextQuery, ContextRecords, InstanceMinuteRecords, PackedRecords,
@@ -95,7 +94,7 @@ impl Default for SlowestQuery {
 ///
 /// # Cancel safety
 /// Dropping a future of this trait changes nothing.
-pub trait Query: Sealed + Send + Sync {
+pub trait Query: Send + Sync {
     /// The tables, of which records of slices, slow requests, minute reports and rankings are read.
     fn tables(&self) -> &dyn TableReader;
 

@@ -1,6 +1,5 @@
 //! Rows: cached rows, and the schedule by which they are refreshed.
 
-use super::Sealed;
 use crate::error::StoreError;
 use crate::task::BoxFuture;
 use tower_pulse_model::context::is_hidden;
@@ -179,7 +178,7 @@ pub struct RowState {
 ///
 /// # Cancel safety
 /// A call whose future is dropped may have taken effect.
-pub trait Rows: Sealed + Send + Sync {
+pub trait Rows: Send + Sync {
     /// Schedules rows, which are due now, and removes rows. Rows that are being loaded are due again. At most
     /// [`ROWS_AT_ONCE`] rows.
     fn schedule_rows<'a>(

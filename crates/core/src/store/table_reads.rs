@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::Sealed;
 use super::table::Table;
 use crate::error::StoreError;
 use crate::task::BoxFuture;
@@ -198,7 +197,7 @@ impl Answers {
 ///
 /// # Cancel safety
 /// Dropping a future of this trait changes nothing.
-pub trait TableReader: Sealed + Send + Sync {
+pub trait TableReader: Send + Sync {
     /// The name under which the store keeps a table, for messages.
     fn name_of(&self, table: &Table) -> String {
         format!("{table:?}")

@@ -1,4 +1,4 @@
-//! For this crate's own tests: parts of a store that a test does not use. No part of its public interface.
+//! For tests: parts of a store that a test does not use.
 
 /// Makes a store that is never queried: [`Query`](crate::store::Query) panics.
 #[macro_export]

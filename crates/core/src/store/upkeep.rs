@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::Sealed;
 use crate::error::StoreError;
 use crate::task::BoxFuture;
 use tower_pulse_model::fleet::Fleet;
@@ -189,7 +188,7 @@ pub struct PassRecord {
 ///
 /// # Cancel safety
 /// Dropping a future of this trait leaves the store either unchanged or as if the future had completed.
-pub trait Upkeep: Sealed + Send + Sync {
+pub trait Upkeep: Send + Sync {
     /// The status of the store and its fleet at `now`.
     fn status(&self, now: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>>;
 

@@ -22,7 +22,7 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::recorder::{Limits, Recorder};
 use crate::store::{
     Append, Appended, AppendedCall, CleanReport, FencedBatch, Fleet, Generation, Heartbeat, Pass,
-    PassRecord, Position, Readable, Receipt, Sealed, Store, StoreStatus, Upkeep,
+    PassRecord, Position, Readable, Receipt, Store, StoreStatus, Upkeep,
 };
 use crate::task::{BoxFuture, lock};
 use tower_pulse_model::context::Kind;
@@ -121,8 +121,6 @@ impl Scripted {
         pairs.map(|pair| pair[1].0 - pair[0].0).collect()
     }
 }
-
-impl Sealed for Scripted {}
 
 impl Append for Scripted {
     fn hello(&self) -> BoxFuture<'_, Result<Generation, StoreError>> {

@@ -35,7 +35,7 @@ use crate::store::table_reads::{
     Answers, FieldPage, Purpose, RecordState, TableAnswer, TableRead, TableReader,
 };
 use crate::store::{
-    Append, Appended, AppendedCall, FencedBatch, Generation, Position, Readable, Sealed, Store,
+    Append, Appended, AppendedCall, FencedBatch, Generation, Position, Readable, Store,
 };
 use crate::task::{BoxFuture, Stop, lock};
 
@@ -341,8 +341,6 @@ impl TableReader for Scripted {
         Box::pin(std::future::ready(Ok(answers)))
     }
 }
-
-impl Sealed for Scripted {}
 
 impl Append for Scripted {
     fn hello(&self) -> BoxFuture<'_, Result<Generation, StoreError>> {

@@ -41,7 +41,6 @@ use self::rows::RowCaches;
 pub use self::state::State;
 pub use self::tables::Bound;
 pub use self::tables::Tables;
-use super::Sealed;
 use crate::clock::Clock;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::task::BoxFuture;
@@ -152,7 +151,7 @@ impl InProcessStore {
 }
 
 /// A store that does all that stores in one process do.
-pub trait InProcess: Sealed + Send + Sync + 'static {
+pub trait InProcess: Send + Sync + 'static {
     /// Its state and its turns.
     fn in_process(&self) -> &InProcessStore;
 }

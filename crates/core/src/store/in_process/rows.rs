@@ -5,7 +5,6 @@ use std::sync::Mutex;
 
 use crate::clock::Clock;
 use crate::error::StoreError;
-use crate::store::Sealed;
 use crate::store::rows::{
     CachedRow, FinishReport, FinishedRow, LeaseOf, LeasedRow, LeasedRows, LoadedRow, RowDelay,
     RowPage, RowQuery, RowState, Rows, Scheduled, short_reason,
@@ -278,8 +277,6 @@ impl RowCaches {
 fn ready<'a, T: Send + 'a>(value: T) -> BoxFuture<'a, Result<T, StoreError>> {
     Box::pin(std::future::ready(Ok(value)))
 }
-
-impl Sealed for RowCaches {}
 
 impl Rows for RowCaches {
     fn schedule_rows<'a>(

@@ -4,7 +4,6 @@ use super::entered::PackedCall;
 use super::table_reads::len_of_part;
 use super::{Access, InProcessStore};
 use crate::error::StoreError;
-use crate::store::Sealed;
 use crate::store::journal::{Acquired, Entries, Entry, FieldValues, FoldStep, Journal, Step};
 use crate::store::table::Table;
 use crate::store::table_reads::{Answers, Purpose, TableRead, TableReader};
@@ -18,8 +17,6 @@ use tower_pulse_model::context::Metric;
 use tower_pulse_model::slice::Precisions;
 use tower_pulse_model::slowest::{RANKING_LEN, RankedContext};
 use tower_pulse_model::snapshot::FleetSnapshot;
-
-impl Sealed for InProcessStore {}
 
 impl Store for InProcessStore {
     fn precisions(&self) -> &Precisions {
