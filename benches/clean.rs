@@ -5,15 +5,12 @@
 //! parsing and answering commands. The time within commands is measured separately.
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
-#[path = "../tests/rig/mod.rs"]
-mod rig;
-
 use std::time::{Duration, Instant};
 
+use pulse_rig::book;
+use pulse_rig::server::RedisServer;
 use redis::aio::MultiplexedConnection;
 use redis::{Script, cmd};
-use rig::book;
-use rig::server::RedisServer;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse_core::store::Upkeep;
 use tower_pulse_core::store::{CleanReport, Pass};

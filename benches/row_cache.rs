@@ -2,16 +2,13 @@
 //! about a minute and a half; `ROWS_SECONDS=10` measures the lateness for ten seconds instead of sixty.
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
-#[path = "../tests/rig/mod.rs"]
-mod rig;
-
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use pulse_rig::server::RedisServer;
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
-use rig::server::RedisServer;
 use rusqlite::Connection;
 use tower_pulse::Pulse;
 use tower_pulse::row_cache::{RowCache, RowCacheBuilder, RowLoader};

@@ -6,9 +6,6 @@
 //! second. `WINDOWS_CONTEXTS` and `WINDOWS_SECONDS` change the size. Nothing folds or cleans meanwhile.
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
-#[path = "../tests/rig/mod.rs"]
-mod rig;
-
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -17,10 +14,10 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use http::{Request, StatusCode};
+use pulse_rig::process::processor_millis;
+use pulse_rig::server::RedisServer;
 use redis::aio::MultiplexedConnection;
 use redis::{cmd, pipe};
-use rig::process::processor_millis;
-use rig::server::RedisServer;
 use tower::ServiceExt;
 use tower_pulse::admin::Access;
 use tower_pulse::{Clock, Pulse};

@@ -10,9 +10,7 @@
 //! | `LISTEN` | address and port | `127.0.0.1:3001` |
 #![allow(clippy::print_stdout)] // An example talks to whoever started it.
 
-#[path = "common/signal.rs"]
-mod signal;
-
+use pulse_examples::signal::shutdown_signal;
 use tower_pulse::{Dashboard, admin::Access};
 
 #[tokio::main]
@@ -35,7 +33,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let listener = tokio::net::TcpListener::bind(or("LISTEN", "127.0.0.1:3001")).await?;
     println!("http://{}{path}", listener.local_addr()?);
     axum::serve(listener, app)
-        .with_graceful_shutdown(signal::shutdown_signal())
+        .with_graceful_shutdown(shutdown_signal())
         .await?;
     Ok(())
 }

@@ -14,9 +14,6 @@
 //! | `PULSE_PREFIX` | what every key begins with; empty gives exactly the article's keys | `pulse:` |
 #![allow(clippy::print_stdout)] // An example talks to whoever started it.
 
-#[path = "common/signal.rs"]
-mod signal;
-
 use std::error::Error;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -26,8 +23,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use http::StatusCode;
+use pulse_examples::signal::shutdown_signal;
 use serde_json::json;
-use signal::shutdown_signal;
 use tower_pulse::admin::Access;
 use tower_pulse::{Pulse, Ranking, RankingError};
 

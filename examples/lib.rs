@@ -1,1 +1,3 @@
 //! Services that use tower-pulse. Each is an example of this package: `cargo run --example demo`.
+
+pub mod signal;

@@ -2,9 +2,6 @@
 //! `rankings` as well.
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
-#[path = "rig/mod.rs"]
-mod rig;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +14,7 @@ use tower_pulse_model::batch::Batch;
 use tower_pulse_model::ranking::{RankingDelta, RankingSpec};
 use tower_pulse_model::slice::Precisions;
 
-use rig::server::RedisServer;
+use pulse_rig::server::RedisServer;
 
 const NOW: i64 = 1_700_000_000;
 const HOUR: u32 = 3_600;

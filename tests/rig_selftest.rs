@@ -2,15 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "test code: a panic is a failed test")]
 
-mod rig;
-
 use std::time::Duration;
 
+use pulse_rig::proxy::{Proxy, Swallow};
+use pulse_rig::server::{RedisServer, connect};
+use pulse_rig::wait::until;
 use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, cmd};
-use rig::proxy::{Proxy, Swallow};
-use rig::server::{RedisServer, connect};
-use rig::wait::until;
 
 /// Long enough to see that no answer comes.
 const SHORT: Duration = Duration::from_millis(60);
@@ -334,7 +332,7 @@ mod proxy {
 
     #[tokio::test]
     async fn throws_the_same_dice_for_the_same_seed() {
-        let seed = rig::seed::seed();
+        let seed = pulse_rig::seed::seed();
         let mut runs = Vec::new();
         for _ in 0..2 {
             let (server, proxy) = both().await;
@@ -397,7 +395,7 @@ mod proxy {
             expected.extend(counts.then_some(end));
         }
         for size in 1..=stream.len() {
-            let mut frames = rig::resp::Frames::default();
+            let mut frames = pulse_rig::resp::Frames::default();
             let mut ends = Vec::new();
             for (index, chunk) in stream.as_bytes().chunks(size).enumerate() {
                 ends.extend(frames.feed(chunk).iter().map(|end| index * size + end));
@@ -409,7 +407,7 @@ mod proxy {
 
 mod book {
     use super::*;
-    use rig::book::*;
+    use pulse_rig::book::*;
 
     #[tokio::test]
     async fn counters_are_the_books() {
@@ -595,12 +593,11 @@ mod book {
 }
 
 mod http {
-    use super::*;
     use axum::Router;
     use axum::body::{Body, Bytes};
     use axum::http::{Method, Uri};
     use axum::routing::{any, get, post};
-    use rig::http::Client;
+    use pulse_rig::http::Client;
     use std::net::SocketAddr;
 
     async fn serve() -> SocketAddr {
@@ -665,8 +662,8 @@ mod http {
 
 mod demo {
     use super::*;
-    use rig::demo::Demo;
-    use rig::process::{Leashed, TempDir, free_port, reserve_port};
+    use pulse_rig::demo::Demo;
+    use pulse_rig::process::{Leashed, TempDir, free_port, reserve_port};
     use std::net::TcpStream;
     use std::process::Command;
     use std::sync::atomic::AtomicBool;
@@ -713,7 +710,7 @@ mod demo {
         let dir = TempDir::new("script");
         let env = [("RIG_CHILD", "1"), ("GREETING", "hello")];
         let demo = Demo::start(script(&dir), &env).await;
-        let mut client = rig::http::Client::connect(demo.address()).await;
+        let mut client = pulse_rig::http::Client::connect(demo.address()).await;
         assert_eq!(client.get("/").await.text(), "hello");
         assert!(demo.stdout().starts_with("started\n"));
         assert!(demo.stderr().contains("on stderr\n"));

@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, unreachable_pub, missing_docs)]
 
-mod rig;
-
 #[path = "rows/book.rs"]
 mod book;
 #[path = "rows/fixture.rs"]

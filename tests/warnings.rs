@@ -2,14 +2,9 @@
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
 use http::{Request, Response};
+use pulse_rig::log::Log;
 use tower::{Layer, Service};
 use tower_pulse::{Builder, Clock, Pulse};
-
-#[path = "rig/log.rs"]
-#[allow(dead_code)]
-mod log;
-
-use log::Log;
 
 fn built(builder: Builder) -> Pulse {
     let (clock, _hand) = Clock::manual(1_700_001_000);

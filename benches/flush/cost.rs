@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::rig::process::processor_millis;
-use crate::rig::server::RedisServer;
 use crate::stores::{NOW, PulseFile, REQUESTS, Target, batch};
+use pulse_rig::process::processor_millis;
+use pulse_rig::server::RedisServer;
 
 /// Flushes that are measured, one a second.
 const FLUSHES: i64 = 40;

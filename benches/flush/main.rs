@@ -9,15 +9,12 @@
     unreachable_pub
 )]
 
-#[path = "../../tests/rig/mod.rs"]
-mod rig;
-
 mod cost;
 mod polls;
 mod stores;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput};
-use rig::server::RedisServer;
+use pulse_rig::server::RedisServer;
 use stores::{COST, NOW, PulseFile, Target, batch};
 use tokio::runtime::Runtime;
 use tower_pulse_model::batch::Batch;

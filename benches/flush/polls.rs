@@ -12,8 +12,8 @@ use tower_pulse::admin::Access;
 use tower_pulse::{Clock, Pulse};
 use tower_pulse_core::store::Store;
 
-use crate::rig::server::RedisServer;
 use crate::stores::{NOW, PulseFile, Target, batch};
+use pulse_rig::server::RedisServer;
 
 const CONTEXTS: usize = 2_000;
 /// A day more than the window, whose first slice has begun before it.

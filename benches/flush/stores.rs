@@ -18,8 +18,8 @@ use tower_pulse_model::histogram::{Histogram, SCALE, bucket_of};
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::slice::Precisions;
 
-use crate::rig::process::{TempDir, wait_until_released};
-use crate::rig::server::RedisServer;
+use pulse_rig::process::{TempDir, wait_until_released};
+use pulse_rig::server::RedisServer;
 
 /// When a bench begins: a turn of the day, in Unix seconds.
 pub const NOW: i64 = 1_700_006_400;

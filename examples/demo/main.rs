@@ -30,8 +30,6 @@ mod offers;
 mod pace;
 mod settings;
 mod shop;
-#[path = "../common/signal.rs"]
-mod signal;
 mod traffic;
 
 use std::error::Error;
@@ -49,8 +47,8 @@ use tower_pulse::BuildError;
 
 use crate::fleet::{Backend, Instance};
 use crate::settings::Settings;
-use crate::signal::shutdown_signal;
 use crate::traffic::Target;
+use pulse_examples::signal::shutdown_signal;
 
 /// Time for open requests to end after a signal.
 const GRACE: Duration = Duration::from_secs(1);

@@ -3,9 +3,6 @@
 //! A task moves the manual clock. A kind of [`Clock`](tower_pulse::Clock) that runs from another time would make
 //! every reading of the wall clock slower for all users, for the sake of this example.
 
-#[path = "../common/signal.rs"]
-mod signal;
-
 use std::error::Error;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -14,8 +11,8 @@ use tokio::net::TcpListener;
 use tower_pulse::admin::Access;
 use tower_pulse::{ManualClock, Pulse, Task};
 
-use self::signal::shutdown_signal;
 use crate::variable;
+use pulse_examples::signal::shutdown_signal;
 
 /// Time between two moves of the clock.
 const TICK: Duration = Duration::from_millis(20);

@@ -20,7 +20,7 @@
 #![allow(clippy::print_stdout)] // An example talks to whoever started it.
 
 mod database;
-#[path = "../common/signal.rs"]
+#[allow(unreachable_pub, reason = "the other examples have it from a library")]
 mod signal;
 
 use std::error::Error;

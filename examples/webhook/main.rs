@@ -11,10 +11,9 @@
 #![allow(clippy::print_stdout)] // An example talks to whoever started it.
 
 mod notify;
-#[path = "../common/signal.rs"]
-mod signal;
 
 use axum::{Router, routing::get};
+use pulse_examples::signal::shutdown_signal;
 use tower_pulse::admin::Access;
 use tower_pulse::{Change, Pulse};
 
@@ -45,7 +44,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let listener = tokio::net::TcpListener::bind(&listen).await?;
     println!("http://{}/admin/pulse", listener.local_addr()?);
     axum::serve(listener, app)
-        .with_graceful_shutdown(signal::shutdown_signal())
+        .with_graceful_shutdown(shutdown_signal())
         .await?;
     pulse.shutdown().await?;
     Ok(())

@@ -14,8 +14,8 @@ use http::request::Parts;
 use tower_pulse::Pulse;
 use tower_pulse::admin::Access;
 
-use crate::rig::http::Client;
 use crate::serve;
+use pulse_rig::http::Client;
 
 /// The role of each session, as a database would have it.
 #[derive(Clone)]

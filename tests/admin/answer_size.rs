@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use tower_pulse::admin::Access;
 use tower_pulse::{Builder, Clock, Pulse};
 
-use crate::rig::http::{Client, Response};
-use crate::rig::server::RedisServer;
 use crate::serve;
+use pulse_rig::http::{Client, Response};
+use pulse_rig::server::RedisServer;
 
 const NOW: i64 = 1_700_000_000;
 /// The most bytes of an answer, and of the answers of a screen together.

@@ -7,8 +7,8 @@ use serde_json::Value;
 use tower_pulse::admin::Access;
 use tower_pulse::{Clock, Pulse};
 
-use crate::rig::http::Client;
 use crate::serve;
+use pulse_rig::http::Client;
 
 /// The fields of an answer. Those of a group have its name and a dot before theirs.
 fn fields(prefix: &str, value: &Value, names: &mut Vec<String>) {

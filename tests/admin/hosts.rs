@@ -4,9 +4,9 @@ use axum::Router;
 use tower_pulse::Pulse;
 use tower_pulse::admin::Access;
 
-use crate::rig::http::{Client, Response};
-use crate::rig::log::Log;
 use crate::serve;
+use pulse_rig::http::{Client, Response};
+use pulse_rig::log::Log;
 
 async fn served(access: Access) -> Client {
     let pulse = Pulse::builder().build().unwrap();

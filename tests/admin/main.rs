@@ -1,9 +1,6 @@
 //! The admin router over real HTTP: who enters, what is posted, and how much one question may cost.
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
-#[path = "../rig/mod.rs"]
-mod rig;
-
 mod access;
 mod answer_size;
 mod guide;

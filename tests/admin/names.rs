@@ -10,9 +10,9 @@ use tower_pulse::admin::Access;
 use tower_pulse::{Builder, Clock, Mark, Pulse};
 use tower_pulse_model::mark;
 
-use crate::rig::http::{Client, Response};
-use crate::rig::server::RedisServer;
 use crate::serve;
+use pulse_rig::http::{Client, Response};
+use pulse_rig::server::RedisServer;
 
 const NOW: i64 = 1_700_000_000;
 /// `exe.jpg` is shown as `gpj.exe` after the first of them.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::rig::wait::until;
 use crate::service::{PAGE, Place};
+use pulse_rig::wait::until;
 
 #[tokio::test]
 async fn twenty_processes_hand_the_file_over_and_count_each_request_once() {

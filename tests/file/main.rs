@@ -2,9 +2,6 @@
 
 #![allow(clippy::unwrap_used, unreachable_pub, missing_docs)]
 
-#[path = "../rig/mod.rs"]
-mod rig;
-
 mod handover;
 mod power;
 mod restart;

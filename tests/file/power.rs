@@ -9,8 +9,8 @@ use std::time::Duration;
 use tower_pulse_core::store::Store;
 use tower_pulse_file::FileIo;
 
-use crate::rig::seed::seed;
 use crate::service::Place;
+use pulse_rig::seed::seed;
 
 /// A disk that fails as a test wants.
 #[derive(Debug)]

@@ -11,9 +11,9 @@ use tower_pulse::admin::Access;
 use tower_pulse::{Clock, Pulse};
 use tower_pulse_core::store::Upkeep;
 
-use crate::rig::process::TempDir;
-use crate::rig::wait::until;
 use crate::service::{NOW, PAGE, Place, released};
+use pulse_rig::process::TempDir;
+use pulse_rig::wait::until;
 
 #[tokio::test]
 async fn the_next_process_goes_on_where_the_last_one_was() {

@@ -11,8 +11,8 @@ use tower_pulse::{Builder, Clock, ManualClock, Pulse};
 use tower_pulse_core::store::Query;
 use tower_pulse_file::FileIo;
 
-use crate::rig::process::{TempDir, is_held};
-use crate::rig::wait::until;
+use pulse_rig::process::{TempDir, is_held};
+use pulse_rig::wait::until;
 
 pub const NOW: i64 = 1_700_000_400;
 pub const PAGE: &str = "GET /";

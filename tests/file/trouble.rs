@@ -13,8 +13,8 @@ use tower_pulse_core::store::{Store, Upkeep};
 use tower_pulse_file::FileIo;
 
 use crate::power::Power;
-use crate::rig::wait::until;
 use crate::service::{NOW, PAGE, Place, Service};
+use pulse_rig::wait::until;
 
 /// Starts a service over content that it must not touch. Returns what it says.
 async fn refused(content: &[u8]) -> String {

@@ -5,9 +5,9 @@ use std::time::Duration;
 use http::StatusCode;
 
 use crate::past::{import_into, instance, record_crowd, redis};
-use crate::rig::server::RedisServer;
 use crate::service::Place;
 use crate::stored;
+use pulse_rig::server::RedisServer;
 
 const PAGE: &str = "GET /page/7";
 

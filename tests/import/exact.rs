@@ -13,11 +13,11 @@ use tower_pulse_core::store::{Store, Upkeep};
 use tower_pulse_core::testing::TestFolder;
 
 use crate::past::{DAY, Past, import, import_into, instance, record_crowd, redis};
-use crate::rig::seed::seed;
-use crate::rig::server::RedisServer;
-use crate::rig::wait::until;
 use crate::service::Place;
 use crate::stored::{self, Stored};
+use pulse_rig::seed::seed;
+use pulse_rig::server::RedisServer;
+use pulse_rig::wait::until;
 
 /// What the file says, which is closed again.
 async fn read_file(place: &Place, days: Option<u32>) -> Stored {

@@ -11,12 +11,12 @@ use tower_pulse::import::{FileImport, ImportErrorKind};
 use tower_pulse::store::Store as Shared;
 
 use crate::past::{Past, answers, import, import_into, record_crowd, redis};
-use crate::rig::process::{Leashed, TempDir};
-use crate::rig::proxy::Proxy;
-use crate::rig::seed::seed;
-use crate::rig::server::RedisServer;
 use crate::service::Place;
 use crate::stored::{self, Stored};
+use pulse_rig::process::{Leashed, TempDir};
+use pulse_rig::proxy::Proxy;
+use pulse_rig::seed::seed;
+use pulse_rig::server::RedisServer;
 
 /// What an import that nothing interrupts brings into a Redis.
 async fn undisturbed(place: &Place) -> Stored {
@@ -108,7 +108,7 @@ async fn dropped_cut_off_and_answered_late() {
     let expected = undisturbed(&place).await;
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
-    proxy.swallow_replies(0.05, seed, crate::rig::proxy::Swallow::Cut);
+    proxy.swallow_replies(0.05, seed, pulse_rig::proxy::Swallow::Cut);
     let mut drops = 0;
     loop {
         let store = redis(&proxy.url(), &place, None);

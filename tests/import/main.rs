@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, unreachable_pub, missing_docs)]
 
-#[path = "../rig/mod.rs"]
-mod rig;
 #[allow(dead_code, reason = "tests of the file use the rest")]
 #[path = "../file/service.rs"]
 mod service;

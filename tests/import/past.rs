@@ -9,9 +9,9 @@ use tower_pulse::import::{FileImport, ImportError, ImportedFile};
 use tower_pulse::store::Store as Shared;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
 
-use crate::rig::server::RedisServer;
-use crate::rig::wait::until;
 use crate::service::{Place, Service};
+use pulse_rig::server::RedisServer;
+use pulse_rig::wait::until;
 
 pub const DAY: u64 = 86_400;
 

@@ -9,10 +9,10 @@ use tower_pulse::store::Store as Shared;
 use tower_pulse_core::store::Store;
 
 use crate::past::{import, import_into, record_crowd, redis};
-use crate::rig::server::RedisServer;
-use crate::rig::wait::until;
 use crate::service::Place;
 use crate::stored;
+use pulse_rig::server::RedisServer;
+use pulse_rig::wait::until;
 
 #[tokio::test]
 async fn a_file_that_is_held_missing_foreign_or_newer() {
@@ -71,7 +71,7 @@ async fn a_second_import_does_nothing_also_days_later_or_of_a_copy() {
     let place = Place::new();
     record_crowd(&place, 20, 30).await;
     let copy = Place {
-        dir: crate::rig::process::TempDir::new("copy"),
+        dir: pulse_rig::process::TempDir::new("copy"),
         clock: place.clock.clone(),
         hand: place.hand.clone(),
     };

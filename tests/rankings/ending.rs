@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tower_pulse::{Pulse, RankingError};
 
-use crate::rig::server::RedisServer;
+use pulse_rig::server::RedisServer;
 
 #[tokio::test]
 async fn a_shutdown_flushes_additions_and_later_ones_are_refused() {

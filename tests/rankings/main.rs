@@ -11,6 +11,3 @@ mod ending;
 mod example;
 mod million;
 mod process;
-
-#[path = "../rig/mod.rs"]
-mod rig;

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::process::{INTERVAL, Process, SLICES, TASKS, additions};
-use crate::rig::proxy::{Proxy, Swallow};
-use crate::rig::seed::seed;
-use crate::rig::server::RedisServer;
-use crate::rig::wait::{PATIENCE, look_until};
+use pulse_rig::proxy::{Proxy, Swallow};
+use pulse_rig::seed::seed;
+use pulse_rig::server::RedisServer;
+use pulse_rig::wait::{PATIENCE, look_until};
 
 const INCREMENTS: u64 = 1_000_000;
 const STEPS: u64 = 24;

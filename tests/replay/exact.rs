@@ -5,11 +5,11 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::model::{ALL, Counts, Model, generated};
-use super::rig::demo::{Demo, built_example};
-use super::rig::http::Client;
-use super::rig::process::TempDir;
-use super::rig::seed;
-use super::rig::server::RedisServer;
+use pulse_rig::demo::{Demo, built_example};
+use pulse_rig::http::Client;
+use pulse_rig::process::TempDir;
+use pulse_rig::seed;
+use pulse_rig::server::RedisServer;
 
 /// 2023-11-14, eleven minutes after an hour. Not the hours of today: the store must have the log's time.
 const START: i64 = 1_700_000_000;
@@ -185,7 +185,7 @@ async fn is_exact(env: &[(&str, &str)]) {
         "{as_of}, {}",
         model.last
     );
-    super::rig::wait::until("the clock runs", async || {
+    pulse_rig::wait::until("the clock runs", async || {
         let overview = client.json("/admin/pulse/api/overview").await;
         overview["as_of"].as_i64().unwrap() >= as_of + 2
     })

@@ -2,9 +2,6 @@
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 #![cfg(all(feature = "admin", feature = "redis"))]
 
-#[path = "../rig/mod.rs"]
-mod rig;
-
 // Parts of the example itself.
 #[path = "../../examples/replay/args.rs"]
 mod args;

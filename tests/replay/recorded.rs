@@ -10,7 +10,7 @@ use tower::ServiceExt;
 use tower_pulse::admin::Access;
 use tower_pulse::{Clock, Outcome, Pulse};
 
-use super::rig::server::RedisServer;
+use pulse_rig::server::RedisServer;
 
 /// Half past an hour.
 const NOW: i64 = 1_700_001_000;

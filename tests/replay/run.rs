@@ -5,10 +5,10 @@ use std::process::{Output, Stdio};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
-use super::rig::demo::{Demo, built_example};
-use super::rig::http::Client;
-use super::rig::process::TempDir;
-use super::rig::server::RedisServer;
+use pulse_rig::demo::{Demo, built_example};
+use pulse_rig::http::Client;
+use pulse_rig::process::TempDir;
+use pulse_rig::server::RedisServer;
 
 /// Runs it to its end, with `input` as its standard input.
 pub async fn run(args: &[&str], env: &[(&str, &str)], input: &[u8]) -> Output {

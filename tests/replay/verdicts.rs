@@ -7,12 +7,12 @@ use fastrand::Rng;
 use serde_json::Value;
 use tokio::process::Command;
 
-use super::rig::demo::built_example;
-use super::rig::json::is_same;
-use super::rig::process::TempDir;
-use super::rig::seed::seed;
-use super::rig::server::RedisServer;
-use super::rig::wait::PATIENCE;
+use pulse_rig::demo::built_example;
+use pulse_rig::json::is_same;
+use pulse_rig::process::TempDir;
+use pulse_rig::seed::seed;
+use pulse_rig::server::RedisServer;
+use pulse_rig::wait::PATIENCE;
 
 /// The first line is in the middle of a minute.
 const START: i64 = 1_700_000_025;

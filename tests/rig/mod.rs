@@ -1,29 +1,19 @@
-//! The test rig around the crate: real Redis servers, a network that fails on demand, the book's own
-//! functions, a plain HTTP client, and the demo as a child process.
+//! The test rig as a test sees it, all of `pulse_rig` and what needs tower-pulse itself: [`fold`] and [`reads`].
 //!
-//! Include it with `mod rig;`. Read in this order: [`server`], [`proxy`], [`book`], [`http`], [`demo`],
-//! [`fold`], [`reads`], [`lua`], [`peer`], [`log`], [`json`], [`wait`]; [`process`], [`resp`] and [`seed`] are what they stand on.
+//! Include it with `mod rig;`.
 
 #![allow(
     clippy::unwrap_used,
     dead_code,
     unreachable_pub,
     missing_docs,
+    unused_imports,
     reason = "test code: a panic is a failed test, and no test binary uses every part"
 )]
 
-pub mod book;
-pub mod demo;
+pub use pulse_rig::{
+    book, demo, http, json, log, lua, peer, process, proxy, resp, seed, server, wait,
+};
+
 pub mod fold;
-pub mod http;
-pub mod json;
-pub mod log;
-pub mod lua;
-pub mod peer;
-pub mod process;
-pub mod proxy;
 pub mod reads;
-pub mod resp;
-pub mod seed;
-pub mod server;
-pub mod wait;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis::AsyncCommands;
 
 use crate::fixture::{Service, Stock};
-use crate::rig::wait::until;
+use pulse_rig::wait::until;
 
 /// The book's schedule_row_cache().
 async fn schedule_row_cache(

@@ -10,8 +10,8 @@ use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::{Clock, ManualClock, Pulse};
 use tower_pulse_core::store::Store;
 
-use crate::rig::server::RedisServer;
-use crate::rig::wait::until;
+use pulse_rig::server::RedisServer;
+use pulse_rig::wait::until;
 
 pub const NOW: i64 = 1_700_000_000;
 
@@ -176,7 +176,7 @@ impl Service {
     pub async fn advance(&self, millis: u64) {
         for _ in 0..millis.div_ceil(10) {
             self.manual.advance(Duration::from_millis(10));
-            crate::rig::wait::let_tasks_run().await;
+            pulse_rig::wait::let_tasks_run().await;
         }
     }
 

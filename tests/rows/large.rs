@@ -132,7 +132,7 @@ pub async fn a_row_beyond_max_bytes_of_the_reader_is_not_read(service: &Service)
 async fn rows_of_all_sizes_are_read_together() {
     let service = Service::redis().await;
     let mut connection = service.server.as_ref().unwrap().connection().await;
-    let seed = crate::rig::seed::seed();
+    let seed = pulse_rig::seed::seed();
     let mut random = fastrand::Rng::with_seed(seed);
     for count in [1, 3, 40, 300, 1_500] {
         // What is asked for first.

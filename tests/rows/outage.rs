@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tower_pulse::row_cache::{RowCache, RowError};
 
 use crate::fixture::{Mode, Service, Stock};
-use crate::rig::wait::{PATIENCE, until};
+use pulse_rig::wait::{PATIENCE, until};
 
 #[tokio::test]
 async fn reads_fail_at_once_or_answer_from_this_process() {

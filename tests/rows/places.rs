@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 use tower_pulse::row_cache::{RowCache, RowCacheBuilder, RowLoader};
 
 use crate::fixture::Service;
-use crate::rig::wait::{let_tasks_run, until};
+use pulse_rig::wait::{let_tasks_run, until};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const SECOND: Duration = Duration::from_secs(1);
@@ -155,7 +155,7 @@ fn spawn(cache: &RowCache, id: String) -> tokio::task::JoinHandle<bool> {
 }
 
 pub async fn all_loads_together_are_bounded(service: &Service) {
-    let seed = crate::rig::seed::seed();
+    let seed = pulse_rig::seed::seed();
     let mut random = fastrand::Rng::with_seed(seed);
     let loads = Loads::new();
     let cache = loads.cache(service, 16);

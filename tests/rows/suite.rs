@@ -7,7 +7,7 @@ use tower_pulse::store::CounterQuery;
 use tower_pulse_core::store::rows::{FinishedRow, LeaseOf, LoadedRow, RowDelay};
 
 use crate::fixture::{Mode, Service, Stock};
-use crate::rig::wait::{let_tasks_run, until};
+use pulse_rig::wait::{let_tasks_run, until};
 
 const SECOND: Duration = Duration::from_secs(1);
 

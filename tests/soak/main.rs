@@ -21,7 +21,7 @@
 mod read;
 #[path = "../rig/mod.rs"]
 mod rig;
-#[path = "../../examples/common/signal.rs"]
+#[path = "../../examples/signal.rs"]
 mod signal;
 
 mod compare;

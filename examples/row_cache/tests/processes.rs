@@ -2,17 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a panic is a failed test")]
 
-mod rig;
-
 use std::time::Duration;
 
+use pulse_rig::demo::Demo;
+use pulse_rig::http::Client;
+use pulse_rig::process::TempDir;
+use pulse_rig::server::RedisServer;
+use pulse_rig::wait::{look_until, until};
 use serde_json::Value;
-
-use rig::demo::Demo;
-use rig::http::Client;
-use rig::process::TempDir;
-use rig::server::RedisServer;
-use rig::wait::{look_until, until};
 
 async fn stock(client: &mut Client, id: u32) -> i64 {
     let offer = client.json(&format!("/offers/{id}")).await;

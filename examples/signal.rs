@@ -1,7 +1,7 @@
 //! The signals that end an example.
 
 /// Waits for Ctrl-C, or SIGTERM, which operators' tools send.
-pub(crate) async fn shutdown_signal() {
+pub async fn shutdown_signal() {
     let interrupt = async {
         // Without a handler the process ends by the signal itself.
         if tokio::signal::ctrl_c().await.is_err() {

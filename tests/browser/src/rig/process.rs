@@ -1,0 +1,1 @@
+../../../rig/src/process.rs

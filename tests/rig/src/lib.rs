@@ -1,0 +1,19 @@
+//! The test rig around tower-pulse: real Redis servers, a network that fails on demand, the book's own
+//! functions, a plain HTTP client, and the demo as a child process. It does not know tower-pulse itself.
+//!
+//! Read in this order: [`server`], [`proxy`], [`book`], [`http`], [`demo`], [`lua`], [`peer`], [`log`], [`json`], [`wait`];
+//! [`process`], [`resp`] and [`seed`] are what they stand on.
+
+pub mod book;
+pub mod demo;
+pub mod http;
+pub mod json;
+pub mod log;
+pub mod lua;
+pub mod peer;
+pub mod process;
+pub mod proxy;
+pub mod resp;
+pub mod seed;
+pub mod server;
+pub mod wait;
