@@ -1,85 +1,10 @@
-//! What happens to a service: by itself, which nobody should be told of, and labelled, which somebody should.
+//! What happens to a service by itself, which nobody should be told of.
+
+use std::ops::Range;
 
 use crate::page::Page;
 use crate::rng::Random;
-use crate::workload::{MINUTES, PAGES};
-
-/// What a label says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum LabelKind {
-    Slower,
-    Faster,
-    Surge,
-    Failing,
-}
-
-/// Which requests are slower.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
-    /// All.
-    Body,
-    /// The slowest tenth.
-    UpperTenth,
-    /// A tenth, whichever.
-    SomeRequests,
-}
-
-/// A change that a detector should find.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Label {
-    pub(crate) page: usize,
-    pub(crate) kind: LabelKind,
-    pub(crate) part: Part,
-    /// The first minute.
-    pub(crate) from: usize,
-    /// The minute after the last one.
-    pub(crate) to: usize,
-    /// Of the times, or of the rate; for failing, the share of errors.
-    pub(crate) ratio: f64,
-    /// Requests per minute of the page.
-    pub(crate) rate: f64,
-}
-
-/// Each page has one change at most, so that no change is within the past of another one.
-pub(crate) fn random_labels(random: &mut Random, pages: &[Page]) -> Vec<Label> {
-    use LabelKind::{Failing, Faster, Slower, Surge};
-    let mut kinds = vec![(Slower, Part::Body); 6];
-    kinds.extend([(Slower, Part::UpperTenth), (Slower, Part::SomeRequests)]);
-    kinds.extend([
-        (Faster, Part::Body),
-        (Surge, Part::Body),
-        (Surge, Part::Body),
-    ]);
-    kinds.extend([(Failing, Part::Body); 2]);
-    let chosen = random.sample(PAGES, kinds.len());
-    let labels = kinds.into_iter().zip(chosen).map(|((kind, part), page)| {
-        let from = random.whole(60, MINUTES - 15);
-        let length = match random.chance(0.3) {
-            true => MINUTES,
-            false => random.whole(10, 60),
-        };
-        let ratio = match (kind, part) {
-            (Slower, Part::Body) => random.pick(&[1.15, 1.3, 1.5, 2.0, 3.0]),
-            (Slower, Part::UpperTenth) => random.pick(&[2.0, 3.0, 5.0]),
-            (Slower, Part::SomeRequests) => random.pick(&[4.0, 6.0, 10.0]),
-            (Faster, _) => random.pick(&[0.7, 0.5]),
-            (Surge, _) => random.log_between(3.0, 10.0),
-            (Failing, _) => {
-                (pages[page].error_share * 3.0 + random.log_between(0.03, 0.5)).min(0.9)
-            }
-        };
-        Label {
-            page,
-            kind,
-            part,
-            from,
-            to: (from + length).min(MINUTES),
-            ratio,
-            rate: pages[page].rate,
-        }
-    });
-    labels.collect()
-}
+use crate::workload::{Design, MINUTES, PAGES};
 
 /// Something on some pages for some minutes.
 struct Episode {
@@ -119,13 +44,20 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    pub(crate) fn random(random: &mut Random, pages: &[Page], other: bool) -> Self {
+    pub(crate) fn random(random: &mut Random, pages: &[Page], design: Design) -> Self {
+        let wanders = design == Design::Wandering;
         let mut episodes = Vec::new();
         deploys(random, &mut episodes);
-        batch_jobs(random, &mut episodes, other);
+        batch_jobs(random, &mut episodes, wanders);
         bursts(random, &mut episodes);
-        if other {
-            group_trouble(random, &mut episodes, pages);
+        match design {
+            Design::Wandering => {
+                let troubles = random.whole(1, 5);
+                group_trouble(random, &mut episodes, pages, troubles, 1..4);
+            }
+            Design::Troubles => group_trouble(random, &mut episodes, pages, 10, 3..4),
+            Design::Retries => retries(random, &mut episodes),
+            _ => {}
         }
         let host = slow_minutes(random);
         let mut by_page = vec![Vec::new(); PAGES];
@@ -229,12 +161,12 @@ fn deploys(random: &mut Random, episodes: &mut Vec<Episode>) {
 }
 
 /// Jobs that slow several pages for some minutes, again and again.
-fn batch_jobs(random: &mut Random, episodes: &mut Vec<Episode>, other: bool) {
+fn batch_jobs(random: &mut Random, episodes: &mut Vec<Episode>, wanders: bool) {
     for _ in 0..random.whole(1, 4) {
         let count = random.whole(3, 16);
         let pages = random.sample(PAGES, count);
         let every = random.pick(&[15, 20, 30, 30, 60, 60]);
-        let length = random.whole(1, if other { 5 } else { 4 });
+        let length = random.whole(1, if wanders { 5 } else { 4 });
         let shift = random.log_between(1.05, 1.5).ln();
         let mut from = random.whole(0, every);
         while from < MINUTES {
@@ -292,11 +224,17 @@ fn bursts(random: &mut Random, episodes: &mut Vec<Episode>) {
 }
 
 /// A database that pages share is slow for some minutes.
-fn group_trouble(random: &mut Random, episodes: &mut Vec<Episode>, pages: &[Page]) {
-    for _ in 0..random.whole(1, 5) {
+fn group_trouble(
+    random: &mut Random,
+    episodes: &mut Vec<Episode>,
+    pages: &[Page],
+    count: usize,
+    lengths: Range<usize>,
+) {
+    for _ in 0..count {
         let group = random.whole(0, 6);
         let from = random.whole(0, MINUTES);
-        let to = from + random.whole(1, 4);
+        let to = from + random.whole(lengths.start, lengths.end);
         let shift = random.log_between(1.2, 2.5).ln();
         for page in (0..PAGES).filter(|page| pages[*page].group == group) {
             episodes.push(Episode {
@@ -309,6 +247,22 @@ fn group_trouble(random: &mut Random, episodes: &mut Vec<Episode>, pages: &[Page
                 ..NOTHING
             });
         }
+    }
+}
+
+/// Clients that retry: twice the traffic for some minutes, and a page that is a little slower under it.
+fn retries(random: &mut Random, episodes: &mut Vec<Episode>) {
+    for _ in 0..12 {
+        let from = random.whole(0, MINUTES);
+        episodes.push(Episode {
+            name: "retries",
+            pages: vec![random.whole(0, PAGES)],
+            from,
+            to: from + random.whole(3, 12),
+            traffic: random.between(1.7, 2.2),
+            shift: random.between(0.0, 0.05),
+            ..NOTHING
+        });
     }
 }
 

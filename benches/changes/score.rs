@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::events::{Label, LabelKind, Part};
+use crate::labels::{Label, LabelKind, Part};
 
 /// What stands on one page at the end of a minute.
 #[derive(Clone, Copy, Debug)]

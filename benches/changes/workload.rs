@@ -6,21 +6,45 @@ use tower_pulse_model::context::{Kind, RecordId};
 use tower_pulse_model::histogram::{BUCKETS, Histogram, bucket_of};
 use tower_pulse_model::outcome::Outcome;
 
-use crate::events::{Events, Label, LabelKind, Part};
-use crate::page::{Page, Shape, Wobble};
+use crate::events::Events;
+use crate::labels::{Label, LabelKind, Part, random_labels};
+use crate::page::{Page, Regime, Season, Shape, Wobble};
+use crate::pauses::Pauses;
 use crate::rng::Random;
 
 pub(crate) const PAGES: usize = 40;
 pub(crate) const MINUTES: usize = 180;
 
-/// How the noise is made.
+/// How the noise is made. The detector is tuned on the first design only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Design {
-    /// As the issue tells it: each page wobbles for itself.
+    /// Each page wobbles for itself.
     Plain,
-    /// Not as the detector assumes: wandering levels, groups of pages that share a database, jumps with
-    /// heavy tails, uneven traffic, overdispersed counts.
-    Other,
+    /// Wandering levels, groups of pages that share a database, jumps with heavy tails, uneven traffic, overdispersed
+    /// counts.
+    Wandering,
+    /// A third of the pages switch between two levels for minutes at a time, as a query planner does.
+    Regimes,
+    /// Times and traffic rise and fall within each hour, on each page in its own way.
+    Seasons,
+    /// Clients that retry double the traffic of some pages for minutes, and slow it a little.
+    Retries,
+    /// The process stops every few seconds, as for a collection of garbage: some requests wait for it.
+    Pauses,
+    /// Some pages that share a database are slow for three minutes, again and again.
+    Troubles,
+}
+
+impl Design {
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Plain,
+        Self::Wandering,
+        Self::Regimes,
+        Self::Seasons,
+        Self::Retries,
+        Self::Pauses,
+        Self::Troubles,
+    ];
 }
 
 /// Three hours of a service.
@@ -28,6 +52,7 @@ pub(crate) struct Run {
     pub(crate) pages: Vec<Page>,
     pub(crate) labels: Vec<Label>,
     events: Events,
+    pauses: Option<Pauses>,
     groups: Vec<Wobble>,
     design: Design,
     random: Random,
@@ -46,31 +71,33 @@ pub(crate) fn id_of(page: usize) -> RecordId {
 impl Run {
     pub(crate) fn new(seed: u64, design: Design) -> Self {
         let mut random = Random::new(seed);
-        let other = design == Design::Other;
+        let wanders = design == Design::Wandering;
         // The properties of a run as a whole, so that runs differ more than pages of one run.
         let busy = random.log_between(200.0, 1_200.0);
         let persistence = random.between(0.3, 0.9);
-        let pages: Vec<_> = (0..PAGES)
+        let mut pages: Vec<_> = (0..PAGES)
             .map(|_| new_page(&mut random, design, busy, persistence))
             .collect();
         let groups = (0..6).map(|_| Wobble {
-            sigma: if other {
+            sigma: if wanders {
                 random.between(0.01, 0.05)
             } else {
                 0.0
             },
             persistence: random.between(0.5, 0.97),
-            heavy: other,
+            heavy: wanders,
             value: 0.0,
         });
         let groups = groups.collect();
         let hardness = random.between(0.7, 1.3);
-        let labels = crate::events::random_labels(&mut random, &pages);
-        let events = Events::random(&mut random, &pages, other);
+        let labels = random_labels(&mut random, &mut pages);
+        let events = Events::random(&mut random, &pages, design);
+        let pauses = (design == Design::Pauses).then(|| Pauses::random(&mut random));
         Self {
             pages,
             labels,
             events,
+            pauses,
             groups,
             design,
             minute: 0,
@@ -103,7 +130,7 @@ impl Run {
         let host = self.events.host(minute, &mut self.random) * self.hardness;
         let angle = minute as f64 / MINUTES as f64 * std::f64::consts::PI + self.phase;
         let mut day = 1.0 + self.diurnal * angle.sin();
-        if self.design == Design::Other && minute % 60 < 3 {
+        if self.design == Design::Wandering && minute % 60 < 3 {
             // Clients that wake up at the full hour.
             day *= 1.0 + self.diurnal;
         }
@@ -128,10 +155,11 @@ impl Run {
         let random = &mut self.random;
         let page = &mut self.pages[number];
         let mut shift = shift + page.wobble.next(random) + self.events.page(number, minute);
+        shift += page.regime.next(random) + page.season.shift(minute);
         let mut miss_odds = page.miss_wobble.next(random).exp();
         miss_odds *= self.events.cold(number, minute);
         let mut rate = page.rate * day * page.rate_wobble.next(random).exp();
-        rate *= self.events.traffic(number, minute);
+        rate *= self.events.traffic(number, minute) * page.season.traffic(minute);
         let mut error_share = page.error_share * self.events.errors(number, minute);
         let mut tail = None;
         for label in &self.labels {
@@ -142,6 +170,10 @@ impl Run {
                 (LabelKind::Surge, _) => rate *= label.ratio,
                 (LabelKind::Failing, _) => error_share = label.ratio,
                 (_, Part::Body) => shift += label.ratio.ln(),
+                (_, Part::Drift) => shift += label.ratio.ln() * label.grown(minute),
+                (_, Part::BadStart) if minute == label.from => shift += 2.0 * label.ratio.ln(),
+                (_, Part::BadStart) => shift += label.ratio.ln(),
+                (_, Part::Misses) => miss_odds *= label.ratio,
                 (_, part) => tail = Some((part, label.ratio.ln())),
             }
         }
@@ -157,12 +189,18 @@ impl Run {
             match tail {
                 Some((Part::UpperTenth, more)) if draw > page.upper_tenth => draw += more,
                 Some((Part::SomeRequests, more)) if random.chance(0.1) => draw += more,
+                Some((Part::Median, more)) if draw <= page.upper_tenth => {
+                    draw = (draw + more).min(page.upper_tenth.max(draw));
+                }
                 _ => {}
             }
             if failed {
                 draw = draw.min(0.0) - 1.0;
             }
-            let seconds = page.median * (draw + shift).exp();
+            let mut seconds = page.median * (draw + shift).exp();
+            if let Some(pauses) = &self.pauses {
+                seconds += pauses.wait(minute, random);
+            }
             let nanos = ((seconds * 1e6).round() * 1e3).clamp(1e3, 3.6e12) as u64;
             let bucket = bucket_of(nanos);
             aggregate.times.record(nanos);
@@ -187,24 +225,24 @@ impl Run {
 }
 
 fn new_page(random: &mut Random, design: Design, busy: f64, persistence: f64) -> Page {
-    let other = design == Design::Other;
+    let wanders = design == Design::Wandering;
     let wobble = Wobble {
         sigma: random.between(0.01, 0.05),
-        persistence: match other {
+        persistence: match wanders {
             true => random.between(0.2, 0.97),
             false => (persistence + random.between(-0.1, 0.1)).clamp(0.0, 0.95),
         },
-        heavy: other,
+        heavy: wanders,
         value: 0.0,
     };
     let rate_wobble = Wobble {
-        sigma: random.between(0.02, if other { 0.3 } else { 0.15 }),
+        sigma: random.between(0.02, if wanders { 0.3 } else { 0.15 }),
         persistence: random.between(0.0, 0.95),
         heavy: false,
         value: 0.0,
     };
     let miss_wobble = Wobble {
-        sigma: random.between(0.0, if other { 0.2 } else { 0.1 }),
+        sigma: random.between(0.0, if wanders { 0.2 } else { 0.1 }),
         ..wobble
     };
     let mut page = Page {
@@ -221,6 +259,14 @@ fn new_page(random: &mut Random, design: Design, busy: f64, persistence: f64) ->
         rate_wobble,
         loading: random.between(0.6, 1.4),
         group: random.whole(0, 6),
+        regime: match design == Design::Regimes && random.chance(0.33) {
+            true => Regime::random(random),
+            false => Regime::default(),
+        },
+        season: match design == Design::Seasons {
+            true => Season::random(random),
+            false => Season::default(),
+        },
         upper_tenth: 0.0,
     };
     page.find_upper_tenth(random);

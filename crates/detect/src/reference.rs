@@ -7,7 +7,8 @@
 //! - its *place*: `-f'/f` of the smoothed density of the reference, the locally most powerful score for a
 //!   shift of the logarithm. With several modes, such as hits and misses of a cache, it sees a shift of the
 //!   modes much better than the rank does, and a change of their shares hardly;
-//! - its *tail*: how far it lies in the upper tenth, in logarithms, clipped.
+//! - its *tail*: for a request in the upper tenth, how far it lies in there, in logarithms, less what is usual there. A
+//!   tail that is longer shows in it; that more requests reach the tail, as when all are slower, hardly does.
 
 use super::history::{BUCKETS, Counts, SCALE, WIDTH};
 use super::noise::Noise;
@@ -30,6 +31,12 @@ const SHIFTS: usize = 2 * FARTHEST + 1;
 
 /// The largest tail score: the logarithm of 16.
 const LARGEST_TAIL: f64 = 2.77;
+/// The largest tail score of a tail that is narrow: the logarithm of 2.
+const LEAST_LARGEST_TAIL: f64 = 0.69;
+/// The largest tail score, in usual ones: one request alone says little.
+const USUAL_TAILS: f64 = 6.0;
+/// Requests in the tail that a tail of usual shape counts for.
+const USUAL_TAIL_REQUESTS: f64 = 20.0;
 /// The largest place score, in standard deviations.
 const LARGEST_PLACE: f64 = 3.0;
 
@@ -73,19 +80,37 @@ pub(crate) struct Reference {
     count: f64,
 }
 
-/// Mean seconds of all requests, and of the slowest tenth of them.
-pub(crate) fn means(counts: &Counts) -> (f64, f64) {
-    let total: f64 = counts.iter().map(|n| f64::from(*n)).sum();
-    let (mut sum, mut tail, mut left) = (0.0, 0.0, total / 10.0);
-    for (bucket, count) in counts.iter().enumerate().rev() {
-        let count = f64::from(*count);
-        sum += count * seconds(bucket);
-        let slowest = count.min(left);
-        tail += slowest * seconds(bucket);
-        left -= slowest;
+/// Mean seconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Means {
+    /// Of all requests.
+    pub(crate) all: f64,
+    /// Of the slowest tenth of them.
+    pub(crate) tail: f64,
+    /// The variance of `all` that chance makes, divided by its square.
+    pub(crate) variance: f64,
+}
+
+impl Means {
+    pub(crate) fn of(counts: &Counts) -> Self {
+        let total: f64 = counts.iter().map(|n| f64::from(*n)).sum();
+        let (mut sum, mut squares) = (0.0, 0.0);
+        let (mut tail, mut left) = (0.0, total / 10.0);
+        for (bucket, count) in counts.iter().enumerate().rev() {
+            let (count, seconds) = (f64::from(*count), seconds(bucket));
+            sum += count * seconds;
+            squares += count * seconds * seconds;
+            let slowest = count.min(left);
+            tail += slowest * seconds;
+            left -= slowest;
+        }
+        let total = total.max(1.0);
+        Self {
+            all: sum / total,
+            tail: tail * 10.0 / total,
+            variance: (squares / (sum * sum).max(f64::MIN_POSITIVE) - 1.0 / total).max(0.0),
+        }
     }
-    let total = total.max(1.0);
-    (sum / total, tail * 10.0 / total)
 }
 
 /// The middle of a bucket, in seconds.
@@ -113,6 +138,14 @@ impl Reference {
                 break;
             }
         }
+        let excess = |bucket: usize| (bucket as f64 - threshold as f64 + 0.5) * WIDTH;
+        let usual = |largest: f64| {
+            let excesses =
+                (threshold..=high).map(|bucket| share(bucket) * excess(bucket).min(largest));
+            excesses.sum::<f64>() / above
+        };
+        let largest = (USUAL_TAILS * usual(LARGEST_TAIL)).clamp(LEAST_LARGEST_TAIL, LARGEST_TAIL);
+        let usual_excess = usual(largest);
         let place = place_scores(counts, first, last, total);
         let mut scores = Vec::with_capacity(last - first + 1);
         let (mut below, mut median) = (0.0, low);
@@ -123,7 +156,10 @@ impl Reference {
                 median = bucket;
             }
             below += share;
-            let tail = ((bucket as f64 - threshold as f64 + 0.5) * WIDTH).clamp(0.0, LARGEST_TAIL);
+            let tail = match bucket >= threshold {
+                true => excess(bucket).min(largest) - usual_excess,
+                false => 0.0,
+            };
             scores.push([rank as f32, place[bucket - first] as f32, tail as f32]);
         }
         let mut reference = Self {
@@ -137,6 +173,7 @@ impl Reference {
             count: total,
         };
         reference.tabulate(counts, low..=high, total);
+        reference.shrink_tail(usual_excess);
         Some(reference)
     }
 
@@ -175,6 +212,18 @@ impl Reference {
         }
     }
 
+    /// Few requests in the tail tell little about how it varies: those of an exponential one, which is the usual, are
+    /// added. `excess` is their mean.
+    fn shrink_tail(&mut self, excess: f64) {
+        let seen = self.tail_share * self.count;
+        let weight = seen / (seen + USUAL_TAIL_REQUESTS);
+        let third = self.skew[TAIL] * self.variance[TAIL];
+        let mix = |own: f64, usual: f64| weight * own + (1.0 - weight) * self.tail_share * usual;
+        let variance = mix(self.variance[TAIL], excess.powi(2));
+        self.skew[TAIL] = mix(third, 2.0 * excess.powi(3)) / variance;
+        self.variance[TAIL] = variance;
+    }
+
     /// The scores of a request in this bucket.
     pub(crate) fn of(&self, bucket: usize) -> [f32; SCORES] {
         let last = self.scores.len() - 1;
@@ -211,10 +260,15 @@ impl Reference {
         (above as f64 - 1.0 + within - FARTHEST as f64) * WIDTH
     }
 
-    /// Change of the expected score with a small shift.
+    /// Change of the expected score with a small shift; of the tail score, with one of the tail at least.
     pub(crate) fn slope(&self, kind: usize) -> f64 {
         let step = f64::from(self.shifted[FARTHEST + 1][kind] - self.shifted[FARTHEST - 1][kind]);
-        (step / (2.0 * WIDTH)).max(1e-3)
+        let least = if kind == TAIL {
+            self.tail_share()
+        } else {
+            1e-3
+        };
+        (step / (2.0 * WIDTH)).max(least)
     }
 
     pub(crate) fn variance(&self, kind: usize) -> f64 {

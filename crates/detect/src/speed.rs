@@ -115,14 +115,19 @@ pub(crate) fn search(
     for (index, minute) in minutes.iter().rev().take(LONGEST).enumerate() {
         let length = index + 1;
         count += minute.count;
-        for kind in 0..SCORES {
-            let window = &mut windows[kind];
+        for (kind, window) in windows.iter_mut().enumerate() {
             minute.add_to(window, kind);
-            if length < SHORTEST {
+        }
+        if length < SHORTEST {
+            continue;
+        }
+        for kind in 0..SCORES {
+            let effect = windows[kind].mean();
+            // Far from all that was, the place of a request says nothing, and its rank which way it went.
+            if kind == PLACE && effect * windows[RANK].mean() < 0.0 {
                 continue;
             }
-            let effect = window.mean();
-            let variance = window.variance() + past[kind];
+            let variance = windows[kind].variance() + past[kind];
             let strength = strength(lens, kind, effect, variance, count);
             let over = match effect > 0.0 {
                 true => strength / bar(length, alone, young),

@@ -103,8 +103,8 @@ const SHORTEST_SURGE: usize = 3;
 /// Logarithm of the likelihood ratio, without the two largest minutes.
 const EVIDENCE: f64 = 4.0;
 /// The least ratio of a surge: of the mean, and of the mean without the largest minute.
-const LEAST_SURGE: f64 = 2.4;
-const LEAST_LOWER: f64 = 2.0;
+const LEAST_SURGE: f64 = 2.6;
+const LEAST_LOWER: f64 = 2.2;
 
 /// A surge goes on for two minutes at least, and is larger than what the page did for as long in its past.
 pub(crate) fn surge(

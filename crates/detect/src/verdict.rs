@@ -6,7 +6,7 @@ use super::cost::{Cost, Pace, Weighted, agreeing, differs, ratio};
 use super::history::{Counts, History, STORED, Tick};
 use super::minute::{Verdict, all_id};
 use super::page::Page;
-use super::reference::{Past, means};
+use super::reference::{Means, Past};
 use super::scored::Tally;
 use super::speed;
 use super::state::{Alarm, AlarmKind, SharedMinutes};
@@ -100,6 +100,9 @@ fn confidence(strength: u32) -> f64 {
 const LEAST_RATE: f64 = 0.5 / 20.0;
 /// The part of the requests that the tail is.
 const TAIL_SHARE: f64 = 0.1;
+
+/// Standard deviations that are likely by chance.
+const LIKELY: f64 = 3.0;
 
 /// The alarms that stand at the end of minute `now`, and what they are about.
 pub(crate) struct Standing<'a> {
@@ -281,24 +284,29 @@ impl Standing<'_> {
         page.history
             .each(alarm.since, |_, packed| tally.add(packed));
         let (counts_then, counts_now) = (lens.past.counts(), tally.finish());
-        let (then, now) = (means(&counts_then), means(&counts_now));
+        let (then, now) = (Means::of(&counts_then), Means::of(&counts_now));
         let size = speed::size(lens, self.shared, alarm.score, alarm.since);
         let mut times = Times {
-            then: then.0,
-            now: now.0,
+            then: then.all,
+            now: now.all,
             is_tail: size.is_tail,
             count_then: count(&counts_then),
             count_now: count(&counts_now),
             mean_then: 0.0,
-            mean_now: now.0,
+            mean_now: now.all,
         };
         if size.is_tail {
-            let ratio = agreeing(now.1 / (then.1 * size.shared), 1.0, is_faster);
-            (times.then, times.now) = (now.1 / ratio, now.1);
+            let ratio = agreeing(now.tail / (then.tail * size.shared), 1.0, is_faster);
+            (times.then, times.now) = (now.tail / ratio, now.tail);
             // The others are as before.
-            times.mean_then = (now.0 - TAIL_SHARE * (times.now - times.then)).max(0.0);
+            times.mean_then = (now.all - TAIL_SHARE * (times.now - times.then)).max(0.0);
         } else {
-            times.then = now.0 / agreeing(now.0 / (then.0 * size.shared), size.body, is_faster);
+            let of_means = now.all / (then.all * size.shared);
+            // A few requests that take very long move a mean, and chance their number.
+            let is_chance =
+                (of_means / size.body).ln().abs() <= LIKELY * (then.variance + now.variance).sqrt();
+            let of_means = if is_chance { size.body } else { of_means };
+            times.then = now.all / agreeing(of_means, size.body, is_faster);
             times.mean_then = times.then;
         }
         times
