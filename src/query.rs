@@ -50,7 +50,8 @@ pub use tower_pulse_core::query::{
     ProfileQuery, QueryError, Ratios, Reader, ReadingHealth, RecordingLosses, RequestTimer,
     RequestTimers, RowMetric, RowStatus, Series, SeriesMetric, SeriesQuery, SeriesSpan,
     SeriesValue, Side, SideBySide, Sight, SinceWhen, SliceTimes, SlowContext, Slowest,
-    SlowestRequests, Sort, Times, Verdict, WhichInstance, WhichPart, Window, WorstRequests,
+    SlowestRequests, Sort, Times, Verdict, Watched, WatchedRow, WhichInstance, WhichPart, Window,
+    WorstRequests,
 };
 #[cfg(feature = "rankings")]
 pub use tower_pulse_core::query::{RankedRow, RankingHead, RankingPart, RankingRow, Rankings};

@@ -46,6 +46,7 @@ pub(crate) fn print(seed: u64) -> bool {
         };
         let before = processor_time();
         detector.judge(&given);
+        detector.watched();
         let took = processor_time() - before;
         if minute >= 90 {
             total += took;

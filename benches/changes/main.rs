@@ -30,6 +30,7 @@ use labels::LabelKind;
 use score::{Follower, Score, Standing};
 use tower_pulse_detect::change::ChangeKind;
 use tower_pulse_detect::detector::{Detector, DetectorState, Minute, Verdict};
+use tower_pulse_model::records::RecordId;
 use workload::{Design, MINUTES, PAGES, Run, id_of};
 
 /// The scores of the detector and of the three rules, and the detector's time.
@@ -127,6 +128,9 @@ fn run_one(design: Design, seed: u64) -> Scores {
         scores.minutes += 1;
         let standing: Vec<_> = verdicts.iter().filter_map(standing).collect();
         scores.detector.all_verdicts += verdicts.len() - standing.len();
+        let watched = detector.watched();
+        let watched = watched.iter().filter_map(|(id, _)| page_of(*id));
+        follower.watched(minute, watched);
         follower.minute(minute, &standing);
         for (baseline, follower) in baselines.iter_mut().zip(&mut rule_followers) {
             let slower = baseline.judge(&pages).into_iter().map(|page| Standing {
@@ -160,8 +164,12 @@ fn run_one(design: Design, seed: u64) -> Scores {
 
 const START: i64 = 1_800_000_000;
 
+fn page_of(id: RecordId) -> Option<usize> {
+    (0..PAGES).find(|page| id_of(*page) == id)
+}
+
 fn standing(verdict: &Verdict) -> Option<Standing> {
-    let page = (0..PAGES).find(|page| id_of(*page) == verdict.context)?;
+    let page = page_of(verdict.context)?;
     let kind = match verdict.kind {
         ChangeKind::Slower => LabelKind::Slower,
         ChangeKind::Faster => LabelKind::Faster,

@@ -28,6 +28,8 @@ pub(crate) struct Outcome {
     pub(crate) label: Label,
     /// Minutes from its start to the end of the minute in which it was found.
     pub(crate) delay: Option<usize>,
+    /// The same until it was found or watched.
+    pub(crate) watched: Option<usize>,
     /// Minutes from the start that was told to the true one.
     pub(crate) start_error: Option<f64>,
     /// The ratio told last, divided by the true one.
@@ -54,6 +56,8 @@ pub(crate) struct Score {
     pub(crate) page_hours: f64,
     pub(crate) false_alarms: Vec<FalseAlarm>,
     pub(crate) outcomes: Vec<Outcome>,
+    /// Pages that were watched without reason, by the minutes in which that began.
+    pub(crate) watched_falsely: usize,
     /// Surges that were said, whether true or not.
     pub(crate) surges_said: usize,
     pub(crate) all_verdicts: usize,
@@ -64,6 +68,7 @@ impl Score {
         self.page_hours += other.page_hours;
         self.false_alarms.extend(other.false_alarms);
         self.outcomes.extend(other.outcomes);
+        self.watched_falsely += other.watched_falsely;
         self.surges_said += other.surges_said;
         self.all_verdicts += other.all_verdicts;
     }
@@ -93,6 +98,7 @@ pub(crate) struct Follower {
     outcomes: Vec<Outcome>,
     /// What stood at the end of the minute before, and whether it has been counted as false.
     standing: HashMap<(usize, LabelKind), bool>,
+    watched: Vec<usize>,
     score: Score,
 }
 
@@ -102,6 +108,7 @@ impl Follower {
             seed,
             label: *label,
             delay: None,
+            watched: None,
             start_error: None,
             ratio_error: None,
             clearing: None,
@@ -110,8 +117,29 @@ impl Follower {
             seed,
             outcomes: outcomes.collect(),
             standing: HashMap::new(),
+            watched: Vec::new(),
             score: Score::default(),
         }
+    }
+
+    /// The pages that are watched at the end of a minute.
+    pub(crate) fn watched(&mut self, minute: usize, pages: impl Iterator<Item = usize>) {
+        let pages: Vec<_> = pages.collect();
+        for page in &pages {
+            let mut slower = self.outcomes.iter_mut().filter(|outcome| {
+                outcome.label.page == *page && outcome.label.kind == LabelKind::Slower
+            });
+            let is_in = |label: &Label| (label.from..label.to + GRACE).contains(&minute);
+            match slower.next().filter(|outcome| is_in(&outcome.label)) {
+                Some(outcome) => {
+                    outcome
+                        .watched
+                        .get_or_insert(minute - outcome.label.from + 1);
+                }
+                None => self.score.watched_falsely += usize::from(!self.watched.contains(page)),
+            }
+        }
+        self.watched = pages;
     }
 
     pub(crate) fn minute(&mut self, minute: usize, verdicts: &[Standing]) {
@@ -153,6 +181,7 @@ impl Follower {
         if minute < label.to {
             if outcome.delay.is_none() {
                 outcome.delay = Some(minute - label.from + 1);
+                outcome.watched.get_or_insert(minute - label.from + 1);
                 let error = |since| (since - label.from as i64) as f64;
                 outcome.start_error = verdict.since.map(error);
             }

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::fleet::{Backend, Instance};
 use crate::incidents::{Incident, ORDER, PRODUCT};
+use crate::watched::watching;
 
 const PAGE: &str = include_str!("../../src/guide/api.md");
 
@@ -245,6 +246,9 @@ async fn the_page_lists_what_is_answered() {
         pulse.flush().await.unwrap();
         compare(&mut guide, instance).await;
     }
+    let mut answer = watching().await;
+    answer.as_object_mut().unwrap().remove("as_of");
+    guide.object(&answer, "Changes", "api/changes");
     let mut unseen = Vec::new();
     for (object, described) in &guide.described {
         let Described::Object(fields) = described else {

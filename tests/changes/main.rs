@@ -28,4 +28,5 @@ mod slower;
 mod suspects;
 mod takeover;
 mod traffic;
+mod watched;
 mod webhook;

@@ -1,15 +1,15 @@
 //! The detector: says at the end of each minute which contexts have changed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::all;
 use super::change::ChangeKind;
 use super::failing;
-use super::find::Finder;
+use super::find::{self, Finder};
 use super::history::{Tick, tick};
 use super::instances::InstanceDetector;
 use super::minute::all_id;
-pub use super::minute::{Cost, InstanceMinute, Minute, Sight, Verdict};
+pub use super::minute::{Cost, InstanceMinute, Minute, Sight, Verdict, Watched};
 use super::page::Page;
 use super::reference::Past;
 use super::speed;
@@ -21,6 +21,9 @@ use tower_pulse_model::records::RecordId;
 
 /// The minutes before the first one to judge that a new detector must [recall](Detector::recall).
 pub const RECALLED_MINUTES: i64 = 90;
+
+/// The most contexts that are watched.
+pub const MAX_WATCHED: usize = 10;
 
 /// Finds changes, minute by minute.
 ///
@@ -105,6 +108,47 @@ impl Detector {
         });
         verdicts.extend(of_instances);
         verdicts
+    }
+
+    /// The contexts that are likely slower at the end of the last minute that was judged, the most certain first, and no
+    /// more than [`MAX_WATCHED`].
+    pub fn watched(&self) -> Vec<(RecordId, Watched)> {
+        let Some(now) = self.last else {
+            return Vec::new();
+        };
+        let alone = find::are_alone(&self.pages);
+        let alarms = self
+            .state
+            .alarms
+            .iter()
+            .filter(|alarm| alarm.kind.is_speed());
+        let stands: HashSet<_> = alarms.map(|alarm| alarm.context).collect();
+        let pages = self.pages.iter().filter(|(id, _)| !stands.contains(id));
+        let mut likely: Vec<_> = pages
+            .filter_map(|(id, page)| {
+                let after = self.state.last_end(*id, &AlarmKind::SPEED);
+                let lens = page.lens.as_ref()?;
+                let shared = &self.state.shared;
+                let finding = speed::watch(lens, shared, now, after, alone)?;
+                let size = speed::size(lens, shared, finding.score, finding.since);
+                let ratio = match size.is_tail {
+                    true => speed::log_size(lens, finding.score, finding.effect).exp(),
+                    false => size.body,
+                };
+                let watched = Watched {
+                    since: i64::from(finding.since) * 60,
+                    ratio,
+                    is_tail: size.is_tail,
+                };
+                (ratio > 1.0).then_some((finding.strength, *id, watched))
+            })
+            .collect();
+        likely.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        likely.truncate(MAX_WATCHED);
+        likely
+            .into_iter()
+            .map(|(_, id, watched)| (id, watched))
+            .collect()
     }
 
     /// The state from which another detector goes on.

@@ -22,6 +22,12 @@ const STANDS_OUT: f64 = 4.0;
 /// Minutes that a change of several pages at once must last.
 const TOGETHER_LASTING: Tick = 8;
 
+/// Whether there are too few pages to tell what they share.
+pub(crate) fn are_alone(pages: &HashMap<RecordId, Page>) -> bool {
+    let compared = pages.values().filter(|page| page.lens.is_some());
+    compared.count() < all::FEWEST_PAGES
+}
+
 /// The pages to search, and the state that the alarms are added to.
 pub(crate) struct Finder<'a> {
     pub(crate) pages: &'a mut HashMap<RecordId, Page>,
@@ -31,12 +37,7 @@ pub(crate) struct Finder<'a> {
 impl Finder<'_> {
     /// Opens the new alarms of minute `now`.
     pub(crate) fn search(mut self, now: Tick) {
-        let compared = self
-            .pages
-            .values()
-            .filter(|page| page.lens.is_some())
-            .count();
-        let alone = compared < all::FEWEST_PAGES;
+        let alone = are_alone(self.pages);
         let mut begun = Vec::new();
         let mut silent = Vec::new();
         let mut steady = 0;

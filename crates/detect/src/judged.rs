@@ -1,10 +1,10 @@
 //! The last judgement, without what it found.
 
-use super::minute::Sight;
+use super::minute::{Sight, Watched};
 use tower_pulse_model::pack::{self, packed};
 
 /// The last judgement, without what it found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Judged {
     /// Distinguishes two judgements; empty before the first.
     pub revision: std::sync::Arc<str>,
@@ -14,13 +14,22 @@ pub struct Judged {
     pub until: i64,
     /// How well the detector could see.
     pub sight: Sight,
+    /// The contexts that are likely slower, by name, the most certain first.
+    pub watched: Vec<(std::sync::Arc<str>, Watched)>,
 }
 
 packed!(Judged {
     revision,
     number,
     until,
-    sight
+    sight,
+    // An older version does not write these.
+    ; watched,
+});
+packed!(Watched {
+    since,
+    ratio,
+    is_tail
 });
 packed!(Sight {
     contexts,
@@ -37,5 +46,38 @@ impl Judged {
     /// Unpacks a judgement; `None` if the bytes are not one.
     pub fn unpack(bytes: &[u8]) -> Option<Self> {
         pack::unpack(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_older_version_has_written_is_read_without_what_is_watched() {
+        let judged = Judged {
+            revision: "a".into(),
+            number: 7,
+            until: 1_700_000_000,
+            sight: Sight {
+                contexts: 3,
+                compared: 2,
+                gaps: 1,
+            },
+            watched: Vec::new(),
+        };
+        let packed = judged.pack();
+        let older = &packed[..packed.len() - pack::pack(&judged.watched).len()];
+        assert_eq!(Judged::unpack(older).as_ref(), Some(&judged));
+        let watched = Watched {
+            since: 1_700_000_040,
+            ratio: 1.5,
+            is_tail: true,
+        };
+        let judged = Judged {
+            watched: vec![("GET /".into(), watched)],
+            ..judged
+        };
+        assert_eq!(Judged::unpack(&judged.pack()), Some(judged));
     }
 }

@@ -67,6 +67,19 @@ pub struct Verdict {
     pub mean_now: f64,
 }
 
+/// A context that is likely slower, of which it is not certain yet. It is no change, and nobody is told of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct Watched {
+    /// The start of the first minute that is different, in Unix seconds.
+    pub since: i64,
+    /// How many times as long the successful responses take.
+    pub ratio: f64,
+    /// Only the slowest tenth of them does; `ratio` is about that tenth.
+    pub is_tail: bool,
+}
+
 /// How well a detector can see.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

@@ -174,6 +174,68 @@ pub(crate) fn search(
     (enough && !fades(lens, &minutes, &finding)).then_some(finding)
 }
 
+/// The longest window of a change that is only likely, in minutes with requests.
+const WATCHED: usize = 6;
+/// Standard deviations that are likely a change, of two minutes and of more.
+const LIKELY_OF_TWO: f64 = 6.0;
+const LIKELY: f64 = 4.5;
+
+/// Looks for a page that is likely slower at the end of minute `now`, of which [`search`] may become certain.
+pub(crate) fn watch(
+    lens: &Lens,
+    shared: &SharedMinutes,
+    now: Tick,
+    after: Tick,
+    alone: bool,
+) -> Option<Finding> {
+    let minutes: Vec<_> = residuals(lens, shared)
+        .filter(|minute| minute.tick >= lens.past.end && minute.tick > after)
+        .collect();
+    if minutes.last()?.tick != now {
+        return None;
+    }
+    let mut windows = lens.past.noise.map(Window::new);
+    let mut best: Option<Finding> = None;
+    let mut count = 0.0;
+    for (index, minute) in minutes.iter().rev().take(WATCHED).enumerate() {
+        let length = index + 1;
+        count += minute.count;
+        for (kind, window) in windows.iter_mut().enumerate() {
+            minute.add_to(window, kind);
+        }
+        let likely = match length {
+            1 => continue,
+            2 => LIKELY_OF_TWO,
+            _ => LIKELY,
+        };
+        let likely = if alone { likely + 1.5 } else { likely };
+        for (kind, sums) in windows.iter().enumerate() {
+            let effect = sums.mean();
+            let is_contradicted = kind == PLACE && windows[RANK].mean() < 0.0;
+            if effect <= 0.0 || is_contradicted || !is_large(lens, kind, effect) {
+                continue;
+            }
+            let variance = sums.variance() + past_variance(lens, kind);
+            let strength = strength(lens, kind, effect, variance, count);
+            let window = &minutes[minutes.len() - length..];
+            if strength >= likely
+                && best.is_none_or(|best| best.strength < strength)
+                && goes_on(window, kind, effect)
+                && is_unusual(lens, window, kind, effect)
+            {
+                best = Some(Finding {
+                    score: kind,
+                    faster: false,
+                    strength,
+                    effect,
+                    since: minute.tick,
+                });
+            }
+        }
+    }
+    best
+}
+
 /// Whether anybody would call it a change.
 fn is_large(lens: &Lens, kind: usize, effect: f64) -> bool {
     let size = log_size(lens, kind, effect);

@@ -98,6 +98,44 @@ fn first(verdicts: &[Vec<Verdict>], id: RecordId, kind: ChangeKind) -> Option<(u
     standing.next()
 }
 
+#[test]
+fn a_page_is_watched_before_its_change_is_said_and_not_any_more_then() {
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut detector = Detector::default();
+    let load = slow_from(100, 120, 1.6);
+    let (mut watched_at, mut said_at) = (None, None);
+    let mut without_reason = 0;
+    for minute in 0..120 {
+        let sums = (0..12).map(|number| {
+            let load = load(number, minute).expect("all have requests");
+            (page(number), requests(&mut random, load))
+        });
+        let sums: Vec<_> = sums.collect();
+        let verdicts = detector.judge(&Minute {
+            start: START + 60 * minute,
+            contexts: sums.iter().map(|(id, sums)| (*id, sums)).collect(),
+            instances: Vec::new(),
+        });
+        let watched = detector.watched();
+        let it = watched.iter().find(|(id, _)| *id == page(0));
+        without_reason += watched.len() - usize::from(it.is_some());
+        if let Some((_, it)) = it {
+            assert!(verdicts.is_empty(), "minute {minute}: {verdicts:?}");
+            if watched_at.is_none() {
+                assert!((it.since - (START + 6_000)).abs() <= 60, "{it:?}");
+                assert!((it.ratio / 1.6).ln().abs() < 0.2 && !it.is_tail, "{it:?}");
+                watched_at = Some(minute);
+            }
+        }
+        if !verdicts.is_empty() && said_at.is_none() {
+            said_at = Some(minute);
+        }
+    }
+    assert_eq!(watched_at, Some(101));
+    assert!(said_at > watched_at, "{said_at:?}");
+    assert!(without_reason <= 5, "{without_reason}");
+}
+
 fn others_are_quiet(verdicts: &[Vec<Verdict>], id: RecordId, kind: ChangeKind) {
     for verdict in verdicts.iter().flatten() {
         assert_eq!((verdict.context, verdict.kind), (id, kind), "{verdict:?}");

@@ -29,7 +29,9 @@ export class Attention {
 		const { changes, judged_until: until, standing, sight } = log;
 		const stand = changes.filter((change) => change.stands);
 		const ended = changes.filter((change) => !change.stands);
-		const shown = this.#all ? changes : stand.slice(0, SHOWN);
+		// A service of an older version watches none.
+		const watched = (log.watched ?? []).map((page) => ({ ...page, kind: 'maybe slower', id: page.context }));
+		const shown = (this.#all ? changes : stand.slice(0, SHOWN)).concat(watched);
 		sync(this.#list, shown, (change) => change.id, create, (node, change) => update(node, change, marks, now));
 		const judged = `judged until ${moment(until, now)}`;
 		const canJudge = until > 0 && sight?.compared > 0;
@@ -37,7 +39,7 @@ export class Attention {
 		const gaps = sight?.gaps > 0 ? ` · ${plural(sight.gaps, 'minute')} missing` : '';
 		text(this.#note, standing > 0 || canJudge ? `${standing > 0 ? '' : 'Nothing is slower, failing or surging · '}${judged}${seen}${gaps}` : 'Nothing can be judged yet: each page is compared with its own past');
 		this.node.classList.toggle('is-calm', standing === 0 && canJudge);
-		const hidden = stand.length - Math.min(stand.length, SHOWN);
+		const hidden = Math.max(stand.length - SHOWN, 0);
 		show(this.#more, this.#all || hidden + ended.length > 0);
 		text(this.#more, this.#all ? 'Fewer' : hidden ? `All ${standing}, and the past` : 'What has ended');
 		show(this.#list, shown.length > 0);
@@ -54,13 +56,14 @@ function create(change) {
 
 function update(node, change, marks, now) {
 	const [label, name, start, change_, suspect, certainty] = node.children;
-	text(label, headline(change));
-	attr(label, 'data-level', level(change));
 	attr(name, 'href', isOfAll(change) ? link({ screen: 'health' }) : link({ screen: 'path', context: change.context }));
 	text(start, change.ended ? `${moment(change.since, now)} to ${moment(change.ended, now)}` : since(change, now));
+	node.classList.toggle('ended', !change.stands);
+	text(label, headline(change));
+	if (change.kind === 'maybe slower') return;
+	attr(label, 'data-level', level(change));
 	text(change_, `${values(change)}${cost(change)}`);
 	const known = suspects(change, marks, now);
-	text(suspect, known.length ? `Suspect: ${known.join('; ')}` : 'No suspect: no deploy, timer or instance stands out');
+	text(suspect, known.length ? `Suspect: ${known.join('; ')}` : 'No deploy, timer or instance stands out');
 	text(certainty, sure(change));
-	node.classList.toggle('ended', !change.stands);
 }

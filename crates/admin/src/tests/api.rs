@@ -221,6 +221,7 @@ async fn one_path() {
     assert!(unknown.json()["error"].is_string());
 }
 
+#[cfg(feature = "rankings")]
 #[tokio::test]
 async fn the_rankings_of_the_store_and_of_this_process_are_listed() {
     let bench = bench();
@@ -233,6 +234,7 @@ async fn the_rankings_of_the_store_and_of_this_process_are_listed() {
     );
 }
 
+#[cfg(feature = "rankings")]
 #[tokio::test]
 async fn a_part_of_a_ranking_says_the_rank_of_each_id() {
     let bench = bench();
@@ -352,7 +354,9 @@ async fn invalid_parameters_are_named() {
         ("/api/paths?q=%ff", "q"),
         ("/api/paths?q=%", "q"),
         ("/api/slowest?limit=x", "limit"),
+        #[cfg(feature = "rankings")]
         ("/api/rankings?offset=-1", "offset"),
+        #[cfg(feature = "rankings")]
         ("/api/rankings?name=", "name"),
         ("/api/path", "context"),
         ("/api/path?context=", "context"),

@@ -14,7 +14,13 @@ async fn only_get_and_head_are_served() {
         Method::OPTIONS,
         Method::PATCH,
     ] {
-        for uri in ["/", "/api/paths", "/assets/app.css", "/metrics"] {
+        for uri in [
+            "/",
+            "/api/paths",
+            "/assets/app.css",
+            #[cfg(feature = "prometheus")]
+            "/metrics",
+        ] {
             let mut request = request(uri);
             *request.method_mut() = method.clone();
             let answered = send(&bench.router, request).await;

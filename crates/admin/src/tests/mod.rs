@@ -9,6 +9,8 @@ mod memory;
 mod mount;
 #[cfg(feature = "prometheus")]
 mod prometheus;
+// It counts what all endpoints read, that of rankings too.
+#[cfg(feature = "rankings")]
 mod reading;
 mod screen;
 mod store;
@@ -37,6 +39,7 @@ use tower_pulse_core::store::Store;
 use tower_pulse_model::context::Kind;
 use tower_pulse_model::expected::ExpectedBytes;
 use tower_pulse_model::outcome::Outcome;
+#[cfg(feature = "rankings")]
 use tower_pulse_model::ranking::RankingSpec;
 use tower_pulse_model::slice::Precisions;
 use tower_pulse_model::snapshot::Problem;
@@ -104,6 +107,7 @@ impl Process for CannedProcess {
         counters()
     }
 
+    #[cfg(feature = "rankings")]
     fn rankings(&self) -> Vec<(Arc<str>, RankingSpec)> {
         rankings()
     }
@@ -132,6 +136,7 @@ pub(super) fn source_with(query: Reader) -> Source {
 }
 
 /// One ranking of the store, and one that nothing was added to yet.
+#[cfg(feature = "rankings")]
 fn rankings() -> Vec<(Arc<str>, RankingSpec)> {
     let spec = RankingSpec {
         interval: 60,

@@ -20,6 +20,7 @@ fn screen(asks: &[&str]) -> String {
 }
 
 /// A question of every endpoint, and questions that are refused.
+#[cfg(feature = "rankings")]
 const ASKS: [&str; 16] = [
     "overview?window=1h",
     "paths?window=1h&sort=p95&limit=2",
@@ -39,6 +40,7 @@ const ASKS: [&str; 16] = [
     "paths?q=%zz",
 ];
 
+#[cfg(feature = "rankings")]
 #[tokio::test]
 async fn each_answer_is_that_of_its_endpoint() {
     let router = bench().router;

@@ -44,6 +44,7 @@ pub(crate) enum FaultMode {
     #[default]
     Fine,
     Failing,
+    #[cfg_attr(not(feature = "rankings"), allow(dead_code))]
     Hanging,
 }
 

@@ -231,10 +231,10 @@ impl Session {
         self.refresh_contexts(store, now).await?;
         let mut records = MinuteRecords::read(store, start, &self.contexts).await?;
         let refused = self.admit(&mut records);
-        let (mut session, (verdicts, parts)) = self
+        let (mut session, (verdicts, watched, parts)) = self
             .with_detector(move |detector| {
                 let verdicts = detector.judge(&records.minute());
-                (verdicts, detector.state().parts())
+                (verdicts, detector.watched(), detector.state().parts())
             })
             .await?;
         let named = verdicts.into_iter();
@@ -258,6 +258,9 @@ impl Session {
             judged: Judged {
                 until: minute_end,
                 sight,
+                watched: (watched.into_iter())
+                    .filter_map(|(id, watched)| Some((session.name(id)?, watched)))
+                    .collect(),
                 ..Judged::default()
             },
             parts,

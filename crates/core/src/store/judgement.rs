@@ -21,7 +21,7 @@ const MAX_NUMBER: u64 = 1 << 48;
 const NUMBER_BYTES: usize = size_of::<u64>();
 
 /// The last judgement as it is stored.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct StoredJudged {
     /// The value of the field; `None` if it is missing.
     pub value: Option<Vec<u8>>,

@@ -202,7 +202,7 @@ impl Incident {
 
     /// The change on the overview. Where an instance is bad, any of its pages may be named.
     fn change(&self) -> String {
-        let list = "[data-panel=attention] li";
+        let list = "[data-panel=attention] li:not([data-kind^=maybe])";
         match self.context {
             Some(context) => format!("{list}[data-kind={}][data-context='{context}']", self.kind),
             None => list.to_owned(),
@@ -229,7 +229,7 @@ async fn what_has_changed(incident: &Incident, shop: &Shop, answers: &mut Answer
         .await;
     let named: Vec<String> = page
         .each(
-            "[data-panel=attention] li",
+            "[data-panel=attention] li:not([data-kind^=maybe])",
             "`${element.dataset.kind} ${element.dataset.context}`",
         )
         .await;

@@ -12,6 +12,7 @@ mod range;
 mod restart;
 mod tables;
 mod unexpected;
+mod watched;
 mod week;
 
 use pulse_browser::page::Page;

@@ -272,7 +272,7 @@ async fn nothing_is_asked_while_paused_or_zoomed() {
 async fn times_are_local_or_utc() {
     let shop = Shop::with("slow_query").await;
     let began = shop.incident_began();
-    let since = "[data-panel=attention] li .since";
+    let since = "[data-panel=attention] li:not([data-kind^=maybe]) .since";
     let hour = async |page: &Page, zone: &str| -> String {
         page.eval(&format!("new Date({began} * 1000).toLocaleTimeString('en-GB', {{hour: '2-digit', timeZone: {zone}}})")).await
     };

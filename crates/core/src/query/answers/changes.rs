@@ -1,5 +1,7 @@
 //! What has changed, on all contexts or on one.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 
 use super::deploy_verdict::DeployVerdict;
@@ -9,7 +11,7 @@ use super::{DEFAULT_ROWS, MAX_ROWS};
 use crate::query::error::QueryError;
 use crate::query::source::Source;
 use tower_pulse_detect::change::{Change, ChangeKind};
-use tower_pulse_detect::detector::Sight;
+use tower_pulse_detect::detector::{Sight, Watched};
 use tower_pulse_model::context::{ALL, method_and_path};
 use tower_pulse_model::mark::Mark;
 
@@ -27,6 +29,36 @@ pub struct Changes {
     pub standing: usize,
     /// The changes: those that stand first, by the time that they cost, then those that have ended.
     pub changes: Vec<ChangeRow>,
+    /// Contexts that were likely slower at the end of that minute, of which it is not certain yet: the most certain first, 10
+    /// at most. They are no changes, and nobody is told of them.
+    pub watched: Vec<WatchedRow>,
+}
+
+/// A context that is likely slower.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct WatchedRow {
+    /// The context.
+    pub context: Arc<str>,
+    /// Its method.
+    pub method: Option<String>,
+    /// Its route template.
+    pub path: Option<String>,
+    /// What is likely.
+    #[serde(flatten)]
+    pub watched: Watched,
+}
+
+impl WatchedRow {
+    fn new((context, watched): &(Arc<str>, Watched)) -> Self {
+        let (method, path) = method_and_path(context);
+        Self {
+            method: method.map(str::to_owned),
+            path: path.map(str::to_owned),
+            context: context.clone(),
+            watched: *watched,
+        }
+    }
 }
 
 /// A change, with what is computed from it.
@@ -113,6 +145,10 @@ pub(in crate::query) async fn changes(
             .skip(offset)
             .take(limit.min(MAX_ROWS))
             .map(|change| ChangeRow::new(change, &marks))
+            .collect(),
+        watched: (log.judged.watched.iter())
+            .filter(|_| kind.is_none_or(|kind| kind == ChangeKind::Slower))
+            .map(WatchedRow::new)
             .collect(),
     })
 }

@@ -27,7 +27,7 @@ mod slow_requests;
 mod slowest;
 mod timers;
 
-pub use self::changes::{ChangeRow, Changes, ChangesQuery};
+pub use self::changes::{ChangeRow, Changes, ChangesQuery, WatchedRow};
 pub use self::compared::{Before, ComparedWindow, ENOUGH_FOR_P99, ENOUGH_REQUESTS, Ratios};
 pub use self::counters::{CounterRow, CounterSamples, Counters, CountersQuery};
 pub use self::deploy::{Deploy, DeployQuery, DeployRow};
