@@ -93,6 +93,14 @@ pub(crate) fn log_size(lens: &Lens, kind: usize, effect: f64) -> f64 {
     }
 }
 
+/// The minutes after the past and after `after`, if the last one is `now`.
+fn minutes(lens: &Lens, shared: &SharedMinutes, now: Tick, after: Tick) -> Option<Vec<Residual>> {
+    let minutes: Vec<_> = residuals(lens, shared)
+        .filter(|minute| minute.tick >= lens.past.end && minute.tick > after)
+        .collect();
+    (minutes.last()?.tick == now).then_some(minutes)
+}
+
 /// Looks for a change that is there at the end of minute `now`.
 pub(crate) fn search(
     lens: &Lens,
@@ -101,12 +109,7 @@ pub(crate) fn search(
     after: Tick,
     alone: bool,
 ) -> Option<Finding> {
-    let minutes: Vec<_> = residuals(lens, shared)
-        .filter(|minute| minute.tick >= lens.past.end && minute.tick > after)
-        .collect();
-    if minutes.last()?.tick != now {
-        return None;
-    }
+    let minutes = minutes(lens, shared, now, after)?;
     let young = lens.past.minutes < 30;
     let mut windows = lens.past.noise.map(Window::new);
     let past: [f64; SCORES] = std::array::from_fn(|kind| past_variance(lens, kind));
@@ -188,12 +191,7 @@ pub(crate) fn watch(
     after: Tick,
     alone: bool,
 ) -> Option<Finding> {
-    let minutes: Vec<_> = residuals(lens, shared)
-        .filter(|minute| minute.tick >= lens.past.end && minute.tick > after)
-        .collect();
-    if minutes.last()?.tick != now {
-        return None;
-    }
+    let minutes = minutes(lens, shared, now, after)?;
     let mut windows = lens.past.noise.map(Window::new);
     let mut best: Option<Finding> = None;
     let mut count = 0.0;
