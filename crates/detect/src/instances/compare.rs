@@ -125,8 +125,14 @@ pub(super) fn total(sides: &Sides) -> (Moments, Moments) {
     (own, others)
 }
 
-/// Compares an instance with the others in the minutes from `from` on; `None` if there is too little.
-pub(super) fn compare(sides: &Sides, measure: Measure, from: Tick) -> Option<Difference> {
+/// Compares an instance with the others in the minutes from `from` on; `None` if there are fewer than `fewest` with
+/// requests of both, or too few requests.
+pub(super) fn compare(
+    sides: &Sides,
+    measure: Measure,
+    from: Tick,
+    fewest: usize,
+) -> Option<Difference> {
     let (mut weights, mut weighted, mut spread) = (0.0, 0.0, 0.0);
     let (mut deviations, mut samples) = (0.0, 0.0);
     let mut minutes = Vec::new();
@@ -151,7 +157,7 @@ pub(super) fn compare(sides: &Sides, measure: Measure, from: Tick) -> Option<Dif
     let (own, others) = total(&window);
     let (n, level, _) = own.samples(measure);
     let (m, other, _) = others.samples(measure);
-    if minutes.len() < 4 || n < MIN_SAMPLES || m < MIN_SAMPLES {
+    if minutes.len() < fewest || n < MIN_SAMPLES || m < MIN_SAMPLES {
         return None;
     }
     let effect = weighted / weights;

@@ -28,8 +28,12 @@ use tower_pulse_model::records::RecordId;
 /// Minutes that are remembered.
 const STORED: Tick = 30;
 
-/// The lengths of the comparisons, in minutes.
-const WINDOWS: [Tick; 3] = [5, 10, 15];
+/// The comparisons: their lengths in minutes, the fewest of these that both sides need, and the standard deviations that a
+/// difference must have. Three minutes tell little about how minutes differ.
+const WINDOWS: [(Tick, usize, f64); 4] = [(3, 3, 9.0), (5, 4, BAR), (10, 4, BAR), (15, 4, BAR)];
+
+/// The minutes that say on how many contexts an instance could be out of line.
+const ACTIVE: Tick = 10;
 
 /// The minutes that say whether a difference still stands.
 const RECENT: Tick = 5;
@@ -242,12 +246,12 @@ impl InstanceDetector {
             return;
         }
         let sides = self.sides(instance, context, now - STORED);
-        for window in WINDOWS {
+        for (window, fewest, bar) in WINDOWS {
             let from = now - window + 1;
-            let Some(difference) = compare(&sides, measure, from) else {
+            let Some(difference) = compare(&sides, measure, from, fewest) else {
                 continue;
             };
-            if difference.z < BAR
+            if difference.z < bar
                 || !is_large(measure, &difference)
                 || !self.is_alone((instance, context), measure, instances, from)
             {
@@ -360,7 +364,7 @@ impl InstanceDetector {
         for of_one in names.chunk_by(|a, b| a == b) {
             let (instance, count) = (&of_one[0], of_one.len());
             let of_instance = contexts.iter().filter(|(context, instances)| {
-                let sides = self.sides(instance, **context, now - WINDOWS[1] + 1);
+                let sides = self.sides(instance, **context, now - ACTIVE + 1);
                 instances.contains(instance) && total(&sides).0.requests >= MIN_SAMPLES
             });
             let needed = (MANY_SHARE * of_instance.count() as f64).max(MANY as f64);

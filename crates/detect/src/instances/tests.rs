@@ -164,6 +164,8 @@ fn an_instance_that_is_slow_everywhere_is_one_verdict() {
             assert_eq!(verdict.context, all_id());
             assert_eq!(verdict.instance.as_deref(), Some("web-3"));
         }
+        let first = verdicts.iter().position(|of| !of.is_empty());
+        assert_eq!(first, Some(2), "it is named after three minutes");
         let last = verdicts.last().and_then(|of| of.first());
         let last = last.expect("it is named");
         assert!((last.ratio / 2.5 - 1.0).abs() < 0.1, "{}", last.ratio);
