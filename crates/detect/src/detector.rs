@@ -23,7 +23,7 @@ use tower_pulse_model::records::RecordId;
 pub const RECALLED_MINUTES: i64 = 90;
 
 /// The most contexts that are watched.
-pub const MAX_WATCHED: usize = 10;
+const MAX_WATCHED: usize = 10;
 
 /// Finds changes, minute by minute.
 ///
@@ -111,7 +111,7 @@ impl Detector {
     }
 
     /// The contexts that are likely slower at the end of the last minute that was judged, the most certain first, and no
-    /// more than [`MAX_WATCHED`].
+    /// more than ten.
     pub fn watched(&self) -> Vec<(RecordId, Watched)> {
         let Some(now) = self.last else {
             return Vec::new();

@@ -1,9 +1,9 @@
-//! The last judgement, without what it found.
+//! The last judgement, without the changes that it found.
 
 use super::minute::{Sight, Watched};
 use tower_pulse_model::pack::{self, packed};
 
-/// The last judgement, without what it found.
+/// The last judgement, without the changes that it found.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Judged {
     /// Distinguishes two judgements; empty before the first.

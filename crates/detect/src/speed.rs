@@ -30,6 +30,8 @@ const CALM: f64 = 0.12;
 const ROUGH: f64 = 0.35;
 /// Calm minutes that a change must last if it began when all pages were slower for some minutes.
 const AFTER_ROUGH: usize = 8;
+/// Standard deviations that are needed besides without other pages, as nothing can be taken off then.
+const ALONE: f64 = 1.5;
 /// Standard deviations that are needed, by the number of minutes.
 fn bar(minutes: usize, alone: bool, young: bool) -> f64 {
     let bar = match minutes {
@@ -39,8 +41,7 @@ fn bar(minutes: usize, alone: bool, young: bool) -> f64 {
         6 | 7 => 6.0,
         _ => 5.5,
     };
-    // Without other pages nothing can be taken off.
-    let bar = if alone { bar + 1.5 } else { bar };
+    let bar = if alone { bar + ALONE } else { bar };
     if young { bar + 1.5 } else { bar }
 }
 
@@ -101,6 +102,43 @@ fn minutes(lens: &Lens, shared: &SharedMinutes, now: Tick, after: Tick) -> Optio
     (minutes.last()?.tick == now).then_some(minutes)
 }
 
+/// Calls `each` with what each score says of the last 2 to `longest` minutes, and with these minutes.
+fn each_window(
+    lens: &Lens,
+    minutes: &[Residual],
+    longest: usize,
+    mut each: impl FnMut(Finding, &[Residual]),
+) {
+    let mut windows = lens.past.noise.map(Window::new);
+    let past: [f64; SCORES] = std::array::from_fn(|kind| past_variance(lens, kind));
+    let mut count = 0.0;
+    for (index, minute) in minutes.iter().rev().take(longest).enumerate() {
+        count += minute.count;
+        for (kind, window) in windows.iter_mut().enumerate() {
+            minute.add_to(window, kind);
+        }
+        if index == 0 {
+            continue;
+        }
+        for (kind, window) in windows.iter().enumerate() {
+            let effect = window.mean();
+            // Far from all that was, the place of a request says nothing, and its rank which way it went.
+            if kind == PLACE && effect * windows[RANK].mean() < 0.0 {
+                continue;
+            }
+            let variance = window.variance() + past[kind];
+            let finding = Finding {
+                score: kind,
+                faster: effect < 0.0,
+                strength: strength(lens, kind, effect, variance, count),
+                effect,
+                since: minute.tick,
+            };
+            each(finding, &minutes[minutes.len() - index - 1..]);
+        }
+    }
+}
+
 /// Looks for a change that is there at the end of minute `now`.
 pub(crate) fn search(
     lens: &Lens,
@@ -111,54 +149,30 @@ pub(crate) fn search(
 ) -> Option<Finding> {
     let minutes = minutes(lens, shared, now, after)?;
     let young = lens.past.minutes < 30;
-    let mut windows = lens.past.noise.map(Window::new);
-    let past: [f64; SCORES] = std::array::from_fn(|kind| past_variance(lens, kind));
     let mut best: Option<(f64, Finding)> = None;
-    let mut count = 0.0;
-    for (index, minute) in minutes.iter().rev().take(LONGEST).enumerate() {
-        let length = index + 1;
-        count += minute.count;
-        for (kind, window) in windows.iter_mut().enumerate() {
-            minute.add_to(window, kind);
-        }
+    each_window(lens, &minutes, LONGEST, |finding, window| {
+        let (kind, effect, length) = (finding.score, finding.effect, window.len());
         if length < SHORTEST {
-            continue;
+            return;
         }
-        for kind in 0..SCORES {
-            let effect = windows[kind].mean();
-            // Far from all that was, the place of a request says nothing, and its rank which way it went.
-            if kind == PLACE && effect * windows[RANK].mean() < 0.0 {
-                continue;
-            }
-            let variance = windows[kind].variance() + past[kind];
-            let strength = strength(lens, kind, effect, variance, count);
-            let over = match effect > 0.0 {
-                true => strength / bar(length, alone, young),
-                false => strength / bar(length, alone, young).max(FASTER_BAR),
-            };
-            if over < 1.0 || best.is_some_and(|(most, _)| most >= over) {
-                continue;
-            }
-            let window = &minutes[minutes.len() - length..];
-            let earlier = &minutes[..minutes.len() - length];
-            if is_large(lens, kind, effect)
-                && goes_on(window, kind, effect)
-                && strength_without_worst(lens, window, kind, effect)
-                    >= WITHOUT_WORST * bar(length, alone, young)
-                && is_unusual(lens, window, kind, effect)
-                && !is_left_over(earlier, window, kind, effect)
-            {
-                let finding = Finding {
-                    score: kind,
-                    faster: effect < 0.0,
-                    strength,
-                    effect,
-                    since: minute.tick,
-                };
-                best = Some((over, finding));
-            }
+        let bar = bar(length, alone, young);
+        let over = match finding.faster {
+            false => finding.strength / bar,
+            true => finding.strength / bar.max(FASTER_BAR),
+        };
+        if over < 1.0 || best.is_some_and(|(most, _)| most >= over) {
+            return;
         }
-    }
+        let earlier = &minutes[..minutes.len() - length];
+        if is_large(lens, kind, effect)
+            && goes_on(window, kind, effect)
+            && strength_without_worst(lens, window, kind, effect) >= WITHOUT_WORST * bar
+            && is_unusual(lens, window, kind, effect)
+            && !is_left_over(earlier, window, kind, effect)
+        {
+            best = Some((over, finding));
+        }
+    });
     let (_, mut finding) = best?;
     finding.since = turning_point(lens, &minutes, finding.score, finding.effect);
     // Caches warm up, and a host recovers, at different speeds on different pages.
@@ -178,10 +192,10 @@ pub(crate) fn search(
 }
 
 /// The longest window of a change that is only likely, in minutes with requests.
-const WATCHED: usize = 6;
-/// Standard deviations that are likely a change, of two minutes and of more.
-const LIKELY_OF_TWO: f64 = 6.0;
-const LIKELY: f64 = 4.5;
+const LONGEST_WATCHED: usize = 6;
+/// Standard deviations that make a change likely, of two minutes and of more.
+const WATCH_BAR_OF_TWO: f64 = 6.0;
+const WATCH_BAR: f64 = 4.5;
 
 /// Looks for a page that is likely slower at the end of minute `now`, of which [`search`] may become certain.
 pub(crate) fn watch(
@@ -192,45 +206,24 @@ pub(crate) fn watch(
     alone: bool,
 ) -> Option<Finding> {
     let minutes = minutes(lens, shared, now, after)?;
-    let mut windows = lens.past.noise.map(Window::new);
     let mut best: Option<Finding> = None;
-    let mut count = 0.0;
-    for (index, minute) in minutes.iter().rev().take(WATCHED).enumerate() {
-        let length = index + 1;
-        count += minute.count;
-        for (kind, window) in windows.iter_mut().enumerate() {
-            minute.add_to(window, kind);
-        }
-        let likely = match length {
-            1 => continue,
-            2 => LIKELY_OF_TWO,
-            _ => LIKELY,
+    each_window(lens, &minutes, LONGEST_WATCHED, |finding, window| {
+        let (kind, effect) = (finding.score, finding.effect);
+        let bar = match window.len() {
+            2 => WATCH_BAR_OF_TWO,
+            _ => WATCH_BAR,
         };
-        let likely = if alone { likely + 1.5 } else { likely };
-        for (kind, sums) in windows.iter().enumerate() {
-            let effect = sums.mean();
-            let is_contradicted = kind == PLACE && windows[RANK].mean() < 0.0;
-            if effect <= 0.0 || is_contradicted || !is_large(lens, kind, effect) {
-                continue;
-            }
-            let variance = sums.variance() + past_variance(lens, kind);
-            let strength = strength(lens, kind, effect, variance, count);
-            let window = &minutes[minutes.len() - length..];
-            if strength >= likely
-                && best.is_none_or(|best| best.strength < strength)
-                && goes_on(window, kind, effect)
-                && is_unusual(lens, window, kind, effect)
-            {
-                best = Some(Finding {
-                    score: kind,
-                    faster: false,
-                    strength,
-                    effect,
-                    since: minute.tick,
-                });
-            }
+        let bar = if alone { bar + ALONE } else { bar };
+        if effect > 0.0
+            && finding.strength >= bar
+            && best.is_none_or(|best| best.strength < finding.strength)
+            && is_large(lens, kind, effect)
+            && goes_on(window, kind, effect)
+            && is_unusual(lens, window, kind, effect)
+        {
+            best = Some(finding);
         }
-    }
+    });
     best
 }
 

@@ -101,8 +101,8 @@ const LEAST_RATE: f64 = 0.5 / 20.0;
 /// The part of the requests that the tail is.
 const TAIL_SHARE: f64 = 0.1;
 
-/// Standard deviations that are likely by chance.
-const LIKELY: f64 = 3.0;
+/// Standard deviations by which two means may differ by chance.
+const MAY_BE_CHANCE: f64 = 3.0;
 
 /// The alarms that stand at the end of minute `now`, and what they are about.
 pub(crate) struct Standing<'a> {
@@ -303,8 +303,8 @@ impl Standing<'_> {
         } else {
             let of_means = now.all / (then.all * size.shared);
             // A few requests that take very long move a mean, and chance their number.
-            let is_chance =
-                (of_means / size.body).ln().abs() <= LIKELY * (then.variance + now.variance).sqrt();
+            let is_chance = (of_means / size.body).ln().abs()
+                <= MAY_BE_CHANCE * (then.variance + now.variance).sqrt();
             let of_means = if is_chance { size.body } else { of_means };
             times.then = now.all / agreeing(of_means, size.body, is_faster);
             times.mean_then = times.then;
