@@ -67,9 +67,15 @@ fn main() {
     let chosen = std::env::var("CHANGES_NOISE").unwrap_or_default();
     let designs = Design::ALL.into_iter();
     let designs = designs.filter(|design| chosen.is_empty() || format!("{design:?}") == chosen);
+    let designs: Vec<_> = designs.collect();
+    assert!(
+        !designs.is_empty(),
+        "CHANGES_NOISE is one of {:?}",
+        Design::ALL
+    );
     // Only the noise that the detector assumes is a condition.
     let mut accepted = true;
-    let scores = designs.map(|design| {
+    let scores = designs.into_iter().map(|design| {
         let scores = run_all(design, seed, runs);
         accepted &= report::print(design, seed, runs, &scores);
         (design, scores)

@@ -64,7 +64,7 @@ pub(crate) fn print(design: Design, seed: u64, runs: u64, scores: &Scores) -> bo
     }
     let own = row(score);
     line("tower-pulse", &own);
-    println!("| to be accepted | <= 5 | >= .97 | >= .90 | <= 4 / <= 20 |");
+    println!("| to be accepted | <= 5 | >= .97 | >= .93 | <= 4 / <= 20 |");
     details(score);
     parts(score);
     println!(
@@ -87,7 +87,7 @@ pub(crate) fn print(design: Design, seed: u64, runs: u64, scores: &Scores) -> bo
     }
     let accepted = own.false_alarms <= 5.0
         && own.found >= 0.97
-        && own.tail >= 0.90
+        && own.tail >= 0.93
         && own.median <= 4.0
         && own.p90 <= 20.0;
     let word = if accepted { "accepted" } else { "NOT ACCEPTED" };

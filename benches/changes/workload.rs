@@ -190,7 +190,7 @@ impl Run {
                 Some((Part::UpperTenth, more)) if draw > page.upper_tenth => draw += more,
                 Some((Part::SomeRequests, more)) if random.chance(0.1) => draw += more,
                 Some((Part::Median, more)) if draw <= page.upper_tenth => {
-                    draw = (draw + more).min(page.upper_tenth.max(draw));
+                    draw = (draw + more).min(page.upper_tenth);
                 }
                 _ => {}
             }
