@@ -28,5 +28,6 @@ mod slower;
 mod suspects;
 mod takeover;
 mod traffic;
+mod usual;
 mod watched;
 mod webhook;

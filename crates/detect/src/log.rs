@@ -50,6 +50,12 @@ impl Log {
         self.place(id).ok().map(|at| &mut self.changes[at])
     }
 
+    /// Whether a change stands for what a verdict says.
+    pub fn stands(&self, context: &str, verdict: &Verdict) -> bool {
+        let mut standing = self.changes.iter().filter(|c| c.ended.is_none());
+        standing.any(|change| is_about(change, verdict.kind, context, verdict.instance.as_deref()))
+    }
+
     /// The change that stands for a context, and an instance if its kind is about one.
     fn standing(
         &mut self,
@@ -58,12 +64,7 @@ impl Log {
         instance: Option<&str>,
     ) -> Option<&mut Change> {
         let mut standing = self.changes.iter_mut().filter(|c| c.ended.is_none());
-        let is_it = |change: &Change| {
-            change.kind == kind
-                && *change.context == *context
-                && change.instance.as_deref() == instance
-        };
-        standing.find(|c| is_it(c))
+        standing.find(|change| is_about(change, kind, context, instance))
     }
 
     /// Takes over the verdicts that stand at `end`, the end of a minute in Unix seconds. A change without a verdict
@@ -101,6 +102,11 @@ impl Log {
         }
         difference
     }
+}
+
+/// Whether a change is of this kind and about this.
+fn is_about(change: &Change, kind: ChangeKind, context: &str, instance: Option<&str>) -> bool {
+    change.kind == kind && *change.context == *context && change.instance.as_deref() == instance
 }
 
 /// The change of a new verdict, without what is asked from the store.

@@ -14,6 +14,7 @@ mod schedule;
 mod session;
 mod suspects;
 mod tables;
+mod usual;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex};

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{Findings, MINUTE, Tables, earlier, suspects};
+use super::{Findings, MINUTE, Tables, earlier, suspects, usual};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::Store;
 use crate::store::conditional_write::ConditionalWrite;
@@ -218,6 +218,30 @@ impl Session {
         self.contexts.get(&id).map(|context| context.name.clone())
     }
 
+    /// Leaves out the verdicts of which nothing stands yet, and which say what is usual at this hour of the week.
+    async fn leave_out_usual(
+        &self,
+        store: &dyn Store,
+        verdicts: &mut Vec<(Arc<str>, Verdict)>,
+        end: i64,
+    ) -> Result<(), StoreError> {
+        let Some(journal) = store.journal() else {
+            return Ok(());
+        };
+        let mut asked = 0;
+        let mut at = 0;
+        while let Some((context, verdict)) = verdicts.get(at) {
+            let is_asked = asked < MAX_EXAMINED && !self.log.stands(context, verdict);
+            asked += usize::from(is_asked);
+            if is_asked && usual::is_usual(journal, verdict, end).await? {
+                verdicts.remove(at);
+            } else {
+                at += 1;
+            }
+        }
+        Ok(())
+    }
+
     /// Judges the next minute that ends until `end`. Returns what is to be written, with the changes that began or
     /// ended. The session goes on from there once that is written.
     pub(super) async fn judge(
@@ -239,7 +263,10 @@ impl Session {
             .await?;
         let named = verdicts.into_iter();
         let named = named.filter_map(|v| Some((session.name(v.context)?, v)));
-        let named: Vec<(Arc<str>, Verdict)> = named.collect();
+        let mut named: Vec<(Arc<str>, Verdict)> = named.collect();
+        session
+            .leave_out_usual(store, &mut named, minute_end)
+            .await?;
         let difference = session.log.apply(&named, minute_end);
         let examined = difference.began.iter().chain(&difference.standing);
         for id in examined.take(MAX_EXAMINED) {

@@ -7,7 +7,6 @@ use crate::error::StoreError;
 use tower_pulse_model::pack::unpack;
 use tower_pulse_model::profile::Profile;
 use tower_pulse_model::recorded_hours::RecordedHours;
-#[cfg(feature = "query")]
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::slice::HOUR;
 
@@ -50,7 +49,6 @@ pub async fn recorded_hours(
 }
 
 /// The profile of a context with all hours that are applied; `None` if it has none.
-#[cfg(feature = "query")]
 pub async fn profile(
     reader: &dyn TableReader,
     id: RecordId,

@@ -1,0 +1,45 @@
+//! What a context does each week at this hour is no news: a surge when people come to work, a page that is slow while the
+//! night's reports are made.
+
+use super::MINUTE;
+use crate::error::StoreError;
+use crate::store::journal::Journal;
+use crate::store::profiles;
+use tower_pulse_detect::change::ChangeKind;
+use tower_pulse_detect::detector::Verdict;
+use tower_pulse_model::profile::{ProfileHour, hour_of_week};
+
+/// Weeks in which an hour must have been recorded before anything is usual at it.
+const ENOUGH_WEEKS: u8 = 3;
+
+/// The part of a change, as a logarithm, that the weeks before explain when it is no news.
+const EXPLAINED: f64 = 0.7;
+
+/// By how much earlier or later than its hour what is usual may begin and end, in seconds.
+const SHIFTED: i64 = 10 * MINUTE;
+
+/// Whether a verdict that stands at `end` says nothing but what was so in the same hour of the weeks before. What has
+/// changed for good is not: the weeks before were otherwise.
+pub(super) async fn is_usual(
+    journal: &dyn Journal,
+    verdict: &Verdict,
+    end: i64,
+) -> Result<bool, StoreError> {
+    let figure: fn(&ProfileHour) -> Option<f64> = match verdict.kind {
+        ChangeKind::Surging => |hour| hour.requests_per_hour().map(|requests| requests / 60.0),
+        ChangeKind::Slower if !verdict.is_tail => ProfileHour::mean,
+        _ => return Ok(false),
+    };
+    let (then, now) = match verdict.kind {
+        ChangeKind::Surging => (verdict.then, verdict.now),
+        _ => (verdict.mean_then, verdict.mean_now),
+    };
+    let Some(profile) = profiles::profile(journal, verdict.context, end).await? else {
+        return Ok(false);
+    };
+    let hours = [-SHIFTED, 0, SHIFTED].map(|shift| hour_of_week(end - MINUTE + shift));
+    let hours = hours.map(|hour| &profile.hours()[hour]);
+    let known = hours.into_iter().filter(|hour| hour.weeks >= ENOUGH_WEEKS);
+    let usual = known.filter_map(figure).fold(0.0, f64::max);
+    Ok(then > 0.0 && usual > then && (usual / then).ln() >= EXPLAINED * (now / then).ln())
+}

@@ -1,0 +1,65 @@
+//! What a page does in the same hour of each week is no news, once three weeks have shown it.
+
+use std::collections::BTreeSet;
+
+use crate::fleet::{Backend, Fleet, MINUTE, START, named};
+use crate::rig::seed::fixed_seed;
+use crate::traffic::{SEARCH, Traffic, slow_down};
+
+const PRODUCT: &str = "GET /products/{id}";
+const WEEK: i64 = 7 * 86_400;
+
+/// A quiet hour, an hour in which one page has `traffic` times the requests and one takes `time` times as long, and half
+/// of the next. Returns what stood at any time.
+async fn pass_week(
+    fleet: &mut Fleet,
+    usual: &mut Traffic,
+    (traffic, time): (usize, f64),
+) -> BTreeSet<(String, String)> {
+    let mut stood = BTreeSet::new();
+    for minute in 0..150 {
+        let mut requests = usual.minute();
+        if (60..120).contains(&minute) {
+            let product = requests.iter().filter(|one| *one.context == *PRODUCT);
+            let product: Vec<_> = product.cloned().collect();
+            for _ in 1..traffic {
+                requests.extend(product.iter().cloned());
+            }
+            slow_down(&mut requests, SEARCH, time);
+        }
+        fleet.pass(&requests).await;
+        fleet.instances[0].pulse.simulation().judge().await.unwrap();
+        let standing = fleet.standing().await;
+        let names = named(&standing).into_iter();
+        stood.extend(names.map(|(kind, context)| (kind.to_owned(), context.to_owned())));
+    }
+    stood
+}
+
+async fn what_is_so_each_week_is_no_news_and_more_than_that_is(backend: Backend) {
+    let mut fleet = Fleet::new(backend, 1);
+    let mut usual = Traffic::new(fixed_seed(), 1);
+    let news: BTreeSet<_> = [("slower", SEARCH), ("surging", PRODUCT)]
+        .map(|(kind, context)| (kind.to_owned(), context.to_owned()))
+        .into();
+    for week in 0..5 {
+        fleet.now = START + week * WEEK;
+        let more = if week == 4 { (10, 4.0) } else { (4, 2.0) };
+        let stood = pass_week(&mut fleet, &mut usual, more).await;
+        match week {
+            3 => assert_eq!(stood, BTreeSet::new(), "week {week}"),
+            _ => assert_eq!(stood, news, "week {week}"),
+        }
+    }
+    assert_eq!(fleet.now, START + 4 * WEEK + 150 * MINUTE);
+}
+
+#[tokio::test]
+async fn what_is_so_each_week_is_no_news_and_more_than_that_is_in_memory() {
+    what_is_so_each_week_is_no_news_and_more_than_that_is(Backend::memory()).await;
+}
+
+#[tokio::test]
+async fn what_is_so_each_week_is_no_news_and_more_than_that_is_in_redis() {
+    what_is_so_each_week_is_no_news_and_more_than_that_is(Backend::redis().await).await;
+}
