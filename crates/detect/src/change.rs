@@ -101,6 +101,15 @@ pub enum Suspect {
         /// The part of the slowdown that this timer covers, 0 to 1.
         share: f64,
     },
+    /// The code outside of all timers that run within the requests of the context. A context without timers never has it.
+    Code {
+        /// Seconds per request before.
+        then: f64,
+        /// Seconds per request now.
+        now: f64,
+        /// The part of the slowdown that is outside of timers, 0 to 1.
+        share: f64,
+    },
 }
 
 /// The same figure at an earlier time of day.

@@ -102,6 +102,7 @@ struct KnownSuspect(Option<Suspect>);
 const DEPLOY: u8 = 1;
 const INSTANCE: u8 = 2;
 const TIMER: u8 = 3;
+const CODE: u8 = 4;
 
 impl Packed for Suspect {
     fn write(&self, out: &mut Writer) {
@@ -135,6 +136,10 @@ impl Packed for Suspect {
             } => {
                 TIMER.write(out);
                 timer.write(out);
+                ((*then, *now), *share).write(out);
+            }
+            Suspect::Code { then, now, share } => {
+                CODE.write(out);
                 ((*then, *now), *share).write(out);
             }
         }
@@ -177,6 +182,11 @@ impl KnownSuspect {
             }),
             TIMER => Some(Suspect::Timer {
                 timer: Packed::read(from)?,
+                then: Packed::read(from)?,
+                now: Packed::read(from)?,
+                share: Packed::read(from)?,
+            }),
+            CODE => Some(Suspect::Code {
                 then: Packed::read(from)?,
                 now: Packed::read(from)?,
                 share: Packed::read(from)?,
@@ -293,6 +303,11 @@ mod tests {
                 then: 0.1,
                 now: 0.2,
                 share: 0.9,
+            },
+            Suspect::Code {
+                then: 0.01,
+                now: 0.02,
+                share: 0.6,
             },
         ];
         (change.instance, change.ended) = (Some(text("web-2")), Some(i64::MAX));

@@ -8,7 +8,7 @@ const round3 = (n) => Number(n.toPrecision(3));
 /** 850 µs, 12.3 ms, 1.42 s, 3.5 min, 2.1 h */
 export function duration(seconds, round = false) {
 	if (!isNumber(seconds)) return NONE;
-	if (seconds === 0) return `0${THIN}s`;
+	if (seconds === 0) return '0';
 	const steps = [[1e-9, 'ns', 1e-6], [1e-6, 'µs', 1e-3], [1e-3, 'ms', 1], [1, 's', 120], [60, 'min', 7200], [3600, 'h', 172800], [86400, 'd', Infinity]];
 	const value = round3(seconds);
 	const [unit, name] = steps.find(([, , below]) => Math.abs(value) < below);
@@ -115,6 +115,16 @@ export function delta(ratio) {
 export function sense(ratio, margin = 0.1) {
 	if (!isNumber(ratio)) return null;
 	return ratio >= 1 + margin ? 'bad' : ratio <= 1 - margin ? 'good' : null;
+}
+
+/** A time of day with its seconds, and with the date if it is not that of `now`. */
+export const instant = (unix, now) => (time(unix, 'day') === time(now, 'day') ? time(unix) : `${time(unix, 'day')}, ${time(unix)}`);
+
+/** A long name without its middle, as its end tells it from others. */
+export function shortened(name, most = 64) {
+	const all = [...name];
+	if (all.length <= most) return name;
+	return `${all.slice(0, most * 0.4).join('')}…${all.slice(1 - most * 0.6).join('')}`;
 }
 
 /** 1 error, 2 errors */

@@ -1,8 +1,8 @@
 // What each instance did beside the others.
 
 import { attr, el, text } from './dom.js';
-import { count, isNumber, moment, percent, plural, times, visible } from './format.js';
-import { Table, numberColumn, statistic } from './table.js';
+import { count, delta, isNumber, moment, plural, visible } from './format.js';
+import { Table, errorColumn, numberColumn, statistic } from './table.js';
 
 /** A table of what each instance did. */
 export function instanceTable(name) {
@@ -21,14 +21,11 @@ export function instanceTable(name) {
 			numberColumn('count', 'Requests', count),
 			statistic('mean'),
 			{ id: 'ratio', label: 'vs others', title: 'Its mean by that of the others, in the same minutes', value: (row) => row.ratio, draw(cell, row) {
-				text(cell, isNumber(row.ratio) ? times(row.ratio) : '–');
+				text(cell, isNumber(row.ratio) ? delta(row.ratio) : '–');
 				attr(cell, 'data-sense', row.stands_out ? 'bad' : null);
 			} },
 			statistic('p95'),
-			{ id: 'error_share', label: 'Errors', value: (row) => row.error_share, draw(cell, row) {
-				text(cell, row.errors > 0 ? percent(row.error_share, 1) : '–');
-				cell.classList.toggle('bad-text', row.errors > 0);
-			} },
+			errorColumn((row) => row.stands_out),
 		],
 	});
 }

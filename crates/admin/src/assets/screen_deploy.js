@@ -1,9 +1,9 @@
 // A deploy, or another mark: each path before and after it, and the new version beside the old one.
 
 import { ApiError, DEADLINE, base, question } from './api.js';
-import { card, exportButtons } from './card.js';
-import { attr, el, sync, text } from './dom.js';
-import { count, delta, duration, isNumber, moment, percent, plural, sense, span, times, visible } from './format.js';
+import { card } from './card.js';
+import { attr, el, show, sync, text } from './dom.js';
+import { count, delta, duration, isNumber, moment, percent, plural, sense, span, visible } from './format.js';
 import { Pager, allRows } from './pager.js';
 import { state } from './state.js';
 import { Table, contextColumn, numberColumn } from './table.js';
@@ -13,7 +13,7 @@ const ROWS = 50;
 export function mount(root, page) {
 	const side = (name, label, id, format) => numberColumn(`${id}_${name}`, label, format, { value: (row) => row[name]?.[id] });
 	const table = new Table({
-		name: 'deploy', caption: 'Paths before and after the mark', href: true, key: (row) => row.context,
+		name: 'deploy', caption: 'Paths before and after the mark', href: true, key: (row) => row.context, allRows: () => allRows(query, 'contexts'),
 		columns: [
 			contextColumn(),
 			side('before', 'Mean before', 'mean', (value) => duration(value)),
@@ -25,7 +25,7 @@ export function mount(root, page) {
 			} },
 			{ id: 'side_by_side', label: 'New beside old', title: 'The new version by the old one, in the same minutes', value: (row) => row.side_by_side?.ratio ?? null, draw(cell, row) {
 				const ratio = row.side_by_side?.ratio;
-				text(cell, isNumber(ratio) ? times(ratio) : '–');
+				text(cell, isNumber(ratio) ? delta(ratio) : '–');
 				attr(cell, 'data-sense', sense(ratio));
 			} },
 			side('before', 'p95 before', 'p95', (value) => duration(value)),
@@ -36,15 +36,15 @@ export function mount(root, page) {
 			numberColumn('extra_seconds_per_minute', 'Costs', (value) => (Math.abs(value) >= 0.001 ? `${value < 0 ? '−' : '+'}${duration(Math.abs(value))}/min` : '–'), { title: 'Service time per minute beyond what as many requests would have taken before' }),
 		],
 	});
-	const marks = el('select', '');
+	const [deploys, others] = ['Deploys', 'Other marks'].map((label) => Object.assign(el('optgroup'), { label }));
+	const marks = el('select', '', deploys, others);
 	attr(marks, 'aria-label', 'Mark');
 	marks.addEventListener('change', () => page.go({ mark: marks.value, offset: 0 }));
 	const note = el('p', 'calm');
 	let newest = ''; // the newest deploy
 	const pager = new Pager(page, ROWS);
 	const query = (more) => question('deploy', { mark: state.mark || newest, ...more });
-	const buttons = exportButtons(async () => table.exported(await allRows(query, 'contexts')));
-	root.append(card('deploy', 'Before and after', { head: [marks, ...(page.config.is_instance === false ? [] : [newMark(page)]), ...buttons], parts: [note, table.node, pager.node] }));
+	root.append(card('deploy', 'Before and after', { head: [marks, ...(page.config.is_instance === false ? [] : [newMark(page)])], parts: [note, table.node, pager.node] }));
 	return {
 		questions: () => ({ deploy: query(pager.parameters()), marks: 'marks' }),
 		draw({ deploy, marks: known }, now, { refused }) {
@@ -53,11 +53,16 @@ export function mount(root, page) {
 				newest = version;
 				if (!state.mark) page.ask();
 			}
-			sync(marks, known?.marks ?? [], (mark) => mark.id, (mark) => {
-				const option = el('option', '', `${moment(mark.at, now)} ${visible(mark.text)}`);
-				option.value = mark.id;
-				return option;
-			}, () => {});
+			const isDeploy = (mark) => Boolean(mark.version);
+			for (const [group, of] of [[deploys, isDeploy], [others, (mark) => !isDeploy(mark)]]) {
+				const some = (known?.marks ?? []).filter(of);
+				sync(group, some, (mark) => mark.id, (mark) => {
+					const option = el('option', '', `${moment(mark.at, now)} ${visible(mark.text)}`);
+					option.value = mark.id;
+					return option;
+				}, () => {});
+				show(group, some.length > 0);
+			}
 			if (!deploy) {
 				table.draw([], known?.marks.length === 0 ? 'No marks yet: Builder::app_version makes one with each deploy, and pulse.mark("…") or POST api/marks with any text' : refused.deploy ?? '');
 				return;

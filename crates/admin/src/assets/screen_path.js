@@ -1,7 +1,7 @@
 // One path or timer: since when it has changed and why, where its time goes, its slowest requests, its instances.
 
 import { question, serverNow } from './api.js';
-import { anchor, card, exportButtons } from './card.js';
+import { anchor, card, offerExport } from './card.js';
 import { isOfAll } from './change.js';
 import { contextParts, splitContext } from './context.js';
 import { attr, el, show, text } from './dom.js';
@@ -28,7 +28,7 @@ export function mount(root, page) {
 	const parts = splitContext(state.context);
 	const title = el('h2', 'title', ...contextParts({ ...parts, kind: context.kind }));
 	const back = anchor(link({ screen: isTimer ? 'timers' : 'paths' }), isTimer ? 'Timers' : 'Paths');
-	const tiles = new Tiles(['requests', 'rate', 'mean', 'p50', 'p95', 'p99', 'errors', 'target']);
+	const tiles = new Tiles(['requests', 'mean', 'p50', 'p95', 'p99', 'errors', 'target']);
 	if (isTimer) tiles.name('Calls');
 	const outcomes = el('div', 'tile outcomes');
 	outcomes.dataset.panel = 'outcomes';
@@ -36,7 +36,8 @@ export function mount(root, page) {
 	const trends = new Trends(page, state.context, context.kind);
 	const change = changePanel();
 	let shape = {}; // of the histogram
-	const histogram = card('histogram', 'Distribution', { head: [el('span', 'muted'), ...exportButtons(() => histogramRows(shape))], parts: [el('div', 'histogram')] });
+	const histogram = card('histogram', 'Distribution', { head: [el('span', 'muted')], parts: [el('div', 'histogram')] });
+	offerExport('Distribution', 'histogram', histogram, () => histogramRows(shape));
 	const timeTable = timeGoes();
 	const requests = new Table({ name: 'slow-requests', caption: 'Slowest requests', key: requestKey, columns: requestColumns(false) });
 	const instances = instanceTable('instances');
@@ -45,7 +46,7 @@ export function mount(root, page) {
 	const note = el('p', 'nothing card');
 	const body = el('div', 'stack', change.node, tiles.node, trends.node,
 		el('div', 'pair', histogram, timeTable.node),
-		el('div', 'pair uneven', card('slow-requests', 'Slowest requests', { head: [el('span', 'muted'), ...requests.buttons()], parts: [requests.node] }), card('instances', 'Instances', { head: [el('span', 'muted'), ...instances.buttons()], parts: [instances.node] })), usual.node);
+		el('div', 'pair uneven', card('slow-requests', 'Slowest requests', { head: [el('span', 'muted')], parts: [requests.node] }), card('instances', 'Instances', { head: [el('span', 'muted')], parts: [instances.node] })), usual.node);
 	root.append(el('p', 'crumbs', back, ' / ', title), note, body);
 	// Timers are not compared with their past.
 	for (const node of isTimer ? [change.node, timeTable.node, usual.node.previousSibling] : []) show(node, false);
@@ -65,7 +66,6 @@ export function mount(root, page) {
 		questions: () => ({
 			path: question('path', { ...context, ...range() }),
 			marks: 'marks',
-			changes: question('changes', { limit: 50 }),
 			...(serverNow() > (profile?.until ?? 0) ? { profile: question('profile', context) } : {}),
 			...trends.questions(state.context),
 			...(isTimer ? {} : { instances: question('instances', { limit: 1000, context: state.context, ...(sinceChange() ?? range()) }) }),

@@ -6,9 +6,10 @@ const DAY = 86400;
 const ALWAYS_KEPT = RANGES['7d'];
 const NAMES = ['overview', 'paths', 'path', 'slowest', 'timers', 'counters', 'rows', 'health', 'deploy'];
 // What stays while one goes from screen to screen, and what belongs to a screen.
-const SHARED = { range: '', from: 0, to: 0, precision: 0, refresh: 2, utc: 0, log: 0, hide: '' };
+const SHARED = { range: '', from: 0, to: 0, precision: 0, refresh: 2, utc: 0, log: 0, hide: '', paused: 0 };
 const OWN = { context: '', kind: '', mark: '', name: '', q: '', sort: '', order: '', limit: 0, offset: 0 };
 const FIELDS = { ...SHARED, ...OWN };
+const ALIASES = { deploys: 'deploy', instances: 'health', errors: 'paths' }; // what people type
 const REFRESH = [1, 2, 5, 10, 30, 60];
 const MAX_UNIX = 1e11;
 const MAX_SLICES = 800;
@@ -20,7 +21,8 @@ export const config = JSON.parse(document.querySelector('meta[name="pulse-config
 export function parse(fragment) {
 	const [, name, query] = /^#?([^?]*)\??(.*)$/s.exec(fragment);
 	const given = new URLSearchParams(query);
-	const state = { screen: NAMES.includes(name) ? name : NAMES[0] };
+	const screen = ALIASES[name] ?? name;
+	const state = { screen: NAMES.includes(screen) ? screen : NAMES[0] };
 	for (const [field, initial] of Object.entries(FIELDS)) {
 		const value = given.get(field);
 		if (value === null) state[field] = initial;

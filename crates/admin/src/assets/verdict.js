@@ -1,6 +1,6 @@
 // What has changed on a path: how much, since when, how sure, what is suspected, and whether a deploy did it.
 
-import { cost, headline, isOfAll, level, since, suspects, sure, values } from './change.js';
+import { cost, explanation, headline, isOfAll, level, since, sure, values } from './change.js';
 import { attr, el, show, sync, text } from './dom.js';
 import { duration, moment, span, visible } from './format.js';
 
@@ -24,13 +24,13 @@ export function changePanel() {
 				text(start, one.ended ? `from ${moment(one.since, now)} to ${moment(one.ended, now)}` : since(one, now));
 				text(figures, figuresOf(one));
 				text(certainty, sure(one));
-				text(suspect, `${suspectsOf(one, marks, now)} ${deployVerdict(one)}`);
+				text(suspect, explanation(one, marks, now));
 				line.dataset.kind = one.kind;
 			});
 			const mark = marks.find((one) => one.version);
 			show(calm, shown.length === 0);
 			const canJudge = log?.judged_until > 0 && log.sight?.compared > 0;
-			text(calm, `${canJudge ? `Nothing has changed here, judged until ${moment(log.judged_until, now)}` : 'Nothing can be judged yet: each page is compared with its own past'}${mark ? `; the last deploy, ${visible(mark.text)}, was ${span(now - mark.at)} ago` : ''}`);
+			text(calm, `${canJudge ? `Nothing has changed here, as of the minutes finished until ${moment(log.judged_until, now)}` : 'Too early to tell: each page is compared with its own past'}${mark ? `; the last deploy, ${visible(mark.text)}, was ${span(now - mark.at)} ago` : ''}`);
 		},
 	};
 }
@@ -38,15 +38,4 @@ export function changePanel() {
 function figuresOf(one) {
 	const traffic = one.kind === 'slower' && one.from_traffic > 0.0005 ? `, and more requests ${duration(one.from_traffic)} more` : '';
 	return `${values(one)}${cost(one)}${traffic}`;
-}
-
-function suspectsOf(one, marks, now) {
-	const known = suspects(one, marks, now);
-	return known.length ? `Suspect: ${known.join('; ')}.` : 'No timer, deploy or instance stands out.';
-}
-
-/** Did my deploy do it? */
-function deployVerdict({ deploy: { verdict, mark, seconds_before: earlier } }) {
-	if (verdict === 'suspected') return '';
-	return verdict === 'not_the_deploy' ? `Not a deploy: the last one before it, ${visible(mark.text)}, was ${span(earlier)} earlier.` : 'No deploy was seen before it.';
 }

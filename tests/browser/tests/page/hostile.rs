@@ -4,7 +4,7 @@ use pulse_browser::emulation::Size;
 use pulse_browser::page::{Page, quoted};
 use pulse_browser::service::{HOSTILE, Service};
 
-use crate::click_in_menu;
+use crate::save;
 
 const SCREENS: [&str; 7] = [
     "overview", "paths", "slowest", "timers", "counters", "deploy", "health",
@@ -109,13 +109,7 @@ async fn marks_that_turn_text_around_are_made_visible() {
 async fn a_formula_in_a_file_is_text() {
     let service = Service::hostile().await;
     let page = Page::open(&service.url("/admin/pulse#paths")).await;
-    click_in_menu(
-        &page,
-        "section:has(table[data-table=paths])",
-        "button[data-export=csv]",
-    )
-    .await;
-    let (_, csv) = page.download().await;
+    let (_, csv) = save(&page, "paths", "csv").await;
     for line in csv.lines().skip(1) {
         let field = line.trim_start_matches('"');
         assert!(!field.starts_with(['=', '+', '-', '@']), "{line}");

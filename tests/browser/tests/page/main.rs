@@ -44,6 +44,13 @@ async fn click_in_menu(page: &Page, root: &str, button: &str) {
     page.click(&button).await;
 }
 
+/// Saves what the screen shows under this name, as `csv` or `json`, and returns the file's name and text.
+async fn save(page: &Page, name: &str, format: &str) -> (String, String) {
+    let button = format!("button[data-of={name}][data-export={format}]");
+    click_in_menu(page, "#export", &button).await;
+    page.download().await
+}
+
 /// The keys of the rows of a table, in their order.
 async fn keys(page: &Page, table: &str) -> Vec<String> {
     page.each(

@@ -1,5 +1,6 @@
 //! What has changed, on all contexts or on one.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -10,9 +11,9 @@ use super::measured::share;
 use super::{DEFAULT_ROWS, MAX_ROWS};
 use crate::query::error::QueryError;
 use crate::query::source::Source;
-use tower_pulse_detect::change::{Change, ChangeKind};
+use tower_pulse_detect::change::{Change, ChangeKind, Suspect};
 use tower_pulse_detect::detector::{Sight, Watched};
-use tower_pulse_model::context::{ALL, method_and_path};
+use tower_pulse_model::context::{ALL, ContextId, Kind, method_and_path};
 use tower_pulse_model::mark::Mark;
 
 /// What has changed: [`Reader::changes`](crate::query::Reader::changes).
@@ -27,6 +28,8 @@ pub struct Changes {
     pub total: usize,
     /// Number of changes that match and stand.
     pub standing: usize,
+    /// Number of these that are problems: all but those that have become faster.
+    pub problems: usize,
     /// The changes: those that stand first, by the time that they cost, then those that have ended.
     pub changes: Vec<ChangeRow>,
     /// Contexts that were likely slower at the end of that minute, of which it is not certain yet: the most certain first, 10
@@ -140,6 +143,7 @@ pub(in crate::query) async fn changes(
         sight: log.judged.sight,
         total: matching.len(),
         standing: matching.iter().filter(|c| c.ended.is_none()).count(),
+        problems: matching.iter().filter(|c| is_problem(c)).count(),
         changes: matching
             .into_iter()
             .skip(offset)
@@ -151,6 +155,28 @@ pub(in crate::query) async fn changes(
             .map(WatchedRow::new)
             .collect(),
     })
+}
+
+/// Whether a change stands that somebody should look at.
+fn is_problem(change: &Change) -> bool {
+    change.ended.is_none() && change.kind != ChangeKind::Faster
+}
+
+/// The contexts that have changed, and the timers that are suspects of it: the greater the number, the more urgent.
+pub(super) async fn urgencies(source: &Source) -> Result<HashMap<ContextId, usize>, QueryError> {
+    let log = source.reader.changes().await?;
+    let mut standing: Vec<&Change> = log.changes.iter().filter(|c| c.ended.is_none()).collect();
+    sort_by_urgency(&mut standing);
+    let mut urgencies = HashMap::new();
+    for (urgency, change) in standing.into_iter().rev().enumerate() {
+        urgencies.insert(ContextId::new(Kind::Http, change.context.clone()), urgency);
+        for suspect in &change.suspects {
+            if let Suspect::Timer { timer, .. } = suspect {
+                urgencies.insert(ContextId::new(Kind::Timer, timer.clone()), urgency);
+            }
+        }
+    }
+    Ok(urgencies)
 }
 
 fn sort_by_urgency(changes: &mut [&Change]) {
