@@ -15,8 +15,8 @@ export function headline({ kind, now, ratio, is_tail: isTail }) {
 	if (kind === 'silent' || !(ratio > 0)) return visible(kind);
 	if (kind === 'surging') return beside(ratio, 'the traffic');
 	if (kind === 'instance') return beside(ratio, 'the others');
-	if (kind === 'maybe slower') return `maybe ${delta(ratio)} slower`;
-	return `${delta(ratio)} ${visible(kind)}${isTail ? ' at its tail' : ''}`;
+	const words = kind === 'maybe slower' ? `maybe ${delta(ratio)} slower` : `${delta(ratio)} ${visible(kind)}`;
+	return `${words}${isTail ? ' at its tail' : ''}`;
 }
 
 let standing = new Map(); // the most urgent change by what it concerns

@@ -82,7 +82,7 @@ function wellness(health, { asOf, fleet, overview, changes }, now) {
 	const losses = problems({ recording, flush: health.flush, fold }, null);
 	const alive = fleet?.instances.filter((one) => one.alive).length;
 	const versions = new Set(fleet?.instances.filter((one) => one.alive && one.version).map((one) => visible(one.version)));
-	const isAnswering = health.status !== 'down';
+	const isAnswering = health.status !== 'down' && !store?.last_error;
 	const topics = [
 		['Store', isAnswering ? `${visible(store?.description)}, answered ${ago(store?.contact_age_seconds)}` : `unreachable: ${visible(store?.last_error ?? 'no answer')}`, isAnswering],
 		['Losses', losses.length ? losses.join(' ') : 'none: every request was recorded', losses.length === 0],
