@@ -2,7 +2,7 @@
 
 import { ApiError, UnexpectedAnswer, ask, question, serverNow } from './api.js';
 import { forgetExports, offered } from './card.js';
-import { $, attr, el, show, sync, text } from './dom.js';
+import { $, all, attr, el, show, sync, text } from './dom.js';
 import { keepStanding } from './change.js';
 import { moment, percent, plural, shortened, span, time, useUtc, visible } from './format.js';
 import { mount } from './overview.js';
@@ -240,7 +240,7 @@ async function changed() {
 
 /** Loads the style of the screens other than the overview, once. */
 function style() {
-	styled ??= new Promise((resolve) => {
+	styled ??= new Promise((/** @type {(value?: unknown) => void} */ resolve) => {
 		const link = el('link');
 		const failed = () => {
 			styled = null;
@@ -277,19 +277,19 @@ async function mountScreen() {
 }
 
 function controls() {
-	for (const node of document.querySelectorAll('nav a')) {
+	for (const node of all('nav a')) {
 		const own = node.dataset.screen;
 		attr(node, 'href', link({ screen: own }));
 		const isCurrent = own === (IS_PART_OF[state.screen] ?? (state.screen === 'path' ? (state.kind === 'timer' ? 'timers' : 'paths') : state.screen));
 		attr(node, 'aria-current', isCurrent ? 'page' : null);
 		if (isCurrent) text($('screens'), node.textContent);
 	}
-	for (const radio of document.querySelectorAll('input[name=range]')) {
+	for (const radio of all('input[name=range]')) {
 		radio.checked = !isZoomed() && radio.value === rangeName();
 		show(radio.parentElement, isOffered(radio.value));
 	}
 	const hasRange = !NO_RANGE.includes(state.screen);
-	const { activeElement: focused } = document;
+	const focused = /** @type {HTMLElement} */ (document.activeElement);
 	show(document.querySelector('.segments'), hasRange);
 	show($('unzoom'), isZoomed() && hasRange);
 	show($('freeze'), !isZoomed() && hasRange);
@@ -321,7 +321,7 @@ function connect() {
 		option.value = precision;
 		$('precision').append(option);
 	}
-	for (const radio of document.querySelectorAll('input[name=range]')) {
+	for (const radio of all('input[name=range]')) {
 		radio.addEventListener('change', () => page.go({ range: radio.value, from: 0, to: 0, offset: 0 }));
 	}
 	$('unzoom').addEventListener('click', () => page.go({ from: 0, to: 0 }));
@@ -359,13 +359,13 @@ const openScreens = (isOpen) => attr($('screens'), 'aria-expanded', isOpen);
 
 /** Closes the menus that `target` is not in. */
 function closeMenus(target) {
-	for (const menu of document.querySelectorAll('details.menu[open]')) menu.open = Boolean(target) && menu.contains(target);
+	for (const menu of all('details.menu[open]')) menu.open = Boolean(target) && menu.contains(target);
 	if (target !== $('screens')) openScreens(false);
 }
 
 function keys(event) {
 	if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
-	const menu = document.querySelector('details.menu[open]');
+	const [menu] = all('details.menu[open]');
 	const isTyping = /^(input|select|textarea)$/i.test(event.target.tagName) && event.target.type !== 'radio';
 	if (event.key === 'Escape' && $('screens').ariaExpanded === 'true') {
 		openScreens(false);

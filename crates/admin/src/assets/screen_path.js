@@ -35,6 +35,7 @@ export function mount(root, page) {
 	tiles.node.append(outcomes);
 	const trends = new Trends(page, state.context, context.kind);
 	const change = changePanel();
+	/** @type {any} */
 	let shape = {}; // of the histogram
 	const histogram = card('histogram', 'Distribution', { head: [el('span', 'muted')], parts: [el('div', 'histogram')] });
 	offerExport('Distribution', 'histogram', histogram, () => histogramRows(shape));

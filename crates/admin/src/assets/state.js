@@ -15,7 +15,7 @@ const MAX_UNIX = 1e11;
 const MAX_SLICES = 800;
 
 /** What the server says of itself. */
-export const config = JSON.parse(document.querySelector('meta[name="pulse-config"]').content || '{}');
+export const config = JSON.parse(document.querySelector('meta[name="pulse-config"]').getAttribute('content') || '{}');
 
 /** The state of a fragment such as `#paths?range=6h`. A missing or invalid value gets its default. */
 export function parse(fragment) {
