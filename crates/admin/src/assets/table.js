@@ -136,7 +136,10 @@ export const errorColumn = (isBad, options) => ({ ...numberColumn('error_share',
 
 /**
  * A column of numbers: `value(row)` as `format` writes it.
- * @param {{ value?: (row: any) => any, title?: string, sort?: boolean, className?: string }} [options]
+ * @param {string} id
+ * @param {string} label
+ * @param {(value: any) => string} format
+ * @param {{ value?: (row: any) => any, title?: string, sort?: boolean, className?: string }} options
  */
 export function numberColumn(id, label, format, { value = (row) => row[id], ...options } = {}) {
 	return { id, label, value, text: (row) => (value(row) === null || value(row) === undefined ? NONE : format(value(row))), ...options };
