@@ -1,7 +1,7 @@
 //! The packed forms of a change, and of the detector's state. The state consists of parts, each small: one for each alarm,
 //! and one for what all contexts share.
 
-use super::change::{Change, ChangeKind, Earlier, Suspect};
+use super::change::{Change, ChangeKind, Earlier, Suspect, Taken};
 use super::instances::OutOfLine;
 use super::noise::Noise;
 use super::reference::{Past, SCORES};
@@ -47,6 +47,7 @@ packed!(Shared {
     requests,
     micros
 });
+packed!(Taken { by, at });
 packed!(Earlier {
     value,
     ratio,
@@ -76,6 +77,8 @@ packed!(Change {
     // An older version does not write these.
     ; minutes,
     seconds_per_minute,
+    // It is stored beside the judgements, which do not know it.
+    ; unpacked taken,
 });
 
 /// Packs the place of a value among all values of its sort, which must not change.

@@ -19,7 +19,7 @@ use crate::clock::{Clock, Tick};
 use crate::flush::Unsent;
 #[cfg(feature = "row-cache")]
 use crate::row_lists::{ListedCache, RowList};
-use crate::store::judgement::{ChangeLog, read_changes, read_judged};
+use crate::store::judgement::{ChangeLog, read_changes, read_judged_and_taken};
 #[cfg(feature = "row-cache")]
 use crate::store::rows::RowQuery;
 use crate::store::table_reads::Purpose;
@@ -33,7 +33,7 @@ use crate::task::lock;
 use tower_pulse_detect::side_by_side::Versions;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ContextId, Kind};
-use tower_pulse_model::mark::Mark;
+use tower_pulse_model::mark::Marks;
 use tower_pulse_model::profile::Profile;
 use tower_pulse_model::recorded::RecordedTime;
 use tower_pulse_model::records::{RecordId, SliceSums};
@@ -86,7 +86,7 @@ pub struct StoreReader {
     records: SingleFlightMap<(ContextId, u32, Precision), Answer<SliceSums>>,
     change_log: SingleFlight<Arc<ChangeLog>>,
     last_log: Mutex<Arc<ChangeLog>>,
-    marks: SingleFlight<Answer<Mark>>,
+    marks: SingleFlight<Arc<Marks>>,
     versions: SingleFlightMap<(Arc<str>, Vec<i64>), Arc<Versions>>,
     instances: SingleFlightMap<(Range<i64>, Option<RecordId>), Answer<InstanceSums>>,
     instance_minutes: InstanceMinutes,
@@ -428,27 +428,36 @@ impl StoreReader {
         self.status.get(&self.clock, |_| FRESH, read).await
     }
 
-    /// The changes. They are read only when there is a new judgement: once a minute.
+    /// The changes. They are read only when there is a new judgement: once a minute. Who has taken them is read each time.
     pub async fn changes(&self) -> Result<Arc<ChangeLog>, QueryError> {
         let read = Box::pin(async {
             let Some(journal) = self.store.journal() else {
                 return Ok(Arc::default());
             };
             let last = lock(&self.last_log).clone();
-            let judged = read_judged(journal).await?.judged;
-            if !judged.revision.is_empty() && judged.revision == last.judged.revision {
+            let (stored, taken) = read_judged_and_taken(journal).await?;
+            let revision = &stored.judged.revision;
+            let is_same = !revision.is_empty() && *revision == last.judged.revision;
+            if is_same && taken == last.taken {
                 return Ok(last);
             }
-            let log = Arc::new(read_changes(journal).await?);
+            let log = match is_same {
+                true => {
+                    let mut log = ChangeLog::clone(&last);
+                    taken.tell(&mut log.changes);
+                    Arc::new(ChangeLog { taken, ..log })
+                }
+                false => Arc::new(read_changes(journal).await?),
+            };
             *lock(&self.last_log) = log.clone();
             Ok(log)
         });
         self.change_log.get(&self.clock, |_| FRESH, read).await
     }
 
-    /// The marks, oldest first.
-    pub async fn marks(&self) -> Result<Answer<Mark>, QueryError> {
-        let read = Box::pin(async { Ok(Arc::new(marks::list(&*self.store).await?)) });
+    /// The marks, with those that were removed.
+    pub async fn marks(&self) -> Result<Arc<Marks>, QueryError> {
+        let read = Box::pin(async { Ok(Arc::new(marks::retained(&*self.store).await?)) });
         self.marks.get(&self.clock, |_| FRESH, read).await
     }
 
@@ -490,9 +499,14 @@ impl StoreReader {
         flight.get(&self.clock, |_| FRESH, read).await
     }
 
-    /// Forgets the marks that were read, as there is a new one.
+    /// Forgets the marks that were read, as there are others.
     pub async fn forget_marks(&self) {
         self.marks.forget().await;
+    }
+
+    /// Forgets the changes that were read, as somebody has taken one or given it back.
+    pub async fn forget_changes(&self) {
+        self.change_log.forget().await;
     }
 
     /// The last cleaning pass of any instance.

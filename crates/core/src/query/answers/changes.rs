@@ -11,10 +11,11 @@ use super::measured::share;
 use super::{DEFAULT_ROWS, MAX_ROWS};
 use crate::query::error::QueryError;
 use crate::query::source::Source;
+use crate::store::marks::leave_out_removed;
 use tower_pulse_detect::change::{Change, ChangeKind, Suspect};
 use tower_pulse_detect::detector::{Sight, Watched};
 use tower_pulse_model::context::{ALL, ContextId, Kind, method_and_path};
-use tower_pulse_model::mark::Mark;
+use tower_pulse_model::mark::Marks;
 
 /// What has changed: [`Reader::changes`](crate::query::Reader::changes).
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -28,7 +29,7 @@ pub struct Changes {
     pub total: usize,
     /// Number of changes that match and stand.
     pub standing: usize,
-    /// Number of these that are problems: all but those that have become faster.
+    /// Number of these that are problems: all but those that have become faster, and those that somebody has taken.
     pub problems: usize,
     /// The changes: those that stand first, by the time that they cost, then those that have ended.
     pub changes: Vec<ChangeRow>,
@@ -107,8 +108,10 @@ impl Default for ChangesQuery {
 }
 
 impl ChangeRow {
-    /// The marks are given oldest first.
-    fn new(change: &Change, marks: &[Mark]) -> Self {
+    fn new(change: &Change, marks: &Marks) -> Self {
+        let mut change = change.clone();
+        // A mark may have been removed after the change was judged.
+        leave_out_removed(&mut change, marks);
         let (method, path) = method_and_path(&change.context);
         let extra = change.extra_seconds_per_minute;
         Self {
@@ -117,8 +120,8 @@ impl ChangeRow {
             stands: change.ended.is_none(),
             traffic_share: share(change.from_traffic, extra),
             code_share: share(change.from_code, extra),
-            deploy: DeployVerdict::of(change, marks),
-            change: change.clone(),
+            deploy: DeployVerdict::of(&change, marks),
+            change,
         }
     }
 }
@@ -159,7 +162,7 @@ pub(in crate::query) async fn changes(
 
 /// Whether a change stands that somebody should look at.
 fn is_problem(change: &Change) -> bool {
-    change.ended.is_none() && change.kind != ChangeKind::Faster
+    change.ended.is_none() && change.taken.is_none() && change.kind != ChangeKind::Faster
 }
 
 /// The contexts that have changed, and the timers that are suspects of it: the greater the number, the more urgent.
