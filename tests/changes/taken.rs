@@ -435,6 +435,45 @@ async fn those_who_take_changes_are_as_many_as_those_who_make_marks() {
     assert_eq!((accepted, refused), (60, 10));
 }
 
+/// A mark that was removed after it was suspected is no suspect, in code and over HTTP.
+#[tokio::test]
+async fn a_mark_that_was_removed_is_no_suspect() {
+    let fleet = fleet_of(Backend::memory(), 0).await;
+    let pulse = &fleet.instances[0].pulse;
+    let marks = [
+        pulse.mark("tried").await.unwrap(),
+        pulse.mark("new index").await.unwrap(),
+    ];
+    let suspects = marks.each_ref().map(|mark| {
+        json!({
+            "kind": "deploy", "mark": mark.id, "text": mark.text, "version": null,
+            "seconds_before": 60, "side_by_side": null,
+        })
+    });
+    let mut suspected = serde_json::to_value(change("1", "slower", "GET /a", (1.0, None))).unwrap();
+    suspected["suspects"] = json!(suspects);
+    write(&fleet, vec![serde_json::from_value(suspected).unwrap()]).await;
+    let texts = async || {
+        let changes = serde_json::to_value(pulse.changes().await.unwrap()).unwrap();
+        let listed = fleet.instances[0].json("api/changes").await["changes"].take();
+        [changes, listed].map(|of| {
+            let suspects = of[0]["suspects"].as_array().unwrap().iter();
+            suspects
+                .map(|one| one["text"].as_str().unwrap().to_owned())
+                .collect::<Vec<_>>()
+        })
+    };
+    assert_eq!(
+        texts().await,
+        [["tried", "new index"], ["tried", "new index"]]
+    );
+    pulse.remove_mark(&marks[0].id).await.unwrap();
+    fleet.set_clocks(fleet.now + 5);
+    assert_eq!(texts().await, [["new index"], ["new index"]]);
+    let listed = fleet.instances[0].json("api/changes").await;
+    assert_eq!(listed["changes"][0]["deploy"]["mark"]["text"], "new index");
+}
+
 /// A server that was there and is away: no answer says that all is well.
 #[tokio::test]
 async fn while_redis_is_away_nothing_is_said_to_be_taken() {

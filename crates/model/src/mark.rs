@@ -319,7 +319,8 @@ impl Marks {
             after.iter().find_map(version),
         ];
         let is_repeated = mark.version.is_some() && versions.contains(&mark.version);
-        let newer = after.iter().filter(|stored| stored.mark.is_as(mark));
+        let shown = after.iter().filter(|stored| !stored.is_removed);
+        let newer = shown.filter(|stored| stored.mark.is_as(mark));
         is_repeated
             || newer.count() >= MAX_MARKS
             || self.0.iter().any(|stored| stored.mark.id == mark.id)
@@ -440,6 +441,12 @@ mod tests {
         assert_eq!((shown[0], shown[7]), (0, 8));
         marks.add(plain(102));
         assert_eq!(marks.shown().next().map(|mark| mark.at), Some(1));
+        // One that comes late is none too old for the place of one that was removed.
+        let mut marks = without(&marks, "p102");
+        assert!(!marks.settles(&plain(0)));
+        marks.add(plain(0));
+        assert_eq!(marks.shown().next().map(|mark| mark.at), Some(0));
+        assert!(marks.settles(&plain(-1)));
     }
 
     #[test]

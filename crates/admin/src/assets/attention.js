@@ -1,6 +1,6 @@
 // What needs attention: the changes that stand, worst first.
 
-import { cost, explanation, headline, isOfAll, level, since, sure, values } from './change.js';
+import { cost, explanation, headline, isOfAll, level, since, sure, takenBy, values } from './change.js';
 import { card } from './card.js';
 import { contextParts } from './context.js';
 import { attr, el, show, sync, text } from './dom.js';
@@ -58,11 +58,11 @@ function update(node, change, marks, now) {
 	const [label, name, start, change_, suspect, certainty] = node.children;
 	attr(name, 'href', isOfAll(change) ? link({ screen: 'health' }) : link({ screen: 'path', context: change.context }));
 	text(start, change.ended ? `${moment(change.since, now)} to ${moment(change.ended, now)}` : since(change, now));
-	node.classList.toggle('ended', !change.stands);
+	node.classList.toggle('ended', !change.stands || Boolean(change.taken));
 	text(label, headline(change));
 	if (change.kind === 'maybe slower') return;
 	attr(label, 'data-level', level(change));
 	text(change_, `${values(change)}${cost(change)}`);
 	text(suspect, explanation(change, marks, now));
-	text(certainty, sure(change));
+	text(certainty, [sure(change), takenBy(change, now)].filter(Boolean).join(' · '));
 }

@@ -54,6 +54,9 @@ export function sure({ confidence }) {
 	return confidence >= 0.9995 ? '> 99.9% sure' : `${percent(confidence, 1)} sure`;
 }
 
+/** Taken by ada, 3 min ago. Empty if nobody has taken it. */
+export const takenBy = ({ taken }, now) => (taken ? `Taken by ${visible(taken.by)}, ${span(now - taken.at)} ago` : '');
+
 /** What is suspected, most likely first. */
 export function suspects(change, marks, now) {
 	return (change.suspects ?? []).map((one) => {

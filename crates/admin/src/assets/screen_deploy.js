@@ -1,10 +1,11 @@
 // A deploy, or another mark: each path before and after it, and the new version beside the old one.
 
-import { ApiError, DEADLINE, base, question } from './api.js';
+import { question } from './api.js';
 import { card } from './card.js';
 import { attr, el, show, sync, text } from './dom.js';
 import { count, delta, duration, isNumber, moment, percent, plural, sense, span, visible } from './format.js';
 import { Pager, allRows } from './pager.js';
+import { send } from './send.js';
 import { state } from './state.js';
 import { Table, contextColumn, numberColumn } from './table.js';
 
@@ -44,7 +45,9 @@ export function mount(root, page) {
 	let newest = ''; // the newest deploy
 	const pager = new Pager(page, ROWS);
 	const query = (more) => question('deploy', { mark: state.mark || newest, ...more });
-	root.append(card('deploy', 'Before and after', { head: [marks, ...(page.config.is_instance === false ? [] : [newMark(page)])], parts: [note, table.node, pager.node] }));
+	const removal = removeMark(page);
+	const writes = page.config.may_write === true ? [removal.node, newMark(page)] : [];
+	root.append(card('deploy', 'Before and after', { head: [marks, ...writes], parts: [note, table.node, pager.node] }));
 	return {
 		questions: () => ({ deploy: query(pager.parameters()), marks: 'marks' }),
 		draw({ deploy, marks: known }, now, { refused }) {
@@ -63,6 +66,7 @@ export function mount(root, page) {
 				}, () => {});
 				show(group, some.length > 0);
 			}
+			removal.offer(deploy?.mark ?? null);
 			if (!deploy) {
 				table.draw([], known?.marks.length === 0 ? 'No marks yet: Builder::app_version makes one with each deploy, and pulse.mark("…") or POST api/marks with any text' : refused.deploy ?? '');
 				return;
@@ -90,7 +94,7 @@ function newMark(page) {
 		event.preventDefault();
 		if (!field.value.trim()) return;
 		try {
-			const mark = await addMark(field.value);
+			const mark = await send('POST', 'marks', { text: field.value });
 			field.value = '';
 			field.setCustomValidity('');
 			page.go({ mark: mark.id, offset: 0 });
@@ -103,12 +107,40 @@ function newMark(page) {
 	return form;
 }
 
-async function addMark(text) {
-	const url = new URL(`${base}api/marks`, location.href);
-	url.username = url.password = url.hash = '';
-	const headers = { 'content-type': 'application/json' };
-	const response = await fetch(url, { method: 'POST', headers, body: JSON.stringify({ text }), credentials: 'same-origin', signal: AbortSignal.timeout(DEADLINE) });
-	const answer = await response.json().catch(() => null);
-	if (!response.ok) throw new ApiError(response.status, answer);
-	return answer;
+/** Removes the mark that is shown, after a second press. */
+function removeMark(page) {
+	const button = el('button', 'button quiet');
+	let shown = null; // the mark that would be removed
+	let isAsked = false; // whether the next press removes it
+	const ask = (again, failure = '') => {
+		isAsked = again;
+		text(button, isAsked ? 'Really remove it?' : 'Remove');
+		attr(button, 'aria-label', `${button.shownText} ${visible(shown?.text ?? '')}`);
+		button.title = failure || 'Remove this mark, for everybody';
+		button.classList.toggle('bad-text', isAsked || failure !== '');
+	};
+	button.addEventListener('click', async () => {
+		if (!isAsked) return ask(true);
+		button.disabled = true;
+		try {
+			await send('DELETE', `marks?${new URLSearchParams({ id: shown.id })}`);
+			ask(false);
+			page.go({ mark: '', offset: 0 });
+		} catch (error) {
+			ask(false, `Not removed: ${error.message}`);
+		}
+		button.disabled = false;
+	});
+	button.addEventListener('blur', () => ask(false));
+	ask(false);
+	return {
+		node: button,
+		/** Offers to remove a mark; `null`: none. */
+		offer(mark) {
+			const isOther = mark?.id !== shown?.id;
+			shown = mark;
+			if (isOther) ask(false);
+			show(button, mark !== null);
+		},
+	};
 }

@@ -34,7 +34,7 @@ export function mount(root, page) {
 	outcomes.dataset.panel = 'outcomes';
 	tiles.node.append(outcomes);
 	const trends = new Trends(page, state.context, context.kind);
-	const change = changePanel();
+	const change = changePanel(page);
 	/** @type {any} */
 	let shape = {}; // of the histogram
 	const histogram = card('histogram', 'Distribution', { head: [el('span', 'muted')], parts: [el('div', 'histogram')] });

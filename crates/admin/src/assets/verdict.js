@@ -3,9 +3,10 @@
 import { cost, explanation, headline, isOfAll, level, since, sure, values } from './change.js';
 import { attr, el, show, sync, text } from './dom.js';
 import { duration, moment, span, visible } from './format.js';
+import { taker } from './taking.js';
 
 /** The change that stands, or the last one that has ended, in a sentence each. */
-export function changePanel() {
+export function changePanel(page) {
 	const lines = el('ul', 'verdict');
 	const calm = el('p', 'calm');
 	const node = el('section', 'card', lines, calm);
@@ -17,15 +18,16 @@ export function changePanel() {
 			const stand = changes.filter((one) => one.stands);
 			const last = changes.filter((one) => !one.stands).sort((a, b) => b.ended - a.ended)[0];
 			const shown = stand.length ? stand : last ? [last] : [];
-			sync(lines, shown, (one) => one.id, () => el('li', '', el('strong', 'change'), el('span', 'since'), el('span', 'values'), el('span', 'sure'), el('span', 'suspect')), (line, one) => {
-				const [label, start, figures, certainty, suspect] = line.children;
+			sync(lines, shown, (one) => one.id, () => line(page), (node, one) => {
+				const [label, start, figures, certainty, , suspect] = node.children;
+				node.taker.draw(one, now);
 				text(label, `${one.stands ? '' : 'Was '}${headline(one)}${isOfAll(one) ? `, all pages${one.instance ? ` on ${visible(one.instance)}` : ''}` : ''}`);
 				attr(label, 'data-level', one.stands ? level(one) : null);
 				text(start, one.ended ? `from ${moment(one.since, now)} to ${moment(one.ended, now)}` : since(one, now));
 				text(figures, figuresOf(one));
 				text(certainty, sure(one));
 				text(suspect, explanation(one, marks, now));
-				line.dataset.kind = one.kind;
+				node.dataset.kind = one.kind;
 			});
 			const mark = marks.find((one) => one.version);
 			show(calm, shown.length === 0);
@@ -33,6 +35,15 @@ export function changePanel() {
 			text(calm, `${canJudge ? `Nothing has changed here, as of the minutes finished until ${moment(log.judged_until, now)}` : 'Too early to tell: each page is compared with its own past'}${mark ? `; the last deploy, ${visible(mark.text)}, was ${span(now - mark.at)} ago` : ''}`);
 		},
 	};
+}
+
+/** The sentences of a change, empty yet, with the button by which one takes it. */
+function line(page) {
+	const part = (name) => el('span', name);
+	const by = taker(page);
+	const node = el('li', '', el('strong', 'change'), ...['since', 'values', 'sure'].map(part), by.node, part('suspect'));
+	node.taker = by;
+	return node;
 }
 
 function figuresOf(one) {

@@ -14,6 +14,7 @@ use crate::access_time::DurationSums;
 use crate::aggregate::Aggregate;
 use crate::context::{Kind, RecordId};
 use crate::histogram::Histogram;
+use crate::mark::StoredMark;
 use crate::minute_report::{InstanceMinute, MinuteReport};
 use crate::outcome::{OUTCOMES as OUTCOME_COUNT, Outcome};
 use crate::pack::{

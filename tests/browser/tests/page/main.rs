@@ -14,6 +14,7 @@ mod tables;
 mod unexpected;
 mod watched;
 mod week;
+mod written;
 
 use pulse_browser::page::Page;
 use pulse_browser::watch::Exchange;
