@@ -58,10 +58,10 @@ function update(node, change, marks, now) {
 	const [label, name, start, change_, suspect, certainty] = node.children;
 	attr(name, 'href', isOfAll(change) ? link({ screen: 'health' }) : link({ screen: 'path', context: change.context }));
 	text(start, change.ended ? `${moment(change.since, now)} to ${moment(change.ended, now)}` : since(change, now));
-	node.classList.toggle('ended', !change.stands || Boolean(change.taken));
+	node.classList.toggle('ended', !change.stands);
 	text(label, headline(change));
 	if (change.kind === 'maybe slower') return;
-	attr(label, 'data-level', level(change));
+	attr(label, 'data-level', change.taken ? 'taken' : level(change));
 	text(change_, `${values(change)}${cost(change)}`);
 	text(suspect, explanation(change, marks, now));
 	text(certainty, [sure(change), takenBy(change, now)].filter(Boolean).join(' · '));

@@ -16,6 +16,8 @@ export function taker(page) {
 	const redraw = () => {
 		text(who, failure || takenBy(change, since));
 		who.classList.toggle('bad-text', failure !== '');
+		// The time since is no news.
+		attr(who, 'role', failure ? 'alert' : null);
 		text(button, change.taken ? 'Give back' : 'Take');
 		attr(button, 'aria-label', `${button.shownText}: ${headline(change)}`);
 		button.title = change.taken ? 'Call for attention again' : 'I see to this: tell everybody, and be quiet';
@@ -38,7 +40,6 @@ export function taker(page) {
 		redraw();
 	});
 	const node = el('span', 'taking', who, button);
-	who.setAttribute('role', 'status');
 	return {
 		node,
 		draw(shown, now) {

@@ -1,5 +1,6 @@
 //! What people change from the page: who sees to a change, and which mark was a mistake.
 
+use pulse_browser::emulation::Media;
 use pulse_browser::page::Page;
 use pulse_browser::shop::{Backend, Shop};
 
@@ -35,8 +36,18 @@ async fn a_change_that_is_taken_on_one_page_is_taken_on_another() {
     until_text(&mine, LINE, "Taken by someone").await;
     until_text(&mine, BUTTON, "Give back").await;
     until_text(&other, SLOW, "Taken by someone").await;
-    let is_quiet = format!("document.querySelector({SLOW:?}).classList.contains('ended')");
+    let is_quiet =
+        format!("document.querySelector({SLOW:?}).children[0].dataset.level === 'taken'");
     assert!(other.eval::<bool>(&is_quiet).await);
+    let mut reports = Vec::new();
+    for page in [&mine, &other] {
+        for theme in [Media::Light, Media::Dark] {
+            page.prefer(theme).await;
+            page.check_accessibility("a change that is taken", &mut reports)
+                .await;
+        }
+    }
+    assert!(reports.is_empty(), "{}", reports.join("\n"));
     // Whoever comes later sees it too, and gives it back.
     let late = Page::open(&shop.screen(&path)).await;
     until_text(&late, BUTTON, "Give back").await;
@@ -53,7 +64,7 @@ async fn a_change_that_is_taken_on_one_page_is_taken_on_another() {
 
 #[tokio::test]
 async fn a_mark_is_removed_by_the_second_press() {
-    let env = [("DEMO_HISTORY", "10m")];
+    let env = [("DEMO_HISTORY", "30m")];
     let shop = Shop::start(Backend::Memory, &env).await;
     let page = Page::open(&shop.screen("deploy?refresh=1")).await;
     const REMOVE: &str = "[data-panel=deploy] button[aria-label^=R]";
