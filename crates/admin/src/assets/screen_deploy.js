@@ -114,7 +114,7 @@ function removeMark(page) {
 	let isAsked = false; // whether the next press removes it
 	const ask = (again, failure = '') => {
 		isAsked = again;
-		text(button, isAsked ? 'Really remove it?' : 'Remove');
+		text(button, isAsked ? 'Really remove it?' : failure ? 'Not removed' : 'Remove');
 		attr(button, 'aria-label', `${button.shownText} ${visible(shown?.text ?? '')}`);
 		button.title = failure || 'Remove this mark, for everybody';
 		button.classList.toggle('bad-text', isAsked || failure !== '');
@@ -127,7 +127,7 @@ function removeMark(page) {
 			ask(false);
 			page.go({ mark: '', offset: 0 });
 		} catch (error) {
-			ask(false, `Not removed: ${error.message}`);
+			ask(false, error.message);
 		}
 		button.disabled = false;
 	});

@@ -26,6 +26,8 @@ async fn a_change_that_is_taken_on_one_page_is_taken_on_another() {
     other.go(&shop.screen("overview?range=1h&refresh=1")).await;
     other.until_shown(SLOW).await;
     assert!(!other.text(SLOW).await.contains("Taken by"));
+    let is_told = "document.title.startsWith('(1) ') && document.getElementById('problems').innerText === '1 problem'";
+    other.until("the title tells of it", is_told).await;
     let context = other.attribute(SLOW, "data-context").await;
     let context = context.expect("a page").replace(' ', "+");
     let path = format!("path?context={context}&refresh=1");
@@ -39,6 +41,10 @@ async fn a_change_that_is_taken_on_one_page_is_taken_on_another() {
     let is_quiet =
         format!("document.querySelector({SLOW:?}).children[0].dataset.level === 'taken'");
     assert!(other.eval::<bool>(&is_quiet).await);
+    let no_title = "!document.title.startsWith('(')";
+    other.until("the title tells of nothing", no_title).await;
+    let no_problem = "document.getElementById('problems').innerText === 'no problem'";
+    assert!(other.eval::<bool>(no_problem).await);
     let mut reports = Vec::new();
     for page in [&mine, &other] {
         for theme in [Media::Light, Media::Dark] {
@@ -57,6 +63,7 @@ async fn a_change_that_is_taken_on_one_page_is_taken_on_another() {
         page.until("nobody has taken it", &none).await;
     }
     until_text(&mine, BUTTON, "Take").await;
+    other.until("the title tells of it again", is_told).await;
     for page in [mine, other, late] {
         page.end().await;
     }
