@@ -25,6 +25,7 @@ const SCREENS = {
 	rows: (retry) => import('./screen_rows.js' + retry),
 	health: (retry) => import('./screen_health.js' + retry),
 	deploy: (retry) => import('./screen_deploy.js' + retry),
+	instance: (retry) => import('./screen_instance.js' + retry),
 };
 
 const root = $('screen');
@@ -250,7 +251,7 @@ function controls() {
 	for (const node of document.querySelectorAll('nav a')) {
 		const own = node.dataset.screen;
 		attr(node, 'href', link({ screen: own }));
-		const isCurrent = own === state.screen || (state.screen === 'path' && own === (state.kind === 'timer' ? 'timers' : 'paths'));
+		const isCurrent = own === state.screen || (state.screen === 'path' && own === (state.kind === 'timer' ? 'timers' : 'paths')) || (state.screen === 'instance' && own === 'health');
 		attr(node, 'aria-current', isCurrent ? 'page' : null);
 	}
 	for (const radio of document.querySelectorAll('input[name=range]')) {

@@ -112,7 +112,7 @@ export const contextColumn = (label = 'Path') => ({
 	className: 'name',
 	value: (row) => row.context,
 	draw(cell, row) {
-		const href = row.context === '<all>' ? link({ screen: 'health' }) : link({ screen: 'path', context: row.context, kind: row.kind === 'timer' ? 'timer' : '' });
+		const href = row.context === '<all>' ? link(row.instance ? { screen: 'instance', context: row.instance } : { screen: 'health' }) : link({ screen: 'path', context: row.context, kind: row.kind === 'timer' ? 'timer' : '' });
 		if (cell.shown !== row.context) {
 			cell.replaceChildren(el('a', 'open', ...(row.context === '<all>' ? ['all pages'] : contextParts(row))));
 			cell.shown = row.context;

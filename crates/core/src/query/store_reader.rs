@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::answer_bytes::{self as bytes, AnswerBytes};
 use super::book::Book;
 use super::error::{DEADLINE, QueryError};
+use super::instance_minutes::beside_others::BesideOthers;
 use super::instance_minutes::{InstanceMinutes, InstanceSums};
 use super::single_flight::{FRESH, SingleFlight, SingleFlightMap, within};
 use super::span::Span;
@@ -89,10 +90,20 @@ pub struct StoreReader {
     marks: SingleFlight<Answer<Mark>>,
     versions: SingleFlightMap<(Arc<str>, Vec<i64>), Arc<Versions>>,
     instances: SingleFlightMap<(Range<i64>, Option<RecordId>), Answer<InstanceSums>>,
+    beside_others: SingleFlightMap<(Range<i64>, Arc<str>), Arc<NamedBeside>>,
     instance_minutes: InstanceMinutes,
     windows: Windows,
     window_sums: SingleFlightMap<Window, Arc<WindowSums>>,
     timer_names: SingleFlight<Arc<TimerNames>>,
+}
+
+/// Age up to which what an instance did beside the others is served again: reports are of minutes.
+const TEN_SECONDS: Duration = Duration::from_secs(10);
+
+/// What an instance did beside the others, with the names of its contexts.
+pub(super) struct NamedBeside {
+    pub(super) beside: BesideOthers,
+    pub(super) names: HashMap<RecordId, Arc<str>>,
 }
 
 /// The names of timers by the ids of their records.
@@ -114,6 +125,7 @@ impl StoreReader {
             unsent,
             windows: Windows::new(store.clone(), clock.clone(), target, share(8)),
             instances: SingleFlightMap::new(&others, bytes::instances),
+            beside_others: SingleFlightMap::new(&others, |of: &Arc<NamedBeside>| of.beside.bytes()),
             instance_minutes: InstanceMinutes::new(store.clone(), clock.clone(), share(2)),
             change_log: SingleFlight::default(),
             last_log: Mutex::default(),
@@ -488,6 +500,33 @@ impl StoreReader {
             Ok(Arc::new(sums))
         });
         flight.get(&self.clock, |_| FRESH, read).await
+    }
+
+    /// What one instance did in the minutes that begin within `minutes`, beside the others.
+    pub(super) async fn beside_others(
+        &self,
+        minutes: Range<i64>,
+        instance: &Arc<str>,
+    ) -> Result<Arc<NamedBeside>, QueryError> {
+        let created = self.recorded_span().await?.generation;
+        let flight = self
+            .beside_others
+            .of(&self.clock, (minutes.clone(), instance.clone()));
+        let read = Box::pin(async {
+            let minutes = self
+                .instance_minutes
+                .beside_others(minutes, instance, created);
+            let beside = minutes.await?;
+            let index = self.store.record_index(self.clock.now_seconds()).await?;
+            let names = index
+                .contexts
+                .into_iter()
+                .map(|id| (RecordId::new(id.kind, &id.name), id.name));
+            let names = names.filter(|(id, _)| beside.contexts.contains_key(id));
+            let names = names.collect();
+            Ok(Arc::new(NamedBeside { beside, names }))
+        });
+        flight.get(&self.clock, |_| TEN_SECONDS, read).await
     }
 
     /// Forgets the marks that were read, as there is a new one.
