@@ -50,8 +50,8 @@ pub use tower_pulse_core::query::{
     PathWindow, Paths, PathsQuery, PointValue, ProcessHealth, Profile, ProfileQuery, QueryError,
     Ratios, Reader, ReadingHealth, RecordingLosses, RequestTimer, RequestTimers, RowMetric,
     RowStatus, Series, SeriesMetric, SeriesQuery, SeriesSpan, SeriesValue, Side, SideBySide, Sight,
-    SinceWhen, SliceTimes, SlowContext, Slowest, SlowestRequests, Sort, Spread, Times, Verdict,
-    Watched, WatchedRow, WhichInstance, WhichPart, Window, WorstRequests,
+    SinceWhen, SliceTimes, SlowContext, Slowest, SlowestRequests, Sort, Spread, TimerPath, Times,
+    Verdict, Watched, WatchedRow, WhichInstance, WhichPart, Window, WorstRequests,
 };
 #[cfg(feature = "rankings")]
 pub use tower_pulse_core::query::{RankedRow, RankingHead, RankingPart, RankingRow, Rankings};

@@ -7,13 +7,14 @@ import { attr, el, show, text } from './dom.js';
 import { count, duration, isNumber, moment, percent, plural, times, visible } from './format.js';
 import { lengthName } from './overview.js';
 import { beginOf, chartRows } from './slices.js';
-import { isZoomed, link, range, state } from './state.js';
+import { isZoomed, link, range, seconds, state } from './state.js';
 import { Table, contextColumn, numberColumn, statistic } from './table.js';
 import { Tiles } from './tiles.js';
 import { Trends } from './trends.js';
 import { changePanel } from './verdict.js';
 
 const NAMED = 3; // paths that a sentence names
+const A_MINUTE_OR_TWO = 120; // that a range may begin and end within
 const REQUESTS = [
 	{ key: 'count', label: 'this instance', color: 'c-p50' },
 	{ key: 'others_count', label: 'the others, each', color: 'c-mean' },
@@ -79,12 +80,13 @@ export function mount(root, page) {
 			const compared = since && after ? after : instance;
 			text(verdict, sentence(compared));
 			attr(verdict, 'data-level', isBad(compared.verdict) ? 'bad' : null);
-			text(facts, factsOf(instance, now));
+			text(facts, factsOf(instance, since && after ? since : 0, now));
 			show(change.node, about.length > 0);
 			const marked = marks?.marks ?? [];
 			change.draw(about, marked, now, log);
 			tiles.draw(compared, { now, target: page.config.target, length: lengthName() });
-			page.complete(instance, instance.count > 0);
+			// Of a longer range, `factsOf` says which part there is.
+			if (!isPart(instance)) page.complete(instance, instance.count > 0);
 			show(charts, !isAlone);
 			show(all.node, isAlone);
 			const drawn = { marks: marked, changes: about, asOf };
@@ -106,7 +108,7 @@ function chart(root, page, name, [key, title, series, format]) {
 	figure.dataset.chart = key;
 	root.append(figure);
 	const shown = new TimeChart(figure, {
-		name: key, title, kind: 'lines', series, format, band: [],
+		name: key, title, kind: 'lines', series, format,
 		onZoom: (from, to) => page.go({ from, to }),
 		async onView({ hidden, log, export: as }) {
 			if (hidden) page.go({ hide: [...hidden].join() }, true);
@@ -164,8 +166,11 @@ function onlySome(rows, total, how) {
 	return `Only ${names.join(', ')}${more} ${total === 1 ? 'is' : 'are'} ${how} here: not all of the instance`;
 }
 
-/** Version, whether it is alive, its share, and when it had its first requests. */
-function factsOf(one, now) {
+/** Whether the answer is of a part of the range: what instances did is kept for a while only. */
+const isPart = ({ from, to }) => seconds() - (to - from) > A_MINUTE_OR_TWO;
+
+/** Version, whether it is alive, its share, when it had its first requests, and what the figures are of. */
+function factsOf(one, since, now) {
 	const first = isNumber(one.first_minute) && one.first_minute > one.from ? `first requests of this range at ${moment(one.first_minute, now)}` : '';
 	const seen = isNumber(one.last_seen) ? moment(one.last_seen, now) : '';
 	const life = one.alive ? 'alive' : seen ? `gone since ${seen}` : '';
@@ -176,6 +181,8 @@ function factsOf(one, now) {
 		isNumber(one.share) ? `${percent(one.share, 1)} of the fleet’s time` : '',
 		one.others > 0 ? `beside ${plural(one.others, 'other')}` : '',
 		first,
+		isPart(one) ? `instances are kept for about two hours: shown is ${moment(one.from, now)} – ${moment(one.to, now)}` : '',
+		since ? `figures since ${moment(since, now)}` : '',
 	].filter(Boolean).join(' · ');
 }
 

@@ -15,7 +15,7 @@ use super::single_flight::{FRESH, SingleFlight, SingleFlightMap, within};
 use super::span::Span;
 use super::windows::Windows;
 use super::windows::points::WindowPoints;
-use super::windows::sums::WindowSums;
+use super::windows::sums::{RunningTimer, WindowSums};
 use crate::clock::{Clock, Tick};
 use crate::flush::Unsent;
 #[cfg(feature = "row-cache")]
@@ -94,6 +94,7 @@ pub struct StoreReader {
     instance_minutes: InstanceMinutes,
     windows: Windows,
     window_sums: SingleFlightMap<Window, Arc<WindowSums>>,
+    running: SingleFlightMap<(Window, RecordId), Answer<RunningTimer>>,
     timer_names: SingleFlight<Arc<TimerNames>>,
 }
 
@@ -132,6 +133,7 @@ impl StoreReader {
             marks: SingleFlight::default(),
             versions: SingleFlightMap::new(&others, bytes::versions),
             window_sums: SingleFlightMap::new(&of_windows, bytes::window),
+            running: SingleFlightMap::new(&of_windows, |of| bytes::list(of)),
             timer_names: SingleFlight::default(),
             tiers: SingleFlight::default(),
             store,
@@ -254,6 +256,22 @@ impl StoreReader {
         let window = window.rounded(tiers, self.clock.now_seconds());
         let read = Box::pin(self.windows.context(window, tiers, context));
         within(&self.clock, DEADLINE, read).await
+    }
+
+    /// The contexts within whose requests a timer ran in a window.
+    pub async fn running(
+        &self,
+        window: Window,
+        timer: RecordId,
+    ) -> Result<Answer<RunningTimer>, QueryError> {
+        let tiers = self.tiers().await?;
+        let window = window.rounded(tiers, self.clock.now_seconds());
+        let read = Box::pin(async {
+            let running = self.windows.running(window, tiers, timer).await?;
+            Ok(Arc::new(running))
+        });
+        let flight = self.running.of(&self.clock, (window, timer));
+        flight.get(&self.clock, |_| FRESH, read).await
     }
 
     /// The number of slices that [`window_points`](Self::window_points) has of each context.

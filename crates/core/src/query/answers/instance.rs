@@ -203,7 +203,7 @@ impl Row {
         let path = InstancePath {
             name: ContextName::new(name, Kind::Http),
             slower: beside.is_some_and(|others| compare.is_slower(ratio, &measured, others)),
-            failing: beside.is_some_and(|others| compare.is_failing(&measured, others)),
+            failing: beside.is_some_and(|others| Compare::is_failing(&measured, others)),
             measured,
             others,
             ratio,

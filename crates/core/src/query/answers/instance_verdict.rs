@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::instance::InstancePath;
 use super::instances::{InstanceRow, STANDS_OUT, SUSPECT_STANDS_OUT};
-use super::measured::Measured;
+use super::measured::{Measured, fails_more};
 use crate::query::instance_minutes::MIN_REQUESTS;
 
 /// How far something is spread over the paths of an instance.
@@ -53,15 +53,11 @@ pub(super) struct Compare {
     error_share: f64,
 }
 
-/// A path is slower, or fails more often, if chance would make that difference once in some hundred paths.
+/// A path is slower at so many standard errors: chance makes that difference once in some hundred paths.
 const SURE: f64 = 3.0;
 
 /// A path is surely as fast as on the others if it cannot be slower at so many standard errors.
 const LIKELY: f64 = 2.0;
-
-/// The smallest difference of two shares of errors, and their smallest ratio.
-const ERRORS_BEYOND: f64 = 0.01;
-const ERRORS_TIMES: f64 = 1.5;
 
 impl Compare {
     /// Where all of an instance stands out by less than its own ratio, a path is slower by half of that.
@@ -90,25 +86,14 @@ impl Compare {
     }
 
     /// Whether a path fails more often than on the others.
-    pub(super) fn is_failing(&self, own: &Measured, others: &Measured) -> bool {
-        let (share, usual) = error_shares(own, others);
-        let (count, of_others) = (own.count as f64, others.count as f64);
-        let pooled = (own.errors + others.errors) as f64 / (count + of_others);
-        let deviation = (pooled * (1.0 - pooled) * (1.0 / count + 1.0 / of_others)).sqrt();
-        own.count.min(others.count) >= MIN_REQUESTS
-            && share >= ERRORS_TIMES * usual
-            && share - usual >= ERRORS_BEYOND.max(SURE * deviation)
+    pub(super) fn is_failing(own: &Measured, others: &Measured) -> bool {
+        fails_more((own.errors, own.count), (others.errors, others.count))
     }
 
     /// Whether a path has so many requests that as many errors as on all paths would be seen.
     fn would_be_seen_to_fail(&self, own: &Measured) -> bool {
         own.count as f64 * self.error_share >= MIN_REQUESTS as f64
     }
-}
-
-fn error_shares(own: &Measured, others: &Measured) -> (f64, f64) {
-    let share = |of: &Measured| of.error_share.unwrap_or(0.0);
-    (share(own), share(others))
 }
 
 /// The standard error of the ratio of two means, by the ratio.
@@ -190,7 +175,7 @@ mod tests {
         InstancePath {
             name: ContextName::new("GET /", Kind::Http),
             slower: compare.is_slower(ratio, &own, &others),
-            failing: compare.is_failing(&own, &others),
+            failing: Compare::is_failing(&own, &others),
             ratio,
             measured: own,
             others: Some(others),
@@ -248,11 +233,10 @@ mod tests {
 
     #[test]
     fn a_path_fails_more_often_beyond_chance() {
-        let compare = of_ratio(1.0, false);
         let is_failing = |failed, of_others| {
             let own = measured(&about(10, 200), failed);
             let others = measured(&about(10, 600), of_others);
-            compare.is_failing(&own, &others)
+            Compare::is_failing(&own, &others)
         };
         assert!(is_failing(40, 12), "20% beside 2%");
         assert!(!is_failing(40, 120), "20% beside 20%");

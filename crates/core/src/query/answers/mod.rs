@@ -58,7 +58,7 @@ pub use self::rows::{Rows, RowsQuery};
 pub use self::series::{Series, SeriesQuery};
 pub use self::slow_requests::{BothHours, ListedRequest, ListedRequests, SlowestRequests};
 pub use self::slowest::{SlowContext, Slowest};
-pub use self::timers::{RequestTimer, RequestTimers};
+pub use self::timers::{RequestTimer, RequestTimers, TimerPath};
 
 pub(super) use self::changes::changes;
 pub(super) use self::counters::{counter, counters};
