@@ -6,7 +6,7 @@ import { TimeChart } from './chart.js';
 import { attr, el, show, text } from './dom.js';
 import { count, duration, isNumber, moment, percent, plural, times, visible } from './format.js';
 import { lengthName } from './overview.js';
-import { beginOf, chartRows } from './slices.js';
+import { chartRows } from './slices.js';
 import { isZoomed, link, range, seconds, state } from './state.js';
 import { Table, contextColumn, numberColumn, statistic } from './table.js';
 import { Tiles } from './tiles.js';
@@ -79,7 +79,7 @@ export function mount(root, page) {
 			}
 			const compared = since && after ? after : instance;
 			text(verdict, sentence(compared));
-			attr(verdict, 'data-level', isBad(compared.verdict) ? 'bad' : null);
+			attr(verdict, 'data-level', levelOf(compared));
 			text(facts, factsOf(instance, since && after ? since : 0, now));
 			show(change.node, about.length > 0);
 			const marked = marks?.marks ?? [];
@@ -87,12 +87,13 @@ export function mount(root, page) {
 			tiles.draw(compared, { now, target: page.config.target, length: lengthName() });
 			// Of a longer range, `factsOf` says which part there is.
 			if (!isPart(instance)) page.complete(instance, instance.count > 0);
-			show(charts, !isAlone);
+			const isKept = instance.to > instance.from;
+			show(charts, !isAlone && isKept);
 			show(all.node, isAlone);
 			const drawn = { marks: marked, changes: about, asOf };
 			if (isAlone) all.draw(series, drawn);
-			else for (const one of [requests, latency]) one.draw(instance, drawn);
-			show(paths, !isAlone);
+			else if (isKept) for (const one of [requests, latency]) one.draw(instance, drawn);
+			show(paths, !isAlone && isKept);
 			table.draw(compared.paths, compared.total ? '' : 'It has reported no requests in this range');
 			const shown = compared.paths.length;
 			const part = shown < compared.total ? `${shown} of ${compared.total}, ` : '';
@@ -124,7 +125,7 @@ function chart(root, page, name, [key, title, series, format]) {
 			shown.update({
 				from, to, precision, now, values: new Map(values),
 				counts: key === 'latency' ? new Map(points.map(([start, point]) => [start, point.count])) : null,
-				recordedFrom: beginOf(answer, now), notRunning: [],
+				recordedFrom: to - answer.recorded_seconds - answer.not_running_seconds, notRunning: [],
 				marks: marks.map(({ at, text: label, id }) => ({ at, text: label, id })),
 				changes: changes.map((one) => ({ since: one.since, text: 'out of line' })),
 				hidden: new Set(state.hide.split(',').filter(Boolean)),
@@ -134,7 +135,11 @@ function chart(root, page, name, [key, title, series, format]) {
 	};
 }
 
-const isBad = ({ slower, failing }) => slower !== 'none' || failing !== 'none';
+/** The colour of the sentence: bad, good, or none where nothing can be said. */
+function levelOf({ verdict: { compared, slower, failing }, stands_out: standsOut }) {
+	if (slower !== 'none' || failing !== 'none' || standsOut) return 'bad';
+	return compared > 0 ? 'good' : 'none';
+}
 
 /** Whether all of it is slower, or a path: what the API has decided, in words. */
 function sentence({ alone, verdict, paths, ratio, stands_out: standsOut }) {
@@ -181,7 +186,7 @@ function factsOf(one, since, now) {
 		isNumber(one.share) ? `${percent(one.share, 1)} of the fleet’s time` : '',
 		one.others > 0 ? `beside ${plural(one.others, 'other')}` : '',
 		first,
-		isPart(one) ? `instances are kept for about two hours: shown is ${moment(one.from, now)} – ${moment(one.to, now)}` : '',
+		isPart(one) ? `instances are kept for about two hours: ${one.to > one.from ? `shown is ${moment(one.from, now)} – ${moment(one.to, now)}` : 'nothing is left of this range'}` : '',
 		since ? `figures since ${moment(since, now)}` : '',
 	].filter(Boolean).join(' · ');
 }
