@@ -78,6 +78,10 @@ async fn what_is_hidden_is_shown(builder: Builder) {
         ("api/slowest_requests".to_owned(), "host"),
         ("api/instances".to_owned(), "host"),
         ("api/instances".to_owned(), "1.4"),
+        (
+            format!("api/instance?instance={}", query(&escaped("host"))),
+            "host",
+        ),
         ("api/counters".to_owned(), "sales"),
         ("api/rankings".to_owned(), "posts"),
         (

@@ -28,6 +28,7 @@ const SCREENS = {
 	rows: (retry) => import('./screen_rows.js' + retry),
 	health: (retry) => import('./screen_health.js' + retry),
 	deploy: (retry) => import('./screen_deploy.js' + retry),
+	instance: (retry) => import('./screen_instance.js' + retry),
 };
 
 const root = $('screen');

@@ -56,7 +56,7 @@ function create(change) {
 
 function update(node, change, marks, now) {
 	const [label, name, start, change_, suspect, certainty] = node.children;
-	attr(name, 'href', isOfAll(change) ? link({ screen: 'health' }) : link({ screen: 'path', context: change.context }));
+	attr(name, 'href', isOfAll(change) ? link(change.instance ? { screen: 'instance', context: change.instance } : { screen: 'health' }) : link({ screen: 'path', context: change.context }));
 	text(start, change.ended ? `${moment(change.since, now)} to ${moment(change.ended, now)}` : since(change, now));
 	node.classList.toggle('ended', !change.stands);
 	text(label, headline(change));

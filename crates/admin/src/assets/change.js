@@ -7,14 +7,14 @@ const LEVELS = { slower: 'bad', failing: 'bad', silent: 'bad', instance: 'bad', 
 export const level = (change) => LEVELS[change.kind] ?? 'warn';
 
 /** A ratio beside something else: 2.4× the others, +40% over the others */
-const beside = (ratio, others) => `${delta(ratio)} ${ratio >= 2 ? '' : 'over '}${others}`;
+export const against = (ratio, others) => `${delta(ratio)} ${ratio >= 2 ? '' : 'over '}${others}`;
 
 /** +48% slower, 2.6× slower, 24% failing, silent */
 export function headline({ kind, now, ratio, is_tail: isTail }) {
 	if (kind === 'failing') return `${percent(now, 1)} failing`;
 	if (kind === 'silent' || !(ratio > 0)) return visible(kind);
-	if (kind === 'surging') return beside(ratio, 'the traffic');
-	if (kind === 'instance') return beside(ratio, 'the others');
+	if (kind === 'surging') return against(ratio, 'the traffic');
+	if (kind === 'instance') return against(ratio, 'the others');
 	const words = kind === 'maybe slower' ? `maybe ${delta(ratio)} slower` : `${delta(ratio)} ${visible(kind)}`;
 	return `${words}${isTail ? ' at its tail' : ''}`;
 }
@@ -63,10 +63,10 @@ export function suspects(change, marks, now) {
 		const share = `${percent(Math.min(one.share, 1), 1)} of the added time`;
 		if (one.kind === 'timer') return `${visible(one.timer)}, ${share}`;
 		if (one.kind === 'code') return `your code, outside of timers, ${share}`;
-		if (one.kind === 'instance') return `instance ${visible(one.instance)}, ${beside(one.ratio, 'the others')}`;
+		if (one.kind === 'instance') return `instance ${visible(one.instance)}, ${against(one.ratio, 'the others')}`;
 		const at = marks.find((mark) => mark.id === one.mark)?.at;
 		const when = at ? ` at ${moment(at, now)}` : '';
-		const sideBySide = one.side_by_side ? `, ${beside(one.side_by_side, 'the old version in the same minutes')}` : '';
+		const sideBySide = one.side_by_side ? `, ${against(one.side_by_side, 'the old version in the same minutes')}` : '';
 		return `${visible(one.text)}${when}${sideBySide}`;
 	});
 }
@@ -78,9 +78,11 @@ export function deployVerdict({ deploy }) {
 	return verdict === 'not_the_deploy' ? `Not a deploy: the last one before it, ${visible(mark.text)}, was ${span(earlier)} earlier.` : '';
 }
 
-/** Who is suspected, and whether a deploy is, in sentences. */
-export function explanation(change, marks, now) {
-	const known = suspects(change, marks, now);
+/** Who is suspected, and whether a deploy is, in sentences. `timers`: those within the page, of which some may fail. */
+export function explanation(change, marks, now, timers = []) {
+	const failing = timers.filter((timer) => timer.failing && change.kind === 'failing' && change.stands);
+	const fails = ({ timer, error_share: part }) => `${visible(timer)}, which fails ${percent(part, 1)} of its runs`;
+	const known = [...failing.map(fails), ...suspects(change, marks, now)];
 	const first = known.length ? `Suspect: ${known.join('; ')}.` : 'No timer or instance stands out.';
 	return `${first} ${deployVerdict(change)}`.trim();
 }

@@ -2,19 +2,25 @@
 
 import { attr, el, text } from './dom.js';
 import { count, delta, isNumber, moment, plural, visible } from './format.js';
+import { link } from './state.js';
 import { Table, errorColumn, numberColumn, statistic } from './table.js';
+
+/** Where the page of an instance is. */
+export const instanceLink = (instance) => link({ screen: 'instance', context: instance });
 
 /** A table of what each instance did. */
 export function instanceTable(name) {
 	return new Table({
 		name,
 		caption: 'Instances',
+		href: true,
 		key: (row) => row.instance,
 		mark: (node, row) => attr(node, 'data-odd', row.stands_out ? 'true' : null),
 		columns: [
 			{ id: 'instance', label: 'Instance', className: 'name', value: (row) => row.instance, draw(cell, row) {
-				if (!cell.firstChild) cell.append(el('bdi', 'mono'), el('span', 'muted'));
-				text(cell.firstChild, visible(row.instance));
+				if (!cell.firstChild) cell.append(el('a', 'open', el('bdi', 'mono')), el('span', 'muted'));
+				text(cell.firstChild.firstChild, visible(row.instance));
+				attr(cell.firstChild, 'href', instanceLink(row.instance));
 				attr(cell, 'title', row.instance);
 				text(cell.lastChild, `${row.version ? ` ${visible(row.version)}` : ''}${row.alive === false ? ' gone' : ''}`);
 			} },

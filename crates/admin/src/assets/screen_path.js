@@ -11,6 +11,7 @@ import { drawInstances, instanceTable } from './instances.js';
 import { lengthName } from './overview.js';
 import { drawOutcomes } from './outcomes.js';
 import { requestColumns } from './requests.js';
+import { runBy } from './run_by.js';
 import { isZoomed, link, range, state } from './state.js';
 import { Table } from './table.js';
 import { Tiles } from './tiles.js';
@@ -34,7 +35,8 @@ export function mount(root, page) {
 	outcomes.dataset.panel = 'outcomes';
 	tiles.node.append(outcomes);
 	const trends = new Trends(page, state.context, context.kind);
-	const change = changePanel(page);
+	const change = changePanel(page, { isTimer });
+	const users = runBy();
 	/** @type {any} */
 	let shape = {}; // of the histogram
 	const histogram = card('histogram', 'Distribution', { head: [el('span', 'muted')], parts: [el('div', 'histogram')] });
@@ -46,11 +48,11 @@ export function mount(root, page) {
 	let profile = null; // when it was answered, and the answer
 	const note = el('p', 'nothing card');
 	const body = el('div', 'stack', change.node, tiles.node, trends.node,
-		el('div', 'pair', histogram, timeTable.node),
+		el('div', 'pair', histogram, isTimer ? users.node : timeTable.node),
 		el('div', 'pair uneven', card('slow-requests', 'Slowest requests', { head: [el('span', 'muted')], parts: [requests.node] }), card('instances', 'Instances', { head: [el('span', 'muted')], parts: [instances.node] })), usual.node);
 	root.append(el('p', 'crumbs', back, ' / ', title), note, body);
-	// Timers are not compared with their past.
-	for (const node of isTimer ? [change.node, timeTable.node, usual.node.previousSibling] : []) show(node, false);
+	// Requests and instances are those of paths.
+	if (isTimer) show(usual.node.previousSibling, false);
 	let standing = null;
 
 	/** The requests that matter most: where the page fails, those that failed since. */
@@ -91,16 +93,17 @@ export function mount(root, page) {
 				standing = first;
 				if (first) page.ask();
 			}
-			change.draw(changes, marked, now, all);
 			tiles.draw(window, { now, target: isTimer ? null : page.config.target, length: lengthName() });
 			page.complete(window, window.count > 0);
 			drawOutcomes(outcomes, window);
 			trends.draw(series, { marks: marked, changes: changes.filter(isRecent), asOf });
 			const compared = sinceChange() && sinceThen?.window?.count > 0 ? { ...sinceThen.window, label: `since ${moment(standing.since, now)}, against before` } : { ...window, label: isZoomed() ? 'this range, against the one before' : `last ${lengthName()}, against the one before` };
+			change.draw(changes, marked, now, all, compared.timers);
 			text(histogram.querySelector('.muted'), `${compared.label} (outline)`);
 			shape = { now: compared.histogram, before: compared.histogram_before?.length ? compared.histogram_before : null, p50: compared.p50, p95: compared.p95, target: isTimer ? null : page.config.target };
 			drawHistogram(histogram.querySelector('.histogram'), shape);
-			timeTable.draw(compared);
+			if (isTimer) users.draw(compared.run_by ?? [], compared.count, compared.label);
+			else timeTable.draw(compared);
 			drawRequests(window.worst_requests);
 			if (answered && answered !== profile?.answer) profile = { answer: answered, until: now + PROFILE_FOR };
 			if (profile) usual.draw(profile.answer, now);

@@ -111,7 +111,7 @@ export const contextColumn = (label = 'Path', isMarked = true) => ({
 	className: 'name',
 	value: (row) => row.context,
 	draw(cell, row) {
-		const href = row.context === '<all>' ? link({ screen: 'health' }) : link({ screen: 'path', context: row.context, kind: row.kind === 'timer' ? 'timer' : '' });
+		const href = row.context === '<all>' ? link(row.instance ? { screen: 'instance', context: row.instance } : { screen: 'health' }) : link({ screen: 'path', context: row.context, kind: row.kind === 'timer' ? 'timer' : '' });
 		if (cell.shown !== row.context) {
 			cell.replaceChildren(el('a', 'open', ...(row.context === '<all>' ? ['all pages'] : contextParts(row))), el('span', 'change tag'));
 			cell.shown = row.context;

@@ -30,6 +30,10 @@ export function timeGoes() {
 				text(cell, delta(row.change) || (row.before === null && row.compared ? 'new' : '–'));
 				attr(cell, 'data-sense', sense(row.change));
 			} },
+			{ id: 'error_share', label: 'Errors', title: 'Of the runs of the timer, on all pages', value: (row) => row.error_share ?? null, draw(cell, row) {
+				text(cell, row.errors > 0 ? percent(row.error_share, 1) : '–');
+				attr(cell, 'data-sense', row.failing ? 'bad' : null);
+			} },
 			numberColumn('per_request', 'Calls', (n) => times(n).replace('×', ''), { title: 'Calls per request' }),
 		],
 	});

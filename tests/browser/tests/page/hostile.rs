@@ -18,11 +18,17 @@ async fn names_are_text() {
     for size in [Size::DESKTOP, Size::PHONE] {
         page.resize(size).await;
         let opened = HOSTILE.map(|name| format!("path?context={}", encoded(&recorded(name))));
-        let screens = SCREENS.map(str::to_owned).into_iter().chain(opened);
+        let instances = HOSTILE.map(|name| format!("instance/{}", encoded(name)));
+        let screens = SCREENS
+            .map(str::to_owned)
+            .into_iter()
+            .chain(opened)
+            .chain(instances);
         for screen in screens {
             let url = service.url(&format!("/admin/pulse#{screen}"));
             page.go(&url).await;
-            page.until_screen(screen.split('?').next().unwrap()).await;
+            page.until_screen(screen.split(['?', '/']).next().unwrap())
+                .await;
             let made = page.count("img[src=x], script:not([src^='http']):not([src*='assets/']), a[href^='javascript:'], main img").await;
             if made > 0 {
                 faults.push(format!("{screen}: a name became {made} elements"));

@@ -6,6 +6,7 @@ mod cost;
 mod figures;
 mod hostile;
 mod incidents;
+mod instance;
 mod outage;
 mod places;
 mod range;

@@ -191,12 +191,26 @@ pub(super) async fn changes_of(
     source: &Source,
     context: &str,
 ) -> Result<Vec<ChangeRow>, QueryError> {
+    rows_of(source, |change| *change.context == *context).await
+}
+
+/// The changes of contexts, of which a timer is suspected.
+pub(super) async fn changes_by(source: &Source, timer: &str) -> Result<Vec<ChangeRow>, QueryError> {
+    let is_by =
+        |suspect: &Suspect| matches!(suspect, Suspect::Timer { timer: of, .. } if **of == *timer);
+    rows_of(source, |change| change.suspects.iter().any(is_by)).await
+}
+
+/// The changes that a function accepts: what stands first.
+async fn rows_of(
+    source: &Source,
+    is_wanted: impl Fn(&Change) -> bool,
+) -> Result<Vec<ChangeRow>, QueryError> {
     let log = source.reader.changes().await?;
     let marks = source.reader.marks().await?;
-    let changes = log.changes.iter();
-    let mut of_context: Vec<&Change> = changes.filter(|c| *c.context == *context).collect();
-    sort_by_urgency(&mut of_context);
-    let rows = of_context.into_iter();
+    let mut wanted: Vec<&Change> = log.changes.iter().filter(|c| is_wanted(c)).collect();
+    sort_by_urgency(&mut wanted);
+    let rows = wanted.into_iter();
     Ok(rows.map(|change| ChangeRow::new(change, &marks)).collect())
 }
 
