@@ -167,7 +167,7 @@ async fn what_was_taken_and_removed_stays_so_after_a_restart() {
         assert_eq!((changes.len(), &changes[0].taken), (1, &taken));
         assert_eq!(
             service.pulse.query().marks().await.unwrap().marks,
-            [kept.clone()]
+            std::slice::from_ref(&kept)
         );
         service.shutdown().await;
         place.released().await;
