@@ -51,6 +51,9 @@ mod server;
 #[cfg(feature = "admin")]
 #[path = "stores/slow_requests.rs"]
 mod slow_requests;
+#[cfg(feature = "admin")]
+#[path = "stores/slowest_requests.rs"]
+mod slowest_requests;
 #[path = "stores/suite.rs"]
 mod suite;
 #[path = "stores/table_reads.rs"]

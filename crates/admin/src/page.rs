@@ -47,6 +47,8 @@ struct PageConfig<'a> {
     precisions: Vec<u32>,
     /// The time that requests should stay below, in seconds.
     target: Option<f64>,
+    /// Where a trace is shown, with `{trace_id}` in the place of its id.
+    trace_url: Option<&'a str>,
     /// Whether this process is an instance, which can make marks.
     is_instance: bool,
     /// Whether rankings are answered.
@@ -74,6 +76,7 @@ impl Page {
             version,
             precisions: precisions.map(|precision| precision.seconds).collect(),
             target: source.query.source().target_seconds(),
+            trace_url: source.trace_url.as_deref(),
             is_instance,
             rankings: cfg!(feature = "rankings"),
             row_cache: cfg!(feature = "row-cache") && is_instance,
