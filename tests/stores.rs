@@ -33,6 +33,9 @@ mod minute_reports;
 mod oversized;
 #[path = "stores/own_keys.rs"]
 mod own_keys;
+#[cfg(feature = "admin")]
+#[path = "stores/path_targets.rs"]
+mod path_targets;
 #[path = "stores/poison.rs"]
 mod poison;
 #[cfg(feature = "admin")]

@@ -7,7 +7,7 @@ use tower_pulse::{Builder, Dashboard, DashboardBuilder, Pulse};
 #[test]
 fn fields_are_checked_as_those_of_an_instance() {
     type Configure<B> = fn(B) -> B;
-    let cases: [(&str, Configure<Builder>, Configure<DashboardBuilder>); 8] = [
+    let cases: [(&str, Configure<Builder>, Configure<DashboardBuilder>); 10] = [
         (
             "redis",
             |b| b.redis("http://127.0.0.1/"),
@@ -25,6 +25,16 @@ fn fields_are_checked_as_those_of_an_instance() {
             "target",
             |b| b.target(Duration::ZERO),
             |b| b.target(Duration::ZERO),
+        ),
+        (
+            "target_for",
+            |b| b.target_for("GET /", Duration::ZERO, 0.9),
+            |b| b.target_for("GET /", Duration::ZERO, 0.9),
+        ),
+        (
+            "trace_url",
+            |b| b.trace_url("ftp://traces.example.com/{trace_id}"),
+            |b| b.trace_url("ftp://traces.example.com/{trace_id}"),
         ),
         (
             "redis_connection_timeout",

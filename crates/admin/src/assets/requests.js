@@ -3,6 +3,7 @@
 import { attr, el, text } from './dom.js';
 import { duration, time, visible } from './format.js';
 import { contextColumn, numberColumn } from './table.js';
+import { drawTrace } from './trace.js';
 
 /** `withContext`: for requests of different paths. */
 export function requestColumns(withContext) {
@@ -20,10 +21,6 @@ export function requestColumns(withContext) {
 			cell.classList.toggle('bad-text', row.error);
 		} },
 		{ id: 'instance', label: 'Instance', value: (row) => row.instance, text: (row) => visible(row.instance) },
-		{ id: 'trace', label: 'Trace', className: 'left', value: (row) => row.trace_id, draw(cell, row) {
-			if (!cell.firstChild) cell.append(el('code'));
-			text(cell.firstChild, row.trace_id ? visible(row.trace_id) : '–');
-			attr(cell.firstChild, 'title', row.trace_id ? 'Trace id' : 'No traceparent header');
-		} },
+		{ id: 'trace', label: 'Trace', className: 'left', value: (row) => row.trace_id, draw: (cell, row) => drawTrace(cell, row.trace_id) },
 	];
 }

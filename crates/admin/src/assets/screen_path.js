@@ -10,6 +10,7 @@ import { drawHistogram, histogramRows } from './hist.js';
 import { drawInstances, instanceTable } from './instances.js';
 import { lengthName } from './overview.js';
 import { drawOutcomes } from './outcomes.js';
+import { pathTarget } from './path_target.js';
 import { requestColumns } from './requests.js';
 import { isZoomed, link, range, state } from './state.js';
 import { Table } from './table.js';
@@ -35,17 +36,21 @@ export function mount(root, page) {
 	tiles.node.append(outcomes);
 	const trends = new Trends(page, state.context, context.kind);
 	const change = changePanel();
+	const target = pathTarget();
 	let shape = {}; // of the histogram
 	const histogram = card('histogram', 'Distribution', { head: [el('span', 'muted'), ...exportButtons(() => histogramRows(shape))], parts: [el('div', 'histogram')] });
 	const timeTable = timeGoes();
 	const requests = new Table({ name: 'slow-requests', caption: 'Slowest requests', key: requestKey, columns: requestColumns(false) });
+	const listed = anchor(link({ screen: 'slowest', context: state.context }), 'All listed');
+	listed.className = 'button quiet';
+	show(listed, !isTimer);
 	const instances = instanceTable('instances');
 	const usual = week();
 	let profile = null; // when it was answered, and the answer
 	const note = el('p', 'nothing card');
-	const body = el('div', 'stack', change.node, tiles.node, trends.node,
+	const body = el('div', 'stack', change.node, tiles.node, target.node, trends.node,
 		el('div', 'pair', histogram, timeTable.node),
-		el('div', 'pair uneven', card('slow-requests', 'Slowest requests', { head: [el('span', 'muted'), ...requests.buttons()], parts: [requests.node] }), card('instances', 'Instances', { head: [el('span', 'muted'), ...instances.buttons()], parts: [instances.node] })), usual.node);
+		el('div', 'pair uneven', card('slow-requests', 'Slowest requests', { head: [el('span', 'muted'), listed, ...requests.buttons()], parts: [requests.node] }), card('instances', 'Instances', { head: [el('span', 'muted'), ...instances.buttons()], parts: [instances.node] })), usual.node);
 	root.append(el('p', 'crumbs', back, ' / ', title), note, body);
 	// Timers are not compared with their past.
 	for (const node of isTimer ? [change.node, timeTable.node, usual.node.previousSibling] : []) show(node, false);
@@ -94,6 +99,7 @@ export function mount(root, page) {
 			tiles.draw(window, { now, target: isTimer ? null : page.config.target, length: lengthName() });
 			page.complete(window, window.count > 0);
 			drawOutcomes(outcomes, window);
+			target.draw(path.path_target ?? null);
 			trends.draw(series, { marks: marked, changes: changes.filter(isRecent), asOf });
 			const compared = sinceChange() && sinceThen?.window?.count > 0 ? { ...sinceThen.window, label: `since ${moment(standing.since, now)}, against before` } : { ...window, label: isZoomed() ? 'this range, against the one before' : `last ${lengthName()}, against the one before` };
 			text(histogram.querySelector('.muted'), `${compared.label} (outline)`);
