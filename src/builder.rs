@@ -431,7 +431,7 @@ impl Builder {
     /// What may be bad is the error budget. The page of the path, `api/path` and `api/paths` tell how fast it burns: the
     /// share that was bad in the last hour and in the last six, by `1 - share`. At a rate of 1 it is used up just when its
     /// time is over; where both are above 1, `api/overview` lists the path. What is left of it is that of the last 30 days,
-    /// or of as many as are kept: 14 without a [`history`](Self::history).
+    /// or of as many as are kept: 15 without a [`history`](Self::history).
     ///
     /// Which requests count, and how exact that is, is as with [`target`](Self::target): a 4xx that is no error, and a
     /// request that was cut off, are neither good nor bad. The duration is that of a histogram's buckets: exact for one

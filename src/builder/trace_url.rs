@@ -45,7 +45,8 @@ fn is_host(authority: &str) -> bool {
     let host = parsed.host();
     let behind = authority.strip_prefix(host);
     let is_port = |text: &str| match text.strip_prefix(':') {
-        Some(port) => port.parse::<u16>().is_ok(),
+        // A sign is no part of a port.
+        Some(port) => !port.starts_with('+') && port.parse::<u16>().is_ok(),
         None => text.is_empty(),
     };
     !host.is_empty() && !authority.contains('@') && behind.is_some_and(is_port)

@@ -10,6 +10,7 @@ mod outage;
 mod places;
 mod range;
 mod restart;
+mod slowest;
 mod tables;
 mod unexpected;
 mod watched;
