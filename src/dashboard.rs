@@ -4,11 +4,12 @@
 mod router;
 
 use std::sync::Arc;
-use std::time::Duration;
 
+use crate::pulse::PageOptions;
 use tower_pulse_core::clock::Clock;
 use tower_pulse_core::query::{Reader, Source, StoreReader};
 use tower_pulse_core::store::Store;
+use tower_pulse_core::targets::Targets;
 
 /// The dashboard as a process of its own, for a Redis that the instances of a service write to.
 ///
@@ -32,7 +33,7 @@ use tower_pulse_core::store::Store;
 pub struct Dashboard {
     query: Reader,
     #[cfg(feature = "admin")]
-    service: Option<String>,
+    page: PageOptions,
 }
 
 impl std::fmt::Debug for Dashboard {
@@ -48,32 +49,32 @@ impl Dashboard {
     pub(crate) fn new(
         store: Arc<dyn Store>,
         clock: Clock,
-        target: Option<Duration>,
-        service: Option<String>,
+        targets: Targets,
+        page: PageOptions,
         query_bytes: usize,
     ) -> Self {
         #[cfg(not(feature = "admin"))]
-        drop(service);
-        let target_seconds = target.map(|target| target.as_secs_f64());
+        drop(page);
+        let targets = Arc::new(targets);
         let nothing_unsent = Arc::new(|| None);
         let query = Reader::new(Source {
             reader: StoreReader::new(
                 store.clone(),
                 clock.clone(),
                 nothing_unsent,
-                target_seconds,
+                targets.clone(),
                 query_bytes,
             ),
             precisions: store.precisions().clone(),
             store,
             clock,
-            target,
+            targets,
             process: None,
         });
         Self {
             query,
             #[cfg(feature = "admin")]
-            service,
+            page,
         }
     }
 

@@ -27,12 +27,23 @@ use tower_pulse_model::outcome::Outcome;
 #[derive(Clone)]
 pub struct Pulse(Arc<Inner>);
 
+/// What only the page shows.
+#[derive(Clone)]
+pub(crate) struct PageOptions {
+    /// The name of the service.
+    #[cfg_attr(not(feature = "admin"), allow(dead_code))]
+    pub(crate) service: Option<String>,
+    /// Where a trace is shown, with a placeholder for its id.
+    #[cfg_attr(not(feature = "admin"), allow(dead_code))]
+    pub(crate) trace_url: Option<String>,
+}
+
 struct Inner {
     handle: Handle,
     store: Store,
     skips: IgnoreList,
     #[cfg(feature = "admin")]
-    service: Option<String>,
+    page: PageOptions,
     #[cfg(feature = "admin")]
     posts: Arc<tower_pulse_admin::PostLimit>,
 }
@@ -56,9 +67,9 @@ impl std::fmt::Debug for Pulse {
 }
 
 impl Pulse {
-    pub(crate) fn new(handle: Handle, skips: IgnoreList, service: Option<String>) -> Self {
+    pub(crate) fn new(handle: Handle, skips: IgnoreList, page: PageOptions) -> Self {
         #[cfg(not(feature = "admin"))]
-        let _ = service;
+        drop(page);
         #[cfg(feature = "admin")]
         let posts = Arc::new(tower_pulse_admin::PostLimit::new(handle.clock().clone()));
         Self(Arc::new(Inner {
@@ -66,7 +77,7 @@ impl Pulse {
             handle,
             skips,
             #[cfg(feature = "admin")]
-            service,
+            page,
             #[cfg(feature = "admin")]
             posts,
         }))

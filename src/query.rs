@@ -40,18 +40,20 @@
 //! Each question reaches the store at most once a second, however many ask.
 
 pub use tower_pulse_core::query::{
-    Answer, Answering, Before, BothHours, Bucket, ChangeRow, Changes, ChangesQuery, CleaningHealth,
-    CleaningPass, ComparedWindow, ContextHour, ContextName, CounterRow, CounterSamples, Counters,
-    CountersQuery, Covered, Deploy, DeployQuery, DeployRow, DeployVerdict, ENOUGH_FOR_P99,
-    ENOUGH_REQUESTS, FixFirst, FixReason, FixRow, FlushLosses, FoldLosses, FullHealth,
-    HealthStatus, HistoryHealth, HourOfWeek, HourTotal, Instance, InstancePath, InstancePoint,
-    InstanceQuery, InstanceRow, InstanceVerdict, Instances, InstancesQuery, Kind, ListedRequest,
-    ListedRequests, Marks, Measured, Outcomes, Overview, OwnHealth, Part, Path, PathQuery, PathRow,
-    PathWindow, Paths, PathsQuery, PointValue, ProcessHealth, Profile, ProfileQuery, QueryError,
-    Ratios, Reader, ReadingHealth, RecordingLosses, RequestTimer, RequestTimers, RowMetric,
-    RowStatus, Series, SeriesMetric, SeriesQuery, SeriesSpan, SeriesValue, Side, SideBySide, Sight,
-    SinceWhen, SliceTimes, SlowContext, Slowest, SlowestRequests, Sort, Spread, TimerPath, Times,
-    Verdict, Watched, WatchedRow, WhichInstance, WhichPart, Window, WorstRequests,
+    Answer, Answering, Before, BothHours, Bucket, Burn, BurningPath, ChangeRow, Changes,
+    ChangesQuery, CleaningHealth, CleaningPass, ComparedWindow, ContextHour, ContextName,
+    CounterRow, CounterSamples, Counters, CountersQuery, Covered, Deploy, DeployQuery, DeployRow,
+    DeployVerdict, ENOUGH_FOR_P99, ENOUGH_REQUESTS, FixFirst, FixReason, FixRow, FlushLosses,
+    FoldLosses, FullHealth, HealthStatus, HistoryHealth, HourOfWeek, HourTotal, Instance,
+    InstancePath, InstancePoint, InstanceQuery, InstanceRow, InstanceVerdict, Instances,
+    InstancesQuery, Kind, ListedHours, ListedRequest, ListedRequests, Marks, Measured, Outcomes,
+    Overview, OwnHealth, Part, Path, PathQuery, PathRow, PathWindow, Paths, PathsQuery, PointValue,
+    ProcessHealth, Profile, ProfileQuery, QueryError, Ratios, Reader, ReadingHealth,
+    RecordingLosses, RequestStatus, RequestTimer, RequestTimers, RowMetric, RowStatus, Series,
+    SeriesMetric, SeriesQuery, SeriesSpan, SeriesValue, Side, SideBySide, Sight, SinceWhen,
+    SliceTimes, SlowContext, Slowest, SlowestRequests, SlowestRequestsQuery, Sort, Spread,
+    TargetBudget, TargetBurn, TimerPath, Times, Verdict, Watched, WatchedRow, WhichInstance,
+    WhichPart, Window, WorstRequests,
 };
 #[cfg(feature = "rankings")]
 pub use tower_pulse_core::query::{RankedRow, RankingHead, RankingPart, RankingRow, Rankings};

@@ -177,6 +177,113 @@ fn each_field_out_of_range() {
 }
 
 #[test]
+fn targets_of_single_contexts() {
+    const FIELD: &str = "target_for";
+    let b = Pulse::builder;
+    let (ms, hour) = (Duration::from_millis, Duration::from_secs(3_600));
+    let least = Duration::from_micros(1);
+    let longest = format!("GET /{}", "x".repeat(251));
+    for (context, duration, share) in [
+        ("POST /checkout", least, f64::MIN_POSITIVE),
+        ("POST /checkout", hour, 1.0 - f64::EPSILON),
+        (&longest, ms(250), 0.995),
+    ] {
+        let builder = b().target_for(context, duration, share);
+        assert!(builder.build_with_tasks().is_ok(), "{context} {share}");
+    }
+    let refuses = |duration, share, value: &str, allowed: &str| {
+        let builder = b().target_for("POST /checkout", duration, share);
+        refused(builder, FIELD, value, allowed);
+    };
+    let allowed = "1 µs to 1 h";
+    refuses(Duration::ZERO, 0.9, "0ns", allowed);
+    refuses(Duration::from_nanos(999), 0.9, "999ns", allowed);
+    refuses(hour + least, 0.9, "3600.000001s", allowed);
+    refuses(Duration::MAX, 0.9, "18446744073709551615", allowed);
+    let allowed = "between 0 and 1";
+    for (share, value) in [
+        (0.0, "0.0 of"),
+        (1.0, "1.0 of"),
+        (-0.5, "-0.5 of"),
+        (99.5, "99.5 of"),
+        (f64::NAN, "NaN of"),
+        (f64::INFINITY, "inf of"),
+    ] {
+        refuses(ms(250), share, value, allowed);
+    }
+    let allowed = "method and route template";
+    for name in [
+        "",
+        "/checkout",
+        "GET /\n",
+        "GET /\u{202e}",
+        &format!("{longest}x"),
+    ] {
+        refused(
+            b().target_for(name, ms(250), 0.9),
+            FIELD,
+            &format!("{name:?}"),
+            allowed,
+        );
+    }
+    refused(
+        b().target_for("<all>", ms(250), 0.9),
+        FIELD,
+        "<all>",
+        "`target`",
+    );
+    let twice = b().target_for("GET /", ms(250), 0.9);
+    refused(
+        twice.target_for("GET /", ms(1), 0.5),
+        FIELD,
+        "\"GET /\"",
+        "one target",
+    );
+    let many = |targets| {
+        (0..targets).fold(b(), |builder, n| {
+            builder.target_for(format!("GET /{n}"), ms(250), 0.9)
+        })
+    };
+    assert!(many(100).build_with_tasks().is_ok());
+    refused(many(101), FIELD, "101 times", "at most 100");
+}
+
+#[test]
+fn where_traces_are_shown() {
+    let b = Pulse::builder;
+    let url = "https://traces.example.com/trace/{trace_id}";
+    assert!(b().trace_url(url).build_with_tasks().is_ok());
+    let longest = format!("{url}?{}", "x".repeat(1_024 - url.len() - 1));
+    assert!(b().trace_url(longest.clone()).build_with_tasks().is_ok());
+    let allowed = "an https or http URL of at most 1,024 bytes";
+    for url in [
+        "javascript://{trace_id}",
+        "https://a.example/",
+        "https://{trace_id}/",
+    ] {
+        refused(
+            b().trace_url(url),
+            "trace_url",
+            &format!("{url:?}"),
+            allowed,
+        );
+    }
+    refused(
+        b().trace_url(format!("{longest}x")),
+        "trace_url",
+        "xxx",
+        allowed,
+    );
+    let secret = b().trace_url("https://user:secret@a.example/{trace_id}");
+    refused(
+        secret,
+        "trace_url",
+        "a URL with an @",
+        "no user or password",
+    );
+}
+
+#[test]
 fn a_store_that_was_opened_with_other_precisions() {
     let store = |samples| {
         let precisions = Precisions::new([5, 60], samples);

@@ -19,7 +19,7 @@ const CRATES: [(&str, &[&str]); 7] = [
 
 /// The modules of the core, lowest first. Those of a rank do not know each other.
 const RANKS: [&[&str]; 7] = [
-    &["clock", "error", "health", "random"],
+    &["clock", "error", "health", "random", "targets"],
     &["task"],
     &["recorder", "store"],
     &["changes", "cleaner", "flush", "fold", "row_lists"],

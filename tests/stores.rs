@@ -33,6 +33,9 @@ mod minute_reports;
 mod oversized;
 #[path = "stores/own_keys.rs"]
 mod own_keys;
+#[cfg(feature = "admin")]
+#[path = "stores/path_targets.rs"]
+mod path_targets;
 #[path = "stores/poison.rs"]
 mod poison;
 #[cfg(feature = "admin")]
@@ -51,6 +54,9 @@ mod server;
 #[cfg(feature = "admin")]
 #[path = "stores/slow_requests.rs"]
 mod slow_requests;
+#[cfg(feature = "admin")]
+#[path = "stores/slowest_requests.rs"]
+mod slowest_requests;
 #[path = "stores/suite.rs"]
 mod suite;
 #[path = "stores/table_reads.rs"]

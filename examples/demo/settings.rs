@@ -16,6 +16,10 @@ const HOUR: u64 = 60 * MINUTE;
 /// What every page but the report should be answered within.
 const TARGET: Duration = Duration::from_millis(100);
 
+/// What checkouts should be answered within, and which share of them: a payment now and then fails.
+const CHECKOUT_TARGET: Duration = Duration::from_millis(400);
+const CHECKOUT_SHARE: f64 = 0.94;
+
 /// What the environment says.
 #[derive(Debug)]
 pub(crate) struct Settings {
@@ -106,6 +110,7 @@ fn builder() -> Result<Builder, Box<dyn Error>> {
         // Without it, the service would be a part of it.
         .prefix(variable("PULSE_PREFIX")?.unwrap_or_else(|| "pulse:".to_owned()))
         .target(TARGET)
+        .target_for("POST /checkout", CHECKOUT_TARGET, CHECKOUT_SHARE)
         .keep_trace_ids(true)
         .keep_request_paths(true);
     if let Some(millis) = parsed("PULSE_FLUSH_MS", "milliseconds, 10 to 60000")? {

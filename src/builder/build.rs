@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::memory::{expected_in_words, most_in_words};
 use super::{Backend, Builder};
 use crate::layer::IgnoreList;
-use crate::pulse::Pulse;
+use crate::pulse::{PageOptions, Pulse};
 use tower_pulse_core::cleaner::Retention;
 use tower_pulse_core::error::BuildError;
 use tower_pulse_core::flush::FlushOptions;
@@ -109,7 +109,7 @@ impl Builder {
                 context_retention: self.context_retention,
             },
             counters: self.counters,
-            target: self.target,
+            targets: self.targets,
             query_bytes: self.query_bytes,
             shutdown_timeout: self.shutdown_timeout,
             worst,
@@ -129,7 +129,11 @@ impl Builder {
             tracing::warn!("{warning}");
         }
         let (handle, tasks) = Handle::new(options, store);
-        Ok((Pulse::new(handle, skips, self.service), tasks))
+        let page = PageOptions {
+            service: self.service,
+            trace_url: self.trace_url,
+        };
+        Ok((Pulse::new(handle, skips, page), tasks))
     }
 
     /// The days of history that are asked for, the last one whole.

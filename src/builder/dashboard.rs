@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{Backend, Builder};
 use crate::dashboard::Dashboard;
+use crate::pulse::PageOptions;
 use tower_pulse_core::clock::Clock;
 use tower_pulse_core::error::BuildError;
 
@@ -85,6 +86,17 @@ impl DashboardBuilder {
         Self(self.0.target(target))
     }
 
+    /// A target for the requests of one context, as [`Builder::target_for`]. The dashboard shows its own targets, whatever
+    /// those of the instances are.
+    pub fn target_for(self, context: impl Into<String>, duration: Duration, share: f64) -> Self {
+        Self(self.0.target_for(context, duration, share))
+    }
+
+    /// Where a trace is shown, as [`Builder::trace_url`].
+    pub fn trace_url(self, url: impl Into<String>) -> Self {
+        Self(self.0.trace_url(url))
+    }
+
     /// About how many bytes may be held of what is read, as [`Builder::query_bytes`].
     pub fn query_bytes(self, bytes: usize) -> Self {
         Self(self.0.query_bytes(bytes))
@@ -109,11 +121,13 @@ impl DashboardBuilder {
         let store = builder.open_redis(options.clone()?.read_only())?;
         let Builder {
             clock,
-            target,
+            targets,
             service,
+            trace_url,
             query_bytes,
             ..
         } = builder;
-        Ok(Dashboard::new(store, clock, target, service, query_bytes))
+        let page = PageOptions { service, trace_url };
+        Ok(Dashboard::new(store, clock, targets, page, query_bytes))
     }
 }

@@ -46,7 +46,8 @@ impl Dashboard {
     fn source(&self) -> tower_pulse_admin::Source {
         tower_pulse_admin::Source {
             query: self.query.clone(),
-            service: self.service.clone(),
+            service: self.page.service.clone(),
+            trace_url: self.page.trace_url.clone(),
             app_version: None,
             instance: None,
         }

@@ -114,7 +114,7 @@ const OF_SPANS: [&str; 9] = [
     "instances?limit=1000&",
     "counters?series=true&limit=1000&",
     "counters?series=true&precision=1&limit=1000&",
-    "slowest_requests?limit=1000&",
+    "slowest_requests?limit=1000&window=both_hours&per_path=1000&",
 ];
 
 /// Questions without a span of time, at the extremes of their numbers.
@@ -336,9 +336,8 @@ async fn the_page_is_never_refused() {
             "health".into(),
         ],
         vec![
-            "slowest?limit=100".into(),
-            "slowest_requests?window=hour&limit=100".into(),
-            "slowest_requests?window=last_hour&limit=100".into(),
+            "slowest_requests?window=both_hours&per_path=5&limit=100".into(),
+            "slowest_requests?window=both_hours&status=failed&q=things&limit=100".into(),
         ],
         // What is exported to a file.
         vec![format!("paths?{span}&kind=http&limit=1000&offset=1000")],
@@ -349,5 +348,29 @@ async fn the_page_is_never_refused() {
             assert_eq!(answer["status"], 200, "{ask}: {}", answer["body"]);
             assert_ne!(answer["body"], Value::Null);
         }
+    }
+}
+
+/// As many targets as there may be, of the longest names, all of which burn.
+#[tokio::test]
+async fn the_most_targets_are_answered() {
+    let name = |number: usize| format!("GET /{number:x<251}");
+    let builder = (0..100).fold(Pulse::builder(), |builder, number| {
+        let target = Duration::from_micros(1);
+        builder.target_for(name(number), target, 0.5)
+    });
+    let mut served = served(builder, 0, 0, 0).await;
+    for number in 0..100 {
+        let duration = Duration::from_millis(number as u64 + 1);
+        served.pulse.record(&name(number), duration, StatusCode::OK);
+    }
+    served.pulse.flush().await.unwrap();
+    let overview = bounded(&mut served.client, "overview").await.json();
+    let burning = overview["burning"].as_array().unwrap();
+    assert_eq!(burning.len(), 100);
+    assert!(burning.iter().all(|path| path["one_hour"]["bad"] == 1));
+    let paths = bounded(&mut served.client, "paths?window=1h&limit=1000").await;
+    for row in paths.json()["paths"].as_array().unwrap() {
+        assert_eq!(row["path_target"]["burns"], true, "{row}");
     }
 }

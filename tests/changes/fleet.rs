@@ -17,6 +17,7 @@ use tower_pulse::store::Precisions;
 use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::{Builder, Change, Clock, ManualClock, Pulse, StoreError};
 
+use crate::incidents::PRODUCT;
 use crate::rig::fold::JournalKeys;
 use crate::rig::server::RedisServer;
 use crate::traffic::Request;
@@ -49,7 +50,9 @@ impl Backend {
         match self {
             Self::Memory(store, _) => {
                 let history = Duration::from_secs(30 * 86_400);
-                Pulse::builder().store(store.clone()).history(history)
+                let builder = Pulse::builder().store(store.clone()).history(history);
+                // No request is that fast.
+                builder.target_for(PRODUCT, Duration::from_micros(1), 0.5)
             }
             // The machine may be busy with other tests.
             Self::Redis(server) => Pulse::builder()

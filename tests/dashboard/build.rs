@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use http_body_util::BodyExt;
+use tower::ServiceExt;
 use tower_pulse::{Builder, Dashboard, DashboardBuilder, Pulse};
 
 #[test]
 fn fields_are_checked_as_those_of_an_instance() {
     type Configure<B> = fn(B) -> B;
-    let cases: [(&str, Configure<Builder>, Configure<DashboardBuilder>); 8] = [
+    let cases: [(&str, Configure<Builder>, Configure<DashboardBuilder>); 10] = [
         (
             "redis",
             |b| b.redis("http://127.0.0.1/"),
@@ -25,6 +27,16 @@ fn fields_are_checked_as_those_of_an_instance() {
             "target",
             |b| b.target(Duration::ZERO),
             |b| b.target(Duration::ZERO),
+        ),
+        (
+            "target_for",
+            |b| b.target_for("GET /", Duration::ZERO, 0.9),
+            |b| b.target_for("GET /", Duration::ZERO, 0.9),
+        ),
+        (
+            "trace_url",
+            |b| b.trace_url("ftp://traces.example.com/{trace_id}"),
+            |b| b.trace_url("ftp://traces.example.com/{trace_id}"),
         ),
         (
             "redis_connection_timeout",
@@ -51,6 +63,20 @@ fn fields_are_checked_as_those_of_an_instance() {
         refused.to_string(),
         "redis is missing: give the URL of the Redis that the instances of the service write to"
     );
+}
+
+#[tokio::test]
+async fn its_page_links_traces() {
+    let url = "https://traces.example.com/{trace_id}";
+    let dashboard = Dashboard::builder().redis("redis://127.0.0.1:1/");
+    let dashboard = dashboard.trace_url(url).build().unwrap();
+    let app: axum::Router = dashboard.mount("/pulse", tower_pulse::admin::Access::open());
+    let request = http::Request::get("/pulse/").body(axum::body::Body::empty());
+    let response = app.oneshot(request.unwrap()).await.unwrap();
+    let page = response.into_body().collect().await.unwrap().to_bytes();
+    let page = String::from_utf8(page.to_vec()).unwrap();
+    let config = format!("&quot;trace_url&quot;:&quot;{url}&quot;");
+    assert!(page.contains(&config), "{page}");
 }
 
 #[test]

@@ -59,6 +59,8 @@ pub struct Source {
     pub service: Option<String>,
     /// The version of the application.
     pub app_version: Option<Arc<str>>,
+    /// Where a trace is shown: an https or http URL with `{trace_id}` in the place of its id.
+    pub trace_url: Option<String>,
     /// What only an instance does; `None` in a process that is none.
     pub instance: Option<Instance>,
 }

@@ -48,6 +48,8 @@ struct PageConfig<'a> {
     precisions: Vec<u32>,
     /// The time that requests should stay below, in seconds.
     target: Option<f64>,
+    /// Where a trace is shown, with `{trace_id}` in the place of its id.
+    trace_url: Option<&'a str>,
     /// Whether this process is an instance.
     is_instance: bool,
     /// Whether marks can be made and removed, and changes be taken.
@@ -80,6 +82,7 @@ impl Page {
                 .map(|precision| precision.seconds)
                 .collect(),
             target: source.query.source().target_seconds(),
+            trace_url: source.trace_url.as_deref(),
             is_instance,
             may_write: may_write && is_instance,
             rankings: cfg!(feature = "rankings"),

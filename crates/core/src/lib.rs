@@ -21,6 +21,7 @@ pub mod recorder;
 #[cfg(feature = "row-cache")]
 pub mod row_lists;
 pub mod store;
+pub mod targets;
 pub mod task;
 pub mod testing;
 

@@ -134,9 +134,15 @@ impl Aggregate {
     ///
     /// See [`Histogram::count_below`] for its error.
     pub fn share_below(&self, seconds: f64) -> Option<f64> {
+        let (below, all) = self.counts_below(seconds);
+        (all > 0).then(|| below as f64 / all as f64)
+    }
+
+    /// The two numbers that [`share_below`](Self::share_below) divides.
+    pub fn counts_below(&self, seconds: f64) -> (u64, u64) {
         let successes = self.successes();
         let all = successes.count().saturating_add(self.outcomes.errors);
-        (all > 0).then(|| successes.count_below(seconds) as f64 / all as f64)
+        (successes.count_below(seconds), all)
     }
 
     /// Approximate bytes in memory, with the start of its slice.

@@ -90,7 +90,7 @@ pub struct SlowRequest {
 impl SlowRequest {
     /// Slowest first. Equally slow requests are ordered by all of their other properties, so that every instance
     /// retains the same ones.
-    fn order(&self, other: &Self) -> Ordering {
+    pub fn order(&self, other: &Self) -> Ordering {
         fn key(r: &SlowRequest) -> impl Ord + '_ {
             let ending = (r.is_error, r.status, r.outcome as u8);
             (

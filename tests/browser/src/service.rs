@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::Request;
+use axum::extract::{Path, Request};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::IntoResponse as _;
@@ -248,6 +248,55 @@ impl Service {
         let service = Self::serve(first, app).await;
         Self {
             _others: pulses,
+            ..service
+        }
+    }
+
+    /// A service of two instances in which one page's requests are the slowest hundred, beside those of orders, of which
+    /// one failed at the second instance. Orders have trace ids and a target. `configure` adds to the configuration.
+    pub async fn with_slow_requests(configure: impl Fn(Builder) -> Builder) -> Self {
+        let precisions = Precisions::default();
+        let store = Arc::new(MemoryStore::new(precisions, Clock::system()));
+        let instance = |name: &str| {
+            let named = builder().instance(name).keep_trace_ids(true);
+            let target = named.target_for("GET /orders/{id}", Duration::from_millis(250), 0.9);
+            let built = configure(target.store(store.clone())).build();
+            built.expect("a valid configuration")
+        };
+        let (first, second) = (instance("web-1"), instance("web-2"));
+        let order = |Path(id): Path<u32>| async move {
+            match id {
+                ..100 => StatusCode::OK,
+                _ => StatusCode::SERVICE_UNAVAILABLE,
+            }
+        };
+        let app = Router::new()
+            .route("/orders/{id}", get(order))
+            .layer(first.layer())
+            .merge(first.mount("/admin/pulse", Access::open()));
+        let service = Self::serve(first, app).await;
+        let mut client = Client::connect(service.address).await;
+        for id in 0..7 {
+            let ids = format!("00-{:032x}-00f067aa0ba902b7-01", 0xabc0 + id);
+            let path = format!("/orders/{id}");
+            let headers = [("traceparent", &*ids)];
+            client.request("GET", &path, &headers, b"").await;
+        }
+        // More than the longest order, so that it is the slowest of them.
+        let failed = Duration::from_millis(700);
+        second.record("GET /orders/{id}", failed, StatusCode::SERVICE_UNAVAILABLE);
+        second.flush().await.expect("a store in memory");
+        for part in 0..6 {
+            for seconds in 1..=20 {
+                let duration = Duration::from_secs(20 * part + seconds);
+                service
+                    .pulse
+                    .record("POST /report", duration, StatusCode::OK);
+            }
+            service.flush().await;
+        }
+        Self {
+            _others: vec![second],
             ..service
         }
     }

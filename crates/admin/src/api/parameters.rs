@@ -5,9 +5,9 @@ use super::super::response::ApiError;
 #[cfg(feature = "row-cache")]
 use tower_pulse_core::query::RowsQuery;
 use tower_pulse_core::query::{
-    ChangesQuery, CountersQuery, DeployQuery, InstanceQuery, InstancesQuery, Kind, MAX_ROWS,
-    PathQuery, PathsQuery, ProfileQuery, RowMetric, RowStatus, SeriesMetric, SeriesQuery, Sort,
-    Window,
+    ChangesQuery, CountersQuery, DeployQuery, InstanceQuery, InstancesQuery, Kind, ListedHours,
+    MAX_ROWS, PathQuery, PathsQuery, ProfileQuery, RowMetric, RowStatus, SeriesMetric, SeriesQuery,
+    SlowestRequestsQuery, Sort, Window,
 };
 use tower_pulse_detect::change::ChangeKind;
 
@@ -163,6 +163,22 @@ pub(super) fn counters(params: &Params, now: i64) -> Result<CountersQuery, ApiEr
         },
         limit: limit(params)?,
         offset: offset(params)?,
+    })
+}
+
+pub(super) fn slowest_requests(params: &Params) -> Result<SlowestRequestsQuery, ApiError> {
+    let status = params.name("status")?;
+    Ok(SlowestRequestsQuery {
+        hours: params.choice("window", &ListedHours::NAMED)?,
+        context: name(params, "context")?,
+        contains: params.text("q")?.to_owned(),
+        instance: name(params, "instance")?,
+        status: status.map(str::parse).transpose()?,
+        per_path: match params.name("per_path")? {
+            Some(_) => Some(params.number("per_path", MAX_ROWS, MAX_ROWS)?),
+            None => None,
+        },
+        limit: limit(params)?,
     })
 }
 

@@ -175,10 +175,8 @@ impl Question {
                 }
             }
             Self::SlowestRequests => {
-                let hours = [("hour", Window::HOUR), ("last_hour", Window::LAST_HOUR)];
-                let window = params.choice("window", &hours)?;
-                let limit = parameters::limit(params)?;
-                size.write(reader.slowest_requests(window, limit).await)
+                let query = parameters::slowest_requests(params)?;
+                size.write(reader.slowest_requests(&query).await)
             }
             Self::Counters => match params.name("name")? {
                 Some(name) => {

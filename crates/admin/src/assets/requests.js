@@ -1,13 +1,15 @@
 // The columns of a table of single requests.
 
+import { serverNow } from './api.js';
 import { attr, el, text } from './dom.js';
-import { duration, time, visible } from './format.js';
+import { duration, instant, visible } from './format.js';
 import { instanceLink } from './instances.js';
 import { contextColumn, numberColumn } from './table.js';
+import { drawTrace } from './trace.js';
 
 /** `withContext`: for requests of different paths. */
 export function requestColumns(withContext) {
-	const ended = { id: 'ended', label: 'Ended', value: (row) => row.ended, text: (row) => time(row.ended) };
+	const ended = { id: 'ended', label: 'Ended', value: (row) => row.ended, text: (row) => instant(row.ended, serverNow()) };
 	return [
 		...(withContext ? [contextColumn(), ended] : [ended]),
 		{ id: 'request_path', label: 'Path of the request', className: 'left', value: (row) => row.request_path, draw(cell, row) {
@@ -25,10 +27,6 @@ export function requestColumns(withContext) {
 			text(cell.firstChild.firstChild, visible(row.instance));
 			attr(cell.firstChild, 'href', instanceLink(row.instance));
 		} },
-		{ id: 'trace', label: 'Trace', className: 'left', value: (row) => row.trace_id, draw(cell, row) {
-			if (!cell.firstChild) cell.append(el('code'));
-			text(cell.firstChild, row.trace_id ? visible(row.trace_id) : '–');
-			attr(cell.firstChild, 'title', row.trace_id ? 'Trace id' : 'No traceparent header');
-		} },
+		{ id: 'trace', label: 'Trace', className: 'left', value: (row) => row.trace_id, draw: (cell, row) => drawTrace(cell, row.trace_id) },
 	];
 }

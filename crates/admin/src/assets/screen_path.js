@@ -10,6 +10,7 @@ import { drawHistogram, histogramRows } from './hist.js';
 import { drawInstances, instanceTable } from './instances.js';
 import { lengthName } from './overview.js';
 import { drawOutcomes } from './outcomes.js';
+import { pathTarget } from './path_target.js';
 import { requestColumns } from './requests.js';
 import { runBy } from './run_by.js';
 import { isZoomed, link, range, state } from './state.js';
@@ -37,19 +38,23 @@ export function mount(root, page) {
 	const trends = new Trends(page, state.context, context.kind);
 	const change = changePanel(page, { isTimer });
 	const users = runBy();
+	const target = pathTarget();
 	/** @type {any} */
 	let shape = {}; // of the histogram
 	const histogram = card('histogram', 'Distribution', { head: [el('span', 'muted')], parts: [el('div', 'histogram')] });
 	offerExport('Distribution', 'histogram', histogram, () => histogramRows(shape));
 	const timeTable = timeGoes();
 	const requests = new Table({ name: 'slow-requests', caption: 'Slowest requests', key: requestKey, columns: requestColumns(false) });
+	const listed = anchor(link({ screen: 'slowest', context: state.context }), 'All listed');
+	listed.className = 'button quiet';
+	show(listed, !isTimer);
 	const instances = instanceTable('instances');
 	const usual = week();
 	let profile = null; // when it was answered, and the answer
 	const note = el('p', 'nothing card');
-	const body = el('div', 'stack', change.node, tiles.node, trends.node,
+	const body = el('div', 'stack', change.node, tiles.node, target.node, trends.node,
 		el('div', 'pair', histogram, isTimer ? users.node : timeTable.node),
-		el('div', 'pair uneven', card('slow-requests', 'Slowest requests', { head: [el('span', 'muted')], parts: [requests.node] }), card('instances', 'Instances', { head: [el('span', 'muted')], parts: [instances.node] })), usual.node);
+		el('div', 'pair uneven', card('slow-requests', 'Slowest requests', { head: [el('span', 'muted'), listed], parts: [requests.node] }), card('instances', 'Instances', { head: [el('span', 'muted')], parts: [instances.node] })), usual.node);
 	root.append(el('p', 'crumbs', back, ' / ', title), note, body);
 	// Requests and instances are those of paths.
 	if (isTimer) show(usual.node.previousSibling, false);
@@ -96,6 +101,7 @@ export function mount(root, page) {
 			tiles.draw(window, { now, target: isTimer ? null : page.config.target, length: lengthName() });
 			page.complete(window, window.count > 0);
 			drawOutcomes(outcomes, window);
+			target.draw(path.path_target ?? null);
 			trends.draw(series, { marks: marked, changes: changes.filter(isRecent), asOf });
 			const compared = sinceChange() && sinceThen?.window?.count > 0 ? { ...sinceThen.window, label: `since ${moment(standing.since, now)}, against before` } : { ...window, label: isZoomed() ? 'this range, against the one before' : `last ${lengthName()}, against the one before` };
 			change.draw(changes, marked, now, all, compared.timers);

@@ -1,58 +1,87 @@
-// The rankings of the slowest: contexts by mean, and single requests.
+// The slowest requests one by one, of all paths or of those that are chosen. The API filters them.
 
 import { question } from './api.js';
 import { card } from './card.js';
-import { el, fill, meter, text } from './dom.js';
-import { duration, plural } from './format.js';
+import { choice } from './choice.js';
+import { el, show, text } from './dom.js';
+import { filterField, showFilter } from './filter.js';
+import { plural, visible } from './format.js';
 import { requestColumns } from './requests.js';
 import { state } from './state.js';
-import { Table, contextColumn, numberColumn } from './table.js';
+import { Table } from './table.js';
 
+const ROWS = 100;
+const PER_PATH = '5'; // unless another number is chosen, so that one path does not fill the table
+const HOURS = [['', 'This hour and the last'], ['hour', 'This hour'], ['last_hour', 'Last hour']];
+const STATUSES = [
+	['', 'Any status'], ['failed', 'Failed'], ['5xx', '5xx'], ['4xx', '4xx'], ['3xx', '3xx'],
+	['2xx', '2xx'],
+	['error', 'Service error'], ['panicked', 'Panicked'], ['cancelled', 'Cancelled'], ['body_aborted', 'Body aborted'],
+];
+const PER_PATHS = [
+	['1', '1 per path'], ['3', '3 per path'], ['', '5 per path'], ['10', '10 per path'], ['all', 'All of each path'],
+];
+const KEPT = 'Of each hour are kept: the 100 slowest requests of all paths, and of each path the 5 slowest and the 5 newest '
+	+ 'that failed';
+
+/**
+ * Mounts the screen.
+ * @param {HTMLElement} root
+ * @param {object} page what screens call
+ */
 export function mount(root, page) {
-	const contexts = new Table({
-		name: 'slowest', caption: 'Slowest paths and timers', href: true, key: (row) => row.context,
-		columns: [
-			contextColumn('Path or timer'),
-			numberColumn('mean', 'Mean', (value) => duration(value)),
-			{ id: 'length', label: 'Of the slowest', className: 'share', draw(cell, row) {
-				if (!cell.firstChild) cell.append(meter());
-				fill(cell.firstChild, row.mean / row.longest);
-			} },
-		],
+	const requests = new Table({
+		name: 'slowest-requests', caption: 'Slowest requests', href: true, columns: requestColumns(true),
+		key: (row) => `${row.ended} ${row.duration} ${row.instance} ${row.context} ${row.trace_id}`,
 	});
-	const requests = new Table({ name: 'slowest-requests', caption: 'Slowest requests', href: true, key: (row) => `${row.ended} ${row.duration} ${row.instance} ${row.context}`, columns: requestColumns(true) });
-	const hours = el('select', '', ...[['', 'This hour and the last'], ['hour', 'This hour'], ['last_hour', 'Last hour']].map(([value, label]) => {
-		const option = el('option', '', label);
-		option.value = value;
-		return option;
-	}));
-	hours.setAttribute('aria-label', 'Hour');
-	hours.addEventListener('change', () => page.go({ name: hours.value }));
-	const chosen = () => (['hour', 'last_hour'].includes(state.name) ? state.name : '');
-	const of = (window) => question('slowest_requests', { window, limit: 100 });
-	const notes = [el('span', 'muted'), el('span', 'muted')];
-	root.append(el('div', 'pair uneven',
-		card('slowest-requests', 'Slowest requests', { head: [notes[1], hours], parts: [requests.node] }),
-		card('slowest', 'Slowest by mean', { head: [notes[0]], parts: [contexts.node] })));
+	const field = filterField(page);
+	const hours = choice(page, 'name', 'Hour');
+	const statuses = choice(page, 'status', 'Status');
+	const instances = choice(page, 'instance', 'Instance');
+	const perPath = choice(page, 'per', 'At most');
+	const context = el('button', 'button chip');
+	context.addEventListener('click', () => page.go({ context: '' }));
+	const note = el('span', 'muted');
+	note.setAttribute('role', 'status');
+	note.title = KEPT;
+	const clear = el('button', 'button quiet', 'Clear filters');
+	clear.addEventListener('click', () => page.go({ context: '', q: '', status: '', instance: '', name: '' }));
+	const filters = el('div', 'bar', context, field, statuses.node, instances.node, perPath.node, hours.node, clear);
+	filters.setAttribute('role', 'group');
+	filters.setAttribute('aria-label', 'Filters');
+	const parts = [filters, requests.node];
+	root.append(card('slowest-requests', 'Slowest requests', { head: [note], parts }));
+	const isFiltered = () => Boolean(state.context || state.q || state.status || state.instance);
 	return {
 		questions: () => ({
-			slowest: question('slowest', { limit: 100 }),
-			...(chosen() === 'last_hour' ? {} : { requests: of('hour') }),
-			...(chosen() === 'hour' ? {} : { requestsBefore: of('last_hour') }),
+			requests: question('slowest_requests', {
+				window: state.name || 'both_hours', context: state.context, q: state.q, status: state.status,
+				instance: state.instance, per_path: state.per === 'all' ? '' : state.per || PER_PATH, limit: ROWS,
+			}),
 		}),
-		draw({ slowest, requests: slow, requestsBefore: slowBefore }) {
-			hours.value = chosen();
-			if (slowest) {
-				const longest = slowest.slowest[0]?.mean;
-				const rows = slowest.slowest.map((row) => ({ ...row, longest }));
-				contexts.draw(rows, rows.length ? '' : 'No requests yet');
-				text(notes[0], rows.length ? `${plural(rows.length, 'context')}, each of the last hour that it had requests in` : '');
-			}
-			if (slow || slowBefore) {
-				const rows = [slow, slowBefore].filter(Boolean).flatMap(({ requests: some }) => some.slice()).sort((a, b) => b.duration - a.duration).slice(0, 100);
-				requests.draw(rows, rows.length ? '' : 'No requests in this time');
-				text(notes[1], rows.length ? plural(rows.length, 'request') : '');
-			}
+		draw({ requests: slow }, now, { refused }) {
+			showFilter(field);
+			hours.draw(HOURS);
+			statuses.draw(STATUSES);
+			perPath.draw(PER_PATHS);
+			const known = (slow?.instances ?? []).map((name) => [name, visible(name)]);
+			instances.draw([['', 'All instances'], ...known]);
+			show(context, state.context !== '');
+			text(context, `Only ${visible(state.context)} ✕`);
+			context.setAttribute('aria-label', `Only ${visible(state.context)}: remove this filter`);
+			show(clear, isFiltered() || state.name !== '');
+			const rows = slow ? slow.requests.slice() : [];
+			requests.draw(rows, rows.length ? '' : refused.requests ?? nothing(isFiltered()));
+			text(note, rows.length ? summary(slow) : '');
 		},
 	};
+}
+
+const nothing = (isFiltered) => (isFiltered ? `No such request is listed. ${KEPT}.` : 'No requests in this time');
+
+/** How many requests are shown, of how many, and where they were looked for. */
+function summary({ requests, total, lists, lists_in_all: listsInAll }) {
+	const more = total > requests.length;
+	const shown = more ? `the ${requests.length} slowest of ${total} listed` : plural(requests.length, 'request');
+	return lists < listsInAll ? `${shown}, of the ${ROWS} slowest paths of each hour` : shown;
 }

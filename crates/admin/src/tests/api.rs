@@ -29,6 +29,7 @@ async fn overview() {
     let answer = json(&bench.router, "/api/overview").await;
     let fields = [
         "as_of",
+        "burning",
         "contexts",
         "hour",
         "in_flight",
@@ -120,6 +121,7 @@ async fn paths_are_filtered_sorted_and_paged() {
         "p95",
         "p99",
         "path",
+        "path_target",
         "per_second",
         "share",
         "stddev",

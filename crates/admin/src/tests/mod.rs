@@ -37,6 +37,7 @@ use tower_pulse_core::query::{Process, Reader, StoreReader};
 use tower_pulse_core::recorder::Unrecorded;
 use tower_pulse_core::recorder::totals::Totals;
 use tower_pulse_core::store::Store;
+use tower_pulse_core::targets::Targets;
 use tower_pulse_core::task::BoxFuture;
 use tower_pulse_detect::change::Change;
 use tower_pulse_model::context::Kind;
@@ -83,18 +84,22 @@ pub(super) fn query_of(
     target: Option<Duration>,
     process: CannedProcess,
 ) -> Reader {
+    let targets = Arc::new(Targets {
+        all: target,
+        ..Targets::default()
+    });
     Reader::new(tower_pulse_core::query::Source {
         reader: StoreReader::new(
             store.clone(),
             clock.clone(),
             Arc::new(|| None),
-            target.map(|target| target.as_secs_f64()),
+            targets.clone(),
             64 << 20,
         ),
         store,
         clock,
         precisions: Precisions::default(),
-        target,
+        targets,
         process: Some(Arc::new(process)),
     })
 }
@@ -152,6 +157,7 @@ pub(super) fn source_with(query: Reader) -> Source {
     Source {
         query,
         service: None,
+        trace_url: None,
         app_version: None,
         instance: Some(Instance {
             posts: Arc::new(crate::PostLimit::new(Clock::manual(NOW).0)),

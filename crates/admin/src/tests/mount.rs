@@ -191,6 +191,7 @@ async fn the_page_has_the_configuration() {
         "version": null,
         "precisions": [1, 5, 60, 300, 3_600, 18_000, 86_400],
         "target": null,
+        "trace_url": null,
         "is_instance": true,
         "may_write": true,
         "rankings": cfg!(feature = "rankings"),
@@ -205,6 +206,9 @@ async fn the_page_has_the_configuration() {
     let mut source = source_with(query_of(store, clock, target, CannedProcess(health())));
     source.service = Some("a \"shop\" <&'b".to_owned());
     source.app_version = Some("1.4.2".into());
+    // What looks like a placeholder of the page stays as it is.
+    let url = "https://traces.example.com/{trace_id}?a={{base}}&b='\"";
+    source.trace_url = Some(url.to_owned());
     let (title, config) = title_and_config(source).await;
     assert_eq!(title, "a \"shop\" <&'b 1.4.2 · tower-pulse");
     let shown = (&config["service"], &config["version"], &config["target"]);
@@ -214,4 +218,5 @@ async fn the_page_has_the_configuration() {
         &serde_json::json!(0.1),
     );
     assert_eq!(shown, expected);
+    assert_eq!(config["trace_url"], url);
 }

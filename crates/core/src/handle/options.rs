@@ -6,6 +6,7 @@ use crate::cleaner::Retention;
 use crate::clock::Clock;
 use crate::flush::FlushOptions;
 use crate::recorder::Limits;
+use crate::targets::Targets;
 use tower_pulse_model::slice::Precisions;
 use tower_pulse_model::worst_case::{Bounds, WorstCase};
 
@@ -30,8 +31,8 @@ pub struct HandleOptions {
     pub retention: Retention,
     /// The names of counters that are listed before they count.
     pub counters: Vec<String>,
-    /// The time that requests should stay below.
-    pub target: Option<Duration>,
+    /// What requests should achieve.
+    pub targets: Targets,
     /// The most bytes that are held of what is read for the admin router.
     pub query_bytes: usize,
     /// How long a shutdown may take.

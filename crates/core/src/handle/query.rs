@@ -15,20 +15,20 @@ impl Handle {
             let stages = &self.0.stages;
             let flusher = stages.flusher.clone();
             let unsent = Arc::new(move || flusher.unsent());
-            let target = stages.options.target.map(|target| target.as_secs_f64());
+            let targets = Arc::new(stages.options.targets.clone());
             let (store, clock) = (stages.store.clone(), stages.options.clock.clone());
             Reader::new(Source {
                 reader: StoreReader::new(
                     store.clone(),
                     clock.clone(),
                     unsent,
-                    target,
+                    targets.clone(),
                     stages.options.query_bytes,
                 ),
                 store,
                 clock,
                 precisions: stages.options.precisions.clone(),
-                target: stages.options.target,
+                targets,
                 process: Some(stages.clone()),
             })
         })

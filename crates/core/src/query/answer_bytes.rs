@@ -9,12 +9,10 @@ use crate::store::CounterSeries;
 use tower_pulse_detect::side_by_side::Versions;
 use tower_pulse_model::profile::{ProfileHour, WEEK_HOURS};
 use tower_pulse_model::records::SliceSums;
+use tower_pulse_model::slow_request::SlowRequests;
 
 /// Bytes of the texts of an item in a list.
 const PER_TEXT: usize = 200;
-
-/// Bytes of the slow and failed requests of a context.
-pub(super) const PER_LIST: usize = 16 * 1024;
 
 /// Bytes of a profile.
 pub(super) const PROFILE: usize = WEEK_HOURS * size_of::<ProfileHour>();
@@ -64,6 +62,14 @@ impl Drop for HeldBytes {
 /// Bytes of the items of a list, each with some texts.
 pub(super) fn list<T>(answer: &[T]) -> usize {
     answer.len() * (size_of::<T>() + PER_TEXT)
+}
+
+/// Bytes of the slow and failed requests of some contexts.
+pub(super) fn slow_requests(answer: &[SlowRequests]) -> usize {
+    let lists = answer.iter();
+    // With the names of the context and the instance.
+    let lists = lists.map(|list| list.bytes() + list.len() * PER_TEXT);
+    lists.sum::<usize>() + size_of_val(answer)
 }
 
 /// Bytes of what contexts measured in a window.

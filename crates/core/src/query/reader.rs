@@ -7,8 +7,8 @@ use super::answers::{
     self, Changes, ChangesQuery, CounterSamples, Counters, CountersQuery, Deploy, DeployQuery,
     DeployVerdict, FixFirst, FullHealth, HealthStatus, Instance, InstanceQuery, Instances,
     InstancesQuery, MAX_ROWS, Marks, Overview, Path, PathQuery, Paths, PathsQuery, Profile,
-    ProfileQuery, Series, SeriesQuery, SinceWhen, Slowest, SlowestRequests, WhichInstance,
-    WhichPart, WorstRequests,
+    ProfileQuery, Series, SeriesQuery, SinceWhen, Slowest, SlowestRequests, SlowestRequestsQuery,
+    WhichInstance, WhichPart, WorstRequests,
 };
 #[cfg(feature = "rankings")]
 use super::answers::{RankingPart, Rankings};
@@ -118,9 +118,12 @@ impl Reader {
         self.answer(answers::slowest(&self.0, limit.min(MAX_ROWS)))
     }
 
-    /// The slowest requests of [`Window::HOUR`] or [`Window::LAST_HOUR`], 100 at most.
-    pub fn slowest_requests(&self, window: Window, limit: usize) -> Answering<'_, SlowestRequests> {
-        self.answer(answers::slowest_requests(&self.0, window, limit))
+    /// The slowest requests of this hour or the last, 100 at most.
+    pub fn slowest_requests<'a>(
+        &'a self,
+        query: &'a SlowestRequestsQuery,
+    ) -> Answering<'a, SlowestRequests> {
+        self.answer(answers::slowest_requests(&self.0, query))
     }
 
     /// Which pages and instances to fix first, why, and what that would save; 100 at most.

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::store_reader::StoreReader;
 use crate::clock::Clock;
 use crate::health::Health;
 use crate::store::Store;
+use crate::targets::Targets;
 #[cfg(feature = "rankings")]
 use tower_pulse_model::ranking::RankingSpec;
 use tower_pulse_model::slice::Precisions;
@@ -22,8 +22,8 @@ pub struct Source {
     pub clock: Clock,
     /// The precisions of the counters.
     pub precisions: Precisions,
-    /// The time that requests should stay below.
-    pub target: Option<Duration>,
+    /// What requests should achieve.
+    pub targets: Arc<Targets>,
     /// What only an instance knows; `None` in a process that is none.
     pub process: Option<Arc<dyn Process>>,
 }
@@ -48,7 +48,7 @@ pub trait Process: Send + Sync {
 impl Source {
     /// The time that requests should stay below, in seconds.
     pub fn target_seconds(&self) -> Option<f64> {
-        self.target.map(|target| target.as_secs_f64())
+        self.targets.seconds()
     }
 
     /// What each of the user's counters of this instance has counted since the start.

@@ -15,7 +15,7 @@ use super::single_flight::{FRESH, SingleFlight, SingleFlightMap, within};
 use super::span::Span;
 use super::windows::Windows;
 use super::windows::points::WindowPoints;
-use super::windows::sums::{RunningTimer, WindowSums};
+use super::windows::sums::{RunningTimer, TargetSums, WindowSums};
 use crate::clock::{Clock, Tick};
 use crate::flush::Unsent;
 #[cfg(feature = "row-cache")]
@@ -30,6 +30,7 @@ use crate::store::{
 };
 #[cfg(feature = "rankings")]
 use crate::store::{RankingPage, RankingQuery};
+use crate::targets::Targets;
 use crate::task::lock;
 use tower_pulse_detect::side_by_side::Versions;
 use tower_pulse_model::aggregate::Aggregate;
@@ -69,7 +70,7 @@ pub struct StoreReader {
     book: SingleFlight<Arc<Book>>,
     last_book: Mutex<Arc<Book>>,
     slowest: SingleFlight<Answer<RankedContext>>,
-    slow_requests: SingleFlightMap<(ContextId, i64), Arc<SlowRequests>>,
+    slow_requests: SingleFlightMap<SlowRequestQuery, Answer<SlowRequests>>,
     profiles: SingleFlightMap<ContextId, Arc<Option<Profile>>>,
     last_pass: SingleFlight<Option<PassRecord>>,
     status: SingleFlight<Arc<ReadStatus>>,
@@ -95,6 +96,7 @@ pub struct StoreReader {
     windows: Windows,
     window_sums: SingleFlightMap<Window, Arc<WindowSums>>,
     running: SingleFlightMap<(Window, RecordId), Answer<RunningTimer>>,
+    path_targets: SingleFlightMap<Window, Arc<TargetSums>>,
     timer_names: SingleFlight<Arc<TimerNames>>,
 }
 
@@ -111,20 +113,19 @@ pub(super) struct NamedBeside {
 pub(super) type TimerNames = HashMap<RecordId, Arc<str>>;
 
 impl StoreReader {
-    /// A reader of a store. `target` is the time in seconds that requests should stay below; `query_bytes` bounds
-    /// what is held.
+    /// A reader of a store. `query_bytes` bounds what is held.
     pub fn new(
         store: Arc<dyn Store>,
         clock: Clock,
         unsent: UnsentSource,
-        target: Option<f64>,
+        targets: Arc<Targets>,
         query_bytes: usize,
     ) -> Self {
         let share = |sixteenths: usize| query_bytes / 16 * sixteenths;
         let [of_windows, of_records, others] = [4, 1, 1].map(|part| AnswerBytes::new(share(part)));
         Self {
             unsent,
-            windows: Windows::new(store.clone(), clock.clone(), target, share(8)),
+            windows: Windows::new(store.clone(), clock.clone(), targets, share(8)),
             instances: SingleFlightMap::new(&others, bytes::instances),
             beside_others: SingleFlightMap::new(&others, |of: &Arc<NamedBeside>| of.beside.bytes()),
             instance_minutes: InstanceMinutes::new(store.clone(), clock.clone(), share(2)),
@@ -134,6 +135,7 @@ impl StoreReader {
             versions: SingleFlightMap::new(&others, bytes::versions),
             window_sums: SingleFlightMap::new(&of_windows, bytes::window),
             running: SingleFlightMap::new(&of_windows, |of| bytes::list(of)),
+            path_targets: SingleFlightMap::new(&others, |of| size_of_val(&*of.counts)),
             timer_names: SingleFlight::default(),
             tiers: SingleFlight::default(),
             store,
@@ -142,7 +144,7 @@ impl StoreReader {
             book: SingleFlight::default(),
             last_book: Mutex::default(),
             slowest: SingleFlight::default(),
-            slow_requests: SingleFlightMap::new(&others, |_| bytes::PER_LIST),
+            slow_requests: SingleFlightMap::new(&others, |of| bytes::slow_requests(of)),
             profiles: SingleFlightMap::new(&others, |_| bytes::PROFILE),
             last_pass: SingleFlight::default(),
             status: SingleFlight::default(),
@@ -274,6 +276,14 @@ impl StoreReader {
         flight.get(&self.clock, |_| FRESH, read).await
     }
 
+    /// How many requests met the targets of single contexts in a window, if there are such targets.
+    pub async fn path_targets(&self, window: Window) -> Result<Arc<TargetSums>, QueryError> {
+        let span = self.recorded_span().await?;
+        let read = Box::pin(async { Ok(Arc::new(self.windows.targets(window, span).await?)) });
+        let flight = self.path_targets.of(&self.clock, window);
+        flight.get(&self.clock, |_| FRESH, read).await
+    }
+
     /// The number of slices that [`window_points`](Self::window_points) has of each context.
     pub async fn slices_of(&self, window: Window) -> Result<usize, QueryError> {
         let (tiers, now) = (self.tiers().await?, self.clock.now_seconds());
@@ -373,22 +383,18 @@ impl StoreReader {
         flight.get(&self.clock, |_| FRESH, read).await
     }
 
-    /// The slowest requests of a context in an hour, and the newest failed ones.
+    /// The slowest requests of some contexts in an hour, and the newest failed ones: a list for each, in their order.
     pub async fn slow_requests(
         &self,
-        context: &ContextId,
+        contexts: &[ContextId],
         hour: i64,
-    ) -> Result<Arc<SlowRequests>, QueryError> {
-        let read = Box::pin(async {
-            let query = SlowRequestQuery {
-                contexts: vec![context.clone()],
-                hour,
-            };
-            let mut lists = self.store.slow_requests(&query).await?;
-            let empty = || SlowRequests::of(context.kind);
-            Ok(Arc::new(lists.pop().unwrap_or_else(empty)))
-        });
-        let flight = self.slow_requests.of(&self.clock, (context.clone(), hour));
+    ) -> Result<Answer<SlowRequests>, QueryError> {
+        let query = SlowRequestQuery {
+            contexts: contexts.to_vec(),
+            hour,
+        };
+        let flight = self.slow_requests.of(&self.clock, query.clone());
+        let read = Box::pin(async { Ok(Arc::new(self.store.slow_requests(&query).await?)) });
         flight.get(&self.clock, |_| FRESH, read).await
     }
 

@@ -356,7 +356,7 @@ async fn which_requests(incident: &Incident, began: i64, answers: &mut Answers<'
             let ages: Vec<i64> = page
                 .each(
                     &format!("{REQUEST} td[data-column=ended], {REQUEST} th[data-column=ended]"),
-                    &format!("(([h, m, s]) => ((h * 3600 + m * 60 + Number(s) - (({began} - new Date({began} * 1000).getTimezoneOffset() * 60) % 86400)) + 86400) % 86400)(element.innerText.split(':'))"),
+                    &format!("(([h, m, s]) => ((h * 3600 + m * 60 + Number(s) - (({began} - new Date({began} * 1000).getTimezoneOffset() * 60) % 86400)) + 86400) % 86400)(element.innerText.split(', ').pop().split(':'))"),
                 )
                 .await;
             !statuses.is_empty()

@@ -11,6 +11,7 @@ mod outage;
 mod places;
 mod range;
 mod restart;
+mod slowest;
 mod tables;
 mod unexpected;
 mod watched;

@@ -150,7 +150,6 @@ async fn every_table_is_saved_as_csv_and_json() {
         (format!("timers?{range}"), "timers"),
         (format!("path?{context}&{range}"), "instances"),
         (format!("path?{context}&range=1h"), "slow-requests"),
-        ("slowest".to_owned(), "slowest"),
         ("slowest".to_owned(), "slowest-requests"),
         ("counters".to_owned(), "counters"),
         ("health".to_owned(), "instances"),

@@ -26,7 +26,7 @@ const NEEDED: [(&str, &str, &str); 10] = [
         "path",
         "window",
     ),
-    ("slowest", "slowest", "slowest"),
+    ("slowest", "slowest_requests", "requests"),
     ("timers?range=1h", "paths", "paths"),
     ("counters?range=1h", "counters", "counters"),
     ("rows", "rows", "rows"),

@@ -15,6 +15,7 @@ mod measured;
 mod metric;
 mod overview;
 mod path;
+mod path_targets;
 mod paths;
 mod profile;
 mod questions;
@@ -27,6 +28,7 @@ mod rows;
 mod series;
 mod slow_requests;
 mod slowest;
+mod slowest_requests;
 mod timers;
 
 pub use self::changes::{ChangeRow, Changes, ChangesQuery, WatchedRow};
@@ -47,6 +49,7 @@ pub use self::measured::{ContextName, Covered, Measured, Outcomes, Times};
 pub use self::metric::{SeriesMetric, SeriesValue, SliceTimes};
 pub use self::overview::{HourTotal, Overview};
 pub use self::path::{Bucket, ContextHour, Path, PathQuery, PathWindow};
+pub use self::path_targets::{Burn, BurningPath, TargetBudget, TargetBurn};
 pub use self::paths::{PathRow, Paths, PathsQuery, RowStatus, Sort};
 pub use self::profile::{HourOfWeek, Profile, ProfileQuery};
 pub use self::questions::{Part, SinceWhen, WhichInstance, WhichPart, WorstRequests};
@@ -56,8 +59,11 @@ pub use self::row_series::{PointValue, RowMetric, SeriesSpan};
 #[cfg(feature = "row-cache")]
 pub use self::rows::{Rows, RowsQuery};
 pub use self::series::{Series, SeriesQuery};
-pub use self::slow_requests::{BothHours, ListedRequest, ListedRequests, SlowestRequests};
+pub use self::slow_requests::{BothHours, ListedRequest, ListedRequests};
 pub use self::slowest::{SlowContext, Slowest};
+pub use self::slowest_requests::{
+    ListedHours, RequestStatus, SlowestRequests, SlowestRequestsQuery,
+};
 pub use self::timers::{RequestTimer, RequestTimers, TimerPath};
 
 pub(super) use self::changes::changes;
@@ -80,8 +86,8 @@ pub(super) use self::rankings::{ranking, rankings};
 #[cfg(feature = "row-cache")]
 pub(super) use self::rows::rows;
 pub(super) use self::series::series;
-pub(super) use self::slow_requests::slowest_requests;
 pub(super) use self::slowest::slowest;
+pub(super) use self::slowest_requests::slowest_requests;
 
 use std::cmp::Ordering;
 

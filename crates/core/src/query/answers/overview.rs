@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::compared::ComparedWindow;
 use super::measured::Times;
+use super::path_targets::{BurningPath, burning_paths};
 use crate::query::error::QueryError;
 use crate::query::source::Source;
 use crate::query::span::Span;
@@ -38,6 +39,8 @@ pub struct Overview {
     pub instances: u64,
     /// The time in seconds that requests should stay below.
     pub target: Option<f64>,
+    /// Contexts with a target of their own whose error budget burns, the fastest of the last hour first.
+    pub burning: Vec<BurningPath>,
     /// All requests of the window, if one was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<ComparedWindow>,
@@ -100,6 +103,7 @@ pub(in crate::query) async fn overview(
         timers: fleet.timers,
         instances: fleet.instances,
         target: source.target_seconds(),
+        burning: burning_paths(source).await?,
         window,
     })
 }

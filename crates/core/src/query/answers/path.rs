@@ -6,6 +6,7 @@ use super::changes::{ChangeRow, changes_by, changes_of};
 use super::compared::ComparedWindow;
 use super::measured::{ContextName, Outcomes, Times};
 use super::of_kind;
+use super::path_targets::{TargetBudget, target_of};
 use super::questions::{WorstRequests, worst_requests};
 use super::slow_requests::{ListedRequests, listed_requests};
 use super::timers::{RequestTimers, TimerPath};
@@ -45,6 +46,8 @@ pub struct Path {
     /// The timers within its requests, in the same hour as the histogram.
     #[serde(flatten)]
     pub timers: RequestTimers,
+    /// Its own target, if it has one.
+    pub path_target: Option<TargetBudget>,
     /// The window, if one was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<PathWindow>,
@@ -186,6 +189,7 @@ pub(in crate::query) async fn path(source: &Source, query: &PathQuery) -> Result
             Kind::Timer => changes_by(source, context).await?,
             _ => changes_of(source, context).await?,
         },
+        path_target: target_of(source, &id).await?,
     })
 }
 

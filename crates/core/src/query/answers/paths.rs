@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::changes::urgencies;
 use super::compared::{Compared, Ratios};
 use super::measured::{ContextName, Covered, Measured, share};
+use super::path_targets::{TargetBurn, burning};
 use super::row_series::{MAX_SERIES_ROWS, PointValue, RowMetric, SeriesSpan};
 use super::{DEFAULT_ROWS, MAX_ROWS, NameFilter, check_points, keep_first};
 use crate::query::book::Book;
@@ -198,6 +199,8 @@ pub struct PathRow {
     pub change: Option<Ratios>,
     /// Whether it had no samples in the window before, which was recorded.
     pub is_new: bool,
+    /// Its own target, if it has one.
+    pub path_target: Option<TargetBurn>,
     /// One value for each slice, oldest first; `None` where nothing was recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub series: Option<Vec<Option<PointValue>>>,
@@ -293,10 +296,12 @@ pub(in crate::query) async fn paths(
         values = points.rows;
     }
     let mut values = values.into_iter();
+    let targets: HashMap<_, _> = burning(source).await?.into_iter().collect();
     let row = |row: Row| {
         let now = row.measured.now.as_ref();
         PathRow {
             name: ContextName::from(&row.context),
+            path_target: targets.get(&row.context).cloned(),
             is_new: row.measured.before.is_none() && table.before.complete >= WHOLE,
             share: now.and_then(|now| share(now.total, table.whole)),
             now: row

@@ -1,27 +1,13 @@
-//! Requests one by one: the slowest of an hour, and the slowest and the newest failed ones of a context.
+//! Requests one by one, and the slowest and the newest failed ones of a context.
 
 use serde::Serialize;
 
-use super::measured::{ContextName, Covered};
+use super::measured::ContextName;
 use crate::query::error::QueryError;
 use crate::query::source::Source;
-use crate::query::window::Window;
 use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::slice::{HOUR, hour_of};
-use tower_pulse_model::slow_request::{SLOW_OF_ALL, SlowRequest};
-
-/// The slowest requests of an hour: [`Reader::slowest_requests`](crate::query::Reader::slowest_requests).
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[non_exhaustive]
-pub struct SlowestRequests {
-    /// `"hour"` or `"last_hour"`.
-    pub window: &'static str,
-    /// What the hour covers.
-    #[serde(flatten)]
-    pub covered: Covered,
-    /// The requests, slowest first.
-    pub requests: Vec<ListedRequest>,
-}
+use tower_pulse_model::slow_request::{SlowRequest, SlowRequests};
 
 /// A request.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -94,42 +80,26 @@ pub(super) async fn listed_requests(
         return Ok(ListedRequests::default());
     }
     let hour = hour_of(source.clock.now_seconds());
-    let read = |start| source.reader.slow_requests(context, start);
+    let contexts = std::slice::from_ref(context);
+    let read = |start| source.reader.slow_requests(contexts, start);
     let (hour, last_hour) = tokio::join!(read(hour), read(hour - HOUR));
     let (hour, last_hour) = (hour?, last_hour?);
+    let slowest = |lists: &[SlowRequests]| {
+        let requests = lists.iter().flat_map(SlowRequests::slowest);
+        requests.map(ListedRequest::from).collect()
+    };
+    let failed = |lists: &[SlowRequests]| {
+        let requests = lists.iter().flat_map(SlowRequests::failed);
+        requests.map(ListedRequest::from).collect()
+    };
     Ok(ListedRequests {
         slowest_requests: BothHours {
-            hour: hour.slowest().map(ListedRequest::from).collect(),
-            last_hour: last_hour.slowest().map(ListedRequest::from).collect(),
+            hour: slowest(&hour),
+            last_hour: slowest(&last_hour),
         },
         failed_requests: BothHours {
-            hour: hour.failed().map(ListedRequest::from).collect(),
-            last_hour: last_hour.failed().map(ListedRequest::from).collect(),
+            hour: failed(&hour),
+            last_hour: failed(&last_hour),
         },
-    })
-}
-
-pub(in crate::query) async fn slowest_requests(
-    source: &Source,
-    window: Window,
-    limit: usize,
-) -> Result<SlowestRequests, QueryError> {
-    let name = match window {
-        Window::HOUR => "hour",
-        Window::LAST_HOUR => "last_hour",
-        _ => {
-            let message = "window must be one of hour, last_hour";
-            return Err(QueryError::parameter("window", message));
-        }
-    };
-    let span = source.reader.recorded_span().await?;
-    let covered = Covered::of(window.slices(), &span);
-    let all = ContextId::all();
-    let list = source.reader.slow_requests(&all, covered.from).await?;
-    let requests = list.slowest().take(limit.min(SLOW_OF_ALL));
-    Ok(SlowestRequests {
-        window: name,
-        covered,
-        requests: requests.map(ListedRequest::from).collect(),
     })
 }

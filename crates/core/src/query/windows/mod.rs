@@ -28,12 +28,13 @@ use self::held::Moved;
 use self::pages::{Page, Pages, read_page, record_bytes};
 use self::points::{Point, WindowPoints};
 use self::state::{Ready, WindowState};
-use self::sums::{RunningTimer, WindowSums};
+use self::sums::{RunningTimer, TargetCounts, TargetSums, WindowSums};
 use crate::clock::{Clock, Tick};
 use crate::query::error::QueryError;
 use crate::query::span::Span;
 use crate::query::turn::Turn;
 use crate::store::{PackedRecords, Store};
+use crate::targets::Targets;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::pack;
@@ -52,8 +53,7 @@ const PATIENCE: Duration = Duration::from_millis(800);
 pub(super) struct Windows {
     store: Arc<dyn Store>,
     clock: Clock,
-    /// The time that requests should stay below, in seconds.
-    target: Option<f64>,
+    targets: Arc<Targets>,
     /// The most bytes that are held.
     most_bytes: usize,
     state: Mutex<WindowState>,
@@ -63,13 +63,13 @@ impl Windows {
     pub(super) fn new(
         store: Arc<dyn Store>,
         clock: Clock,
-        target: Option<f64>,
+        targets: Arc<Targets>,
         most_bytes: usize,
     ) -> Self {
         Self {
             store,
             clock,
-            target,
+            targets,
             most_bytes,
             state: Mutex::default(),
         }
@@ -84,13 +84,9 @@ impl Windows {
         let ready = self
             .bring_up_to_date(&mut state, window, span.tiers, &mut turn)
             .await?;
-        let until = span.recorded_until;
-        let now = state
-            .summaries(&ready, 0, until, self.target, &mut turn)
-            .await;
-        let before = state
-            .summaries(&ready, 1, until, self.target, &mut turn)
-            .await;
+        let (until, target) = (span.recorded_until, self.targets.seconds());
+        let now = state.summaries(&ready, 0, until, target, &mut turn).await;
+        let before = state.summaries(&ready, 1, until, target, &mut turn).await;
         Ok(WindowSums {
             contexts: state.contexts.clone(),
             now,
@@ -147,6 +143,35 @@ impl Windows {
             turn.pause().await;
         }
         Ok(running)
+    }
+
+    /// How many requests met the targets of single contexts in a window of the time that the store has recorded.
+    ///
+    /// Cancel safe: what was read so far stays.
+    pub(super) async fn targets(
+        &self,
+        window: Window,
+        span: Span,
+    ) -> Result<TargetSums, QueryError> {
+        let mut state = self.state.lock().await;
+        let mut turn = Turn::new(&self.clock);
+        let ready = self
+            .bring_up_to_date(&mut state, window, span.tiers, &mut turn)
+            .await?;
+        let mut counts = Vec::with_capacity(self.targets.of_paths.len());
+        for target in &self.targets.of_paths {
+            let id = RecordId::new(target.context.kind, &target.context.name);
+            let sums = state.sums_of(&ready, 0, id);
+            counts.push(sums.map_or_else(TargetCounts::default, |sums| {
+                TargetCounts::new(target, &sums)
+            }));
+            turn.pause().await;
+        }
+        Ok(TargetSums {
+            slices: ready.parts[0],
+            recorded: state.recorded_part(&ready, 0, span.recorded_until),
+            counts,
+        })
     }
 
     /// What some contexts measured in each slice of a window that is retained. After [`sums`](Self::sums) of the same window it reads nothing more.

@@ -20,7 +20,7 @@ use tower_pulse_model::recorded::RecordedTime;
 use tower_pulse_model::records::{Record, RecordId};
 use tower_pulse_model::slices::Merge;
 use tower_pulse_model::tier::{FINEST, Revision, TierSlice};
-use tower_pulse_model::window::{Window, WindowSlices};
+use tower_pulse_model::window::{RecordedPart, Window, WindowSlices};
 
 /// Time after which the sums of a window that nobody asks for are dropped.
 const UNUSED_TTL: Duration = Duration::from_secs(120);
@@ -383,13 +383,20 @@ impl WindowState {
             }
             turn.pause().await;
         }
-        let mut part_sums = PartSums {
+        PartSums {
             slices,
-            recorded: slices.covered(&self.recorded(), until, ready.now),
+            recorded: self.recorded_part(ready, part, until),
             error,
             summaries,
-        };
-        part_sums.leave_out(ready.unread[part]);
-        part_sums
+        }
+    }
+
+    /// How much of a part of a window was recorded, without the slices that were not read yet.
+    pub(super) fn recorded_part(&self, ready: &Ready, part: usize, until: i64) -> RecordedPart {
+        let slices = ready.parts[part];
+        let mut recorded = slices.covered(&self.recorded(), until, ready.now);
+        let unread = i64::from(slices.tier.seconds) * ready.unread[part] as i64;
+        recorded.seconds = recorded.seconds.saturating_sub(unread).max(0);
+        recorded
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::targets::PathTarget;
 use tower_pulse_model::access_time::{AccessTimeStats, DurationSums};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ContextId, Kind};
@@ -33,6 +34,40 @@ pub struct PartSums {
     pub error: f64,
     /// What each context measured that had samples.
     pub summaries: HashMap<RecordId, Summary>,
+}
+
+/// How many requests met the targets of single contexts in some slices.
+#[derive(Debug)]
+pub struct TargetSums {
+    /// The slices.
+    pub slices: WindowSlices,
+    /// How much of them was recorded.
+    pub recorded: RecordedPart,
+    /// The counts of each target, in their order.
+    pub counts: Vec<TargetCounts>,
+}
+
+/// How many requests met a target.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct TargetCounts {
+    /// Requests that count: successes and errors.
+    pub counted: u64,
+    /// Those of them that were errors, or took too long.
+    pub bad: u64,
+    /// The largest relative error of the duration.
+    pub error: f64,
+}
+
+impl TargetCounts {
+    /// Counts the requests of a context.
+    pub fn new(target: &PathTarget, sums: &Aggregate) -> Self {
+        let (good, counted) = sums.counts_below(target.duration.as_secs_f64());
+        Self {
+            counted,
+            bad: counted.saturating_sub(good),
+            error: sums.successes().error(),
+        }
+    }
 }
 
 /// What a context measured. Smaller than its sums, as a window of many contexts is held for a second.
@@ -100,13 +135,6 @@ impl PartSums {
     pub fn get(&self, context: &ContextId) -> Option<&Summary> {
         let id = RecordId::new(context.kind, &context.name);
         self.summaries.get(&id)
-    }
-
-    /// Slices that were not read yet are not covered.
-    pub fn leave_out(&mut self, unread: usize) {
-        let unread = i64::from(self.slices.tier.seconds) * unread as i64;
-        let seconds = &mut self.recorded.seconds;
-        *seconds = seconds.saturating_sub(unread).max(0);
     }
 }
 

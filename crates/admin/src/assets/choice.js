@@ -1,0 +1,30 @@
+// A choice of one of several values, which is part of the URL's state.
+
+import { attr, el, sync, text } from './dom.js';
+import { state } from './state.js';
+
+/**
+ * A select that sets a field of the state.
+ * @param {{go(values: object): void}} page what screens call
+ * @param {string} field of the state
+ * @param {string} label the accessible name
+ * @returns {{node: HTMLSelectElement, draw(options: [string, string][]): void}} `draw` shows options, each a value and
+ * its label. What the state has is one of them always.
+ */
+export function choice(page, field, label) {
+	const node = el('select');
+	attr(node, 'aria-label', label);
+	node.addEventListener('change', () => page.go({ [field]: node.value, offset: 0 }));
+	return {
+		node,
+		draw(options) {
+			const chosen = state[field];
+			const all = options.some(([value]) => value === chosen) ? options : [...options, [chosen, chosen]];
+			sync(node, all, ([value]) => value, () => el('option'), (option, [value, name]) => {
+				option.value = value;
+				text(option, name);
+			});
+			node.value = chosen;
+		},
+	};
+}

@@ -1,0 +1,79 @@
+// The target of a path: how much of its error budget is left, and how fast it burns.
+
+import { card } from './card.js';
+import { attr, el, show, text } from './dom.js';
+import { NONE, count, duration, isNumber, percent, plural, span, times } from './format.js';
+
+/**
+ * The panel of the target of a path.
+ * @returns {{node: HTMLElement, draw(target: object | null): void}}
+ */
+export function pathTarget() {
+	const verdict = el('span', 'change');
+	verdict.setAttribute('role', 'status');
+	const words = el('p', 'calm');
+	const tiles = ['one_hour', 'six_hours', 'budget'].map((name) => {
+		const node = el('div', 'tile', el('h3', ''), el('p', 'value'), el('p', 'delta'));
+		node.dataset.tile = name;
+		return node;
+	});
+	const parts = [words, el('div', 'tiles', ...tiles)];
+	const node = card('path-target', 'Target', { head: [verdict], parts });
+	show(node, false);
+	return {
+		node,
+		draw(target) {
+			show(node, target !== null);
+			if (!target) return;
+			const within = duration(target.duration, true);
+			text(words, `${exactPercent(target.share)} of the requests should be answered within ${within}, without an error. `
+				+ `${exactPercent(1 - target.share)} may not: that is the error budget.`);
+			text(verdict, inWords(target));
+			const isFastInOne = isFast(target.one_hour) || isFast(target.six_hours);
+			attr(verdict, 'data-level', target.burns ? 'bad' : isFastInOne ? null : 'good');
+			drawBurn(tiles[0], 'last hour', target.one_hour, target.burns);
+			drawBurn(tiles[1], 'last 6 h', target.six_hours, target.burns);
+			drawBudget(tiles[2], target);
+		},
+	};
+}
+
+const isFast = (burn) => burn?.burn_rate > 1;
+
+/** What the burn rates mean. */
+function inWords({ burns, one_hour: one, six_hours: six }) {
+	if (burns) return 'The error budget burns faster than it lasts';
+	if (isFast(one)) return 'The last hour burns the error budget faster than it lasts, the last six do not';
+	if (isFast(six)) return 'The last six hours burned the error budget faster than it lasts, the last one does not';
+	return isNumber(six?.burn_rate) ? 'Within the error budget' : 'No request in the last six hours that counts';
+}
+
+function drawBurn(tile, when, burn, burns) {
+	const [label, value, note] = tile.children;
+	text(label, `Burn rate, ${when}`);
+	text(value, times(burn?.burn_rate));
+	value.classList.toggle('bad-text', burns);
+	text(note, burn ? badOf(burn) : 'too large for query_bytes');
+	const meaning = 'The part that was bad, by the part that may be: at 1 the budget lasts for its time';
+	attr(tile, 'title', burn && exactness(burn, meaning));
+}
+
+function drawBudget(tile, { budget, budget_left: left }) {
+	const [label, value, note] = tile.children;
+	text(label, 'Error budget left');
+	text(value, !isNumber(left) ? NONE : left >= 0 ? percent(left, 1) : `used up ${times(1 - left)}`);
+	value.classList.toggle('bad-text', left < 0);
+	text(note, `${badOf(budget)} in ${span(budget.recorded_seconds)}`);
+	attr(tile, 'title', exactness(budget, 'Of what is kept of the last 30 days'));
+}
+
+function badOf({ bad, counted }) {
+	return counted > 0 ? `${count(bad)} of ${plural(counted, 'request')} bad` : 'no requests';
+}
+
+function exactness({ error }, words) {
+	return `${words}. Counted from a histogram: exact for a duration within ±${percent(error, 1)}`;
+}
+
+/** 99.5%, 99.99%: with all digits that a share is configured with. */
+const exactPercent = (share) => `${Number((100 * share).toPrecision(8))}%`;

@@ -1,0 +1,187 @@
+//! The targets of single contexts: how much of the error budget is left, and how fast it burns.
+
+use serde::Serialize;
+
+use super::measured::{ContextName, Covered, share};
+use crate::query::error::QueryError;
+use crate::query::source::Source;
+use crate::query::windows::sums::TargetCounts;
+use crate::targets::PathTarget;
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::context::ContextId;
+use tower_pulse_model::slice::HOUR;
+use tower_pulse_model::slices::Merge;
+use tower_pulse_model::tier::DAY;
+use tower_pulse_model::window::Window as Slices;
+
+/// The longest time that an error budget is for, in seconds: what is kept of 30 days.
+const BUDGET_SECONDS: i64 = 30 * DAY as i64;
+
+/// The target of a context, and how fast its error budget burns.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct TargetBurn {
+    /// The time in seconds that a good request stays below.
+    pub duration: f64,
+    /// The share of the requests that should be good, between 0 and 1.
+    pub share: f64,
+    /// Whether the budget burns faster than it lasts, in the last hour and in the last six: both rates are above 1.
+    pub burns: bool,
+    /// The last hour; `None` if its sums do not fit into `query_bytes`.
+    pub one_hour: Option<Burn>,
+    /// The last six hours; `None` if their sums do not fit into `query_bytes`.
+    pub six_hours: Option<Burn>,
+}
+
+/// How many requests were bad in a window, and how fast that burns the error budget.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Burn {
+    /// What the window covers.
+    #[serde(flatten)]
+    pub covered: Covered,
+    /// How many requests count: successes and errors. A 4xx that is no error, and a request that was cut off, do not.
+    pub counted: u64,
+    /// How many of them were errors or took too long.
+    pub bad: u64,
+    /// `bad` by `counted`, 0 to 1; `None` if no request counts.
+    pub bad_share: Option<f64>,
+    /// `bad_share` by the share that may be bad: at 1 the budget is used up just when its time is over. `None` if no request
+    /// counts.
+    pub burn_rate: Option<f64>,
+    /// The largest relative error of the duration: the counts are exact for one that differs by no more.
+    pub error: f64,
+}
+
+/// The target of a context with its error budget.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct TargetBudget {
+    /// The target.
+    #[serde(flatten)]
+    pub target: TargetBurn,
+    /// What is kept of the last 30 days.
+    pub budget: Burn,
+    /// The share of the error budget of that time that is left: 1 without a bad request, below 0 if there were more than
+    /// may be. `None` if no request counts.
+    pub budget_left: Option<f64>,
+}
+
+/// A context whose error budget burns.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct BurningPath {
+    /// The context.
+    #[serde(flatten)]
+    pub name: ContextName,
+    /// Its target.
+    #[serde(flatten)]
+    pub target: TargetBurn,
+}
+
+impl Burn {
+    fn new(target: &PathTarget, counts: TargetCounts, covered: Covered) -> Self {
+        let bad_share = share(counts.bad as f64, counts.counted as f64);
+        Self {
+            covered,
+            counted: counts.counted,
+            bad: counts.bad,
+            bad_share,
+            burn_rate: bad_share.map(|bad| bad / target.budget()),
+            error: counts.error,
+        }
+    }
+
+    fn is_fast(&self) -> bool {
+        // A share has no exact binary form: a rate of 1 may come out a little above.
+        self.burn_rate.is_some_and(|rate| rate > 1.0 + 1e-9)
+    }
+}
+
+/// The targets of single contexts, with what they met of late. Empty without such targets, and then nothing is read.
+pub(super) async fn burning(source: &Source) -> Result<Vec<(&ContextId, TargetBurn)>, QueryError> {
+    let targets = &source.targets.of_paths;
+    if targets.is_empty() {
+        return Ok(Vec::new());
+    }
+    let [one_hour, six_hours] = [HOUR, 6 * HOUR].map(|length| async move {
+        match source.reader.path_targets(Slices::Last(length)).await {
+            Ok(sums) => Ok(Some(sums)),
+            // All else of the answer has its room.
+            Err(QueryError::NoRoom { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    });
+    let (one_hour, six_hours) = (one_hour.await?, six_hours.await?);
+    let is_fast = |burn: &Option<Burn>| burn.as_ref().is_some_and(Burn::is_fast);
+    let burn = |(at, target): (usize, &PathTarget)| {
+        let [one_hour, six_hours] = [&one_hour, &six_hours].map(|sums| {
+            let sums = sums.as_ref()?;
+            let covered = Covered::of_part(sums.slices, sums.recorded);
+            let counts = sums.counts.get(at).copied().unwrap_or_default();
+            Some(Burn::new(target, counts, covered))
+        });
+        TargetBurn {
+            duration: target.duration.as_secs_f64(),
+            share: target.share,
+            burns: is_fast(&one_hour) && is_fast(&six_hours),
+            one_hour,
+            six_hours,
+        }
+    };
+    let burns = targets.iter().enumerate();
+    Ok(burns.map(|of| (&of.1.context, burn(of))).collect())
+}
+
+/// The contexts whose budget burns, the fastest of the last hour first.
+pub(super) async fn burning_paths(source: &Source) -> Result<Vec<BurningPath>, QueryError> {
+    let all = burning(source).await?.into_iter();
+    let mut paths: Vec<BurningPath> = all
+        .filter(|(_, target)| target.burns)
+        .map(|(id, target)| BurningPath {
+            name: ContextName::from(id),
+            target,
+        })
+        .collect();
+    let rate = |path: &BurningPath| {
+        path.target
+            .one_hour
+            .as_ref()
+            .and_then(|burn| burn.burn_rate)
+    };
+    paths.sort_by(|a, b| rate(b).unwrap_or(0.0).total_cmp(&rate(a).unwrap_or(0.0)));
+    Ok(paths)
+}
+
+/// The target of a context with its budget, if it has one.
+pub(super) async fn target_of(
+    source: &Source,
+    id: &ContextId,
+) -> Result<Option<TargetBudget>, QueryError> {
+    let mut targets = source.targets.of_paths.iter();
+    let Some(target) = targets.find(|target| target.context == *id) else {
+        return Ok(None);
+    };
+    let burning = burning(source).await?;
+    let Some((_, burn)) = burning.into_iter().find(|(other, _)| **other == *id) else {
+        return Ok(None);
+    };
+    let span = source.reader.recorded_span().await?;
+    let slices = Slices::Last(BUDGET_SECONDS).slices(span.tiers, span.now);
+    let slices = slices.retained(span.now);
+    let (width, tier) = (slices.tier.seconds, slices.tier);
+    let records = source.reader.records(id, width, tier).await?;
+    let mut sums = Aggregate::default();
+    for slice in records.iter() {
+        if slices.contains(slice.start) {
+            sums.merge(&slice.sums);
+        }
+    }
+    let counts = TargetCounts::new(target, &sums);
+    let budget = Burn::new(target, counts, Covered::new(slices, &span));
+    Ok(Some(TargetBudget {
+        target: burn,
+        budget_left: budget.burn_rate.map(|used| 1.0 - used),
+        budget,
+    }))
+}

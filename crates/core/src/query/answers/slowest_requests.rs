@@ -1,0 +1,356 @@
+//! The slowest requests of an hour or two, of all contexts or of those that are asked for.
+//!
+//! The store keeps few requests: the slowest of all, and of each context the slowest and the newest failed ones. Where the list
+//! of all is not enough, as it may be full of one page's requests, the lists of so many contexts are added as there may be
+//! requests in the answer: those with the slowest requests. So the slowest request of each context that belongs into the
+//! answer is in it, and no more is read the more contexts there are.
+
+use std::collections::{BTreeSet, HashMap};
+use std::str::FromStr;
+
+use serde::Serialize;
+
+use super::measured::Covered;
+use super::slow_requests::ListedRequest;
+use super::{NameFilter, keep_first};
+use crate::query::error::QueryError;
+use crate::query::source::Source;
+use crate::query::windows::sums::Summary;
+use tower_pulse_model::context::{ContextId, Kind};
+use tower_pulse_model::outcome::Outcome;
+use tower_pulse_model::slice::{HOUR, hour_of};
+use tower_pulse_model::slow_request::{SLOW_OF_ALL, SlowRequest, SlowRequests};
+use tower_pulse_model::window::{Window as Slices, WindowSlices};
+
+/// The most contexts whose own lists are read of an hour: as many as there may be requests in an answer.
+const MAX_LISTS: usize = SLOW_OF_ALL;
+
+/// The most names of instances that an answer has.
+const MAX_INSTANCES: usize = 100;
+
+/// Which requests are asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlowestRequestsQuery {
+    /// The hours that they ended in.
+    pub hours: ListedHours,
+    /// Only those of a context.
+    pub context: Option<String>,
+    /// Only those of contexts whose name contains it, whatever the case of letters.
+    pub contains: String,
+    /// Only those that an instance answered.
+    pub instance: Option<String>,
+    /// Only those that ended in a way.
+    pub status: Option<RequestStatus>,
+    /// The most of each context, at least 1.
+    pub per_path: Option<usize>,
+    /// The most requests that are answered, 100 at most.
+    pub limit: usize,
+}
+
+impl Default for SlowestRequestsQuery {
+    fn default() -> Self {
+        Self {
+            hours: ListedHours::This,
+            context: None,
+            contains: String::new(),
+            instance: None,
+            status: None,
+            per_path: None,
+            limit: SLOW_OF_ALL,
+        }
+    }
+}
+
+/// The hours, UTC, of which requests are listed one by one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ListedHours {
+    /// The current hour.
+    This,
+    /// The hour before.
+    Last,
+    /// Both.
+    Both,
+}
+
+impl ListedHours {
+    /// All of them by their names in the API, the default first.
+    pub const NAMED: [(&str, Self); 3] = [
+        ("hour", Self::This),
+        ("last_hour", Self::Last),
+        ("both_hours", Self::Both),
+    ];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::This => "hour",
+            Self::Last => "last_hour",
+            Self::Both => "both_hours",
+        }
+    }
+
+    /// The starts of the hours at `now`, the newest first.
+    fn starts(self, now: i64) -> Vec<i64> {
+        let this = hour_of(now);
+        match self {
+            Self::This => vec![this],
+            Self::Last => vec![this - HOUR],
+            Self::Both => vec![this, this - HOUR],
+        }
+    }
+}
+
+/// How a request ended: its status, a class of them, an outcome, or that it failed.
+///
+/// ```
+/// # use tower_pulse_core as tower_pulse;
+/// use tower_pulse::query::RequestStatus;
+///
+/// for name in ["502", "5xx", "cancelled", "failed"] {
+///     assert!(name.parse::<RequestStatus>().is_ok());
+/// }
+/// assert!("99".parse::<RequestStatus>().is_err());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestStatus(Ending);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    /// It counts as an error.
+    Failed,
+    /// Its outcome, which is that of the class of its status if it had a whole response.
+    Outcome(Outcome),
+    /// The status of its response.
+    Code(u16),
+}
+
+impl RequestStatus {
+    /// Requests that count as errors.
+    pub const FAILED: Self = Self(Ending::Failed);
+
+    /// Whether a request ended so.
+    fn matches(self, request: &SlowRequest) -> bool {
+        match self.0 {
+            Ending::Failed => request.is_error,
+            Ending::Outcome(outcome) => request.outcome == outcome,
+            Ending::Code(code) => request.status == Some(code),
+        }
+    }
+
+    /// Whether any of these requests may have ended so.
+    fn may_match(self, summary: &Summary) -> bool {
+        let has = |outcome| summary.outcomes.count(outcome) > 0;
+        match self.0 {
+            Ending::Failed => summary.outcomes.errors > 0,
+            Ending::Outcome(outcome) => has(outcome),
+            // A response whose body broke off has a status too.
+            Ending::Code(code) => has(Outcome::from_status(code)) || has(Outcome::BodyAborted),
+        }
+    }
+}
+
+impl FromStr for RequestStatus {
+    type Err = QueryError;
+
+    /// Reads a status of three digits, a class such as `5xx`, an outcome such as `cancelled`, or `failed`.
+    fn from_str(name: &str) -> Result<Self, QueryError> {
+        let outcomes = || {
+            let all = Outcome::ALL.into_iter();
+            all.filter(|outcome| *outcome != Outcome::Completed)
+        };
+        if name == "failed" {
+            return Ok(Self::FAILED);
+        }
+        if let Some(outcome) = outcomes().find(|outcome| outcome.as_str() == name) {
+            return Ok(Self(Ending::Outcome(outcome)));
+        }
+        let is_code = name.len() == 3 && name.bytes().all(|byte| byte.is_ascii_digit());
+        let code = name.parse().ok().filter(|code| is_code && *code >= 100);
+        code.map(|code| Self(Ending::Code(code))).ok_or_else(|| {
+            let names: Vec<_> = outcomes().map(Outcome::as_str).collect();
+            let names = names.join(", ");
+            let message =
+                format!("status must be one of failed, {names}, or a status of 100 to 999");
+            QueryError::parameter("status", message)
+        })
+    }
+}
+
+/// The slowest requests of an hour or two:
+/// [`Reader::slowest_requests`](crate::query::Reader::slowest_requests).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct SlowestRequests {
+    /// `"hour"`, `"last_hour"` or `"both_hours"`.
+    pub window: &'static str,
+    /// What the hours cover.
+    #[serde(flatten)]
+    pub covered: Covered,
+    /// How many contexts' own lists were read, beside the list of the slowest requests of all. A context counts once for each
+    /// hour.
+    pub lists: usize,
+    /// How many such lists there are that may have a request of those that are asked for. If they are more than were read,
+    /// those of the contexts with the slowest requests were.
+    pub lists_in_all: usize,
+    /// The instances of the listed requests that are asked for, whatever the instance, by name; 100 at most.
+    pub instances: Vec<String>,
+    /// How many of the listed requests are asked for.
+    pub total: usize,
+    /// The requests, slowest first.
+    pub requests: Vec<ListedRequest>,
+}
+
+impl SlowestRequestsQuery {
+    /// Whether requests of other contexts may be asked for than those that the list of all has.
+    fn is_selective(&self) -> bool {
+        let has_filter = self.context.is_some() || !self.contains.is_empty();
+        has_filter || self.instance.is_some() || self.status.is_some() || self.per_path.is_some()
+    }
+
+    fn has_context(&self, contains: &NameFilter, name: &str) -> bool {
+        let is_named = self
+            .context
+            .as_deref()
+            .is_none_or(|context| context == name);
+        is_named && contains.matches(name)
+    }
+
+    fn has_status(&self, request: &SlowRequest) -> bool {
+        self.status.is_none_or(|status| status.matches(request))
+    }
+
+    fn has_instance(&self, request: &SlowRequest) -> bool {
+        let instance = self.instance.as_deref();
+        instance.is_none_or(|instance| instance == &*request.instance)
+    }
+
+    /// The contexts whose own lists are read of an hour, and the number of those that may have a request that is asked for.
+    async fn contexts(
+        &self,
+        source: &Source,
+        contains: &NameFilter,
+        start: i64,
+    ) -> Result<(Vec<ContextId>, usize), QueryError> {
+        if !self.is_selective() {
+            return Ok((Vec::new(), 0));
+        }
+        if let Some(context) = &self.context {
+            let is_asked_for = contains.matches(context);
+            let context = is_asked_for.then(|| ContextId::new(Kind::Http, context.as_str()));
+            let contexts: Vec<_> = context.into_iter().collect();
+            let count = contexts.len();
+            return Ok((contexts, count));
+        }
+        let hours = source.reader.window(Slices::HoursAgo(0)).await?;
+        let parts = [&hours.now, &hours.before];
+        let Some(part) = parts.into_iter().find(|part| part.slices.from == start) else {
+            return Ok((Vec::new(), 0));
+        };
+        let pages = hours.contexts().filter(|id| id.kind == Kind::Http);
+        let pages = pages.filter(|id| contains.matches(&id.name));
+        let mut slowest: Vec<(f64, &ContextId)> = pages
+            .filter_map(|id| {
+                let summary = part.get(id)?;
+                let may_match = self.status.is_none_or(|status| status.may_match(summary));
+                may_match.then_some((summary.times.largest()?, id))
+            })
+            .collect();
+        let count = slowest.len();
+        keep_first(&mut slowest, MAX_LISTS, |(a, id), (b, other)| {
+            b.total_cmp(a).then_with(|| id.cmp(other))
+        });
+        Ok((
+            slowest.into_iter().map(|(_, id)| id.clone()).collect(),
+            count,
+        ))
+    }
+
+    /// The listed requests of an hour that may be asked for, of the list of all and of others, each once.
+    fn requests<'a>(
+        &self,
+        all: &'a SlowRequests,
+        others: &'a [SlowRequests],
+    ) -> Vec<&'a SlowRequest> {
+        let mut requests: Vec<&SlowRequest> = match self.status {
+            // Of those that ended in other ways, there are faster ones between the slowest and the newest failed ones.
+            None => others.iter().flat_map(SlowRequests::slowest).collect(),
+            Some(_) => others.iter().flat_map(SlowRequests::iter).collect(),
+        };
+        // Two requests may be alike in everything that is known of them.
+        let mut unmatched = requests.clone();
+        for request in all.slowest() {
+            match unmatched.iter().position(|other| *other == request) {
+                Some(at) => _ = unmatched.swap_remove(at),
+                None => requests.push(request),
+            }
+        }
+        requests
+    }
+
+    /// Keeps the slowest of each context.
+    fn keep_per_path(&self, requests: &mut Vec<&SlowRequest>) {
+        let Some(most) = self.per_path else {
+            return;
+        };
+        let mut of_context: HashMap<&str, usize> = HashMap::new();
+        requests.retain(|request| {
+            let count = of_context.entry(&request.context).or_default();
+            *count += 1;
+            *count <= most
+        });
+    }
+}
+
+pub(in crate::query) async fn slowest_requests(
+    source: &Source,
+    query: &SlowestRequestsQuery,
+) -> Result<SlowestRequests, QueryError> {
+    if query.per_path == Some(0) {
+        let message = "per_path must be a whole number from 1";
+        return Err(QueryError::parameter("per_path", message));
+    }
+    let span = source.reader.recorded_span().await?;
+    let starts = query.hours.starts(span.now);
+    let contains = NameFilter::new(&query.contains);
+    let (mut lists, mut lists_in_all, mut read) = (0, 0, Vec::new());
+    for start in &starts {
+        let (contexts, count) = query.contexts(source, &contains, *start).await?;
+        lists += contexts.len();
+        lists_in_all += count;
+        let contexts = [vec![ContextId::all()], contexts].concat();
+        read.push(source.reader.slow_requests(&contexts, *start).await?);
+    }
+    let mut requests = Vec::new();
+    for lists in &read {
+        if let [all, others @ ..] = &lists[..] {
+            requests.extend(query.requests(all, others));
+        }
+    }
+    requests.retain(|request| {
+        query.has_context(&contains, &request.context) && query.has_status(request)
+    });
+    requests.sort_unstable_by(|a, b| a.order(b));
+    let instances: BTreeSet<&str> = requests.iter().map(|request| &*request.instance).collect();
+    let instances = instances.into_iter().take(MAX_INSTANCES);
+    let instances = instances.map(str::to_owned).collect();
+    requests.retain(|request| query.has_instance(request));
+    query.keep_per_path(&mut requests);
+    let newest = starts.first().copied().unwrap_or_default();
+    let slices = WindowSlices {
+        from: starts.last().copied().unwrap_or_default(),
+        ..WindowSlices::hour(newest)
+    };
+    Ok(SlowestRequests {
+        window: query.hours.as_str(),
+        covered: Covered::new(slices, &span),
+        lists,
+        lists_in_all,
+        instances,
+        total: requests.len(),
+        requests: requests
+            .into_iter()
+            .take(query.limit.min(SLOW_OF_ALL))
+            .map(ListedRequest::from)
+            .collect(),
+    })
+}

@@ -1,0 +1,50 @@
+//! What requests should achieve, as an instance or a dashboard is configured. Nothing is recorded for it: whoever is asked
+//! computes it from histograms, so that another target applies to the past too.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tower_pulse_model::context::{ContextId, Kind};
+
+/// The targets of a service.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Targets {
+    /// The time that all requests should stay below.
+    pub all: Option<Duration>,
+    /// Those of single contexts, each of which has one at most.
+    pub of_paths: Vec<PathTarget>,
+}
+
+/// The target of a context: the share of its requests that should be good.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PathTarget {
+    /// The context.
+    pub context: ContextId,
+    /// The time that a good request stays below.
+    pub duration: Duration,
+    /// The share of the requests that should be good, between 0 and 1.
+    pub share: f64,
+}
+
+impl Targets {
+    /// The time in seconds that all requests should stay below.
+    pub fn seconds(&self) -> Option<f64> {
+        self.all.map(|target| target.as_secs_f64())
+    }
+}
+
+impl PathTarget {
+    /// The target of requests: a `share` of them should be good, which take less than `duration`.
+    pub fn new(context: impl Into<Arc<str>>, duration: Duration, share: f64) -> Self {
+        Self {
+            context: ContextId::new(Kind::Http, context),
+            duration,
+            share,
+        }
+    }
+
+    /// The share of the requests that may be bad.
+    pub fn budget(&self) -> f64 {
+        1.0 - self.share
+    }
+}

@@ -1,0 +1,143 @@
+//! The URL of a trace, as it is configured.
+
+use http::uri::Authority;
+use tower_pulse_core::error::BuildError;
+
+/// What the id of a trace takes the place of.
+const PLACEHOLDER: &str = "{trace_id}";
+
+/// The longest URL, in bytes.
+const MAX_URL: usize = 1_024;
+
+const ALLOWED: &str = "an https or http URL of at most 1,024 bytes, as \"https://traces.example.com/trace/{trace_id}\": one \
+                       {trace_id} behind the host, no user or password, no spaces, control characters, backslashes or \
+                       other characters that are no ASCII";
+
+/// Refuses what a page could not link to, or what would lead somewhere else than it seems.
+pub(super) fn check(url: &str) -> Result<(), BuildError> {
+    // A browser takes a backslash for a slash, so that the host would be another one.
+    let has_only_allowed = url
+        .bytes()
+        .all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+    let is_allowed = has_only_allowed && url.len() <= MAX_URL && is_of_trace(url);
+    match is_allowed {
+        true => Ok(()),
+        false => Err(BuildError::new("trace_url", shown(url), ALLOWED)),
+    }
+}
+
+fn is_of_trace(url: &str) -> bool {
+    let Some((scheme, behind)) = url.split_once("://") else {
+        return false;
+    };
+    let is_scheme = ["https", "http"]
+        .iter()
+        .any(|one| scheme.eq_ignore_ascii_case(one));
+    let (authority, place) = behind.split_at(end_of_authority(behind));
+    is_scheme && is_host(authority) && place.matches(PLACEHOLDER).count() == 1
+}
+
+/// A host, and a port if there is one, without a user.
+fn is_host(authority: &str) -> bool {
+    let Ok(parsed) = authority.parse::<Authority>() else {
+        return false;
+    };
+    let host = parsed.host();
+    let behind = authority.strip_prefix(host);
+    let is_port = |text: &str| match text.strip_prefix(':') {
+        // A sign is no part of a port.
+        Some(port) => !port.starts_with('+') && port.parse::<u16>().is_ok(),
+        None => text.is_empty(),
+    };
+    !host.is_empty() && !authority.contains('@') && behind.is_some_and(is_port)
+}
+
+fn end_of_authority(behind_scheme: &str) -> usize {
+    let end = behind_scheme.find(['/', '?', '#']);
+    end.unwrap_or(behind_scheme.len())
+}
+
+/// The URL in an error, without a user or password, and no longer than one may be.
+fn shown(url: &str) -> String {
+    // Also where it is no URL, as without its scheme.
+    if url.contains('@') {
+        return "a URL with an @ in it".to_owned();
+    }
+    match url.char_indices().nth(MAX_URL) {
+        Some((end, _)) => format!("{:?}…", &url[..end]),
+        None => format!("{url:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_allowed() {
+        let longest = format!("https://a/{{trace_id}}{}", "x".repeat(MAX_URL - 20));
+        assert_eq!(longest.len(), MAX_URL);
+        for url in [
+            "https://traces.example.com/trace/{trace_id}",
+            "HTTP://localhost:16686/trace/{trace_id}?uiFind=@home",
+            "https://[::1]:3000/explore?left={\"query\":\"{trace_id}\"}&orgId=1#x",
+            "https://127.0.0.1?id={trace_id}",
+            "https://example.com#{trace_id}",
+            &longest,
+        ] {
+            assert!(check(url).is_ok(), "{url}");
+        }
+    }
+
+    #[test]
+    fn what_is_refused() {
+        let too_long = format!("https://a/{{trace_id}}{}", "é".repeat(MAX_URL));
+        for url in [
+            "",
+            "{trace_id}",
+            "traces.example.com/{trace_id}",
+            "/trace/{trace_id}",
+            "//traces.example.com/{trace_id}",
+            "javascript://x/%0aalert(1)//{trace_id}",
+            "ftp://traces.example.com/{trace_id}",
+            "https:/traces.example.com/{trace_id}",
+            "https:///{trace_id}",
+            "https://:80/{trace_id}",
+            "https://{trace_id}.example.com/",
+            "https://{trace_id}",
+            "https://example.com:{trace_id}/",
+            "https://example.com:99999/{trace_id}",
+            "https://example.com:/{trace_id}",
+            "https://example.com:+1/{trace_id}",
+            "https://example.com/",
+            "https://example.com/{trace_id}/{trace_id}",
+            "https://example.com/{TRACE_ID}",
+            "https://exam ple.com/{trace_id}",
+            "https://example.com/a b/{trace_id}",
+            "https://example.com\\@evil.example/{trace_id}",
+            "https://example.com/\n{trace_id}",
+            "https://example.com/\u{202e}{trace_id}",
+            " https://example.com/{trace_id}",
+            &too_long,
+            &format!("{too_long}{too_long}"),
+        ] {
+            let error = check(url).expect_err(url).to_string();
+            assert!(error.starts_with("trace_url is "), "{error}");
+            assert!(error.contains("an https or http URL"), "{error}");
+            assert!(error.len() < 3 * MAX_URL, "{error}");
+        }
+    }
+
+    #[test]
+    fn an_error_shows_no_password() {
+        for url in [
+            "https://user:secret@example.com/{trace_id}",
+            "https://secret@example.com/{trace_id}",
+            "user:secret@example.com/{trace_id}",
+            "https://user:secret@/{trace_id}",
+        ] {
+            let error = check(url).expect_err(url).to_string();
+            assert!(!error.contains("secret"), "{error}");
+        }
+    }
+}

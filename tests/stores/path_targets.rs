@@ -1,0 +1,184 @@
+//! The targets of single contexts: error budgets and how fast they burn, in either store and over HTTP.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use http::{Request, StatusCode};
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+use tower_pulse::admin::Access;
+use tower_pulse::{Builder, Clock, Dashboard, ManualClock, Outcome, Pulse, RequestOutcome};
+
+use crate::fixture::NOW;
+use crate::rig::server::RedisServer;
+
+const CHECKOUT: &str = "POST /checkout";
+const CART: &str = "GET /cart";
+const WITHIN: Duration = Duration::from_millis(250);
+
+async fn get(app: &Router, uri: &str) -> Value {
+    let request = Request::get(format!("/pulse/api/{uri}"));
+    let request = request.body(Body::empty()).unwrap();
+    let response = app.clone().oneshot(request).await.unwrap();
+    assert_eq!(response.status(), StatusCode::OK, "{uri}");
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    serde_json::from_slice(&body).unwrap()
+}
+
+/// What a window says: the requests that count, the bad ones, and the burn rate, in hundredths.
+fn burn(window: &Value) -> (u64, u64, Option<u64>) {
+    let number = |name: &str| window[name].as_u64().unwrap();
+    let rate = window["burn_rate"].as_f64();
+    let rate = rate.map(|rate| (100.0 * rate).round() as u64);
+    (number("counted"), number("bad"), rate)
+}
+
+/// An instance with targets, and its router.
+struct Shop {
+    pulse: Pulse,
+    app: Router,
+    hand: ManualClock,
+}
+
+impl Shop {
+    fn new(builder: Builder) -> Self {
+        let (clock, hand) = Clock::manual(NOW);
+        let builder = builder.clock(clock);
+        let builder = builder.target_for(CHECKOUT, WITHIN, 0.95);
+        let builder = builder.target_for(CART, WITHIN, 0.5);
+        let builder = builder.target_for("GET /never", WITHIN, 0.5);
+        let (pulse, _tasks) = builder.build_with_tasks().unwrap();
+        let app = Router::new().merge(pulse.mount("/pulse", Access::open()));
+        Self { pulse, app, hand }
+    }
+
+    async fn record(&self) {
+        let record = |context: &str, count, millis, outcome: RequestOutcome| {
+            for _ in 0..count {
+                let duration = Duration::from_millis(millis);
+                self.pulse.record(context, duration, outcome);
+            }
+        };
+        let ok = || StatusCode::OK.into();
+        // Of a hundred that count, ten are bad.
+        record(CHECKOUT, 90, 100, ok());
+        record(CHECKOUT, 6, 500, ok());
+        record(CHECKOUT, 4, 1, StatusCode::BAD_GATEWAY.into());
+        // The service is not to blame for these.
+        record(CHECKOUT, 30, 1, StatusCode::NOT_FOUND.into());
+        record(CHECKOUT, 20, 900, Outcome::Cancelled.into());
+        // Half of them are bad, as may be.
+        record(CART, 7, 100, ok());
+        record(CART, 7, 400, ok());
+        record("GET /other", 10, 10_000, ok());
+        self.pulse.flush().await.unwrap();
+    }
+
+    async fn advance(&self, hours: u64) {
+        self.hand.advance(Duration::from_secs(3_600 * hours));
+        self.pulse.simulation().drain();
+        self.pulse.flush().await.unwrap();
+    }
+
+    async fn target(&self) -> Value {
+        let path = get(&self.app, "path?context=POST+/checkout").await;
+        path["path_target"].clone()
+    }
+}
+
+async fn burn_their_budget(shop: &Shop) {
+    shop.record().await;
+    let target = shop.target().await;
+    let (duration, share) = (&target["duration"], &target["share"]);
+    assert_eq!((duration, share), (&json!(0.25), &json!(0.95)));
+    assert_eq!(target["burns"], true);
+    for window in ["one_hour", "six_hours", "budget"] {
+        assert_eq!(burn(&target[window]), (100, 10, Some(200)), "{window}");
+        let error = target[window]["error"].as_f64().unwrap();
+        assert!((0.01..0.09).contains(&error), "{window}: {error}");
+    }
+    assert!((target["budget_left"].as_f64().unwrap() + 1.0).abs() < 1e-9);
+    let length = |window: &str| {
+        let time = |end: &str| target[window][end].as_i64().unwrap();
+        time("to") - time("from")
+    };
+    assert!((3_600..=3_720).contains(&length("one_hour")));
+    assert!((21_600..=25_200).contains(&length("six_hours")));
+
+    // Those that burn are listed, those that use up just what they may are not.
+    let overview = get(&shop.app, "overview").await;
+    let burning = overview["burning"].as_array().unwrap();
+    assert_eq!(burning.len(), 1, "{burning:?}");
+    assert_eq!(burning[0]["context"], CHECKOUT);
+    assert_eq!(burn(&burning[0]["six_hours"]), (100, 10, Some(200)));
+    let cart = get(&shop.app, "path?context=GET+/cart").await;
+    let cart = &cart["path_target"];
+    assert_eq!(burn(&cart["one_hour"]), (14, 7, Some(100)));
+    assert_eq!(
+        (&cart["burns"], &cart["budget_left"]),
+        (&json!(false), &json!(0.0))
+    );
+    let paths = get(&shop.app, "paths?window=1h").await;
+    for row in paths["paths"].as_array().unwrap() {
+        let target = &row["path_target"];
+        match row["context"].as_str().unwrap() {
+            CHECKOUT => assert_eq!(burn(&target["one_hour"]), (100, 10, Some(200))),
+            CART => assert_eq!(target["burns"], false),
+            _ => assert_eq!(target, &Value::Null),
+        }
+    }
+    let other = get(&shop.app, "path?context=GET+/other").await;
+    assert_eq!(other["path_target"], Value::Null);
+
+    // A good hour ends it, though the last six hours still burn.
+    shop.advance(2).await;
+    let target = shop.target().await;
+    assert_eq!(burn(&target["one_hour"]), (0, 0, None));
+    assert_eq!(target["one_hour"]["bad_share"], Value::Null);
+    assert_eq!(burn(&target["six_hours"]), (100, 10, Some(200)));
+    assert_eq!(target["burns"], false);
+    assert_eq!(get(&shop.app, "overview").await["burning"], json!([]));
+    for _ in 0..300 {
+        let duration = Duration::from_millis(100);
+        shop.pulse.record(CHECKOUT, duration, StatusCode::OK);
+    }
+    shop.pulse.flush().await.unwrap();
+    shop.advance(0).await;
+    shop.hand.advance(Duration::from_secs(2));
+    let target = shop.target().await;
+    assert_eq!(burn(&target["one_hour"]), (300, 0, Some(0)));
+    assert_eq!(burn(&target["budget"]), (400, 10, Some(50)));
+    assert!((target["budget_left"].as_f64().unwrap() - 0.5).abs() < 1e-9);
+
+    // A week later the budget still knows it, and nothing else does.
+    shop.advance(7 * 24 - 1).await;
+    let target = shop.target().await;
+    assert_eq!(burn(&target["six_hours"]), (0, 0, None));
+    assert_eq!(burn(&target["budget"]), (400, 10, Some(50)));
+}
+
+#[tokio::test]
+async fn of_a_store_in_memory() {
+    burn_their_budget(&Shop::new(Pulse::builder())).await;
+}
+
+#[tokio::test]
+async fn of_redis_where_each_process_shows_its_own() {
+    let redis = RedisServer::start().await;
+    let shop = Shop::new(Pulse::builder().redis(redis.url()));
+    burn_their_budget(&shop).await;
+
+    // A dashboard with another target, and one without, of the same records.
+    shop.record().await;
+    let (clock, _hand) = Clock::manual(shop.pulse.query().as_of().await.unwrap());
+    let dashboard = || Dashboard::builder().redis(redis.url()).clock(clock.clone());
+    let other = dashboard().target_for(CHECKOUT, Duration::from_millis(750), 0.5);
+    let app: Router = other.build().unwrap().mount("/pulse", Access::open());
+    let path = get(&app, "path?context=POST+/checkout").await;
+    assert_eq!(burn(&path["path_target"]["one_hour"]), (100, 4, Some(8)));
+    let app: Router = dashboard().build().unwrap().mount("/pulse", Access::open());
+    let path = get(&app, "path?context=POST+/checkout").await;
+    assert_eq!(path["path_target"], Value::Null);
+}

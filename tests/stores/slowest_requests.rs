@@ -1,0 +1,268 @@
+//! The slowest requests of a fleet by path, instance and status, in either store and over HTTP.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use http::{Request, StatusCode};
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+use tower_pulse::admin::Access;
+use tower_pulse::query::{QueryError, RequestStatus, SlowestRequestsQuery};
+use tower_pulse::store::Precisions;
+use tower_pulse::store::memory::MemoryStore;
+use tower_pulse::{Builder, Clock, ManualClock, Pulse};
+
+use crate::fixture::{NOW, THIS_HOUR};
+use crate::rig::server::RedisServer;
+
+const REPORT: &str = "POST /report";
+const USERS: &str = "GET /users/{id}";
+const SEARCH: &str = "GET /search";
+
+/// Two instances on one store.
+struct Fleet {
+    first: Pulse,
+    second: Pulse,
+    app: Router,
+    hand: ManualClock,
+}
+
+impl Fleet {
+    fn new(builder: impl FnOnce(&Clock) -> Builder) -> Self {
+        let (clock, hand) = Clock::manual(NOW);
+        let builder = builder(&clock);
+        let instance = |name: &str| {
+            let instance = builder.clone().clock(clock.clone()).instance(name);
+            let (pulse, tasks) = instance.build_with_tasks().unwrap();
+            let folding = tasks.into_iter().filter(|task| task.name() == "fold");
+            folding.for_each(|task| drop(tokio::spawn(task)));
+            pulse
+        };
+        let (first, second) = (instance("web-1"), instance("web-2"));
+        let app = Router::new().merge(first.mount("/pulse", Access::open()));
+        Self {
+            first,
+            second,
+            app,
+            hand,
+        }
+    }
+
+    /// One page's requests fill the list of all, beside few and faster ones of two others.
+    async fn record(&self) {
+        let millis = Duration::from_millis;
+        for seconds in 1..=120 {
+            let duration = Duration::from_secs(seconds);
+            self.first.record(REPORT, duration, StatusCode::OK);
+            if seconds % 10 == 0 {
+                self.flush().await;
+            }
+        }
+        for n in 0..6 {
+            self.first.record(USERS, millis(500 + n), StatusCode::OK);
+        }
+        let unavailable = StatusCode::SERVICE_UNAVAILABLE;
+        self.second.record(USERS, millis(700), unavailable);
+        self.second
+            .record(SEARCH, millis(300), StatusCode::NOT_FOUND);
+        self.flush().await;
+        for n in 1..=3 {
+            self.second.record(USERS, millis(n), unavailable);
+        }
+        self.flush().await;
+    }
+
+    async fn flush(&self) {
+        for pulse in [&self.first, &self.second] {
+            pulse.flush().await.unwrap();
+        }
+        self.hand.advance(Duration::from_secs(1));
+        for pulse in [&self.first, &self.second] {
+            pulse.simulation().drain();
+        }
+    }
+
+    async fn ask(&self, query: &str) -> (StatusCode, Value) {
+        let uri = format!("/pulse/api/slowest_requests?{query}");
+        let request = Request::get(&uri).body(Body::empty()).unwrap();
+        let response = self.app.clone().oneshot(request).await.unwrap();
+        let status = response.status();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        (status, serde_json::from_slice(&body).unwrap())
+    }
+
+    /// The answer, and its requests: the first letter of the path, and the duration in milliseconds.
+    async fn listed(&self, query: &str) -> (Value, Vec<(char, u64)>) {
+        let (status, answer) = self.ask(query).await;
+        assert_eq!(status, 200, "{query}: {answer}");
+        let requests = answer["requests"].as_array().unwrap().iter();
+        let requests = requests.map(|request| {
+            let letter = request["path"].as_str().unwrap().chars().nth(1).unwrap();
+            let millis = 1e3 * request["duration"].as_f64().unwrap();
+            (letter, millis.round() as u64)
+        });
+        let requests = requests.collect();
+        (answer, requests)
+    }
+}
+
+async fn are_filtered(fleet: Fleet) {
+    fleet.record().await;
+    let (all, requests) = fleet.listed("").await;
+    assert_eq!((requests.len(), requests[99]), (100, ('r', 21_000)));
+    let lists = |answer: &Value| (answer["lists"].clone(), answer["lists_in_all"].clone());
+    assert_eq!(lists(&all), (json!(0), json!(0)));
+    assert_eq!(all["instances"], json!(["web-1"]));
+
+    // At most so many of each path, so that all are seen.
+    let (answer, requests) = fleet.listed("per_path=2").await;
+    let two = [
+        ('r', 120_000),
+        ('r', 119_000),
+        ('u', 700),
+        ('u', 505),
+        ('s', 300),
+    ];
+    assert_eq!(requests, two);
+    assert_eq!(lists(&answer), (json!(3), json!(3)));
+    assert_eq!(answer["instances"], json!(["web-1", "web-2"]));
+    assert_eq!(answer["total"], 5);
+    let (answer, limited) = fleet.listed("per_path=2&limit=3").await;
+    assert_eq!((&limited[..], &answer["total"]), (&two[..3], &json!(5)));
+    // More than the lists of the contexts have: the others are on the list of all.
+    let (_, eight) = fleet.listed("per_path=8").await;
+    let reports = eight.iter().filter(|(path, _)| *path == 'r');
+    assert_eq!(reports.count(), 8);
+
+    // By path: five of its own list, although none is among the slowest of all.
+    let users = [('u', 700), ('u', 505), ('u', 504), ('u', 503), ('u', 502)];
+    let (answer, requests) = fleet.listed("context=GET+/users/{id}").await;
+    assert_eq!(requests, users);
+    assert_eq!(lists(&answer), (json!(1), json!(1)));
+    let (_, requests) = fleet.listed("context=POST+/report").await;
+    assert_eq!(requests.len(), 100);
+    assert_eq!(fleet.listed("q=USERS").await.1, users);
+    assert_eq!(fleet.listed("context=GET+/users/{id}&q=search").await.1, []);
+    assert_eq!(fleet.listed("context=GET+/nothing").await.1, []);
+
+    // By status: the failed ones, which are fast, are on lists of their own.
+    let failed = [('u', 700), ('u', 3), ('u', 2), ('u', 1)];
+    for status in ["5xx", "503", "failed"] {
+        let (answer, requests) = fleet.listed(&format!("status={status}")).await;
+        assert_eq!(requests, failed, "{status}");
+        assert_eq!(lists(&answer), (json!(1), json!(1)), "{status}");
+        // What else there is to choose is told whatever is chosen.
+        assert_eq!(answer["instances"], json!(["web-2"]), "{status}");
+    }
+    assert_eq!(fleet.listed("status=404").await.1, [('s', 300)]);
+    assert_eq!(
+        fleet.listed("status=4xx&context=GET+/search").await.1,
+        [('s', 300)]
+    );
+    assert_eq!(fleet.listed("status=502").await.1, []);
+    assert_eq!(fleet.listed("status=panicked").await.1, []);
+
+    // By instance, and by all of them together.
+    let (_, requests) = fleet.listed("instance=web-2").await;
+    assert_eq!(requests, [('u', 700), ('s', 300)]);
+    let (_, requests) = fleet.listed("instance=web-2&status=5xx&per_path=2").await;
+    assert_eq!(requests, failed[..2]);
+    assert_eq!(fleet.listed("instance=web-1&status=5xx").await.1, []);
+
+    // Over two hours, the most of each path are those of both.
+    fleet.hand.advance(Duration::from_secs(3_600));
+    fleet
+        .first
+        .record(SEARCH, Duration::from_secs(200), StatusCode::OK);
+    fleet.flush().await;
+    let (answer, requests) = fleet.listed("window=both_hours&per_path=2").await;
+    let both = [&[('s', 200_000)], &two[..]].concat();
+    assert_eq!(requests, both);
+    assert_eq!(
+        (&answer["window"], &answer["from"], &answer["to"]),
+        (
+            &json!("both_hours"),
+            &json!(THIS_HOUR),
+            &json!(THIS_HOUR + 7_200)
+        )
+    );
+    let (_, requests) = fleet.listed("window=both_hours&per_path=1").await;
+    assert_eq!(requests, [('s', 200_000), ('r', 120_000), ('u', 700)]);
+    assert_eq!(fleet.listed("window=hour&per_path=2").await.1, both[..1]);
+    assert_eq!(fleet.listed("window=last_hour&per_path=2").await.1, two);
+
+    // However many pages there are, no more lists are read than the answer has rows.
+    for page in 0..150 {
+        let (context, duration) = (format!("GET /page/{page}"), Duration::from_millis(page + 1));
+        fleet.second.record(&context, duration, StatusCode::OK);
+    }
+    fleet.flush().await;
+    let (answer, requests) = fleet.listed("per_path=1").await;
+    let slowest = (0..99).map(|n| ('p', 150 - n));
+    let slowest: Vec<_> = [('s', 200_000)].into_iter().chain(slowest).collect();
+    assert_eq!(requests, slowest);
+    assert_eq!(lists(&answer), (json!(100), json!(151)));
+
+    for (query, parameter, says) in [
+        ("window=5m", "window", "hour, last_hour, both_hours"),
+        ("per_path=0", "per_path", "a whole number from 1"),
+        ("per_path=-1", "per_path", "a whole number"),
+        ("per_path=", "per_path", "empty"),
+        ("status=6xx", "status", "5xx"),
+        ("status=99", "status", "a status of 100 to 999"),
+        ("status=+99", "status", "a status of 100 to 999"),
+        ("status=completed", "status", "cancelled"),
+        ("status=", "status", "empty"),
+        ("instance=", "instance", "empty"),
+        ("context=", "context", "empty"),
+        ("status=5xx&status=4xx", "status", "twice"),
+    ] {
+        let (status, answer) = fleet.ask(query).await;
+        assert_eq!(
+            (status.as_u16(), &answer["parameter"]),
+            (400, &json!(parameter)),
+            "{query}"
+        );
+        let error = answer["error"].as_str().unwrap();
+        assert!(error.contains(says), "{query}: {error}");
+    }
+    // In Rust as over HTTP.
+    let none = SlowestRequestsQuery {
+        per_path: Some(0),
+        ..SlowestRequestsQuery::default()
+    };
+    let refused = fleet.first.query().slowest_requests(&none).await;
+    assert!(matches!(
+        refused,
+        Err(QueryError::Parameter {
+            name: "per_path",
+            ..
+        })
+    ));
+    let query = SlowestRequestsQuery {
+        context: Some(USERS.to_owned()),
+        status: Some(RequestStatus::FAILED),
+        hours: tower_pulse::query::ListedHours::Last,
+        ..SlowestRequestsQuery::default()
+    };
+    let answer = fleet.first.query().slowest_requests(&query).await.unwrap();
+    assert_eq!(answer.requests.len(), failed.len());
+}
+
+#[tokio::test]
+async fn of_a_fleet_in_memory() {
+    let fleet = Fleet::new(|clock| {
+        let store = MemoryStore::new(Precisions::default(), clock.clone());
+        Pulse::builder().store(Arc::new(store))
+    });
+    are_filtered(fleet).await;
+}
+
+#[tokio::test]
+async fn of_a_fleet_in_redis() {
+    let redis = RedisServer::start().await;
+    are_filtered(Fleet::new(|_| Pulse::builder().redis(redis.url()))).await;
+}
