@@ -8,7 +8,7 @@ import { state } from './state.js';
  * @param {{go(values: object): void}} page what screens call
  * @param {string} field of the state
  * @param {string} label the accessible name
- * @returns {{node: HTMLSelectElement, draw(options: [string, string][]): void}} `draw` shows options, each a value and
+ * @returns {{node: HTMLSelectElement, draw(options: string[][]): void}} `draw` shows options, each a value and
  * its label. What the state has is one of them always.
  */
 export function choice(page, field, label) {

@@ -35,7 +35,7 @@ async function copy(copied) {
 
 /** Copies as browsers do it for a page without TLS, which may not use the clipboard otherwise. */
 function copySelected(copied) {
-	const { activeElement: focused } = document;
+	const focused = /** @type {HTMLElement} */ (document.activeElement);
 	const field = el('textarea', 'hidden');
 	field.value = copied;
 	document.body.append(field);
@@ -53,7 +53,7 @@ function copySelected(copied) {
  */
 export function drawTrace(cell, id) {
 	if (!cell.firstChild) cell.append(el('a', 'mono'), copyButton());
-	const [link, button] = cell.children;
+	const [link, button] = /** @type {any} */ (cell.children);
 	const url = traceUrl(id);
 	text(link, id ? visible(id) : '–');
 	attr(link, 'title', id ? url ? 'Open the trace in a new tab' : 'Trace id' : 'No traceparent header');
