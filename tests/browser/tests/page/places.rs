@@ -29,10 +29,10 @@ async fn faults(page: &Page, screen: &Screen) -> Vec<String> {
     let current = page
         .attribute("nav a[aria-current=page]", "data-screen")
         .await;
-    let expected = if screen.name == "path" {
-        "paths"
-    } else {
-        screen.name
+    let expected = match screen.name {
+        "path" => "paths",
+        "instance" => "health",
+        name => name,
     };
     // The link to the rows is left out where there is no row cache.
     if current.as_deref() != Some(expected) && screen.name != "rows" {
