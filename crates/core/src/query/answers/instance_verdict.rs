@@ -215,7 +215,7 @@ mod tests {
         let all = slower(&twice, &[(20, 300), (19, 300), (22, 300)]);
         assert_eq!(all, (Spread::All, 3, 3));
         // One path has too few requests to say.
-        let few = slower(&twice, &[(20, 300), (19, 300), (13, 10)]);
+        let few = slower(&twice, &[(20, 300), (19, 300), (14, 10)]);
         assert_eq!(few, (Spread::All, 2, 3));
         let most = slower(&twice, &[(20, 300), (19, 300), (10, 300)]);
         assert_eq!(most, (Spread::Most, 2, 3));
