@@ -54,7 +54,7 @@ static FIRST_MODULES: &[Module] = files!(
 
 /// The modules that are loaded when they are needed.
 static LATER_MODULES: &[Module] = files!(
-    "chart_pointer.js" "chart_readout.js" "chart_table.js" "export.js" "filter.js" "hist.js" "instances.js" "outcomes.js" "pager.js" "requests.js"
+    "chart_pointer.js" "chart_readout.js" "chart_table.js" "export.js" "filter.js" "heatmap.js" "hist.js" "instances.js" "outcomes.js" "pager.js" "requests.js"
     "screen_counters.js" "screen_deploy.js" "screen_health.js" "screen_path.js" "screen_paths.js"
     "screen_rows.js" "screen_slowest.js" "screen_timers.js" "spark.js" "time_goes.js" "verdict.js" "week.js"
 );

@@ -39,6 +39,7 @@ let failedLoads = 0; // modules that could not be loaded
 /** What screens call. */
 const page = {
 	config,
+	style,
 	/** Changes the state, and asks again. `inPlace`: without a step for the Back button. */
 	go(values, inPlace = false) {
 		write(values, inPlace);

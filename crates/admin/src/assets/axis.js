@@ -20,6 +20,12 @@ export function logTicks(low, high, digits = [1, 2, 5]) {
 	return ticks.filter((value) => value >= low && value <= high);
 }
 
+/** At most seven logarithmic values, if powers of ten are as few. */
+export function axisTicks(low, high) {
+	const ticks = logTicks(low, high);
+	return ticks.length > 7 ? logTicks(low, high, [1]) : ticks;
+}
+
 /** [{ at, style }] at whole seconds, minutes, hours or days of local time or UTC; the style is one of `time` in format.js. */
 export function timeTicks(from, to, most, utc) {
 	const step = STEPS.find((s) => (to - from) / s <= most) ?? STEPS.at(-1);

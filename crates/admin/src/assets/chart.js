@@ -1,6 +1,6 @@
 // Charts over time: outcomes stacked in bars, or latencies as lines. One crosshair goes through all charts of the page.
 
-import { flags, linearTicks, logTicks, timeTicks } from './axis.js';
+import { axisTicks, flags, linearTicks, logTicks, timeTicks } from './axis.js';
 import { attr, el, show, svg, text } from './dom.js';
 import { time } from './format.js';
 import { NOT_RUNNING, slicesOf, valueOf } from './slices.js';
@@ -8,7 +8,8 @@ import { NOT_RUNNING, slicesOf, valueOf } from './slices.js';
 const PAD = { top: 8, right: 10, bottom: 22, left: 52 };
 const ROW = 15; // height of a row of labels above the plot
 const SHAPES = ['M1 1h10v10h-10z', 'M1 6a5 5 0 1 0 10 0a5 5 0 1 0-10 0', 'M6 0l6 11h-12z', 'M6 0l6 6-6 6-6-6z', 'M0 3h12v6h-12z', 'M0 1h12l-6 11z'];
-const EMPTY = { hidden: new Set(), marks: [], changes: [], message: '', counts: null, log: false, utc: false, recordedFrom: 0, notRunning: [] };
+const EMPTY = { hidden: new Set(), marks: [], changes: [], message: '', why: '', counts: null, log: false, heat: 0, layer: null, utc: false,
+	recordedFrom: 0, notRunning: [] };
 const listeners = new Set();
 let charts = 0;
 let failedPointers = 0; // loads of chart_pointer.js
@@ -42,6 +43,7 @@ export class TimeChart {
 	#note = el('p', 'note');
 	#table = el('div', 'chart-table');
 	#buttons = [];
+	#why = el('span', 'muted'); // series have no values
 	#unsubscribe = cursor.subscribe(() => this.#showCursor());
 	#observer = new ResizeObserver(() => this.#draw());
 
@@ -50,7 +52,7 @@ export class TimeChart {
 		const { title, kind, series } = options;
 		const hatch = `hatch-${++charts}`;
 		const add = (name, className = name, tag = 'path') => (this.#parts[name] = svg(tag, { class: className }));
-		this.#svg = svg('svg', { 'aria-hidden': 'true' }, pattern(hatch), pattern(`${hatch}-unfinished`), add('unrecorded'), add('gaps'), add('grid'), add('selection'), add('band', 'band c-p95'),
+		this.#svg = svg('svg', { 'aria-hidden': 'true' }, pattern(hatch), pattern(`${hatch}-unfinished`), add('unrecorded'), add('gaps'), add('layer', '', 'g'), add('grid'), add('selection'), add('band', 'band c-p95'),
 			...series.flatMap(({ key, color }) => [add(`${key} line`, `${kind} ${color}`), add(`${key} unfinished`, `${kind} unfinished ${color}`)]),
 			add('unfinished'), add('lines', '', 'g'), add('crosshair'), add('labels', '', 'g'));
 		for (const name of ['unrecorded', 'gaps']) attr(this.#parts[name], 'fill', `url(#${hatch})`);
@@ -59,7 +61,7 @@ export class TimeChart {
 		this.#plot = el('div', 'plot', this.#svg, this.#note);
 		this.#view = { ...this.#options, plot: this.#plot, slices: [], x: null, swatch: (key) => this.#swatch(key) };
 		show(this.#table, false);
-		figure.append(el('figcaption', '', el('h2', '', title), this.#legend(), this.#menu()), this.#plot, this.#table);
+		figure.append(el('figcaption', '', el('h2', '', title), ...this.#views(), this.#legend(), this.#menu()), this.#plot, this.#table);
 		this.#observer.observe(this.#plot);
 		this.#showCursor();
 	}
@@ -88,7 +90,11 @@ export class TimeChart {
 		// Behind the first paint, which shows all without it.
 		if (!this.#isConnected) setTimeout(() => this.#connect());
 		this.#isConnected = true;
-		for (const [button, pressed] of this.#buttons) attr(button, 'aria-pressed', pressed(this.#state));
+		for (const [button, pressed] of this.#buttons) {
+			attr(button, 'aria-pressed', pressed(this.#state));
+			button.disabled = Boolean(button.dataset.series && !state.values.has(button.dataset.series));
+		}
+		text(this.#why, this.#state.why);
 		text(this.#note, this.#state.message);
 		show(this.#note, this.#state.message !== '');
 		this.#draw();
@@ -114,10 +120,20 @@ export class TimeChart {
 			const hidden = new Set(this.#state?.hidden);
 			if (!hidden.delete(key)) hidden.add(key);
 			this.#options.onView({ hidden });
-		})));
+		})), this.#why);
 		attr(legend, 'role', 'group');
 		attr(legend, 'aria-label', 'Series');
 		return legend;
+	}
+
+	/** The two ways to draw latencies, if these are. */
+	#views() {
+		const { views, onView } = this.#options;
+		if (!views) return [];
+		const group = el('div', 'views', ...views.map((label, n) => this.#button([label], 'heat', n, ({ heat }) => heat === n, () => onView({ heat: n }))));
+		attr(group, 'role', 'group');
+		attr(group, 'aria-label', 'View');
+		return [group];
 	}
 
 	#swatch(key) {
@@ -162,14 +178,15 @@ export class TimeChart {
 		if (!this.#state) return;
 		if (this.#drawTable) return this.#drawTable(this.#table, this.#state);
 		if (width < 120 || height < 60 || !this.#slices.length) return;
-		const { from, to, recordedFrom, notRunning, now, kind, format, clock, utc } = this.#state;
+		const { from, to, recordedFrom, notRunning, now, kind, format, clock, utc, layer } = this.#state;
 		const parts = this.#parts;
 		const rows = this.#lines();
 		const box = { left: PAD.left, right: width - PAD.right, top: PAD.top + rows.length * ROW, bottom: height - PAD.bottom };
 		const x = (at) => round(box.left + ((Math.min(Math.max(at, from), to) - from) / (to - from)) * (box.right - box.left));
 		Object.assign(this.#view, { state: this.#state, slices: this.#slices, box, x });
 		attr(this.#svg, 'viewBox', `0 0 ${width} ${height}`);
-		const { ticks, y } = this.#scale(box);
+		const { ticks, y } = layer ? layer.scale(box) : this.#scale(box);
+		parts.layer.replaceChildren(...(layer ? layer.draw(x, y) : []));
 		if (kind === 'stack') this.#drawBars(x, y, box);
 		else this.#drawLines(x, y);
 		const label = (left, top, className, string) => svg('text', { x: left, y: top, class: className }, string);
@@ -196,6 +213,7 @@ export class TimeChart {
 			}
 			for (const flag of flags(placed, width, `${name}s`)) {
 				labels.push(label(flag.x + (flag.before ? -4 : 4), top + 10, `halo ${name}-label${flag.before ? ' before' : ''}`, flag.label));
+				labels.at(-1).append(svg('title', {}, flag.texts.join('\n')));
 			}
 		});
 		parts.lines.replaceChildren(...lines);
@@ -228,9 +246,8 @@ export class TimeChart {
 		const least = all.filter((value) => value > 0).reduce((a, b) => Math.min(a, b));
 		const wide = logTicks(least / 10, most * 10);
 		const [low, high] = [wide.findLast((value) => value <= least), wide.find((value) => value > least && value >= most)];
-		const inside = logTicks(low, high);
 		return {
-			ticks: inside.length > 7 ? logTicks(low, high, [1]) : inside,
+			ticks: axisTicks(low, high),
 			y: (value) => bottom - height * Math.max(Math.log(value / low) / Math.log(high / low), 0),
 		};
 	}

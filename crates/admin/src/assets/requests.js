@@ -4,6 +4,9 @@ import { attr, el, text } from './dom.js';
 import { duration, time, visible } from './format.js';
 import { contextColumn, numberColumn } from './table.js';
 
+/** What a row of a table of single requests is known by. */
+export const requestKey = (row) => `${row.ended} ${row.duration} ${row.instance} ${row.trace_id}`;
+
 /** `withContext`: for requests of different paths. */
 export function requestColumns(withContext) {
 	const ended = { id: 'ended', label: 'Ended', value: (row) => row.ended, text: (row) => time(row.ended) };

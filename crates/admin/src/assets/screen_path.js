@@ -10,7 +10,7 @@ import { drawHistogram, histogramRows } from './hist.js';
 import { drawInstances, instanceTable } from './instances.js';
 import { lengthName } from './overview.js';
 import { drawOutcomes } from './outcomes.js';
-import { requestColumns } from './requests.js';
+import { requestColumns, requestKey } from './requests.js';
 import { isZoomed, link, range, state } from './state.js';
 import { Table } from './table.js';
 import { Tiles } from './tiles.js';
@@ -94,7 +94,8 @@ export function mount(root, page) {
 			tiles.draw(window, { now, target: isTimer ? null : page.config.target, length: lengthName() });
 			page.complete(window, window.count > 0);
 			drawOutcomes(outcomes, window);
-			trends.draw(series, { marks: marked, changes: changes.filter(isRecent), asOf });
+			const kept = [path.slowest_requests, path.failed_requests].flatMap(({ hour, last_hour: lastHour }) => [...hour, ...lastHour]);
+			trends.draw(series, { marks: marked, changes: changes.filter(isRecent), asOf, kept });
 			const compared = sinceChange() && sinceThen?.window?.count > 0 ? { ...sinceThen.window, label: `since ${moment(standing.since, now)}, against before` } : { ...window, label: isZoomed() ? 'this range, against the one before' : `last ${lengthName()}, against the one before` };
 			text(histogram.querySelector('.muted'), `${compared.label} (outline)`);
 			shape = { now: compared.histogram, before: compared.histogram_before?.length ? compared.histogram_before : null, p50: compared.p50, p95: compared.p95, target: isTimer ? null : page.config.target };
@@ -107,5 +108,3 @@ export function mount(root, page) {
 		},
 	};
 }
-
-const requestKey = (row) => `${row.ended} ${row.duration} ${row.instance} ${row.trace_id}`;

@@ -6,7 +6,7 @@ const DAY = 86400;
 const ALWAYS_KEPT = RANGES['7d'];
 const NAMES = ['overview', 'paths', 'path', 'slowest', 'timers', 'counters', 'rows', 'health', 'deploy'];
 // What stays while one goes from screen to screen, and what belongs to a screen.
-const SHARED = { range: '', from: 0, to: 0, precision: 0, refresh: 2, utc: 0, log: 0, hide: '' };
+const SHARED = { range: '', from: 0, to: 0, precision: 0, refresh: 2, utc: 0, log: 1, heat: 0, hide: '' };
 const OWN = { context: '', kind: '', mark: '', name: '', q: '', sort: '', order: '', limit: 0, offset: 0 };
 const FIELDS = { ...SHARED, ...OWN };
 const REFRESH = [1, 2, 5, 10, 30, 60];

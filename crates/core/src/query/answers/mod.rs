@@ -7,6 +7,7 @@ mod deploy;
 mod deploy_verdict;
 mod fix_first;
 mod health;
+mod heat_map;
 mod instances;
 mod marks;
 mod measured;
@@ -37,6 +38,7 @@ pub use self::health::{
     CleaningHealth, CleaningPass, FlushLosses, FoldLosses, FullHealth, HealthStatus, HistoryHealth,
     OwnHealth, ProcessHealth, ReadingHealth, RecordingLosses,
 };
+pub use self::heat_map::{HeatMap, HeatMapQuery, HeatSlice};
 pub use self::instances::{InstanceRow, Instances, InstancesQuery};
 pub use self::marks::Marks;
 pub use self::measured::{ContextName, Covered, Measured, Outcomes, Times};
@@ -61,6 +63,7 @@ pub(super) use self::counters::{counter, counters};
 pub(super) use self::deploy::deploy;
 pub(super) use self::fix_first::fix_first;
 pub(super) use self::health::{health, status};
+pub(super) use self::heat_map::heat_map;
 pub(super) use self::instances::instances;
 pub(super) use self::marks::marks;
 pub(super) use self::overview::overview;
