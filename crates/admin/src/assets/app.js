@@ -1,7 +1,7 @@
 // Connects the page: its screens, the state in the URL, and the poller.
 
 import { ApiError, UnexpectedAnswer, ask, serverNow } from './api.js';
-import { $, attr, el, show, sync, text } from './dom.js';
+import { $, attr, el, retried, show, sync, text } from './dom.js';
 import { moment, percent, span, time, useUtc, visible } from './format.js';
 import { mount } from './overview.js';
 import { Poller } from './poll.js';
@@ -14,7 +14,7 @@ const LOGGED_OUT = [401, 403];
 const NO_RANGE = ['slowest', 'rows', 'deploy']; // screens that have times of their own
 const MAX_ANSWERS = 24;
 
-/** The modules of the screens; those that are seldom opened are loaded when they are. A browser may remember that a URL has failed. */
+/** The modules of the screens; those that are seldom opened are loaded when they are. */
 const SCREENS = {
 	overview: () => ({ mount }),
 	paths: (retry) => import('./screen_paths.js' + retry),
@@ -34,7 +34,6 @@ const lastAnswers = new Map(); // by their questions
 const shown = { at: 0, asOf: 0, failure: null };
 let isPaused = false;
 let styled = null; // settles when the style of the other screens is there
-let failedLoads = 0; // modules that could not be loaded
 
 /** What screens call. */
 const page = {
@@ -228,7 +227,7 @@ function style() {
 async function mountScreen() {
 	const { name, context } = view;
 	try {
-		const module = await SCREENS[name](failedLoads ? `?${failedLoads}` : '');
+		const module = await retried(SCREENS[name]);
 		if (name !== 'overview') await style();
 		if (view.name !== name || view.context !== context || view.mounted) return true;
 		root.replaceChildren();
@@ -236,7 +235,6 @@ async function mountScreen() {
 		scrollTo(0, 0);
 	} catch (error) {
 		if (view.name !== name) return true;
-		failedLoads++;
 		root.replaceChildren();
 		// What fails otherwise than by the network is a defect of the page.
 		if (!(error instanceof TypeError)) console.error(error);

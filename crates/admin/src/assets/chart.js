@@ -1,18 +1,17 @@
 // Charts over time: outcomes stacked in bars, or latencies as lines. One crosshair goes through all charts of the page.
 
 import { axisTicks, flags, linearTicks, logTicks, timeTicks } from './axis.js';
-import { attr, el, show, svg, text } from './dom.js';
+import { attr, el, retried, show, svg, text } from './dom.js';
 import { time } from './format.js';
 import { NOT_RUNNING, slicesOf, valueOf } from './slices.js';
 
 const PAD = { top: 8, right: 10, bottom: 22, left: 52 };
 const ROW = 15; // height of a row of labels above the plot
-const SHAPES = ['M1 1h10v10h-10z', 'M1 6a5 5 0 1 0 10 0a5 5 0 1 0-10 0', 'M6 0l6 11h-12z', 'M6 0l6 6-6 6-6-6z', 'M0 3h12v6h-12z', 'M0 1h12l-6 11z'];
+const SHAPES = ['M1 1h10v10h-10z', 'M1 6a5 5 0 1 0 10 0a5 5 0 1 0-10 0', 'M6 0l6 11h-12z', 'M6 0l6 6-6 6-6-6z', 'M0 3h12v6h-12z'];
 const EMPTY = { hidden: new Set(), marks: [], changes: [], message: '', why: '', counts: null, log: false, heat: 0, layer: null, utc: false,
 	recordedFrom: 0, notRunning: [] };
 const listeners = new Set();
 let charts = 0;
-let failedPointers = 0; // loads of chart_pointer.js
 
 /** What all charts of the page point at. */
 export const cursor = {
@@ -69,13 +68,11 @@ export class TimeChart {
 	/** Lets the chart be read and zoomed. */
 	async #connect() {
 		try {
-			const { connectPointer } = await import('./chart_pointer.js' + (failedPointers ? `?${failedPointers}` : ''));
+			const { connectPointer } = await retried((query) => import('./chart_pointer.js' + query));
 			this.#readTip = connectPointer(this.#view, cursor);
 			this.#readTip();
 		} catch {
-			// Tried again with the next data, by another URL, as a browser may remember that one has failed.
-			failedPointers++;
-			this.#isConnected = false;
+			this.#isConnected = false; // tried again with the next data
 		}
 	}
 
@@ -116,24 +113,18 @@ export class TimeChart {
 	}
 
 	#legend() {
-		const legend = el('div', 'legend', ...this.#options.series.map(({ key, label }) => this.#button([this.#swatch(key), label], 'series', key, ({ hidden }) => !hidden.has(key), () => {
+		return group('legend', 'Series', ...this.#options.series.map(({ key, label }) => this.#button([this.#swatch(key), label], 'series', key, ({ hidden }) => !hidden.has(key), () => {
 			const hidden = new Set(this.#state?.hidden);
 			if (!hidden.delete(key)) hidden.add(key);
-			this.#options.onView({ hidden });
+			this.#options.onView({ hide: [...hidden].join() });
 		})), this.#why);
-		attr(legend, 'role', 'group');
-		attr(legend, 'aria-label', 'Series');
-		return legend;
 	}
 
-	/** The two ways to draw latencies, if these are. */
+	/** The two ways to draw latencies. */
 	#views() {
-		const { views, onView } = this.#options;
-		if (!views) return [];
-		const group = el('div', 'views', ...views.map((label, n) => this.#button([label], 'heat', n, ({ heat }) => heat === n, () => onView({ heat: n }))));
-		attr(group, 'role', 'group');
-		attr(group, 'aria-label', 'View');
-		return [group];
+		const { kind, onView } = this.#options;
+		const button = (label, n) => this.#button([label], 'heat', n, ({ heat }) => heat === n, () => onView({ heat: n }));
+		return kind === 'lines' ? [group('views', 'View', ...['Lines', 'Heat map'].map(button))] : [];
 	}
 
 	#swatch(key) {
@@ -148,7 +139,7 @@ export class TimeChart {
 		const summary = el('summary', '', '⋯');
 		attr(summary, 'aria-label', `View and export of ${title}`);
 		const list = el('div', 'list', this.#button(['Table'], 'view', 'table', () => this.#drawTable !== null, () => this.#toggleTable()));
-		if (kind === 'lines') list.append(this.#button(['Logarithmic'], 'scale', 'log', ({ log }) => log, () => onView({ log: !this.#state?.log })));
+		if (kind === 'lines') list.append(this.#button(['Logarithmic'], 'scale', 'log', ({ log }) => log, () => onView({ log: this.#state?.log ? 0 : 1 })));
 		for (const format of ['csv', 'json']) list.append(this.#button([`Export ${format.toUpperCase()}`], 'export', format, null, () => onView({ export: format })));
 		list.tabIndex = -1; // so that a press on the list does not leave the menu
 		const menu = el('details', 'menu', summary, list);
@@ -247,7 +238,7 @@ export class TimeChart {
 		const wide = logTicks(least / 10, most * 10);
 		const [low, high] = [wide.findLast((value) => value <= least), wide.find((value) => value > least && value >= most)];
 		return {
-			ticks: axisTicks(low, high),
+			ticks: axisTicks(low, high, height),
 			y: (value) => bottom - height * Math.max(Math.log(value / low) / Math.log(high / low), 0),
 		};
 	}
@@ -302,6 +293,13 @@ export class TimeChart {
 		}
 		this.#readTip?.();
 	}
+}
+
+function group(className, label, ...children) {
+	const node = el('div', className, ...children);
+	attr(node, 'role', 'group');
+	attr(node, 'aria-label', label);
+	return node;
 }
 
 function round(pixels) {

@@ -43,17 +43,18 @@ export class HeatMap {
 		attr(close, 'aria-label', 'Close the requests of the cell');
 		close.addEventListener('click', () => this.select(null));
 		attr(this.#sentence, 'role', 'status');
-		const head = el('div', 'bar', this.#sentence, el('span', 'grow'), ...this.#table.buttons(), close);
-		this.#list = el('div', 'cell-list', head, this.#table.node);
-		this.node = el('div', 'heat-notes', el('p', 'readout muted', HINT, this.#key), this.#list);
+		this.#list = el('section', 'card cell-list', el('div', 'bar', this.#sentence, el('span', 'grow'), close), this.#table.node);
+		attr(this.#list, 'aria-label', 'Requests of the cell');
+		this.node = el('p', 'heat-notes readout muted', HINT, this.#key);
 		show(this.#list, false);
 		figure.append(this.node);
+		figure.after(this.#list);
 	}
 
 	/** Takes in an answer of `api/heat_map`, and requests that are kept one by one. Without an answer it is not shown. */
 	update(answer, kept, now) {
 		show(this.node, Boolean(answer));
-		if (!answer) return;
+		if (!answer) return show(this.#list, false);
 		this.#answer = answer;
 		this.#kept = kept;
 		this.#now = now;
@@ -77,7 +78,7 @@ export class HeatMap {
 		const low = bounds[0] / step ** ((rows - this.#rows) / 2);
 		this.#axis = { low, step, bottom, pixels: (bottom - top) / rows };
 		const y = (value) => Math.min(Math.max(this.#height(value), top), bottom);
-		return { ticks: axisTicks(low, low * step ** rows), y };
+		return { ticks: axisTicks(low, low * step ** rows, bottom - top), y };
 	}
 
 	#height(seconds) {
@@ -185,7 +186,7 @@ export class HeatMap {
 		const n = this.#requests(slice, this.#selectedRow());
 		const what = this.#kind === 'timer' ? 'call' : 'request';
 		const { precision } = this.#answer;
-		const counted = `${plural(n, what)} of ${range([low, high])}, ${when({ precision, now: this.#now, clock: time }, slice)}`;
+		const counted = `${n ? plural(n, what) : `No ${what}`} of ${range([low, high])}, ${when({ precision, now: this.#now, clock: time }, slice)}`;
 		text(this.#sentence, `${counted}${listed.length ? `, ${listed.length} of them kept one by one` : n ? `. ${this.#whyNone(slice)}` : ''}.`);
 		this.#table.draw(listed);
 		show(this.#table.node, listed.length > 0);

@@ -6,7 +6,7 @@ import { isOfAll } from './change.js';
 import { contextParts, splitContext } from './context.js';
 import { attr, el, show, text } from './dom.js';
 import { moment } from './format.js';
-import { drawHistogram, histogramRows } from './hist.js';
+import { drawHistogram, histogramRows, histogramTable } from './hist.js';
 import { drawInstances, instanceTable } from './instances.js';
 import { lengthName } from './overview.js';
 import { drawOutcomes } from './outcomes.js';
@@ -36,7 +36,11 @@ export function mount(root, page) {
 	const trends = new Trends(page, state.context, context.kind);
 	const change = changePanel();
 	let shape = {}; // of the histogram
-	const histogram = card('histogram', 'Distribution', { head: [el('span', 'muted'), ...exportButtons(() => histogramRows(shape))], parts: [el('div', 'histogram')] });
+	const picture = el('div', 'histogram');
+	const distribution = histogramTable(picture);
+	const histogram = card('histogram', 'Distribution', {
+		head: [el('span', 'muted'), distribution.button, ...exportButtons(() => histogramRows(shape))], parts: [picture, distribution.node],
+	});
 	const timeTable = timeGoes();
 	const requests = new Table({ name: 'slow-requests', caption: 'Slowest requests', key: requestKey, columns: requestColumns(false) });
 	const instances = instanceTable('instances');
@@ -99,7 +103,8 @@ export function mount(root, page) {
 			const compared = sinceChange() && sinceThen?.window?.count > 0 ? { ...sinceThen.window, label: `since ${moment(standing.since, now)}, against before` } : { ...window, label: isZoomed() ? 'this range, against the one before' : `last ${lengthName()}, against the one before` };
 			text(histogram.querySelector('.muted'), `${compared.label} (outline)`);
 			shape = { now: compared.histogram, before: compared.histogram_before?.length ? compared.histogram_before : null, p50: compared.p50, p95: compared.p95, target: isTimer ? null : page.config.target };
-			drawHistogram(histogram.querySelector('.histogram'), shape);
+			drawHistogram(picture, shape);
+			distribution.draw(shape);
 			timeTable.draw(compared);
 			drawRequests(window.worst_requests);
 			if (answered && answered !== profile?.answer) profile = { answer: answered, until: now + PROFILE_FOR };

@@ -1,7 +1,7 @@
 // The two charts that the overview and the screen of a path share: hits by outcome, and latency.
 
 import { TimeChart } from './chart.js';
-import { el } from './dom.js';
+import { el, retried } from './dom.js';
 import { headline } from './change.js';
 import { count, duration } from './format.js';
 import { question } from './api.js';
@@ -33,8 +33,8 @@ export class Trends {
 	#latency = el('figure', 'card');
 	#charts = new Map();
 	#layer = null; // the heat map, once it is loaded
-	#loads = 0; // of its module
-	#isLoading = false;
+	#loading = null;
+	#drawn; // what `draw` was given
 
 	/** `page`: how the charts change the state. `name` begins the names of exported files. `kind`: "http" or "timer". */
 	constructor(page, name, kind = 'http') {
@@ -50,17 +50,16 @@ export class Trends {
 	/** The questions for all requests, or for those of a context. */
 	questions(context) {
 		const precision = isCoarse(state.precision) ? state.precision : 0;
-		const of = (metric) => question('series', { metric, context, kind: context && this.kind, precision, ...range() });
+		const whose = { context, kind: context && this.kind, ...range() };
+		const of = (metric) => question('series', { metric, precision, ...whose });
 		const isRecorded = !precision || RECORDED.includes(precision);
 		if (!isRecorded) return { hits: of('hits'), errors: of('errors'), mean: of('mean') };
-		return { outcomes: of('outcomes'), ...(state.heat ? this.#heatQuestions(context, precision) : { times: of('times') }) };
-	}
-
-	#heatQuestions(context, precision) {
-		const whose = { context, kind: context && this.kind, precision: seconds() <= HEAT_SLICES * precision ? precision : 0 };
+		const outcomes = of('outcomes');
+		if (!state.heat) return { outcomes, times: of('times') };
 		// The requests of a context come with the answer about it.
-		const kept = context ? [] : ['hour', 'last_hour'].map((window) => [window, question('slowest_requests', { window })]);
-		return { heat: question('heat_map', { ...whose, ...range() }), ...Object.fromEntries(kept) };
+		const kept = context ? {} : { hour: 'slowest_requests', last_hour: 'slowest_requests?window=last_hour' };
+		const fits = seconds() <= HEAT_SLICES * precision;
+		return { outcomes, heat: question('heat_map', { ...whose, precision: fits ? precision : 0 }), ...kept };
 	}
 
 	remove() {
@@ -76,7 +75,6 @@ export class Trends {
 		root.replaceChildren();
 		const chart = new TimeChart(root, {
 			name, title, kind, series, format,
-			views: kind === 'lines' && ['Lines', 'Heat map'],
 			onZoom: (from, to) => this.page.go({ from, to }),
 			onView: (view) => this.#view(chart, name, view),
 		});
@@ -85,25 +83,20 @@ export class Trends {
 		return chart;
 	}
 
-	async #view(chart, name, { hidden, log, heat, export: format }) {
-		if (hidden) this.page.go({ hide: [...hidden].join() }, true);
-		if (log !== undefined) this.page.go({ log: log ? 1 : 0 }, true);
-		if (heat !== undefined) this.page.go({ heat }, true);
-		const { layer } = chart.state ?? {};
-		if (format) (await import('./export.js')).save(format, { name: `${this.name}-${name}`, ...(layer ? layer.exported() : chartRows(chart.state)) });
+	async #view(chart, name, { export: format, ...view }) {
+		if (!format) return this.page.go(view, true);
+		const { layer } = chart.state;
+		(await import('./export.js')).save(format, { name: `${this.name}-${name}`, ...(layer ? layer.exported() : chartRows(chart.state)) });
 	}
 
-	/** Loads the heat map, and draws the same again. */
-	async #load(answers, given) {
-		if (this.#isLoading) return;
-		this.#isLoading = true;
+	/** Loads the heat map, and draws again. */
+	async #load() {
 		try {
-			// A browser may remember that a URL has failed.
-			const [{ HeatMap }] = await Promise.all([import('./heatmap.js' + (this.#loads++ ? `?${this.#loads}` : '')), this.page.style()]);
+			const [{ HeatMap }] = await Promise.all([retried((query) => import('./heatmap.js' + query)), this.page.style()]);
 			this.#layer = new HeatMap(this.#latency, this.kind);
-			this.draw(answers, given);
+			this.draw(...this.#drawn);
 		} catch {
-			this.#isLoading = false;
+			this.#loading = null;
 		}
 	}
 
@@ -113,38 +106,37 @@ export class Trends {
 	 */
 	draw(answers, given) {
 		const { marks, changes, asOf: now, kept } = given;
+		this.#drawn = [answers, given];
 		const common = {
 			marks: marks.map(({ at, text, id }) => ({ at, text, id })),
 			changes: changes.map((change) => ({ since: change.since, text: headline(change) })),
 			hidden: new Set(state.hide.split(',').filter(Boolean)),
 			utc: state.utc === 1, now,
 		};
-		if (answers.outcomes) {
-			const { points } = answers.outcomes;
+		const { outcomes, hits, mean, heat } = answers;
+		if (outcomes) {
+			const { points } = outcomes;
 			const kinds = this.kind === 'timer' ? CALLS : OUTCOMES;
 			const values = new Map(kinds.map(({ key, of }) => [key, new Map(points.map(([start, counts]) => [start, of.reduce((sum, name) => sum + (counts[name] ?? 0), 0)]))]));
-			this.#chart(this.#hits, 'hits', this.title, 'stack', kinds, count).update({ ...common, ...bounds(answers.outcomes, now), values });
-		} else if (answers.hits && answers.errors) {
+			this.#chart(this.#hits, 'hits', this.title, 'stack', kinds, count).update({ ...common, ...bounds(outcomes, now), values });
+		} else if (hits && answers.errors) {
 			const errors = new Map(answers.errors.points);
-			const values = new Map([['ok', new Map(answers.hits.points.map(([start, n]) => [start, Math.max(n - (errors.get(start) ?? 0), 0)]))], ['errors', errors]]);
-			const why = 'outcomes are kept by the minute';
-			this.#chart(this.#hits, 'hits', this.title, 'stack', ERRORS, count).update({ ...common, ...bounds(answers.hits, now), values, why });
+			const values = new Map([['ok', new Map(hits.points.map(([start, n]) => [start, Math.max(n - (errors.get(start) ?? 0), 0)]))], ['errors', errors]]);
+			const why = 'of such slices, only errors are told apart';
+			this.#chart(this.#hits, 'hits', this.title, 'stack', ERRORS, count).update({ ...common, ...bounds(hits, now), values, why });
 		}
-		const { heat } = answers;
-		if (heat && !this.#layer) this.#load(answers, given);
+		if (heat && !this.#layer) this.#loading ??= this.#load();
 		this.#layer?.update(heat, kept ?? [answers.hour, answers.last_hour].flatMap((one) => one?.requests ?? []), now);
-		const shown = { ...common, log: state.log === 1, heat: state.heat, layer: heat?.slices.length ? this.#layer : null };
 		const times = answers.times ?? (heat && { ...heat, points: heat.slices.map((slice) => [slice.start, slice]) });
-		const latency = () => this.#chart(this.#latency, 'latency', 'Latency', 'lines', LATENCY, duration);
-		if (times) {
-			const { points } = times;
-			const values = new Map(LATENCY.map(({ key }) => [key, new Map(points.map(([start, times]) => [start, times[key]]))]));
-			const counts = new Map(points.map(([start, times]) => [start, times.count]));
-			latency().update({ ...shown, ...bounds(times, now), values, counts });
-		} else if (answers.mean) {
-			const values = new Map([['mean', new Map(answers.mean.points)]]);
-			latency().update({ ...shown, ...bounds(answers.mean, now), values, counts: null, why: 'percentiles are kept by the minute' });
-		}
+		const series = times ?? mean;
+		if (!series) return;
+		const of = (key) => new Map(series.points.map(([start, value]) => [start, times ? value[key] : value]));
+		this.#chart(this.#latency, 'latency', 'Latency', 'lines', LATENCY, duration).update({
+			...common, ...bounds(series, now),
+			values: new Map((times ? LATENCY : LATENCY.slice(0, 1)).map(({ key }) => [key, of(key)])),
+			counts: times ? of('count') : null, why: times ? '' : 'of such slices, only the mean is kept',
+			log: state.log === 1, heat: state.heat, layer: heat?.slices.length ? this.#layer : null,
+		});
 	}
 }
 
