@@ -181,8 +181,7 @@ export class HeatMap {
 		if (!cell) return;
 		const { slice, low, high } = cell;
 		const isIn = ({ ended, duration: took }) => ended >= slice.start && ended < slice.end && took >= low && took < high;
-		const listed = [...new Map(this.#kept.filter(isIn).map((request) => [requestKey(request), request])).values()];
-		listed.sort((a, b) => b.duration - a.duration);
+		const listed = this.#kept.filter(isIn).sort((a, b) => b.duration - a.duration);
 		const n = this.#requests(slice, this.#selectedRow());
 		const what = this.#kind === 'timer' ? 'call' : 'request';
 		const { precision } = this.#answer;

@@ -10,7 +10,7 @@ import { drawHistogram, histogramRows, histogramTable } from './hist.js';
 import { drawInstances, instanceTable } from './instances.js';
 import { lengthName } from './overview.js';
 import { drawOutcomes } from './outcomes.js';
-import { requestColumns, requestKey } from './requests.js';
+import { keptRequests, requestColumns, requestKey } from './requests.js';
 import { isZoomed, link, range, state } from './state.js';
 import { Table } from './table.js';
 import { Tiles } from './tiles.js';
@@ -98,7 +98,7 @@ export function mount(root, page) {
 			tiles.draw(window, { now, target: isTimer ? null : page.config.target, length: lengthName() });
 			page.complete(window, window.count > 0);
 			drawOutcomes(outcomes, window);
-			const kept = [path.slowest_requests, path.failed_requests].flatMap(({ hour, last_hour: lastHour }) => [...hour, ...lastHour]);
+			const kept = keptRequests(path);
 			trends.draw(series, { marks: marked, changes: changes.filter(isRecent), asOf, kept });
 			const compared = sinceChange() && sinceThen?.window?.count > 0 ? { ...sinceThen.window, label: `since ${moment(standing.since, now)}, against before` } : { ...window, label: isZoomed() ? 'this range, against the one before' : `last ${lengthName()}, against the one before` };
 			text(histogram.querySelector('.muted'), `${compared.label} (outline)`);
