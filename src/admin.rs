@@ -34,4 +34,4 @@
 //! # Ok(()) }
 //! ```
 
-pub use tower_pulse_admin::Access;
+pub use tower_pulse_admin::{Access, Permission};

@@ -99,7 +99,7 @@ pub use dashboard::Dashboard;
 pub use pulse::Pulse;
 pub use simulation::Simulation;
 pub use tower_pulse_core::clock::{Clock, ManualClock};
-pub use tower_pulse_core::error::{BuildError, StoreError, StoreErrorKind};
+pub use tower_pulse_core::error::{AmendError, BuildError, StoreError, StoreErrorKind};
 pub use tower_pulse_core::handle::ShutdownError;
 #[cfg(feature = "rankings")]
 pub use tower_pulse_core::handle::{Ranking, RankingBuilder, RankingError};
@@ -109,7 +109,7 @@ pub use tower_pulse_core::health::{
 };
 pub use tower_pulse_core::recorder::{Counter, RequestOutcome, Timed, Timer, Unrecorded, Within};
 pub use tower_pulse_core::task::Task;
-pub use tower_pulse_detect::change::{Change, ChangeKind, Earlier, Suspect};
+pub use tower_pulse_detect::change::{Change, ChangeKind, Earlier, Suspect, Taken};
 pub use tower_pulse_model::expected::ExpectedBytes;
 pub use tower_pulse_model::mark::Mark;
 pub use tower_pulse_model::outcome::Outcome;

@@ -44,14 +44,15 @@ pub use tower_pulse_core::query::{
     CleaningPass, ComparedWindow, ContextHour, ContextName, CounterRow, CounterSamples, Counters,
     CountersQuery, Covered, Deploy, DeployQuery, DeployRow, DeployVerdict, ENOUGH_FOR_P99,
     ENOUGH_REQUESTS, FixFirst, FixReason, FixRow, FlushLosses, FoldLosses, FullHealth,
-    HealthStatus, HeatMap, HeatMapQuery, HeatSlice, HistoryHealth, HourOfWeek, HourTotal,
-    InstanceRow, Instances, InstancesQuery, Kind, ListedRequest, ListedRequests, Marks, Measured,
-    Outcomes, Overview, OwnHealth, Part, Path, PathQuery, PathRow, PathWindow, Paths, PathsQuery,
-    PointValue, ProcessHealth, Profile, ProfileQuery, QueryError, Ratios, Reader, ReadingHealth,
+    HealthStatus, HeatMap, HeatMapQuery, HeatSlice, HistoryHealth, HourOfWeek, HourTotal, Instance,
+    InstancePath, InstancePoint, InstanceQuery, InstanceRow, InstanceVerdict, Instances,
+    InstancesQuery, Kind, ListedRequest, ListedRequests, Marks, Measured, Outcomes, Overview,
+    OwnHealth, Part, Path, PathQuery, PathRow, PathWindow, Paths, PathsQuery, PointValue,
+    ProcessHealth, Profile, ProfileQuery, QueryError, Ratios, Reader, ReadingHealth,
     RecordingLosses, RequestTimer, RequestTimers, RowMetric, RowStatus, Series, SeriesMetric,
     SeriesQuery, SeriesSpan, SeriesValue, Side, SideBySide, Sight, SinceWhen, SliceTimes,
-    SlowContext, Slowest, SlowestRequests, Sort, Times, Verdict, Watched, WatchedRow,
-    WhichInstance, WhichPart, Window, WorstRequests,
+    SlowContext, Slowest, SlowestRequests, Sort, Spread, TimerPath, Times, Verdict, Watched,
+    WatchedRow, WhichInstance, WhichPart, Window, WorstRequests,
 };
 #[cfg(feature = "rankings")]
 pub use tower_pulse_core::query::{RankedRow, RankingHead, RankingPart, RankingRow, Rankings};

@@ -75,20 +75,33 @@ pub(crate) fn routes(
     Ok(app)
 }
 
+/// Something that a page did has failed.
+struct Failed;
+
 impl Shop {
     fn draw<T>(&self, draw: impl FnOnce(&mut Rng) -> T) -> T {
         draw(&mut self.rng.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Does the work of a page.
-    async fn work(&self, page: &Page) {
+    /// Does the work of a page. Returns whether it has failed, by the last thing that it did in a timer.
+    async fn work(&self, page: &Page) -> bool {
+        let fails = self.fails(page);
+        let last_timed = page.work.iter().rposition(|work| work.timer.is_some());
         let mut course = self.pace.begin();
-        for work in page.work {
+        for (at, work) in page.work.iter().enumerate() {
             let slowness = self.incident.map_or(1.0, |it| it.slowness(page, *work));
             let duration = self.draw(|rng| draw_duration(rng, work.millis * slowness));
             let spending = course.spend(duration);
             match work.timer {
-                Some(timer) => self.pulse.time(timer, spending).await,
+                Some(timer) => {
+                    let has_failed = fails && last_timed == Some(at);
+                    let outcome = async {
+                        spending.await;
+                        if has_failed { Err(Failed) } else { Ok(()) }
+                    };
+                    // Its failure is the timer's, and the page's answer.
+                    let _ = self.pulse.try_time(timer, outcome).await;
+                }
                 None => spending.await,
             }
         }
@@ -97,12 +110,13 @@ impl Shop {
             let duration = self.draw(|rng| draw_duration(rng, more));
             course.spend(duration).await;
         }
+        fails
     }
 
     /// Whether this request of a page fails.
     fn fails(&self, page: &Page) -> bool {
         let failures = self.incident.map_or(page.failures, |it| it.failures(page));
-        self.draw(Rng::f64) < failures
+        failures > 0.0 && self.draw(Rng::f64) < failures
     }
 }
 
@@ -114,7 +128,7 @@ async fn home(State(shop): State<Shop>) -> Html<String> {
             None => None,
         }
     };
-    let ((), offer) = tokio::join!(shop.work(&HOME), offer);
+    let (_, offer) = tokio::join!(shop.work(&HOME), offer);
     let offer = offer.map_or_else(String::new, |offer| format!("<p>{offer}"));
     Html(format!(
         "<!doctype html><title>The shop</title><h1>The shop</h1>{offer}\
@@ -145,8 +159,7 @@ async fn add_to_cart(State(shop): State<Shop>) -> StatusCode {
 }
 
 async fn checkout(State(shop): State<Shop>) -> StatusCode {
-    shop.work(&CHECKOUT).await;
-    if shop.fails(&CHECKOUT) {
+    if shop.work(&CHECKOUT).await {
         return StatusCode::BAD_GATEWAY;
     }
     let sold = shop.draw(|rng| rng.i64(1..=4));

@@ -67,17 +67,14 @@ impl Pulse {
     }
 
     fn admin_source(&self) -> tower_pulse_admin::Source {
-        let (recorder, marking) = (self.recorder().clone(), self.0.handle.clone());
+        let recorder = self.recorder().clone();
         tower_pulse_admin::Source {
             query: self.query().clone(),
             service: self.0.service.clone(),
             app_version: recorder.limits.app_version.clone(),
             instance: Some(tower_pulse_admin::Instance {
                 posts: self.0.posts.clone(),
-                add_mark: Arc::new(move |mark| {
-                    let handle = marking.clone();
-                    Box::pin(async move { handle.add_mark(mark).await })
-                }),
+                write: Arc::new(self.0.handle.clone()),
                 totals: Arc::new(move || recorder.drain.totals()),
             }),
         }

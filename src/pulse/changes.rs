@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Pulse;
-use tower_pulse_core::error::StoreError;
+use tower_pulse_core::error::{AmendError, StoreError};
 use tower_pulse_detect::change::Change;
 use tower_pulse_model::mark::Mark;
 
@@ -39,6 +39,57 @@ impl Pulse {
     /// Dropping it changes nothing.
     pub async fn changes(&self) -> Result<Vec<Change>, StoreError> {
         self.0.handle.changes().await
+    }
+
+    /// Says who sees to a change, for the whole fleet: the page no longer calls for attention by it, and shows the name,
+    /// until the change ends. Whoever takes a change that somebody has taken already takes it over. The name's hidden
+    /// characters are escaped, what is beyond 64 bytes then is cut off, and without a name it is `someone`.
+    ///
+    /// It is written between two rounds of folding: another instance that folds is interrupted for a moment, and goes on.
+    /// Of a store, at most 100 changes are taken at the same time.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let pulse = tower_pulse::Pulse::builder().build()?;
+    /// for change in pulse.changes().await?.iter().filter(|change| change.ended.is_none()) {
+    ///     pulse.take_change(&change.id, "the bot on call").await?;
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// There is no such change, or it has ended; or 100 others are taken; or the `Pulse` was shut down; or the store failed,
+    /// or has not taken it within 5 s: the text says whether the change may still be taken then.
+    ///
+    /// # Cancel safety
+    /// The change may have been taken.
+    pub async fn take_change(&self, id: &str, by: &str) -> Result<Change, AmendError> {
+        self.0.handle.take_change(id, Some(by)).await
+    }
+
+    /// Says that nobody sees to a change any more. Does nothing if nobody has [taken](Self::take_change) it.
+    ///
+    /// # Errors
+    /// As those of [`take_change`](Self::take_change).
+    ///
+    /// # Cancel safety
+    /// The change may have been given back.
+    pub async fn give_change_back(&self, id: &str) -> Result<Change, AmendError> {
+        self.0.handle.take_change(id, None).await
+    }
+
+    /// Removes a [mark](Self::mark), also one that a new version has made, and returns it. Changes name it as a suspect no
+    /// longer. A version whose mark was removed is not marked again before another version was, also if all instances
+    /// start again.
+    ///
+    /// # Errors
+    /// There is no such mark; or the `Pulse` was shut down; or the store failed, or has not taken it within 5 s: the text
+    /// says whether the mark may still be removed then.
+    ///
+    /// # Cancel safety
+    /// The mark may have been removed.
+    pub async fn remove_mark(&self, id: &str) -> Result<Mark, AmendError> {
+        self.0.handle.remove_mark(id).await
     }
 
     /// Marks this moment, for the whole fleet: a deploy, a migration, a campaign. Changes that begin near a mark name

@@ -8,7 +8,7 @@ use redis::cmd;
 use serde_json::json;
 use tower_pulse::admin::Access;
 use tower_pulse::{Builder, Clock, Mark, Pulse};
-use tower_pulse_model::mark;
+use tower_pulse_model::mark::StoredMark;
 
 use crate::serve;
 use pulse_rig::http::{Client, Response};
@@ -78,6 +78,10 @@ async fn what_is_hidden_is_shown(builder: Builder) {
         ("api/slowest_requests".to_owned(), "host"),
         ("api/instances".to_owned(), "host"),
         ("api/instances".to_owned(), "1.4"),
+        (
+            format!("api/instance?instance={}", query(&escaped("host"))),
+            "host",
+        ),
         ("api/counters".to_owned(), "sales"),
         ("api/rankings".to_owned(), "posts"),
         (
@@ -151,7 +155,7 @@ async fn what_others_wrote_is_escaped_where_it_is_answered() {
     cmd("HSET")
         .arg("pulse:marks1")
         .arg("1")
-        .arg(mark::pack(&mark))
+        .arg(StoredMark::from(mark).pack())
         .exec_async(&mut redis)
         .await
         .unwrap();

@@ -71,6 +71,53 @@ async fn a_version_is_marked_once_when_it_is_new_in_redis() {
     a_version_is_marked_once_when_it_is_new(Backend::redis().await).await;
 }
 
+/// The mark of a version that was removed does not come back, neither with a heartbeat nor with a restart, until another
+/// version was marked.
+async fn a_mark_of_a_version_that_was_removed_does_not_come_back(backend: Backend) {
+    let mut fleet = Fleet::with_versions(backend, &[Some("1.0"); INSTANCES]);
+    fleet.pass(&[]).await;
+    fleet.deploy(0, "1.1").await;
+    fleet.pass(&[]).await;
+    let marks = fleet.instances[2].json("api/marks").await;
+    let id = marks["marks"][0]["id"].as_str().unwrap().to_owned();
+    let removed = fleet.instances[3].pulse.remove_mark(&id).await.unwrap();
+    assert_eq!(removed.version.as_deref(), Some("1.1"));
+    fleet.set_clocks(fleet.now + 5);
+    assert_eq!(marked(&fleet).await, ["1.0"]);
+    // Others get the version, and it is restarted.
+    for number in [1, 0, 2, 3] {
+        fleet.deploy(number, "1.1").await;
+        fleet.pass(&[]).await;
+        assert_eq!(marked(&fleet).await, ["1.0"]);
+    }
+    fleet.now += 10 * MINUTE;
+    for number in 0..INSTANCES {
+        fleet.restart(number).await;
+    }
+    for _ in 0..2 {
+        fleet.pass(&[]).await;
+        assert_eq!(marked(&fleet).await, ["1.0"]);
+    }
+    for version in ["1.2", "1.1"] {
+        fleet.deploy(0, version).await;
+        for number in 1..INSTANCES {
+            fleet.deploy(number, version).await;
+        }
+        fleet.pass(&[]).await;
+    }
+    assert_eq!(marked(&fleet).await, ["1.0", "1.2", "1.1"]);
+}
+
+#[tokio::test]
+async fn a_mark_of_a_version_that_was_removed_does_not_come_back_in_memory() {
+    a_mark_of_a_version_that_was_removed_does_not_come_back(Backend::memory()).await;
+}
+
+#[tokio::test]
+async fn a_mark_of_a_version_that_was_removed_does_not_come_back_in_redis() {
+    a_mark_of_a_version_that_was_removed_does_not_come_back(Backend::redis().await).await;
+}
+
 /// Instances of a new version that start at the same moment make one mark.
 async fn instances_that_start_together_make_one_mark(backend: Backend) {
     let fleet = Fleet::with_versions(backend, &[Some("2.0"); INSTANCES]);

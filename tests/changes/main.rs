@@ -26,6 +26,7 @@ mod schedule;
 mod sight;
 mod slower;
 mod suspects;
+mod taken;
 mod takeover;
 mod traffic;
 mod usual;

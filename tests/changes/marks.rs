@@ -10,7 +10,7 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 use tower_pulse::admin::Access;
-use tower_pulse::{Builder, Clock, Pulse, StoreErrorKind};
+use tower_pulse::{AmendError, Builder, Clock, Pulse, StoreErrorKind};
 use tower_pulse_core::store::marks;
 
 use crate::rig::server::RedisServer;
@@ -25,7 +25,18 @@ struct Answer {
 }
 
 async fn send(app: &Router, method: Method, headers: &[(&str, &str)], body: &str) -> Answer {
-    let mut request = Request::builder().method(method).uri("/pulse/api/marks");
+    send_with(app, (method, ""), headers, body).await
+}
+
+/// Sends a request with a query.
+async fn send_with(
+    app: &Router,
+    (method, query): (Method, &str),
+    headers: &[(&str, &str)],
+    body: &str,
+) -> Answer {
+    let uri = format!("/pulse/api/marks{query}");
+    let mut request = Request::builder().method(method).uri(uri);
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
@@ -137,14 +148,101 @@ async fn what_is_no_mark_is_refused(builder: Builder) {
     }
     let large = format!(r#"{{"text":"{}"}}"#, "x".repeat(17_000));
     assert_eq!(post(&[TOKEN, JSON], &large).await.status, 413);
-    for method in [Method::PUT, Method::DELETE, Method::PATCH] {
+    for method in [Method::PUT, Method::PATCH] {
         let answer = send(&app, method, &[TOKEN, JSON], mark).await;
         let allow = answer.allow.as_deref();
-        assert_eq!((answer.status, allow), (405, Some("GET, HEAD, POST")));
+        assert_eq!(
+            (answer.status, allow),
+            (405, Some("GET, HEAD, POST, DELETE"))
+        );
     }
     let marks = send(&app, Method::GET, &[TOKEN], "").await.body;
     assert_eq!(marks["marks"], json!([]));
     drop(pulse);
+}
+
+async fn a_mark_is_removed(builder: Builder) {
+    let (pulse, app) = app(builder);
+    let [first, second, third] = ["first", "second & third", "last"];
+    let mut ids = Vec::new();
+    for text in [first, second, third] {
+        ids.push(pulse.mark(text).await.unwrap().id);
+    }
+    let listed = async || {
+        let answer = send(&app, Method::GET, &[TOKEN], "").await;
+        let mut texts: Vec<_> = texts(&answer).into_iter().map(str::to_owned).collect();
+        texts.sort();
+        texts
+    };
+    assert_eq!(listed().await, [first, third, second]);
+    let remove = async |id: &str, headers: &[(&str, &str)]| {
+        let query = format!("?id={id}");
+        send_with(&app, (Method::DELETE, &query), headers, "").await
+    };
+    for (headers, status) in [
+        (&[][..], 401),
+        (&[TOKEN, ("sec-fetch-site", "cross-site")], 403),
+        (
+            &[
+                TOKEN,
+                ("host", "a.example"),
+                ("origin", "https://b.example"),
+            ],
+            403,
+        ),
+    ] {
+        assert_eq!(remove(&ids[1], headers).await.status, status);
+    }
+    for (query, status) in [
+        ("", 400),
+        ("?id=", 400),
+        ("?id=none", 404),
+        ("?id=a&id=b", 400),
+    ] {
+        let answer = send_with(&app, (Method::DELETE, query), &[TOKEN], "").await;
+        assert_eq!(answer.status, status, "{query}");
+        assert!(answer.body["error"].is_string());
+    }
+    assert_eq!(listed().await.len(), 3);
+
+    let removed = remove(&ids[1], &[TOKEN]).await;
+    assert_eq!(
+        (removed.status, &removed.body["text"]),
+        (200, &json!(second))
+    );
+    assert_eq!(listed().await, [first, third]);
+    assert_eq!(remove(&ids[1], &[TOKEN]).await.status, 404);
+    let removed = pulse.remove_mark(&ids[0]).await.unwrap();
+    assert_eq!(&*removed.text, first);
+    let again = pulse.remove_mark(&ids[0]).await;
+    assert!(matches!(&again, Err(AmendError::NotFound(_))), "{again:?}");
+    // Of two at once, one has removed it.
+    let (a, b) = tokio::join!(pulse.remove_mark(&ids[2]), pulse.remove_mark(&ids[2]));
+    assert_eq!(
+        usize::from(a.is_ok()) + usize::from(b.is_ok()),
+        1,
+        "{a:?} {b:?}"
+    );
+    let stored = marks::list(&*pulse.backend()).await.unwrap();
+    assert_eq!(stored, []);
+    // As many as ever have room, and the folder knows of the removal.
+    for n in 0..50 {
+        pulse.mark(&format!("new {n}")).await.unwrap();
+    }
+    let stored = marks::list(&*pulse.backend()).await.unwrap();
+    assert_eq!(stored.len(), 50);
+    assert!(stored.iter().all(|mark| mark.text.starts_with("new ")));
+}
+
+#[tokio::test]
+async fn a_mark_is_removed_in_memory() {
+    a_mark_is_removed(Pulse::builder()).await;
+}
+
+#[tokio::test]
+async fn a_mark_is_removed_in_redis() {
+    let server = RedisServer::start().await;
+    a_mark_is_removed(Pulse::builder().redis(server.url())).await;
 }
 
 #[tokio::test]

@@ -32,7 +32,9 @@ async fn order(State((pulse, time)): State<(Pulse, ManualClock)>, headers: Heade
     time.advance(micros("own"));
 }
 
-async fn a_timer_that_takes_the_time_is_the_suspect(backend: Backend) {
+/// An hour of the page, whose first query and own code take `query_grows` and `own_grows` times as long from minute 45 on.
+/// Returns the fleet and the only change that stands then.
+async fn hour_of_orders(backend: Backend, query_grows: f64, own_grows: f64) -> (Fleet, Change) {
     let seed = fixed_seed();
     let mut rng = Rng::with_seed(seed);
     let mut fleet = Fleet::new(backend, 1);
@@ -52,8 +54,12 @@ async fn a_timer_that_takes_the_time_is_the_suspect(backend: Backend) {
         for _ in 0..40 {
             let own = 15_000.0 * (rng.f64() + rng.f64() + 0.5);
             let query = 10_000.0 * (rng.f64() + rng.f64());
-            let factor = if minute < 45 { 1.0 } else { 8.0 };
-            drawn.push([(query * factor) as u64, (query / 3.0) as u64, own as u64]);
+            let grows = |factor: f64| if minute < 45 { 1.0 } else { factor };
+            drawn.push([
+                (query * grows(query_grows)) as u64,
+                (query / 3.0) as u64,
+                (own * grows(own_grows)) as u64,
+            ]);
         }
         fleet
             .pass_with(&requests, async |_| {
@@ -73,6 +79,12 @@ async fn a_timer_that_takes_the_time_is_the_suspect(backend: Backend) {
     }
     let standing = fleet.standing().await;
     assert_eq!(named(&standing), [("slower", ORDER)], "{standing:#?}");
+    let change = standing[0].clone();
+    (fleet, change)
+}
+
+async fn a_timer_that_takes_the_time_is_the_suspect(backend: Backend) {
+    let (fleet, change) = hour_of_orders(backend, 8.0, 1.0).await;
     let [
         Suspect::Timer {
             timer,
@@ -80,9 +92,9 @@ async fn a_timer_that_takes_the_time_is_the_suspect(backend: Backend) {
             now,
             share,
         },
-    ] = &standing[0].suspects[..]
+    ] = &change.suspects[..]
     else {
-        panic!("one timer is the suspect: {standing:#?}");
+        panic!("one timer is the suspect: {change:#?}");
     };
     assert_eq!(&**timer, "db:find_order");
     assert!((then - 0.01).abs() < 0.001, "{then}");
@@ -104,6 +116,34 @@ async fn a_timer_that_takes_the_time_is_the_suspect_in_memory() {
 #[tokio::test]
 async fn a_timer_that_takes_the_time_is_the_suspect_in_redis() {
     a_timer_that_takes_the_time_is_the_suspect(Backend::redis().await).await;
+}
+
+async fn code_outside_of_timers_is_the_suspect(backend: Backend) {
+    let (fleet, change) = hour_of_orders(backend, 1.0, 3.0).await;
+    let [Suspect::Code { then, now, share }] = &change.suspects[..] else {
+        panic!("the code is the suspect: {change:#?}");
+    };
+    assert!((then - 0.0225).abs() < 0.001, "{then}");
+    assert!((now - 0.0675).abs() < 0.006, "{now}");
+    assert!(*share > 0.85, "{share}");
+    let answer = fleet.instances[0].json("api/changes").await;
+    assert_eq!(answer["changes"][0]["suspects"][0]["kind"], "code");
+    assert_eq!(answer["problems"], 1);
+    // Which has changed comes first, whatever its time.
+    let rows = fleet.instances[0]
+        .json("api/paths?sort=changed&kind=all&limit=1")
+        .await;
+    assert_eq!(rows["paths"][0]["context"], ORDER);
+}
+
+#[tokio::test]
+async fn code_outside_of_timers_is_the_suspect_in_memory() {
+    code_outside_of_timers_is_the_suspect(Backend::memory()).await;
+}
+
+#[tokio::test]
+async fn code_outside_of_timers_is_the_suspect_in_redis() {
+    code_outside_of_timers_is_the_suspect(Backend::redis().await).await;
 }
 
 /// The instances that changes name.

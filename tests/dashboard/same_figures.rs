@@ -12,7 +12,7 @@ use tower_pulse::query::PathsQuery;
 use crate::fleet::{Fleet, MINUTE, START, json, send};
 
 /// All questions about the fleet.
-const SAME: [&str; 25] = [
+const SAME: [&str; 26] = [
     "api/overview",
     "api/overview?window=1h",
     "api/paths",
@@ -25,6 +25,7 @@ const SAME: [&str; 25] = [
     "api/deploy",
     "api/marks",
     "api/instances",
+    "api/instance?instance=web-1&window=1h",
     "api/instances?context=GET%20%2Fa",
     "api/slowest",
     "api/slowest_requests",

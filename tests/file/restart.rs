@@ -8,8 +8,9 @@ use http::StatusCode;
 use serde_json::Value;
 use tower::ServiceExt;
 use tower_pulse::admin::Access;
-use tower_pulse::{Clock, Pulse};
+use tower_pulse::{Change, Clock, Pulse};
 use tower_pulse_core::store::Upkeep;
+use tower_pulse_core::testing::TestFolder;
 
 use crate::service::{NOW, PAGE, Place, released};
 use pulse_rig::process::TempDir;
@@ -126,4 +127,49 @@ async fn the_usual_week_goes_on_after_a_restart_without_the_time_between() {
     assert!((first + 4..=first + 6).contains(&second), "{second} hours");
     // Of ten hours between the two processes none counts.
     assert!(weight < 9.0, "{weight}");
+}
+
+/// Somebody takes a change, and removes a mark; the next process knows of both.
+#[tokio::test]
+async fn what_was_taken_and_removed_stays_so_after_a_restart() {
+    let place = Place::new();
+    let change = serde_json::json!({
+        "id": "1", "kind": "slower", "context": PAGE, "instance": null, "since": NOW - 600, "detected": NOW - 300,
+        "ended": null, "then": 0.1, "now": 0.2, "ratio": 2.0, "confidence": 0.999, "requests": 400,
+        "extra_seconds_per_minute": 1.0, "from_traffic": 0.0, "from_code": 1.0, "suspects": [],
+        "yesterday": null, "week_ago": null,
+    });
+    let change: Change = serde_json::from_value(change).unwrap();
+    let service = place.start();
+    service.serve(PAGE, 10);
+    service.settle().await;
+    let judge = TestFolder::new(service.store.clone(), place.clock.clone(), "judge", 1);
+    let judged = judge
+        .judgement(NOW, std::slice::from_ref(&change), &[])
+        .await;
+    judge.write_by_hand(&judged.unwrap()).await.unwrap();
+    judge.release().await.unwrap();
+    drop(judge);
+    let pulse = &service.pulse;
+    let (kept, gone) = (
+        pulse.mark("kept").await.unwrap(),
+        pulse.mark("gone").await.unwrap(),
+    );
+    let taken = pulse.take_change("1", "ada").await.unwrap().taken;
+    pulse.remove_mark(&gone.id).await.unwrap();
+    service.shutdown().await;
+    place.released().await;
+    for _ in 0..2 {
+        place.hand.advance(Duration::from_secs(60));
+        let service = place.start();
+        service.is_open().await;
+        let changes = service.pulse.changes().await.unwrap();
+        assert_eq!((changes.len(), &changes[0].taken), (1, &taken));
+        assert_eq!(
+            service.pulse.query().marks().await.unwrap().marks,
+            std::slice::from_ref(&kept)
+        );
+        service.shutdown().await;
+        place.released().await;
+    }
 }

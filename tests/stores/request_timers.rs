@@ -268,6 +268,14 @@ async fn the_timers_of_an_hour_are_sorted_by_share(mut fixture: Fixture) {
         let own = aggregate_of(&[1_000], Outcome::Completed);
         batch.add(&name.into(), Kind::Timer, now, &own);
     }
+    let failed = aggregate_of(&[1_000; 3], Outcome::Failed);
+    batch.add(&"db".into(), Kind::Timer, now, &failed);
+    batch.add(
+        &"GET /3".into(),
+        Kind::Http,
+        now,
+        &request(&[("db", 750)], 750),
+    );
     let names: Vec<_> = (0..20).map(|n| format!("unnamed {n}")).collect();
     let many: Vec<_> = names
         .iter()
@@ -296,6 +304,7 @@ async fn the_timers_of_an_hour_are_sorted_by_share(mut fixture: Fixture) {
         "timer": "db", "count": 3, "per_request": 3.0, "requests": 1,
         "total": 0.75, "covered": 0.25, "share": 0.25, "overlap": 0.5,
         "seconds_per_request": 0.25, "change": null,
+        "errors": null, "error_share": null, "failing": false,
     });
     assert_eq!(rows[1], expected);
     assert_eq!(
@@ -311,6 +320,33 @@ async fn the_timers_of_an_hour_are_sorted_by_share(mut fixture: Fixture) {
             (&0.0.into(), &1.0.into())
         );
     }
+    // The timer failed three times of four, wherever that was.
+    let (_, window) = page.get("/api/path?context=GET+/0&window=5m").await;
+    let rows = window["window"]["timers"].as_array().unwrap();
+    assert_eq!(
+        (&rows[1]["errors"], &rows[1]["error_share"]),
+        (&3.into(), &0.75.into())
+    );
+    assert_eq!(
+        (&rows[0]["errors"], &rows[0]["failing"]),
+        (&0.into(), &false.into())
+    );
+    assert_eq!(window["window"]["run_by"], serde_json::json!([]));
+
+    let (_, timer) = page.get("/api/path?context=db&kind=timer&window=5m").await;
+    let path = |name: &str, seconds: f64| {
+        serde_json::json!({
+            "context": name, "kind": "http", "method": "GET", "path": &name[4..],
+            "requests": 1, "count": 3, "per_request": 3.0, "mean": seconds, "share": seconds,
+            "seconds_per_request": seconds, "share_of_timer": seconds,
+        })
+    };
+    let expected = serde_json::json!([path("GET /3", 0.75), path("GET /0", 0.25)]);
+    assert_eq!(timer["window"]["run_by"], expected);
+    let (_, nowhere) = page
+        .get("/api/path?context=db&kind=timer&from=1000&to=2000")
+        .await;
+    assert_eq!(nowhere["window"]["run_by"], serde_json::json!([]));
     let (_, timer) = page.get("/api/path?context=db&kind=timer").await;
     assert_eq!(
         (&timer["timers"], &timer["timed_share"]),

@@ -17,6 +17,7 @@ use super::hosts::Hosts;
 use super::response::ApiError;
 use tower_pulse_core::error::BuildError;
 use tower_pulse_core::task::BoxFuture;
+use tower_pulse_detect::change::SOMEONE;
 
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
@@ -41,8 +42,82 @@ pub struct Access {
     hosts: Hosts,
 }
 
+/// What a request may do, and who makes it: what the function of [`Access::custom`] may return in the place of a `bool`.
+/// `true` is [`write`](Self::write), and `false` is [`refuse`](Self::refuse).
+///
+/// ```
+/// # use tower_pulse_admin::{Access, Permission};
+/// #[derive(Clone)]
+/// struct User { name: String, is_operator: bool } // put there by the service's own login middleware
+///
+/// let access = Access::custom(|parts| match parts.extensions.get::<User>() {
+///     Some(user) if user.is_operator => Permission::write().named(&user.name),
+///     Some(_) => Permission::read(),
+///     None => Permission::refuse(),
+/// });
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Permission {
+    may_read: bool,
+    may_write: bool,
+    name: Option<Box<str>>,
+}
+
+impl Permission {
+    /// Nothing: the request is answered 403.
+    pub fn refuse() -> Self {
+        Self {
+            may_read: false,
+            may_write: false,
+            name: None,
+        }
+    }
+
+    /// Reading. Requests that make or remove a mark, or take a change, are answered 403, and the page does not offer it.
+    pub fn read() -> Self {
+        Self {
+            may_read: true,
+            ..Self::refuse()
+        }
+    }
+
+    /// Reading and writing.
+    pub fn write() -> Self {
+        Self {
+            may_write: true,
+            ..Self::read()
+        }
+    }
+
+    /// The same, by somebody of this name: the one that is shown with the changes that they take. Hidden characters are
+    /// escaped, and what is beyond 64 bytes then is cut off. Without a name it is `someone`.
+    #[must_use]
+    pub fn named(mut self, name: impl AsRef<str>) -> Self {
+        self.name = Some(name.as_ref().into());
+        self
+    }
+
+    pub(super) fn may_write(&self) -> bool {
+        self.may_write
+    }
+
+    /// Who makes the request.
+    pub(super) fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or(SOMEONE)
+    }
+}
+
+impl From<bool> for Permission {
+    fn from(is_allowed: bool) -> Self {
+        match is_allowed {
+            true => Self::write(),
+            false => Self::refuse(),
+        }
+    }
+}
+
 /// A user's asynchronous function.
-type AsyncRule = dyn Fn(&Parts) -> BoxFuture<'static, bool> + Send + Sync;
+type AsyncRule = dyn Fn(&Parts) -> BoxFuture<'static, Permission> + Send + Sync;
 
 /// The deadline of a user's asynchronous function.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -51,7 +126,7 @@ const DEADLINE: Duration = Duration::from_secs(5);
 enum Rule {
     Token(Secret),
     Basic(Secret, Secret),
-    Custom(Arc<dyn Fn(&Parts) -> bool + Send + Sync>),
+    Custom(Arc<dyn Fn(&Parts) -> Permission + Send + Sync>),
     CustomAsync(Arc<AsyncRule>),
     Open,
 }
@@ -92,8 +167,8 @@ impl Access {
         Self::of(Rule::Basic(user, Secret::new(password.as_ref())))
     }
 
-    /// Allows requests for which `allows` returns `true`; others are answered 403. The function gets the
-    /// head of the request ([`http::request::Parts`]), runs for each request to the admin router, and must
+    /// Allows requests for which `allows` returns `true`, or a [`Permission`]; others are answered 403. The function gets
+    /// the head of the request ([`http::request::Parts`]), runs for each request to the admin router, and must
     /// not block. Use [`custom_async`](Self::custom_async) for a check that has to wait.
     ///
     /// ```
@@ -103,12 +178,14 @@ impl Access {
     ///
     /// let access = Access::custom(|parts| parts.extensions.get::<Operator>().is_some());
     /// ```
-    pub fn custom(allows: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
-        Self::of(Rule::Custom(Arc::new(allows)))
+    pub fn custom<P: Into<Permission>>(
+        allows: impl Fn(&Parts) -> P + Send + Sync + 'static,
+    ) -> Self {
+        Self::of(Rule::Custom(Arc::new(move |parts| allows(parts).into())))
     }
 
-    /// Allows requests for which the future of `allows` returns `true`; others are answered 403. Use it for
-    /// a check that has to wait, such as a session that is looked up in a database. `allows` must copy
+    /// Allows requests for which the future of `allows` returns `true`, or a [`Permission`]; others are answered 403. Use
+    /// it for a check that has to wait, such as a session that is looked up in a database. `allows` must copy
     /// values out of the head of the request. If the future takes longer than 5 s, the request is answered
     /// 503.
     ///
@@ -129,9 +206,12 @@ impl Access {
     pub fn custom_async<F, Fut>(allows: F) -> Self
     where
         F: Fn(&Parts) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = bool> + Send + 'static,
+        Fut: Future<Output: Into<Permission>> + Send + 'static,
     {
-        let allows = move |parts: &Parts| -> BoxFuture<'static, bool> { Box::pin(allows(parts)) };
+        let allows = move |parts: &Parts| -> BoxFuture<'static, Permission> {
+            let allowed = allows(parts);
+            Box::pin(async move { allowed.await.into() })
+        };
         Self::of(Rule::CustomAsync(Arc::new(allows)))
     }
 
@@ -206,10 +286,10 @@ impl Access {
         }
     }
 
-    /// Returns an error unless the request is allowed.
-    pub(super) async fn check(&self, parts: &Parts) -> Result<(), ApiError> {
-        let (allowed, otherwise) = match &self.rule {
-            Rule::Open => (true, StatusCode::FORBIDDEN),
+    /// Returns what the request may do, or an error if it may not even read.
+    pub(super) async fn check(&self, parts: &Parts) -> Result<Permission, ApiError> {
+        let (permission, otherwise) = match &self.rule {
+            Rule::Open => (Permission::write(), StatusCode::FORBIDDEN),
             Rule::Custom(allows) => (allows(parts), StatusCode::FORBIDDEN),
             Rule::CustomAsync(allows) => {
                 let allowed = tokio::time::timeout(DEADLINE, allows(parts)).await;
@@ -222,23 +302,25 @@ impl Access {
                     Some(Credentials::Basic { password, .. }) => token.matches(&password),
                     None => Choice::from(0),
                 };
-                (allowed.into(), StatusCode::UNAUTHORIZED)
+                (bool::from(allowed).into(), StatusCode::UNAUTHORIZED)
             }
             Rule::Basic(user, password) => {
-                let allowed = match Credentials::of(parts) {
+                let permission = match Credentials::of(parts) {
                     // Both are compared, whatever the first comparison returns, so that the time tells
                     // nothing.
                     Some(Credentials::Basic {
                         user: u,
                         password: p,
-                    }) => user.matches(&u) & password.matches(&p),
-                    _ => Choice::from(0),
+                    }) if bool::from(user.matches(&u) & password.matches(&p)) => {
+                        Permission::write().named(String::from_utf8_lossy(&u))
+                    }
+                    _ => Permission::refuse(),
                 };
-                (allowed.into(), StatusCode::UNAUTHORIZED)
+                (permission, StatusCode::UNAUTHORIZED)
             }
         };
-        if allowed {
-            return Ok(());
+        if permission.may_read {
+            return Ok(permission);
         }
         Err(ApiError::new(otherwise, "access denied"))
     }

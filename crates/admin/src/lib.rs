@@ -3,7 +3,7 @@
 //!
 //! It is internal to tower-pulse, and changes without notice: depend on `tower-pulse`.
 
-// Read this file (the endpoints), `access.rs` with `hosts.rs` and `post_limit.rs` (which requests are answered),
+// Read this file (the endpoints), `access.rs` with `hosts.rs`, `writing.rs` and `post_limit.rs` (which requests are answered),
 // `params.rs`, `response.rs` and `answer_size.rs` (input and output), then `api/`, `page.rs` with `assets.rs`, `scripts.rs`
 // and `encoding.rs`, and `prometheus.rs`. The answers are those of `tower_pulse_core::query`.
 
@@ -22,11 +22,11 @@ mod response;
 mod scripts;
 #[cfg(test)]
 mod tests;
+mod writing;
 
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -34,9 +34,8 @@ use axum::extract::{OriginalUri, Request};
 use axum::response::Response;
 use http::request::Parts;
 use http::{Method, StatusCode};
-use http_body::Body as _;
 
-pub use self::access::Access;
+pub use self::access::{Access, Permission};
 use self::answer_size::ScreenSize;
 use self::api::question::Question;
 use self::assets::AssetPath;
@@ -44,25 +43,10 @@ use self::page::Page;
 use self::params::Params;
 pub use self::post_limit::PostLimit;
 use self::response::ApiError;
-use tower_pulse_core::error::{BuildError, StoreError};
+pub use self::writing::{Write, WriteTarget};
+use tower_pulse_core::error::BuildError;
 use tower_pulse_core::query::Reader;
 use tower_pulse_core::recorder::totals::Totals;
-use tower_pulse_core::task::BoxFuture;
-use tower_pulse_model::mark::Mark;
-
-/// The largest body of a request, in bytes.
-const MAX_BODY: usize = 16 * 1024;
-
-/// How long a body may take to arrive.
-const BODY_DEADLINE: Duration = Duration::from_secs(5);
-
-fn too_large() -> ApiError {
-    let message = format!("the body may have at most {MAX_BODY} bytes");
-    ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message)
-}
-
-/// Adds a mark to those of the fleet.
-pub type MarkTarget = Arc<dyn Fn(Mark) -> BoxFuture<'static, Result<(), StoreError>> + Send + Sync>;
 
 /// Returns the totals of an instance by context.
 pub type TotalsSource = Arc<dyn Fn() -> Vec<(Arc<str>, Totals)> + Send + Sync>;
@@ -81,9 +65,9 @@ pub struct Source {
 
 /// What only an instance does.
 pub struct Instance {
-    /// Adds a mark, and waits until it can be read.
-    pub add_mark: MarkTarget,
-    /// Counts the posts to all routers of a `Pulse`.
+    /// Where requests write.
+    pub write: WriteTarget,
+    /// Counts the requests that write, of all routers of a `Pulse`.
     pub posts: Arc<PostLimit>,
     /// Returns the totals of this instance by context, which may include `<all>`.
     #[cfg_attr(not(feature = "prometheus"), allow(dead_code))]
@@ -196,31 +180,52 @@ impl Admin {
 
     /// Checks access first, so that a refused request does not reveal which paths exist.
     async fn answer(&self, parts: &Parts, body: Body) -> Result<Response, ApiError> {
-        self.access.check(parts).await?;
+        let permission = self.access.check(parts).await?;
         let path = parts.uri.path();
         let path = path.strip_prefix(&*self.prefix).unwrap_or(path);
         // The page itself is answered, so that it can say why.
         if parts.method == Method::POST || path.starts_with("/api/") {
             self.access.check_host(parts)?;
         }
-        if body.size_hint().lower() > MAX_BODY as u64 {
-            return Err(too_large());
-        }
+        writing::check_size(&body)?;
         let endpoint = Endpoint::at(path)
             .ok_or_else(|| ApiError::new(StatusCode::NOT_FOUND, "no endpoint has this path"))?;
+        let query = parts.uri.query();
+        let to_write = |has_body| (self.source).instance_to_write(parts, &permission, has_body);
         match (&parts.method, &endpoint) {
             (&Method::GET | &Method::HEAD, _) => {}
             (&Method::POST, Endpoint::Api(Question::Marks)) => {
-                return self.add_mark(parts, body).await;
+                let instance = to_write(true)?;
+                let body = writing::read(body).await?;
+                let mark = api::marks::add(self, instance, &body).await?;
+                return Ok(response::created(mark));
             }
-            (_, Endpoint::Api(Question::Marks)) => return Err(ApiError::method("GET, HEAD, POST")),
+            (&Method::DELETE, Endpoint::Api(Question::Marks)) => {
+                let mark = api::marks::remove(self, to_write(false)?, query).await?;
+                return Ok(response::written(mark));
+            }
+            (&Method::POST, Endpoint::Api(Question::Changes)) => {
+                let instance = to_write(true)?;
+                let body = writing::read(body).await?;
+                let by = permission.name();
+                let change = api::changes::take(self, instance, by, &body).await?;
+                return Ok(response::written(change));
+            }
+            (_, Endpoint::Api(Question::Marks)) => {
+                return Err(ApiError::method("GET, HEAD, POST, DELETE"));
+            }
+            (_, Endpoint::Api(Question::Changes)) => {
+                return Err(ApiError::method("GET, HEAD, POST"));
+            }
             _ => return Err(ApiError::method("GET, HEAD")),
         }
         // No other endpoint reads a body.
         drop(body);
-        let query = parts.uri.query();
         let answer = match endpoint {
-            Endpoint::Index => return Ok(self.page.serve(parts, original_path(parts))),
+            Endpoint::Index => {
+                let page = (self.page).serve(parts, original_path(parts), permission.may_write());
+                return Ok(page);
+            }
             Endpoint::Asset(path) => return assets::serve(parts, path),
             #[cfg(feature = "prometheus")]
             Endpoint::Metrics => return prometheus::metrics(self, parts).await,
@@ -231,24 +236,6 @@ impl Admin {
             Endpoint::Screen => api::screen::screen(self, &Params::parse(query)?).await?,
         };
         Ok(response::json(parts, answer.json, answer.as_of))
-    }
-
-    async fn add_mark(&self, parts: &Parts, body: Body) -> Result<Response, ApiError> {
-        let Some(instance) = &self.source.instance else {
-            let message = "this dashboard only reads: make the mark at an instance of the service";
-            return Err(ApiError::new(StatusCode::FORBIDDEN, message));
-        };
-        api::marks::check_head(parts)?;
-        instance.posts.count()?;
-        let body = axum::body::to_bytes(body, MAX_BODY);
-        let body = tokio::time::timeout(BODY_DEADLINE, body).await;
-        let body = body.map_err(|_| {
-            let message = "the body did not arrive in time";
-            ApiError::new(StatusCode::REQUEST_TIMEOUT, message)
-        })?;
-        let body = body.map_err(|_| too_large())?;
-        let mark = api::marks::add(self, instance, &body).await?;
-        Ok(response::created(mark))
     }
 }
 

@@ -18,7 +18,7 @@ use tower_pulse_model::context::escape_hidden;
 
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 
-/// Bases whose page is kept. There is one with a slash at the end of the path and one without, unless a segment of the
+/// Pages that are kept, each for a base and for who may write or not. There is one base with a slash at the end of the path and one without, unless a segment of the
 /// mount path is a parameter.
 const MAX_BASES: usize = 8;
 
@@ -27,18 +27,19 @@ const MAX_BASES: usize = 8;
 pub(super) struct Page {
     /// What the browser shows as the name of the page.
     title: String,
-    /// What the page needs to know before it asks anything, in JSON.
-    config: String,
+    /// What the page needs to know before it asks anything, in JSON: for those who may read, and who may write too.
+    configs: [String; 2],
     compressed: Mutex<Vec<Compressed>>,
 }
 
 struct Compressed {
     base: String,
+    may_write: bool,
     page: Bytes,
 }
 
 /// What the page needs to know before it asks anything.
-#[derive(Serialize)]
+#[derive(Clone, Serialize)]
 struct PageConfig<'a> {
     service: Option<&'a str>,
     /// The version of the application.
@@ -47,8 +48,10 @@ struct PageConfig<'a> {
     precisions: Vec<u32>,
     /// The time that requests should stay below, in seconds.
     target: Option<f64>,
-    /// Whether this process is an instance, which can make marks.
+    /// Whether this process is an instance.
     is_instance: bool,
+    /// Whether marks can be made and removed, and changes be taken.
+    may_write: bool,
     /// Whether rankings are answered.
     rankings: bool,
     /// Whether there may be row caches.
@@ -57,7 +60,7 @@ struct PageConfig<'a> {
 }
 
 /// How many requests a statistic needs before it says something.
-#[derive(Serialize)]
+#[derive(Clone, Serialize)]
 struct Enough {
     requests: u64,
     p99: u64,
@@ -69,12 +72,16 @@ impl Page {
         let (service, version) = (service.as_deref(), source.app_version.as_deref());
         let is_instance = source.instance.is_some();
         let precisions = source.query.source().precisions.counters.iter();
-        let config = PageConfig {
+        let config = |may_write| PageConfig {
             service,
             version,
-            precisions: precisions.map(|precision| precision.seconds).collect(),
+            precisions: precisions
+                .clone()
+                .map(|precision| precision.seconds)
+                .collect(),
             target: source.query.source().target_seconds(),
             is_instance,
+            may_write: may_write && is_instance,
             rankings: cfg!(feature = "rankings"),
             row_cache: cfg!(feature = "row-cache") && is_instance,
             enough: Enough {
@@ -90,18 +97,20 @@ impl Page {
         Self {
             title,
             // Texts and numbers become JSON always.
-            config: serde_json::to_string(&config).unwrap_or_default(),
+            configs: [false, true]
+                .map(|may_write| serde_json::to_string(&config(may_write)).unwrap_or_default()),
             compressed: Mutex::default(),
         }
     }
 
-    /// The page as served at `path`, the path that the browser may have requested.
-    pub(super) fn serve(&self, parts: &Parts, path: &str) -> Response {
+    /// The page as served at `path`, the path that the browser may have requested, to somebody who may write or not.
+    pub(super) fn serve(&self, parts: &Parts, path: &str, may_write: bool) -> Response {
         let base = base(path);
-        let compressed = encoding::accepts_gzip(&parts.headers).then(|| self.compressed(&base));
+        let accepts_gzip = encoding::accepts_gzip(&parts.headers);
+        let compressed = accepts_gzip.then(|| self.compressed(&base, may_write));
         let mut response = match compressed.flatten() {
             Some(page) => response::gzip(page, HTML),
-            None => response::body(self.index(&base), HTML),
+            None => response::body(self.index(&base, may_write), HTML),
         };
         let headers = response.headers_mut();
         headers.insert(header::VARY, ACCEPT_ENCODING);
@@ -110,28 +119,30 @@ impl Page {
 
     /// The compressed page. `None` if it is kept for as many other bases as there may be: compressing it for each
     /// request would be slower than to send it as it is.
-    fn compressed(&self, base: &str) -> Option<Bytes> {
+    fn compressed(&self, base: &str, may_write: bool) -> Option<Bytes> {
         let mut kept = lock(&self.compressed);
-        if let Some(kept) = kept.iter().find(|kept| kept.base == base) {
+        let is_same = |kept: &&Compressed| kept.base == base && kept.may_write == may_write;
+        if let Some(kept) = kept.iter().find(is_same) {
             return Some(kept.page.clone());
         }
         if kept.len() >= MAX_BASES {
             return None;
         }
-        let page = Bytes::from(encoding::gzip(self.index(base).as_bytes()));
+        let page = Bytes::from(encoding::gzip(self.index(base, may_write).as_bytes()));
         kept.push(Compressed {
             base: base.to_owned(),
+            may_write,
             page: page.clone(),
         });
         Some(page)
     }
 
-    fn index(&self, base: &str) -> String {
+    fn index(&self, base: &str, may_write: bool) -> String {
         filled(INDEX, |placeholder| match placeholder {
             "hash" => assets::hash().to_owned(),
             "base" => escaped(base),
             "title" => escaped(&self.title),
-            "config" => escaped(&self.config),
+            "config" => escaped(&self.configs[usize::from(may_write)]),
             other => format!("{{{{{other}}}}}"),
         })
     }
@@ -200,10 +211,10 @@ mod tests {
     fn inserted_text_is_not_replaced_again() {
         let page = Page {
             title: "{{config}} <b>".to_owned(),
-            config: "{{base}}".to_owned(),
+            configs: ["{{base}}", "writes"].map(str::to_owned),
             compressed: Mutex::default(),
         };
-        let html = page.index("{{hash}}/");
+        let html = page.index("{{hash}}/", false);
         assert!(html.contains("<title>{{config}} &lt;b&gt;</title>"));
         assert!(html.contains(r#"<meta name="pulse-config" content="{{base}}">"#));
         assert!(html.contains(r#"<meta name="pulse-base" content="{{hash}}/">"#));
@@ -214,10 +225,10 @@ mod tests {
     fn few_bases_are_kept() {
         let page = Page::default();
         for number in 0..2 * MAX_BASES {
-            let compressed = page.compressed(&format!("{number}/"));
+            let compressed = page.compressed(&format!("{number}/"), true);
             assert_eq!(compressed.is_some(), number < MAX_BASES);
         }
-        assert!(page.compressed("0/").is_some());
+        assert!(page.compressed("0/", true).is_some());
         assert_eq!(lock(&page.compressed).len(), MAX_BASES);
     }
 }

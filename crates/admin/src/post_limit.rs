@@ -1,4 +1,4 @@
-//! How many marks may be posted: enough for scripts of deploys, and few enough for a store.
+//! How many requests may write: enough for scripts of deploys, and few enough for a store.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -40,7 +40,7 @@ impl PostLimit {
         let next = whole_at.max(now) + EVERY;
         if next - now > EVERY * BURST {
             let message = format!(
-                "too many marks: {BURST} are accepted at once, and one more each second; try again in a second"
+                "too many requests that change something: {BURST} are accepted at once, and one more each second; try again in a second"
             );
             return Err(ApiError::new(StatusCode::TOO_MANY_REQUESTS, message));
         }

@@ -141,6 +141,11 @@ pub(super) fn created(json: Vec<u8>) -> Response {
     response
 }
 
+/// 200 with what was written, as JSON.
+pub(super) fn written(json: Vec<u8>) -> Response {
+    body(json, JSON)
+}
+
 /// 200 with these bytes.
 pub(super) fn body(bytes: impl Into<Body>, content_type: HeaderValue) -> Response {
     let mut response = Response::new(bytes.into());

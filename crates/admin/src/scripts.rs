@@ -7,13 +7,21 @@
 /// A module or a style: its name, as `chart.js`, and its text.
 pub(super) type Module = (&'static str, &'static str);
 
+/// How the last line of an import ends.
+const IMPORT_END: &str = ".js';";
+
 /// Joins modules into one, which exports what they export. Each stands behind those that it imports.
 pub(super) fn joined(modules: &[Module]) -> String {
     let mut joined = String::new();
     for (_, text) in modules {
-        for line in lines(text).filter(|line| !line.starts_with("import ")) {
-            joined.push_str(line);
-            joined.push('\n');
+        let mut is_import = false;
+        for line in lines(text) {
+            is_import |= line.starts_with("import ");
+            if !is_import {
+                joined.push_str(line);
+                joined.push('\n');
+            }
+            is_import &= !line.ends_with(IMPORT_END);
         }
     }
     joined
@@ -30,13 +38,13 @@ pub(super) fn separate(text: &str, joined: &[Module], name: &str) -> String {
     let mut separate = String::new();
     for line in lines(text) {
         let imported = line.strip_suffix("';").and_then(|line| {
-            let (names, module) = line.split_once(" from './")?;
+            let (names, module) = line.split_once("from './")?;
             let is_joined = joined.iter().any(|(joined, _)| *joined == module);
             is_joined.then_some(names)
         });
         match imported {
             Some(names) => {
-                for part in [names, " from './", name, "';"] {
+                for part in [names, "from './", name, "';"] {
                     separate.push_str(part);
                 }
             }
@@ -87,7 +95,7 @@ mod tests {
         ("one.js", "// One.\n\nexport const one = ' // 1'; // one\n"),
         (
             "two.js",
-            "import { one } from './one.js';\n\n/**\n * Two.\n */\nexport function two() {\n\treturn one + 1;\n}\n/** Three. */\nexport let three;\n",
+            "import {\n\tone,\n} from './one.js';\n\n/**\n * Two.\n */\nexport function two() {\n\treturn one + 1;\n}\n/** Three. */\nexport let three;\n",
         ),
     ];
 
@@ -99,8 +107,8 @@ mod tests {
 
     #[test]
     fn a_separate_module_imports_from_the_joined_file() {
-        let text = "import { one } from './one.js';\nimport { four } from './four.js';\nfour(one, \"from './two.js';\");\n";
-        let expected = "import { one } from './app.js';\nimport { four } from './four.js';\nfour(one, \"from './two.js';\");\n";
+        let text = "import {\n\tone,\n} from './one.js';\nimport { four } from './four.js';\nfour(one, \"from './two.js';\");\n";
+        let expected = "import {\none,\n} from './app.js';\nimport { four } from './four.js';\nfour(one, \"from './two.js';\");\n";
         assert_eq!(separate(text, &MODULES, "app.js"), expected);
     }
 }

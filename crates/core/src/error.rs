@@ -1,5 +1,5 @@
 //! The errors of this crate: [`BuildError`] for a wrong configuration, [`StoreError`] for a store that could
-//! not answer a call.
+//! not answer a call, [`AmendError`] for what people could not change.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -119,5 +119,42 @@ impl StoreError {
     /// The kind of the error.
     pub fn kind(&self) -> StoreErrorKind {
         self.kind
+    }
+}
+
+/// A change could not be taken or given back, or a mark could not be removed.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum AmendError {
+    /// There is none of this id, or no longer.
+    NotFound(&'static str),
+    /// It is in a state in which that cannot be done, such as a change that has ended.
+    Conflict(String),
+    /// The store failed. What was asked for may have happened, or may still happen, if the text says so.
+    Store(StoreError),
+}
+
+impl fmt::Display for AmendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotFound(message) => f.write_str(message),
+            Self::Conflict(message) => f.write_str(message),
+            Self::Store(error) => error.fmt(f),
+        }
+    }
+}
+
+impl StdError for AmendError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Self::Store(error) => error.source(),
+            Self::NotFound(_) | Self::Conflict(_) => None,
+        }
+    }
+}
+
+impl From<StoreError> for AmendError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
     }
 }

@@ -101,6 +101,15 @@ pub enum Suspect {
         /// The part of the slowdown that this timer covers, 0 to 1.
         share: f64,
     },
+    /// The code outside of all timers that run within the requests of the context. A context without timers never has it.
+    Code {
+        /// Seconds per request before.
+        then: f64,
+        /// Seconds per request now.
+        now: f64,
+        /// The part of the slowdown that is outside of timers, 0 to 1.
+        share: f64,
+    },
 }
 
 /// The same figure at an earlier time of day.
@@ -127,6 +136,42 @@ impl Earlier {
             error,
             requests,
         }
+    }
+}
+
+/// The longest name of who has taken a change, in bytes.
+pub const MAX_TAKER_BYTES: usize = 64;
+
+/// Who has taken a change of whom nothing else is known.
+pub const SOMEONE: &str = "someone";
+
+/// Somebody sees to a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct Taken {
+    /// Who it is: at most 64 bytes, without hidden characters.
+    pub by: Arc<str>,
+    /// Since when, in Unix seconds.
+    pub at: i64,
+}
+
+impl Taken {
+    /// Taken by somebody of this name. Hidden characters are escaped, what is beyond 64 bytes then is cut off, and
+    /// an empty name is that of [`SOMEONE`].
+    pub fn new(by: &str, at: i64) -> Self {
+        let mut name = String::new();
+        for c in by.trim().chars() {
+            let mut bytes = [0; 4];
+            // Each by itself, so that no escaped character is cut.
+            let shown = escape_hidden(c.encode_utf8(&mut bytes));
+            if name.len() + shown.len() > MAX_TAKER_BYTES {
+                break;
+            }
+            name.push_str(&shown);
+        }
+        let by = if name.is_empty() { SOMEONE } else { &name };
+        Self { by: by.into(), at }
     }
 }
 
@@ -190,6 +235,9 @@ pub struct Change {
     pub yesterday: Option<Earlier>,
     /// The same time a week ago, where it is retained.
     pub week_ago: Option<Earlier>,
+    /// Who sees to it. `None` if nobody has taken it, and once it has ended.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub taken: Option<Taken>,
 }
 
 impl Change {
@@ -278,6 +326,24 @@ mod tests {
             "suspects": [], "yesterday": null, "week_ago": null,
         });
         serde_json::from_value(change).expect("it is a change")
+    }
+
+    #[test]
+    fn a_taker_is_escaped_and_bounded() {
+        let by = |name: &str| Taken::new(name, 7).by.to_string();
+        assert_eq!(by(" ada "), "ada");
+        assert_eq!(by("a\u{202e}d\na"), "a\\u{202e}d\\na");
+        for empty in ["", " ", "\u{a0}"] {
+            assert_eq!(by(empty), SOMEONE, "{empty:?}");
+        }
+        // Two bytes each, of which 63 bytes have room for 31.
+        assert_eq!(
+            by(&format!("x{}", "é".repeat(40))),
+            format!("x{}", "é".repeat(31))
+        );
+        assert_eq!(by(&"x".repeat(64)), "x".repeat(64));
+        let cut = by(&format!("{}\u{202e}", "x".repeat(60)));
+        assert_eq!(cut, "x".repeat(60));
     }
 
     #[test]

@@ -135,6 +135,7 @@ fn begun(context: &Arc<str>, verdict: &Verdict) -> Change {
         suspects: Vec::new(),
         yesterday: None,
         week_ago: None,
+        taken: None,
     };
     update(&mut change, verdict);
     change

@@ -1,7 +1,7 @@
 //! The packed forms of a change, and of the detector's state. The state consists of parts, each small: one for each alarm,
 //! and one for what all contexts share.
 
-use super::change::{Change, ChangeKind, Earlier, Suspect};
+use super::change::{Change, ChangeKind, Earlier, Suspect, Taken};
 use super::instances::OutOfLine;
 use super::noise::Noise;
 use super::reference::{Past, SCORES};
@@ -47,6 +47,7 @@ packed!(Shared {
     requests,
     micros
 });
+packed!(Taken { by, at });
 packed!(Earlier {
     value,
     ratio,
@@ -76,6 +77,8 @@ packed!(Change {
     // An older version does not write these.
     ; minutes,
     seconds_per_minute,
+    // It is stored beside the judgements, which do not know it.
+    ; unpacked taken,
 });
 
 /// Packs the place of a value among all values of its sort, which must not change.
@@ -102,6 +105,7 @@ struct KnownSuspect(Option<Suspect>);
 const DEPLOY: u8 = 1;
 const INSTANCE: u8 = 2;
 const TIMER: u8 = 3;
+const CODE: u8 = 4;
 
 impl Packed for Suspect {
     fn write(&self, out: &mut Writer) {
@@ -135,6 +139,10 @@ impl Packed for Suspect {
             } => {
                 TIMER.write(out);
                 timer.write(out);
+                ((*then, *now), *share).write(out);
+            }
+            Suspect::Code { then, now, share } => {
+                CODE.write(out);
                 ((*then, *now), *share).write(out);
             }
         }
@@ -177,6 +185,11 @@ impl KnownSuspect {
             }),
             TIMER => Some(Suspect::Timer {
                 timer: Packed::read(from)?,
+                then: Packed::read(from)?,
+                now: Packed::read(from)?,
+                share: Packed::read(from)?,
+            }),
+            CODE => Some(Suspect::Code {
                 then: Packed::read(from)?,
                 now: Packed::read(from)?,
                 share: Packed::read(from)?,
@@ -293,6 +306,11 @@ mod tests {
                 then: 0.1,
                 now: 0.2,
                 share: 0.9,
+            },
+            Suspect::Code {
+                then: 0.01,
+                now: 0.02,
+                share: 0.6,
             },
         ];
         (change.instance, change.ended) = (Some(text("web-2")), Some(i64::MAX));

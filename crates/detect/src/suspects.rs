@@ -17,6 +17,9 @@ const DEPLOY_AFTER: i64 = 120;
 /// The smallest part of a change that a timer must cover to be a suspect.
 const MIN_SHARE: f64 = 0.3;
 
+/// The smallest part of a change that must be outside of timers for the code to be a suspect.
+const MIN_CODE_SHARE: f64 = 0.5;
+
 /// The smallest part of a change that one instance must account for.
 const MIN_INSTANCE_SHARE: f64 = 0.6;
 
@@ -90,8 +93,9 @@ pub fn is_confirmed(change: &Change, side_by_side: f64) -> bool {
     change != 0.0 && beside / change >= MIN_CONFIRMED
 }
 
-/// The timers that cover a part of a slowdown, the largest part first.
-pub fn timers(sides: &Sides, name: impl Fn(RecordId) -> Option<Arc<str>>) -> Vec<Suspect> {
+/// The timers that cover a part of a slowdown, and the code outside of all timers if most of it is there, the largest part
+/// first.
+pub fn timers_and_code(sides: &Sides, name: impl Fn(RecordId) -> Option<Arc<str>>) -> Vec<Suspect> {
     let (then, now) = (&sides.then, &sides.now);
     if then.times.count < MIN_REQUESTS || now.times.count < MIN_REQUESTS {
         return Vec::new();
@@ -110,6 +114,18 @@ pub fn timers(sides: &Sides, name: impl Fn(RecordId) -> Option<Arc<str>>) -> Vec
         let Some(timer) = name(id) else { continue };
         let suspect = Suspect::Timer {
             timer,
+            then: before,
+            now: after,
+            share: share.min(1.0),
+        };
+        suspects.push((share, suspect));
+    }
+    // Timers that ended late may be in a slice that their requests have left.
+    let untimed = |of: &Aggregate| seconds(of.times.sum.saturating_sub(of.timers.covered), of);
+    let (before, after) = (untimed(then), untimed(now));
+    let share = (after - before) / slowdown;
+    if slowdown != 0.0 && share >= MIN_CODE_SHARE {
+        let suspect = Suspect::Code {
             then: before,
             now: after,
             share: share.min(1.0),

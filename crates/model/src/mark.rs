@@ -126,16 +126,47 @@ impl Mark {
     }
 }
 
-/// Packs a mark without its id.
-pub fn pack(mark: &Mark) -> Vec<u8> {
-    let mut out = Writer::default();
-    mark.write(&mut out);
-    out.0
+/// A mark as a store has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredMark {
+    /// The mark.
+    pub mark: Mark,
+    /// Whether somebody has removed it. It stays in the store until newer marks need its room, so that the versions are
+    /// known that have followed each other: an instance that starts with a version whose mark was removed makes none.
+    pub is_removed: bool,
 }
 
-/// Unpacks the mark of this id; `None` if the bytes are not one.
-pub fn unpack(id: &[u8], bytes: &[u8]) -> Option<Mark> {
-    Mark::read(Reader(id).whole_name()?, &mut Reader(bytes))
+/// Behind a mark that was removed. An older version reads the mark before it, and shows that.
+const REMOVED: u64 = 1;
+
+impl StoredMark {
+    /// Packs the mark without its id.
+    pub fn pack(&self) -> Vec<u8> {
+        let mut out = Writer::default();
+        self.mark.write(&mut out);
+        if self.is_removed {
+            out.uint(REMOVED);
+        }
+        out.0
+    }
+
+    /// Unpacks the mark of this id; `None` if the bytes are not one.
+    pub fn unpack(id: &[u8], bytes: &[u8]) -> Option<Self> {
+        let mut from = Reader(bytes);
+        Some(Self {
+            mark: Mark::read(Reader(id).whole_name()?, &mut from)?,
+            is_removed: from.uint() == Some(REMOVED),
+        })
+    }
+}
+
+impl From<Mark> for StoredMark {
+    fn from(mark: Mark) -> Self {
+        Self {
+            mark,
+            is_removed: false,
+        }
+    }
 }
 
 /// The most bytes that the marks take.
@@ -225,63 +256,79 @@ impl Section for PendingMarks {
     }
 }
 
-/// The marks that a store retains: the newest [`MAX_MARKS`] with a version, and the newest others.
+/// The marks that a store retains: the newest [`MAX_MARKS`] with a version, and the newest others. Those that were removed
+/// make room first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Marks(Vec<Mark>);
+pub struct Marks(Vec<StoredMark>);
 
 impl Marks {
     /// Of some marks, in any order, those that are retained.
-    pub fn new(marks: impl IntoIterator<Item = Mark>) -> Self {
+    pub fn new(marks: impl IntoIterator<Item = StoredMark>) -> Self {
         let mut marks: Vec<_> = marks.into_iter().collect();
-        marks.sort_by(|a, b| a.place().cmp(&b.place()));
+        marks.sort_by(|a, b| a.mark.place().cmp(&b.mark.place()));
         let mut left = [MAX_MARKS; 2];
         let mut newest: Vec<_> = marks.into_iter().rev().collect();
-        newest.retain(|mark| {
-            let left = &mut left[usize::from(mark.version.is_some())];
+        newest.retain(|stored| {
+            let left = &mut left[usize::from(stored.mark.version.is_some())];
             std::mem::replace(left, left.saturating_sub(1)) > 0
         });
         newest.reverse();
         Self(newest)
     }
 
-    /// The marks, oldest first.
-    pub fn as_slice(&self) -> &[Mark] {
+    /// The marks as they are stored, oldest first.
+    pub fn as_slice(&self) -> &[StoredMark] {
         &self.0
     }
 
-    /// The marks, oldest first.
-    pub fn into_vec(self) -> Vec<Mark> {
-        self.0
+    /// The marks that nobody has removed, oldest first.
+    pub fn shown(&self) -> impl DoubleEndedIterator<Item = &Mark> {
+        let shown = self.0.iter().filter(|stored| !stored.is_removed);
+        shown.map(|stored| &stored.mark)
     }
 
-    /// Adds a mark, and removes the oldest one for which there is no room.
+    /// Whether the mark of this id was removed, as long as that is known.
+    pub fn has_removed(&self, id: &str) -> bool {
+        let mut removed = self.0.iter().filter(|stored| stored.is_removed);
+        removed.any(|stored| *stored.mark.id == *id)
+    }
+
+    /// Adds a mark, and takes out one for which there is no room: one that was removed, or else the oldest.
     pub fn add(&mut self, mark: Mark) {
         if self.settles(&mark) {
             return;
         }
-        let is_full = self.0.iter().filter(|other| other.is_as(&mark)).count() >= MAX_MARKS;
-        if is_full && let Some(oldest) = self.0.iter().position(|other| other.is_as(&mark)) {
-            self.0.remove(oldest);
+        let is_as = |stored: &&StoredMark| stored.mark.is_as(&mark);
+        if self.0.iter().filter(is_as).count() >= MAX_MARKS {
+            let removed = |stored: &StoredMark| is_as(&stored) && stored.is_removed;
+            let place = self.0.iter().position(removed);
+            let place = place.or_else(|| self.0.iter().position(|stored| is_as(&stored)));
+            place.map(|place| self.0.remove(place));
         }
         let at = self.place_of(&mark);
-        self.0.insert(at, mark);
+        self.0.insert(at, mark.into());
     }
 
-    /// Whether adding a mark changes nothing: it is there, it repeats the version of the mark before or after it, or it
-    /// is too old. As clocks differ, the mark after it may be of an instance that started a moment before.
+    /// Whether adding a mark changes nothing: it is or was there, it repeats the version of the mark before or after it, or
+    /// it is too old. As clocks differ, the mark after it may be of an instance that started a moment before.
     pub fn settles(&self, mark: &Mark) -> bool {
         let (before, after) = self.0.split_at(self.place_of(mark));
+        let version = |stored: &'_ StoredMark| stored.mark.version.clone();
         let versions = [
-            before.iter().rev().find_map(|other| other.version.as_ref()),
-            after.iter().find_map(|other| other.version.as_ref()),
+            before.iter().rev().find_map(version),
+            after.iter().find_map(version),
         ];
-        let is_repeated = mark.version.is_some() && versions.contains(&mark.version.as_ref());
-        let newer = after.iter().filter(|other| other.is_as(mark)).count();
-        is_repeated || newer >= MAX_MARKS || self.0.iter().any(|other| other.id == mark.id)
+        let is_repeated = mark.version.is_some() && versions.contains(&mark.version);
+        let shown = after.iter().filter(|stored| !stored.is_removed);
+        let newer = shown.filter(|stored| stored.mark.is_as(mark));
+        is_repeated
+            || newer.count() >= MAX_MARKS
+            || self.0.iter().any(|stored| stored.mark.id == mark.id)
     }
 
     fn place_of(&self, mark: &Mark) -> usize {
-        self.0.partition_point(|other| other.place() < mark.place())
+        self.0
+            .partition_point(|stored| stored.mark.place() < mark.place())
     }
 }
 
@@ -310,7 +357,7 @@ mod tests {
     }
 
     fn versions(marks: &Marks) -> Vec<(i64, &str)> {
-        let versions = marks.as_slice().iter();
+        let versions = marks.shown();
         versions
             .filter_map(|mark| Some((mark.at, mark.version.as_deref()?)))
             .collect()
@@ -342,13 +389,82 @@ mod tests {
             }
         }
         assert_eq!(marks.as_slice().len(), 2 * MAX_MARKS);
-        assert_eq!(marks.as_slice()[0].at, 3);
+        assert_eq!(marks.as_slice()[0].mark.at, 3);
         assert!(marks.settles(&plain(2)) && marks.settles(&of_version(2, "2")));
         let before = marks.clone();
         marks.add(plain(0));
         assert_eq!(marks, before);
         let unordered = marks.as_slice().iter().rev().cloned();
-        let others = (0..3).map(plain);
+        let others = (0..3).map(plain).map(StoredMark::from);
         assert_eq!(Marks::new(unordered.chain(others)), before);
+    }
+
+    /// The marks without one, as after somebody has removed it.
+    fn without(marks: &Marks, id: &str) -> Marks {
+        let marks = marks.as_slice().iter().cloned();
+        Marks::new(marks.map(|stored| StoredMark {
+            is_removed: stored.is_removed || *stored.mark.id == *id,
+            ..stored
+        }))
+    }
+
+    #[test]
+    fn a_version_whose_mark_was_removed_is_not_marked_again_until_another_one_was() {
+        let mut marks = Marks::default();
+        marks.add(of_version(10, "1"));
+        marks.add(of_version(20, "2"));
+        let mut marks = without(&marks, "20-2");
+        assert_eq!(versions(&marks), [(10, "1")]);
+        assert!(marks.has_removed("20-2") && !marks.has_removed("10-1"));
+        // The same instance, another one, and one after a restart of all.
+        for at in [20, 21, 900] {
+            assert!(marks.settles(&of_version(at, "2")));
+        }
+        marks.add(of_version(30, "1"));
+        marks.add(of_version(40, "2"));
+        assert_eq!(versions(&marks), [(10, "1"), (30, "1"), (40, "2")]);
+    }
+
+    #[test]
+    fn marks_that_were_removed_make_room_first() {
+        let mut marks = Marks::default();
+        for at in 0..MAX_MARKS as i64 {
+            marks.add(plain(at));
+        }
+        let mut marks = without(&without(&marks, "p7"), "p9");
+        assert!(marks.settles(&plain(7)));
+        for at in [100, 101] {
+            marks.add(plain(at));
+        }
+        let shown: Vec<_> = marks.shown().map(|mark| mark.at).collect();
+        assert_eq!(shown.len(), MAX_MARKS);
+        assert_eq!((shown[0], shown[7]), (0, 8));
+        marks.add(plain(102));
+        assert_eq!(marks.shown().next().map(|mark| mark.at), Some(1));
+        // One that comes late is none too old for the place of one that was removed.
+        let mut marks = without(&marks, "p102");
+        assert!(!marks.settles(&plain(0)));
+        marks.add(plain(0));
+        assert_eq!(marks.shown().next().map(|mark| mark.at), Some(0));
+        assert!(marks.settles(&plain(-1)));
+    }
+
+    #[test]
+    fn an_older_version_reads_a_mark_that_was_removed() {
+        for mark in [plain(7), of_version(8, "1")] {
+            let stored = StoredMark::from(mark.clone());
+            let removed = StoredMark {
+                is_removed: true,
+                ..stored.clone()
+            };
+            let id = mark.id.as_bytes();
+            for stored in [&stored, &removed] {
+                assert_eq!(
+                    StoredMark::unpack(id, &stored.pack()).as_ref(),
+                    Some(stored)
+                );
+            }
+            assert!(removed.pack().starts_with(&stored.pack()));
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! Writes every screen in both themes, as a laptop and as a phone show it, to `target/screenshots/`, and README's
-//! picture: `make screenshots`.
+//! Writes every screen in both themes, 390, 1,440 and 1,920 pixels wide, to `target/screenshots/`, and README's picture:
+//! `make screenshots`.
 #![allow(clippy::print_stdout, reason = "it says where the pictures are")]
 
 use std::path::{Path, PathBuf};
@@ -16,6 +16,13 @@ const INCIDENT: &str = "bad_deploy";
 const PICTURE: &str = "docs/overview.png";
 const PICTURE_LIMIT: usize = 300_000;
 
+/// The sizes of the pictures, by the name of their width.
+const SIZES: [(&str, Size); 3] = [
+    ("390", Size::PHONE),
+    ("1440", Size::USUAL),
+    ("1920", Size::LARGE),
+];
+
 #[tokio::main]
 async fn main() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -27,13 +34,13 @@ async fn main() {
     let page = Page::empty().await;
     for (theme, media) in [("light", Media::Light), ("dark", Media::Dark)] {
         page.prefer(media).await;
-        for (width, size) in [("1280", Size::DESKTOP), ("390", Size::PHONE)] {
+        for (width, size) in SIZES {
             page.resize(size).await;
             for screen in SCREENS {
                 page.visit(&shop.url(), screen).await;
                 let name = format!("{}-{theme}-{width}.png", screen.name);
                 let picture = page.screenshot().await;
-                if name == "overview-light-1280.png" && incident == INCIDENT {
+                if name == "overview-light-1440.png" && incident == INCIDENT {
                     let size = picture.len();
                     assert!(size <= PICTURE_LIMIT, "README's picture has {size} bytes");
                     write(root.join(PICTURE), &picture);

@@ -27,6 +27,18 @@ impl Size {
         height: 900,
         is_phone: false,
     };
+    /// A large screen.
+    pub const LARGE: Self = Self {
+        width: 1920,
+        height: 1080,
+        is_phone: false,
+    };
+    /// What most screens show.
+    pub const USUAL: Self = Self {
+        width: 1440,
+        height: 900,
+        is_phone: false,
+    };
     /// A phone.
     pub const PHONE: Self = Self {
         width: 390,

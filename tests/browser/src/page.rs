@@ -130,7 +130,7 @@ impl Page {
             .await;
         let screen = fragment
             .trim_start_matches('#')
-            .split('?')
+            .split(['?', '/'])
             .next()
             .unwrap_or_default();
         self.until_screen(screen).await;

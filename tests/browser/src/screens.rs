@@ -16,7 +16,7 @@ const fn screen(name: &'static str, fragment: &'static str) -> Screen {
 }
 
 /// All screens, with the contexts of the demo.
-pub const SCREENS: [Screen; 9] = [
+pub const SCREENS: [Screen; 10] = [
     screen("overview", "overview?range=1h"),
     screen("paths", "paths?range=1h"),
     screen("path", "path?context=GET%20%2Fproducts%2F%7Bid%7D&range=1h"),
@@ -26,6 +26,7 @@ pub const SCREENS: [Screen; 9] = [
     screen("rows", "rows"),
     screen("health", "health"),
     screen("deploy", "deploy"),
+    screen("instance", "instance/web-1?range=1h"),
 ];
 
 impl Page {

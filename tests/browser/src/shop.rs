@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::sync::{OnceCell, Semaphore};
 
 use crate::rig::demo::{Demo, built};
+use crate::rig::process::TempDir;
 use crate::rig::server::RedisServer;
 
 /// How long a past may take to be recorded, while the machine is busy with something else.
@@ -24,6 +25,8 @@ pub const INCIDENTS: [&str; 5] = [
 pub enum Backend {
     /// In the demo itself.
     Memory,
+    /// A file of its own.
+    File,
     /// A redis-server of its own, with a second instance of the demo beside the first.
     Redis,
 }
@@ -35,6 +38,8 @@ pub struct Shop {
     /// The instance beside it.
     beside: Option<Demo>,
     redis: Option<RedisServer>,
+    /// Where the file is, until the demo has ended.
+    _dir: Option<TempDir>,
 }
 
 impl Shop {
@@ -48,21 +53,27 @@ impl Shop {
             false => None,
         };
         let redis = match backend {
-            Backend::Memory => None,
             Backend::Redis => Some(RedisServer::start().await),
+            Backend::Memory | Backend::File => None,
         };
+        let dir = (backend == Backend::File).then(|| TempDir::new("shop"));
         let url = redis.as_ref().map(RedisServer::url);
-        let with_url: Vec<_> = url.iter().map(|url| ("REDIS_URL", &**url)).collect();
+        let file = dir.as_ref().map(|dir| dir.path().join("pulse"));
+        let file = file.map(|file| file.to_str().expect("UTF-8").to_owned());
+        let with_url = url.iter().map(|url| ("REDIS_URL", &**url));
+        let with_file = file.iter().map(|file| ("PULSE_FILE", &**file));
+        let with_url: Vec<_> = with_url.chain(with_file).collect();
         let env = [&with_url[..], env].concat();
         let demo = Demo::start_within(PATIENCE, built(), &[], &env).await;
         let beside = match backend {
-            Backend::Memory => None,
             Backend::Redis => Some(Demo::start(built(), &with_url).await),
+            Backend::Memory | Backend::File => None,
         };
         Self {
             demo,
             beside,
             redis,
+            _dir: dir,
         }
     }
 

@@ -5,9 +5,9 @@ use super::super::response::ApiError;
 #[cfg(feature = "row-cache")]
 use tower_pulse_core::query::RowsQuery;
 use tower_pulse_core::query::{
-    ChangesQuery, CountersQuery, DeployQuery, HeatMapQuery, InstancesQuery, Kind, MAX_ROWS,
-    PathQuery, PathsQuery, ProfileQuery, RowMetric, RowStatus, SeriesMetric, SeriesQuery, Sort,
-    Window,
+    ChangesQuery, CountersQuery, DeployQuery, HeatMapQuery, InstanceQuery, InstancesQuery, Kind,
+    MAX_ROWS, PathQuery, PathsQuery, ProfileQuery, RowMetric, RowStatus, SeriesMetric, SeriesQuery,
+    Sort, Window,
 };
 use tower_pulse_detect::change::ChangeKind;
 
@@ -132,6 +132,13 @@ pub(super) fn deploy(params: &Params) -> Result<DeployQuery, ApiError> {
         limit: limit(params)?,
         offset: offset(params)?,
     })
+}
+
+pub(super) fn instance(params: &Params, now: i64) -> Result<InstanceQuery, ApiError> {
+    let mut query = InstanceQuery::new(params.required("instance")?);
+    query.window = window(params, now)?.unwrap_or(query.window);
+    query.limit = limit(params)?;
+    Ok(query)
 }
 
 pub(super) fn instances(params: &Params, now: i64) -> Result<InstancesQuery, ApiError> {

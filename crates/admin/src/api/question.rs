@@ -31,6 +31,7 @@ pub(crate) enum Question {
     Changes,
     Deploy,
     Marks,
+    Instance,
     Instances,
     Slowest,
     #[cfg(feature = "rankings")]
@@ -65,6 +66,7 @@ impl Question {
             "changes" => Self::Changes,
             "deploy" => Self::Deploy,
             "marks" => Self::Marks,
+            "instance" => Self::Instance,
             "instances" => Self::Instances,
             "slowest" => Self::Slowest,
             #[cfg(feature = "rankings")]
@@ -87,6 +89,7 @@ impl Question {
             | Self::FixFirst
             | Self::Changes
             | Self::Deploy
+            | Self::Instance
             | Self::Instances
             | Self::Slowest
             | Self::SlowestRequests => FEWER_ROWS,
@@ -158,6 +161,9 @@ impl Question {
             Self::Changes => size.write(reader.changes(&parameters::changes(params)?).await),
             Self::Deploy => size.write(reader.deploy(&parameters::deploy(params)?).await),
             Self::Marks => size.write(reader.marks().await),
+            Self::Instance => {
+                size.write(reader.instance(&parameters::instance(params, now)?).await)
+            }
             Self::Instances => {
                 size.write(reader.instances(&parameters::instances(params, now)?).await)
             }

@@ -1,7 +1,7 @@
 // Requests to the JSON API: all questions of a screen in one request. An unchanged answer costs a 304. Its ETag is
 // held here, because the browser stores no response that says no-store.
 
-export const base = document.querySelector('meta[name="pulse-base"]').content;
+export const base = document.querySelector('meta[name="pulse-base"]').getAttribute('content');
 export const DEADLINE = 10_000;
 let last = {}; // the last answer: url, etag, answers
 let ahead = 0; // server clock - own clock, in seconds
@@ -31,7 +31,7 @@ export async function ask(questions, signal) {
 	const url = new URL(`${base}api/screen`, location.href);
 	url.username = url.password = ''; // fetch refuses a URL with credentials
 	url.hash = '';
-	url.search = new URLSearchParams(Object.values(questions).map((one) => ['ask', one]));
+	url.search = String(new URLSearchParams(Object.values(questions).map((one) => ['ask', one])));
 	const known = last.url === url.href ? last : {};
 	const response = await fetch(url, {
 		headers: { accept: 'application/json', ...(known.etag && { 'if-none-match': known.etag }) },

@@ -1,8 +1,10 @@
 // Connects the page: its screens, the state in the URL, and the poller.
 
-import { ApiError, UnexpectedAnswer, ask, serverNow } from './api.js';
-import { $, attr, el, retried, show, sync, text } from './dom.js';
-import { moment, percent, span, time, useUtc, visible } from './format.js';
+import { ApiError, UnexpectedAnswer, ask, question, serverNow } from './api.js';
+import { forgetExports, offered } from './card.js';
+import { $, all, attr, el, retried, show, sync, text } from './dom.js';
+import { keepStanding } from './change.js';
+import { moment, percent, plural, shortened, span, time, useUtc, visible } from './format.js';
 import { mount } from './overview.js';
 import { Poller } from './poll.js';
 import { problems } from './problems.js';
@@ -13,6 +15,7 @@ const STALE = 60; // seconds that answers may be behind the clock
 const LOGGED_OUT = [401, 403];
 const NO_RANGE = ['slowest', 'rows', 'deploy']; // screens that have times of their own
 const MAX_ANSWERS = 24;
+const IS_PART_OF = { rows: 'counters', instance: 'health' }; // screens that the navigation does not name
 
 /** The modules of the screens; those that are seldom opened are loaded when they are. */
 const SCREENS = {
@@ -25,20 +28,21 @@ const SCREENS = {
 	rows: (retry) => import('./screen_rows.js' + retry),
 	health: (retry) => import('./screen_health.js' + retry),
 	deploy: (retry) => import('./screen_deploy.js' + retry),
+	instance: (retry) => import('./screen_instance.js' + retry),
 };
 
 const root = $('screen');
 const nothing = el('p', 'nothing card', 'Nothing yet: no answer has arrived.');
 const view = {}; // the mounted screen
+const icon = $('icon').href;
 const lastAnswers = new Map(); // by their questions
 const shown = { at: 0, asOf: 0, failure: null };
-let isPaused = false;
+const isPaused = () => state.paused === 1;
 let styled = null; // settles when the style of the other screens is there
 
 /** What screens call. */
 const page = {
 	config,
-	style,
 	/** Changes the state, and asks again. `inPlace`: without a step for the Back button. */
 	go(values, inPlace = false) {
 		write(values, inPlace);
@@ -68,7 +72,7 @@ async function load(signal) {
 	const { mounted } = view;
 	if (!mounted) return true;
 	try {
-		const questions = mounted.questions();
+		const questions = { changes: question('changes', { limit: 50 }), ...mounted.questions() };
 		restore(Object.values(questions).join(' '));
 		const { answers, asOf } = await ask({ health: mounted.needsNoStore ? 'health' : 'health?part=status', ...questions }, signal);
 		if (view.mounted === mounted) accept(answers, asOf);
@@ -136,8 +140,12 @@ function take({ health, ...others }, asOf) {
 
 function draw() {
 	if (!view.answers || !view.mounted || !(view.complete || view.mounted.needsNoStore)) return;
+	keepStanding(view.answers.changes?.changes ?? []);
 	view.mounted.draw(view.answers, serverNow(), { asOf: view.asOf ?? serverNow(), health: view.health, refused: view.refused });
-	if (!document.body.dataset.ready) performance.mark('drawn');
+	if (!document.body.dataset.ready) {
+		performance.mark('drawn');
+		setTimeout(style); // of what is loaded behind the first paint
+	}
 	document.body.dataset.ready = 'true';
 	const refusal = Object.values(view.refused ?? {})[0];
 	if (!refusal) return;
@@ -145,10 +153,32 @@ function draw() {
 	show($('complete'), true);
 }
 
+const STATUSES = { down: 'store unreachable', unreachable: 'service unreachable', unauthorized: 'not logged in', unexpected: 'unexpected answer' };
+
+/** The state of the store, which says nothing of the service itself. */
 function setStatus(status) {
-	const label = { unauthorized: 'not logged in', unexpected: 'unexpected answer' }[status] ?? status;
-	text($('status'), visible(label));
+	text($('status'), STATUSES[status] ?? `store ${visible(status)}`);
 	attr($('status'), 'data-status', status);
+}
+
+/** What the service suffers from: in the header, in the title and in the icon. */
+function showProblems({ problems, standing, judged_until: until, sight }) {
+	const n = problems ?? standing;
+	const isSeen = until > 0 && sight?.compared > 0;
+	show($('problems'), n > 0 || isSeen);
+	text($('problems'), n > 0 ? plural(n, 'problem') : 'no problem');
+	attr($('problems'), 'data-status', n > 0 ? 'down' : 'ok');
+	attr($('problems'), 'href', link({ screen: 'overview' }));
+	view.problems = n;
+	const dot = n > 0 ? "%3Ccircle cx='25' cy='7' r='7' fill='%23e5383b' stroke='%23fff' stroke-width='2'/%3E" : '';
+	attr($('icon'), 'href', icon.replace('%3C/svg%3E', `${dot}%3C/svg%3E`));
+}
+
+/** The title says where one is, and how many problems there are. */
+function setTitle() {
+	const place = state.screen === 'path' || state.screen === 'instance' ? shortened(visible(state.context || state.name)) : $('screens').textContent;
+	const service = [config.service, config.version].filter(Boolean).map(visible).join(' ');
+	document.title = `${view.problems > 0 ? `(${view.problems}) ` : ''}${[place, service, 'tower-pulse'].filter(Boolean).join(' · ')}`;
 }
 
 /** Status, banner, warnings, and how old the shown figures are. */
@@ -172,6 +202,8 @@ function report() {
 		if (!view.complete && !view.mounted?.needsNoStore && !nothing.isConnected) root.prepend(nothing);
 	}
 	if (view.complete) nothing.remove();
+	if (view.answers?.changes) showProblems(view.answers.changes);
+	setTitle();
 	if (health && !isUnreachable) {
 		const sentences = problems(health, failure);
 		sync($('warnings'), sentences, String, (sentence) => el('li', '', sentence), () => {});
@@ -183,8 +215,8 @@ function report() {
 /** How long ago the shown figures were answered. */
 function tick() {
 	const age = serverNow() - shown.at;
-	const isOld = view.complete && !isPaused && !isZoomed() && age > Math.max(STALE, 3 * state.refresh);
-	text($('updated'), !view.complete ? '' : isZoomed() ? `paused while zoomed · as of ${time(view.asOf)}` : isPaused ? `paused · updated ${span(age)} ago` : `updated ${age < 1.5 ? 'now' : `${span(age)} ago`}`);
+	const isOld = view.complete && !isPaused() && !isZoomed() && age > Math.max(STALE, 3 * state.refresh);
+	text($('updated'), !view.complete ? '' : isZoomed() ? `paused while zoomed · as of ${time(view.asOf)}` : isPaused() ? `paused · updated ${span(age)} ago` : `updated ${age < 1.5 ? 'now' : `${span(age)} ago`}`);
 	$('updated').classList.toggle('warn-text', isOld);
 }
 
@@ -193,7 +225,7 @@ async function changed() {
 	useUtc(state.utc === 1);
 	const { name, context, range } = view;
 	controls();
-	poller.paused = isPaused || isZoomed();
+	poller.paused = isPaused() || isZoomed();
 	view.range = `${rangeName()} ${state.from} ${state.to}`;
 	if (name === state.screen && context === state.context + state.kind) {
 		// What was answered about another range is not drawn as if it were about this one.
@@ -211,7 +243,7 @@ async function changed() {
 
 /** Loads the style of the screens other than the overview, once. */
 function style() {
-	styled ??= new Promise((resolve) => {
+	styled ??= new Promise((/** @type {(value?: unknown) => void} */ resolve) => {
 		const link = el('link');
 		const failed = () => {
 			styled = null;
@@ -231,6 +263,7 @@ async function mountScreen() {
 		if (name !== 'overview') await style();
 		if (view.name !== name || view.context !== context || view.mounted) return true;
 		root.replaceChildren();
+		forgetExports();
 		view.mounted = module.mount(root, page);
 		scrollTo(0, 0);
 	} catch (error) {
@@ -246,18 +279,19 @@ async function mountScreen() {
 }
 
 function controls() {
-	for (const node of document.querySelectorAll('nav a')) {
+	for (const node of all('nav a')) {
 		const own = node.dataset.screen;
 		attr(node, 'href', link({ screen: own }));
-		const isCurrent = own === state.screen || (state.screen === 'path' && own === (state.kind === 'timer' ? 'timers' : 'paths'));
+		const isCurrent = own === (IS_PART_OF[state.screen] ?? (state.screen === 'path' ? (state.kind === 'timer' ? 'timers' : 'paths') : state.screen));
 		attr(node, 'aria-current', isCurrent ? 'page' : null);
+		if (isCurrent) text($('screens'), node.textContent);
 	}
-	for (const radio of document.querySelectorAll('input[name=range]')) {
+	for (const radio of all('input[name=range]')) {
 		radio.checked = !isZoomed() && radio.value === rangeName();
 		show(radio.parentElement, isOffered(radio.value));
 	}
 	const hasRange = !NO_RANGE.includes(state.screen);
-	const { activeElement: focused } = document;
+	const focused = /** @type {HTMLElement} */ (document.activeElement);
 	show(document.querySelector('.segments'), hasRange);
 	show($('unzoom'), isZoomed() && hasRange);
 	show($('freeze'), !isZoomed() && hasRange);
@@ -266,8 +300,8 @@ function controls() {
 	const now = serverNow();
 	text($('unzoom'), `${moment(state.from, now)} – ${moment(state.to, now)} ×`);
 	attr($('unzoom'), 'aria-label', `Leave the range from ${time(state.from, 'full')} to ${time(state.to, 'full')}`);
-	text($('pause'), isPaused ? 'Resume' : 'Pause');
-	attr($('pause'), 'aria-pressed', isPaused);
+	text($('pause'), isPaused() ? 'Resume' : 'Pause');
+	attr($('pause'), 'aria-pressed', isPaused());
 	$('precision').value = state.precision;
 	for (const option of $('precision').options) option.disabled = option.value > 0 && !isCoarse(option.value);
 	$('refresh').value = state.refresh;
@@ -277,18 +311,19 @@ function controls() {
 const poller = new Poller(load, () => Math.max(state.refresh, 1) * 1000);
 
 function connect() {
-	const name = [config.service, config.version].filter(Boolean).join(' ');
 	text($('service'), config.service ?? 'tower-pulse');
 	if (config.version) $('service').append(el('small', 'muted', ` ${config.version}`));
-	if (name) document.title = `${visible(name)} · tower-pulse`;
-	$('logo').src = $('icon').href;
-	if (config.row_cache === false) document.querySelector('nav [data-screen=rows]').remove();
+	$('logo').src = icon;
+	$('screens').addEventListener('click', () => openScreens($('screens').ariaExpanded !== 'true'));
+	$('export').addEventListener('toggle', async () => {
+		if ($('export').open) (await import('./export.js')).list($('export').lastElementChild, offered);
+	});
 	for (const precision of config.precisions ?? []) {
 		const option = el('option', '', span(precision));
 		option.value = precision;
 		$('precision').append(option);
 	}
-	for (const radio of document.querySelectorAll('input[name=range]')) {
+	for (const radio of all('input[name=range]')) {
 		radio.addEventListener('change', () => page.go({ range: radio.value, from: 0, to: 0, offset: 0 }));
 	}
 	$('unzoom').addEventListener('click', () => page.go({ from: 0, to: 0 }));
@@ -301,8 +336,8 @@ function connect() {
 	$('refresh').addEventListener('change', (event) => page.go({ refresh: Number(event.target.value) }, true));
 	$('utc').addEventListener('change', (event) => page.go({ utc: event.target.checked ? 1 : 0 }, true));
 	$('pause').addEventListener('click', () => {
-		isPaused = !isPaused;
-		poller.paused = isPaused || isZoomed();
+		write({ paused: isPaused() ? 0 : 1 }, true);
+		poller.paused = isPaused() || isZoomed();
 		controls();
 		tick();
 	});
@@ -321,16 +356,23 @@ function connect() {
 	setInterval(() => document.hidden || tick(), 1000);
 }
 
+/** Opens or closes the navigation, which on a phone is a menu. */
+const openScreens = (isOpen) => attr($('screens'), 'aria-expanded', isOpen);
+
 /** Closes the menus that `target` is not in. */
 function closeMenus(target) {
-	for (const menu of document.querySelectorAll('details.menu[open]')) menu.open = Boolean(target) && menu.contains(target);
+	for (const menu of all('details.menu[open]')) menu.open = Boolean(target) && menu.contains(target);
+	if (target !== $('screens')) openScreens(false);
 }
 
 function keys(event) {
 	if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
-	const menu = document.querySelector('details.menu[open]');
+	const [menu] = all('details.menu[open]');
 	const isTyping = /^(input|select|textarea)$/i.test(event.target.tagName) && event.target.type !== 'radio';
-	if (event.key === 'Escape' && menu) {
+	if (event.key === 'Escape' && $('screens').ariaExpanded === 'true') {
+		openScreens(false);
+		$('screens').focus();
+	} else if (event.key === 'Escape' && menu) {
 		menu.open = false;
 		menu.firstElementChild.focus();
 	} else if (event.key === 'Escape' && isZoomed() && !isTyping) page.go({ from: 0, to: 0 });

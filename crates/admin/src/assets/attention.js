@@ -1,6 +1,6 @@
 // What needs attention: the changes that stand, worst first.
 
-import { cost, headline, isOfAll, level, since, suspects, sure, values } from './change.js';
+import { cost, explanation, headline, isOfAll, level, since, sure, takenBy, values } from './change.js';
 import { card } from './card.js';
 import { contextParts } from './context.js';
 import { attr, el, show, sync, text } from './dom.js';
@@ -33,11 +33,11 @@ export class Attention {
 		const watched = (log.watched ?? []).map((page) => ({ ...page, kind: 'maybe slower', id: page.context }));
 		const shown = (this.#all ? changes : stand.slice(0, SHOWN)).concat(watched);
 		sync(this.#list, shown, (change) => change.id, create, (node, change) => update(node, change, marks, now));
-		const judged = `judged until ${moment(until, now)}`;
+		const judged = `minutes finished until ${moment(until, now)}`;
 		const canJudge = until > 0 && sight?.compared > 0;
 		const seen = sight?.compared < sight?.contexts ? ` · ${sight.compared} of ${sight.contexts} pages have enough requests` : '';
 		const gaps = sight?.gaps > 0 ? ` · ${plural(sight.gaps, 'minute')} missing` : '';
-		text(this.#note, standing > 0 || canJudge ? `${standing > 0 ? '' : 'Nothing is slower, failing or surging · '}${judged}${seen}${gaps}` : 'Nothing can be judged yet: each page is compared with its own past');
+		text(this.#note, standing > 0 || canJudge ? `${standing > 0 ? '' : 'Nothing is slower, failing or surging · '}${judged}${seen}${gaps}` : 'Too early to tell: each page is compared with its own past');
 		this.node.classList.toggle('is-calm', standing === 0 && canJudge);
 		const hidden = Math.max(stand.length - SHOWN, 0);
 		show(this.#more, this.#all || hidden + ended.length > 0);
@@ -56,14 +56,13 @@ function create(change) {
 
 function update(node, change, marks, now) {
 	const [label, name, start, change_, suspect, certainty] = node.children;
-	attr(name, 'href', isOfAll(change) ? link({ screen: 'health' }) : link({ screen: 'path', context: change.context }));
+	attr(name, 'href', isOfAll(change) ? link(change.instance ? { screen: 'instance', context: change.instance } : { screen: 'health' }) : link({ screen: 'path', context: change.context }));
 	text(start, change.ended ? `${moment(change.since, now)} to ${moment(change.ended, now)}` : since(change, now));
 	node.classList.toggle('ended', !change.stands);
 	text(label, headline(change));
 	if (change.kind === 'maybe slower') return;
-	attr(label, 'data-level', level(change));
+	attr(label, 'data-level', change.taken ? 'taken' : level(change));
 	text(change_, `${values(change)}${cost(change)}`);
-	const known = suspects(change, marks, now);
-	text(suspect, known.length ? `Suspect: ${known.join('; ')}` : 'No deploy, timer or instance stands out');
-	text(certainty, sure(change));
+	text(suspect, explanation(change, marks, now));
+	text(certainty, [sure(change), takenBy(change, now)].filter(Boolean).join(' · '));
 }

@@ -1,4 +1,4 @@
-// Cards: a titled section of a screen, and the menu that exports what it shows.
+// Cards: a titled section of a screen, and what the menu of the screen can export.
 
 import { el } from './dom.js';
 
@@ -12,26 +12,14 @@ export function card(panel, title, { head = [], parts = [] } = {}) {
 	return node;
 }
 
-/** Buttons that save `exported()` as a file: { name, columns, rows }, or a promise of it. */
-export function exportButtons(exported) {
-	return ['csv', 'json'].map((format) => {
-		const button = el('button', 'button quiet', format.toUpperCase());
-		button.dataset.export = format;
-		button.title = `Save as ${format.toUpperCase()}`;
-		button.addEventListener('click', async () => {
-			try {
-				const { save } = await import('./export.js');
-				save(format, await exported());
-				button.classList.remove('bad-text');
-				button.title = `Save as ${format.toUpperCase()}`;
-			} catch (error) {
-				button.classList.add('bad-text');
-				button.title = `Not saved: ${error.message}`;
-			}
-		});
-		return button;
-	});
-}
+/** What the menu offers to save: { title, name, node, exported }. */
+export const offered = [];
+
+/** Offers to save what `exported()` is or resolves to, { name, columns, rows }, while `node` is seen. */
+export const offerExport = (title, name, node, exported) => offered.push({ title, name, node, exported });
+
+/** The screen has gone. */
+export const forgetExports = () => offered.splice(0);
 
 /** A link to a screen, whose parts may be set later. */
 export function anchor(href, ...parts) {

@@ -1,19 +1,37 @@
 // A change in words: how large, since when, how sure, and what is suspected.
 
-import { duration, moment, percent, rate, span, times, visible } from './format.js';
+import { delta, duration, moment, percent, rate, span, visible } from './format.js';
 
-const VERBS = { slower: 'slower', faster: 'faster', failing: 'failing', surging: 'the traffic', silent: 'silent', instance: 'the others' };
 const LEVELS = { slower: 'bad', failing: 'bad', silent: 'bad', instance: 'bad', surging: 'warn', faster: 'good' };
 
 export const level = (change) => LEVELS[change.kind] ?? 'warn';
 
-/** 1.5× slower, 24% failing, silent */
+/** A ratio beside something else: 2.4× the others, +40% over the others */
+export const against = (ratio, others) => `${delta(ratio)} ${ratio >= 2 ? '' : 'over '}${others}`;
+
+/** +48% slower, 2.6× slower, 24% failing, silent */
 export function headline({ kind, now, ratio, is_tail: isTail }) {
-	const verb = VERBS[kind] ?? visible(kind);
 	if (kind === 'failing') return `${percent(now, 1)} failing`;
-	if (kind === 'silent' || !(ratio > 0)) return verb;
-	return `${times(kind === 'faster' && ratio < 1 ? 1 / ratio : ratio)} ${verb}${isTail ? ' at its tail' : ''}`;
+	if (kind === 'silent' || !(ratio > 0)) return visible(kind);
+	if (kind === 'surging') return against(ratio, 'the traffic');
+	if (kind === 'instance') return against(ratio, 'the others');
+	const words = kind === 'maybe slower' ? `maybe ${delta(ratio)} slower` : `${delta(ratio)} ${visible(kind)}`;
+	return `${words}${isTail ? ' at its tail' : ''}`;
 }
+
+let standing = new Map(); // the most urgent change by what it concerns
+
+/** Keeps the changes that stand, the most urgent first, for the marks beside names. */
+export function keepStanding(changes) {
+	standing = new Map();
+	for (const change of changes.filter(({ stands }) => stands).reverse()) {
+		for (const { timer } of change.suspects ?? []) if (timer) standing.set(`timer ${timer}`, change);
+		standing.set(`http ${change.context}`, change);
+	}
+}
+
+/** The change that stands on a context, or that a timer is a suspect of. */
+export const standingOn = (kind, name) => standing.get(`${kind} ${name}`);
 
 /** Whether a change concerns all pages, or all pages of an instance. */
 export const isOfAll = (change) => change.context === '<all>';
@@ -36,14 +54,35 @@ export function sure({ confidence }) {
 	return confidence >= 0.9995 ? '> 99.9% sure' : `${percent(confidence, 1)} sure`;
 }
 
+/** Taken by ada, 3 min ago. Empty if nobody has taken it. */
+export const takenBy = ({ taken }, now) => (taken ? `Taken by ${visible(taken.by)}, ${span(now - taken.at)} ago` : '');
+
 /** What is suspected, most likely first. */
 export function suspects(change, marks, now) {
 	return (change.suspects ?? []).map((one) => {
-		if (one.kind === 'timer') return `${visible(one.timer)}, ${percent(Math.min(one.share, 1), 1)} of the added time`;
-		if (one.kind === 'instance') return `instance ${visible(one.instance)}, ${times(one.ratio)} the others`;
+		const share = `${percent(Math.min(one.share, 1), 1)} of the added time`;
+		if (one.kind === 'timer') return `${visible(one.timer)}, ${share}`;
+		if (one.kind === 'code') return `your code, outside of timers, ${share}`;
+		if (one.kind === 'instance') return `instance ${visible(one.instance)}, ${against(one.ratio, 'the others')}`;
 		const at = marks.find((mark) => mark.id === one.mark)?.at;
 		const when = at ? ` at ${moment(at, now)}` : '';
-		const beside = one.side_by_side ? `, ${times(one.side_by_side)} the old version in the same minutes` : '';
-		return `${visible(one.text)}${when}${beside}`;
+		const sideBySide = one.side_by_side ? `, ${against(one.side_by_side, 'the old version in the same minutes')}` : '';
+		return `${visible(one.text)}${when}${sideBySide}`;
 	});
+}
+
+/** Did my deploy do it? Nothing where it stands among the suspects. */
+export function deployVerdict({ deploy }) {
+	const { verdict, mark, seconds_before: earlier } = deploy ?? {};
+	if (verdict === 'no_deploy_seen') return 'No deploy was seen before it.';
+	return verdict === 'not_the_deploy' ? `Not a deploy: the last one before it, ${visible(mark.text)}, was ${span(earlier)} earlier.` : '';
+}
+
+/** Who is suspected, and whether a deploy is, in sentences. `timers`: those within the page, of which some may fail. */
+export function explanation(change, marks, now, timers = []) {
+	const failing = timers.filter((timer) => timer.failing && change.kind === 'failing' && change.stands);
+	const fails = ({ timer, error_share: part }) => `${visible(timer)}, which fails ${percent(part, 1)} of its runs`;
+	const known = [...failing.map(fails), ...suspects(change, marks, now)];
+	const first = known.length ? `Suspect: ${known.join('; ')}.` : 'No timer or instance stands out.';
+	return `${first} ${deployVerdict(change)}`.trim();
 }

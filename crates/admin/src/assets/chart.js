@@ -29,25 +29,26 @@ export const cursor = {
 };
 
 export class TimeChart {
-	#options;
 	#state = null;
 	#slices = [];
 	#plot;
 	#view; // what is drawn, for chart_pointer.js
 	#isConnected = false; // to the pointer and the keys
 	#readTip = null; // redraws the tooltip
-	#drawTable = null; // while the table is shown
+	/** Draws the table, while that is shown. */
+	drawTable = null;
 	#svg;
 	#parts = {};
 	#note = el('p', 'note');
 	#table = el('div', 'chart-table');
+	#caption;
 	#buttons = [];
 	#why = el('span', 'muted'); // series have no values
 	#unsubscribe = cursor.subscribe(() => this.#showCursor());
 	#observer = new ResizeObserver(() => this.#draw());
 
 	constructor(figure, options) {
-		this.#options = { clock: time, band: ['p50', 'p95'], ...options };
+		this.options = { clock: time, band: ['p50', 'p95'], ...options };
 		const { title, kind, series } = options;
 		const hatch = `hatch-${++charts}`;
 		const add = (name, className = name, tag = 'path') => (this.#parts[name] = svg(tag, { class: className }));
@@ -58,19 +59,22 @@ export class TimeChart {
 		this.#parts.gaps.append(svg('title', {}, NOT_RUNNING));
 		attr(this.#parts.unfinished, 'fill', `url(#${hatch}-unfinished)`);
 		this.#plot = el('div', 'plot', this.#svg, this.#note);
-		this.#view = { ...this.#options, plot: this.#plot, slices: [], x: null, swatch: (key) => this.#swatch(key) };
+		this.#view = { ...this.options, plot: this.#plot, slices: [], x: null, swatch: (key) => this.#swatch(key) };
 		show(this.#table, false);
-		figure.append(el('figcaption', '', el('h2', '', title), ...this.#views(), this.#legend(), this.#menu()), this.#plot, this.#table);
+		this.#caption = el('figcaption', '', el('h2', '', title), this.#legend(), el('div', 'menu'));
+		figure.append(this.#caption, this.#plot, this.#table);
 		this.#observer.observe(this.#plot);
 		this.#showCursor();
 	}
 
-	/** Lets the chart be read and zoomed. */
+	/** Lets the chart be read and zoomed, and adds its controls. */
 	async #connect() {
 		try {
-			const { connectPointer } = await retried((query) => import('./chart_pointer.js' + query));
+			const load = (query) => Promise.all([import('./chart_pointer.js' + query), import('./chart_controls.js' + query)]);
+			const [{ connectPointer }, { addControls }] = await retried(load);
 			this.#readTip = connectPointer(this.#view, cursor);
-			this.#readTip();
+			addControls(this, { caption: this.#caption, plot: this.#plot, table: this.#table });
+			this.update(this.#state);
 		} catch {
 			this.#isConnected = false; // tried again with the next data
 		}
@@ -82,7 +86,7 @@ export class TimeChart {
 	}
 
 	update(state) {
-		this.#state = { ...EMPTY, ...this.#options, ...state };
+		this.#state = { ...EMPTY, ...this.options, ...state };
 		this.#slices = slicesOf(state);
 		// Behind the first paint, which shows all without it.
 		if (!this.#isConnected) setTimeout(() => this.#connect());
@@ -104,7 +108,8 @@ export class TimeChart {
 		if (cursor.owner === this.#view) cursor.move(null, null, null);
 	}
 
-	#button(label, name, value, pressed, onClick) {
+	/** A button of the chart, which is pressed while `pressed(state)` says so. */
+	button(label, name, value, pressed, onClick) {
 		const button = el('button', '', ...label);
 		button.dataset[name] = value;
 		button.addEventListener('click', onClick);
@@ -113,61 +118,27 @@ export class TimeChart {
 	}
 
 	#legend() {
-		return group('legend', 'Series', ...this.#options.series.map(({ key, label }) => this.#button([this.#swatch(key), label], 'series', key, ({ hidden }) => !hidden.has(key), () => {
+		const legend = el('div', 'legend', ...this.options.series.map(({ key, label }) => this.button([this.#swatch(key), label], 'series', key, ({ hidden }) => !hidden.has(key), () => {
 			const hidden = new Set(this.#state?.hidden);
 			if (!hidden.delete(key)) hidden.add(key);
-			this.#options.onView({ hide: [...hidden].join() });
+			this.options.onView({ hide: [...hidden].join() });
 		})), this.#why);
-	}
-
-	/** The two ways to draw latencies. */
-	#views() {
-		const { kind, onView } = this.#options;
-		const button = (label, n) => this.#button([label], 'heat', n, ({ heat }) => heat === n, () => onView({ heat: n }));
-		return kind === 'lines' ? [group('views', 'View', ...['Lines', 'Heat map'].map(button))] : [];
+		attr(legend, 'role', 'group');
+		attr(legend, 'aria-label', 'Series');
+		return legend;
 	}
 
 	#swatch(key) {
-		const { kind, series } = this.#options;
+		const { kind, series } = this.options;
 		const index = series.findIndex((one) => one.key === key);
 		const [width, d] = kind === 'lines' ? [18, 'M1 6h16'] : [12, SHAPES[index % SHAPES.length]];
 		return svg('svg', { class: 'swatch', width, height: 12, 'aria-hidden': 'true' }, svg('path', { class: `${kind} ${series[index].color}`, d }));
 	}
 
-	#menu() {
-		const { kind, title, onView } = this.#options;
-		const summary = el('summary', '', '⋯');
-		attr(summary, 'aria-label', `View and export of ${title}`);
-		const list = el('div', 'list', this.#button(['Table'], 'view', 'table', () => this.#drawTable !== null, () => this.#toggleTable()));
-		if (kind === 'lines') list.append(this.#button(['Logarithmic'], 'scale', 'log', ({ log }) => log, () => onView({ log: this.#state?.log ? 0 : 1 })));
-		for (const format of ['csv', 'json']) list.append(this.#button([`Export ${format.toUpperCase()}`], 'export', format, null, () => onView({ export: format })));
-		list.tabIndex = -1; // so that a press on the list does not leave the menu
-		const menu = el('details', 'menu', summary, list);
-		const close = () => {
-			menu.open = false;
-			summary.focus();
-		};
-		list.addEventListener('click', (event) => event.target !== list && close());
-		menu.addEventListener('focusout', (event) => !menu.contains(event.relatedTarget) && (menu.open = false));
-		menu.addEventListener('keydown', (event) => {
-			if (event.key !== 'Escape' || !menu.open) return;
-			close();
-			event.stopPropagation();
-		});
-		return menu;
-	}
-
-	async #toggleTable() {
-		this.#drawTable = this.#drawTable ? null : (await import('./chart_table.js')).drawTable;
-		show(this.#plot, !this.#drawTable);
-		show(this.#table, Boolean(this.#drawTable));
-		if (this.#state) this.update(this.#state);
-	}
-
 	#draw() {
 		const { clientWidth: width, clientHeight: height } = this.#plot;
 		if (!this.#state) return;
-		if (this.#drawTable) return this.#drawTable(this.#table, this.#state);
+		if (this.drawTable) return this.drawTable(this.#table, this.#state);
 		if (width < 120 || height < 60 || !this.#slices.length) return;
 		const { from, to, recordedFrom, notRunning, now, kind, format, clock, utc, layer } = this.#state;
 		const parts = this.#parts;
@@ -293,13 +264,6 @@ export class TimeChart {
 		}
 		this.#readTip?.();
 	}
-}
-
-function group(className, label, ...children) {
-	const node = el('div', className, ...children);
-	attr(node, 'role', 'group');
-	attr(node, 'aria-label', label);
-	return node;
 }
 
 function round(pixels) {

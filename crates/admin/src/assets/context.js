@@ -1,14 +1,14 @@
 // The text of a context: a badge for its method, then its path or its name.
 
 import { el } from './dom.js';
-import { visible } from './format.js';
+import { shortened, visible } from './format.js';
 
 /** `item`: { context, kind, method, path }. Everything that a client may have chosen is inserted as text. */
 export function contextParts(item) {
 	const parts = [];
 	if (item.kind === 'timer') parts.push(badge('timer', 'timer'));
 	else if (item.method) parts.push(badge(visible(item.method), item.method));
-	const name = visible(item.method && item.path ? item.path : item.context);
+	const name = shortened(visible(item.method && item.path ? item.path : item.context));
 	const shown = el('bdi', 'path');
 	for (const piece of name.split(/(\{[^{}/]*\})/)) {
 		if (/^\{.*\}$/.test(piece)) shown.append(el('span', 'param', piece));

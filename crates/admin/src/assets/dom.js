@@ -2,7 +2,11 @@
 
 const SVG = 'http://www.w3.org/2000/svg';
 
+/** An element of the page itself. @returns {any} */
 export const $ = (id) => document.getElementById(id);
+
+/** All elements that a selector matches. @returns {any[]} */
+export const all = (selector) => [...document.querySelectorAll(selector)];
 
 export function el(tag, className, ...children) {
 	const node = document.createElement(tag);
@@ -63,7 +67,7 @@ export function fill(node, part) {
 export function sync(parent, items, key, create, update, recycle = false) {
 	const old = new Map(parent.nodesByKey); // which stays as it is if an update throws
 	const now = new Map();
-	const focused = document.activeElement;
+	const focused = /** @type {HTMLElement} */ (document.activeElement);
 	for (const item of items) {
 		let id = key(item);
 		while (now.has(id)) id += '\u0000';

@@ -2,8 +2,8 @@
 
 import { serverNow } from './api.js';
 import { attr, el, fill, meter, show, text } from './dom.js';
-import { delta, duration, moment, percent, rate, sense, times, visible } from './format.js';
-import { Table, contextColumn, numberColumn, statistic } from './table.js';
+import { delta, duration, moment, percent, rate, sense, visible } from './format.js';
+import { Table, contextColumn, errorColumn, numberColumn, statistic } from './table.js';
 
 /** Why a row is there, in words, and since when: its figures are of the time since then. */
 function why({ reason, cause, instance }) {
@@ -11,7 +11,7 @@ function why({ reason, cause, instance }) {
 		instance: () => `${visible(instance)} is out of line`,
 		failing: () => `fails ${percent(cause.now, 1)} of its requests`,
 		silent: () => `silent, ${rate(cause.then)}/min before`,
-		surging: () => `${times(cause.ratio)} the traffic`,
+		surging: () => `${delta(cause.ratio)} the traffic`,
 		slower: () => (cause.is_tail ? 'its slowest tenth is slower' : 'slower'),
 	}[reason];
 	return words ? `${words()}, since ${moment(cause.since, serverNow())}` : 'most time';
@@ -25,7 +25,7 @@ export function fixFirst() {
 		key: (row) => (row.instance ? `${row.context} ${row.instance}` : row.context),
 		href: true,
 		columns: [
-			contextColumn(),
+			contextColumn('Path', false),
 			{ id: 'reason', label: 'Why', className: 'left', value: why, draw(cell, row) {
 				text(cell, why(row));
 				attr(cell, 'data-level', row.cause ? 'bad' : null);
@@ -44,7 +44,7 @@ export function fixFirst() {
 				attr(cell, 'data-sense', sense(row.ratio));
 			} },
 			statistic('p95'),
-			statistic('error_share', 'Errors', (value) => percent(value, 1)),
+			errorColumn((row) => row.reason === 'failing'),
 		],
 	});
 }

@@ -8,7 +8,8 @@ const round3 = (n) => Number(n.toPrecision(3));
 /** 850 µs, 12.3 ms, 1.42 s, 3.5 min, 2.1 h */
 export function duration(seconds, round = false) {
 	if (!isNumber(seconds)) return NONE;
-	if (seconds === 0) return `0${THIN}s`;
+	if (seconds === 0) return '0';
+	/** @type {[number, string, number][]} */
 	const steps = [[1e-9, 'ns', 1e-6], [1e-6, 'µs', 1e-3], [1e-3, 'ms', 1], [1, 's', 120], [60, 'min', 7200], [3600, 'h', 172800], [86400, 'd', Infinity]];
 	const value = round3(seconds);
 	const [unit, name] = steps.find(([, , below]) => Math.abs(value) < below);
@@ -29,7 +30,9 @@ export function count(n) {
 	if (!isNumber(n)) return NONE;
 	if (Math.abs(n) < 10000) return grouped(Math.round(n));
 	const value = round3(n);
-	for (const [unit, name] of [[1e12, 'T'], [1e9, 'G'], [1e6, 'M'], [1e3, 'k']]) {
+	/** @type {[number, string][]} */
+	const units = [[1e12, 'T'], [1e9, 'G'], [1e6, 'M'], [1e3, 'k']];
+	for (const [unit, name] of units) {
 		if (Math.abs(value) >= unit) return `${round3(n / unit)}${name}`;
 	}
 	return String(value);
@@ -56,6 +59,7 @@ export function bytes(n) {
 	return `${round3(n / 1024 ** step)}${THIN}${['B', 'KiB', 'MiB', 'GiB', 'TiB'][step]}`;
 }
 
+/** @type {Record<string, Intl.DateTimeFormatOptions>} */
 const STYLES = {
 	second: { timeStyle: 'medium' },
 	minute: { timeStyle: 'short' },
@@ -63,6 +67,7 @@ const STYLES = {
 	moment: { day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit' },
 	full: { dateStyle: 'medium', timeStyle: 'medium' },
 };
+/** @type {Record<string, Intl.DateTimeFormat>} */
 let formats = {};
 let isUtc = null;
 
@@ -88,6 +93,7 @@ export function moment(unix, now) {
 /** A length of time: 40 s, 8 min, 2 h 5 min, 3 d 4 h */
 export function span(seconds) {
 	if (!isNumber(seconds)) return NONE;
+	/** @type {[number, string][]} */
 	const units = [[86400, 'd'], [3600, 'h'], [60, 'min'], [1, 's']];
 	const whole = Math.max(Math.round(seconds), 0);
 	const at = Math.max(units.findIndex(([unit]) => whole >= unit), 0);
@@ -115,6 +121,16 @@ export function delta(ratio) {
 export function sense(ratio, margin = 0.1) {
 	if (!isNumber(ratio)) return null;
 	return ratio >= 1 + margin ? 'bad' : ratio <= 1 - margin ? 'good' : null;
+}
+
+/** A time of day with its seconds, and with the date if it is not that of `now`. */
+export const instant = (unix, now) => (time(unix, 'day') === time(now, 'day') ? time(unix) : `${time(unix, 'day')}, ${time(unix)}`);
+
+/** A long name without its middle, as its end tells it from others. */
+export function shortened(name, most = 64) {
+	const all = [...name];
+	if (all.length <= most) return name;
+	return `${all.slice(0, most * 0.4).join('')}…${all.slice(1 - most * 0.6).join('')}`;
 }
 
 /** 1 error, 2 errors */

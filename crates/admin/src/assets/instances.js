@@ -1,34 +1,37 @@
 // What each instance did beside the others.
 
 import { attr, el, text } from './dom.js';
-import { count, isNumber, moment, percent, plural, times, visible } from './format.js';
-import { Table, numberColumn, statistic } from './table.js';
+import { count, delta, isNumber, moment, plural, visible } from './format.js';
+import { link } from './state.js';
+import { Table, errorColumn, numberColumn, statistic } from './table.js';
+
+/** Where the page of an instance is. */
+export const instanceLink = (instance) => link({ screen: 'instance', context: instance });
 
 /** A table of what each instance did. */
 export function instanceTable(name) {
 	return new Table({
 		name,
 		caption: 'Instances',
+		href: true,
 		key: (row) => row.instance,
 		mark: (node, row) => attr(node, 'data-odd', row.stands_out ? 'true' : null),
 		columns: [
 			{ id: 'instance', label: 'Instance', className: 'name', value: (row) => row.instance, draw(cell, row) {
-				if (!cell.firstChild) cell.append(el('bdi', 'mono'), el('span', 'muted'));
-				text(cell.firstChild, visible(row.instance));
+				if (!cell.firstChild) cell.append(el('a', 'open', el('bdi', 'mono')), el('span', 'muted'));
+				text(cell.firstChild.firstChild, visible(row.instance));
+				attr(cell.firstChild, 'href', instanceLink(row.instance));
 				attr(cell, 'title', row.instance);
 				text(cell.lastChild, `${row.version ? ` ${visible(row.version)}` : ''}${row.alive === false ? ' gone' : ''}`);
 			} },
 			numberColumn('count', 'Requests', count),
 			statistic('mean'),
 			{ id: 'ratio', label: 'vs others', title: 'Its mean by that of the others, in the same minutes', value: (row) => row.ratio, draw(cell, row) {
-				text(cell, isNumber(row.ratio) ? times(row.ratio) : '–');
+				text(cell, isNumber(row.ratio) ? delta(row.ratio) : '–');
 				attr(cell, 'data-sense', row.stands_out ? 'bad' : null);
 			} },
 			statistic('p95'),
-			{ id: 'error_share', label: 'Errors', value: (row) => row.error_share, draw(cell, row) {
-				text(cell, row.errors > 0 ? percent(row.error_share, 1) : '–');
-				cell.classList.toggle('bad-text', row.errors > 0);
-			} },
+			errorColumn((row) => row.stands_out),
 		],
 	});
 }

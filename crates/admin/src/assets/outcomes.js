@@ -4,7 +4,7 @@ import { attr, el, sync, text } from './dom.js';
 import { count, percent } from './format.js';
 
 const CLASSES = { '1xx': '2xx', completed: '2xx', panicked: 'error', body_aborted: 'cancelled' };
-const OUTCOMES = { error: 'failed', cancelled: 'cancelled', panicked: 'panicked', body_aborted: 'body cut off', completed: 'completed' };
+const OUTCOMES = { error: 'failed', cancelled: 'cancelled', panicked: 'panicked', body_aborted: 'body aborted', completed: 'completed' };
 
 export function drawOutcomes(root, { outcomes, count: all }) {
 	if (!root.firstChild) root.append(el('h3', '', 'Outcomes'), el('div', 'mix'), el('p', 'delta'));

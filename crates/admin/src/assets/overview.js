@@ -5,7 +5,8 @@ import { question } from './api.js';
 import { anchor, card } from './card.js';
 import { fixFirst } from './fix_first.js';
 import { span } from './format.js';
-import { attr, el, show } from './dom.js';
+import { attr, el, show, text } from './dom.js';
+import { beginOf } from './slices.js';
 import { isInRange, isZoomed, link, range, rangeName, seconds } from './state.js';
 import { Tiles } from './tiles.js';
 import { Trends } from './trends.js';
@@ -26,7 +27,7 @@ export function mount(root, page) {
 	const first = fixFirst();
 	const all = anchor('', 'All paths');
 	all.className = 'button quiet';
-	const panel = card('fix-first', 'Fix first', { head: [...first.buttons(), all], parts: [first.node] });
+	const panel = card('fix-first', 'Fix first', { head: [all], parts: [first.node] });
 	const empty = emptyState();
 	let isEmpty = false; // the range has no requests
 	root.append(empty, attention.node, tiles.node, trends.node, panel);
@@ -34,7 +35,6 @@ export function mount(root, page) {
 		remove: () => trends.remove(),
 		questions: () => ({
 			overview: question('overview', range()),
-			changes: question('changes', { limit: 50 }),
 			marks: 'marks',
 			fix: question('fix_first', { ...range(), limit: FIRST }),
 			...trends.questions(),
@@ -53,6 +53,7 @@ export function mount(root, page) {
 				isEmpty = overview.window.count === 0;
 				if (isEmpty && !wasEmpty) page.ask();
 				show(empty, isEmpty && ever?.total === 0);
+				if (ever) text(empty.firstChild, isYoung(ever, now) ? `No request yet, ${span(now - beginOf(ever, now))} after the first start` : 'No request in the last week');
 			}
 			trends.draw(series, { marks: marked, changes: standing, asOf });
 			if (fix) first.draw(fix.rows, fix.rows.length ? '' : 'No requests in this range');
@@ -60,9 +61,12 @@ export function mount(root, page) {
 	};
 }
 
+/** Whether the recording began within a window. */
+const isYoung = (covered, now) => beginOf(covered, now) > covered.from + 60;
+
 /** What to do while nothing was ever recorded. */
 function emptyState() {
-	const node = el('section', 'card nothing', el('h2', '', 'No request was recorded in the last week'), el('p', '', 'The layer records each request that passes it. Add it to the router, outside of its routes, and send a request:'), el('pre', '', SNIPPET));
+	const node = el('section', 'card nothing', el('h2'), el('p', '', 'The layer records each request that passes it. Add it to the router, outside of its routes, and send a request:'), el('pre', '', SNIPPET));
 	node.dataset.panel = 'empty';
 	show(node, false);
 	return node;

@@ -2,6 +2,7 @@
 
 import { attr, el, text } from './dom.js';
 import { duration, time, visible } from './format.js';
+import { instanceLink } from './instances.js';
 import { contextColumn, numberColumn } from './table.js';
 
 /** What a row of a table of single requests is known by. */
@@ -30,7 +31,11 @@ export function requestColumns(withContext) {
 			text(cell, row.status ?? visible(row.outcome));
 			cell.classList.toggle('bad-text', row.error);
 		} },
-		{ id: 'instance', label: 'Instance', value: (row) => row.instance, text: (row) => visible(row.instance) },
+		{ id: 'instance', label: 'Instance', value: (row) => row.instance, draw(cell, row) {
+			if (!cell.firstChild) cell.append(el('a', '', el('bdi')));
+			text(cell.firstChild.firstChild, visible(row.instance));
+			attr(cell.firstChild, 'href', instanceLink(row.instance));
+		} },
 		{ id: 'trace', label: 'Trace', className: 'left', value: (row) => row.trace_id, draw(cell, row) {
 			if (!cell.firstChild) cell.append(el('code'));
 			text(cell.firstChild, row.trace_id ? visible(row.trace_id) : '–');

@@ -1,13 +1,13 @@
 // The user's counters at any precision, and the rankings.
 
 import { question } from './api.js';
-import { card, exportButtons } from './card.js';
+import { anchor, card } from './card.js';
 import { attr, el, fill, meter, svg, text } from './dom.js';
 import { filterField, showFilter } from './filter.js';
 import { count, grouped, moment, plural, rate, span, visible } from './format.js';
 import { Pager, allRows } from './pager.js';
 import { spark } from './spark.js';
-import { range, state } from './state.js';
+import { link, range, state } from './state.js';
 import { Table, numberColumn } from './table.js';
 
 const ROWS = 100;
@@ -19,7 +19,7 @@ const named = (id, label) => ({ id, label, className: 'name', value: (row) => ro
 
 export function mount(root, page) {
 	const counters = new Table({
-		name: 'counters', caption: 'Counters', key: (row) => row.name,
+		name: 'counters', caption: 'Counters', key: (row) => row.name, allRows: () => allRows(query, 'counters'),
 		columns: [
 			named('name', 'Counter'),
 			{ id: 'series', label: 'Over time', draw(cell, row) {
@@ -64,16 +64,17 @@ export function mount(root, page) {
 	const filter = filterField(page);
 	const pager = new Pager(page, ROWS);
 	const query = (more) => question('counters', { ...range(), precision: state.precision, q: state.q, ...more });
-	const buttons = exportButtons(async () => counters.exported(await allRows(query, 'counters')));
+	const rowsLink = anchor(link({ screen: 'rows' }), 'Rows of the row cache');
+	rowsLink.className = 'button quiet';
 	const notes = [el('span', 'muted'), el('span', 'muted'), el('span', 'muted')];
-	const topCard = card('ranking', 'Highest', { head: [notes[2], ...top.buttons()], parts: [top.node] });
+	const topCard = card('ranking', 'Highest', { head: [notes[2]], parts: [top.node] });
 	root.append(
-		card('counters', 'Counters', { head: [notes[0], filter, ...buttons], parts: [counters.node, pager.node] }),
+		card('counters', 'Counters', { head: [notes[0], ...(page.config.row_cache === false ? [] : [rowsLink]), filter], parts: [counters.node, pager.node] }),
 	);
 	const isRanked = page.config.rankings !== false;
 	if (isRanked) {
 		const parts = [rankings.node];
-		root.append(el('div', 'pair', card('rankings', 'Rankings', { head: [notes[1], ...rankings.buttons()], parts }), topCard));
+		root.append(el('div', 'pair', card('rankings', 'Rankings', { head: [notes[1]], parts }), topCard));
 	}
 	let first = ''; // the first ranking
 	const chosen = () => isRanked && (state.name || first);

@@ -1,10 +1,11 @@
 // A deploy, or another mark: each path before and after it, and the new version beside the old one.
 
-import { ApiError, DEADLINE, base, question } from './api.js';
-import { card, exportButtons } from './card.js';
-import { attr, el, sync, text } from './dom.js';
-import { count, delta, duration, isNumber, moment, percent, plural, sense, span, times, visible } from './format.js';
+import { question } from './api.js';
+import { card } from './card.js';
+import { attr, el, show, sync, text } from './dom.js';
+import { count, delta, duration, isNumber, moment, percent, plural, sense, span, visible } from './format.js';
 import { Pager, allRows } from './pager.js';
+import { send } from './send.js';
 import { state } from './state.js';
 import { Table, contextColumn, numberColumn } from './table.js';
 
@@ -13,7 +14,7 @@ const ROWS = 50;
 export function mount(root, page) {
 	const side = (name, label, id, format) => numberColumn(`${id}_${name}`, label, format, { value: (row) => row[name]?.[id] });
 	const table = new Table({
-		name: 'deploy', caption: 'Paths before and after the mark', href: true, key: (row) => row.context,
+		name: 'deploy', caption: 'Paths before and after the mark', href: true, key: (row) => row.context, allRows: () => allRows(query, 'contexts'),
 		columns: [
 			contextColumn(),
 			side('before', 'Mean before', 'mean', (value) => duration(value)),
@@ -25,7 +26,7 @@ export function mount(root, page) {
 			} },
 			{ id: 'side_by_side', label: 'New beside old', title: 'The new version by the old one, in the same minutes', value: (row) => row.side_by_side?.ratio ?? null, draw(cell, row) {
 				const ratio = row.side_by_side?.ratio;
-				text(cell, isNumber(ratio) ? times(ratio) : '–');
+				text(cell, isNumber(ratio) ? delta(ratio) : '–');
 				attr(cell, 'data-sense', sense(ratio));
 			} },
 			side('before', 'p95 before', 'p95', (value) => duration(value)),
@@ -36,15 +37,17 @@ export function mount(root, page) {
 			numberColumn('extra_seconds_per_minute', 'Costs', (value) => (Math.abs(value) >= 0.001 ? `${value < 0 ? '−' : '+'}${duration(Math.abs(value))}/min` : '–'), { title: 'Service time per minute beyond what as many requests would have taken before' }),
 		],
 	});
-	const marks = el('select', '');
+	const [deploys, others] = ['Deploys', 'Other marks'].map((label) => Object.assign(el('optgroup'), { label }));
+	const marks = el('select', '', deploys, others);
 	attr(marks, 'aria-label', 'Mark');
 	marks.addEventListener('change', () => page.go({ mark: marks.value, offset: 0 }));
 	const note = el('p', 'calm');
 	let newest = ''; // the newest deploy
 	const pager = new Pager(page, ROWS);
 	const query = (more) => question('deploy', { mark: state.mark || newest, ...more });
-	const buttons = exportButtons(async () => table.exported(await allRows(query, 'contexts')));
-	root.append(card('deploy', 'Before and after', { head: [marks, ...(page.config.is_instance === false ? [] : [newMark(page)]), ...buttons], parts: [note, table.node, pager.node] }));
+	const removal = removeMark(page);
+	const writes = page.config.may_write === true ? [removal.node, newMark(page)] : [];
+	root.append(card('deploy', 'Before and after', { head: [marks, ...writes], parts: [note, table.node, pager.node] }));
 	return {
 		questions: () => ({ deploy: query(pager.parameters()), marks: 'marks' }),
 		draw({ deploy, marks: known }, now, { refused }) {
@@ -53,11 +56,17 @@ export function mount(root, page) {
 				newest = version;
 				if (!state.mark) page.ask();
 			}
-			sync(marks, known?.marks ?? [], (mark) => mark.id, (mark) => {
-				const option = el('option', '', `${moment(mark.at, now)} ${visible(mark.text)}`);
-				option.value = mark.id;
-				return option;
-			}, () => {});
+			const isDeploy = (mark) => Boolean(mark.version);
+			for (const [group, of] of [[deploys, isDeploy], [others, (mark) => !isDeploy(mark)]]) {
+				const some = (known?.marks ?? []).filter(of);
+				sync(group, some, (mark) => mark.id, (mark) => {
+					const option = el('option', '', `${moment(mark.at, now)} ${visible(mark.text)}`);
+					option.value = mark.id;
+					return option;
+				}, () => {});
+				show(group, some.length > 0);
+			}
+			removal.offer(deploy?.mark ?? null);
 			if (!deploy) {
 				table.draw([], known?.marks.length === 0 ? 'No marks yet: Builder::app_version makes one with each deploy, and pulse.mark("…") or POST api/marks with any text' : refused.deploy ?? '');
 				return;
@@ -85,7 +94,7 @@ function newMark(page) {
 		event.preventDefault();
 		if (!field.value.trim()) return;
 		try {
-			const mark = await addMark(field.value);
+			const mark = await send('POST', 'marks', { text: field.value });
 			field.value = '';
 			field.setCustomValidity('');
 			page.go({ mark: mark.id, offset: 0 });
@@ -98,12 +107,40 @@ function newMark(page) {
 	return form;
 }
 
-async function addMark(text) {
-	const url = new URL(`${base}api/marks`, location.href);
-	url.username = url.password = url.hash = '';
-	const headers = { 'content-type': 'application/json' };
-	const response = await fetch(url, { method: 'POST', headers, body: JSON.stringify({ text }), credentials: 'same-origin', signal: AbortSignal.timeout(DEADLINE) });
-	const answer = await response.json().catch(() => null);
-	if (!response.ok) throw new ApiError(response.status, answer);
-	return answer;
+/** Removes the mark that is shown, after a second press. */
+function removeMark(page) {
+	const button = el('button', 'button quiet');
+	let shown = null; // the mark that would be removed
+	let isAsked = false; // whether the next press removes it
+	const ask = (again, failure = '') => {
+		isAsked = again;
+		text(button, isAsked ? 'Really remove it?' : failure ? 'Not removed' : 'Remove');
+		attr(button, 'aria-label', `${button.shownText} ${visible(shown?.text ?? '')}`);
+		button.title = failure || 'Remove this mark, for everybody';
+		button.classList.toggle('bad-text', isAsked || failure !== '');
+	};
+	button.addEventListener('click', async () => {
+		if (!isAsked) return ask(true);
+		button.disabled = true;
+		try {
+			await send('DELETE', `marks?${new URLSearchParams({ id: shown.id })}`);
+			ask(false);
+			page.go({ mark: '', offset: 0 });
+		} catch (error) {
+			ask(false, error.message);
+		}
+		button.disabled = false;
+	});
+	button.addEventListener('blur', () => ask(false));
+	ask(false);
+	return {
+		node: button,
+		/** Offers to remove a mark; `null`: none. */
+		offer(mark) {
+			const isOther = mark?.id !== shown?.id;
+			shown = mark;
+			if (isOther) ask(false);
+			show(button, mark !== null);
+		},
+	};
 }

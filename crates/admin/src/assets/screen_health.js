@@ -1,10 +1,11 @@
-// The state of this instance and of the fleet.
+// Whether the recording is well, the instances of the fleet, and everything else that is known under Details.
 
 import { question } from './api.js';
 import { card } from './card.js';
-import { el, sync, text } from './dom.js';
-import { NONE, bytes, duration, grouped, isNumber, moment, percent, visible } from './format.js';
+import { attr, el, sync, text } from './dom.js';
+import { NONE, bytes, duration, grouped, isNumber, moment, percent, plural, span, time, visible } from './format.js';
 import { drawInstances, instanceTable } from './instances.js';
+import { problems } from './problems.js';
 import { config, isZoomed, range } from './state.js';
 
 /** Of a process that only reads, there is nothing that only an instance has. */
@@ -27,16 +28,18 @@ const LOSSES = /dropped|lost|quarantined$|skewed|errors|overflowed|late$|resets|
 export function mount(root, page) {
 	const instances = instanceTable('instances');
 	const note = el('span', 'muted');
+	const well = el('ul', 'well');
 	const lists = Object.entries(CARDS).filter(([name]) => isInstance || !OF_INSTANCES.includes(name)).map(([name, [title]]) => {
 		const list = el('dl', 'facts');
 		return [name, list, card(`health-${name}`, title, { parts: [list] })];
 	});
-	root.append(card('instances', 'Instances', { head: [note, ...instances.buttons()], parts: [instances.node] }), el('div', 'cards', ...lists.map(([, , node]) => node)));
+	const details = el('details', '', el('summary', 'button', 'Details'), el('div', 'cards', ...lists.map(([, , node]) => node)));
+	root.append(card('well', 'Is it well?', { parts: [well] }), card('instances', 'Instances', { head: [note], parts: [instances.node] }), details);
 	let since = 0; // when the instance that is out of line became so
 	return {
 		needsNoStore: true,
-		questions: () => ({ instances: question('instances', { limit: 1000, ...(since && !isZoomed() ? { from: since, to: '' } : range()) }), overview: 'overview', changes: question('changes', { limit: 50 }) }),
-		draw({ instances: fleet, overview, changes }, now, { health: own }) {
+		questions: () => ({ instances: question('instances', { limit: 1000, ...(since && !isZoomed() ? { from: since, to: '' } : range()) }), overview: 'overview'}),
+		draw({ instances: fleet, overview, changes }, now, { asOf, health: own }) {
 			// Any instance may be the one that judges.
 			const judged = changes ? { judged_until: changes.judged_until, ...changes.sight } : {};
 			const health = own && { ...own, changes: { ...own.changes, ...judged } };
@@ -48,6 +51,12 @@ export function mount(root, page) {
 			if (fleet) {
 				drawInstances(instances, fleet, note, now);
 				page.complete(fleet, fleet.total > 0);
+			}
+			if (health) {
+				sync(well, wellness(health, { asOf, fleet, overview, changes }, now), ([topic]) => topic, ([topic]) => el('li', '', el('strong', '', topic), el('span')), (line, [, sentence, isWell]) => {
+					text(line.lastChild, sentence);
+					attr(line, 'data-sense', isWell ? 'good' : 'bad');
+				});
 			}
 			for (const [name, list] of lists) {
 				const facts = CARDS[name][1].flatMap((part) => flatten(health?.[part], part)).filter(([, value]) => value !== undefined);
@@ -63,6 +72,25 @@ export function mount(root, page) {
 			}
 		},
 	};
+}
+
+const ago = (seconds) => (seconds < 2 ? 'just now' : `${span(seconds)} ago`);
+
+/** What somebody asks first, each as [topic, sentence, whether it is well]. */
+function wellness(health, { asOf, fleet, overview, changes }, now) {
+	const { store, recording, fold } = health;
+	const losses = problems({ recording, flush: health.flush, fold }, null);
+	const alive = fleet?.instances.filter((one) => one.alive).length;
+	const versions = new Set(fleet?.instances.filter((one) => one.alive && one.version).map((one) => visible(one.version)));
+	const isAnswering = health.status !== 'down' && !store?.last_error;
+	const topics = [
+		['Store', isAnswering ? `${visible(store?.description)}, answered ${ago(store?.contact_age_seconds)}` : `unreachable: ${visible(store?.last_error ?? 'no answer')}`, isAnswering],
+		['Losses', losses.length ? losses.join(' ') : 'none: every request was recorded', losses.length === 0],
+		['Shown', isNumber(asOf) ? `everything until ${time(asOf)}, ${ago(now - asOf)}` : 'unknown, as the store does not answer', now - asOf < 60],
+	];
+	if (fleet) topics.push(['Instances', `${alive} of ${fleet.total} report${versions.size ? `, with version ${[...versions].join(' and ')}` : ''}${overview ? `; ${plural(overview.in_flight, 'request')} in flight` : ''}`, alive > 0]);
+	if (changes) topics.push(['Changes', changes.judged_until ? `${changes.sight.compared} of ${changes.sight.contexts} pages are compared with their past, in the minutes finished until ${moment(changes.judged_until, now)}` : 'too early to tell: each page is compared with its own past', now - (changes.judged_until ?? now) < 300]);
+	return topics;
 }
 
 /** Objects become dotted keys. */

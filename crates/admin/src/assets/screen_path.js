@@ -1,7 +1,7 @@
 // One path or timer: since when it has changed and why, where its time goes, its slowest requests, its instances.
 
 import { question, serverNow } from './api.js';
-import { anchor, card, exportButtons } from './card.js';
+import { anchor, card, offerExport } from './card.js';
 import { isOfAll } from './change.js';
 import { contextParts, splitContext } from './context.js';
 import { attr, el, show, text } from './dom.js';
@@ -11,6 +11,7 @@ import { drawInstances, instanceTable } from './instances.js';
 import { lengthName } from './overview.js';
 import { drawOutcomes } from './outcomes.js';
 import { keptRequests, requestColumns, requestKey } from './requests.js';
+import { runBy } from './run_by.js';
 import { isZoomed, link, range, state } from './state.js';
 import { Table } from './table.js';
 import { Tiles } from './tiles.js';
@@ -28,19 +29,21 @@ export function mount(root, page) {
 	const parts = splitContext(state.context);
 	const title = el('h2', 'title', ...contextParts({ ...parts, kind: context.kind }));
 	const back = anchor(link({ screen: isTimer ? 'timers' : 'paths' }), isTimer ? 'Timers' : 'Paths');
-	const tiles = new Tiles(['requests', 'rate', 'mean', 'p50', 'p95', 'p99', 'errors', 'target']);
+	const tiles = new Tiles(['requests', 'mean', 'p50', 'p95', 'p99', 'errors', 'target']);
 	if (isTimer) tiles.name('Calls');
 	const outcomes = el('div', 'tile outcomes');
 	outcomes.dataset.panel = 'outcomes';
 	tiles.node.append(outcomes);
 	const trends = new Trends(page, state.context, context.kind);
-	const change = changePanel();
+	const change = changePanel(page, { isTimer });
+	const users = runBy();
+	/** @type {any} */
 	let shape = {}; // of the histogram
 	const picture = el('div', 'histogram');
 	const distribution = histogramTable(picture);
-	const histogram = card('histogram', 'Distribution', {
-		head: [el('span', 'muted'), distribution.button, ...exportButtons(() => histogramRows(shape))], parts: [picture, distribution.node],
-	});
+	const head = [el('span', 'muted'), distribution.button];
+	const histogram = card('histogram', 'Distribution', { head, parts: [picture, distribution.node] });
+	offerExport('Distribution', 'histogram', histogram, () => histogramRows(shape));
 	const timeTable = timeGoes();
 	const requests = new Table({ name: 'slow-requests', caption: 'Slowest requests', key: requestKey, columns: requestColumns(false) });
 	const instances = instanceTable('instances');
@@ -48,11 +51,11 @@ export function mount(root, page) {
 	let profile = null; // when it was answered, and the answer
 	const note = el('p', 'nothing card');
 	const body = el('div', 'stack', change.node, tiles.node, trends.node,
-		el('div', 'pair', histogram, timeTable.node),
-		el('div', 'pair uneven', card('slow-requests', 'Slowest requests', { head: [el('span', 'muted'), ...requests.buttons()], parts: [requests.node] }), card('instances', 'Instances', { head: [el('span', 'muted'), ...instances.buttons()], parts: [instances.node] })), usual.node);
+		el('div', 'pair', histogram, isTimer ? users.node : timeTable.node),
+		el('div', 'pair uneven', card('slow-requests', 'Slowest requests', { head: [el('span', 'muted')], parts: [requests.node] }), card('instances', 'Instances', { head: [el('span', 'muted')], parts: [instances.node] })), usual.node);
 	root.append(el('p', 'crumbs', back, ' / ', title), note, body);
-	// Timers are not compared with their past.
-	for (const node of isTimer ? [change.node, timeTable.node, usual.node.previousSibling] : []) show(node, false);
+	// Requests and instances are those of paths.
+	if (isTimer) show(usual.node.previousSibling, false);
 	let standing = null;
 
 	/** The requests that matter most: where the page fails, those that failed since. */
@@ -69,7 +72,6 @@ export function mount(root, page) {
 		questions: () => ({
 			path: question('path', { ...context, ...range() }),
 			marks: 'marks',
-			changes: question('changes', { limit: 50 }),
 			...(serverNow() > (profile?.until ?? 0) ? { profile: question('profile', context) } : {}),
 			...trends.questions(state.context),
 			...(isTimer ? {} : { instances: question('instances', { limit: 1000, context: state.context, ...(sinceChange() ?? range()) }) }),
@@ -94,18 +96,19 @@ export function mount(root, page) {
 				standing = first;
 				if (first) page.ask();
 			}
-			change.draw(changes, marked, now, all);
 			tiles.draw(window, { now, target: isTimer ? null : page.config.target, length: lengthName() });
 			page.complete(window, window.count > 0);
 			drawOutcomes(outcomes, window);
 			const kept = keptRequests(path);
 			trends.draw(series, { marks: marked, changes: changes.filter(isRecent), asOf, kept });
 			const compared = sinceChange() && sinceThen?.window?.count > 0 ? { ...sinceThen.window, label: `since ${moment(standing.since, now)}, against before` } : { ...window, label: isZoomed() ? 'this range, against the one before' : `last ${lengthName()}, against the one before` };
+			change.draw(changes, marked, now, all, compared.timers);
 			text(histogram.querySelector('.muted'), `${compared.label} (outline)`);
 			shape = { now: compared.histogram, before: compared.histogram_before?.length ? compared.histogram_before : null, p50: compared.p50, p95: compared.p95, target: isTimer ? null : page.config.target };
 			drawHistogram(picture, shape);
 			distribution.draw(shape);
-			timeTable.draw(compared);
+			if (isTimer) users.draw(compared.run_by ?? [], compared.count, compared.label);
+			else timeTable.draw(compared);
 			drawRequests(window.worst_requests);
 			if (answered && answered !== profile?.answer) profile = { answer: answered, until: now + PROFILE_FOR };
 			if (profile) usual.draw(profile.answer, now);

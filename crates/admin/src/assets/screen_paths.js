@@ -1,15 +1,16 @@
 // All paths of a range, or all timers: sorted and filtered by the server, page by page.
 
 import { question } from './api.js';
-import { card, exportButtons } from './card.js';
+import { card } from './card.js';
 import { attr, el, fill, meter, svg, text } from './dom.js';
 import { filterField, showFilter } from './filter.js';
-import { count, delta, duration, percent, plural, sense, visible } from './format.js';
+import { count, delta, duration, percent, sense, visible } from './format.js';
+import { standingOn } from './change.js';
 import { spark } from './spark.js';
 import { lengthName } from './overview.js';
 import { Pager, allRows } from './pager.js';
 import { range, state } from './state.js';
-import { Table, contextColumn, numberColumn, statistic } from './table.js';
+import { Table, contextColumn, errorColumn, numberColumn, statistic } from './table.js';
 
 const ROWS = 25;
 
@@ -28,12 +29,8 @@ const columns = (kind) => [
 	} },
 	...['mean', 'p50', 'p95', 'p99'].map((id) => ({ ...statistic(id), sort: true })),
 	{ ...numberColumn('max', 'Max', (value) => duration(value)), sort: true },
-	{ id: 'error_share', label: 'Errors', sort: true, value: (row) => row.error_share, draw(cell, row) {
-		text(cell, row.errors > 0 ? percent(row.error_share, 1) : '–');
-		attr(cell, 'title', `${plural(row.errors, 'error')} of ${plural(row.count, 'request')}`);
-		cell.classList.toggle('bad-text', row.errors > 0);
-	} },
-	...(kind === 'timer' ? [] : [numberColumn('4xx', '4xx', (n) => (n > 0 ? count(n) : '–'), { value: (row) => row.outcomes?.['4xx'] ?? 0, sort: true })]),
+	errorColumn((row) => standingOn(kind, row.context)?.kind === 'failing', { sort: true }),
+	...(kind === 'timer' ? [] : [numberColumn('4xx', '4xx', count, { value: (row) => row.outcomes?.['4xx'] ?? 0, sort: true })]),
 	{ id: 'change', label: 'Change', sort: true, title: 'Of the mean, against the range before', value: (row) => row.change?.mean ?? null, draw(cell, row) {
 		const ratio = row.change?.mean;
 		text(cell, row.is_new ? 'new' : delta(ratio) || '–');
@@ -48,7 +45,7 @@ export function contexts(kind) {
 		const sorted = () => ({ sort: state.sort || 'share', order: state.order || 'desc' });
 		const table = new Table({
 			name, caption: title, href: true, columns: columns(kind),
-			key: (row) => row.context,
+			key: (row) => row.context, allRows: () => allRows(query, 'paths'),
 			onSort(sort) {
 				const old = sorted();
 				page.go({ sort, order: old.sort === sort && old.order === 'desc' ? 'asc' : '', offset: 0 });
@@ -57,14 +54,16 @@ export function contexts(kind) {
 		const filter = filterField(page);
 		const pager = new Pager(page, ROWS);
 		const query = (more) => question('paths', { ...range(), kind, ...sorted(), q: state.q, ...more });
-		const head = exportButtons(async () => table.exported(await allRows(query, 'paths')));
-		root.append(card(name, title, { head: [filter, ...head], parts: [table.node, pager.node] }));
+		const changedFirst = el('button', 'button quiet', 'Changed first');
+		changedFirst.addEventListener('click', () => page.go({ sort: state.sort === 'changed' ? '' : 'changed', order: '', offset: 0 }));
+		root.append(card(name, title, { head: [changedFirst, filter], parts: [table.node, pager.node] }));
 		if (page.focusFilter) filter.focus();
 		page.focusFilter = false;
 		return {
 			questions: () => ({ paths: query({ ...pager.parameters(), series: 'hits' }) }),
 			draw({ paths }, now, { asOf, refused }) {
 				showFilter(filter);
+				attr(changedFirst, 'aria-pressed', state.sort === 'changed');
 				if (!paths && !refused.paths) return;
 				const { paths: shown, total: all } = paths ?? { paths: [], total: 0 };
 				// The last slice has not ended.
@@ -73,7 +72,7 @@ export function contexts(kind) {
 				if (paths && !pager.draw(shown.length, all)) return;
 				const empty = state.q ? `No ${noun} contains “${visible(state.q)}”` : `No ${noun} in the last ${lengthName()}`;
 				table.draw(shown, refused.paths ?? (shown.length ? '' : empty));
-				table.markSort(sorted().sort, sorted().order);
+				table.markSort(sorted().sort, sorted().order, state.sort !== '');
 				if (paths) page.complete(paths, all > 0);
 			},
 		};

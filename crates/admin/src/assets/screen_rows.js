@@ -1,11 +1,11 @@
 // The scheduled rows of the row caches of this process.
 
 import { question } from './api.js';
-import { card, exportButtons } from './card.js';
+import { anchor, card } from './card.js';
 import { attr, el, sync, text } from './dom.js';
 import { duration, grouped, percent, plural, span, visible } from './format.js';
 import { Pager, allRows } from './pager.js';
-import { state } from './state.js';
+import { link, state } from './state.js';
 import { Table, numberColumn } from './table.js';
 
 const ROWS = 100;
@@ -19,7 +19,7 @@ const lastError = () => ({ id: 'last_error', label: 'Last error', className: 'le
 
 export function mount(root, page) {
 	const rows = new Table({
-		name: 'rows', caption: 'Rows', key: (row) => row.id,
+		name: 'rows', caption: 'Rows', key: (row) => row.id, allRows: () => allRows(query, 'rows'),
 		mark: (node, row) => attr(node, 'data-odd', row.failures > 0 ? 'true' : null),
 		columns: [
 			named(),
@@ -53,11 +53,10 @@ export function mount(root, page) {
 			lastError(),
 		],
 	});
-	const failures = card('failed-rows', 'Failed loads without a schedule', { head: [...failed.buttons()], parts: [failed.node] });
+	const failures = card('failed-rows', 'Failed loads without a schedule', { parts: [failed.node] });
 	failures.hidden = true;
 	const query = (more) => question('rows', { name: state.name, ...more });
-	const buttons = exportButtons(async () => rows.exported(await allRows(query, 'rows')));
-	root.append(card('rows', 'Rows of the row cache', { head: [note, caches, ...buttons], parts: [rows.node, pager.node] }), failures);
+	root.append(el('p', 'crumbs', anchor(link({ screen: 'counters' }), 'Counters'), ' / Rows'), card('rows', 'Rows of the row cache', { head: [note, caches], parts: [rows.node, pager.node] }), failures);
 	return {
 		questions: () => ({ rows: query(pager.parameters()) }),
 		draw({ rows: answer }, now, { refused }) {

@@ -32,8 +32,8 @@ export function mount(root, page) {
 	const of = (window) => question('slowest_requests', { window, limit: 100 });
 	const notes = [el('span', 'muted'), el('span', 'muted')];
 	root.append(el('div', 'pair uneven',
-		card('slowest-requests', 'Slowest requests', { head: [notes[1], hours, ...requests.buttons()], parts: [requests.node] }),
-		card('slowest', 'Slowest by mean', { head: [notes[0], ...contexts.buttons()], parts: [contexts.node] })));
+		card('slowest-requests', 'Slowest requests', { head: [notes[1], hours], parts: [requests.node] }),
+		card('slowest', 'Slowest by mean', { head: [notes[0]], parts: [contexts.node] })));
 	return {
 		questions: () => ({
 			slowest: question('slowest', { limit: 100 }),

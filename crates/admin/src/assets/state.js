@@ -4,23 +4,25 @@
 export const RANGES = { '5m': 300, '15m': 900, '1h': 3600, '6h': 21600, '24h': 86400, '7d': 604800, '30d': 2592000, '90d': 7776000 };
 const DAY = 86400;
 const ALWAYS_KEPT = RANGES['7d'];
-const NAMES = ['overview', 'paths', 'path', 'slowest', 'timers', 'counters', 'rows', 'health', 'deploy'];
+const NAMES = ['overview', 'paths', 'path', 'slowest', 'timers', 'counters', 'rows', 'health', 'deploy', 'instance'];
 // What stays while one goes from screen to screen, and what belongs to a screen.
-const SHARED = { range: '', from: 0, to: 0, precision: 0, refresh: 2, utc: 0, log: 1, heat: 0, hide: '' };
+const SHARED = { range: '', from: 0, to: 0, precision: 0, refresh: 2, utc: 0, log: 1, heat: 0, hide: '', paused: 0 };
 const OWN = { context: '', kind: '', mark: '', name: '', q: '', sort: '', order: '', limit: 0, offset: 0 };
 const FIELDS = { ...SHARED, ...OWN };
+const ALIASES = { deploys: 'deploy', instances: 'health', errors: 'paths' }; // what people type
 const REFRESH = [1, 2, 5, 10, 30, 60];
 const MAX_UNIX = 1e11;
 const MAX_SLICES = 800;
 
 /** What the server says of itself. */
-export const config = JSON.parse(document.querySelector('meta[name="pulse-config"]').content || '{}');
+export const config = JSON.parse(document.querySelector('meta[name="pulse-config"]').getAttribute('content') || '{}');
 
-/** The state of a fragment such as `#paths?range=6h`. A missing or invalid value gets its default. */
+/** The state of a fragment such as `#paths?range=6h` or `#instance/web-1`, which is a context of its own. A missing or invalid value gets its default. */
 export function parse(fragment) {
-	const [, name, query] = /^#?([^?]*)\??(.*)$/s.exec(fragment);
-	const given = new URLSearchParams(query);
-	const state = { screen: NAMES.includes(name) ? name : NAMES[0] };
+	const [, name, own, query] = /^#?([^?/]*)\/?([^?]*)\??(.*)$/s.exec(fragment);
+	const given = new URLSearchParams(own ? `context=${own}&${query}` : query);
+	const screen = ALIASES[name] ?? name;
+	const state = { screen: NAMES.includes(screen) ? screen : NAMES[0] };
 	for (const [field, initial] of Object.entries(FIELDS)) {
 		const value = given.get(field);
 		if (value === null) state[field] = initial;
@@ -38,10 +40,11 @@ export function parse(fragment) {
 /** The fragment of a state. */
 export function fragment(state) {
 	const query = new URLSearchParams();
+	const own = state.screen === 'instance' ? 'context' : '';
 	for (const [field, initial] of Object.entries(FIELDS)) {
-		if (state[field] !== initial) query.set(field, state[field]);
+		if (field !== own && state[field] !== initial) query.set(field, state[field]);
 	}
-	return `#${state.screen}${query.size ? `?${query}` : ''}`;
+	return `#${state.screen}${own && `/${encodeURIComponent(state.context)}`}${query.size ? `?${query}` : ''}`;
 }
 
 export const state = parse(location.hash);

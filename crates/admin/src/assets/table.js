@@ -1,15 +1,17 @@
 // A table that is drawn again and again. A row stays with its key, so that focus and selection survive.
 
-import { exportButtons } from './card.js';
+import { offerExport } from './card.js';
 import { contextParts } from './context.js';
+import { headline, level, standingOn } from './change.js';
 import { attr, el, show, sync, text } from './dom.js';
-import { NONE, duration, plural, visible } from './format.js';
+import { NONE, duration, isNumber, percent, plural, visible } from './format.js';
 import { link } from './state.js';
 import { ENOUGH } from './tiles.js';
 
 /**
  * `columns`: each with `id`, `label`, and `draw(cell, row)` or `text(row)`; `value(row)` is what is exported; `sort` makes
- * the heading a button; `title` explains it. The first column names the row. `href(row)` makes a click open it.
+ * the heading a button; `title` explains it. The first column names the row. `href` makes a click open it. `allRows()` resolves to the rows of
+ * all pages, for a file.
  */
 export class Table {
 	#columns;
@@ -31,6 +33,7 @@ export class Table {
 		attr(scroll, 'role', 'group');
 		attr(scroll, 'aria-label', caption);
 		this.node = el('div', 'table', scroll, this.#note);
+		offerExport(caption, name, this.node, async () => this.exported(options.allRows ? await options.allRows() : undefined));
 		if (options.href) this.#body.addEventListener('click', (event) => this.#open(event));
 	}
 
@@ -53,14 +56,14 @@ export class Table {
 	}
 
 	/** Shows by which column the rows are ordered. */
-	markSort(sort, order) {
+	markSort(sort, order, isChosen = true) {
 		for (const [id, cell] of this.#headers) {
 			if (cell.firstChild?.dataset) attr(cell, 'aria-sort', id === sort ? (order === 'asc' ? 'ascending' : 'descending') : 'none');
 		}
-		// On a phone, the ordered column is brought into view.
+		// On a phone, the column that somebody chose is brought into view.
 		const { scrollWidth, clientWidth } = this.table.parentNode;
 		const cell = this.#headers.get(sort);
-		if (this.sorted !== sort && cell && scrollWidth > clientWidth) {
+		if (isChosen && this.sorted !== sort && cell && scrollWidth > clientWidth) {
 			this.table.parentNode.scrollLeft = Math.max(0, cell.offsetLeft + cell.offsetWidth - clientWidth);
 		}
 		this.sorted = sort;
@@ -85,10 +88,11 @@ export class Table {
 	}
 
 	#create() {
-		return el('tr', '', ...this.#columns.map(({ id, className }, at) => {
+		return el('tr', '', ...this.#columns.map(({ id, label, className }, at) => {
 			const cell = el(at === 0 ? 'th' : 'td', className ?? '');
 			if (at === 0) cell.scope = 'row';
 			cell.dataset.column = id;
+			if (at > 0 && label) cell.dataset.label = label;
 			return cell;
 		}));
 	}
@@ -98,31 +102,45 @@ export class Table {
 		const columns = this.#columns.filter((column) => column.value);
 		return { name: this.name, columns: columns.map((column) => column.id), rows: rows.map((row) => columns.map((column) => column.value(row))) };
 	}
-
-	/** The buttons that export the rows. */
-	buttons() {
-		return exportButtons(() => this.exported());
-	}
 }
 
-/** The column that names a context and links to its screen. */
-export const contextColumn = (label = 'Path') => ({
+/** The column that names a context and links to its screen, with what has changed on it unless `isMarked` says no. */
+export const contextColumn = (label = 'Path', isMarked = true) => ({
 	id: 'context',
 	label,
 	className: 'name',
 	value: (row) => row.context,
 	draw(cell, row) {
-		const href = row.context === '<all>' ? link({ screen: 'health' }) : link({ screen: 'path', context: row.context, kind: row.kind === 'timer' ? 'timer' : '' });
+		const href = row.context === '<all>' ? link(row.instance ? { screen: 'instance', context: row.instance } : { screen: 'health' }) : link({ screen: 'path', context: row.context, kind: row.kind === 'timer' ? 'timer' : '' });
 		if (cell.shown !== row.context) {
-			cell.replaceChildren(el('a', 'open', ...(row.context === '<all>' ? ['all pages'] : contextParts(row))));
+			cell.replaceChildren(el('a', 'open', ...(row.context === '<all>' ? ['all pages'] : contextParts(row))), el('span', 'change tag'));
 			cell.shown = row.context;
 			cell.firstChild.title = visible(row.context);
 		}
 		attr(cell.firstChild, 'href', href);
+		const change = isMarked && standingOn(row.kind === 'timer' ? 'timer' : 'http', row.context);
+		show(cell.lastChild, Boolean(change));
+		if (!change) return;
+		text(cell.lastChild, headline(change));
+		attr(cell.lastChild, 'data-level', level(change));
 	},
 });
 
-/** A column of numbers: `value(row)` as `format` writes it. */
+/** The column of the share of errors, red where `isBad(row)`. */
+export const errorColumn = (isBad, options) => ({ ...numberColumn('error_share', 'Errors', (value) => percent(value, 1), options), draw(cell, row) {
+	text(cell, isNumber(row.error_share) ? percent(row.error_share, 1) : NONE);
+	attr(cell, 'title', `${plural(row.errors, 'error')} of ${plural(row.count, 'request')}`);
+	cell.classList.toggle('few', !(row.error_share > 0));
+	cell.classList.toggle('bad-text', row.errors > 0 && Boolean(isBad(row)));
+} });
+
+/**
+ * A column of numbers: `value(row)` as `format` writes it.
+ * @param {string} id
+ * @param {string} label
+ * @param {(value: any) => string} format
+ * @param {{ value?: (row: any) => any, title?: string, sort?: boolean, className?: string }} options
+ */
 export function numberColumn(id, label, format, { value = (row) => row[id], ...options } = {}) {
 	return { id, label, value, text: (row) => (value(row) === null || value(row) === undefined ? NONE : format(value(row))), ...options };
 }

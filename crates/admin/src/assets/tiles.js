@@ -11,13 +11,12 @@ export const ENOUGH = { mean: requests, p50: requests, p95: requests, p99, error
 
 // `better`: whether more is better (1), worse (-1) or neither (0).
 const TILES = [
-	{ name: 'requests', label: 'Requests', better: 0, value: (w) => w.count, format: count, exact: grouped, of: 'count' },
-	{ name: 'rate', label: 'Requests/s', better: 0, value: (w) => w.per_second, format: rate, of: 'count' },
+	{ name: 'requests', label: 'Requests', better: 0, value: (w) => w.count, format: count, exact: grouped, of: 'count', beside: (w) => `${rate(w.per_second)}/s` },
 	{ name: 'mean', label: 'Mean', better: -1, format: duration },
 	{ name: 'p50', label: 'p50', better: -1, format: duration, isPercentile: true },
 	{ name: 'p95', label: 'p95', better: -1, format: duration, isPercentile: true },
 	{ name: 'p99', label: 'p99', better: -1, format: duration, isPercentile: true },
-	{ name: 'errors', label: 'Errors', better: -1, value: (w) => w.error_share, of: 'error_share', format: (share) => percent(share, 1), note: (w) => plural(w.errors, 'error') },
+	{ name: 'errors', label: 'Errors', better: -1, value: (w) => w.error_share, format: (share) => percent(share, 1), note: (w) => plural(w.errors, 'error'), isShare: true },
 	{ name: 'target', label: 'Below target', better: 1, value: (w) => w.below_target, format: (share) => percent(share, 1), isShare: true },
 	{ name: 'in-flight', label: 'In flight', better: 0, value: (w) => w.in_flight, format: grouped, isNow: true },
 ];
@@ -80,7 +79,7 @@ export class Tiles {
 			title = `${tile.format(old)} in the ${length} before, ${moment(before.from, now)} – ${moment(before.to, now)}${before.complete < 0.995 ? `, of which ${percent(before.complete, 1)} was recorded` : ''}`;
 			if (before.complete < 0.995) words = `≈ ${words}`;
 		} else if (tile.note) words = tile.note(window);
-		text(tile.delta, words);
+		text(tile.delta, [tile.beside?.(window), words].filter(Boolean).join(' · '));
 		attr(tile.delta, 'title', title);
 		attr(tile.delta, 'data-sense', side > 0 ? 'good' : side < 0 ? 'bad' : null);
 	}

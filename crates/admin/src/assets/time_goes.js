@@ -30,17 +30,21 @@ export function timeGoes() {
 				text(cell, delta(row.change) || (row.before === null && row.compared ? 'new' : '–'));
 				attr(cell, 'data-sense', sense(row.change));
 			} },
+			{ id: 'error_share', label: 'Errors', title: 'Of the runs of the timer, on all pages', value: (row) => row.error_share ?? null, draw(cell, row) {
+				text(cell, row.errors > 0 ? percent(row.error_share, 1) : '–');
+				attr(cell, 'data-sense', row.failing ? 'bad' : null);
+			} },
 			numberColumn('per_request', 'Calls', (n) => times(n).replace('×', ''), { title: 'Calls per request' }),
 		],
 	});
-	const node = card('time-goes', 'Where the time goes', { head: [el('span', 'muted'), ...table.buttons()], parts: [table.node] });
+	const node = card('time-goes', 'Where the time goes', { head: [el('span', 'muted')], parts: [table.node] });
 	return {
 		node,
 		draw({ count: requests, timers: now = [], timers_before: then, change, label, ...own }) {
 			const old = new Map((then?.timers ?? []).map((timer) => [timer.timer, timer.seconds_per_request]));
 			const compared = isNumber(change?.mean);
 			const rows = now.map((timer) => ({ ...timer, compared, time: timer.seconds_per_request, before: old.get(timer.timer) ?? null }));
-			if (rows.length) rows.push({ timer: 'outside of timers', own: true, share: own.untimed_share, time: own.untimed_per_request, before: then?.untimed_per_request ?? null, change: own.untimed_change, per_request: null });
+			if (rows.length) rows.push({ timer: 'time outside of timers', own: true, share: own.untimed_share, time: own.untimed_per_request, before: then?.untimed_per_request ?? null, change: own.untimed_change, per_request: null });
 			rows.sort((a, b) => b.time - a.time);
 			table.draw(rows, rows.length ? '' : requests > 0 ? NO_TIMERS : 'No requests in this time');
 			text(node.querySelector('.muted'), rows.length ? label : '');

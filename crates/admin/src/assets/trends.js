@@ -6,7 +6,7 @@ import { headline } from './change.js';
 import { count, duration } from './format.js';
 import { question } from './api.js';
 import { isCoarse, range, seconds, state } from './state.js';
-import { beginOf, chartRows } from './slices.js';
+import { beginOf } from './slices.js';
 
 /** The slices that records have; counters have others. */
 const RECORDED = [60, 300, 1800, 3600, 21600, 86400];
@@ -17,7 +17,7 @@ const OUTCOMES = [
 	{ key: '2xx', label: '2xx', color: 'c-2xx', of: ['1xx', '2xx'] },
 	{ key: '3xx', label: '3xx', color: 'c-3xx', of: ['3xx'] },
 	{ key: '4xx', label: '4xx', color: 'c-4xx', of: ['4xx'] },
-	{ key: 'cut', label: 'cut off', color: 'c-cancelled', of: ['cancelled', 'body_aborted'] },
+	{ key: 'cut', label: 'aborted', color: 'c-cancelled', of: ['cancelled', 'body_aborted'] },
 	{ key: '5xx', label: '5xx, failed', color: 'c-5xx', of: ['5xx', 'error', 'panicked'] },
 ];
 const CALLS = [
@@ -74,25 +74,21 @@ export class Trends {
 		const hadFocus = root.contains(document.activeElement);
 		root.replaceChildren();
 		const chart = new TimeChart(root, {
-			name, title, kind, series, format,
+			title, kind, series, format,
 			onZoom: (from, to) => this.page.go({ from, to }),
-			onView: (view) => this.#view(chart, name, view),
+			onView: (view) => this.page.go(view, true),
+			file: `${this.name}-${name}`,
+			offers: kind === 'lines' ? ['heat', 'log'] : [],
 		});
 		this.#charts.set(name, { chart, shape });
 		if (hadFocus) root.querySelector('.plot').focus({ preventScroll: true });
 		return chart;
 	}
 
-	async #view(chart, name, { export: format, ...view }) {
-		if (!format) return this.page.go(view, true);
-		const { layer } = chart.state;
-		(await import('./export.js')).save(format, { name: `${this.name}-${name}`, ...(layer ? layer.exported() : chartRows(chart.state)) });
-	}
-
 	/** Loads the heat map, and draws again. */
 	async #load() {
 		try {
-			const [{ HeatMap }] = await Promise.all([retried((query) => import('./heatmap.js' + query)), this.page.style()]);
+			const { HeatMap } = await retried((query) => import('./heatmap.js' + query));
 			this.#layer = new HeatMap(this.#latency, this.kind);
 			this.draw(...this.#drawn);
 		} catch {

@@ -35,7 +35,7 @@ export function week() {
 	}));
 	const table = new Table({ name: 'week', caption: 'Requests per hour at each hour of the week', key: ({ day }) => DAYS[day], columns: [{ id: 'day', label: 'Day', value: ({ day }) => DAYS[day], text: ({ day }) => DAYS[day] }, ...hours] });
 	const readout = el('p', 'readout muted');
-	const node = card('week', 'Usual week', { head: [el('span', 'muted'), ...table.buttons()], parts: [table.node, readout] });
+	const node = card('week', 'Usual week', { head: [el('span', 'muted')], parts: [table.node, readout] });
 	const read = ({ target }) => text(readout, target.closest('td')?.title || 'Point at an hour, or go from hour to hour with the arrow keys.');
 	for (const type of ['pointerover', 'focusin', 'pointerleave']) table.table.addEventListener(type, read);
 	read({ target: node });

@@ -29,15 +29,19 @@ use serde_json::Value;
 use tower::ServiceExt;
 
 pub(super) use self::store::{Canned, NOW};
-use super::{Access, Instance, Source, router};
+use super::{Access, Instance, Source, Write, router};
 use tower_pulse_core::clock::{Clock, ManualClock};
+use tower_pulse_core::error::{AmendError, StoreError};
 use tower_pulse_core::health::{Health, Status};
 use tower_pulse_core::query::{Process, Reader, StoreReader};
 use tower_pulse_core::recorder::Unrecorded;
 use tower_pulse_core::recorder::totals::Totals;
 use tower_pulse_core::store::Store;
+use tower_pulse_core::task::BoxFuture;
+use tower_pulse_detect::change::Change;
 use tower_pulse_model::context::Kind;
 use tower_pulse_model::expected::ExpectedBytes;
+use tower_pulse_model::mark::Mark;
 use tower_pulse_model::outcome::Outcome;
 #[cfg(feature = "rankings")]
 use tower_pulse_model::ranking::RankingSpec;
@@ -122,6 +126,28 @@ pub(super) fn source_of(store: Arc<Canned>, clock: Clock) -> Source {
     source_with(query_of(store, clock, None, CannedProcess(health())))
 }
 
+/// Takes marks, and keeps none.
+struct NoWrites;
+
+impl Write for NoWrites {
+    fn add_mark(&self, _: Mark) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn remove_mark<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Mark, AmendError>> {
+        Box::pin(async { Err(AmendError::NotFound("there is no such mark")) })
+    }
+
+    fn take_change<'a>(
+        &'a self,
+        _: &'a str,
+        by: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<Change, AmendError>> {
+        let by = by.unwrap_or("nobody").to_owned();
+        Box::pin(async move { Err(AmendError::Conflict(by)) })
+    }
+}
+
 pub(super) fn source_with(query: Reader) -> Source {
     Source {
         query,
@@ -129,7 +155,7 @@ pub(super) fn source_with(query: Reader) -> Source {
         app_version: None,
         instance: Some(Instance {
             posts: Arc::new(crate::PostLimit::new(Clock::manual(NOW).0)),
-            add_mark: Arc::new(|_| Box::pin(async { Ok(()) })),
+            write: Arc::new(NoWrites),
             totals: Arc::new(totals),
         }),
     }

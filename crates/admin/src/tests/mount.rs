@@ -3,7 +3,9 @@
 use axum::extract::State;
 use axum::routing::get as handler;
 
-use super::super::mounted;
+use http::HeaderValue;
+
+use super::super::{Permission, mounted};
 use super::*;
 
 /// Loads the page as a browser does: its script and the API must be where its base points.
@@ -127,7 +129,11 @@ fn invalid_mount_paths_are_refused() {
 
 /// The title of the page, and what its configuration says.
 async fn title_and_config(source: Source) -> (String, Value) {
-    let router = router(source, Access::open()).expect("open");
+    title_and_config_for(source, Access::open()).await
+}
+
+async fn title_and_config_for(source: Source, access: Access) -> (String, Value) {
+    let router = router(source, access).expect("no secret");
     let page = get(&router, "/").await.body;
     let part = |from: &str, to: &str| {
         let (_, after) = page.split_once(from).expect(from);
@@ -143,6 +149,39 @@ async fn title_and_config(source: Source) -> (String, Value) {
 }
 
 #[tokio::test]
+async fn the_page_knows_who_may_write() {
+    let may_write = async |source: Source, permission: Permission| {
+        let access = Access::custom(move |_| permission.clone());
+        let (_, config) = title_and_config_for(source, access).await;
+        config["may_write"].as_bool()
+    };
+    let instance = || source(Canned::default()).0;
+    assert_eq!(may_write(instance(), Permission::write()).await, Some(true));
+    assert_eq!(may_write(instance(), Permission::read()).await, Some(false));
+    let mut dashboard = instance();
+    dashboard.instance = None;
+    assert_eq!(may_write(dashboard, Permission::write()).await, Some(false));
+
+    // The page that is kept for one is not answered to the other.
+    let access = Access::custom(|parts| match parts.headers.contains_key("x-writer") {
+        true => Permission::write(),
+        false => Permission::read(),
+    });
+    let router = router(instance(), access).expect("no secret");
+    for _ in 0..2 {
+        for (header, expected) in [("x-writer", true), ("x-reader", false)] {
+            let mut request = request("/");
+            let headers = request.headers_mut();
+            headers.insert(header, HeaderValue::from_static("1"));
+            headers.insert("accept-encoding", HeaderValue::from_static("gzip"));
+            let page = send(&router, request).await.body;
+            let says = page.contains("&quot;may_write&quot;:true");
+            assert_eq!(says, expected);
+        }
+    }
+}
+
+#[tokio::test]
 async fn the_page_has_the_configuration() {
     let (title, config) = title_and_config(source(Canned::default()).0).await;
     assert_eq!(title, "tower-pulse");
@@ -153,6 +192,7 @@ async fn the_page_has_the_configuration() {
         "precisions": [1, 5, 60, 300, 3_600, 18_000, 86_400],
         "target": null,
         "is_instance": true,
+        "may_write": true,
         "rankings": cfg!(feature = "rankings"),
         "row_cache": row_cache,
         "enough": { "requests": 20, "p99": 100 },

@@ -40,7 +40,7 @@ pub(super) async fn find(
         suspects.extend(instance(store, change, &sides, &minutes).await?);
         // Whatever runs on a slow instance takes longer.
         if suspects.is_empty() && matches!(change.kind, ChangeKind::Slower | ChangeKind::Faster) {
-            timers = self::timers(store, &sides, end).await?;
+            timers = timers_and_code(store, &sides, end).await?;
         }
     }
     if let Some(instance) = &change.instance {
@@ -131,8 +131,12 @@ async fn deploys(
     Ok(deploys)
 }
 
-/// The timers that cover the change.
-async fn timers(store: &dyn Store, sides: &Sides, end: i64) -> Result<Vec<Suspect>, StoreError> {
+/// The timers that cover the change, and the code outside of them.
+async fn timers_and_code(
+    store: &dyn Store,
+    sides: &Sides,
+    end: i64,
+) -> Result<Vec<Suspect>, StoreError> {
     if sides.now.timers.is_empty() {
         return Ok(Vec::new());
     }
@@ -142,5 +146,7 @@ async fn timers(store: &dyn Store, sides: &Sides, end: i64) -> Result<Vec<Suspec
     let names: HashMap<RecordId, Arc<str>> = names
         .map(|context| (RecordId::new(Kind::Timer, &context.name), context.name))
         .collect();
-    Ok(suspects::timers(sides, |id| names.get(&id).cloned()))
+    Ok(suspects::timers_and_code(sides, |id| {
+        names.get(&id).cloned()
+    }))
 }

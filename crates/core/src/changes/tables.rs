@@ -9,15 +9,12 @@ use std::sync::Arc;
 use crate::random::random_name;
 use crate::store::conditional_write::ConditionalWrite;
 use crate::store::judgement::{
-    JUDGED, Judgement, NumberedFields, StoredJudged, changes_in, field_name,
+    JUDGED, JUDGEMENT_TTL, Judgement, NumberedFields, StoredJudged, changes_in, field_name,
 };
 use crate::store::table::{FieldWrites, Table};
 use tower_pulse_detect::change::Change;
 use tower_pulse_detect::detector::DetectorState;
 use tower_pulse_detect::judged::Judged;
-
-/// Time to live of the tables after the last judgement, in seconds: as long as the coarsest records.
-const TTL: i64 = 16 * 86_400;
 
 /// About how many bytes one step writes.
 const STEP_BYTES: usize = 256 * 1024;
@@ -200,7 +197,8 @@ impl Step {
     fn writes_of(&mut self, table: Table) -> &mut FieldWrites {
         let place = self.writes.iter().position(|writes| writes.table == table);
         let place = place.unwrap_or_else(|| {
-            self.writes.push(FieldWrites::new(table, Some(TTL)));
+            self.writes
+                .push(FieldWrites::new(table, Some(JUDGEMENT_TTL)));
             self.writes.len() - 1
         });
         &mut self.writes[place]

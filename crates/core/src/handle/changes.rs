@@ -7,7 +7,7 @@ use super::{FLUSH_DEADLINE, Handle, not_readable};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::random::short_random_name;
 use crate::store::judgement::read_changes;
-use crate::store::marks;
+use crate::store::marks::{self, leave_out_removed};
 use crate::task::BoxFuture;
 use tower_pulse_detect::change::Change;
 use tower_pulse_model::mark::Mark;
@@ -30,6 +30,10 @@ impl Handle {
             return Ok(Vec::new());
         };
         let mut changes = read_changes(journal).await?.changes;
+        let marks = marks::retained(&*self.0.stages.store).await?;
+        for change in &mut changes {
+            leave_out_removed(change, &marks);
+        }
         changes.sort_by(Change::by_urgency);
         Ok(changes)
     }

@@ -1,5 +1,6 @@
 //! The handle of an instance: its recorder, flusher, folder and judge over one store, and the tasks that drive them.
 
+mod amend;
 mod changes;
 mod health;
 mod options;

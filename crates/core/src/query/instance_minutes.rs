@@ -3,12 +3,15 @@
 //! Reports arrive when a minute has ended, and may be late. So a minute is read when it has ended, and again whenever
 //! it has been over for twice as long as at the last time: often while reports arrive, and rarely later.
 
+pub(super) mod beside_others;
+
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, MutexGuard};
 
+use self::beside_others::BesideOthers;
 use super::turn::Turn;
 use crate::clock::Clock;
 use crate::error::StoreError;
@@ -30,7 +33,7 @@ const MINUTES_AT_ONCE: usize = 4;
 const PER_CONTEXT: usize = 96;
 
 /// Fewest requests on each side of a comparison.
-const MIN_REQUESTS: u64 = 10;
+pub(super) const MIN_REQUESTS: u64 = 10;
 
 /// What an instance did in some minutes.
 #[derive(Clone, Debug)]
@@ -73,6 +76,12 @@ struct HeldMinute {
 }
 
 impl State {
+    /// Whether a minute must be read from the store.
+    fn is_due(&self, minute: i64, now: i64) -> bool {
+        let held = self.minutes.get(&minute);
+        held.is_none_or(|held| is_due(minute, held.read_at, now))
+    }
+
     /// Drops minutes of which something is not so.
     fn retain(&mut self, is_retained: impl Fn(i64) -> bool) {
         self.minutes.retain(|minute, _| is_retained(*minute));
@@ -110,7 +119,7 @@ struct HeldContext {
 }
 
 /// Requests, and how long they took.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Times {
     count: u64,
     /// In nanoseconds.
@@ -137,9 +146,46 @@ impl InstanceMinutes {
         context: Option<RecordId>,
         created: i64,
     ) -> Result<Vec<InstanceSums>, StoreError> {
+        let mut reading = self.reading(minutes, created).await;
+        let mut turn = Turn::new(&self.clock);
+        let mut comparison = Comparison::default();
+        while let Some((minute, held)) = reading.next().await? {
+            comparison.add(minute, held, context);
+            turn.pause().await;
+        }
+        Ok(comparison.finish())
+    }
+
+    /// What one instance did in these minutes, beside the others. `created` is when the store's generation began.
+    ///
+    /// Cancel safe: what was read so far stays.
+    pub(super) async fn beside_others(
+        &self,
+        minutes: Range<i64>,
+        instance: &str,
+        created: i64,
+    ) -> Result<BesideOthers, StoreError> {
+        let mut reading = self.reading(minutes, created).await;
+        let mut turn = Turn::new(&self.clock);
+        let mut beside = BesideOthers::default();
+        while let Some((minute, held)) = reading.next().await? {
+            let Some(own) = held.iter().find(|of| *of.instance == *instance) else {
+                continue;
+            };
+            let others = || held.iter().filter(|of| *of.instance != *instance);
+            beside.add_minute(minute, own, others());
+            for (id, context) in &own.contexts {
+                beside.add_context(*id, context, others());
+                turn.pause().await;
+            }
+        }
+        Ok(beside)
+    }
+
+    /// Begins to read minutes, of which those that are held and not due need no store.
+    async fn reading(&self, minutes: Range<i64>, created: i64) -> Reading<'_> {
         let now = self.clock.now_seconds();
         let mut state = self.state.lock().await;
-        let mut turn = Turn::new(&self.clock);
         if state.created != created {
             *state = State {
                 created,
@@ -148,27 +194,49 @@ impl InstanceMinutes {
         }
         let cut_off = REPORTED_MINUTES.cut_off(now);
         state.retain(|minute| minute > cut_off);
-        let is_due = |state: &State, minute: i64| {
-            let held = state.minutes.get(&minute);
-            held.is_none_or(|held| is_due(minute, held.read_at, now))
-        };
-        let minutes: Vec<i64> = minutes.step_by(MINUTE as usize).collect();
-        let due: Vec<i64> = minutes
-            .iter()
-            .copied()
-            .filter(|of| is_due(&state, *of))
-            .collect();
-        let (mut due, mut read) = (due.chunks(MINUTES_AT_ONCE), VecDeque::new());
-        let mut comparison = Comparison::default();
-        for minute in minutes {
-            if is_due(&state, minute) && read.front().is_none_or(|(of, _)| *of != minute) {
-                let part = due.next().unwrap_or_default();
-                let reports = self.store.minute_reports(part).await?;
-                read.extend(part.iter().copied().zip(reports));
+        let minutes: VecDeque<i64> = minutes.step_by(MINUTE as usize).collect();
+        let due = minutes.iter().copied().filter(|of| state.is_due(*of, now));
+        Reading {
+            due: due.collect(),
+            minutes,
+            read: VecDeque::new(),
+            unheld: None,
+            of: self,
+            state,
+            now,
+        }
+    }
+}
+
+/// Minutes that are being read, oldest first.
+struct Reading<'a> {
+    of: &'a InstanceMinutes,
+    state: MutexGuard<'a, State>,
+    now: i64,
+    minutes: VecDeque<i64>,
+    /// Those that must be read from the store, and are not yet.
+    due: VecDeque<i64>,
+    /// Those that were read, and are not taken in yet.
+    read: VecDeque<(i64, Vec<InstanceMinuteRecords>)>,
+    /// The last minute, if there was no room to hold it.
+    unheld: Option<HeldMinute>,
+}
+
+impl Reading<'_> {
+    /// The next minute of which something is known.
+    async fn next(&mut self) -> Result<Option<(i64, &[HeldInstance])>, StoreError> {
+        let Self { of, now, .. } = *self;
+        let mut turn = Turn::new(&of.clock);
+        while let Some(minute) = self.minutes.pop_front() {
+            if self.due.front() == Some(&minute) {
+                let most = self.due.len().min(MINUTES_AT_ONCE);
+                let part: Vec<i64> = self.due.drain(..most).collect();
+                let reports = of.store.minute_reports(&part).await?;
+                self.read.extend(part.into_iter().zip(reports));
             }
-            let mut unheld = None;
-            if read.front().is_some_and(|(of, _)| *of == minute)
-                && let Some((_, reports)) = read.pop_front()
+            self.unheld = None;
+            if self.read.front().is_some_and(|(of, _)| *of == minute)
+                && let Some((_, reports)) = self.read.pop_front()
             {
                 let mut held = HeldMinute {
                     read_at: now,
@@ -181,15 +249,17 @@ impl InstanceMinutes {
                     held.instances.push(instance);
                     turn.pause().await;
                 }
-                unheld = state.hold(minute, held, self.most_bytes);
+                self.unheld = self.state.hold(minute, held, of.most_bytes);
             }
-            let held = unheld.as_ref().or_else(|| state.minutes.get(&minute));
-            if let Some(held) = held {
-                comparison.add(minute, &held.instances, context);
+            let is_known = self.unheld.is_some() || self.state.minutes.contains_key(&minute);
+            if is_known {
+                let held = self.unheld.as_ref();
+                let held = held.or_else(|| self.state.minutes.get(&minute));
+                return Ok(held.map(|held| (minute, &held.instances[..])));
             }
             turn.pause().await;
         }
-        Ok(comparison.finish())
+        Ok(None)
     }
 }
 
@@ -254,24 +324,36 @@ struct Compared {
     version: Option<Arc<str>>,
     busy: Option<Range<i64>>,
     sums: Aggregate,
-    /// Its requests in those minutes in which others had the same context.
+    pace: Pace,
+}
+
+/// How long requests took, and how long they would have taken on the others.
+#[derive(Debug, Default)]
+struct Pace {
+    /// The requests in those minutes in which others had the same context.
     own: Times,
     /// The requests of the others then.
     others: u64,
-    /// How long its requests would have taken, if each had taken the mean of the others, in nanoseconds.
+    /// How long the own requests would have taken, if each had taken the mean of the others, in nanoseconds.
     expected: f64,
 }
 
-impl Compared {
-    fn add(&mut self, own: Times, of_all: Times) {
-        let others = of_all.count.saturating_sub(own.count);
-        if own.count == 0 || others == 0 {
+impl Pace {
+    /// Adds its requests on a context in a minute, and those of the others.
+    fn add(&mut self, own: Times, others: Times) {
+        if own.count == 0 || others.count == 0 {
             return;
         }
-        let mean = of_all.sum.saturating_sub(own.sum) as f64 / others as f64;
+        let mean = others.sum as f64 / others.count as f64;
         self.own.add(own);
-        self.others = self.others.saturating_add(others);
+        self.others = self.others.saturating_add(others.count);
         self.expected += mean * own.count as f64;
+    }
+
+    /// The mean of the others for the same requests, in seconds.
+    fn expected_mean(&self) -> Option<f64> {
+        let nanos = (self.own.count > 0).then(|| self.expected / self.own.count as f64);
+        nanos.map(|nanos| nanos / 1e9)
     }
 
     fn ratio(&self) -> Option<f64> {
@@ -281,6 +363,13 @@ impl Compared {
 }
 
 impl Times {
+    fn without(self, part: Self) -> Self {
+        Self {
+            count: self.count.saturating_sub(part.count),
+            sum: self.sum.saturating_sub(part.sum),
+        }
+    }
+
     fn add(&mut self, other: Self) {
         self.count = self.count.saturating_add(other.count);
         self.sum = self.sum.saturating_add(other.sum);
@@ -310,7 +399,7 @@ impl Comparison {
             let since = compared.busy.as_ref().map_or(start, |busy| busy.start);
             compared.busy = Some(since..start.saturating_add(MINUTE));
             for (id, times) in instance.times(context) {
-                compared.add(times, of_all[&id]);
+                compared.pace.add(times, of_all[&id].without(times));
             }
         }
     }
@@ -319,7 +408,7 @@ impl Comparison {
         let instances = self.0.into_iter();
         instances
             .map(|(instance, compared)| InstanceSums {
-                ratio: compared.ratio(),
+                ratio: compared.pace.ratio(),
                 instance,
                 version: compared.version,
                 busy: compared.busy.unwrap_or_default(),

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use super::answers::{
     self, Changes, ChangesQuery, CounterSamples, Counters, CountersQuery, Deploy, DeployQuery,
-    DeployVerdict, FixFirst, FullHealth, HealthStatus, HeatMap, HeatMapQuery, Instances,
-    InstancesQuery, MAX_ROWS, Marks, Overview, Path, PathQuery, Paths, PathsQuery, Profile,
-    ProfileQuery, Series, SeriesQuery, SinceWhen, Slowest, SlowestRequests, WhichInstance,
-    WhichPart, WorstRequests,
+    DeployVerdict, FixFirst, FullHealth, HealthStatus, HeatMap, HeatMapQuery, Instance,
+    InstanceQuery, Instances, InstancesQuery, MAX_ROWS, Marks, Overview, Path, PathQuery, Paths,
+    PathsQuery, Profile, ProfileQuery, Series, SeriesQuery, SinceWhen, Slowest, SlowestRequests,
+    WhichInstance, WhichPart, WorstRequests,
 };
 #[cfg(feature = "rankings")]
 use super::answers::{RankingPart, Rankings};
@@ -186,6 +186,14 @@ impl Reader {
     /// What each instance did, beside the others.
     pub fn instances<'a>(&'a self, query: &'a InstancesQuery) -> Answering<'a, Instances> {
         self.answer(answers::instances(&self.0, query))
+    }
+
+    /// One instance beside the others: minute by minute, on each of its paths, and whether all of it is slower.
+    ///
+    /// # Errors
+    /// [`QueryError::NotFound`] if no instance of the name is alive or has had requests in the window.
+    pub fn instance<'a>(&'a self, query: &'a InstanceQuery) -> Answering<'a, Instance> {
+        self.answer(answers::instance(&self.0, query))
     }
 
     /// The user's counters.

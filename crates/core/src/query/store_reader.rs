@@ -9,17 +9,18 @@ use std::time::Duration;
 use super::answer_bytes::{self as bytes, AnswerBytes};
 use super::book::Book;
 use super::error::{DEADLINE, QueryError};
+use super::instance_minutes::beside_others::BesideOthers;
 use super::instance_minutes::{InstanceMinutes, InstanceSums};
 use super::single_flight::{FRESH, SingleFlight, SingleFlightMap, within};
 use super::span::Span;
 use super::windows::Windows;
 use super::windows::points::WindowPoints;
-use super::windows::sums::WindowSums;
+use super::windows::sums::{RunningTimer, WindowSums};
 use crate::clock::{Clock, Tick};
 use crate::flush::Unsent;
 #[cfg(feature = "row-cache")]
 use crate::row_lists::{ListedCache, RowList};
-use crate::store::judgement::{ChangeLog, read_changes, read_judged};
+use crate::store::judgement::{ChangeLog, read_changes, read_judged_and_taken};
 #[cfg(feature = "row-cache")]
 use crate::store::rows::RowQuery;
 use crate::store::table_reads::Purpose;
@@ -33,7 +34,7 @@ use crate::task::lock;
 use tower_pulse_detect::side_by_side::Versions;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ContextId, Kind};
-use tower_pulse_model::mark::Mark;
+use tower_pulse_model::mark::Marks;
 use tower_pulse_model::profile::Profile;
 use tower_pulse_model::recorded::RecordedTime;
 use tower_pulse_model::records::{RecordId, SliceSums};
@@ -86,13 +87,24 @@ pub struct StoreReader {
     records: SingleFlightMap<(ContextId, u32, Precision), Answer<SliceSums>>,
     change_log: SingleFlight<Arc<ChangeLog>>,
     last_log: Mutex<Arc<ChangeLog>>,
-    marks: SingleFlight<Answer<Mark>>,
+    marks: SingleFlight<Arc<Marks>>,
     versions: SingleFlightMap<(Arc<str>, Vec<i64>), Arc<Versions>>,
     instances: SingleFlightMap<(Range<i64>, Option<RecordId>), Answer<InstanceSums>>,
+    beside_others: SingleFlightMap<(Range<i64>, Arc<str>), Arc<NamedBeside>>,
     instance_minutes: InstanceMinutes,
     windows: Windows,
     window_sums: SingleFlightMap<Window, Arc<WindowSums>>,
+    running: SingleFlightMap<(Window, RecordId), Answer<RunningTimer>>,
     timer_names: SingleFlight<Arc<TimerNames>>,
+}
+
+/// Age up to which what an instance did beside the others is served again: reports are of minutes.
+const TEN_SECONDS: Duration = Duration::from_secs(10);
+
+/// What an instance did beside the others, with the names of its contexts.
+pub(super) struct NamedBeside {
+    pub(super) beside: BesideOthers,
+    pub(super) names: HashMap<RecordId, Arc<str>>,
 }
 
 /// The names of timers by the ids of their records.
@@ -114,12 +126,14 @@ impl StoreReader {
             unsent,
             windows: Windows::new(store.clone(), clock.clone(), target, share(8)),
             instances: SingleFlightMap::new(&others, bytes::instances),
+            beside_others: SingleFlightMap::new(&others, |of: &Arc<NamedBeside>| of.beside.bytes()),
             instance_minutes: InstanceMinutes::new(store.clone(), clock.clone(), share(2)),
             change_log: SingleFlight::default(),
             last_log: Mutex::default(),
             marks: SingleFlight::default(),
             versions: SingleFlightMap::new(&others, bytes::versions),
             window_sums: SingleFlightMap::new(&of_windows, bytes::window),
+            running: SingleFlightMap::new(&of_windows, |of| bytes::list(of)),
             timer_names: SingleFlight::default(),
             tiers: SingleFlight::default(),
             store,
@@ -242,6 +256,22 @@ impl StoreReader {
         let window = window.rounded(tiers, self.clock.now_seconds());
         let read = Box::pin(self.windows.context(window, tiers, context));
         within(&self.clock, DEADLINE, read).await
+    }
+
+    /// The contexts within whose requests a timer ran in a window.
+    pub async fn running(
+        &self,
+        window: Window,
+        timer: RecordId,
+    ) -> Result<Answer<RunningTimer>, QueryError> {
+        let tiers = self.tiers().await?;
+        let window = window.rounded(tiers, self.clock.now_seconds());
+        let read = Box::pin(async {
+            let running = self.windows.running(window, tiers, timer).await?;
+            Ok(Arc::new(running))
+        });
+        let flight = self.running.of(&self.clock, (window, timer));
+        flight.get(&self.clock, |_| FRESH, read).await
     }
 
     /// The number of slices that [`window_points`](Self::window_points) has of each context.
@@ -428,27 +458,36 @@ impl StoreReader {
         self.status.get(&self.clock, |_| FRESH, read).await
     }
 
-    /// The changes. They are read only when there is a new judgement: once a minute.
+    /// The changes. They are read only when there is a new judgement: once a minute. Who has taken them is read each time.
     pub async fn changes(&self) -> Result<Arc<ChangeLog>, QueryError> {
         let read = Box::pin(async {
             let Some(journal) = self.store.journal() else {
                 return Ok(Arc::default());
             };
             let last = lock(&self.last_log).clone();
-            let judged = read_judged(journal).await?.judged;
-            if !judged.revision.is_empty() && judged.revision == last.judged.revision {
+            let (stored, taken) = read_judged_and_taken(journal).await?;
+            let revision = &stored.judged.revision;
+            let is_same = !revision.is_empty() && *revision == last.judged.revision;
+            if is_same && taken == last.taken {
                 return Ok(last);
             }
-            let log = Arc::new(read_changes(journal).await?);
+            let log = match is_same {
+                true => {
+                    let mut log = ChangeLog::clone(&last);
+                    taken.tell(&mut log.changes);
+                    Arc::new(ChangeLog { taken, ..log })
+                }
+                false => Arc::new(read_changes(journal).await?),
+            };
             *lock(&self.last_log) = log.clone();
             Ok(log)
         });
         self.change_log.get(&self.clock, |_| FRESH, read).await
     }
 
-    /// The marks, oldest first.
-    pub async fn marks(&self) -> Result<Answer<Mark>, QueryError> {
-        let read = Box::pin(async { Ok(Arc::new(marks::list(&*self.store).await?)) });
+    /// The marks, with those that were removed.
+    pub async fn marks(&self) -> Result<Arc<Marks>, QueryError> {
+        let read = Box::pin(async { Ok(Arc::new(marks::retained(&*self.store).await?)) });
         self.marks.get(&self.clock, |_| FRESH, read).await
     }
 
@@ -490,9 +529,41 @@ impl StoreReader {
         flight.get(&self.clock, |_| FRESH, read).await
     }
 
-    /// Forgets the marks that were read, as there is a new one.
+    /// What one instance did in the minutes that begin within `minutes`, beside the others.
+    pub(super) async fn beside_others(
+        &self,
+        minutes: Range<i64>,
+        instance: &Arc<str>,
+    ) -> Result<Arc<NamedBeside>, QueryError> {
+        let created = self.recorded_span().await?.generation;
+        let flight = self
+            .beside_others
+            .of(&self.clock, (minutes.clone(), instance.clone()));
+        let read = Box::pin(async {
+            let minutes = self
+                .instance_minutes
+                .beside_others(minutes, instance, created);
+            let beside = minutes.await?;
+            let index = self.store.record_index(self.clock.now_seconds()).await?;
+            let names = index
+                .contexts
+                .into_iter()
+                .map(|id| (RecordId::new(id.kind, &id.name), id.name));
+            let names = names.filter(|(id, _)| beside.contexts.contains_key(id));
+            let names = names.collect();
+            Ok(Arc::new(NamedBeside { beside, names }))
+        });
+        flight.get(&self.clock, |_| TEN_SECONDS, read).await
+    }
+
+    /// Forgets the marks that were read, as there are others.
     pub async fn forget_marks(&self) {
         self.marks.forget().await;
+    }
+
+    /// Forgets the changes that were read, as somebody has taken one or given it back.
+    pub async fn forget_changes(&self) {
+        self.change_log.forget().await;
     }
 
     /// The last cleaning pass of any instance.

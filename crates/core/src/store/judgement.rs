@@ -7,12 +7,16 @@ use std::collections::BTreeMap;
 
 use super::table::Table;
 use super::table_reads::{Purpose, TableRead, TableReader};
+use super::taken::{TAKEN, TakenChanges};
 use crate::error::{StoreError, StoreErrorKind};
 use tower_pulse_detect::change::Change;
 use tower_pulse_detect::judged::Judged;
 
 /// The field of [`Table::Judgement`].
 pub const JUDGED: &[u8] = b"judged";
+
+/// Time to live of the tables after the last judgement, in seconds: as long as the coarsest records.
+pub const JUDGEMENT_TTL: i64 = 16 * 86_400;
 
 /// How often the tables are read while others write them.
 const MAX_READS: usize = 3;
@@ -57,6 +61,8 @@ pub struct ChangeLog {
     pub judged: Judged,
     /// The changes that stand, and those that have ended, in no order.
     pub changes: Vec<Change>,
+    /// Who has taken which of them.
+    pub taken: TakenChanges,
 }
 
 impl ChangeLog {
@@ -136,12 +142,26 @@ pub async fn read_judged(reader: &dyn TableReader) -> Result<StoredJudged, Store
     Ok(StoredJudged::new(answers.values().pop().flatten()))
 }
 
+/// Reads the last judgement, and who has taken a change.
+pub async fn read_judged_and_taken(
+    reader: &dyn TableReader,
+) -> Result<(StoredJudged, TakenChanges), StoreError> {
+    let fields = TableRead::Values(Table::Judgement, [JUDGED, TAKEN].map(Vec::from).into());
+    let mut answers = reader.read_tables(Purpose::Query, &[fields]).await?;
+    let mut values = answers.values();
+    let taken = TakenChanges::new(values.pop().flatten());
+    Ok((StoredJudged::new(values.pop().flatten()), taken))
+}
+
 /// Reads the changes. Those that another version has written in another form are left out.
 pub async fn read_changes(reader: &dyn TableReader) -> Result<ChangeLog, StoreError> {
-    let (stored, [changes]) = read_all(reader, [Table::Changes]).await?;
+    let (stored, taken, [changes]) = read_all(reader, [Table::Changes]).await?;
+    let mut changes = changes_in(&changes);
+    taken.tell(&mut changes);
     Ok(ChangeLog {
-        changes: changes_in(&changes),
+        changes,
         judged: stored.judged,
+        taken,
     })
 }
 
@@ -157,7 +177,7 @@ pub fn changes_in(fields: &NumberedFields) -> Vec<Change> {
 /// Reads everything that the last judgement has left.
 pub async fn read_judgement(reader: &dyn TableReader) -> Result<Judgement, StoreError> {
     let tables = [Table::Changes, Table::Detector];
-    let (stored, [changes, detector]) = read_all(reader, tables).await?;
+    let (stored, _, [changes, detector]) = read_all(reader, tables).await?;
     Ok(Judgement {
         stored,
         changes,
@@ -169,7 +189,7 @@ pub async fn read_judgement(reader: &dyn TableReader) -> Result<Judgement, Store
 async fn read_all<const N: usize>(
     reader: &dyn TableReader,
     tables: [Table; N],
-) -> Result<(StoredJudged, [NumberedFields; N]), StoreError> {
+) -> Result<(StoredJudged, TakenChanges, [NumberedFields; N]), StoreError> {
     let mut stored = read_judged(reader).await?;
     for _ in 0..MAX_READS {
         let last = stored.number();
@@ -177,9 +197,9 @@ async fn read_all<const N: usize>(
         for (table, fields) in tables.iter().zip(&mut read) {
             *fields = Some(read_table(reader, table, last).await?);
         }
-        let after = read_judged(reader).await?;
+        let (after, taken) = read_judged_and_taken(reader).await?;
         if after == stored {
-            return Ok((stored, read.map(Option::unwrap_or_default)));
+            return Ok((stored, taken, read.map(Option::unwrap_or_default)));
         }
         stored = after;
     }

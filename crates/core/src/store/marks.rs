@@ -7,7 +7,8 @@ use super::table::Table;
 use super::table_reads::{Purpose, TableRead, TableReader};
 use crate::error::StoreError;
 use crate::task::BoxFuture;
-use tower_pulse_model::mark::{self, Mark, Marks};
+use tower_pulse_detect::change::{Change, Suspect};
+use tower_pulse_model::mark::{Mark, Marks, StoredMark};
 
 /// Pages that are read. The fold leaves no more marks than one page has, but other programs may have added fields.
 const MAX_PAGES: usize = 16;
@@ -15,15 +16,15 @@ const MAX_PAGES: usize = 16;
 /// The fields of the table of marks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredMarks {
-    /// The marks.
+    /// The marks, with those that were removed.
     pub marks: Marks,
     /// Fields that hold none of them.
     pub surplus: Vec<Vec<u8>>,
 }
 
-/// The marks of a store, oldest first. Fields that hold no mark are left out.
+/// The marks of a store that nobody has removed, oldest first. Fields that hold no mark are left out.
 pub fn list(store: &dyn Store) -> BoxFuture<'_, Result<Vec<Mark>, StoreError>> {
-    Box::pin(async move { Ok(retained(store).await?.into_vec()) })
+    Box::pin(async move { Ok(retained(store).await?.shown().cloned().collect()) })
 }
 
 /// The marks of a store.
@@ -37,7 +38,7 @@ pub async fn retained(store: &dyn Store) -> Result<Marks, StoreError> {
 /// Reads the table of marks. It changes by steps of folding only: what is read under a version stands while the version
 /// does.
 pub async fn read(reader: &dyn TableReader) -> Result<StoredMarks, StoreError> {
-    let mut marks: BTreeMap<Vec<u8>, Option<Mark>> = BTreeMap::new();
+    let mut marks: BTreeMap<Vec<u8>, Option<StoredMark>> = BTreeMap::new();
     let mut from = None;
     for _ in 0..MAX_PAGES {
         // Fields of other programs that are too large must not stop the fold.
@@ -45,7 +46,7 @@ pub async fn read(reader: &dyn TableReader) -> Result<StoredMarks, StoreError> {
         let page = reader.read_tables(Purpose::Query, &reads).await?.page();
         let fields = page.fields.into_iter();
         marks.extend(fields.map(|(id, packed)| {
-            let mark = mark::unpack(&id, &packed);
+            let mark = StoredMark::unpack(&id, &packed);
             (id, mark)
         }));
         from = page.next;
@@ -54,11 +55,17 @@ pub async fn read(reader: &dyn TableReader) -> Result<StoredMarks, StoreError> {
         }
     }
     let retained = Marks::new(marks.values().flatten().cloned());
-    for mark in retained.as_slice() {
-        marks.remove(mark.id.as_bytes());
+    for stored in retained.as_slice() {
+        marks.remove(stored.mark.id.as_bytes());
     }
     Ok(StoredMarks {
         marks: retained,
         surplus: marks.into_keys().collect(),
     })
+}
+
+/// Leaves out of the suspects of a change the marks that were removed after it was judged.
+pub fn leave_out_removed(change: &mut Change, marks: &Marks) {
+    let is_removed = |suspect: &Suspect| matches!(suspect, Suspect::Deploy { mark, .. } if marks.has_removed(mark));
+    change.suspects.retain(|suspect| !is_removed(suspect));
 }

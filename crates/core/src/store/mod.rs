@@ -27,6 +27,7 @@ pub mod rows;
 mod status_health;
 pub mod table;
 pub mod table_reads;
+pub mod taken;
 #[cfg(any(test, feature = "__test_store"))]
 mod unused;
 mod upkeep;

@@ -66,7 +66,7 @@ pub enum Table {
         /// The start of the five weeks, in Unix seconds.
         start: i64,
     },
-    /// The last judgement: one field.
+    /// The last judgement: one field. Another one says who has taken which change.
     Judgement,
     /// The changes, packed, by the number of the judgement that wrote each, and its id.
     Changes,

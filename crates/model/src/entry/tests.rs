@@ -14,6 +14,7 @@ use crate::access_time::DurationSums;
 use crate::aggregate::Aggregate;
 use crate::context::{Kind, RecordId};
 use crate::histogram::Histogram;
+use crate::mark::StoredMark;
 use crate::minute_report::{InstanceMinute, MinuteReport};
 use crate::outcome::{OUTCOMES as OUTCOME_COUNT, Outcome};
 use crate::pack::{
@@ -420,7 +421,7 @@ proptest! {
     #[test]
     fn garbage_is_refused_or_read_but_never_panics(mut bytes in vec(any::<u8>(), 0..300), batch in batches(), at in any::<prop::sample::Index>()) {
         let _ = read_record(&bytes);
-        let _ = mark::unpack(b"id", &bytes);
+        let _ = StoredMark::unpack(b"id", &bytes);
         if let Some(first) = bytes.first_mut() {
             *first = ENTRY_VERSION;
         }

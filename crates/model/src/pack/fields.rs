@@ -31,10 +31,12 @@ pub trait Packed: Sized {
 }
 
 /// Packs the listed fields of a struct, in this order. Those behind the semicolon have their defaults where the bytes end
-/// before them.
+/// before them. Those behind `unpacked` are not packed, and have their defaults.
 #[macro_export]
 macro_rules! packed {
-    ($type:ty { $($field:ident),+ $(,)? $(; $($later:ident),+ $(,)?)? }) => {
+    ($type:ty {
+        $($field:ident),+ $(,)? $(; $($later:ident),+ $(,)?)? $(; unpacked $($unpacked:ident),+ $(,)?)?
+    }) => {
         impl $crate::pack::Packed for $type {
             fn write(&self, out: &mut $crate::pack::Writer) {
                 $($crate::pack::Packed::write(&self.$field, out);)+
@@ -48,6 +50,7 @@ macro_rules! packed {
                         true => Default::default(),
                         false => $crate::pack::Packed::read(from)?,
                     },)+)?
+                    $($($unpacked: Default::default(),)+)?
                 })
             }
         }

@@ -184,7 +184,7 @@ async fn each_range_has_the_same_legend() {
     };
     let told = "[...document.querySelectorAll('.legend .muted')].map((told) => told.textContent)";
     for (chart, expected) in [
-        ("hits", &["2xx", "3xx", "4xx", "cut off", "5xx, failed"][..]),
+        ("hits", &["2xx", "3xx", "4xx", "aborted", "5xx, failed"][..]),
         ("latency", &["mean", "p50", "p95", "p99"]),
     ] {
         let expected: Vec<_> = expected

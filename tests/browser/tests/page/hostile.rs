@@ -4,7 +4,7 @@ use pulse_browser::emulation::Size;
 use pulse_browser::page::{Page, quoted};
 use pulse_browser::service::{HOSTILE, Service};
 
-use crate::click_in_menu;
+use crate::save;
 
 const SCREENS: [&str; 7] = [
     "overview", "paths", "slowest", "timers", "counters", "deploy", "health",
@@ -18,11 +18,17 @@ async fn names_are_text() {
     for size in [Size::DESKTOP, Size::PHONE] {
         page.resize(size).await;
         let opened = HOSTILE.map(|name| format!("path?context={}", encoded(&recorded(name))));
-        let screens = SCREENS.map(str::to_owned).into_iter().chain(opened);
+        let instances = HOSTILE.map(|name| format!("instance/{}", encoded(name)));
+        let screens = SCREENS
+            .map(str::to_owned)
+            .into_iter()
+            .chain(opened)
+            .chain(instances);
         for screen in screens {
             let url = service.url(&format!("/admin/pulse#{screen}"));
             page.go(&url).await;
-            page.until_screen(screen.split('?').next().unwrap()).await;
+            page.until_screen(screen.split(['?', '/']).next().unwrap())
+                .await;
             let made = page.count("img[src=x], script:not([src^='http']):not([src*='assets/']), a[href^='javascript:'], main img").await;
             if made > 0 {
                 faults.push(format!("{screen}: a name became {made} elements"));
@@ -109,13 +115,7 @@ async fn marks_that_turn_text_around_are_made_visible() {
 async fn a_formula_in_a_file_is_text() {
     let service = Service::hostile().await;
     let page = Page::open(&service.url("/admin/pulse#paths")).await;
-    click_in_menu(
-        &page,
-        "section:has(table[data-table=paths])",
-        "button[data-export=csv]",
-    )
-    .await;
-    let (_, csv) = page.download().await;
+    let (_, csv) = save(&page, "paths", "csv").await;
     for line in csv.lines().skip(1) {
         let field = line.trim_start_matches('"');
         assert!(!field.starts_with(['=', '+', '-', '@']), "{line}");

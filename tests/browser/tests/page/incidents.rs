@@ -1,7 +1,6 @@
 //! The seven questions of somebody on call, on each incident of the demo: what changed, which page to fix first, since
 //! when, is it me or the database, which exact requests, which instance, did my deploy do it. Each answer is read from
-//! the page, in view at 1280 x 900 without scrolling, after at most two clicks. The store is in memory; `tests/demo`
-//! has the incidents in Redis.
+//! the page, in view at 1280 x 900 without scrolling, after at most two clicks, whatever the store.
 
 use std::time::{Duration, Instant};
 
@@ -82,29 +81,21 @@ const SURGE: Incident = Incident {
     is_deploy: false,
 };
 
-#[tokio::test]
-async fn a_slow_query_is_explained() {
-    is_explained(&SLOW_QUERY).await;
+/// Each incident on each store.
+macro_rules! explained {
+    ($($name:ident: $incident:ident)*) => {
+        mod in_memory { $(#[tokio::test] async fn $name() { super::is_explained(&super::$incident, super::Backend::Memory).await; })* }
+        mod in_a_file { $(#[tokio::test] async fn $name() { super::is_explained(&super::$incident, super::Backend::File).await; })* }
+        mod in_redis { $(#[tokio::test] async fn $name() { super::is_explained(&super::$incident, super::Backend::Redis).await; })* }
+    };
 }
 
-#[tokio::test]
-async fn a_bad_deploy_is_explained() {
-    is_explained(&BAD_DEPLOY).await;
-}
-
-#[tokio::test]
-async fn a_bad_instance_is_explained() {
-    is_explained(&BAD_INSTANCE).await;
-}
-
-#[tokio::test]
-async fn failures_are_explained() {
-    is_explained(&ERRORS).await;
-}
-
-#[tokio::test]
-async fn a_surge_is_explained() {
-    is_explained(&SURGE).await;
+explained! {
+    a_slow_query_is_explained: SLOW_QUERY
+    a_bad_deploy_is_explained: BAD_DEPLOY
+    a_bad_instance_is_explained: BAD_INSTANCE
+    failures_are_explained: ERRORS
+    a_surge_is_explained: SURGE
 }
 
 /// The answers that are missing, wrong or out of view.
@@ -144,11 +135,11 @@ impl Answers<'_> {
     }
 }
 
-async fn is_explained(incident: &Incident) {
+async fn is_explained(incident: &Incident, backend: Backend) {
     // A demo of its own that has only just begun: its live requests are slower on a machine that is busy with other tests,
     // and after some minutes the page says so.
     let env = [("DEMO_HISTORY", "90m"), ("DEMO_INCIDENT", incident.name)];
-    let shop = &Shop::start(Backend::Memory, &env).await;
+    let shop = &Shop::start(backend, &env).await;
     // Nothing is chosen: as somebody opens it who was just woken up.
     let page = Page::open(&shop.url()).await;
     page.until_screen("overview").await;

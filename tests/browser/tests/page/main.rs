@@ -7,6 +7,7 @@ mod figures;
 mod heat_map;
 mod hostile;
 mod incidents;
+mod instance;
 mod outage;
 mod places;
 mod range;
@@ -15,6 +16,7 @@ mod tables;
 mod unexpected;
 mod watched;
 mod week;
+mod written;
 
 use pulse_browser::page::Page;
 use pulse_browser::watch::Exchange;
@@ -43,6 +45,13 @@ async fn click_in_menu(page: &Page, root: &str, button: &str) {
         page.until_shown(&button).await;
     }
     page.click(&button).await;
+}
+
+/// Saves what the screen shows under this name, as `csv` or `json`, and returns the file's name and text.
+async fn save(page: &Page, name: &str, format: &str) -> (String, String) {
+    let button = format!("button[data-of={name}][data-export={format}]");
+    click_in_menu(page, "#export", &button).await;
+    page.download().await
 }
 
 /// The keys of the rows of a table, in their order.

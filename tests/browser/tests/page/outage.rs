@@ -151,6 +151,7 @@ async fn the_health_is_shown_while_the_store_is_away() {
     )
     .await;
     assert_ne!(status(&page).await, "ok");
+    assert!(page.text("[data-panel=well]").await.contains("unreachable"));
     page.end().await;
 }
 

@@ -311,8 +311,8 @@ async fn back_returns_to_the_screen_before_and_never_leaves_the_page() {
     page.end().await;
 }
 
-/// The tiles of requests and of requests per second.
-const RATES: &str = "['requests', 'rate'].map((name) => document.querySelector(`[data-tile=${name}] .value`)?.innerText.replace(/[^0-9.k]/g, '') ?? '')";
+/// The tile of requests, and of requests per second.
+const RATES: &str = "['.value', '.delta'].map((part) => document.querySelector(`[data-tile=requests] ${part}`)?.innerText.split('/s')[0].replace(/[^0-9.k]/g, '') ?? '')";
 
 #[tokio::test]
 async fn a_frozen_range_shows_the_same_later() {

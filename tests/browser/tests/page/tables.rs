@@ -7,7 +7,7 @@ use pulse_browser::rig::http::Client;
 use pulse_browser::service::Service;
 use pulse_browser::shop::Shop;
 
-use crate::{click_in_menu, column, keys};
+use crate::{column, keys, save};
 
 /// A range of the past, which nothing is added to.
 fn past(shop: &Shop) -> String {
@@ -159,12 +159,9 @@ async fn every_table_is_saved_as_csv_and_json() {
         let page = Page::open(&shop.screen(&fragment)).await;
         let rows = format!("document.querySelector('table[data-table={table}] tbody tr')");
         page.until(&format!("{table} has rows"), &rows).await;
-        let card = format!("section:has(table[data-table={table}])");
-        click_in_menu(&page, &card, "button[data-export=csv]").await;
-        let (name, csv) = page.download().await;
+        let (name, csv) = save(&page, table, "csv").await;
         assert!(name.ends_with(".csv"), "{name}");
-        click_in_menu(&page, &card, "button[data-export=json]").await;
-        let (name, json) = page.download().await;
+        let (name, json) = save(&page, table, "json").await;
         assert!(name.ends_with(".json"), "{name}");
         let json: Vec<serde_json::Map<String, serde_json::Value>> =
             serde_json::from_str(&json).unwrap();
@@ -199,13 +196,7 @@ async fn the_file_of_the_paths_has_their_figures() {
     let shop = Shop::with("slow_query").await;
     let range = past(shop);
     let page = Page::open(&shop.screen(&format!("paths?{range}&sort=count"))).await;
-    click_in_menu(
-        &page,
-        "section:has(table[data-table=paths])",
-        "button[data-export=json]",
-    )
-    .await;
-    let (_, json) = page.download().await;
+    let (_, json) = save(&page, "paths", "json").await;
     let rows: Vec<serde_json::Value> = serde_json::from_str(&json).unwrap();
     let mut client = Client::connect(shop.demo().address()).await;
     let answer = client
@@ -264,9 +255,7 @@ async fn a_long_list_has_pages_and_a_file_has_all_of_it() {
         |keys: &Vec<String>| *keys == all[from..all.len().min(2 * from)],
     )
     .await;
-    let csv = "section:has(table[data-table=counters])";
-    click_in_menu(&page, csv, "button[data-export=csv]").await;
-    let (_, csv) = page.download().await;
+    let (_, csv) = save(&page, "counters", "csv").await;
     let names: Vec<&str> = csv
         .lines()
         .skip(1)
@@ -280,13 +269,7 @@ async fn a_long_list_has_pages_and_a_file_has_all_of_it() {
 async fn a_file_has_more_paths_than_one_answer() {
     let service = Service::with_contexts(1_100).await;
     let page = Page::open(&service.url("/admin/pulse#paths")).await;
-    click_in_menu(
-        &page,
-        "section:has(table[data-table=paths])",
-        "button[data-export=json]",
-    )
-    .await;
-    let (_, json) = page.download().await;
+    let (_, json) = save(&page, "paths", "json").await;
     let rows: Vec<serde_json::Value> = serde_json::from_str(&json).unwrap();
     let names: BTreeSet<&str> = rows
         .iter()

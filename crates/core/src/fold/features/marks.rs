@@ -7,7 +7,7 @@ use crate::fold::plan::{NAMES_AT_ONCE, Plans};
 use crate::store::interrupted::Interrupted;
 use crate::store::marks;
 use crate::store::table::{FieldWrites, Table};
-use tower_pulse_model::mark::{self, Mark, Marks};
+use tower_pulse_model::mark::{Marks, StoredMark};
 use tower_pulse_model::round::{PARTITION_OF_MARKS, Round};
 
 /// Fields without a mark that one round removes.
@@ -29,7 +29,7 @@ pub(super) async fn merge(
     let fields = [(Table::Marks, ids.clone())];
     let values = ground.load(&fields).await?;
     let values = ids.iter().zip(values.into_iter().flatten());
-    let stored = values.filter_map(|(id, value)| mark::unpack(id, &value?));
+    let stored = values.filter_map(|(id, value)| StoredMark::unpack(id, &value?));
     let before = Marks::new(stored);
     let mut after = before.clone();
     for (number, mark) in added.into_iter().enumerate() {
@@ -38,14 +38,14 @@ pub(super) async fn merge(
             tokio::task::yield_now().await;
         }
     }
-    let [old, new] = [&before, &after].map(|marks| -> BTreeMap<Vec<u8>, &Mark> {
+    let [old, new] = [&before, &after].map(|marks| -> BTreeMap<Vec<u8>, &StoredMark> {
         let marks = marks.as_slice().iter();
-        marks.map(|mark| (id_of(mark), mark)).collect()
+        marks.map(|stored| (id_of(stored), stored)).collect()
     });
     let mut write = FieldWrites::new(Table::Marks, None);
     let added = new.iter().filter(|(id, _)| !old.contains_key(*id));
     write.set = added
-        .map(|(id, mark)| (id.clone(), mark::pack(mark)))
+        .map(|(id, stored)| (id.clone(), stored.pack()))
         .collect();
     let gone = old.into_keys().filter(|id| !new.contains_key(id));
     let surplus = listed.surplus.into_iter();
@@ -61,6 +61,6 @@ pub(super) async fn merge(
 }
 
 /// The field of a mark.
-fn id_of(mark: &Mark) -> Vec<u8> {
-    mark.id.as_bytes().to_vec()
+fn id_of(stored: &StoredMark) -> Vec<u8> {
+    stored.mark.id.as_bytes().to_vec()
 }

@@ -1,5 +1,6 @@
 //! What has changed, on all contexts or on one.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -10,10 +11,11 @@ use super::measured::share;
 use super::{DEFAULT_ROWS, MAX_ROWS};
 use crate::query::error::QueryError;
 use crate::query::source::Source;
-use tower_pulse_detect::change::{Change, ChangeKind};
+use crate::store::marks::leave_out_removed;
+use tower_pulse_detect::change::{Change, ChangeKind, Suspect};
 use tower_pulse_detect::detector::{Sight, Watched};
-use tower_pulse_model::context::{ALL, method_and_path};
-use tower_pulse_model::mark::Mark;
+use tower_pulse_model::context::{ALL, ContextId, Kind, method_and_path};
+use tower_pulse_model::mark::Marks;
 
 /// What has changed: [`Reader::changes`](crate::query::Reader::changes).
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -27,6 +29,8 @@ pub struct Changes {
     pub total: usize,
     /// Number of changes that match and stand.
     pub standing: usize,
+    /// Number of these that are problems: all but those that have become faster, and those that somebody has taken.
+    pub problems: usize,
     /// The changes: those that stand first, by the time that they cost, then those that have ended.
     pub changes: Vec<ChangeRow>,
     /// Contexts that were likely slower at the end of that minute, of which it is not certain yet: the most certain first, 10
@@ -104,8 +108,10 @@ impl Default for ChangesQuery {
 }
 
 impl ChangeRow {
-    /// The marks are given oldest first.
-    fn new(change: &Change, marks: &[Mark]) -> Self {
+    fn new(change: &Change, marks: &Marks) -> Self {
+        let mut change = change.clone();
+        // A mark may have been removed after the change was judged.
+        leave_out_removed(&mut change, marks);
         let (method, path) = method_and_path(&change.context);
         let extra = change.extra_seconds_per_minute;
         Self {
@@ -114,8 +120,8 @@ impl ChangeRow {
             stands: change.ended.is_none(),
             traffic_share: share(change.from_traffic, extra),
             code_share: share(change.from_code, extra),
-            deploy: DeployVerdict::of(change, marks),
-            change: change.clone(),
+            deploy: DeployVerdict::of(&change, marks),
+            change,
         }
     }
 }
@@ -140,6 +146,7 @@ pub(in crate::query) async fn changes(
         sight: log.judged.sight,
         total: matching.len(),
         standing: matching.iter().filter(|c| c.ended.is_none()).count(),
+        problems: matching.iter().filter(|c| is_problem(c)).count(),
         changes: matching
             .into_iter()
             .skip(offset)
@@ -153,6 +160,28 @@ pub(in crate::query) async fn changes(
     })
 }
 
+/// Whether a change stands that somebody should look at.
+fn is_problem(change: &Change) -> bool {
+    change.ended.is_none() && change.taken.is_none() && change.kind != ChangeKind::Faster
+}
+
+/// The contexts that have changed, and the timers that are suspects of it: the greater the number, the more urgent.
+pub(super) async fn urgencies(source: &Source) -> Result<HashMap<ContextId, usize>, QueryError> {
+    let log = source.reader.changes().await?;
+    let mut standing: Vec<&Change> = log.changes.iter().filter(|c| c.ended.is_none()).collect();
+    sort_by_urgency(&mut standing);
+    let mut urgencies = HashMap::new();
+    for (urgency, change) in standing.into_iter().rev().enumerate() {
+        urgencies.insert(ContextId::new(Kind::Http, change.context.clone()), urgency);
+        for suspect in &change.suspects {
+            if let Suspect::Timer { timer, .. } = suspect {
+                urgencies.insert(ContextId::new(Kind::Timer, timer.clone()), urgency);
+            }
+        }
+    }
+    Ok(urgencies)
+}
+
 fn sort_by_urgency(changes: &mut [&Change]) {
     changes.sort_by(|a, b| a.by_urgency(b));
 }
@@ -162,12 +191,26 @@ pub(super) async fn changes_of(
     source: &Source,
     context: &str,
 ) -> Result<Vec<ChangeRow>, QueryError> {
+    rows_of(source, |change| *change.context == *context).await
+}
+
+/// The changes of contexts, of which a timer is suspected.
+pub(super) async fn changes_by(source: &Source, timer: &str) -> Result<Vec<ChangeRow>, QueryError> {
+    let is_by =
+        |suspect: &Suspect| matches!(suspect, Suspect::Timer { timer: of, .. } if **of == *timer);
+    rows_of(source, |change| change.suspects.iter().any(is_by)).await
+}
+
+/// The changes that a function accepts: what stands first.
+async fn rows_of(
+    source: &Source,
+    is_wanted: impl Fn(&Change) -> bool,
+) -> Result<Vec<ChangeRow>, QueryError> {
     let log = source.reader.changes().await?;
     let marks = source.reader.marks().await?;
-    let changes = log.changes.iter();
-    let mut of_context: Vec<&Change> = changes.filter(|c| *c.context == *context).collect();
-    sort_by_urgency(&mut of_context);
-    let rows = of_context.into_iter();
+    let mut wanted: Vec<&Change> = log.changes.iter().filter(|c| is_wanted(c)).collect();
+    sort_by_urgency(&mut wanted);
+    let rows = wanted.into_iter();
     Ok(rows.map(|change| ChangeRow::new(change, &marks)).collect())
 }
 

@@ -83,8 +83,8 @@ pub(in crate::query) async fn deploy(
 ) -> Result<Deploy, QueryError> {
     let marks = source.reader.marks().await?;
     let mark = match &query.mark {
-        Some(id) => marks.iter().find(|mark| *mark.id == **id),
-        None => marks.last(),
+        Some(id) => marks.shown().find(|mark| *mark.id == **id),
+        None => marks.shown().next_back(),
     };
     let unknown = QueryError::NotFound("there is no such mark: see api/marks");
     let mark = mark.cloned().ok_or(unknown)?;

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use tower_pulse_detect::change::{Change, Suspect};
-use tower_pulse_model::mark::Mark;
+use tower_pulse_model::mark::{Mark, Marks};
 
 /// Whether a deploy did it: [`Reader::did_the_deploy`](crate::query::Reader::did_the_deploy), and of each change.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -33,8 +33,8 @@ pub enum Verdict {
 }
 
 impl DeployVerdict {
-    /// Of a change; the marks are given oldest first.
-    pub(super) fn of(change: &Change, marks: &[Mark]) -> Self {
+    /// Of a change.
+    pub(super) fn of(change: &Change, marks: &Marks) -> Self {
         let suspected = change.suspects.iter().find_map(|suspect| match suspect {
             Suspect::Deploy {
                 mark, side_by_side, ..
@@ -43,7 +43,7 @@ impl DeployVerdict {
         });
         let before = |mark: &Mark| change.since.saturating_sub(mark.at).max(0);
         let Some((id, side_by_side)) = suspected else {
-            let mut deploys = marks.iter().rev().filter(|mark| mark.version.is_some());
+            let mut deploys = marks.shown().rev().filter(|mark| mark.version.is_some());
             let last = deploys.find(|mark| mark.at <= change.since);
             return Self {
                 verdict: match last {
@@ -55,7 +55,7 @@ impl DeployVerdict {
                 side_by_side: None,
             };
         };
-        let mark = marks.iter().find(|mark| mark.id == *id);
+        let mark = marks.shown().find(|mark| mark.id == *id);
         Self {
             verdict: Verdict::Suspected,
             seconds_before: mark.map(before),

@@ -95,65 +95,94 @@ impl Default for InstancesQuery {
 }
 
 /// The ratio to the others from which on an instance stands out by itself.
-const STANDS_OUT: f64 = 1.5;
+pub(super) const STANDS_OUT: f64 = 1.5;
 
 /// The same for an instance whose version is suspected of a change.
-const SUSPECT_STANDS_OUT: f64 = 1.1;
+pub(super) const SUSPECT_STANDS_OUT: f64 = 1.1;
+
+/// What the instances of the fleet did, before some of them are answered.
+pub(super) struct FleetRows {
+    /// The part of the window of which there are minute reports; the whole window if there is one instance only.
+    pub(super) covered: Covered,
+    /// The largest relative error of the percentiles.
+    pub(super) error: f64,
+    /// The instances, by name.
+    pub(super) rows: Vec<InstanceRow>,
+    /// Whether there is one instance only, which has nothing to be compared with, so that it makes no reports.
+    pub(super) is_alone: bool,
+}
 
 pub(in crate::query) async fn instances(
     source: &Source,
     query: &InstancesQuery,
 ) -> Result<Instances, QueryError> {
-    let now = source.clock.now_seconds();
-    let context = query.context.as_deref();
-    let reported = Reported::new(query.window.slices(), now);
-    let id = context.map(|context| ContextId::new(Kind::Http, context));
-    let sums = source
-        .reader
-        .instances(reported.minutes(), id.as_ref())
-        .await?;
-    let mut covered = reported.covered(&sums, &source.reader.recorded_span().await?);
-    let fleet = source.reader.fleet().await?;
-    let log = source.reader.changes().await?;
-    let target = source.target_seconds();
-
-    let errors = sums.iter().map(|of| of.sums.histogram.error());
-    let mut error = errors.fold(0.0, f64::max);
-    let mut rows = rows(&fleet, &sums, target, &covered);
-    if let ([], [lone]) = (&sums[..], &mut rows[..]) {
-        // It has nothing to be compared with, so that it makes no reports.
-        let window = source.reader.window(query.window.slices()).await?;
-        (covered, error) = (Covered::from(&window.now), window.now.error);
-        let id = id.unwrap_or_else(ContextId::all);
-        if let Some(measured) = Measured::of_part(&id, &window.now, None) {
-            lone.measured = measured;
-        }
-    }
-    let whole: f64 = rows.iter().map(|row| row.measured.total).sum();
-    for row in &mut rows {
-        row.share = share(row.measured.total, whole);
-        let change = out_of_line(&log.changes, &row.instance, context);
-        row.out_of_line = change.is_some();
-        let ratio = row.ratio.unwrap_or(1.0);
-        let is_suspect = || {
-            let version = row.version.as_deref();
-            version.is_some_and(|version| is_suspect(&log.changes, version, context))
-        };
-        row.stands_out =
-            row.out_of_line || ratio >= STANDS_OUT || ratio > SUSPECT_STANDS_OUT && is_suspect();
-        row.change = change.map(|change| change.id.clone());
-    }
+    let fleet = FleetRows::read(source, query.window, query.context.as_deref()).await?;
     Ok(Instances {
-        covered,
-        error,
+        covered: fleet.covered,
+        error: fleet.error,
         context: query.context.clone(),
-        total: rows.len(),
-        instances: rows
-            .into_iter()
+        total: fleet.rows.len(),
+        instances: (fleet.rows.into_iter())
             .skip(query.offset)
             .take(query.limit.min(MAX_ROWS))
             .collect(),
     })
+}
+
+impl FleetRows {
+    /// Reads what each instance did in a window, on a context or on all.
+    pub(super) async fn read(
+        source: &Source,
+        window: Window,
+        context: Option<&str>,
+    ) -> Result<Self, QueryError> {
+        let now = source.clock.now_seconds();
+        let reported = Reported::new(window.slices(), now);
+        let id = context.map(|context| ContextId::new(Kind::Http, context));
+        let sums = source
+            .reader
+            .instances(reported.minutes(), id.as_ref())
+            .await?;
+        let mut covered = reported.covered(&sums, &source.reader.recorded_span().await?);
+        let fleet = source.reader.fleet().await?;
+        let log = source.reader.changes().await?;
+        let target = source.target_seconds();
+
+        let errors = sums.iter().map(|of| of.sums.histogram.error());
+        let mut error = errors.fold(0.0, f64::max);
+        let mut rows = rows(&fleet, &sums, target, &covered);
+        let mut is_alone = false;
+        if let ([], [lone]) = (&sums[..], &mut rows[..]) {
+            is_alone = true;
+            let window = source.reader.window(window.slices()).await?;
+            (covered, error) = (Covered::from(&window.now), window.now.error);
+            let id = id.unwrap_or_else(ContextId::all);
+            if let Some(measured) = Measured::of_part(&id, &window.now, None) {
+                lone.measured = measured;
+            }
+        }
+        let whole: f64 = rows.iter().map(|row| row.measured.total).sum();
+        for row in &mut rows {
+            row.share = share(row.measured.total, whole);
+            let change = out_of_line(&log.changes, &row.instance, context);
+            row.out_of_line = change.is_some();
+            let ratio = row.ratio.unwrap_or(1.0);
+            let is_suspect = || {
+                let version = row.version.as_deref();
+                version.is_some_and(|version| is_suspect(&log.changes, version, context))
+            };
+            row.stands_out = row.out_of_line
+                || ratio >= STANDS_OUT
+                || ratio > SUSPECT_STANDS_OUT && is_suspect();
+            row.change = change.map(|change| change.id.clone());
+        }
+        Ok(Self {
+            covered,
+            error,
+            rows,
+            is_alone,
+        })
+    }
 }
 
 /// The part of a window that consists of minutes whose reports are retained, and that have ended.
@@ -237,7 +266,7 @@ fn rows(
 
 impl InstanceRow {
     /// An instance of which nothing is known but its name.
-    fn new(instance: Arc<str>) -> Self {
+    pub(super) fn new(instance: Arc<str>) -> Self {
         Self {
             instance,
             version: None,

@@ -17,6 +17,6 @@ pub struct Marks {
 pub(in crate::query) async fn marks(source: &Source) -> Result<Marks, QueryError> {
     let marks = source.reader.marks().await?;
     Ok(Marks {
-        marks: marks.iter().rev().cloned().collect(),
+        marks: marks.shown().rev().cloned().collect(),
     })
 }

@@ -16,6 +16,27 @@ pub(super) fn share(part: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then(|| part / whole)
 }
 
+/// Fewest samples on each side of which shares of errors are compared.
+const MIN_SAMPLES: u64 = 10;
+
+/// The smallest difference of two shares of errors that counts, their smallest ratio, and the standard errors that the
+/// difference must be above, which chance makes once in some hundred pairs.
+const ERRORS_BEYOND: f64 = 0.01;
+const ERRORS_TIMES: f64 = 1.5;
+const ERRORS_SURE: f64 = 3.0;
+
+/// Whether samples fail more often than usual ones, beyond chance. Both are the number of errors and that of all.
+pub(super) fn fails_more((errors, count): (u64, u64), (old_errors, old_count): (u64, u64)) -> bool {
+    if count.min(old_count) < MIN_SAMPLES {
+        return false;
+    }
+    let (n, old_n) = (count as f64, old_count as f64);
+    let (share, usual) = (errors as f64 / n, old_errors as f64 / old_n);
+    let pooled = (errors as f64 + old_errors as f64) / (n + old_n);
+    let deviation = (pooled * (1.0 - pooled) * (1.0 / n + 1.0 / old_n)).sqrt();
+    share >= ERRORS_TIMES * usual && share - usual >= ERRORS_BEYOND.max(ERRORS_SURE * deviation)
+}
+
 /// The name of a context, with its parts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]

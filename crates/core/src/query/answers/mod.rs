@@ -8,6 +8,8 @@ mod deploy_verdict;
 mod fix_first;
 mod health;
 mod heat_map;
+mod instance;
+mod instance_verdict;
 mod instances;
 mod marks;
 mod measured;
@@ -39,6 +41,8 @@ pub use self::health::{
     OwnHealth, ProcessHealth, ReadingHealth, RecordingLosses,
 };
 pub use self::heat_map::{HeatMap, HeatMapQuery, HeatSlice};
+pub use self::instance::{Instance, InstancePath, InstancePoint, InstanceQuery};
+pub use self::instance_verdict::{InstanceVerdict, Spread};
 pub use self::instances::{InstanceRow, Instances, InstancesQuery};
 pub use self::marks::Marks;
 pub use self::measured::{ContextName, Covered, Measured, Outcomes, Times};
@@ -56,7 +60,7 @@ pub use self::rows::{Rows, RowsQuery};
 pub use self::series::{Series, SeriesQuery};
 pub use self::slow_requests::{BothHours, ListedRequest, ListedRequests, SlowestRequests};
 pub use self::slowest::{SlowContext, Slowest};
-pub use self::timers::{RequestTimer, RequestTimers};
+pub use self::timers::{RequestTimer, RequestTimers, TimerPath};
 
 pub(super) use self::changes::changes;
 pub(super) use self::counters::{counter, counters};
@@ -64,6 +68,7 @@ pub(super) use self::deploy::deploy;
 pub(super) use self::fix_first::fix_first;
 pub(super) use self::health::{health, status};
 pub(super) use self::heat_map::heat_map;
+pub(super) use self::instance::instance;
 pub(super) use self::instances::instances;
 pub(super) use self::marks::marks;
 pub(super) use self::overview::overview;

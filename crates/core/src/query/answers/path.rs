@@ -2,13 +2,13 @@
 
 use serde::Serialize;
 
-use super::changes::{ChangeRow, changes_of};
+use super::changes::{ChangeRow, changes_by, changes_of};
 use super::compared::ComparedWindow;
 use super::measured::{ContextName, Outcomes, Times};
 use super::of_kind;
 use super::questions::{WorstRequests, worst_requests};
 use super::slow_requests::{ListedRequests, listed_requests};
-use super::timers::RequestTimers;
+use super::timers::{RequestTimers, TimerPath};
 use crate::query::book::added_hours;
 use crate::query::error::QueryError;
 use crate::query::source::Source;
@@ -40,7 +40,7 @@ pub struct Path {
     /// The slowest and the newest failed requests.
     #[serde(flatten)]
     pub listed: ListedRequests,
-    /// What has changed on it: what stands first.
+    /// What has changed on it, or, of a timer, on the paths that it is suspected of: what stands first.
     pub changes: Vec<ChangeRow>,
     /// The timers within its requests, in the same hour as the histogram.
     #[serde(flatten)]
@@ -68,6 +68,8 @@ pub struct PathWindow {
     pub timers_before: RequestTimers,
     /// The requests to look at.
     pub worst_requests: WorstRequests,
+    /// Of a timer, the paths within whose requests it ran, at most 100; empty for other contexts.
+    pub run_by: Vec<TimerPath>,
 }
 
 /// A context's hour.
@@ -140,6 +142,7 @@ pub(in crate::query) async fn path(source: &Source, query: &PathQuery) -> Result
             let window_of = ComparedWindow::new(&sums, &id, &added);
             let mut timers = RequestTimers::new(source, id.kind, &now).await?;
             let timers_before = RequestTimers::new(source, id.kind, &before).await?;
+            timers.set_errors(&sums.now, &sums.before);
             if window_of.change.is_some_and(|change| change.mean.is_some()) {
                 timers.compare(&timers_before);
             }
@@ -149,6 +152,10 @@ pub(in crate::query) async fn path(source: &Source, query: &PathQuery) -> Result
                 histogram_before: buckets(&before.histogram),
                 timers,
                 timers_before,
+                run_by: match id.kind {
+                    Kind::Timer => TimerPath::of(source, window.slices(), &id).await?,
+                    _ => Vec::new(),
+                },
                 worst_requests: match id.kind {
                     Kind::Http => worst_requests(source, context, Some(window)).await?,
                     _ => WorstRequests::default(),
@@ -175,7 +182,10 @@ pub(in crate::query) async fn path(source: &Source, query: &PathQuery) -> Result
             aggregate.map_or_else(OutcomeCounts::default, |s| s.outcomes),
         ),
         listed,
-        changes: changes_of(source, context).await?,
+        changes: match id.kind {
+            Kind::Timer => changes_by(source, context).await?,
+            _ => changes_of(source, context).await?,
+        },
     })
 }
 

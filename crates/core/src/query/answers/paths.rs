@@ -1,9 +1,11 @@
 //! The table of all contexts in a window, with filter, order and pages.
 
 use std::cmp::Ordering;
+use std::collections::HashMap;
 
 use serde::Serialize;
 
+use super::changes::urgencies;
 use super::compared::{Compared, Ratios};
 use super::measured::{ContextName, Covered, Measured, share};
 use super::row_series::{MAX_SERIES_ROWS, PointValue, RowMetric, SeriesSpan};
@@ -49,13 +51,16 @@ pub enum Sort {
     Change,
     /// The number of responses with a 4xx status.
     ClientErrors,
+    /// The change that stands: contexts that have changed come first, the most urgent before the others; a timer as the change
+    /// that it is a suspect of.
+    Changed,
     /// The name.
     Context,
 }
 
 impl Sort {
     /// All of them by their names in the API, the default first.
-    pub const NAMED: [(&str, Self); 15] = [
+    pub const NAMED: [(&str, Self); 16] = [
         ("count", Self::Count),
         ("mean", Self::Mean),
         ("p95", Self::P95),
@@ -70,6 +75,7 @@ impl Sort {
         ("share", Self::Share),
         ("change", Self::Change),
         ("4xx", Self::ClientErrors),
+        ("changed", Self::Changed),
         ("context", Self::Context),
     ];
 
@@ -89,6 +95,7 @@ impl Sort {
             Self::ErrorShare => now.error_share,
             Self::Change => row.measured.change?.mean,
             Self::ClientErrors => Some(now.outcomes.count("4xx") as f64),
+            Self::Changed => row.urgency.map(|urgency| urgency as f64),
             // The names are compared where all else is equal.
             Self::Context => None,
         }
@@ -113,6 +120,8 @@ pub enum RowStatus {
 struct Row {
     context: ContextId,
     measured: Compared,
+    /// The greater, the more urgent is the change that stands. Set where rows are ordered by it.
+    urgency: Option<usize>,
 }
 
 impl Row {
@@ -239,7 +248,12 @@ impl PathsQuery {
         let by_name = a.context.name.cmp(&b.context.name);
         match self.sort == Sort::Context && self.descending {
             true => by_name.reverse(),
-            false => order(self.sort.key(a), self.sort.key(b), self.descending).then(by_name),
+            false => order(self.sort.key(a), self.sort.key(b), self.descending)
+                .then_with(|| match self.sort {
+                    Sort::Changed => order(Sort::Total.key(a), Sort::Total.key(b), true),
+                    _ => Ordering::Equal,
+                })
+                .then(by_name),
         }
     }
 }
@@ -315,6 +329,10 @@ async fn rows(
     let sums = source.reader.window(query.window.slices()).await?;
     let (now, before) = (Covered::from(&sums.now), Covered::from(&sums.before));
     let wanted = NameFilter::new(&query.contains);
+    let urgencies = match query.sort {
+        Sort::Changed => urgencies(source).await?,
+        _ => HashMap::new(),
+    };
     let foreign = book.into_iter().flat_map(Book::contexts);
     let contexts = sums.contexts().chain(foreign.filter(|id| !sums.has(id)));
     let measured = |context: &ContextId, part: &PartSums| {
@@ -336,7 +354,11 @@ async fn rows(
         );
         totals.extend(measured.now.as_ref().map(|now| now.total));
         let context = context.clone();
-        let row = Row { context, measured };
+        let row = Row {
+            urgency: urgencies.get(&context).copied(),
+            context,
+            measured,
+        };
         if row.has(query.status) && wanted.matches(&row.context.name) {
             rows.push(row);
         }

@@ -2,12 +2,16 @@
 
 use serde::Serialize;
 
-use super::measured::share;
+use super::keep_first;
+use super::measured::{ContextName, fails_more, share};
 use crate::query::error::QueryError;
 use crate::query::source::Source;
+use crate::query::windows::sums::{PartSums, RunningTimer};
 use tower_pulse_model::aggregate::Aggregate;
-use tower_pulse_model::context::Kind;
+use tower_pulse_model::context::{ContextId, Kind};
+use tower_pulse_model::records::RecordId;
 use tower_pulse_model::timer_sums::{TimerSums, Timers};
+use tower_pulse_model::window::Window as Slices;
 
 /// The timers within the requests of a context, and the share of the requests' time that they cover.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -49,6 +53,76 @@ pub struct RequestTimer {
     pub seconds_per_request: Option<f64>,
     /// The ratio of that to the window before, where both can be compared.
     pub change: Option<f64>,
+    /// How many runs of the timer failed, in the same window and on all paths: which of them is not recorded by path.
+    /// `None` without a window.
+    pub errors: Option<u64>,
+    /// These by all runs of the timer on all paths, 0 to 1.
+    pub error_share: Option<f64>,
+    /// Whether it fails more often than in the window before, beyond chance.
+    pub failing: bool,
+}
+
+/// The most paths of [`TimerPath`].
+const MAX_TIMER_PATHS: usize = 100;
+
+/// A path within whose requests a timer ran.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct TimerPath {
+    /// The path.
+    #[serde(flatten)]
+    pub name: ContextName,
+    /// Number of its requests.
+    pub requests: u64,
+    /// How often the timer ran within them.
+    pub count: u64,
+    /// How often it ran, by the number of requests.
+    pub per_request: Option<f64>,
+    /// The mean of the timer within them, in seconds.
+    pub mean: Option<f64>,
+    /// The share of the time of the path during which it ran, 0 to 1.
+    pub share: Option<f64>,
+    /// The time of a request of the path during which it ran, in seconds.
+    pub seconds_per_request: Option<f64>,
+    /// The share of the timer's own time, 0 to 1.
+    pub share_of_timer: Option<f64>,
+}
+
+impl TimerPath {
+    /// The paths that run a timer in a window, at most 100: those in which it takes most time first. A path has the
+    /// times of its 16 timers that take the most; a timer that is none of these on a path is not known to run there.
+    pub(super) async fn of(
+        source: &Source,
+        window: Slices,
+        timer: &ContextId,
+    ) -> Result<Vec<Self>, QueryError> {
+        let id = RecordId::new(timer.kind, &timer.name);
+        let running = source.reader.running(window, id).await?;
+        let whole: f64 = running.iter().map(|of| of.timer.sum as f64).sum();
+        let mut running: Vec<&RunningTimer> = running.iter().collect();
+        keep_first(&mut running, MAX_TIMER_PATHS, |a, b| {
+            let by_time = b.timer.sum.cmp(&a.timer.sum);
+            by_time.then_with(|| a.context.name.cmp(&b.context.name))
+        });
+        Ok(running.into_iter().map(|of| Self::new(of, whole)).collect())
+    }
+
+    /// `whole` is the time of the timer on all paths, in nanoseconds.
+    fn new(of: &RunningTimer, whole: f64) -> Self {
+        let (timer, requests) = (&of.timer, of.times.count as f64);
+        // Timers that ended late may be in a window that their requests have left.
+        let covered = timer.covered.min(of.times.sum) as f64;
+        Self {
+            name: ContextName::from(&of.context),
+            requests: of.times.count,
+            count: timer.count,
+            per_request: share(timer.count as f64, requests),
+            mean: share(timer.sum as f64 / 1e9, timer.count as f64),
+            share: share(covered, of.times.sum as f64),
+            seconds_per_request: share(covered / 1e9, requests),
+            share_of_timer: share(timer.sum as f64, whole),
+        }
+    }
 }
 
 impl RequestTimers {
@@ -93,6 +167,23 @@ impl RequestTimers {
 }
 
 impl RequestTimers {
+    /// Sets how often the timers failed, on all paths, in a window and not in the one before.
+    pub(super) fn set_errors(&mut self, sums: &PartSums, before: &PartSums) {
+        for timer in &mut self.timers {
+            let id = ContextId::new(Kind::Timer, timer.timer.as_str());
+            let errors = |part: &PartSums| {
+                let all = part.get(&id)?;
+                Some((all.outcomes.errors, all.times.count as u64))
+            };
+            let Some((now, count)) = errors(sums) else {
+                continue;
+            };
+            timer.errors = Some(now);
+            timer.error_share = share(now as f64, count as f64);
+            timer.failing = errors(before).is_some_and(|old| fails_more((now, count), old));
+        }
+    }
+
     /// Sets the ratios to the window before.
     pub(super) fn compare(&mut self, before: &Self) {
         let ratio = |now: Option<f64>, before: Option<f64>| share(now?, before?);
@@ -121,6 +212,9 @@ impl RequestTimer {
             overlap: sums.sum.saturating_sub(covered) as f64 / 1e9,
             seconds_per_request: share(covered as f64 / 1e9, count as f64),
             change: None,
+            errors: None,
+            error_share: None,
+            failing: false,
         }
     }
 }

@@ -28,14 +28,14 @@ use self::held::Moved;
 use self::pages::{Page, Pages, read_page, record_bytes};
 use self::points::{Point, WindowPoints};
 use self::state::{Ready, WindowState};
-use self::sums::WindowSums;
+use self::sums::{RunningTimer, WindowSums};
 use crate::clock::{Clock, Tick};
 use crate::query::error::QueryError;
 use crate::query::span::Span;
 use crate::query::turn::Turn;
 use crate::store::{PackedRecords, Store};
 use tower_pulse_model::aggregate::Aggregate;
-use tower_pulse_model::context::ContextId;
+use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::pack;
 use tower_pulse_model::records::{Record, RecordId};
 use tower_pulse_model::tier::TierSlice;
@@ -115,6 +115,38 @@ impl Windows {
         let id = RecordId::new(context.kind, &context.name);
         let sums = |part: usize| state.sums_of(&ready, part, id).unwrap_or_default();
         Ok([sums(0), sums(1)])
+    }
+
+    /// The contexts within whose requests a timer ran in a window, with the sums of each that a line in a table shows. After
+    /// [`sums`](Self::sums) of the same window it reads nothing more; it looks at each context that the window has.
+    ///
+    /// Cancel safe: what was read so far stays.
+    pub(super) async fn running(
+        &self,
+        window: Window,
+        tiers: Tiers,
+        timer: RecordId,
+    ) -> Result<Vec<RunningTimer>, QueryError> {
+        let mut state = self.state.lock().await;
+        let mut turn = Turn::new(&self.clock);
+        let ready = self
+            .bring_up_to_date(&mut state, window, tiers, &mut turn)
+            .await?;
+        let mut running = Vec::new();
+        for (id, context) in state.contexts.iter() {
+            if context.kind == Kind::Http
+                && let Some(sums) = state.sums_of(&ready, 0, *id)
+                && let Some(timer) = sums.timers.get(timer)
+            {
+                running.push(RunningTimer {
+                    context: context.clone(),
+                    timer: *timer,
+                    times: sums.times,
+                });
+            }
+            turn.pause().await;
+        }
+        Ok(running)
     }
 
     /// What some contexts measured in each slice of a window that is retained. After [`sums`](Self::sums) of the same window it reads nothing more.

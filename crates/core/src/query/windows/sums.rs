@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tower_pulse_model::access_time::AccessTimeStats;
+use tower_pulse_model::access_time::{AccessTimeStats, DurationSums};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::outcome::OutcomeCounts;
 use tower_pulse_model::records::RecordId;
+use tower_pulse_model::timer_sums::TimerSums;
 use tower_pulse_model::window::{RecordedPart, WindowSlices};
 
 /// What all contexts measured in a window, and in the window of the same length before it.
@@ -48,6 +49,15 @@ pub struct Summary {
     pub p99: Option<f64>,
     /// The share of the requests below the target, if there is one.
     pub below_target: Option<f64>,
+}
+
+/// A timer within the requests of a context in a window.
+#[derive(Clone, Debug)]
+pub struct RunningTimer {
+    pub context: ContextId,
+    pub timer: TimerSums,
+    /// The access times of all requests of the context.
+    pub times: DurationSums,
 }
 
 impl Summary {

@@ -4,7 +4,7 @@ use super::*;
 use crate::batch::MAX_CALL_COST;
 use crate::context::MAX_NAME;
 use crate::fleet::MAX_VERSION_BYTES;
-use crate::mark::{MAX_ESCAPED_BYTES, MAX_MARK_BYTES, MAX_PENDING_MARKS};
+use crate::mark::{MAX_ESCAPED_BYTES, MAX_MARK_BYTES, MAX_PENDING_MARKS, StoredMark};
 
 const NOW: i64 = 1_700_000_000;
 
@@ -73,8 +73,8 @@ fn as_many_of_the_longest_as_may_wait_are_read_and_no_more() {
 #[test]
 fn what_no_sender_makes_is_refused() {
     let refused = |mark: Mark| {
-        let (id, packed) = (mark.id.clone(), mark::pack(&mark));
-        let is_mark = mark::unpack(id.as_bytes(), &packed) == Some(mark.clone());
+        let stored = StoredMark::from(mark.clone());
+        let is_mark = StoredMark::unpack(mark.id.as_bytes(), &stored.pack()) == Some(stored);
         let is_read = unpacked(&pack(&batch_of([mark]))).is_ok();
         assert_eq!(is_mark, is_read);
         !is_read
@@ -87,9 +87,10 @@ fn what_no_sender_makes_is_refused() {
     assert!(refused(with_text(MAX_ESCAPED_BYTES + 1)));
     assert!(refused(of("", NOW, 1)));
     assert!(refused(of(&"x".repeat(MAX_NAME + 2), NOW, 1)));
-    assert_eq!(mark::unpack(b"\xff", &mark::pack(&of("a", NOW, 1))), None);
+    let stored = StoredMark::from(of("a", NOW, 1));
+    assert_eq!(StoredMark::unpack(b"\xff", &stored.pack()), None);
     for garbage in [&b""[..], b"garbage", b"{}", &[0xff; 40]] {
-        assert_eq!(mark::unpack(b"a", garbage), None);
+        assert_eq!(StoredMark::unpack(b"a", garbage), None);
     }
 }
 

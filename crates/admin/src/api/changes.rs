@@ -1,0 +1,38 @@
+//! Taking a change, and giving it back: `POST api/changes`.
+
+use http::StatusCode;
+use serde::Deserialize;
+
+use super::super::answer_size::{AnswerSize, ScreenSize};
+use super::super::response::ApiError;
+use super::super::{Admin, Instance};
+
+/// The body of a request that takes a change, or gives it back.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Take {
+    id: String,
+    taken: bool,
+}
+
+/// Takes the change that a JSON body names, or gives it back, and answers with the change as it is then.
+pub(crate) async fn take(
+    admin: &Admin,
+    instance: &Instance,
+    by: &str,
+    body: &[u8],
+) -> Result<Vec<u8>, ApiError> {
+    let take: Take = serde_json::from_slice(body).map_err(|_| {
+        let message = r#"the body must be a JSON object as {"id": "65536e40-…", "taken": true}"#;
+        ApiError::new(StatusCode::BAD_REQUEST, message)
+    })?;
+    let by = take.taken.then_some(by);
+    let change = instance.write.take_change(&take.id, by).await?;
+    admin.query.source().reader.forget_changes().await;
+    let (screen, less) = (ScreenSize::default(), ("id", "ask for api/changes"));
+    let size = AnswerSize {
+        screen: &screen,
+        less,
+    };
+    size.to_json(&change)
+}

@@ -1,0 +1,220 @@
+// One instance beside the others: whether all of it is slower or a path, over time, and on each of its paths.
+
+import { question } from './api.js';
+import { anchor, card } from './card.js';
+import { against } from './change.js';
+import { TimeChart } from './chart.js';
+import { attr, el, show, text } from './dom.js';
+import { count, delta, duration, isNumber, moment, percent, plural, visible } from './format.js';
+import { lengthName } from './overview.js';
+import { isZoomed, link, range, seconds, state } from './state.js';
+import { Table, contextColumn, errorColumn, numberColumn, statistic } from './table.js';
+import { Tiles } from './tiles.js';
+import { Trends } from './trends.js';
+import { changePanel } from './verdict.js';
+
+const NAMED = 3; // paths that a sentence names
+const A_MINUTE_OR_TWO = 120; // that a range may begin and end within
+const REQUESTS = [
+	{ key: 'count', label: 'this instance', color: 'c-p50' },
+	{ key: 'others_count', label: 'the others, each', color: 'c-mean' },
+	{ key: 'errors', label: 'errors', color: 'c-5xx' },
+];
+const LATENCY = [
+	{ key: 'mean', label: 'mean', color: 'c-p50' },
+	{ key: 'p95', label: 'p95', color: 'c-p95' },
+	{ key: 'others_mean', label: 'mean of the others', color: 'c-mean' },
+];
+
+/** Mounts the screen of the instance that the state names. */
+export function mount(root, page) {
+	const name = state.context;
+	const back = anchor('', 'Health');
+	const facts = el('p', 'muted');
+	const verdict = el('strong', 'change');
+	const said = el('section', 'card', el('p', '', verdict), facts);
+	said.dataset.panel = 'instance';
+	attr(said, 'aria-label', 'What is known of it');
+	const change = changePanel(page);
+	const tiles = new Tiles(['requests', 'mean', 'p50', 'p95', 'p99', 'errors', 'target']);
+	const charts = el('div', 'pair');
+	const all = new Trends(page, name); // of a service that has one instance
+	const [requests, latency] = [['requests', 'Requests', REQUESTS, count], ['latency', 'Latency', LATENCY, duration]]
+		.map((options) => chart(charts, page, name, options));
+	const table = pathTable();
+	const paths = card('instance-paths', 'Its paths beside the others', {
+		head: [el('span', 'muted')], parts: [table.node],
+	});
+	const body = el('div', 'stack', said, change.node, tiles.node, charts, all.node, paths);
+	const note = el('p', 'nothing card');
+	root.append(el('p', 'crumbs', back, ' / ', el('h2', 'title', el('bdi', 'mono path', visible(name)))), note, body);
+	let isAlone = false;
+	let since = 0; // when the change began that is about it
+
+	return {
+		remove() {
+			all.remove();
+			requests.remove();
+			latency.remove();
+		},
+		questions: () => ({
+			instance: question('instance', { instance: name, ...range() }),
+			// A change is compared since it began, and not with the time before.
+			...(since && !isZoomed() ? { after: question('instance', { instance: name, from: since }) } : {}),
+			marks: 'marks',
+			...(isAlone ? all.questions() : {}),
+		}),
+		draw({ instance, after, marks, changes: log, ...series }, now, { asOf, refused }) {
+			attr(back, 'href', link({ screen: 'health' }));
+			show(note, Boolean(refused.instance));
+			show(body, Boolean(instance));
+			text(note, refused.instance ?? '');
+			if (!instance) return;
+			const about = (log?.changes ?? []).filter((one) => one.instance === name);
+			const began = about.find((one) => one.stands)?.since ?? 0;
+			if (began !== since || instance.alone !== isAlone) {
+				[since, isAlone] = [began, instance.alone];
+				page.ask();
+			}
+			const compared = since && after ? after : instance;
+			text(verdict, sentence(compared));
+			attr(verdict, 'data-level', levelOf(compared));
+			text(facts, factsOf(instance, since && after ? since : 0, now));
+			show(change.node, about.length > 0);
+			const marked = marks?.marks ?? [];
+			change.draw(about, marked, now, log);
+			tiles.draw(compared, { now, target: page.config.target, length: lengthName() });
+			// Of a longer range, `factsOf` says which part there is.
+			if (!isPart(instance)) page.complete(instance, instance.count > 0);
+			const isKept = instance.to > instance.from;
+			show(charts, !isAlone && isKept);
+			show(all.node, isAlone);
+			const drawn = { marks: marked, changes: about, asOf };
+			if (isAlone) all.draw(series, drawn);
+			else if (isKept) for (const one of [requests, latency]) one.draw(instance, drawn);
+			show(paths, !isAlone && isKept);
+			table.draw(compared.paths, compared.total ? '' : 'It has reported no requests in this range');
+			const shown = compared.paths.length;
+			const part = shown < compared.total ? `${shown} of ${compared.total}, ` : '';
+			const until = moment(Math.min(compared.to, now), now);
+			text(paths.querySelector('.muted'), `${part}${moment(compared.from, now)} – ${until}: each minute, the busiest paths`);
+		},
+	};
+}
+
+/**
+ * A chart of its minutes; `draw` takes an answer and what is marked.
+ * @param {any[]} options
+ */
+function chart(root, page, name, options) {
+	const [key, title, series, format] = options;
+	const figure = el('figure', 'card');
+	figure.dataset.chart = key;
+	root.append(figure);
+	const shown = new TimeChart(figure, {
+		title, kind: 'lines', series, format,
+		file: `${name}-${key}`,
+		offers: key === 'latency' ? ['log'] : [],
+		onZoom: (from, to) => page.go({ from, to }),
+		onView: (view) => page.go(view, true),
+	});
+	return {
+		remove: () => shown.remove(),
+		draw(answer, { marks, changes, asOf: now }) {
+			const { from, to, precision, points } = answer;
+			const values = series.map(({ key: of }) => [of, new Map(points.map(([start, point]) => [start, point[of]]))]);
+			shown.update({
+				from, to, precision, now, values: new Map(values),
+				counts: key === 'latency' ? new Map(points.map(([start, point]) => [start, point.count])) : null,
+				recordedFrom: to - answer.recorded_seconds - answer.not_running_seconds, notRunning: [],
+				marks: marks.map(({ at, text: label, id }) => ({ at, text: label, id })),
+				changes: changes.map((one) => ({ since: one.since, text: 'out of line' })),
+				hidden: new Set(state.hide.split(',').filter(Boolean)),
+				log: key === 'latency' && state.log === 1, utc: state.utc === 1,
+			});
+		},
+	};
+}
+
+/** The colour of the sentence: bad, good, or none where nothing can be said. */
+function levelOf({ verdict: { compared, slower, failing }, stands_out: standsOut }) {
+	if (slower !== 'none' || failing !== 'none' || standsOut) return 'bad';
+	return compared > 0 ? 'good' : 'none';
+}
+
+/** Whether all of it is slower, or a path: what the API has decided, in words. */
+function sentence({ alone, verdict, paths, ratio, stands_out: standsOut }) {
+	if (alone) return 'It is the only instance, so there is nothing to compare it with: its requests are those of the service.';
+	const { compared } = verdict;
+	if (compared === 0) return 'It cannot be compared: no path has 10 requests here and on the others in the same minutes.';
+	const slower = spread(verdict.slower, {
+		all: `${allOf(compared)} about ${against(ratio, 'the others')}: it is the instance, not a page`,
+		most: `Most of its paths (${verdict.slower_paths} of ${compared}) are slower, ${against(ratio, 'the others')} on the whole`,
+		some: onlySome(paths.filter((row) => row.slower), verdict.slower_paths, 'slower'),
+	});
+	const failing = spread(verdict.failing, {
+		all: 'All of its paths fail more often than on the others: it is the instance, not a page',
+		most: `Most of its paths (${verdict.failing_paths} of ${compared}) fail more often than on the others`,
+		some: onlySome(paths.filter((row) => row.failing), verdict.failing_paths, 'failing more often'),
+	});
+	const said = [slower, failing].filter(Boolean);
+	if (said.length) return `${said.join('. ')}.`;
+	if (standsOut) return `It is ${against(ratio, 'the others')} on the whole, and no path differs clearly by itself.`;
+	return `It is like the others on each of the ${plural(compared, 'path')} that can be compared.`;
+}
+
+const spread = (how, words) => words[how] ?? '';
+const allOf = (compared) => `All of its ${compared} paths are slower,`;
+
+function onlySome(rows, total, how) {
+	const names = rows.slice(0, NAMED).map((row) => visible(row.context));
+	const more = total > names.length ? `${names.length ? ' and ' : ''}${plural(total - names.length, 'more path')}` : '';
+	return `Only ${names.join(', ')}${more} ${total === 1 ? 'is' : 'are'} ${how} here: not all of the instance`;
+}
+
+/** Whether the answer is of a part of the range: what instances did is kept for a while only. */
+const isPart = ({ from, to }) => seconds() - (to - from) > A_MINUTE_OR_TWO;
+
+/** Version, whether it is alive, its share, when it had its first requests, and what the figures are of. */
+function factsOf(one, since, now) {
+	const first = isNumber(one.first_minute) && one.first_minute > one.from ? `first requests of this range at ${moment(one.first_minute, now)}` : '';
+	const seen = isNumber(one.last_seen) ? moment(one.last_seen, now) : '';
+	const life = one.alive ? 'alive' : seen ? `gone since ${seen}` : '';
+	return [
+		one.version ? `version ${visible(one.version)}` : '',
+		life,
+		one.alive && isNumber(one.in_flight) ? `${one.in_flight} in flight` : '',
+		isNumber(one.share) ? `${percent(one.share, 1)} of the fleet’s time` : '',
+		one.others > 0 ? `beside ${plural(one.others, 'other')}` : '',
+		first,
+		isPart(one) ? `instances are kept for about two hours: ${one.to > one.from ? `shown is ${moment(one.from, now)} – ${moment(one.to, now)}` : 'nothing is left of this range'}` : '',
+		since ? `figures since ${moment(since, now)}` : '',
+	].filter(Boolean).join(' · ');
+}
+
+/** Its paths, with what they measure on the others. */
+function pathTable() {
+	const beside = (id, label, format) => numberColumn(`others_${id}`, label, format, { value: (row) => row.others?.[id] });
+	return new Table({
+		name: 'instance-paths',
+		caption: 'Its paths beside the others',
+		key: (row) => row.context,
+		href: true,
+		mark: (node, row) => attr(node, 'data-odd', row.slower || row.failing ? 'true' : null),
+		columns: [
+			contextColumn(),
+			{ id: 'ratio', label: 'vs others', title: 'Its mean by that of the others, in the same minutes', value: (row) => row.ratio,
+				draw(cell, row) {
+					text(cell, delta(row.ratio) || '–');
+					attr(cell, 'data-sense', row.slower ? 'bad' : null);
+				} },
+			numberColumn('count', 'Requests', count),
+			statistic('mean'),
+			beside('mean', 'Others', (value) => duration(value)),
+			statistic('p95'),
+			beside('p95', 'Others', (value) => duration(value)),
+			errorColumn((row) => row.failing),
+			beside('error_share', 'Others', (value) => percent(value, 1)),
+		],
+	});
+}

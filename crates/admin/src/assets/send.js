@@ -1,0 +1,15 @@
+// Requests that change something: marks, and who sees to a change.
+
+import { ApiError, DEADLINE, base } from './api.js';
+
+/** Sends a request to an endpoint of the API such as `marks`, with what becomes JSON. Resolves to the answer. */
+export async function send(method, endpoint, content) {
+	const url = new URL(`${base}api/${endpoint}`, location.href);
+	url.username = url.password = url.hash = '';
+	const body = content && { headers: { 'content-type': 'application/json' }, body: JSON.stringify(content) };
+	const signal = AbortSignal.timeout(DEADLINE);
+	const response = await fetch(url, { method, ...body, credentials: 'same-origin', signal });
+	const answer = await response.json().catch(() => null);
+	if (!response.ok) throw new ApiError(response.status, answer);
+	return answer;
+}

@@ -1,0 +1,52 @@
+// Who sees to a change, and the button that takes it or gives it back.
+
+import { headline, takenBy } from './change.js';
+import { attr, el, show, text } from './dom.js';
+import { send } from './send.js';
+
+/** A line that says who has taken a change. `draw(change, now)` shows it. */
+export function taker(page) {
+	const who = el('span', 'who');
+	const button = el('button', 'button quiet');
+	let change = null;
+	let isSending = false;
+	let failure = ''; // why the last press did nothing
+	let since = 0; // when it was drawn last, by the server's clock
+
+	const redraw = () => {
+		text(who, failure || takenBy(change, since));
+		who.classList.toggle('bad-text', failure !== '');
+		// The time since is no news.
+		attr(who, 'role', failure ? 'alert' : null);
+		text(button, change.taken ? 'Give back' : 'Take');
+		attr(button, 'aria-label', `${button.shownText}: ${headline(change)}`);
+		button.title = change.taken ? 'Call for attention again' : 'I see to this: tell everybody, and be quiet';
+		button.disabled = isSending;
+		// What has ended calls for nothing.
+		show(button, change.stands && page.config.may_write === true);
+	};
+	button.addEventListener('click', async () => {
+		isSending = true;
+		redraw();
+		try {
+			const { taken } = await send('POST', 'changes', { id: change.id, taken: !change.taken });
+			change = { ...change, taken };
+			failure = '';
+			page.ask();
+		} catch (error) {
+			failure = `Not done: ${error.message}`;
+		}
+		isSending = false;
+		redraw();
+	});
+	const node = el('span', 'taking', who, button);
+	return {
+		node,
+		draw(shown, now) {
+			// An answer that was asked for before the press says what was before it.
+			if (isSending) return;
+			[change, since] = [shown, now];
+			redraw();
+		},
+	};
+}

@@ -1,0 +1,161 @@
+//! Requests that write: who may send them, how many, and what their bodies are.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use http::request::Parts;
+use http::{StatusCode, header};
+use http_body::Body as _;
+
+use super::response::ApiError;
+use super::{Instance, Permission, Source};
+use tower_pulse_core::error::{AmendError, StoreError};
+use tower_pulse_core::handle::Handle;
+use tower_pulse_core::task::BoxFuture;
+use tower_pulse_detect::change::Change;
+use tower_pulse_model::mark::Mark;
+
+/// The largest body of a request, in bytes.
+const MAX_BODY: usize = 16 * 1024;
+
+/// How long a body may take to arrive.
+const BODY_DEADLINE: Duration = Duration::from_secs(5);
+
+/// What requests may write.
+pub trait Write: Send + Sync {
+    /// Adds a mark to those of the fleet, and waits until it can be read.
+    fn add_mark(&self, mark: Mark) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// Removes a mark.
+    fn remove_mark<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Mark, AmendError>>;
+
+    /// Makes a change one that somebody sees to, or nobody.
+    fn take_change<'a>(
+        &'a self,
+        id: &'a str,
+        by: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<Change, AmendError>>;
+}
+
+impl Write for Handle {
+    fn add_mark(&self, mark: Mark) -> BoxFuture<'_, Result<(), StoreError>> {
+        Handle::add_mark(self, mark)
+    }
+
+    fn remove_mark<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Mark, AmendError>> {
+        Handle::remove_mark(self, id)
+    }
+
+    fn take_change<'a>(
+        &'a self,
+        id: &'a str,
+        by: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<Change, AmendError>> {
+        Handle::take_change(self, id, by)
+    }
+}
+
+/// Where requests write.
+pub type WriteTarget = Arc<dyn Write>;
+
+impl From<AmendError> for ApiError {
+    fn from(error: AmendError) -> Self {
+        let status = match &error {
+            AmendError::NotFound(_) => StatusCode::NOT_FOUND,
+            AmendError::Conflict(_) => StatusCode::CONFLICT,
+            _ => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        Self::new(status, error.to_string())
+    }
+}
+
+impl Source {
+    /// The instance that a request may write to. The request counts from here on.
+    pub(super) fn instance_to_write(
+        &self,
+        parts: &Parts,
+        permission: &Permission,
+        has_body: bool,
+    ) -> Result<&Instance, ApiError> {
+        let refused = |message| ApiError::new(StatusCode::FORBIDDEN, message);
+        if !permission.may_write() {
+            return Err(refused("you may read these pages, and change nothing"));
+        }
+        let instance = self.instance.as_ref().ok_or_else(|| {
+            refused("this dashboard only reads: send the request to an instance of the service")
+        })?;
+        refuse_other_sites(parts)?;
+        if has_body {
+            refuse_other_types(parts)?;
+        }
+        instance.posts.count()?;
+        Ok(instance)
+    }
+}
+
+/// Refuses a request whose body is larger than any that is read.
+pub(super) fn check_size(body: &Body) -> Result<(), ApiError> {
+    match body.size_hint().lower() > MAX_BODY as u64 {
+        true => Err(too_large()),
+        false => Ok(()),
+    }
+}
+
+/// Reads a body.
+pub(super) async fn read(body: Body) -> Result<bytes::Bytes, ApiError> {
+    let body = axum::body::to_bytes(body, MAX_BODY);
+    let body = tokio::time::timeout(BODY_DEADLINE, body).await;
+    let body = body.map_err(|_| {
+        let message = "the body did not arrive in time";
+        ApiError::new(StatusCode::REQUEST_TIMEOUT, message)
+    })?;
+    body.map_err(|_| too_large())
+}
+
+fn too_large() -> ApiError {
+    let message = format!("the body may have at most {MAX_BODY} bytes");
+    ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message)
+}
+
+/// Refuses a body that is said to be no JSON: a page of another site may send others without asking first.
+fn refuse_other_types(parts: &Parts) -> Result<(), ApiError> {
+    let content_type = parts.headers.get(header::CONTENT_TYPE);
+    let content_type = content_type.and_then(|value| value.to_str().ok());
+    let essence = content_type.and_then(|value| value.split(';').next());
+    if !essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case("application/json")) {
+        let message = "the content-type must be application/json";
+        return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
+    }
+    Ok(())
+}
+
+/// Refuses a request that a page of another site has made with the browser's credentials.
+fn refuse_other_sites(parts: &Parts) -> Result<(), ApiError> {
+    let text = |name| {
+        let value = parts.headers.get(name)?;
+        Some(value.to_str().unwrap_or_default())
+    };
+    let refused = || {
+        let message = "requests from pages of other sites are refused";
+        ApiError::new(StatusCode::FORBIDDEN, message)
+    };
+    // A browser sends it to trustworthy URLs, and no script can set it. A proxy may have replaced `Host`, so that it
+    // says more than the comparison below.
+    match text(header::HeaderName::from_static("sec-fetch-site")) {
+        Some("same-origin" | "none") => return Ok(()),
+        Some(_) => return Err(refused()),
+        None => {}
+    }
+    if let Some(origin) = text(header::ORIGIN) {
+        let host = text(header::HOST).or(parts.uri.authority().map(|host| host.as_str()));
+        let origin = origin.split_once("://").map(|(_, host)| host);
+        let is_own = origin
+            .zip(host)
+            .is_some_and(|(origin, host)| origin.eq_ignore_ascii_case(host));
+        if !is_own {
+            return Err(refused());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,160 @@
+//! What people amend: who has taken a change, and which mark was a mistake.
+//!
+//! It is written between two rounds of folding, if nobody else has written the same field meanwhile. So it is there
+//! once it is answered, whoever folds and judges, and of two people at once the later one is told so.
+
+use super::{FLUSH_DEADLINE, Handle};
+use crate::error::{AmendError, StoreError, StoreErrorKind};
+use crate::store::conditional_write::{BetweenRounds, ConditionalWrite, Written};
+use crate::store::journal::Journal;
+use crate::store::judgement::read_changes;
+use crate::store::table::{FieldWrites, Table};
+use crate::store::table_reads::{Purpose, TableRead};
+use crate::store::taken::MAX_TAKEN;
+use crate::task::BoxFuture;
+use tower_pulse_detect::change::{Change, Taken};
+use tower_pulse_model::mark::{Mark, StoredMark};
+
+/// How often something is written while others write the same.
+const MAX_WRITES: usize = 10;
+
+const NO_CHANGE: &str = "there is no such change: see api/changes";
+const NO_MARK: &str = "there is no such mark: see api/marks";
+
+impl Handle {
+    /// Makes a change one that somebody sees to, or with `None` nobody.
+    // Boxed, so that this crate compiles the future: see `BoxFuture`.
+    #[inline(never)]
+    pub fn take_change<'a>(
+        &'a self,
+        id: &'a str,
+        by: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<Change, AmendError>> {
+        Box::pin(
+            self.in_time("the change may still be taken or given back", async move {
+                let journal = self.amended()?.ok_or(AmendError::NotFound(NO_CHANGE))?;
+                let now = self.clock().now_seconds();
+                let taken = by.map(|by| Taken::new(by, now));
+                for _ in 0..MAX_WRITES {
+                    let log = read_changes(journal).await?;
+                    let change = log.changes.iter().find(|change| *change.id == *id);
+                    let change = change.ok_or(AmendError::NotFound(NO_CHANGE))?;
+                    if change.ended.is_some() {
+                        return Err(AmendError::Conflict("the change has ended".to_owned()));
+                    }
+                    let mut amended = change.clone();
+                    amended.taken = taken.clone();
+                    if amended.taken == change.taken {
+                        return Ok(amended);
+                    }
+                    let write = log.taken.write(id, taken.as_ref(), &log.changes);
+                    let write = write.ok_or_else(too_many_taken)?;
+                    if self.has_written(&write).await? {
+                        return Ok(amended);
+                    }
+                }
+                Err(written_by_others().into())
+            }),
+        )
+    }
+
+    /// Removes a mark.
+    // Boxed, so that this crate compiles the future: see `BoxFuture`.
+    #[inline(never)]
+    pub fn remove_mark<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Mark, AmendError>> {
+        Box::pin(self.in_time("the mark may still be removed", async move {
+            let journal = self.amended()?.ok_or(AmendError::NotFound(NO_MARK))?;
+            for _ in 0..MAX_WRITES {
+                let value = mark_field(journal, id).await?;
+                let stored = value
+                    .as_deref()
+                    .and_then(|value| StoredMark::unpack(id.as_bytes(), value));
+                let stored = stored.filter(|stored| !stored.is_removed);
+                let StoredMark { mark, .. } = stored.ok_or(AmendError::NotFound(NO_MARK))?;
+                let removed = StoredMark {
+                    mark: mark.clone(),
+                    is_removed: true,
+                };
+                let mut writes = FieldWrites::new(Table::Marks, None);
+                writes.set.push((id.as_bytes().to_vec(), removed.pack()));
+                let write = ConditionalWrite {
+                    compared: (Table::Marks, id.as_bytes().to_vec()),
+                    expected: value,
+                    steps: vec![vec![writes]],
+                };
+                if self.has_written(&write).await? {
+                    return Ok(mark);
+                }
+            }
+            Err(written_by_others().into())
+        }))
+    }
+
+    /// The journal of the store that is amended. An instance that has ended must not become the one that folds.
+    fn amended(&self) -> Result<Option<&dyn Journal>, AmendError> {
+        let stages = &self.0.stages;
+        if stages.recorder.core.is_closed() {
+            let message = "the shutdown has begun: nothing is changed";
+            return Err(StoreError::new(StoreErrorKind::Refused, message).into());
+        }
+        Ok(stages.store.journal())
+    }
+
+    /// Writes, also if another instance folds. `false` if something else was written before.
+    async fn has_written(&self, write: &ConditionalWrite) -> Result<bool, StoreError> {
+        match self.0.stages.folder.write_by_hand(write).await? {
+            Written::Done => Ok(true),
+            Written::Differs => Ok(false),
+            Written::Held => Err(written_by_others()),
+        }
+    }
+
+    /// Ends what takes longer than 5 s with a store elsewhere. What may have happened all the same is said with each
+    /// error of the store.
+    async fn in_time<T>(
+        &self,
+        may_still: &str,
+        amending: impl Future<Output = Result<T, AmendError>>,
+    ) -> Result<T, AmendError> {
+        let amended = match self.0.stages.store.is_in_process() {
+            // Nothing to wait for, and no timer that a runtime would have to run.
+            true => amending.await,
+            false => {
+                let amended = tokio::time::timeout(FLUSH_DEADLINE, amending).await;
+                amended.unwrap_or_else(|_| Err(late().into()))
+            }
+        };
+        amended.map_err(|error| match error {
+            AmendError::Store(error) if error.kind() != StoreErrorKind::Refused => {
+                let message = format!("{may_still}: {error}");
+                StoreError::new(error.kind(), message)
+                    .with_source(error)
+                    .into()
+            }
+            other => other,
+        })
+    }
+}
+
+/// The field of a mark.
+async fn mark_field(journal: &dyn Journal, id: &str) -> Result<Option<Vec<u8>>, StoreError> {
+    let read = TableRead::Values(Table::Marks, [id.as_bytes().to_vec()].into());
+    let mut answers = journal.read_tables(Purpose::Query, &[read]).await?;
+    Ok(answers.values().pop().flatten())
+}
+
+fn too_many_taken() -> AmendError {
+    AmendError::Conflict(format!(
+        "{MAX_TAKEN} changes are taken already: give one back first"
+    ))
+}
+
+fn written_by_others() -> StoreError {
+    let message = "other instances fold, or write the same, each time: try again";
+    StoreError::new(StoreErrorKind::Refused, message)
+}
+
+fn late() -> StoreError {
+    let message = format!("the store did not take it within {FLUSH_DEADLINE:?}");
+    StoreError::new(StoreErrorKind::TimedOut, message)
+}

@@ -1,0 +1,231 @@
+//! One instance beside the others: over time, and on each of its paths.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::instance_verdict::{Compare, InstanceVerdict};
+use super::instances::{FleetRows, InstanceRow, Reported};
+use super::measured::{ContextName, Covered, Measured};
+use super::{DEFAULT_ROWS, MAX_ROWS, keep_first};
+use crate::query::error::QueryError;
+use crate::query::instance_minutes::beside_others::{ContextBeside, MinuteBeside};
+use crate::query::source::Source;
+use crate::query::window::Window;
+use crate::query::windows::sums::Summary;
+use tower_pulse_model::context::Kind;
+use tower_pulse_model::minute_report::REPORTED_MINUTES;
+use tower_pulse_model::slice::HOUR;
+
+/// The length of a minute, in seconds.
+const MINUTE: i64 = REPORTED_MINUTES.seconds as i64;
+
+/// One instance beside the others: [`Reader::instance`](crate::query::Reader::instance).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Instance {
+    /// The part of the window of which there are minute reports; the whole window if it is alone. `complete` is the share
+    /// of the whole window.
+    #[serde(flatten)]
+    pub covered: Covered,
+    /// The largest relative error of the percentiles.
+    pub error: f64,
+    /// The instance, as among all of them.
+    #[serde(flatten)]
+    pub row: InstanceRow,
+    /// Whether there is no other instance: then its requests are those of the service, and it makes no reports.
+    pub alone: bool,
+    /// The most other instances that reported requests in the same minute.
+    pub others: usize,
+    /// The start of the first minute of the window in which it reported requests, in Unix seconds.
+    pub first_minute: Option<i64>,
+    /// The end of the last one, in Unix seconds.
+    pub last_minute: Option<i64>,
+    /// Whether all of it is slower or fails, or a part.
+    pub verdict: InstanceVerdict,
+    /// The length of the slices of `points`, in seconds.
+    pub precision: u32,
+    /// The start, in Unix seconds, of each minute in which it reported requests, and what it did, oldest first.
+    pub points: Vec<(i64, InstancePoint)>,
+    /// Number of its paths, at most 256.
+    pub total: usize,
+    /// Its paths: those that are slower or fail more often than on the others first, then those whose requests took most
+    /// time beyond that of the others.
+    pub paths: Vec<InstancePath>,
+}
+
+/// What an instance did in a minute.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct InstancePoint {
+    /// Number of its requests.
+    pub count: u64,
+    /// How many of them are errors.
+    pub errors: u64,
+    /// Their mean, in seconds.
+    pub mean: Option<f64>,
+    /// Their 95th percentile, in seconds.
+    pub p95: Option<f64>,
+    /// The requests of an instance of the others, in the mean; `None` if none of them had requests.
+    pub others_count: Option<f64>,
+    /// The mean of the others for the same requests, in seconds: each as long as the others took on its path.
+    pub others_mean: Option<f64>,
+}
+
+/// What an instance did on a path.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct InstancePath {
+    /// The path.
+    #[serde(flatten)]
+    pub name: ContextName,
+    /// What its requests measured.
+    #[serde(flatten)]
+    pub measured: Measured,
+    /// What the requests of the others measured, in the minutes in which this instance had some; `None` without such
+    /// requests.
+    pub others: Option<Measured>,
+    /// How many times as long its requests took as those of the others, in the same minutes.
+    pub ratio: Option<f64>,
+    /// Whether it is slower than on the others, beyond chance.
+    pub slower: bool,
+    /// Whether it fails more often than on the others, beyond chance.
+    pub failing: bool,
+}
+
+/// Which instance is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InstanceQuery {
+    /// The name of the instance.
+    pub instance: String,
+    /// The window, of which the last 130 minutes are answered.
+    pub window: Window,
+    /// The most paths that are answered.
+    pub limit: usize,
+}
+
+impl InstanceQuery {
+    /// Asks for an instance in the last hour.
+    pub fn new(instance: impl Into<String>) -> Self {
+        Self {
+            instance: instance.into(),
+            window: Window::last(Duration::from_secs(HOUR.unsigned_abs())),
+            limit: DEFAULT_ROWS,
+        }
+    }
+}
+
+/// A path, and by how much its requests exceed the time of the others, in seconds.
+struct Row {
+    path: InstancePath,
+    extra: Option<f64>,
+}
+
+pub(in crate::query) async fn instance(
+    source: &Source,
+    query: &InstanceQuery,
+) -> Result<Instance, QueryError> {
+    let FleetRows {
+        covered,
+        error,
+        rows,
+        is_alone,
+    } = FleetRows::read(source, query.window, None).await?;
+    let row = rows
+        .into_iter()
+        .find(|row| *row.instance == *query.instance);
+    let row = row.ok_or(QueryError::NotFound(
+        "no instance of this name is alive or has had requests in this window",
+    ))?;
+    let reported = Reported::new(query.window.slices(), source.clock.now_seconds());
+    let named = source
+        .reader
+        .beside_others(reported.minutes(), &row.instance)
+        .await?;
+    let target = source.target_seconds();
+    let compare = Compare::new(&row);
+    let mut verdict = InstanceVerdict::default();
+    let mut paths = Vec::new();
+    for (id, context) in &named.beside.contexts {
+        // A context that the store has forgotten has no name.
+        let Some(name) = named.names.get(id) else {
+            continue;
+        };
+        let of_path = Row::new(name, context, &compare, &covered, target);
+        if let Some(row) = of_path {
+            verdict.add(&row.path, &compare);
+            paths.push(row);
+        }
+    }
+    let total = paths.len();
+    keep_first(&mut paths, query.limit.min(MAX_ROWS), |a, b| {
+        let stands_out = |row: &Row| row.path.slower || row.path.failing;
+        let extra = |row: &Row| row.extra.unwrap_or(0.0);
+        (stands_out(b).cmp(&stands_out(a)))
+            .then_with(|| extra(b).total_cmp(&extra(a)))
+            .then_with(|| a.path.name.context.cmp(&b.path.name.context))
+    });
+    let minutes = &named.beside.minutes;
+    Ok(Instance {
+        covered,
+        error,
+        row,
+        alone: is_alone,
+        others: minutes.iter().map(|of| of.others).max().unwrap_or(0),
+        first_minute: minutes.first().map(|of| of.start),
+        last_minute: minutes.last().map(|of| of.start.saturating_add(MINUTE)),
+        verdict,
+        precision: REPORTED_MINUTES.seconds,
+        points: (minutes.iter())
+            .map(|of| (of.start, InstancePoint::from(of)))
+            .collect(),
+        total,
+        paths: paths.into_iter().map(|row| row.path).collect(),
+    })
+}
+
+impl Row {
+    fn new(
+        name: &Arc<str>,
+        context: &ContextBeside,
+        compare: &Compare,
+        covered: &Covered,
+        target: Option<f64>,
+    ) -> Option<Self> {
+        let measured = |sums| {
+            let summary = Summary::new(sums, true, target);
+            Measured::of_summary(Kind::Http, &summary, covered)
+        };
+        let (measured, others) = (measured(&context.sums)?, measured(&context.others));
+        let ratio = context.ratio();
+        let beside = others.as_ref();
+        let path = InstancePath {
+            name: ContextName::new(name, Kind::Http),
+            slower: beside.is_some_and(|others| compare.is_slower(ratio, &measured, others)),
+            failing: beside.is_some_and(|others| Compare::is_failing(&measured, others)),
+            measured,
+            others,
+            ratio,
+        };
+        Some(Self {
+            path,
+            extra: context.extra(),
+        })
+    }
+}
+
+impl From<&MinuteBeside> for InstancePoint {
+    fn from(minute: &MinuteBeside) -> Self {
+        let summary = Summary::new(&minute.sums, true, None);
+        let others = (minute.others > 0).then_some(minute.others as f64);
+        Self {
+            count: minute.sums.times.count,
+            errors: minute.sums.outcomes.errors,
+            mean: summary.times.mean(),
+            p95: summary.p95,
+            others_count: others.map(|others| minute.others_count as f64 / others),
+            others_mean: minute.others_mean,
+        }
+    }
+}

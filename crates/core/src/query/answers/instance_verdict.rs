@@ -1,0 +1,248 @@
+//! Whether an instance as a whole differs from the others, or some of its paths do.
+
+use serde::Serialize;
+
+use super::instance::InstancePath;
+use super::instances::{InstanceRow, STANDS_OUT, SUSPECT_STANDS_OUT};
+use super::measured::{Measured, fails_more};
+use crate::query::instance_minutes::MIN_REQUESTS;
+
+/// How far something is spread over the paths of an instance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Spread {
+    /// It is so on none of the paths.
+    #[default]
+    None,
+    /// On at most half of the paths, or on all but only one can be compared: it is the path.
+    Some,
+    /// On more than half of the paths.
+    Most,
+    /// On all paths, but for those with too few requests to tell: it is the instance, and not a path.
+    All,
+}
+
+/// Whether all of an instance is slower or fails more often than the others, or a part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct InstanceVerdict {
+    /// Paths with at least 10 requests on this instance and on the others in the same minutes: only these are compared.
+    pub compared: usize,
+    /// How far it is slower.
+    pub slower: Spread,
+    /// How many paths are slower.
+    pub slower_paths: usize,
+    /// How far it fails more often.
+    pub failing: Spread,
+    /// How many paths fail more often.
+    pub failing_paths: usize,
+    /// Compared paths that are surely not slower.
+    #[serde(skip)]
+    not_slower: usize,
+    /// Compared paths with so many requests that they would be seen to fail.
+    #[serde(skip)]
+    not_failing: usize,
+}
+
+/// What the paths of an instance are judged by.
+pub(super) struct Compare {
+    /// The ratio from which on a path is slower.
+    slower: f64,
+    /// The share of all its requests that are errors.
+    error_share: f64,
+}
+
+/// A path is slower at so many standard errors: chance makes that difference once in some hundred paths.
+const SURE: f64 = 3.0;
+
+/// A path is surely as fast as on the others if it cannot be slower at so many standard errors.
+const LIKELY: f64 = 2.0;
+
+impl Compare {
+    /// Where all of an instance stands out by less than its own ratio, a path is slower by half of that.
+    pub(super) fn new(row: &InstanceRow) -> Self {
+        let half = row.ratio.filter(|_| row.stands_out);
+        let half = half.map(|ratio| f64::midpoint(1.0, ratio));
+        Self {
+            slower: half.map_or(STANDS_OUT, |half| {
+                half.clamp(SUSPECT_STANDS_OUT, STANDS_OUT)
+            }),
+            error_share: row.measured.error_share.unwrap_or(0.0),
+        }
+    }
+
+    /// Whether a path is slower than on the others.
+    pub(super) fn is_slower(&self, ratio: Option<f64>, own: &Measured, others: &Measured) -> bool {
+        ratio.is_some_and(|ratio| {
+            let lowest = ratio * (1.0 - SURE * deviation(own, others));
+            ratio >= self.slower && lowest > 1.0
+        })
+    }
+
+    /// Whether a path is surely not slower.
+    fn is_not_slower(&self, ratio: f64, own: &Measured, others: &Measured) -> bool {
+        ratio * (1.0 + LIKELY * deviation(own, others)) < self.slower
+    }
+
+    /// Whether a path fails more often than on the others.
+    pub(super) fn is_failing(own: &Measured, others: &Measured) -> bool {
+        fails_more((own.errors, own.count), (others.errors, others.count))
+    }
+
+    /// Whether a path has so many requests that as many errors as on all paths would be seen.
+    fn would_be_seen_to_fail(&self, own: &Measured) -> bool {
+        own.count as f64 * self.error_share >= MIN_REQUESTS as f64
+    }
+}
+
+/// The standard error of the ratio of two means, by the ratio.
+fn deviation(own: &Measured, others: &Measured) -> f64 {
+    let of = |of: &Measured| {
+        let (mean, stddev) = (of.times.mean?, of.times.stddev?);
+        (mean > 0.0).then(|| (stddev / mean).powi(2) / of.count as f64)
+    };
+    // Nothing is sure of what was not measured.
+    of(own)
+        .zip(of(others))
+        .map_or(f64::INFINITY, |(own, others)| (own + others).sqrt())
+}
+
+impl InstanceVerdict {
+    /// Adds a path.
+    pub(super) fn add(&mut self, path: &InstancePath, compare: &Compare) {
+        let (Some(ratio), Some(others)) = (path.ratio, &path.others) else {
+            return;
+        };
+        let own = &path.measured;
+        self.compared += 1;
+        self.slower_paths += usize::from(path.slower);
+        self.not_slower += usize::from(!path.slower && compare.is_not_slower(ratio, own, others));
+        self.failing_paths += usize::from(path.failing);
+        self.not_failing += usize::from(!path.failing && compare.would_be_seen_to_fail(own));
+        self.slower = Spread::new(self.slower_paths, self.not_slower, self.compared);
+        self.failing = Spread::new(self.failing_paths, self.not_failing, self.compared);
+    }
+}
+
+impl Spread {
+    /// `yes` and `no`: the compared paths on which it is surely so, and surely not.
+    fn new(yes: usize, no: usize, compared: usize) -> Self {
+        match yes {
+            0 => Self::None,
+            2.. if no == 0 && 2 * yes >= compared => Self::All,
+            2.. if 2 * yes > compared => Self::Most,
+            _ => Self::Some,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tower_pulse_model::aggregate::Aggregate;
+    use tower_pulse_model::context::Kind;
+    use tower_pulse_model::outcome::Outcome;
+
+    use super::super::measured::{ContextName, Covered};
+    use crate::query::windows::sums::Summary;
+
+    /// Requests of some milliseconds each, the first of which fail.
+    fn measured(millis: &[u64], failed: usize) -> Measured {
+        let mut sums = Aggregate::default();
+        for (at, millis) in millis.iter().enumerate() {
+            let outcome = match at < failed {
+                true => Outcome::ServerError,
+                false => Outcome::Success,
+            };
+            sums.times.record(millis * 1_000_000);
+            sums.outcomes.record(outcome, outcome.is_error());
+        }
+        let covered = Covered {
+            from: 0,
+            to: 60,
+            complete: 1.0,
+            recorded_seconds: 60,
+            not_running_seconds: 0,
+        };
+        Measured::of_summary(Kind::Http, &Summary::new(&sums, true, None), &covered)
+            .expect("requests")
+    }
+
+    fn path(own: Measured, others: Measured, compare: &Compare) -> InstancePath {
+        let ratio = own.times.mean.zip(others.times.mean);
+        let ratio = ratio.map(|(own, others)| own / others);
+        InstancePath {
+            name: ContextName::new("GET /", Kind::Http),
+            slower: compare.is_slower(ratio, &own, &others),
+            failing: Compare::is_failing(&own, &others),
+            ratio,
+            measured: own,
+            others: Some(others),
+        }
+    }
+
+    /// About `millis`, as requests take.
+    fn about(millis: u64, count: usize) -> Vec<u64> {
+        let around = [millis * 7 / 10, millis, millis * 13 / 10];
+        around.into_iter().cycle().take(count).collect()
+    }
+
+    fn of_ratio(ratio: f64, stands_out: bool) -> Compare {
+        let mut row = InstanceRow::new("a".into());
+        (row.ratio, row.stands_out) = (Some(ratio), stands_out);
+        Compare::new(&row)
+    }
+
+    /// The verdict on an instance whose paths take so many milliseconds, where they take 10 on the others.
+    fn verdict(compare: &Compare, paths: &[(u64, usize)]) -> InstanceVerdict {
+        let mut verdict = InstanceVerdict::default();
+        for (millis, count) in paths {
+            let own = measured(&about(*millis, *count), 0);
+            let others = measured(&about(10, 300), 0);
+            verdict.add(&path(own, others, compare), compare);
+        }
+        verdict
+    }
+
+    #[test]
+    fn an_instance_is_slower_on_all_paths_or_on_some() {
+        let twice = of_ratio(2.0, true);
+        let slower = |compare: &Compare, paths: &[(u64, usize)]| {
+            let verdict = verdict(compare, paths);
+            (verdict.slower, verdict.slower_paths, verdict.compared)
+        };
+        let all = slower(&twice, &[(20, 300), (19, 300), (22, 300)]);
+        assert_eq!(all, (Spread::All, 3, 3));
+        // One path has too few requests to say.
+        let few = slower(&twice, &[(20, 300), (19, 300), (13, 10)]);
+        assert_eq!(few, (Spread::All, 2, 3));
+        let most = slower(&twice, &[(20, 300), (19, 300), (10, 300)]);
+        assert_eq!(most, (Spread::Most, 2, 3));
+        let alike = of_ratio(1.1, false);
+        let some = slower(&alike, &[(20, 300), (10, 300), (10, 300)]);
+        assert_eq!(some, (Spread::Some, 1, 3));
+        let none = slower(&alike, &[(13, 300), (10, 300)]);
+        assert_eq!(none, (Spread::None, 0, 2));
+        // An instance that a change is about is slower by less, on all paths.
+        let slightly = slower(&of_ratio(1.3, true), &[(13, 300), (13, 300)]);
+        assert_eq!(slightly, (Spread::All, 2, 2));
+        assert_eq!(slower(&twice, &[(20, 300)]).0, Spread::Some);
+        assert_eq!(slower(&twice, &[]), (Spread::None, 0, 0));
+    }
+
+    #[test]
+    fn a_path_fails_more_often_beyond_chance() {
+        let is_failing = |failed, of_others| {
+            let own = measured(&about(10, 200), failed);
+            let others = measured(&about(10, 600), of_others);
+            Compare::is_failing(&own, &others)
+        };
+        assert!(is_failing(40, 12), "20% beside 2%");
+        assert!(!is_failing(40, 120), "20% beside 20%");
+        assert!(!is_failing(2, 3), "1% beside 0.5%: two requests");
+        assert!(!is_failing(0, 600), "it fails less often");
+        assert!(is_failing(200, 0), "all of them");
+        assert!(!is_failing(200, 600), "all of them, as everywhere");
+    }
+}

@@ -1,0 +1,136 @@
+//! What one instance did beside the others: minute by minute, and context by context.
+
+use std::collections::HashMap;
+
+use super::{HeldContext, HeldInstance, Pace, Times};
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::pack;
+use tower_pulse_model::records::RecordId;
+use tower_pulse_model::slices::Merge;
+
+/// The most contexts of an instance that are told apart. A report has 32 of them at most, the busiest of its minute.
+pub(in crate::query) const MAX_CONTEXTS: usize = 256;
+
+/// What one instance did beside the others.
+#[derive(Debug, Default)]
+pub(in crate::query) struct BesideOthers {
+    /// The minutes in which it had requests, oldest first.
+    pub minutes: Vec<MinuteBeside>,
+    /// Its contexts: at most [`MAX_CONTEXTS`], those that it reported first.
+    pub contexts: HashMap<RecordId, ContextBeside>,
+}
+
+/// What it did in a minute.
+#[derive(Debug)]
+pub(in crate::query) struct MinuteBeside {
+    /// The start of the minute, in Unix seconds.
+    pub start: i64,
+    /// Its sums, of all contexts that it reported.
+    pub sums: Aggregate,
+    /// How many others had requests.
+    pub others: usize,
+    /// The requests that they reported together.
+    pub others_count: u64,
+    /// The mean of the others for the same requests, in seconds: each as long as the others took on its context.
+    pub others_mean: Option<f64>,
+}
+
+/// What it did on a context.
+#[derive(Debug, Default)]
+pub(in crate::query) struct ContextBeside {
+    /// Its sums.
+    pub sums: Aggregate,
+    /// The sums of the others, in the minutes in which it had requests.
+    pub others: Aggregate,
+    pace: Pace,
+}
+
+impl ContextBeside {
+    /// The time that its requests took, by the time that they would have taken on the others. `None` with fewer than 10
+    /// requests of either.
+    pub(in crate::query) fn ratio(&self) -> Option<f64> {
+        self.pace.ratio()
+    }
+
+    /// The time that its requests took beyond that of the others, in seconds.
+    pub(in crate::query) fn extra(&self) -> Option<f64> {
+        let Pace { own, expected, .. } = &self.pace;
+        self.ratio()
+            .map(|_| (own.sum as f64 - expected) / 1_000_000_000.0)
+    }
+}
+
+impl BesideOthers {
+    /// Adds a minute, later than those before.
+    pub(super) fn add_minute<'a>(
+        &mut self,
+        start: i64,
+        own: &HeldInstance,
+        others: impl Iterator<Item = &'a HeldInstance>,
+    ) {
+        let Some(sums) = own.sums(None) else {
+            return;
+        };
+        let mut of_others: HashMap<RecordId, Times> = HashMap::new();
+        let (mut instances, mut others_count) = (0, 0u64);
+        for (id, times) in others
+            .inspect(|_| instances += 1)
+            .flat_map(|other| other.times(None))
+        {
+            others_count = others_count.saturating_add(times.count);
+            of_others.entry(id).or_default().add(times);
+        }
+        let mut pace = Pace::default();
+        for (id, times) in own.times(None) {
+            if let Some(others) = of_others.get(&id) {
+                pace.add(times, *others);
+            }
+        }
+        self.minutes.push(MinuteBeside {
+            start,
+            sums,
+            others: instances,
+            others_count,
+            others_mean: pace.expected_mean(),
+        });
+    }
+
+    /// Adds a context in a minute.
+    pub(super) fn add_context<'a>(
+        &mut self,
+        id: RecordId,
+        own: &HeldContext,
+        others: impl Iterator<Item = &'a HeldInstance>,
+    ) {
+        if self.contexts.len() >= MAX_CONTEXTS && !self.contexts.contains_key(&id) {
+            return;
+        }
+        let Some(sums) = pack::read_aggregate(&own.packed) else {
+            return;
+        };
+        let of_others: Vec<Aggregate> = others.filter_map(|other| other.sums(Some(id))).collect();
+        let beside = self.contexts.entry(id).or_default();
+        beside.sums.merge(&sums);
+        let mut times = Times::default();
+        for other in &of_others {
+            times.add(Times {
+                count: other.times.count,
+                sum: other.times.sum,
+            });
+        }
+        beside
+            .others
+            .merge_all(&of_others.iter().collect::<Vec<_>>());
+        beside.pace.add(own.times, times);
+    }
+
+    /// Approximate bytes in memory.
+    pub(in crate::query) fn bytes(&self) -> usize {
+        let minutes = self.minutes.iter().map(|minute| minute.sums.bytes());
+        let contexts = self.contexts.values();
+        let contexts = contexts.map(|of| of.sums.bytes() + of.others.bytes());
+        minutes.chain(contexts).sum::<usize>()
+            + self.minutes.len() * size_of::<MinuteBeside>()
+            + self.contexts.len() * size_of::<(RecordId, ContextBeside)>()
+    }
+}

@@ -1,0 +1,94 @@
+//! Who has taken which change: one field beside the judgement. A judgement leaves it as it is, whichever version of this
+//! crate makes it, and whoever takes a change leaves the judgement as it is.
+
+use std::sync::Arc;
+
+use super::conditional_write::ConditionalWrite;
+use super::judgement::JUDGEMENT_TTL;
+use super::table::{FieldWrites, Table};
+use tower_pulse_detect::change::{Change, Taken};
+use tower_pulse_model::pack;
+
+/// The field of [`Table::Judgement`].
+pub const TAKEN: &[u8] = b"taken";
+
+/// The most changes that are taken at the same time.
+pub const MAX_TAKEN: usize = 100;
+
+/// Who has taken which change.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TakenChanges {
+    /// The value of the field; `None` if it is missing.
+    value: Option<Vec<u8>>,
+    /// The ids of changes, with who has taken each.
+    by_id: Vec<(Arc<str>, Taken)>,
+}
+
+impl TakenChanges {
+    /// What a field has; nothing if it cannot be read.
+    pub fn new(value: Option<Vec<u8>>) -> Self {
+        let by_id = value.as_deref().and_then(pack::unpack);
+        Self {
+            by_id: by_id.unwrap_or_default(),
+            value,
+        }
+    }
+
+    /// Who has taken a change.
+    fn of(&self, id: &str) -> Option<&Taken> {
+        let mut all = self.by_id.iter();
+        all.find_map(|(other, taken)| (**other == *id).then_some(taken))
+    }
+
+    /// Tells the changes that stand who has taken them. No one sees to a change that has ended.
+    pub fn tell(&self, changes: &mut [Change]) {
+        for change in changes {
+            let taken = self.of(&change.id).filter(|_| change.ended.is_none());
+            change.taken = taken.cloned();
+        }
+    }
+
+    /// The write that makes a change one that somebody has taken, or nobody, and forgets those that have ended. `None` if
+    /// there is no room for another one.
+    pub fn write(
+        &self,
+        change: &str,
+        taken: Option<&Taken>,
+        changes: &[Change],
+    ) -> Option<ConditionalWrite> {
+        let others = changes.iter().filter(|other| *other.id != *change);
+        let mut by_id: Vec<(Arc<str>, Taken)> = others
+            .filter_map(|other| Some((other.id.clone(), other.taken.clone()?)))
+            .collect();
+        by_id.extend(taken.map(|taken| (change.into(), taken.clone())));
+        if by_id.len() > MAX_TAKEN {
+            return None;
+        }
+        let mut writes = FieldWrites::new(Table::Judgement, Some(JUDGEMENT_TTL));
+        writes.set.push((TAKEN.to_vec(), pack::pack(&by_id)));
+        Some(ConditionalWrite {
+            compared: (Table::Judgement, TAKEN.to_vec()),
+            expected: self.value.clone(),
+            steps: vec![vec![writes]],
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_such_field_reads_as_nothing_taken() {
+        for bytes in [&b""[..], b"garbage", &[0xff; 40], &[9]] {
+            let read = TakenChanges::new(Some(bytes.to_vec()));
+            assert_eq!(read.by_id, [], "{bytes:?}");
+        }
+        let one: Arc<str> = "1".into();
+        let by_id = vec![(one.clone(), Taken::new("ada", 7))];
+        let mut packed = pack::pack(&by_id);
+        // A later version may add something.
+        packed.extend_from_slice(b"more");
+        assert_eq!(TakenChanges::new(Some(packed)).by_id, by_id);
+    }
+}
