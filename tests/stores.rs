@@ -18,6 +18,8 @@ mod equal;
 mod fixture;
 #[path = "stores/heartbeats.rs"]
 mod heartbeats;
+#[path = "stores/heat_map.rs"]
+mod heat_map;
 #[cfg(feature = "admin")]
 #[path = "stores/history.rs"]
 mod history;

@@ -58,6 +58,14 @@ pub struct Service {
     _serving: Serving,
 }
 
+/// The requests of a minute of [`Service::with_quiet_minutes`], in milliseconds.
+fn but_quiet(minute: i64) -> Vec<u64> {
+    match QUIET.contains(&minute) {
+        true => Vec::new(),
+        false => vec![10, 20, 30],
+    }
+}
+
 /// A server that ends when this is dropped.
 #[derive(Debug)]
 struct Serving(JoinHandle<()>);
@@ -114,15 +122,33 @@ impl Service {
     /// A service that has recorded requests in each of the last 30 minutes and in the present one, but in none of
     /// [`QUIET`].
     pub async fn with_quiet_minutes() -> Self {
-        Self::with_past(|_| Vec::new()).await
+        Self::with_past(|_| Vec::new(), but_quiet).await
     }
 
     /// Like [`Self::with_quiet_minutes`], but that the service was not running in them: its store has outlived a restart.
     pub async fn restarted() -> Self {
-        Self::with_past(|begin| vec![(begin + 60 * QUIET.start, begin + 60 * QUIET.end)]).await
+        let gaps = |begin| vec![(begin + 60 * QUIET.start, begin + 60 * QUIET.end)];
+        Self::with_past(gaps, but_quiet).await
     }
 
-    async fn with_past(gaps_since: impl Fn(i64) -> Vec<(i64, i64)>) -> Self {
+    /// A service with 20 requests of 20 ms in each of the last 30 minutes and in the present one, and in one of them with
+    /// five of 300 ms and one of 900 ms beside them: of its hour, that one and four of the five are kept.
+    pub async fn with_slow_minute() -> Self {
+        let millis = |minute| {
+            let slow: &[u64] = match minute {
+                25 => &[300, 300, 300, 300, 300, 900],
+                _ => &[],
+            };
+            [&[20; 20], slow].concat()
+        };
+        Self::with_past(|_| Vec::new(), millis).await
+    }
+
+    /// A service with requests of so many milliseconds in each minute since one, whose store had such gaps.
+    async fn with_past(
+        gaps_since: impl Fn(i64) -> Vec<(i64, i64)>,
+        millis_in: impl Fn(i64) -> Vec<u64>,
+    ) -> Self {
         let now = Clock::system().now_seconds();
         let begin = (now.div_euclid(60) - 30) * 60;
         let (clock, time) = Clock::manual(begin);
@@ -137,10 +163,8 @@ impl Service {
         let service = Self::serve(pulse, app).await;
         let pulse = &service.pulse;
         for minute in 0..=30 {
-            if !QUIET.contains(&minute) {
-                for millis in [10, 20, 30] {
-                    pulse.record("GET /", Duration::from_millis(millis), StatusCode::OK);
-                }
+            for millis in millis_in(minute) {
+                pulse.record("GET /", Duration::from_millis(millis), StatusCode::OK);
             }
             pulse.simulation().drain();
             let end = now.min(begin + 60 * (minute + 1));

@@ -5,9 +5,9 @@ use super::super::response::ApiError;
 #[cfg(feature = "row-cache")]
 use tower_pulse_core::query::RowsQuery;
 use tower_pulse_core::query::{
-    ChangesQuery, CountersQuery, DeployQuery, InstanceQuery, InstancesQuery, Kind, ListedHours,
-    MAX_ROWS, PathQuery, PathsQuery, ProfileQuery, RowMetric, RowStatus, SeriesMetric, SeriesQuery,
-    SlowestRequestsQuery, Sort, Window,
+    ChangesQuery, CountersQuery, DeployQuery, HeatMapQuery, InstanceQuery, InstancesQuery, Kind,
+    ListedHours, MAX_ROWS, PathQuery, PathsQuery, ProfileQuery, RowMetric, RowStatus, SeriesMetric,
+    SeriesQuery, SlowestRequestsQuery, Sort, Window,
 };
 use tower_pulse_detect::change::ChangeKind;
 
@@ -199,6 +199,15 @@ pub(super) fn series(params: &Params, now: i64) -> Result<SeriesQuery, ApiError>
         kind: kind(params)?,
         metric: params.choice("metric", &metrics)?,
         window: window(params, now)?,
+        precision: precision(params)?,
+    })
+}
+
+pub(super) fn heat_map(params: &Params, now: i64) -> Result<HeatMapQuery, ApiError> {
+    Ok(HeatMapQuery {
+        context: name(params, "context")?,
+        kind: kind(params)?,
+        window: window(params, now)?.unwrap_or(Window::HOUR),
         precision: precision(params)?,
     })
 }

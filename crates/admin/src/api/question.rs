@@ -7,7 +7,7 @@ use super::super::answer_size::{AnswerSize, ScreenSize};
 use super::super::params::Params;
 use super::super::response::ApiError;
 use super::parameters;
-use tower_pulse_core::query::{Answer as Answered, Counters, Paths, QueryError, Window};
+use tower_pulse_core::query::{Answer as Answered, Counters, HeatMap, Paths, QueryError, Window};
 use tower_pulse_core::task::BoxFuture;
 
 /// The number of rows of [`Question::FixFirst`], unless the request sets a limit, and the most.
@@ -41,6 +41,7 @@ pub(crate) enum Question {
     #[cfg(feature = "row-cache")]
     Rows,
     Series,
+    HeatMap,
     Health,
 }
 
@@ -75,6 +76,7 @@ impl Question {
             #[cfg(feature = "row-cache")]
             "rows" => Self::Rows,
             "series" => Self::Series,
+            "heat_map" => Self::HeatMap,
             "health" => Self::Health,
             _ => return None,
         })
@@ -102,7 +104,7 @@ impl Question {
                 "limit",
                 "ask for fewer rows with limit and offset, or for a coarser precision",
             ),
-            Self::Series => (
+            Self::Series | Self::HeatMap => (
                 "precision",
                 "ask for a coarser precision, or a shorter window (from and to)",
             ),
@@ -198,6 +200,11 @@ impl Question {
             Self::Series => {
                 let answer = reader.series(&parameters::series(params, now)?).await;
                 size.write_series(answer, |of| of.points.len())
+            }
+            Self::HeatMap => {
+                let answer = reader.heat_map(&parameters::heat_map(params, now)?).await;
+                let points = |of: &HeatMap| of.slices.iter().map(|slice| slice.cells.len()).sum();
+                size.write_series(answer, points)
             }
             Self::Health => {
                 // Answered whatever the state of the store.

@@ -2,7 +2,7 @@
 
 import { ApiError, UnexpectedAnswer, ask, question, serverNow } from './api.js';
 import { forgetExports, offered } from './card.js';
-import { $, all, attr, el, show, sync, text } from './dom.js';
+import { $, all, attr, el, retried, show, sync, text } from './dom.js';
 import { keepStanding } from './change.js';
 import { moment, percent, plural, shortened, span, time, useUtc, visible } from './format.js';
 import { mount } from './overview.js';
@@ -17,7 +17,7 @@ const NO_RANGE = ['slowest', 'rows', 'deploy']; // screens that have times of th
 const MAX_ANSWERS = 24;
 const IS_PART_OF = { rows: 'counters', instance: 'health' }; // screens that the navigation does not name
 
-/** The modules of the screens; those that are seldom opened are loaded when they are. A browser may remember that a URL has failed. */
+/** The modules of the screens; those that are seldom opened are loaded when they are. */
 const SCREENS = {
 	overview: () => ({ mount }),
 	paths: (retry) => import('./screen_paths.js' + retry),
@@ -39,7 +39,6 @@ const lastAnswers = new Map(); // by their questions
 const shown = { at: 0, asOf: 0, failure: null };
 const isPaused = () => state.paused === 1;
 let styled = null; // settles when the style of the other screens is there
-let failedLoads = 0; // modules that could not be loaded
 
 /** What screens call. */
 const page = {
@@ -143,7 +142,10 @@ function draw() {
 	if (!view.answers || !view.mounted || !(view.complete || view.mounted.needsNoStore)) return;
 	keepStanding(view.answers.changes?.changes ?? []);
 	view.mounted.draw(view.answers, serverNow(), { asOf: view.asOf ?? serverNow(), health: view.health, refused: view.refused });
-	if (!document.body.dataset.ready) performance.mark('drawn');
+	if (!document.body.dataset.ready) {
+		performance.mark('drawn');
+		setTimeout(style); // of what is loaded behind the first paint
+	}
 	document.body.dataset.ready = 'true';
 	const refusal = Object.values(view.refused ?? {})[0];
 	if (!refusal) return;
@@ -257,7 +259,7 @@ function style() {
 async function mountScreen() {
 	const { name, context } = view;
 	try {
-		const module = await SCREENS[name](failedLoads ? `?${failedLoads}` : '');
+		const module = await retried(SCREENS[name]);
 		if (name !== 'overview') await style();
 		if (view.name !== name || view.context !== context || view.mounted) return true;
 		root.replaceChildren();
@@ -266,7 +268,6 @@ async function mountScreen() {
 		scrollTo(0, 0);
 	} catch (error) {
 		if (view.name !== name) return true;
-		failedLoads++;
 		root.replaceChildren();
 		// What fails otherwise than by the network is a defect of the page.
 		if (!(error instanceof TypeError)) console.error(error);

@@ -1,7 +1,7 @@
 // Ticks of the axes (values from zero, logarithmic values, times of day) and the labels of vertical lines.
 
 const STEPS = [1, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 1209600, 2592000];
-const LETTER = 6.3; // mean width of a letter of a label, in pixels
+const LETTER = 6.3; // mean width of a letter of a label, in pixels; one of East Asia and an emoji have the double
 const CLOSE = 54; // pixels between two lines that share a label
 
 /** At most five values from 0 on; the last is `max` or more. `whole`: nothing between two whole numbers. */
@@ -18,6 +18,12 @@ export function logTicks(low, high, digits = [1, 2, 5]) {
 	const ticks = [];
 	for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++) ticks.push(...digits.map((n) => Number(`${n}e${power}`)));
 	return ticks.filter((value) => value >= low && value <= high);
+}
+
+/** The ticks of a logarithmic axis of so many pixels. */
+export function axisTicks(low, high, height) {
+	const ticks = logTicks(low, high);
+	return ticks.length > Math.min(7, height / 13) ? logTicks(low, high, [1]) : ticks;
 }
 
 /** [{ at, style }] at whole seconds, minutes, hours or days of local time or UTC; the style is one of `time` in format.js. */
@@ -40,18 +46,22 @@ export function flags(lines, right, noun) {
 		else row.push({ x, texts: [text] });
 	}
 	for (const flag of row) flag.whole = flag.texts.length > 1 ? `${flag.texts.length} ${noun}` : flag.texts[0];
-	const needed = (flag) => flag.whole.length * LETTER + 8;
+	const width = (letters) => [...letters].reduce((sum, letter) => sum + (letter > '\u2e7f' ? 2 : 1) * LETTER, 8);
 	// The room left of a line, where the label of the one before it may stand, unless that has room left of its own line.
-	const roomBefore = (i) => (i > 0 ? row[i].x - row[i - 1].x - (roomBefore(i - 1) < needed(row[i - 1]) ? CLOSE : 0) : row[i]?.x ?? 0);
+	const roomBefore = (i) => (i > 0 ? row[i].x - row[i - 1].x - (roomBefore(i - 1) < width(row[i - 1].whole) ? CLOSE : 0) : row[i]?.x ?? 0);
 	let end = right;
 	for (let i = row.length - 1; i >= 0; i--) {
 		const flag = row[i];
-		const { whole } = flag;
-		flag.before = end - flag.x < needed(flag) && roomBefore(i) > end - flag.x; // the label stands left of its line
+		flag.before = end - flag.x < width(flag.whole) && roomBefore(i) > end - flag.x; // the label stands left of its line
 		const room = flag.before ? roomBefore(i) : end - flag.x;
-		const letters = Math.min(Math.floor((room - 8) / LETTER), 30);
-		flag.label = whole.length > letters ? `${whole.slice(0, Math.max(letters - 1, 0))}…` : whole;
-		end = flag.x - (flag.before ? flag.label.length * LETTER + 8 : 0);
+		const letters = [...flag.whole];
+		const most = Math.min(room, 30 * LETTER + 8);
+		if (width(letters) > most) {
+			while (letters.length && width(letters) + LETTER > most) letters.pop();
+			letters.push('…');
+		}
+		flag.label = letters.join('');
+		end = flag.x - (flag.before ? width(letters) : 0);
 	}
 	return row;
 }

@@ -1,17 +1,17 @@
 // Charts over time: outcomes stacked in bars, or latencies as lines. One crosshair goes through all charts of the page.
 
-import { flags, linearTicks, logTicks, timeTicks } from './axis.js';
-import { attr, el, show, svg, text } from './dom.js';
+import { axisTicks, flags, linearTicks, logTicks, timeTicks } from './axis.js';
+import { attr, el, retried, show, svg, text } from './dom.js';
 import { time } from './format.js';
 import { NOT_RUNNING, slicesOf, valueOf } from './slices.js';
 
 const PAD = { top: 8, right: 10, bottom: 22, left: 52 };
 const ROW = 15; // height of a row of labels above the plot
-const SHAPES = ['M1 1h10v10h-10z', 'M1 6a5 5 0 1 0 10 0a5 5 0 1 0-10 0', 'M6 0l6 11h-12z', 'M6 0l6 6-6 6-6-6z', 'M0 3h12v6h-12z', 'M0 1h12l-6 11z'];
-const EMPTY = { hidden: new Set(), marks: [], changes: [], message: '', counts: null, log: false, utc: false, recordedFrom: 0, notRunning: [] };
+const SHAPES = ['M1 1h10v10h-10z', 'M1 6a5 5 0 1 0 10 0a5 5 0 1 0-10 0', 'M6 0l6 11h-12z', 'M6 0l6 6-6 6-6-6z', 'M0 3h12v6h-12z'];
+const EMPTY = { hidden: new Set(), marks: [], changes: [], message: '', why: '', counts: null, log: false, heat: 0, layer: null, utc: false,
+	recordedFrom: 0, notRunning: [] };
 const listeners = new Set();
 let charts = 0;
-let failedPointers = 0; // loads of chart_pointer.js
 
 /** What all charts of the page point at. */
 export const cursor = {
@@ -29,51 +29,54 @@ export const cursor = {
 };
 
 export class TimeChart {
-	#options;
 	#state = null;
 	#slices = [];
 	#plot;
 	#view; // what is drawn, for chart_pointer.js
 	#isConnected = false; // to the pointer and the keys
 	#readTip = null; // redraws the tooltip
-	#drawTable = null; // while the table is shown
+	/** Draws the table, while that is shown. */
+	drawTable = null;
 	#svg;
 	#parts = {};
 	#note = el('p', 'note');
 	#table = el('div', 'chart-table');
+	#caption;
 	#buttons = [];
+	#why = el('span', 'muted'); // series have no values
 	#unsubscribe = cursor.subscribe(() => this.#showCursor());
 	#observer = new ResizeObserver(() => this.#draw());
 
 	constructor(figure, options) {
-		this.#options = { clock: time, band: ['p50', 'p95'], ...options };
+		this.options = { clock: time, band: ['p50', 'p95'], ...options };
 		const { title, kind, series } = options;
 		const hatch = `hatch-${++charts}`;
 		const add = (name, className = name, tag = 'path') => (this.#parts[name] = svg(tag, { class: className }));
-		this.#svg = svg('svg', { 'aria-hidden': 'true' }, pattern(hatch), pattern(`${hatch}-unfinished`), add('unrecorded'), add('gaps'), add('grid'), add('selection'), add('band', 'band c-p95'),
+		this.#svg = svg('svg', { 'aria-hidden': 'true' }, pattern(hatch), pattern(`${hatch}-unfinished`), add('unrecorded'), add('gaps'), add('layer', '', 'g'), add('grid'), add('selection'), add('band', 'band c-p95'),
 			...series.flatMap(({ key, color }) => [add(`${key} line`, `${kind} ${color}`), add(`${key} unfinished`, `${kind} unfinished ${color}`)]),
 			add('unfinished'), add('lines', '', 'g'), add('crosshair'), add('labels', '', 'g'));
 		for (const name of ['unrecorded', 'gaps']) attr(this.#parts[name], 'fill', `url(#${hatch})`);
 		this.#parts.gaps.append(svg('title', {}, NOT_RUNNING));
 		attr(this.#parts.unfinished, 'fill', `url(#${hatch}-unfinished)`);
 		this.#plot = el('div', 'plot', this.#svg, this.#note);
-		this.#view = { ...this.#options, plot: this.#plot, slices: [], x: null, swatch: (key) => this.#swatch(key) };
+		this.#view = { ...this.options, plot: this.#plot, slices: [], x: null, swatch: (key) => this.#swatch(key) };
 		show(this.#table, false);
-		figure.append(el('figcaption', '', el('h2', '', title), this.#legend(), this.#menu()), this.#plot, this.#table);
+		this.#caption = el('figcaption', '', el('h2', '', title), this.#legend(), el('div', 'menu'));
+		figure.append(this.#caption, this.#plot, this.#table);
 		this.#observer.observe(this.#plot);
 		this.#showCursor();
 	}
 
-	/** Lets the chart be read and zoomed. */
+	/** Lets the chart be read and zoomed, and adds its controls. */
 	async #connect() {
 		try {
-			const { connectPointer } = await import('./chart_pointer.js' + (failedPointers ? `?${failedPointers}` : ''));
+			const load = (query) => Promise.all([import('./chart_pointer.js' + query), import('./chart_controls.js' + query)]);
+			const [{ connectPointer }, { addControls }] = await retried(load);
 			this.#readTip = connectPointer(this.#view, cursor);
-			this.#readTip();
+			addControls(this, { caption: this.#caption, plot: this.#plot, table: this.#table });
+			this.update(this.#state);
 		} catch {
-			// Tried again with the next data, by another URL, as a browser may remember that one has failed.
-			failedPointers++;
-			this.#isConnected = false;
+			this.#isConnected = false; // tried again with the next data
 		}
 	}
 
@@ -83,12 +86,16 @@ export class TimeChart {
 	}
 
 	update(state) {
-		this.#state = { ...EMPTY, ...this.#options, ...state };
+		this.#state = { ...EMPTY, ...this.options, ...state };
 		this.#slices = slicesOf(state);
 		// Behind the first paint, which shows all without it.
 		if (!this.#isConnected) setTimeout(() => this.#connect());
 		this.#isConnected = true;
-		for (const [button, pressed] of this.#buttons) attr(button, 'aria-pressed', pressed(this.#state));
+		for (const [button, pressed] of this.#buttons) {
+			attr(button, 'aria-pressed', pressed(this.#state));
+			button.disabled = Boolean(button.dataset.series && !state.values.has(button.dataset.series));
+		}
+		text(this.#why, this.#state.why);
 		text(this.#note, this.#state.message);
 		show(this.#note, this.#state.message !== '');
 		this.#draw();
@@ -101,7 +108,8 @@ export class TimeChart {
 		if (cursor.owner === this.#view) cursor.move(null, null, null);
 	}
 
-	#button(label, name, value, pressed, onClick) {
+	/** A button of the chart, which is pressed while `pressed(state)` says so. */
+	button(label, name, value, pressed, onClick) {
 		const button = el('button', '', ...label);
 		button.dataset[name] = value;
 		button.addEventListener('click', onClick);
@@ -110,66 +118,37 @@ export class TimeChart {
 	}
 
 	#legend() {
-		const legend = el('div', 'legend', ...this.#options.series.map(({ key, label }) => this.#button([this.#swatch(key), label], 'series', key, ({ hidden }) => !hidden.has(key), () => {
+		const legend = el('div', 'legend', ...this.options.series.map(({ key, label }) => this.button([this.#swatch(key), label], 'series', key, ({ hidden }) => !hidden.has(key), () => {
 			const hidden = new Set(this.#state?.hidden);
 			if (!hidden.delete(key)) hidden.add(key);
-			this.#options.onView({ hidden });
-		})));
+			this.options.onView({ hide: [...hidden].join() });
+		})), this.#why);
 		attr(legend, 'role', 'group');
 		attr(legend, 'aria-label', 'Series');
 		return legend;
 	}
 
 	#swatch(key) {
-		const { kind, series } = this.#options;
+		const { kind, series } = this.options;
 		const index = series.findIndex((one) => one.key === key);
 		const [width, d] = kind === 'lines' ? [18, 'M1 6h16'] : [12, SHAPES[index % SHAPES.length]];
 		return svg('svg', { class: 'swatch', width, height: 12, 'aria-hidden': 'true' }, svg('path', { class: `${kind} ${series[index].color}`, d }));
 	}
 
-	#menu() {
-		const { kind, title, onView } = this.#options;
-		const summary = el('summary', '', '⋯');
-		attr(summary, 'aria-label', `View and export of ${title}`);
-		const list = el('div', 'list', this.#button(['Table'], 'view', 'table', () => this.#drawTable !== null, () => this.#toggleTable()));
-		if (kind === 'lines') list.append(this.#button(['Logarithmic'], 'scale', 'log', ({ log }) => log, () => onView({ log: !this.#state?.log })));
-		for (const format of ['csv', 'json']) list.append(this.#button([`Export ${format.toUpperCase()}`], 'export', format, null, () => onView({ export: format })));
-		list.tabIndex = -1; // so that a press on the list does not leave the menu
-		const menu = el('details', 'menu', summary, list);
-		const close = () => {
-			menu.open = false;
-			summary.focus();
-		};
-		list.addEventListener('click', (event) => event.target !== list && close());
-		menu.addEventListener('focusout', (event) => !menu.contains(event.relatedTarget) && (menu.open = false));
-		menu.addEventListener('keydown', (event) => {
-			if (event.key !== 'Escape' || !menu.open) return;
-			close();
-			event.stopPropagation();
-		});
-		return menu;
-	}
-
-	async #toggleTable() {
-		this.#drawTable = this.#drawTable ? null : (await import('./chart_table.js')).drawTable;
-		show(this.#plot, !this.#drawTable);
-		show(this.#table, Boolean(this.#drawTable));
-		if (this.#state) this.update(this.#state);
-	}
-
 	#draw() {
 		const { clientWidth: width, clientHeight: height } = this.#plot;
 		if (!this.#state) return;
-		if (this.#drawTable) return this.#drawTable(this.#table, this.#state);
+		if (this.drawTable) return this.drawTable(this.#table, this.#state);
 		if (width < 120 || height < 60 || !this.#slices.length) return;
-		const { from, to, recordedFrom, notRunning, now, kind, format, clock, utc } = this.#state;
+		const { from, to, recordedFrom, notRunning, now, kind, format, clock, utc, layer } = this.#state;
 		const parts = this.#parts;
 		const rows = this.#lines();
 		const box = { left: PAD.left, right: width - PAD.right, top: PAD.top + rows.length * ROW, bottom: height - PAD.bottom };
 		const x = (at) => round(box.left + ((Math.min(Math.max(at, from), to) - from) / (to - from)) * (box.right - box.left));
 		Object.assign(this.#view, { state: this.#state, slices: this.#slices, box, x });
 		attr(this.#svg, 'viewBox', `0 0 ${width} ${height}`);
-		const { ticks, y } = this.#scale(box);
+		const { ticks, y } = layer ? layer.scale(box) : this.#scale(box);
+		parts.layer.replaceChildren(...(layer ? layer.draw(x, y) : []));
 		if (kind === 'stack') this.#drawBars(x, y, box);
 		else this.#drawLines(x, y);
 		const label = (left, top, className, string) => svg('text', { x: left, y: top, class: className }, string);
@@ -196,6 +175,7 @@ export class TimeChart {
 			}
 			for (const flag of flags(placed, width, `${name}s`)) {
 				labels.push(label(flag.x + (flag.before ? -4 : 4), top + 10, `halo ${name}-label${flag.before ? ' before' : ''}`, flag.label));
+				labels.at(-1).append(svg('title', {}, flag.texts.join('\n')));
 			}
 		});
 		parts.lines.replaceChildren(...lines);
@@ -228,9 +208,8 @@ export class TimeChart {
 		const least = all.filter((value) => value > 0).reduce((a, b) => Math.min(a, b));
 		const wide = logTicks(least / 10, most * 10);
 		const [low, high] = [wide.findLast((value) => value <= least), wide.find((value) => value > least && value >= most)];
-		const inside = logTicks(low, high);
 		return {
-			ticks: inside.length > 7 ? logTicks(low, high, [1]) : inside,
+			ticks: axisTicks(low, high, height),
 			y: (value) => bottom - height * Math.max(Math.log(value / low) / Math.log(high / low), 0),
 		};
 	}

@@ -13,7 +13,6 @@ export function connectPointer(view, cursor) {
 	let anchor = null; // where the selection began, in Unix seconds
 	plot.tabIndex = 0;
 	attr(plot, 'role', 'slider'); // of the crosshair: arrow keys read the slices one by one
-	attr(plot, 'aria-label', `${view.title} over time`);
 	attr(plot, 'aria-valuemin', 1);
 
 	const sliceAt = (at) => (at === null ? undefined : view.slices[Math.floor((at - view.slices[0]?.start) / view.state.precision)]);
@@ -25,6 +24,9 @@ export function connectPointer(view, cursor) {
 		const own = owner === view && Boolean(slice);
 		const shown = slice ?? slices.at(-1);
 		show(tip, own);
+		const layer = state?.layer;
+		layer?.pointAt(own ? slice : null);
+		attr(plot, 'aria-label', `${view.title} over time${layer ? ': a heat map' : ''}`);
 		attr(plot, 'aria-valuemax', slices.length || 1);
 		attr(plot, 'aria-valuenow', slices.indexOf(shown) + 1 || 1);
 		if (!shown) return attr(plot, 'aria-valuetext', 'no data');
@@ -72,6 +74,7 @@ export function connectPointer(view, cursor) {
 		if (event.button !== 0) return;
 		anchor = null;
 		press = { x: event.clientX, at: timeAt(event) };
+		view.state.layer?.toHeight(event.clientY - plot.getBoundingClientRect().top);
 		cursor.move(press.at, null, view);
 	});
 	on('pointermove', (event) => {
@@ -81,12 +84,14 @@ export function connectPointer(view, cursor) {
 			plot.setPointerCapture(event.pointerId);
 		}
 		const at = timeAt(event);
+		view.state.layer?.toHeight(event.clientY - plot.getBoundingClientRect().top);
 		cursor.move(at, press ? span(at) : cursor.range, view);
 	});
 	on('pointerup', () => {
 		const dragged = press && anchor !== null;
-		press = null;
 		if (dragged) zoom();
+		else if (press) view.state.layer?.select(sliceAt(press.at));
+		press = null;
 	});
 	on('pointercancel', () => clear(null)); // the page scrolls instead
 	on('pointerleave', (event) => event.pointerType !== 'touch' && !press && cursor.move(null, cursor.range, null));
@@ -101,11 +106,16 @@ export function connectPointer(view, cursor) {
 		const current = sliceAt(cursor.at);
 		const at = current ? view.slices.indexOf(current) : last + 1;
 		const to = { ArrowLeft: at - 1, ArrowDown: at - 1, ArrowRight: at + 1, ArrowUp: at + 1, Home: 0, End: last }[event.key];
-		if (to !== undefined) {
+		const { layer } = view.state;
+		if (layer && current && /^Arrow(Up|Down)$/.test(event.key)) {
+			layer.moveRow(event.key === 'ArrowUp' ? 1 : -1, current);
+			cursor.move(current.start, cursor.range, view);
+		} else if (to !== undefined) {
 			const { start } = view.slices[Math.min(Math.max(to, 0), last)];
 			anchor = event.shiftKey ? (anchor ?? current?.start ?? start) : null;
 			cursor.move(start, span(start), view);
 		} else if (event.key === 'Enter' && cursor.range) zoom();
+		else if (event.key === 'Enter' && layer && current) layer.select(current);
 		else if (event.key === 'Escape' && cursor.range) clear(cursor.at);
 		else return;
 		event.preventDefault();

@@ -4,7 +4,6 @@ import { NONE, grouped, percent } from './format.js';
 import { valueOf } from './slices.js';
 import { ENOUGH } from './tiles.js';
 
-
 /** 12:40 – 12:41, with the date unless it is today's */
 export function when({ precision, now, utc, clock }, { start, end, open }) {
 	const style = precision % 60 ? 'second' : 'minute';
@@ -16,7 +15,7 @@ export function when({ precision, now, utc, clock }, { start, end, open }) {
 
 /** The tooltip: { rows, notes }, rows in the order in which they are drawn, from top to bottom. */
 export function readout(state, slice) {
-	const { series, hidden, format, kind, counts, utc, clock, marks, changes } = state;
+	const { series, hidden, format, kind, counts, utc, clock, marks, changes, layer } = state;
 	const stack = kind === 'stack';
 	const samples = counts?.get(slice.start);
 	const values = series.filter(({ key }) => !hidden.has(key)).map((one) => ({ ...one, value: valueOf(state, slice, one.key) })).reverse();
@@ -27,6 +26,7 @@ export function readout(state, slice) {
 		return { key, label, few, extra, value: value === null ? NONE : format(value) };
 	});
 	if (stack) rows.unshift({ label: 'All', extra: '', value: slice.recorded ? format(all) : NONE });
+	if (layer) rows.unshift(layer.cellRow(slice));
 	const notes = slice.recorded ? [] : [slice.note];
 	if (samples !== undefined) notes.push(`${grouped(samples)} ${samples === 1 ? 'sample' : 'samples'}`);
 	for (const { at, since = at, text } of [...marks, ...changes]) {

@@ -3,12 +3,12 @@
 import { when } from './chart_readout.js';
 import { attr, el, sync, text } from './dom.js';
 import { NONE, grouped } from './format.js';
-import { chartRows, slicesOf } from './slices.js';
+import { chartRows, recordedSlices, slicesOf } from './slices.js';
 
 /** Draws the `state` of a chart into `root`. */
 export function drawTable(root, state) {
 	const { series, format, title } = state;
-	const { columns, rows } = chartRows(state);
+	const { columns, rows, write = format } = state.layer ? state.layer.table(recordedSlices(state)) : chartRows(state);
 	if (!root.firstChild) {
 		root.append(el('table', '', el('caption', 'hidden', title), el('thead', '', el('tr')), el('tbody')));
 		root.tabIndex = 0;
@@ -18,7 +18,7 @@ export function drawTable(root, state) {
 	const names = { start: 'Start', samples: 'Samples' };
 	const [, head, body] = root.firstChild.children;
 	sync(head.firstChild, columns, (column) => column, (column) => {
-		const cell = el('th', '', series.find(({ key }) => key === column)?.label ?? names[column]);
+		const cell = el('th', '', series.find(({ key }) => key === column)?.label ?? names[column] ?? column);
 		cell.scope = 'col';
 		return cell;
 	}, () => {});
@@ -29,6 +29,6 @@ export function drawTable(root, state) {
 		return el('tr', '', cell, ...values.map(() => el('td')));
 	}, (row, [start, ...values]) => {
 		text(row.firstChild, times.get(start));
-		values.forEach((value, i) => text(row.children[i + 1], value === null ? NONE : columns[i + 1] === 'samples' ? grouped(value) : format(value)));
+		values.forEach((value, i) => text(row.children[i + 1], value === null ? NONE : columns[i + 1] === 'samples' ? grouped(value) : write(value)));
 	});
 }

@@ -38,6 +38,18 @@ export function show(node, visible) {
 	if (node.hidden === visible) node.hidden = !visible;
 }
 
+let failedLoads = 0;
+
+/** Loads a module by `load(query)`. A browser may remember that a URL has failed, so that the next time has another. */
+export async function retried(load) {
+	try {
+		return await load(failedLoads ? `?${failedLoads}` : '');
+	} catch (error) {
+		failedLoads++;
+		throw error;
+	}
+}
+
 /** A horizontal bar; `fill(node, part)` sets its length, 0 to 1. */
 export function meter() {
 	const node = el('span', 'meter', el('span', 'fill'));

@@ -3,11 +3,13 @@
 import { logTicks } from './axis.js';
 import { el, show, svg, text } from './dom.js';
 import { duration, grouped, percent } from './format.js';
+import { Table, numberColumn } from './table.js';
 
 const HEIGHT = 146;
 const BASE = HEIGHT - 20;
 const ROW = 13; // height of the label of a vertical line
 const COLUMNS = 56;
+const NOTHING = 'No access times yet';
 
 /** `shape`: { now: [[low, high, n], …], before: likewise or null, p50, p95, target }, in seconds. */
 export function drawHistogram(root, shape) {
@@ -20,28 +22,35 @@ export function drawHistogram(root, shape) {
 	draw(root);
 }
 
-function draw(root) {
-	const width = root.clientWidth;
-	if (width < 80) return;
-	const { now, before, p50, p95, target } = root.shape;
+/** The columns that a shape is drawn in: each is a whole number of buckets wide. `null` if it has no requests. */
+function columnsOf({ now = [], before }) {
 	const octaves = [now, before ?? []].map((buckets) => buckets.filter(([, , n]) => n > 0)
 		.map(([low, high, n]) => [Math.log2(Math.max(low, (high ?? low) / 4, 1e-9)), Math.log2(high ?? low * 2), n]));
 	const all = octaves.flat();
-	if (!all.length) return root.replaceChildren(el('p', 'note', 'No access times yet'));
+	if (!all.length) return null;
 	const first = Math.min(...all.map(([low]) => low));
 	const span = Math.max(...all.map(([, high]) => high)) - first;
-	const per = [16, 8, 4, 2].find((n) => n * span <= COLUMNS) ?? 1; // columns per octave, each a whole number of buckets wide
+	const per = [16, 8, 4, 2].find((n) => n * span <= COLUMNS) ?? 1; // of an octave
 	const length = Math.max(Math.ceil(span * per - 1e-6), 8);
-	const slot = width / length;
 	const sets = octaves.map((buckets, i) => {
 		const cells = Array(length).fill(0);
 		for (const [low, high, n] of buckets) cells[Math.floor(((low + high) / 2 - first) * per)] += n;
 		const total = cells.reduce((a, b) => a + b);
 		return { name: ['now', 'before'][i], cells, total, most: Math.max(...cells) / total };
 	}).filter(({ total }) => total);
-	const x = (at) => (Math.log2(at) - first) * per * slot;
 	const start = (cell) => 2 ** (first + cell / per);
-	const between = (cell) => `${duration(start(cell))} – ${duration(start(cell + 1))}`;
+	return { first, per, length, sets, start, between: (cell) => `${duration(start(cell))} – ${duration(start(cell + 1))}` };
+}
+
+function draw(root) {
+	const width = root.clientWidth;
+	if (width < 80) return;
+	const { p50, p95, target } = root.shape;
+	const columns = columnsOf(root.shape);
+	if (!columns) return root.replaceChildren(el('p', 'note', NOTHING));
+	const { first, per, length, sets, start, between } = columns;
+	const slot = width / length;
+	const x = (at) => (Math.log2(at) - first) * per * slot;
 	const lines = Object.entries({ p50, p95, target }).filter(([, at]) => x(at ?? 0) >= 0 && x(at) <= width);
 	const most = Math.max(...sets.map((set) => set.most));
 	const at = svg('rect', { class: 'at', height: BASE });
@@ -78,6 +87,34 @@ function draw(root) {
 		tip.style.left = `${Math.max(Math.min(left + 14, width - tip.offsetWidth), 0)}px`;
 	};
 	root.readAt(root.left);
+}
+
+/** The table of a shape, and the button that shows it in the place of `picture`: { node, button, draw(shape) }. */
+export function histogramTable(picture) {
+	let sets = []; // now, and before if that is known
+	const cellsOf = (name) => sets.find((set) => set.name === name) ?? { cells: [], total: 0 };
+	const counted = (name, label) => numberColumn(name, label, grouped, { value: ({ cell }) => cellsOf(name).cells[cell] });
+	const share = (name, label) => numberColumn(`${name}_share`, label, (n) => percent(n, cellsOf(name).total), { value: ({ cell }) => cellsOf(name).cells[cell] });
+	const table = new Table({ name: 'distribution', caption: 'Distribution of the access times', key: ({ cell }) => cell, columns: [
+		{ id: 'between', label: 'Access time', text: ({ between }) => between },
+		counted('now', 'Now'), share('now', 'Share'), counted('before', 'Before'), share('before', 'Share before'),
+	] });
+	const node = el('div', 'distribution-table', table.node);
+	const button = el('button', 'button quiet', 'Table');
+	button.dataset.view = 'table';
+	const toggle = (isTable) => {
+		button.setAttribute('aria-pressed', isTable);
+		show(node, isTable);
+		show(picture, !isTable);
+	};
+	button.addEventListener('click', () => toggle(node.hidden));
+	toggle(false);
+	return { node, button, draw(shape) {
+		const columns = columnsOf(shape);
+		sets = columns?.sets ?? [];
+		const rows = Array.from({ length: columns?.length ?? 0 }, (_, cell) => ({ cell, between: columns.between(cell) }));
+		table.draw(rows, rows.length ? '' : NOTHING);
+	} };
 }
 
 /** What a file of a shape contains: each bucket in seconds, with its requests now and before. */

@@ -7,6 +7,17 @@ import { instanceLink } from './instances.js';
 import { contextColumn, numberColumn } from './table.js';
 import { drawTrace } from './trace.js';
 
+/** What a row of a table of single requests is known by. */
+export const requestKey = (row) => `${row.ended} ${row.duration} ${row.instance} ${row.trace_id}`;
+
+/** The requests of an answer of `api/path` that are kept one by one: one that is slow and has failed is there once. */
+export function keptRequests({ slowest_requests: slowest, failed_requests: failed }) {
+	const both = ({ hour, last_hour: lastHour }) => [...hour, ...lastHour];
+	const slow = both(slowest);
+	const keys = new Set(slow.map(requestKey));
+	return [...slow, ...both(failed).filter((request) => !keys.has(requestKey(request)))];
+}
+
 /** `withContext`: for requests of different paths. */
 export function requestColumns(withContext) {
 	const ended = { id: 'ended', label: 'Ended', value: (row) => row.ended, text: (row) => instant(row.ended, serverNow()) };

@@ -7,7 +7,6 @@ import { TimeChart } from './chart.js';
 import { attr, el, show, text } from './dom.js';
 import { count, delta, duration, isNumber, moment, percent, plural, visible } from './format.js';
 import { lengthName } from './overview.js';
-import { chartRows } from './slices.js';
 import { isZoomed, link, range, seconds, state } from './state.js';
 import { Table, contextColumn, errorColumn, numberColumn, statistic } from './table.js';
 import { Tiles } from './tiles.js';
@@ -113,13 +112,11 @@ function chart(root, page, name, options) {
 	figure.dataset.chart = key;
 	root.append(figure);
 	const shown = new TimeChart(figure, {
-		name: key, title, kind: 'lines', series, format,
+		title, kind: 'lines', series, format,
+		file: `${name}-${key}`,
+		offers: key === 'latency' ? ['log'] : [],
 		onZoom: (from, to) => page.go({ from, to }),
-		async onView({ hidden, log, export: as }) {
-			if (hidden) page.go({ hide: [...hidden].join() }, true);
-			if (log !== undefined) page.go({ log: log ? 1 : 0 }, true);
-			if (as) (await import('./export.js')).save(as, { name: `${name}-${key}`, ...chartRows(shown.state) });
-		},
+		onView: (view) => page.go(view, true),
 	});
 	return {
 		remove: () => shown.remove(),
@@ -133,7 +130,7 @@ function chart(root, page, name, options) {
 				marks: marks.map(({ at, text: label, id }) => ({ at, text: label, id })),
 				changes: changes.map((one) => ({ since: one.since, text: 'out of line' })),
 				hidden: new Set(state.hide.split(',').filter(Boolean)),
-				log: state.log === 1, utc: state.utc === 1,
+				log: key === 'latency' && state.log === 1, utc: state.utc === 1,
 			});
 		},
 	};

@@ -6,12 +6,12 @@ import { isOfAll } from './change.js';
 import { contextParts, splitContext } from './context.js';
 import { attr, el, show, text } from './dom.js';
 import { moment } from './format.js';
-import { drawHistogram, histogramRows } from './hist.js';
+import { drawHistogram, histogramRows, histogramTable } from './hist.js';
 import { drawInstances, instanceTable } from './instances.js';
 import { lengthName } from './overview.js';
 import { drawOutcomes } from './outcomes.js';
 import { pathTarget } from './path_target.js';
-import { requestColumns } from './requests.js';
+import { keptRequests, requestColumns, requestKey } from './requests.js';
 import { runBy } from './run_by.js';
 import { isZoomed, link, range, state } from './state.js';
 import { Table } from './table.js';
@@ -41,8 +41,11 @@ export function mount(root, page) {
 	const target = pathTarget();
 	/** @type {any} */
 	let shape = {}; // of the histogram
-	const histogram = card('histogram', 'Distribution', { head: [el('span', 'muted')], parts: [el('div', 'histogram')] });
-	offerExport('Distribution', 'histogram', histogram, () => histogramRows(shape));
+	const picture = el('div', 'histogram');
+	const distribution = histogramTable(picture);
+	const head = [el('span', 'muted'), distribution.button];
+	const histogram = card('histogram', 'Distribution', { head, parts: [picture, distribution.node] });
+	offerExport('Distribution', 'histogram', picture, () => histogramRows(shape));
 	const timeTable = timeGoes();
 	const requests = new Table({ name: 'slow-requests', caption: 'Slowest requests', key: requestKey, columns: requestColumns(false) });
 	const listed = anchor(link({ screen: 'slowest', context: state.context }), 'All listed');
@@ -102,12 +105,14 @@ export function mount(root, page) {
 			page.complete(window, window.count > 0);
 			drawOutcomes(outcomes, window);
 			target.draw(path.path_target ?? null);
-			trends.draw(series, { marks: marked, changes: changes.filter(isRecent), asOf });
+			const kept = keptRequests(path);
+			trends.draw(series, { marks: marked, changes: changes.filter(isRecent), asOf, kept });
 			const compared = sinceChange() && sinceThen?.window?.count > 0 ? { ...sinceThen.window, label: `since ${moment(standing.since, now)}, against before` } : { ...window, label: isZoomed() ? 'this range, against the one before' : `last ${lengthName()}, against the one before` };
 			change.draw(changes, marked, now, all, compared.timers);
 			text(histogram.querySelector('.muted'), `${compared.label} (outline)`);
 			shape = { now: compared.histogram, before: compared.histogram_before?.length ? compared.histogram_before : null, p50: compared.p50, p95: compared.p95, target: isTimer ? null : page.config.target };
-			drawHistogram(histogram.querySelector('.histogram'), shape);
+			drawHistogram(picture, shape);
+			distribution.draw(shape);
 			if (isTimer) users.draw(compared.run_by ?? [], compared.count, compared.label);
 			else timeTable.draw(compared);
 			drawRequests(window.worst_requests);
@@ -117,5 +122,3 @@ export function mount(root, page) {
 		},
 	};
 }
-
-const requestKey = (row) => `${row.ended} ${row.duration} ${row.instance} ${row.trace_id}`;

@@ -26,13 +26,16 @@ export function valueOf({ values, kind }, slice, key) {
 	return values.get(key)?.get(slice.start) ?? (kind === 'stack' && slice.recorded ? 0 : null);
 }
 
+/** The slices that have begun. */
+export const recordedSlices = (state) => slicesOf(state).filter(({ start }) => start <= state.now);
+
 /** { columns, rows } of all series, oldest slice first; `null` is a slice without a value. */
 export function chartRows(state) {
-	const { series, counts, now } = state;
+	const { series, counts } = state;
 	const keys = series.map(({ key }) => key);
 	return {
 		columns: ['start', ...keys, ...(counts ? ['samples'] : [])],
-		rows: slicesOf(state).filter(({ start }) => start <= now)
+		rows: recordedSlices(state)
 			.map((slice) => [slice.start, ...keys.map((key) => valueOf(state, slice, key)), ...(counts ? [counts.get(slice.start) ?? null] : [])]),
 	};
 }

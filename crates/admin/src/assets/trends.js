@@ -1,17 +1,17 @@
 // The two charts that the overview and the screen of a path share: hits by outcome, and latency.
 
 import { TimeChart } from './chart.js';
-import { el } from './dom.js';
+import { el, retried } from './dom.js';
 import { headline } from './change.js';
 import { count, duration } from './format.js';
 import { question } from './api.js';
 import { isCoarse, range, seconds, state } from './state.js';
-import { beginOf, chartRows } from './slices.js';
+import { beginOf } from './slices.js';
 
 /** The slices that records have; counters have others. */
 const RECORDED = [60, 300, 1800, 3600, 21600, 86400];
-/** Ranges below this are drawn from counters, whose slices are shorter. */
-const SHORT = 900;
+/** The most slices of a heat map. */
+const HEAT_SLICES = 340;
 
 const OUTCOMES = [
 	{ key: '2xx', label: '2xx', color: 'c-2xx', of: ['1xx', '2xx'] },
@@ -32,6 +32,9 @@ export class Trends {
 	#hits = el('figure', 'card');
 	#latency = el('figure', 'card');
 	#charts = new Map();
+	#layer = null; // the heat map, once it is loaded
+	#loading = null;
+	#drawn; // what `draw` was given
 
 	/** `page`: how the charts change the state. `name` begins the names of exported files. `kind`: "http" or "timer". */
 	constructor(page, name, kind = 'http') {
@@ -47,10 +50,16 @@ export class Trends {
 	/** The questions for all requests, or for those of a context. */
 	questions(context) {
 		const precision = isCoarse(state.precision) ? state.precision : 0;
-		const of = (metric) => question('series', { metric, context, kind: context && this.kind, precision, ...range() });
+		const whose = { context, kind: context && this.kind, ...range() };
+		const of = (metric) => question('series', { metric, precision, ...whose });
 		const isRecorded = !precision || RECORDED.includes(precision);
-		const hits = isRecorded && (precision || seconds() >= SHORT) ? { outcomes: of('outcomes') } : { hits: of('hits'), errors: of('errors') };
-		return { ...hits, ...(isRecorded ? { times: of('times') } : { mean: of('mean') }) };
+		if (!isRecorded) return { hits: of('hits'), errors: of('errors'), mean: of('mean') };
+		const outcomes = of('outcomes');
+		if (!state.heat) return { outcomes, times: of('times') };
+		// The requests of a context come with the answer about it.
+		const kept = context ? {} : { hour: 'slowest_requests', last_hour: 'slowest_requests?window=last_hour' };
+		const fits = seconds() <= HEAT_SLICES * precision;
+		return { outcomes, heat: question('heat_map', { ...whose, precision: fits ? precision : 0 }), ...kept };
 	}
 
 	remove() {
@@ -65,48 +74,65 @@ export class Trends {
 		const hadFocus = root.contains(document.activeElement);
 		root.replaceChildren();
 		const chart = new TimeChart(root, {
-			name, title, kind, series, format,
+			title, kind, series, format,
 			onZoom: (from, to) => this.page.go({ from, to }),
-			onView: (view) => this.#view(chart, name, view),
+			onView: (view) => this.page.go(view, true),
+			file: `${this.name}-${name}`,
+			offers: kind === 'lines' ? ['heat', 'log'] : [],
 		});
 		this.#charts.set(name, { chart, shape });
 		if (hadFocus) root.querySelector('.plot').focus({ preventScroll: true });
 		return chart;
 	}
 
-	async #view(chart, name, { hidden, log, export: format }) {
-		if (hidden) this.page.go({ hide: [...hidden].join() }, true);
-		if (log !== undefined) this.page.go({ log: log ? 1 : 0 }, true);
-		if (format) (await import('./export.js')).save(format, { name: `${this.name}-${name}`, ...chartRows(chart.state) });
+	/** Loads the heat map, and draws again. */
+	async #load() {
+		try {
+			const { HeatMap } = await retried((query) => import('./heatmap.js' + query));
+			this.#layer = new HeatMap(this.#latency, this.kind);
+			this.draw(...this.#drawn);
+		} catch {
+			this.#loading = null;
+		}
 	}
 
-	/** Draws the answers to `questions`; `changes` are drawn where they began. */
-	draw(answers, { marks, changes, asOf: now }) {
+	/**
+	 * Draws the answers to `questions`; `changes` are drawn where they began. `kept`: the requests of a context that are kept
+	 * one by one.
+	 */
+	draw(answers, given) {
+		const { marks, changes, asOf: now, kept } = given;
+		this.#drawn = [answers, given];
 		const common = {
 			marks: marks.map(({ at, text, id }) => ({ at, text, id })),
 			changes: changes.map((change) => ({ since: change.since, text: headline(change) })),
 			hidden: new Set(state.hide.split(',').filter(Boolean)),
 			utc: state.utc === 1, now,
 		};
-		if (answers.outcomes) {
-			const { points } = answers.outcomes;
+		const { outcomes, hits, mean, heat } = answers;
+		if (outcomes) {
+			const { points } = outcomes;
 			const kinds = this.kind === 'timer' ? CALLS : OUTCOMES;
 			const values = new Map(kinds.map(({ key, of }) => [key, new Map(points.map(([start, counts]) => [start, of.reduce((sum, name) => sum + (counts[name] ?? 0), 0)]))]));
-			this.#chart(this.#hits, 'hits', this.title, 'stack', kinds, count).update({ ...common, ...bounds(answers.outcomes, now), values, log: false });
-		} else if (answers.hits && answers.errors) {
+			this.#chart(this.#hits, 'hits', this.title, 'stack', kinds, count).update({ ...common, ...bounds(outcomes, now), values });
+		} else if (hits && answers.errors) {
 			const errors = new Map(answers.errors.points);
-			const values = new Map([['ok', new Map(answers.hits.points.map(([start, n]) => [start, Math.max(n - (errors.get(start) ?? 0), 0)]))], ['errors', errors]]);
-			this.#chart(this.#hits, 'hits', this.title, 'stack', ERRORS, count).update({ ...common, ...bounds(answers.hits, now), values, log: false });
+			const values = new Map([['ok', new Map(hits.points.map(([start, n]) => [start, Math.max(n - (errors.get(start) ?? 0), 0)]))], ['errors', errors]]);
+			const why = 'of such slices, only errors are told apart';
+			this.#chart(this.#hits, 'hits', this.title, 'stack', ERRORS, count).update({ ...common, ...bounds(hits, now), values, why });
 		}
-		if (answers.times) {
-			const { points } = answers.times;
-			const values = new Map(LATENCY.map(({ key }) => [key, new Map(points.map(([start, times]) => [start, times[key]]))]));
-			const counts = new Map(points.map(([start, times]) => [start, times.count]));
-			this.#chart(this.#latency, 'latency', 'Latency', 'lines', LATENCY, duration).update({ ...common, ...bounds(answers.times, now), values, counts, log: state.log === 1 });
-		} else if (answers.mean) {
-			const values = new Map([['mean', new Map(answers.mean.points)]]);
-			this.#chart(this.#latency, 'latency', 'Latency', 'lines', LATENCY.slice(0, 1), duration).update({ ...common, ...bounds(answers.mean, now), values, counts: null, log: state.log === 1 });
-		}
+		if (heat && !this.#layer) this.#loading ??= this.#load();
+		this.#layer?.update(heat, kept ?? [answers.hour, answers.last_hour].flatMap((one) => one?.requests ?? []), now);
+		const times = answers.times ?? (heat && { ...heat, points: heat.slices.map((slice) => [slice.start, slice]) });
+		const series = times ?? mean;
+		if (!series) return;
+		const of = (key) => new Map(series.points.map(([start, value]) => [start, times ? value[key] : value]));
+		this.#chart(this.#latency, 'latency', 'Latency', 'lines', LATENCY, duration).update({
+			...common, ...bounds(series, now),
+			values: new Map((times ? LATENCY : LATENCY.slice(0, 1)).map(({ key }) => [key, of(key)])),
+			counts: times ? of('count') : null, why: times ? '' : 'of such slices, only the mean is kept',
+			log: state.log === 1, heat: state.heat, layer: heat?.slices.length ? this.#layer : null,
+		});
 	}
 }
 

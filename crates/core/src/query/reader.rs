@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use super::answers::{
     self, Changes, ChangesQuery, CounterSamples, Counters, CountersQuery, Deploy, DeployQuery,
-    DeployVerdict, FixFirst, FullHealth, HealthStatus, Instance, InstanceQuery, Instances,
-    InstancesQuery, MAX_ROWS, Marks, Overview, Path, PathQuery, Paths, PathsQuery, Profile,
-    ProfileQuery, Series, SeriesQuery, SinceWhen, Slowest, SlowestRequests, SlowestRequestsQuery,
-    WhichInstance, WhichPart, WorstRequests,
+    DeployVerdict, FixFirst, FullHealth, HealthStatus, HeatMap, HeatMapQuery, Instance,
+    InstanceQuery, Instances, InstancesQuery, MAX_ROWS, Marks, Overview, Path, PathQuery, Paths,
+    PathsQuery, Profile, ProfileQuery, Series, SeriesQuery, SinceWhen, Slowest, SlowestRequests,
+    SlowestRequestsQuery, WhichInstance, WhichPart, WorstRequests,
 };
 #[cfg(feature = "rankings")]
 use super::answers::{RankingPart, Rankings};
@@ -111,6 +111,14 @@ impl Reader {
     /// [`QueryError::TooLarge`] with more than 16,384 points.
     pub fn series<'a>(&'a self, query: &'a SeriesQuery) -> Answering<'a, Series> {
         self.answer(answers::series(&self.0, query))
+    }
+
+    /// How many requests of a context, or of all, took how long, slice by slice.
+    ///
+    /// # Errors
+    /// [`QueryError::TooLarge`] with more than 341 slices.
+    pub fn heat_map<'a>(&'a self, query: &'a HeatMapQuery) -> Answering<'a, HeatMap> {
+        self.answer(answers::heat_map(&self.0, query))
     }
 
     /// The ranking of the slowest contexts by mean.

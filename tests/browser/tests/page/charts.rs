@@ -138,28 +138,107 @@ async fn one_crosshair_goes_through_all_charts_and_tells_all_series() {
 }
 
 #[tokio::test]
-async fn the_latency_is_linear_or_logarithmic() {
+async fn the_latency_is_logarithmic_or_linear() {
     let shop = Shop::with("bad_deploy").await;
     let page = Page::open(&shop.screen("overview?range=1h")).await;
     let labels = format!(
         "[...document.querySelectorAll('{LATENCY} svg text.value')].map((label) => label.textContent)"
     );
-    let linear: Vec<String> = page
-        .until_value("it has labels", &labels, |labels: &Vec<String>| {
-            labels.len() > 2
-        })
-        .await;
-    assert!(
-        linear.iter().any(|label| label.starts_with('0')),
-        "from zero: {linear:?}"
-    );
-    click_in_menu(&page, LATENCY, "button[data-scale=log]").await;
-    page.until("the URL says so", "location.hash.includes('log=1')")
-        .await;
-    page.until_value("the labels change", &labels, |labels: &Vec<String>| {
-        *labels != linear && !labels.is_empty()
+    let first = |labels: &Vec<String>| labels.first().cloned().unwrap_or_default();
+    page.until_value("it begins above zero", &labels, |labels: &Vec<String>| {
+        labels.len() > 1 && !first(labels).starts_with('0')
     })
     .await;
+    // The median is clearly above the axis, though the 99th percentile is many times as long.
+    let height = format!(
+        "(() => {{
+            const [, first] = /^M[^,]+,([0-9.]+)/.exec(document.querySelector('{LATENCY} .plot path.lines.c-p50').getAttribute('d'));
+            return document.querySelector('{LATENCY} .plot').clientHeight - 22 - first;
+        }})()"
+    );
+    let height: f64 = page.eval(&height).await;
+    assert!(height > 10.0, "{height} pixels");
+    click_in_menu(&page, LATENCY, "button[data-scale=log]").await;
+    page.until("the URL says so", "location.hash.includes('log=0')")
+        .await;
+    page.until_value("it begins at zero", &labels, |labels: &Vec<String>| {
+        first(labels).starts_with('0')
+    })
+    .await;
+    page.reload().await;
+    page.until_value("it stays so", &labels, |labels: &Vec<String>| {
+        first(labels).starts_with('0')
+    })
+    .await;
+    page.end().await;
+}
+
+#[tokio::test]
+async fn each_range_has_the_same_legend() {
+    let shop = Shop::with("bad_deploy").await;
+    let page = Page::open(&shop.screen("overview?range=1h")).await;
+    let legend = |chart: &str| {
+        format!(
+            "[...document.querySelectorAll('[data-chart={chart}] .legend button')].map((button) => `${{button.textContent}} ${{button.disabled}}`)"
+        )
+    };
+    let told = "[...document.querySelectorAll('.legend .muted')].map((told) => told.textContent)";
+    for (chart, expected) in [
+        ("hits", &["2xx", "3xx", "4xx", "aborted", "5xx, failed"][..]),
+        ("latency", &["mean", "p50", "p95", "p99"]),
+    ] {
+        let expected: Vec<_> = expected
+            .iter()
+            .map(|name| format!("{name} false"))
+            .collect();
+        for range in ["5m", "15m", "1h", "6h", "24h", "7d"] {
+            page.show(&format!("overview?range={range}")).await;
+            page.until("it is drawn", "document.body.dataset.ready === 'true'")
+                .await;
+            page.until_value(range, &legend(chart), |shown: &Vec<String>| {
+                *shown == expected
+            })
+            .await;
+            assert_eq!(page.eval::<Vec<String>>(told).await, ["", ""], "{range}");
+        }
+    }
+    // Slices of seconds are made of counters, and say what these do not know.
+    page.show("overview?range=5m&precision=5").await;
+    let expected = ["mean false", "p50 true", "p95 true", "p99 true"];
+    page.until_value(
+        "percentiles are off",
+        &legend("latency"),
+        |shown: &Vec<String>| *shown == expected,
+    )
+    .await;
+    let told: Vec<String> = page.eval(told).await;
+    assert_eq!(
+        told,
+        [
+            "of such slices, only errors are told apart",
+            "of such slices, only the mean is kept"
+        ]
+    );
+    page.end().await;
+}
+
+#[tokio::test]
+async fn the_whole_name_of_a_mark_can_be_read() {
+    let shop = Shop::with("bad_deploy").await;
+    let page = Page::open(&shop.screen("overview?range=1h")).await;
+    let cut = format!(
+        "[...document.querySelectorAll('{LATENCY} .mark-label')].map((label) => [label.firstChild.textContent, label.querySelector('title').textContent])"
+    );
+    let labels: Vec<(String, String)> = page
+        .until_value("there are marks", &cut, |cut: &Vec<(String, String)>| {
+            cut.len() > 1
+        })
+        .await;
+    let simulated = labels.iter().find(|(_, whole)| whole.contains("simulated"));
+    let (label, whole) = simulated.expect("the demo marks it");
+    assert_eq!(whole, "simulated traffic until here");
+    let begin = label.trim_end_matches('…');
+    assert!(whole.starts_with(begin) && label != whole, "{label}");
     page.end().await;
 }
 

@@ -4,6 +4,7 @@ mod accessibility;
 mod charts;
 mod cost;
 mod figures;
+mod heat_map;
 mod hostile;
 mod incidents;
 mod instance;

@@ -71,6 +71,26 @@ pub struct SliceTimes {
     pub p99: Option<f64>,
 }
 
+impl SliceTimes {
+    /// Those of the sums of a slice.
+    pub(super) fn of(sums: &Aggregate) -> Self {
+        let times = AccessTimeStats::from(&sums.times);
+        Self {
+            count: sums.times.count,
+            mean: times.mean(),
+            p50: quantile(sums, &times, 0.50),
+            p95: quantile(sums, &times, 0.95),
+            p99: quantile(sums, &times, 0.99),
+        }
+    }
+}
+
+/// A quantile of a slice, within its exact bounds.
+fn quantile(sums: &Aggregate, times: &AccessTimeStats, q: f64) -> Option<f64> {
+    let (min, max) = (times.smallest(), times.largest());
+    sums.histogram.quantile_within(q, min, max)
+}
+
 impl SeriesMetric {
     /// All metrics, the default first.
     pub const ALL: [Self; 13] = [
@@ -170,10 +190,6 @@ impl SeriesMetric {
     pub(super) fn of_record(self, kind: Kind, sums: &Aggregate) -> SeriesValue {
         let times = AccessTimeStats::from(&sums.times);
         let count = |n: u64| SeriesValue::Count(i64::try_from(n).unwrap_or(i64::MAX));
-        let quantile = |q| {
-            let (min, max) = (times.smallest(), times.largest());
-            sums.histogram.quantile_within(q, min, max)
-        };
         match self {
             Self::Hits => count(sums.times.count),
             Self::Errors => count(sums.outcomes.errors),
@@ -187,15 +203,9 @@ impl SeriesMetric {
             Self::Min => SeriesValue::Number(times.smallest()),
             Self::Max => SeriesValue::Number(times.largest()),
             Self::P50 | Self::P95 | Self::P99 => {
-                SeriesValue::Number(self.quantile().and_then(quantile))
+                SeriesValue::Number(self.quantile().and_then(|q| quantile(sums, &times, q)))
             }
-            Self::Times => SeriesValue::Times(SliceTimes {
-                count: sums.times.count,
-                mean: times.mean(),
-                p50: quantile(0.50),
-                p95: quantile(0.95),
-                p99: quantile(0.99),
-            }),
+            Self::Times => SeriesValue::Times(SliceTimes::of(sums)),
         }
     }
 

@@ -7,6 +7,7 @@ mod deploy;
 mod deploy_verdict;
 mod fix_first;
 mod health;
+mod heat_map;
 mod instance;
 mod instance_verdict;
 mod instances;
@@ -41,6 +42,7 @@ pub use self::health::{
     CleaningHealth, CleaningPass, FlushLosses, FoldLosses, FullHealth, HealthStatus, HistoryHealth,
     OwnHealth, ProcessHealth, ReadingHealth, RecordingLosses,
 };
+pub use self::heat_map::{HeatMap, HeatMapQuery, HeatSlice};
 pub use self::instance::{Instance, InstancePath, InstancePoint, InstanceQuery};
 pub use self::instance_verdict::{InstanceVerdict, Spread};
 pub use self::instances::{InstanceRow, Instances, InstancesQuery};
@@ -71,6 +73,7 @@ pub(super) use self::counters::{counter, counters};
 pub(super) use self::deploy::deploy;
 pub(super) use self::fix_first::fix_first;
 pub(super) use self::health::{health, status};
+pub(super) use self::heat_map::heat_map;
 pub(super) use self::instance::instance;
 pub(super) use self::instances::instances;
 pub(super) use self::marks::marks;

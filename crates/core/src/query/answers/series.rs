@@ -13,6 +13,7 @@ use crate::query::window::Window;
 use crate::store::CounterQuery;
 use tower_pulse_model::context::{ALL, ContextId, Kind};
 use tower_pulse_model::slice::Precision;
+use tower_pulse_model::window::WindowSlices;
 
 /// A metric of a context, or of all requests, over time: [`Reader::series`](crate::query::Reader::series).
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -83,9 +84,9 @@ pub(in crate::query) async fn series(
     }
     let resolution = Resolution::choose(&resolutions, given, bounds, now)?;
 
-    let whose = context.unwrap_or(ALL);
     let (mut points, mut error) = match resolution.source {
         SliceSource::Counters(_) => {
+            let whose = context.unwrap_or(ALL);
             let names = metric.counters().iter().map(|of| of.counter(whose));
             let query = CounterQuery::new(names, resolution.precision);
             (
@@ -94,7 +95,7 @@ pub(in crate::query) async fn series(
             )
         }
         SliceSource::Records(tier) => {
-            let id = ContextId::new(kind_of(source, whose, kind).await?, whose);
+            let id = context_id(source, context, kind).await?;
             of_records(source, &id, metric, (resolution.precision, tier)).await?
         }
     };
@@ -102,10 +103,8 @@ pub(in crate::query) async fn series(
     let (mut window, mut not_running) = (None, None);
     if let Some(slices) = slices {
         let oldest = points.first().map(|(start, _)| *start);
-        let span = source.reader.recorded_span().await?;
-        let span = with_oldest(span, resolution.precision, oldest);
-        window = Some(Covered::new(slices, &span));
-        not_running = Some(slices.not_running(&span.recorded, span.recorded_until, span.now));
+        let (covered, missing) = recorded(source, slices, resolution.precision, oldest).await?;
+        (window, not_running) = (Some(covered), Some(missing));
         points.retain(|(start, _)| slices.contains(*start));
     }
     check_points(points.len())?;
@@ -121,6 +120,19 @@ pub(in crate::query) async fn series(
         not_running,
         points,
     })
+}
+
+/// What slices of a length cover of which the `oldest` has data, and the times in which the service was not running.
+pub(super) async fn recorded(
+    source: &Source,
+    slices: WindowSlices,
+    precision: u32,
+    oldest: Option<i64>,
+) -> Result<(Covered, Vec<(i64, i64)>), QueryError> {
+    let span = source.reader.recorded_span().await?;
+    let span = with_oldest(span, precision, oldest);
+    let missing = slices.not_running(&span.recorded, span.recorded_until, span.now);
+    Ok((Covered::new(slices, &span), missing))
 }
 
 /// The points of the records of a context, and their largest relative error.
@@ -148,14 +160,19 @@ fn with_oldest(span: Span, precision: u32, oldest: Option<i64>) -> Span {
     }
 }
 
-/// The kind of the context of this name, of which the request may say the kind.
-async fn kind_of(source: &Source, context: &str, kind: Option<Kind>) -> Result<Kind, QueryError> {
-    if context == ALL {
-        return Ok(Kind::All);
-    }
+/// The context that a request names, of which it may say the kind; all requests if it names none.
+pub(super) async fn context_id(
+    source: &Source,
+    context: Option<&str>,
+    kind: Option<Kind>,
+) -> Result<ContextId, QueryError> {
+    let Some(context) = context.filter(|name| *name != ALL) else {
+        return Ok(ContextId::all());
+    };
     if let Some(kind) = kind {
-        return Ok(kind);
+        return Ok(ContextId::new(kind, context));
     }
     let contexts = source.reader.contexts(context).await?;
-    Ok(of_kind(&contexts, None).map_or(Kind::Http, |context| context.kind))
+    let kind = of_kind(&contexts, None).map_or(Kind::Http, |context| context.kind);
+    Ok(ContextId::new(kind, context))
 }

@@ -1,0 +1,59 @@
+// What one does with a chart over time beside reading it: the view of latencies, the table, and the files.
+
+import { chartRows } from './slices.js';
+import { attr, el, show } from './dom.js';
+
+/**
+ * Adds the controls of a chart to its caption: `views` behind the title, and a menu at the end.
+ * @param {any} chart
+ */
+export function addControls(chart, { caption, plot, table }) {
+	const { title, file, offers = [], onView } = chart.options;
+	if (offers.includes('heat')) {
+		const button = (label, n) => chart.button([label], 'heat', n, ({ heat }) => heat === n, () => onView({ heat: n }));
+		const views = el('div', 'views', ...['Lines', 'Heat map'].map(button));
+		attr(views, 'role', 'group');
+		attr(views, 'aria-label', 'View');
+		caption.firstChild.after(views);
+	}
+	const toggleTable = async () => {
+		chart.drawTable = chart.drawTable ? null : (await import('./chart_table.js')).drawTable;
+		show(plot, !chart.drawTable);
+		show(table, Boolean(chart.drawTable));
+		chart.update(chart.state);
+	};
+	const list = el('div', 'list', chart.button(['Table'], 'view', 'table', () => chart.drawTable !== null, toggleTable));
+	if (offers.includes('log')) {
+		const toggle = () => onView({ log: chart.state.log ? 0 : 1 });
+		list.append(chart.button(['Logarithmic'], 'scale', 'log', ({ log }) => log, toggle));
+	}
+	for (const format of ['csv', 'json']) {
+		const save = async () => {
+			const { layer } = chart.state;
+			const rows = layer ? layer.exported() : chartRows(chart.state);
+			(await import('./export.js')).save(format, { name: file, ...rows });
+		};
+		list.append(chart.button([`Export ${format.toUpperCase()}`], 'export', format, null, save));
+	}
+	list.tabIndex = -1; // so that a press on the list does not leave the menu
+	caption.lastChild.replaceWith(menu(title, list));
+}
+
+/** A menu of a chart. */
+function menu(title, list) {
+	const summary = el('summary', '', '⋯');
+	attr(summary, 'aria-label', `View and export of ${title}`);
+	const node = el('details', 'menu', summary, list);
+	const close = () => {
+		node.open = false;
+		summary.focus();
+	};
+	list.addEventListener('click', (event) => event.target !== list && close());
+	node.addEventListener('focusout', (event) => !node.contains(event.relatedTarget) && (node.open = false));
+	node.addEventListener('keydown', (event) => {
+		if (event.key !== 'Escape' || !node.open) return;
+		close();
+		event.stopPropagation();
+	});
+	return node;
+}

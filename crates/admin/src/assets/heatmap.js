@@ -1,0 +1,222 @@
+// The heat map of latencies: how many requests took how long, drawn under the lines of a chart over time. A cell lists
+// those of its requests that are kept one by one.
+
+import { axisTicks } from './axis.js';
+import { when } from './chart_readout.js';
+import { attr, el, show, svg, text } from './dom.js';
+import { count, duration, grouped, percent, plural, time } from './format.js';
+import { requestColumns, requestKey } from './requests.js';
+import { Table } from './table.js';
+
+const LEVELS = 7; // of colour
+const FEWEST_ROWS = 8; // that the axis has room for
+const HOUR = 3600;
+const HINT = 'Click a cell to list its requests, or go from cell to cell with the arrow keys and press Enter.';
+
+export class HeatMap {
+	#kind;
+	#answer = { bounds: [], slices: [] };
+	#kept = [];
+	#now = 0;
+	#cells = new Map(); // by the start of a slice: by its row, how many requests
+	#most = 0; // requests of a cell
+	#axis = null; // { low, step, bottom, pixels }: the lowest duration, how many times as long a row is, and its height
+	#x = null;
+	#row = null; // that the pointer or the keys are on; null before either is
+	#selected = null; // { slice, low, high } of the cell whose requests are listed
+	#pointed = svg('path', { class: 'cell' });
+	#chosen = svg('path', { class: 'cell chosen' });
+	#levels = Array.from({ length: LEVELS }, (_, at) => svg('path', { class: `heat heat-${at + 1}` }));
+	#key = el('span', 'heat-key');
+	#sentence = el('p', 'muted');
+	#table;
+	#list;
+
+	/** `figure`: of the chart. `kind` of its context: "http" or "timer". */
+	constructor(figure, kind) {
+		this.#kind = kind;
+		const isOfAll = document.body.dataset.screen === 'overview';
+		const columns = requestColumns(isOfAll);
+		this.#table = new Table({ name: 'cell-requests', caption: 'Requests of the cell', key: requestKey, columns });
+		const close = el('button', 'button quiet', '×');
+		close.title = 'Close';
+		attr(close, 'aria-label', 'Close the requests of the cell');
+		close.addEventListener('click', () => this.select(null));
+		attr(this.#sentence, 'role', 'status');
+		this.#list = el('section', 'card cell-list', el('div', 'bar', this.#sentence, el('span', 'grow'), close), this.#table.node);
+		attr(this.#list, 'aria-label', 'Requests of the cell');
+		this.node = el('p', 'heat-notes readout muted', HINT, this.#key);
+		show(this.#list, false);
+		figure.append(this.node);
+		figure.after(this.#list);
+	}
+
+	/** Takes in an answer of `api/heat_map`, and requests that are kept one by one. Without an answer it is not shown. */
+	update(answer, kept, now) {
+		show(this.node, Boolean(answer));
+		if (!answer) return show(this.#list, false);
+		this.#answer = answer;
+		this.#kept = kept;
+		this.#now = now;
+		this.#cells = new Map(answer.slices.map(({ start, cells }) => [start, new Map(cells)]));
+		this.#most = answer.slices.reduce((most, { cells }) => cells.reduce((a, [, n]) => Math.max(a, n), most), 0);
+		const levels = this.#levels.map((_, at) => el('i', `heat-${at + 1}`));
+		this.#key.replaceChildren('1 ', ...levels, ` ${count(this.#most)} requests per cell`);
+		this.#row = this.#row === null ? null : Math.min(this.#row, this.#rows - 1);
+		this.#drawList();
+	}
+
+	get #rows() {
+		return this.#answer.bounds.length - 1;
+	}
+
+	/** { ticks, y } of the rows, on a logarithmic axis. */
+	scale({ top, bottom }) {
+		const { bounds } = this.#answer;
+		const step = bounds[1] / bounds[0];
+		const rows = Math.max(this.#rows, FEWEST_ROWS);
+		const low = bounds[0] / step ** ((rows - this.#rows) / 2);
+		this.#axis = { low, step, bottom, pixels: (bottom - top) / rows };
+		const y = (value) => Math.min(Math.max(this.#height(value), top), bottom);
+		return { ticks: axisTicks(low, low * step ** rows, bottom - top), y };
+	}
+
+	#height(seconds) {
+		const { low, step, bottom, pixels } = this.#axis;
+		return bottom - (Math.log(seconds / low) / Math.log(step)) * pixels;
+	}
+
+	/** The nodes of the cells: a path of each colour, whatever their number. */
+	draw(x) {
+		this.#x = x;
+		const { bounds, slices, precision } = this.#answer;
+		const edges = bounds.map((bound) => Math.round(this.#height(bound)));
+		const paths = this.#levels.map(() => []);
+		for (const { start, cells } of slices) {
+			const left = Math.round(x(start));
+			const width = Math.max(Math.round(x(start + precision)) - left, 1);
+			for (const [row, n] of cells) {
+				const height = edges[row] - edges[row + 1];
+				paths[this.#level(n) - 1].push(`M${left} ${edges[row + 1]}h${width}v${height}h${-width}z`);
+			}
+		}
+		this.#levels.forEach((path, at) => attr(path, 'd', paths[at].join('')));
+		attr(this.#chosen, 'd', this.#selected ? this.#outline(this.#selected.slice, this.#selectedRow()) : '');
+		return [...this.#levels, this.#chosen, this.#pointed];
+	}
+
+	/** 1 to LEVELS: a cell of few requests among thousands is seen. */
+	#level(n) {
+		return this.#most < 2 ? LEVELS : 1 + Math.floor(((LEVELS - 1) * Math.log(n)) / Math.log(this.#most) + 1e-9);
+	}
+
+	#outline({ start, end }, row) {
+		const [low, high] = this.#bounds(row).map((bound) => Math.round(this.#height(bound)) + 0.5);
+		const [left, right] = [start, end].map((at) => Math.round(this.#x(at)) + 0.5);
+		return `M${left} ${high}H${right}V${low}H${left}z`;
+	}
+
+	#bounds(row) {
+		return this.#answer.bounds.slice(row, row + 2);
+	}
+
+	/** The row of the durations that are listed, which may have another number in a newer answer. */
+	#selectedRow() {
+		return this.#rowOf(Math.sqrt(this.#selected.low * this.#selected.high));
+	}
+
+	#rowOf(seconds) {
+		const { bounds } = this.#answer;
+		const row = Math.floor(Math.log(seconds / bounds[0]) / Math.log(bounds[1] / bounds[0]) + 1e-9);
+		return Math.min(Math.max(row, 0), this.#rows - 1);
+	}
+
+	/** The row that is pointed at; before any is, that of the most requests of the slice. */
+	#rowIn({ start }) {
+		if (this.#row !== null) return this.#row;
+		const cells = [...(this.#cells.get(start) ?? [])];
+		return cells.reduce((most, cell) => (cell[1] > most[1] ? cell : most), [0, 0])[0];
+	}
+
+	#requests({ start }, row) {
+		return this.#cells.get(start)?.get(row) ?? 0;
+	}
+
+	/** Points at the row at a height of the plot, in pixels. */
+	toHeight(top) {
+		if (!this.#axis) return;
+		const { low, step, bottom, pixels } = this.#axis;
+		this.#row = this.#rowOf(low * step ** ((bottom - top) / pixels));
+	}
+
+	/** Points at a row above or below. */
+	moveRow(by, slice) {
+		this.#row = Math.min(Math.max(this.#rowIn(slice) + by, 0), this.#rows - 1);
+	}
+
+	/** Marks the cell of a slice that is pointed at, or none. */
+	pointAt(slice) {
+		attr(this.#pointed, 'd', slice && this.#x ? this.#outline(slice, this.#rowIn(slice)) : '');
+	}
+
+	/** What the readout says of the cell that is pointed at. */
+	cellRow(slice) {
+		const row = this.#rowIn(slice);
+		const n = this.#requests(slice, row);
+		const all = [...(this.#cells.get(slice.start)?.values() ?? [])].reduce((a, b) => a + b, 0);
+		return { label: range(this.#bounds(row)), value: grouped(n), extra: n ? percent(n, all) : '' };
+	}
+
+	/** Lists the requests of the cell of a slice that is pointed at; `null` lists none. */
+	select(slice) {
+		const [low, high] = slice ? this.#bounds(this.#rowIn(slice)) : [];
+		this.#selected = slice ? { slice, low, high } : null;
+		attr(this.#chosen, 'd', slice ? this.#outline(slice, this.#rowIn(slice)) : '');
+		this.#drawList();
+	}
+
+	#drawList() {
+		const cell = this.#selected;
+		show(this.#list, cell !== null);
+		if (!cell) return;
+		const { slice, low, high } = cell;
+		const isIn = ({ ended, duration: took }) => ended >= slice.start && ended < slice.end && took >= low && took < high;
+		const listed = this.#kept.filter(isIn).sort((a, b) => b.duration - a.duration);
+		const n = this.#requests(slice, this.#selectedRow());
+		const what = this.#kind === 'timer' ? 'call' : 'request';
+		const { precision } = this.#answer;
+		const counted = `${n ? plural(n, what) : `No ${what}`} of ${range([low, high])}, ${when({ precision, now: this.#now, clock: time }, slice)}`;
+		text(this.#sentence, `${counted}${listed.length ? `, ${listed.length} of them kept one by one` : n ? `. ${this.#whyNone(slice)}` : ''}.`);
+		this.#table.draw(listed);
+		show(this.#table.node, listed.length > 0);
+	}
+
+	/** Why none of the requests of a cell is listed. */
+	#whyNone({ end }) {
+		if (this.#kind === 'timer') return 'Calls of a timer are counted, not kept one by one';
+		const since = Math.floor(this.#now / HOUR) * HOUR - HOUR;
+		if (end <= since) return `Single requests are kept since ${time(since, 'minute')} only`;
+		return 'Requests of this speed are counted, not kept one by one: the slowest of an hour are, and the newest failed ones';
+	}
+
+	/** What a file contains: each cell that has requests. */
+	exported() {
+		const { bounds, slices } = this.#answer;
+		const rows = slices.flatMap(({ start, cells }) => cells.map(([row, n]) => [start, bounds[row], bounds[row + 1], n]));
+		return { columns: ['start', 'from', 'to', 'requests'], rows };
+	}
+
+	/** The table of all cells: a row for each slice, oldest first, and a column for each row of the map. */
+	table(slices) {
+		const labels = Array.from({ length: this.#rows }, (_, row) => range(this.#bounds(row)));
+		const cellsOf = ({ start }) => labels.map((_, row) => this.#requests({ start }, row) || null);
+		return { columns: ['start', ...labels], rows: slices.map((slice) => [slice.start, ...cellsOf(slice)]), write: grouped };
+	}
+}
+
+/** 20.0 – 23.8 ms */
+function range([low, high]) {
+	const [from, to] = [duration(low), duration(high)];
+	const unit = /[^\d.]+$/.exec(to)[0];
+	return `${from.endsWith(unit) ? from.slice(0, -unit.length) : from} – ${to}`;
+}

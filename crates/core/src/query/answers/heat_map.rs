@@ -1,0 +1,254 @@
+//! How many requests took how long, slice by slice: the histograms of the records on rows that all slices share.
+
+use serde::Serialize;
+
+use super::check_points;
+use super::measured::Covered;
+use super::metric::SliceTimes;
+use super::resolution::{Bounds, Resolution, SliceSource};
+use super::series::{context_id, recorded};
+use crate::query::error::QueryError;
+use crate::query::source::Source;
+use crate::query::window::Window;
+use tower_pulse_model::context::Kind;
+use tower_pulse_model::histogram::{COARSE_SCALE, Histogram, lower_bound};
+
+/// The most rows of a heat map: 12 octaves of 4 rows each, such as 1 ms to 4 s. One of more octaves has fewer rows per
+/// octave.
+const MAX_ROWS: u16 = 48;
+
+/// The requests of a context, or of all, by time and by duration: [`Reader::heat_map`](crate::query::Reader::heat_map).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct HeatMap {
+    /// The context; `None` stands for all requests.
+    pub context: Option<String>,
+    /// The length of a slice, in seconds.
+    pub precision: u32,
+    /// What the window covers.
+    #[serde(flatten)]
+    pub window: Covered,
+    /// The largest relative error of the percentiles.
+    pub error: f64,
+    /// The times of the window in which the service was not running, in Unix seconds from the first to before the second,
+    /// oldest first.
+    pub not_running: Vec<(i64, i64)>,
+    /// The bounds of the rows in seconds, ascending: row `n` has the durations from bound `n` to before bound `n + 1`, and
+    /// each row is as many times as long as the one before it. There is one bound more than rows, or none without requests.
+    /// A first row from 1 µs has shorter durations too, and a last row has all longer ones.
+    pub bounds: Vec<f64>,
+    /// The slices that have requests, oldest first.
+    pub slices: Vec<HeatSlice>,
+}
+
+/// A slice of a heat map.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct HeatSlice {
+    /// Its start, in Unix seconds.
+    pub start: i64,
+    /// The statistics of its access times.
+    #[serde(flatten)]
+    pub times: SliceTimes,
+    /// The rows that have requests, each by its number with how many there are, shortest durations first.
+    pub cells: Vec<(u16, u64)>,
+}
+
+/// Which heat map is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeatMapQuery {
+    /// The context; `None` stands for all requests.
+    pub context: Option<String>,
+    /// The kind of the context; HTTP requests come first if there is none.
+    pub kind: Option<Kind>,
+    /// The window.
+    pub window: Window,
+    /// The length of the slices, in seconds: one that records are kept at. The finest that covers the window by no more
+    /// than 200 slices if there is none.
+    pub precision: Option<u32>,
+}
+
+impl Default for HeatMapQuery {
+    fn default() -> Self {
+        Self {
+            context: None,
+            kind: None,
+            window: Window::HOUR,
+            precision: None,
+        }
+    }
+}
+
+pub(in crate::query) async fn heat_map(
+    source: &Source,
+    query: &HeatMapQuery,
+) -> Result<HeatMap, QueryError> {
+    let now = source.clock.now_seconds();
+    let asked = Bounds::new(query.window.slices(), now);
+    let tiers = source.reader.tiers().await?;
+    // Counters have no histograms.
+    let resolutions = Resolution::all(&source.precisions, false, tiers);
+    let resolution = Resolution::choose(&resolutions, query.precision, Some(asked), now)?;
+    let (slices, precision) = (resolution.slices(asked), resolution.precision);
+    let length = slices.seconds() / i64::from(precision);
+    check_points(usize::try_from(length).unwrap_or(0) * usize::from(MAX_ROWS))?;
+
+    let id = context_id(source, query.context.as_deref(), query.kind).await?;
+    let (SliceSource::Counters(tier) | SliceSource::Records(tier)) = resolution.source;
+    let records = source.reader.records(&id, precision, tier).await?;
+    let oldest = records.first().map(|slice| slice.start);
+    let (window, not_running) = recorded(source, slices, precision, oldest).await?;
+    let within = || {
+        let records = records.iter();
+        records.filter(|slice| slices.contains(slice.start) && slice.sums.times.count > 0)
+    };
+    let rows = Rows::of(within().map(|slice| &slice.sums.histogram));
+    let errors = within().map(|slice| slice.sums.histogram.error());
+    Ok(HeatMap {
+        context: query.context.clone(),
+        precision,
+        window,
+        error: errors.fold(0.0, f64::max),
+        not_running,
+        bounds: rows.map_or_else(Vec::new, Rows::bounds),
+        slices: within()
+            .map(|slice| HeatSlice {
+                start: slice.start,
+                times: SliceTimes::of(&slice.sums),
+                cells: rows.map_or_else(Vec::new, |rows| rows.cells(&slice.sums.histogram)),
+            })
+            .collect(),
+    })
+}
+
+/// The rows of a heat map: buckets of one scale, none of them left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Rows {
+    scale: u8,
+    first: u16,
+    last: u16,
+}
+
+impl Rows {
+    /// The finest rows that all of these histograms fit into. `None` if all are empty.
+    fn of<'a>(histograms: impl Iterator<Item = &'a Histogram> + Clone) -> Option<Self> {
+        let scales = histograms.clone().map(Histogram::scale);
+        let finest = scales.min()?.min(COARSE_SCALE);
+        let at = |scale: u8| {
+            let edges = histograms.clone().filter_map(|histogram| {
+                let shift = histogram.scale() - scale;
+                let (first, last) = (histogram.buckets().first()?, histogram.buckets().last()?);
+                Some((first.0 >> shift, last.0 >> shift))
+            });
+            let widest = |a: (u16, u16), b: (u16, u16)| (a.0.min(b.0), a.1.max(b.1));
+            let (first, last) = edges.reduce(widest)?;
+            Some(Self { scale, first, last })
+        };
+        let rows = (0..=finest).rev().map_while(at);
+        let fit = rows.clone().find(|rows| rows.last - rows.first < MAX_ROWS);
+        // A store may hold what no version has written: what lies beyond the last row counts in it.
+        fit.or_else(|| rows.last()).map(|rows| Self {
+            last: rows.last.min(rows.first.saturating_add(MAX_ROWS - 1)),
+            ..rows
+        })
+    }
+
+    fn bounds(self) -> Vec<f64> {
+        let edges = self.first..=self.last.saturating_add(1);
+        edges.map(|edge| lower_bound(edge, self.scale)).collect()
+    }
+
+    fn cells(self, histogram: &Histogram) -> Vec<(u16, u64)> {
+        let mut coarse = histogram.clone();
+        coarse.coarsen(self.scale);
+        let mut cells: Vec<(u16, u64)> = Vec::with_capacity(coarse.buckets().len());
+        for (index, n) in coarse.buckets() {
+            let row = index.min(&self.last) - self.first;
+            match cells.last_mut().filter(|(last, _)| *last == row) {
+                Some((_, sum)) => *sum = sum.saturating_add(*n),
+                None => cells.push((row, *n)),
+            }
+        }
+        cells
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use tower_pulse_model::histogram::{SCALE, bucket_of};
+
+    fn histogram(scale: u8, nanos: &[u64]) -> Histogram {
+        let buckets = nanos.iter().map(|nanos| (bucket_of(*nanos) as u16, 1));
+        let mut histogram = Histogram::new(SCALE, buckets);
+        histogram.coarsen(scale);
+        histogram
+    }
+
+    fn rows(histograms: &[Histogram]) -> Option<Rows> {
+        Rows::of(histograms.iter())
+    }
+
+    #[test]
+    fn rows_are_a_quarter_of_an_octave_unless_there_are_many_octaves() {
+        let ms = 1_000_000;
+        let usual = histogram(SCALE, &[ms, 4 * ms, 2_000 * ms]);
+        let usual = rows(&[usual, Histogram::default()]).expect("there are requests");
+        assert_eq!(usual.scale, COARSE_SCALE);
+        let bounds = usual.bounds();
+        assert_eq!(bounds.len(), usize::from(usual.last - usual.first) + 2);
+        assert!(bounds[0] <= 0.001 && 0.001 < bounds[1], "{bounds:?}");
+        for pair in bounds.windows(2) {
+            assert!((pair[1] / pair[0] - 2f64.powf(0.25)).abs() < 1e-9);
+        }
+        let wide = rows(&[histogram(SCALE, &[1_000, 10_000 * ms])]).expect("there are requests");
+        assert_eq!(wide.scale, 1);
+        let widest = rows(&[histogram(SCALE, &[0, u64::MAX])]).expect("there are requests");
+        assert_eq!((widest.scale, widest.first, widest.last), (0, 0, 31));
+        assert_eq!(rows(&[]), None);
+        assert_eq!(rows(&[Histogram::default()]), None);
+    }
+
+    #[test]
+    fn what_no_version_has_written_has_a_row_too() {
+        let foreign = Histogram::new(0, [(3, 1), (900, 2), (u16::MAX, 4)]);
+        let rows = rows(std::slice::from_ref(&foreign)).expect("there are requests");
+        assert_eq!(rows.bounds().len(), usize::from(MAX_ROWS) + 1);
+        assert!(rows.bounds().iter().all(|bound| bound.is_finite()));
+        assert_eq!(rows.cells(&foreign), [(0, 1), (MAX_ROWS - 1, 6)]);
+    }
+
+    proptest! {
+        #[test]
+        fn no_request_is_lost_and_each_is_in_its_row(
+            slices in prop::collection::vec(
+                (0..=SCALE, prop::collection::vec(0u64..10_000_000_000_000, 0..40)),
+                1..8,
+            ),
+        ) {
+            let histograms: Vec<_> = slices.iter().map(|(scale, all)| histogram(*scale, all)).collect();
+            let Some(rows) = rows(&histograms) else {
+                prop_assert!(slices.iter().all(|(_, all)| all.is_empty()));
+                return Ok(());
+            };
+            let bounds = rows.bounds();
+            prop_assert!(bounds.len() <= usize::from(MAX_ROWS) + 1);
+            for ((_, all), histogram) in slices.iter().zip(&histograms) {
+                let cells = rows.cells(histogram);
+                prop_assert!(cells.is_sorted_by_key(|(row, _)| *row));
+                for (row, n) in &cells {
+                    let (low, high) = (bounds[usize::from(*row)], bounds[usize::from(*row) + 1]);
+                    let within = |nanos: &&u64| {
+                        // Durations beyond the buckets belong to the outermost.
+                        let seconds = (**nanos as f64 / 1e9).clamp(1e-6, 3_599.0);
+                        (low..high).contains(&seconds)
+                    };
+                    prop_assert_eq!(all.iter().filter(within).count() as u64, *n);
+                }
+                let sum: u64 = cells.iter().map(|(_, n)| n).sum();
+                prop_assert_eq!(sum, all.len() as u64);
+            }
+        }
+    }
+}
