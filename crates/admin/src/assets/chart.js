@@ -9,7 +9,7 @@ const PAD = { top: 8, right: 10, bottom: 22, left: 52 };
 const ROW = 15; // height of a row of labels above the plot
 const SHAPES = ['M1 1h10v10h-10z', 'M1 6a5 5 0 1 0 10 0a5 5 0 1 0-10 0', 'M6 0l6 11h-12z', 'M6 0l6 6-6 6-6-6z', 'M0 3h12v6h-12z'];
 const EMPTY = { hidden: new Set(), marks: [], changes: [], message: '', why: '', counts: null, log: false, heat: 0, layer: null, utc: false,
-	recordedFrom: 0, notRunning: [] };
+	tables: new Set(), recordedFrom: 0, notRunning: [] };
 const listeners = new Set();
 let charts = 0;
 
@@ -37,6 +37,8 @@ export class TimeChart {
 	#readTip = null; // redraws the tooltip
 	/** Draws the table, while that is shown. */
 	drawTable = null;
+	/** Shows what the state asks for: the chart, or its table. */
+	follow = null;
 	#svg;
 	#parts = {};
 	#note = el('p', 'note');
@@ -99,6 +101,7 @@ export class TimeChart {
 		text(this.#note, this.#state.message);
 		show(this.#note, this.#state.message !== '');
 		this.#draw();
+		this.follow?.(this.#state);
 	}
 
 	/** Call this when the figure leaves the page. */

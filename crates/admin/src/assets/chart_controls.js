@@ -1,6 +1,5 @@
-// What one does with a chart over time beside reading it: the view of latencies, the table, and the files.
+// What one does with a chart over time beside reading it: the view of latencies, and the table.
 
-import { chartRows } from './slices.js';
 import { attr, el, show } from './dom.js';
 
 /**
@@ -8,7 +7,7 @@ import { attr, el, show } from './dom.js';
  * @param {any} chart
  */
 export function addControls(chart, { caption, plot, table }) {
-	const { title, file, offers = [], onView } = chart.options;
+	const { name, title, offers = [], onView } = chart.options;
 	if (offers.includes('heat')) {
 		const button = (label, n) => chart.button([label], 'heat', n, ({ heat }) => heat === n, () => onView({ heat: n }));
 		const views = el('div', 'views', ...['Lines', 'Heat map'].map(button));
@@ -16,24 +15,22 @@ export function addControls(chart, { caption, plot, table }) {
 		attr(views, 'aria-label', 'View');
 		caption.firstChild.after(views);
 	}
-	const toggleTable = async () => {
-		chart.drawTable = chart.drawTable ? null : (await import('./chart_table.js')).drawTable;
+	chart.follow = async ({ tables }) => {
+		if (tables.has(name) === Boolean(chart.drawTable)) return;
+		chart.drawTable = tables.has(name) ? (await import('./chart_table.js')).drawTable : null;
 		show(plot, !chart.drawTable);
 		show(table, Boolean(chart.drawTable));
 		chart.update(chart.state);
 	};
-	const list = el('div', 'list', chart.button(['Table'], 'view', 'table', () => chart.drawTable !== null, toggleTable));
+	const toggleTable = () => {
+		const tables = new Set(chart.state.tables);
+		if (!tables.delete(name)) tables.add(name);
+		onView({ table: [...tables].join() });
+	};
+	const list = el('div', 'list', chart.button(['Table'], 'view', 'table', ({ tables }) => tables.has(name), toggleTable));
 	if (offers.includes('log')) {
 		const toggle = () => onView({ log: chart.state.log ? 0 : 1 });
 		list.append(chart.button(['Logarithmic'], 'scale', 'log', ({ log }) => log, toggle));
-	}
-	for (const format of ['csv', 'json']) {
-		const save = async () => {
-			const { layer } = chart.state;
-			const rows = layer ? layer.exported() : chartRows(chart.state);
-			(await import('./export.js')).save(format, { name: file, ...rows });
-		};
-		list.append(chart.button([`Export ${format.toUpperCase()}`], 'export', format, null, save));
 	}
 	list.tabIndex = -1; // so that a press on the list does not leave the menu
 	caption.lastChild.replaceWith(menu(title, list));
@@ -42,7 +39,7 @@ export function addControls(chart, { caption, plot, table }) {
 /** A menu of a chart. */
 function menu(title, list) {
 	const summary = el('summary', '', '⋯');
-	attr(summary, 'aria-label', `View and export of ${title}`);
+	attr(summary, 'aria-label', `View of ${title}`);
 	const node = el('details', 'menu', summary, list);
 	const close = () => {
 		node.open = false;

@@ -5,6 +5,11 @@ import { valueOf } from './slices.js';
 import { ENOUGH } from './tiles.js';
 
 /** 12:40 – 12:41, with the date unless it is today's */
+/**
+ * When a slice is.
+ * @param {{ precision: number, now: number, clock: any, utc?: boolean }} state of a chart
+ * @param {any} slice
+ */
 export function when({ precision, now, utc, clock }, { start, end, open }) {
 	const style = precision % 60 ? 'second' : 'minute';
 	const day = clock(start, 'day', utc);

@@ -30,6 +30,7 @@ export function mount(root, page) {
 	const panel = card('fix-first', 'Fix first', { head: [all], parts: [first.node] });
 	const empty = emptyState();
 	let isEmpty = false; // the range has no requests
+	let burning = null; // the targets whose error budget burns, once there were some
 	root.append(empty, attention.node, tiles.node, trends.node, panel);
 	return {
 		remove: () => trends.remove(),
@@ -48,6 +49,9 @@ export function mount(root, page) {
 			if (changes) attention.draw(changes, marked, now);
 			if (overview) {
 				tiles.draw({ ...overview.window, in_flight: overview.in_flight }, { now, target: overview.target, length });
+				const burnt = overview.burning ?? []; // by an older version there are none
+				if (burnt.length && !burning) import('./burning.js').then(({ burningList }) => (burning ??= burningList(attention.node)).draw(burnt), () => {});
+				burning?.draw(burnt);
 				page.complete(overview.window, overview.window.count > 0);
 				const wasEmpty = isEmpty;
 				isEmpty = overview.window.count === 0;

@@ -1,7 +1,7 @@
 // One instance beside the others: whether all of it is slower or a path, over time, and on each of its paths.
 
 import { question } from './api.js';
-import { anchor, card } from './card.js';
+import { anchor, card, offerExport } from './card.js';
 import { against } from './change.js';
 import { TimeChart } from './chart.js';
 import { attr, el, show, text } from './dom.js';
@@ -10,7 +10,7 @@ import { lengthName } from './overview.js';
 import { isZoomed, link, range, seconds, state } from './state.js';
 import { Table, contextColumn, errorColumn, numberColumn, statistic } from './table.js';
 import { Tiles } from './tiles.js';
-import { Trends } from './trends.js';
+import { Trends, exportedChart, shownSeries } from './trends.js';
 import { changePanel } from './verdict.js';
 
 const NAMED = 3; // paths that a sentence names
@@ -113,11 +113,12 @@ function chart(root, page, name, options) {
 	root.append(figure);
 	const shown = new TimeChart(figure, {
 		title, kind: 'lines', series, format,
-		file: `${name}-${key}`,
+		name: key,
 		offers: key === 'latency' ? ['log'] : [],
 		onZoom: (from, to) => page.go({ from, to }),
 		onView: (view) => page.go(view, true),
 	});
+	offerExport(`${title} beside the others`, key, figure, () => exportedChart(shown, `${name}-${key}`));
 	return {
 		remove: () => shown.remove(),
 		draw(answer, { marks, changes, asOf: now }) {
@@ -129,7 +130,7 @@ function chart(root, page, name, options) {
 				recordedFrom: to - answer.recorded_seconds - answer.not_running_seconds, notRunning: [],
 				marks: marks.map(({ at, text: label, id }) => ({ at, text: label, id })),
 				changes: changes.map((one) => ({ since: one.since, text: 'out of line' })),
-				hidden: new Set(state.hide.split(',').filter(Boolean)),
+				...shownSeries(),
 				log: key === 'latency' && state.log === 1, utc: state.utc === 1,
 			});
 		},

@@ -6,7 +6,7 @@ const DAY = 86400;
 const ALWAYS_KEPT = RANGES['7d'];
 const NAMES = ['overview', 'paths', 'path', 'slowest', 'timers', 'counters', 'rows', 'health', 'deploy', 'instance'];
 // What stays while one goes from screen to screen, and what belongs to a screen.
-const SHARED = { range: '', from: 0, to: 0, precision: 0, refresh: 2, utc: 0, log: 1, heat: 0, hide: '', paused: 0 };
+const SHARED = { range: '', from: 0, to: 0, precision: 0, refresh: 2, utc: 0, log: 1, heat: 0, hide: '', table: '', paused: 0 };
 const OWN = { context: '', kind: '', mark: '', name: '', q: '', sort: '', order: '', limit: 0, offset: 0, instance: '', status: '', per: '' };
 const FIELDS = { ...SHARED, ...OWN };
 const ALIASES = { deploys: 'deploy', instances: 'health', errors: 'paths' }; // what people type

@@ -6,7 +6,8 @@ import { headline } from './change.js';
 import { count, duration } from './format.js';
 import { question } from './api.js';
 import { isCoarse, range, seconds, state } from './state.js';
-import { beginOf } from './slices.js';
+import { offerExport } from './card.js';
+import { beginOf, chartRows } from './slices.js';
 
 /** The slices that records have; counters have others. */
 const RECORDED = [60, 300, 1800, 3600, 21600, 86400];
@@ -45,6 +46,9 @@ export class Trends {
 		this.#hits.dataset.chart = 'hits';
 		this.#latency.dataset.chart = 'latency';
 		this.node = el('div', 'pair', this.#hits, this.#latency);
+		for (const [key, title, root] of [['hits', this.title, this.#hits], ['latency', 'Latency', this.#latency]]) {
+			offerExport(`${title} over time`, key, root, () => exportedChart(this.#charts.get(key).chart, `${name}-${key}`));
+		}
 	}
 
 	/** The questions for all requests, or for those of a context. */
@@ -77,7 +81,7 @@ export class Trends {
 			title, kind, series, format,
 			onZoom: (from, to) => this.page.go({ from, to }),
 			onView: (view) => this.page.go(view, true),
-			file: `${this.name}-${name}`,
+			name,
 			offers: kind === 'lines' ? ['heat', 'log'] : [],
 		});
 		this.#charts.set(name, { chart, shape });
@@ -106,7 +110,7 @@ export class Trends {
 		const common = {
 			marks: marks.map(({ at, text, id }) => ({ at, text, id })),
 			changes: changes.map((change) => ({ since: change.since, text: headline(change) })),
-			hidden: new Set(state.hide.split(',').filter(Boolean)),
+			...shownSeries(),
 			utc: state.utc === 1, now,
 		};
 		const { outcomes, hits, mean, heat } = answers;
@@ -135,6 +139,16 @@ export class Trends {
 		});
 	}
 }
+
+/** What a file of a chart contains. */
+export function exportedChart({ state: shown }, name) {
+	return { name, ...(shown.layer ? shown.layer.exported() : chartRows(shown)) };
+}
+
+/** Which series are hidden, and which charts are shown as tables. */
+export const shownSeries = () => ({ hidden: names(state.hide), tables: names(state.table) });
+
+const names = (list) => new Set(list.split(',').filter(Boolean));
 
 /** What a series covers. */
 function bounds(series, now) {

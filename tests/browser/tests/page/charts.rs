@@ -4,7 +4,7 @@ use pulse_browser::page::Page;
 use pulse_browser::service::{QUIET, Service};
 use pulse_browser::shop::Shop;
 
-use crate::click_in_menu;
+use crate::{click_in_menu, save};
 
 const LATENCY: &str = "[data-chart=latency]";
 
@@ -78,8 +78,7 @@ async fn a_chart_is_also_a_table() {
 async fn a_chart_is_saved_as_csv_and_json() {
     let shop = Shop::with("bad_deploy").await;
     let page = Page::open(&shop.screen("overview?range=1h")).await;
-    click_in_menu(&page, LATENCY, "button[data-export=csv]").await;
-    let (name, csv) = page.download().await;
+    let (name, csv) = save(&page, "latency", "csv").await;
     assert!(name.ends_with(".csv"), "{name}");
     let lines: Vec<_> = csv.lines().collect();
     assert!((55..=62).contains(&lines.len()), "{csv}");
@@ -90,8 +89,7 @@ async fn a_chart_is_saved_as_csv_and_json() {
     let p95 = head.iter().position(|name| *name == "p95").unwrap();
     let of_line: f64 = lines[10].split(',').nth(p95).unwrap().parse().unwrap();
     assert!((0.01..1.0).contains(&of_line), "seconds: {of_line}");
-    click_in_menu(&page, "[data-chart=hits]", "button[data-export=json]").await;
-    let (_, json) = page.download().await;
+    let (_, json) = save(&page, "hits", "json").await;
     let rows: Vec<serde_json::Value> = serde_json::from_str(&json).unwrap();
     assert!((55..=61).contains(&rows.len()), "{}", rows.len());
     page.end().await;
@@ -303,8 +301,7 @@ async fn quiet_minutes_break_the_line_and_the_unfinished_slice_is_dashed() {
         .await;
     assert!(end.starts_with('M'), "{end:?}");
 
-    click_in_menu(&page, LATENCY, "button[data-export=json]").await;
-    let (_, json) = page.download().await;
+    let (_, json) = save(&page, "latency", "json").await;
     let rows: Vec<serde_json::Value> = serde_json::from_str(&json).unwrap();
     let means: Vec<_> = rows.iter().map(|row| row["mean"].as_f64()).collect();
     let first = means.iter().position(Option::is_some).unwrap();
@@ -337,8 +334,7 @@ async fn a_time_in_which_the_service_was_not_running_is_hatched_and_not_zero() {
         let is_told = complete.contains("the service was not running for 5");
         assert_eq!(is_told, gaps == 1, "{complete}");
 
-        click_in_menu(&page, HITS, "button[data-export=json]").await;
-        let (_, json) = page.download().await;
+        let (_, json) = save(&page, "hits", "json").await;
         let rows: Vec<serde_json::Value> = serde_json::from_str(&json).unwrap();
         let counts = rows.iter().map(|row| row["2xx"].as_u64());
         let zeros = counts.filter(|count| *count == Some(0)).count() as i64;

@@ -5,7 +5,7 @@ use pulse_browser::page::Page;
 use pulse_browser::service::Service;
 use pulse_browser::shop::Shop;
 
-use crate::{click_in_menu, column};
+use crate::{click_in_menu, column, save};
 
 const LATENCY: &str = "[data-chart=latency]";
 const PLOT: &str = "[data-chart=latency] .plot[role=slider]";
@@ -98,8 +98,7 @@ async fn the_heat_map_is_also_a_table_and_a_file() {
         columns[1].contains(" – ") && columns[1].ends_with("ms"),
         "{columns:?}"
     );
-    click_in_menu(&page, LATENCY, "button[data-export=json]").await;
-    let (_, json) = page.download().await;
+    let (_, json) = save(&page, "latency", "json").await;
     let cells: Vec<serde_json::Value> = serde_json::from_str(&json).unwrap();
     assert_eq!(cells.len(), 33, "{json}");
     let slowest = cells.iter().find(|cell| cell["requests"] == 1).unwrap();

@@ -1,0 +1,38 @@
+// The paths whose error budget burns faster than it lasts.
+
+import { card } from './card.js';
+import { contextParts } from './context.js';
+import { attr, el, show, sync, text } from './dom.js';
+import { duration, times } from './format.js';
+import { link } from './state.js';
+
+/**
+ * Adds a card with their list behind a node.
+ * @param {HTMLElement} before
+ * @returns {{ draw(paths: object[]): void }} `draw` takes `burning` of `api/overview`
+ */
+export function burningList(before) {
+	const list = el('ul', 'changes');
+	const node = card('burning', 'Targets that are missed', { parts: [list] });
+	before.after(node);
+	return {
+		draw(paths) {
+			show(node, paths.length > 0);
+			sync(list, paths, ({ context }) => context, create, (line, path) => {
+				const [label, name, , , words] = line.children;
+				attr(name, 'href', link({ screen: 'path', context: path.context }));
+				text(label, `${times(path.one_hour?.burn_rate)} its budget`);
+				const target = `${100 * path.share}% within ${duration(path.duration, true)}`;
+				text(words, `${target}: missed ${times(path.one_hour?.burn_rate)} as often as it may be in the last hour, ${times(path.six_hours?.burn_rate)} in the last six`);
+			});
+		},
+	};
+}
+
+function create(path) {
+	const label = el('span', 'change');
+	const name = el('a', 'open', ...contextParts({ ...path, kind: 'http' }));
+	const line = el('li', '', label, name, el('span'), el('span'), el('span', 'suspect'), el('span'));
+	line.dataset.context = path.context;
+	return line;
+}
