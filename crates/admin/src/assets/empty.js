@@ -1,0 +1,35 @@
+// What to do while nothing was ever recorded.
+
+import { el, show, text } from './dom.js';
+import { span } from './format.js';
+import { beginOf } from './slices.js';
+
+const SNIPPET = [
+	'let pulse = Pulse::builder().build()?;',
+	'let app = Router::new()',
+	'    .route("/", get(home))',
+	'    .layer(pulse.layer())',
+	'    .merge(pulse.mount("/admin/pulse", access));',
+].join('\n');
+
+/**
+ * Adds the card above a screen.
+ * @param {HTMLElement} root
+ * @returns {{ draw(week: any, now: number): void }} `draw` takes the paths of a week; nothing while there are requests
+ */
+export function emptyState(root) {
+	const title = el('h2');
+	const how = el('p', '', 'The layer records each request that passes it. Add it to the router, outside of its routes, and send a request:');
+	const node = el('section', 'card nothing', title, how, el('pre', '', SNIPPET));
+	node.dataset.panel = 'empty';
+	root.prepend(node);
+	return {
+		draw(week, now) {
+			show(node, week?.total === 0);
+			if (!week) return;
+			const begin = beginOf(week, now);
+			const isYoung = begin > week.from + 60;
+			text(title, isYoung ? `No request yet, ${span(now - begin)} after the first start` : 'No request in the last week');
+		},
+	};
+}
