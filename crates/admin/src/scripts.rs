@@ -18,8 +18,7 @@ pub(super) fn joined(modules: &[Module]) -> String {
         for line in lines(text) {
             is_import |= line.starts_with("import ");
             if !is_import {
-                joined.push_str(line);
-                joined.push('\n');
+                push(&mut joined, line);
             }
             is_import &= !line.ends_with(IMPORT_END);
         }
@@ -43,16 +42,19 @@ pub(super) fn separate(text: &str, joined: &[Module], name: &str) -> String {
             is_joined.then_some(names)
         });
         match imported {
-            Some(names) => {
-                for part in [names, "from './", name, "';"] {
-                    separate.push_str(part);
-                }
-            }
-            None => separate.push_str(line),
+            Some(names) => push(&mut separate, &format!("{names}from './{name}';")),
+            None => push(&mut separate, line),
         }
-        separate.push('\n');
     }
     separate
+}
+
+/// Adds a line. It ends with a line break where the language may need one.
+fn push(script: &mut String, line: &str) {
+    script.push_str(line);
+    if !line.ends_with(['{', '(', '[', ',', ';']) {
+        script.push('\n');
+    }
 }
 
 /// The lines of a script without indentation and comments.
@@ -87,7 +89,7 @@ mod tests {
     #[test]
     fn a_style_has_no_spaces_around_braces_and_its_texts_stay() {
         let text = "/* All. */\n.a, .b > c { d: e f; content: \" ✓\" }\n@media (x) {\n\t.g:hover { h: i }\n}\n";
-        let expected = ".a, .b > c{d: e f;content: \" ✓\"}\n@media (x){\n.g:hover{h: i}\n}\n";
+        let expected = ".a, .b > c{d: e f;content: \" ✓\"}\n@media (x){.g:hover{h: i}\n}\n";
         assert_eq!(style(&[("a.css", text)]), expected);
     }
 
@@ -101,14 +103,15 @@ mod tests {
 
     #[test]
     fn modules_share_a_scope() {
-        let expected = "export const one = ' // 1';\nexport function two() {\nreturn one + 1;\n}\nexport let three;\n";
+        let expected =
+            "export const one = ' // 1';export function two() {return one + 1;}\nexport let three;";
         assert_eq!(joined(&MODULES), expected);
     }
 
     #[test]
     fn a_separate_module_imports_from_the_joined_file() {
         let text = "import {\n\tone,\n} from './one.js';\nimport { four } from './four.js';\nfour(one, \"from './two.js';\");\n";
-        let expected = "import {\none,\n} from './app.js';\nimport { four } from './four.js';\nfour(one, \"from './two.js';\");\n";
+        let expected = "import {one,} from './app.js';import { four } from './four.js';four(one, \"from './two.js';\");";
         assert_eq!(separate(text, &MODULES, "app.js"), expected);
     }
 }
