@@ -1,10 +1,10 @@
 # What a newcomer needs: make test, make demo, make bench, make bench-peers, make chaos, make soak, make screenshots.
-.PHONY: test setup fmt lint unit repeat browser screenshots page-figures loom surface instructions deny chaos soak mutants lua-breaks bench bench-peers demo
+.PHONY: test setup fmt scripts lint unit repeat browser screenshots page-figures loom surface instructions deny chaos soak mutants lua-breaks bench bench-peers demo
 
 REDIS := $(shell command -v redis-server 2>/dev/null)
 CHROMIUM ?= $(shell command -v chromium 2>/dev/null)
 
-test: setup fmt lint unit instructions
+test: setup fmt scripts lint unit instructions
 
 # What the tests need and a fresh Debian lacks.
 setup:
@@ -22,6 +22,20 @@ endif
 
 fmt:
 	cargo fmt --all --check
+
+# The scripts of the page: their types, which JSDoc declares, and their form. Both tools come from npm's registry once, into
+# target/, with the digests of the lock file; nothing of them is part of the crate.
+SCRIPTS := crates/admin/src/assets/*.js
+TOOLS := target/npm/node_modules/.bin
+
+scripts: setup
+	@mkdir -p target/npm
+	@cmp -s tests/browser/scripts/package-lock.json target/npm/package-lock.json && [ -x $(TOOLS)/tsc ] || { \
+	cp tests/browser/scripts/package.json tests/browser/scripts/package-lock.json target/npm/ && \
+	npm ci --prefix target/npm --ignore-scripts --no-audit --no-fund; }
+	$(TOOLS)/tsc -p tests/browser/scripts/tsconfig.json
+	$(TOOLS)/prettier --config tests/browser/scripts/prettier.json --check $(SCRIPTS)
+	@! LC_ALL=C.UTF-8 grep -nE '.{121}' $(SCRIPTS) || { echo "lines have at most 120 characters"; exit 1; }
 
 # All targets and features, then each feature set that a user may choose, in one directory.
 lint:

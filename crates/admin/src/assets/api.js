@@ -26,7 +26,10 @@ export function question(name, parameters = {}) {
 	return given.length ? `${name}?${new URLSearchParams(given)}` : name;
 }
 
-/** Asks `questions`, an object of questions by name. Resolves to `answers`, an object of `status` and `body` by name, and `asOf`: the Unix second that they include. */
+/**
+ * Asks `questions`, an object of questions by name. Resolves to `answers`, an object of `status` and `body` by name, and
+ * `asOf`: the Unix second that they include.
+ */
 export async function ask(questions, signal) {
 	const url = new URL(`${base}api/screen`, location.href);
 	url.username = url.password = ''; // fetch refuses a URL with credentials

@@ -63,7 +63,10 @@ const page = {
 			controls();
 			page.ask();
 		}
-		if (!whole) text($('complete'), `${percent(complete, 1)} of this range was recorded${young ? `, since ${moment(begin, now)}` : ''}${missing ? `, the service was not running for ${span(missing)}` : ''}`);
+		if (whole) return;
+		const since = young ? `, since ${moment(begin, now)}` : '';
+		const stopped = missing ? `, the service was not running for ${span(missing)}` : '';
+		text($('complete'), `${percent(complete, 1)} of this range was recorded${since}${stopped}`);
 	},
 };
 
@@ -84,7 +87,10 @@ async function load(signal) {
 	return view.mounted !== mounted || !shown.failure;
 }
 
-/** Shows what these questions were answered last, until there is another answer. While the store is away, nothing else stands for it. */
+/**
+ * Shows what these questions were answered last, until there is another answer. While the store is away, nothing else
+ * stands for it.
+ */
 function restore(questions) {
 	const isAsked = view.place !== location.hash + rangeName(); // and not by the page itself, which shows something newer
 	view.place = location.hash + rangeName();
@@ -153,6 +159,9 @@ function draw() {
 	show($('complete'), true);
 }
 
+const UNEXPECTED =
+	'The answer has an unexpected form: it may come from another version of the service, or from a page to log in. ' +
+	'If this stays, reload the page.';
 const STATUSES = { down: 'store unreachable', unreachable: 'service unreachable', unauthorized: 'not logged in', unexpected: 'unexpected answer' };
 
 /** The state of the store, which says nothing of the service itself. */
@@ -178,7 +187,8 @@ function showProblems({ problems, standing, judged_until: until, sight }) {
 function setTitle() {
 	const place = state.screen === 'path' || state.screen === 'instance' ? shortened(visible(state.context || state.name)) : $('screens').textContent;
 	const service = [config.service, config.version].filter(Boolean).map(visible).join(' ');
-	document.title = `${view.problems > 0 ? `(${view.problems}) ` : ''}${[place, service, 'tower-pulse'].filter(Boolean).join(' · ')}`;
+	const count = view.problems > 0 ? `(${view.problems}) ` : '';
+	document.title = count + [place, service, 'tower-pulse'].filter(Boolean).join(' · ');
 }
 
 /** Status, banner, warnings, and how old the shown figures are. */
@@ -196,7 +206,7 @@ function report() {
 	document.body.toggleAttribute('data-nothing', Boolean(failure) && !view.complete && !view.mounted?.needsNoStore);
 	if (failure) {
 		const stale = view.complete ? `Shown is what was answered at ${time(shown.at)}.` : 'There is nothing to show yet.';
-		const message = failure.status === 403 ? `The service refuses to answer: ${visible(failure.message)}. Reload the page once you may enter.` : isUnauthorized ? 'You are no longer logged in. Reload the page to log in again.' : isUnexpected ? 'The answer has an unexpected form: it may come from another version of the service, or from a page to log in. If this stays, reload the page.' : failure instanceof SyntaxError ? 'The script of this screen is broken.' : isUnreachable ? 'The service cannot be reached.' : visible(failure.message).replace(/[^.?!]$/, '$&.');
+		const message = sentenceOf(failure);
 		text($('banner').firstElementChild, isUnauthorized ? message : `${message} ${stale} Trying again…`);
 		text($('banner').lastElementChild, isUnauthorized ? 'Reload' : 'Retry now');
 		if (!view.complete && !view.mounted?.needsNoStore && !nothing.isConnected) root.prepend(nothing);
@@ -210,6 +220,17 @@ function report() {
 		show($('warnings'), sentences.length > 0);
 	}
 	tick();
+}
+
+/** What failed, and what to do. */
+function sentenceOf(failure) {
+	const { status, message } = failure;
+	if (status === 403) return `The service refuses to answer: ${visible(message)}. Reload the page once you may enter.`;
+	if (status === 401) return 'You are no longer logged in. Reload the page to log in again.';
+	if (failure instanceof UnexpectedAnswer) return UNEXPECTED;
+	if (failure instanceof SyntaxError) return 'The script of this screen is broken.';
+	if (!(failure instanceof ApiError)) return 'The service cannot be reached.';
+	return visible(message).replace(/[^.?!]$/, '$&.');
 }
 
 /** How long ago the shown figures were answered. */

@@ -23,7 +23,8 @@ export function burningList(before) {
 				attr(name, 'href', link({ screen: 'path', context: path.context }));
 				text(label, `${times(path.one_hour?.burn_rate)} its budget`);
 				const target = `${100 * path.share}% within ${duration(path.duration, true)}`;
-				text(words, `${target}: missed ${times(path.one_hour?.burn_rate)} as often as it may be in the last hour, ${times(path.six_hours?.burn_rate)} in the last six`);
+				const [one, six] = [path.one_hour, path.six_hours].map((burn) => times(burn?.burn_rate));
+				text(words, `${target}: missed ${one} as often as it may be in the last hour, ${six} in the last six`);
 			});
 		},
 	};

@@ -5,7 +5,9 @@ import { attr, el, show } from './dom.js';
 
 const DRAG = 4; // pixels that a pointer moves before its press is a drag
 
-/** `view` is what a TimeChart draws: { plot, state, slices, box, x, swatch }. Returns the function that redraws the tooltip. */
+/**
+ * `view` is what a TimeChart draws: { plot, state, slices, box, x, swatch }. Returns the function that redraws the tooltip.
+ */
 export function connectPointer(view, cursor) {
 	const { plot } = view;
 	const tip = plot.appendChild(el('div', 'tip'));
@@ -32,7 +34,10 @@ export function connectPointer(view, cursor) {
 		if (!shown) return attr(plot, 'aria-valuetext', 'no data');
 		const title = when(state, shown);
 		const { rows, notes } = readout(state, shown);
-		if (range) notes.push(`${range.map((edge) => state.clock(edge, 'second', state.utc)).join(' – ')} selected${press ? '' : ', Enter zooms'}`);
+		if (range) {
+			const edges = range.map((edge) => state.clock(edge, 'second', state.utc)).join(' – ');
+			notes.push(`${edges} selected${press ? '' : ', Enter zooms'}`);
+		}
 		attr(plot, 'aria-valuetext', [title, ...rows.map(({ label, value, extra }) => `${label} ${value} ${extra}`.trim()), ...notes].join('; '));
 		if (!own) return;
 		tip.replaceChildren(el('b', '', title), ...rows.map(({ key, label, value, extra, few }) => el('div', few ? 'few' : '',

@@ -42,5 +42,7 @@ export function drawInstances(table, { instances, from, to, total }, note, now, 
 	const ordered = instances.toSorted((a, b) => rank(b) - rank(a));
 	const odd = instances.find((one) => one.out_of_line);
 	table.draw(ordered, instances.length ? '' : 'No instance has reported this path in this range: each reports its busiest 32', most);
-	text(note, odd ? `${visible(odd.instance)} is out of line` : instances.length ? `${most < total ? `${most} of ` : ''}${plural(total, 'instance')}, ${moment(from, now)} – ${moment(Math.min(to, now), now)}` : '');
+	const shown = `${most < total ? `${most} of ` : ''}${plural(total, 'instance')}`;
+	const when = `${moment(from, now)} – ${moment(Math.min(to, now), now)}`;
+	text(note, odd ? `${visible(odd.instance)} is out of line` : instances.length ? `${shown}, ${when}` : '');
 }

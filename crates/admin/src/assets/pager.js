@@ -53,7 +53,10 @@ export class Pager {
 	}
 }
 
-/** All rows of a table, for a file. `query(limit, offset)` is the question of a part of them, `field` their name in its answer. */
+/**
+ * All rows of a table, for a file. `query(limit, offset)` is the question of a part of them, `field` their name in its
+ * answer.
+ */
 export async function allRows(query, field) {
 	const rows = [];
 	for (;;) {

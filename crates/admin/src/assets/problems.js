@@ -15,7 +15,7 @@ const LOSSES = {
 	'fold.late': ['measurement', 'too late to be counted'],
 };
 
-/** The sentences of a health answer, without those that end with the error of `failure`: the page shows it by itself. */
+/** The sentences of a health answer, without those that end with the error of `failure`: the page shows that already. */
 export function problems(health, failure) {
 	// Both begin with what could not be done.
 	const [, error] = /^[^:]*: (.*)$/s.exec(failure?.message ?? '') ?? [];

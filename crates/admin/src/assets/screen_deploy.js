@@ -10,6 +10,8 @@ import { state } from './state.js';
 import { Table, contextColumn, numberColumn } from './table.js';
 
 const ROWS = 50;
+const NO_MARKS =
+	'No marks yet: Builder::app_version makes one with each deploy, and pulse.mark("…") or POST api/marks with any text';
 
 export function mount(root, page) {
 	const side = (name, label, id, format) => numberColumn(`${id}_${name}`, label, format, { value: (row) => row[name]?.[id] });
@@ -68,13 +70,20 @@ export function mount(root, page) {
 			}
 			removal.offer(deploy?.mark ?? null);
 			if (!deploy) {
-				table.draw([], known?.marks.length === 0 ? 'No marks yet: Builder::app_version makes one with each deploy, and pulse.mark("…") or POST api/marks with any text' : refused.deploy ?? '');
+				table.draw([], known?.marks.length === 0 ? NO_MARKS : (refused.deploy ?? ''));
 				return;
 			}
 			if (!pager.draw(deploy.contexts.length, deploy.total)) return;
 			marks.value = deploy.mark.id;
 			const { before, after } = deploy;
-			text(note, `${visible(deploy.mark.text)}, ${span(now - deploy.mark.at)} ago · ${moment(before.from, now)}–${moment(before.to, now)} against ${after ? `${moment(after.from, now)}–${moment(Math.min(after.to, now), now)}` : 'nothing yet: no whole minute has passed'} · ${plural(deploy.total, 'path')}${whole(before, 'before')}${whole(after, 'after')}`);
+			const between = (side) => `${moment(side.from, now)}–${moment(Math.min(side.to, now), now)}`;
+			const since = after ? between(after) : 'nothing yet: no whole minute has passed';
+			const parts = [
+				`${visible(deploy.mark.text)}, ${span(now - deploy.mark.at)} ago`,
+				`${between(before)} against ${since}`,
+				`${plural(deploy.total, 'path')}${whole(before, 'before')}${whole(after, 'after')}`,
+			];
+			text(note, parts.join(' · '));
 			table.draw(deploy.contexts, deploy.contexts.length ? '' : 'No requests before or after');
 		},
 	};

@@ -88,8 +88,19 @@ function wellness(health, { asOf, fleet, overview, changes }, now) {
 		['Losses', losses.length ? losses.join(' ') : 'none: every request was recorded', losses.length === 0],
 		['Shown', isNumber(asOf) ? `everything until ${time(asOf)}, ${ago(now - asOf)}` : 'unknown, as the store does not answer', now - asOf < 60],
 	];
-	if (fleet) topics.push(['Instances', `${alive} of ${fleet.total} report${versions.size ? `, with version ${[...versions].join(' and ')}` : ''}${overview ? `; ${plural(overview.in_flight, 'request')} in flight` : ''}`, alive > 0]);
-	if (changes) topics.push(['Changes', changes.judged_until ? `${changes.sight.compared} of ${changes.sight.contexts} pages are compared with their past, in the minutes finished until ${moment(changes.judged_until, now)}` : 'too early to tell: each page is compared with its own past', now - (changes.judged_until ?? now) < 300]);
+	if (fleet) {
+		const which = versions.size ? `, with version ${[...versions].join(' and ')}` : '';
+		const busy = overview ? `; ${plural(overview.in_flight, 'request')} in flight` : '';
+		topics.push(['Instances', `${alive} of ${fleet.total} report${which}${busy}`, alive > 0]);
+	}
+	if (changes) {
+		const { judged_until: until, sight } = changes;
+		const seen = `${sight.compared} of ${sight.contexts} pages are compared with their past`;
+		const words = until
+			? `${seen}, in the minutes finished until ${moment(until, now)}`
+			: 'too early to tell: each page is compared with its own past';
+		topics.push(['Changes', words, now - (until ?? now) < 300]);
+	}
 	return topics;
 }
 

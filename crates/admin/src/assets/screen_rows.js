@@ -72,7 +72,8 @@ export function mount(root, page) {
 			if (answer && !pager.draw(list.length, total)) return;
 			rows.draw(list, refused.rows ?? (list.length ? '' : names.length ? 'No row is scheduled' : 'This process has no row cache: RowCache::builder(&pulse) makes one'));
 			const sums = answer?.sums;
-			const own = sums ? ` · this process: ${grouped(sums.hits)} hits, ${grouped(sums.misses)} misses, ${grouped(sums.refreshes)} refreshes, ${grouped(sums.failures)} failures` : '';
+			const counts = ['hits', 'misses', 'refreshes', 'failures'].map((name) => `${grouped(sums?.[name])} ${name}`);
+			const own = sums ? ` · this process: ${counts.join(', ')}` : '';
 			text(note, `${total > 0 ? `${plural(total, 'row')} · failing rows first` : ''}${own}`.replace(/^ · /, ''));
 			const unscheduled = answer?.failed ?? [];
 			failures.hidden = unscheduled.length === 0;

@@ -9,7 +9,7 @@ export function beginOf({ from, to, complete, not_running_seconds: missing = 0 }
 	return end - complete * (end - from) - missing;
 }
 
-/** [{ start, end, open, recorded, note }], `open` while the slice is not over yet. `note` says why a slice is not recorded. */
+/** [{ start, end, open, recorded, note }], `open` while a slice is not over yet. `note`: why a slice is not recorded. */
 export function slicesOf({ from, to, precision, now, recordedFrom, notRunning }) {
 	const slices = [];
 	for (let start = Math.floor(from / precision) * precision; start < to; start += precision) {

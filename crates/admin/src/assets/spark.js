@@ -12,7 +12,12 @@ export function spark(picture, values) {
 	attr(picture, 'viewBox', `0 0 ${WIDTH} ${HEIGHT}`);
 	const scale = (HEIGHT - 4) / (Math.max(...values, 0) || 1);
 	const step = WIDTH / Math.max(values.length - 1, 1);
-	const line = values.map((value, i) => (value === null ? '' : `${(values[i - 1] ?? null) === null ? 'M' : 'L'}${(i * step).toFixed(1)} ${(HEIGHT - 1.5 - value * scale).toFixed(1)}h.01`)).join('');
+	const point = (value, i) => {
+		if (value === null) return '';
+		const command = (values[i - 1] ?? null) === null ? 'M' : 'L';
+		return `${command}${(i * step).toFixed(1)} ${(HEIGHT - 1.5 - value * scale).toFixed(1)}h.01`;
+	};
+	const line = values.map(point).join('');
 	const gaps = values.includes(null) || !line;
 	attr(picture.firstChild, 'class', gaps ? 'gaps' : null);
 	// a line without gaps bounds a surface, whose sides and base lie outside the picture

@@ -17,7 +17,10 @@ const MAX_SLICES = 800;
 /** What the server says of itself. */
 export const config = JSON.parse(document.querySelector('meta[name="pulse-config"]').getAttribute('content') || '{}');
 
-/** The state of a fragment such as `#paths?range=6h` or `#instance/web-1`, which is a context of its own. A missing or invalid value gets its default. */
+/**
+ * The state of a fragment such as `#paths?range=6h` or `#instance/web-1`, which is a context of its own. A missing or
+ * invalid value gets its default.
+ */
 export function parse(fragment) {
 	const [, name, own, query] = /^#?([^?/]*)\/?([^?]*)\??(.*)$/s.exec(fragment);
 	const given = new URLSearchParams(own ? `context=${own}&${query}` : query);
@@ -105,7 +108,10 @@ export const seconds = () => (isZoomed() ? state.to - state.from : RANGES[rangeN
 /** Whether a chart of the range has more than one slice of this length, and not too many. */
 export const isCoarse = (precision) => precision <= seconds() && seconds() <= MAX_SLICES * precision;
 
-/** The newest time up to which the records of the range will not change: they are in slices of a minute, of half an hour, of six hours or of a day. */
+/**
+ * The newest time up to which the records of the range will not change: they are in slices of a minute, of half an hour,
+ * of six hours or of a day.
+ */
 export function settled(now) {
 	const slice = seconds() <= 7200 ? 60 : seconds() <= 2 * DAY ? 1800 : seconds() <= ALWAYS_KEPT ? 21600 : DAY;
 	return Math.floor(now / slice) * slice;

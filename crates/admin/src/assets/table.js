@@ -9,9 +9,9 @@ import { link } from './state.js';
 import { ENOUGH } from './tiles.js';
 
 /**
- * `columns`: each with `id`, `label`, and `draw(cell, row)` or `text(row)`; `value(row)` is what is exported; `sort` makes
- * the heading a button; `title` explains it. The first column names the row. `href` makes a click open it. `allRows()` resolves to the rows of
- * all pages, for a file.
+ * `columns`: each with `id`, `label`, and `draw(cell, row)` or `text(row)`; `value(row)` is what is exported; `sort`
+ * makes the heading a button; `title` explains it. The first column names the row. `href` makes a click open it.
+ * `allRows()` resolves to the rows of all pages, for a file.
  */
 export class Table {
 	#columns;

@@ -76,7 +76,9 @@ export class Tiles {
 			words = tile.isShare ? points(value - old) : delta(ratio);
 			const isClear = tile.isShare ? Math.abs(value - old) >= 0.001 : sense(ratio) !== null;
 			side = isClear ? (tile.isShare ? Math.sign(value - old) : Math.sign(ratio - 1)) * tile.better : 0;
-			title = `${tile.format(old)} in the ${length} before, ${moment(before.from, now)} – ${moment(before.to, now)}${before.complete < 0.995 ? `, of which ${percent(before.complete, 1)} was recorded` : ''}`;
+			const part = before.complete < 0.995 ? `, of which ${percent(before.complete, 1)} was recorded` : '';
+			const when = `${moment(before.from, now)} – ${moment(before.to, now)}`;
+			title = `${tile.format(old)} in the ${length} before, ${when}${part}`;
 			if (before.complete < 0.995) words = `≈ ${words}`;
 		} else if (tile.note) words = tile.note(window);
 		text(tile.delta, [tile.beside?.(window), words].filter(Boolean).join(' · '));

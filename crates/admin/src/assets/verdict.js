@@ -9,8 +9,8 @@ import { link, state } from './state.js';
 import { taker } from './taking.js';
 
 /**
- * The change that stands, or the last one that has ended, in a sentence each. A timer is not compared with its own past: of
- * it, the changes of the paths that it is suspected of, each with its path.
+ * The change that stands, or the last one that has ended, in a sentence each. A timer is not compared with its own past:
+ * of it, the changes of the paths that it is suspected of, each with its path.
  */
 export function changePanel(page, { isTimer = false } = {}) {
 	const lines = el('ul', 'verdict');
@@ -47,7 +47,10 @@ export function changePanel(page, { isTimer = false } = {}) {
 			show(calm, shown.length === 0);
 			const canJudge = log?.judged_until > 0 && log.sight?.compared > 0;
 			const calmly = isTimer ? 'No path has changed for which this timer is suspected' : 'Nothing has changed here';
-			text(calm, `${canJudge ? `${calmly}, as of the minutes finished until ${moment(log.judged_until, now)}` : 'Too early to tell: each page is compared with its own past'}${mark ? `; the last deploy, ${visible(mark.text)}, was ${span(now - mark.at)} ago` : ''}`);
+			const words = canJudge
+				? `${calmly}, as of the minutes finished until ${moment(log.judged_until, now)}`
+				: 'Too early to tell: each page is compared with its own past';
+			text(calm, `${words}${mark ? `; the last deploy, ${visible(mark.text)}, was ${span(now - mark.at)} ago` : ''}`);
 		},
 	};
 }

@@ -53,7 +53,9 @@ export function week() {
 			shift = Math.floor(offset);
 			const zone = `UTC${shift ? `${shift > 0 ? '+' : '−'}${Math.abs(shift)}` : ''}`;
 			const weeks = Math.max(...recorded.map((one) => one.weeks));
-			text(node.querySelector('.muted'), `requests per hour of ${plural(weeks, 'week')}, the latest weigh most; hours of ${zone}${shift === offset ? '' : ', the nearest whole hour before yours'}`);
+			const rounded = shift === offset ? '' : ', the nearest whole hour before yours';
+			const words = `requests per hour of ${plural(weeks, 'week')}, the latest weigh most`;
+			text(node.querySelector('.muted'), `${words}; hours of ${zone}${rounded}`);
 			table.draw(DAYS.map((_, day) => ({ day })));
 		},
 	};
