@@ -40,6 +40,7 @@ export function timeTicks(from, to, most, utc) {
 
 /** One row of labels for the lines `[{ x, text }]`, ordered by x. Close lines share one label: "2 marks". */
 export function flags(lines, right, noun) {
+	/** @type {any[]} */
 	const row = [];
 	for (const { x, text } of lines) {
 		if (row.length && x - row.at(-1).x < CLOSE) row.at(-1).texts.push(text);

@@ -8,9 +8,16 @@ import { attr, el, show } from './dom.js';
  * @param {any} chart
  */
 export function addControls(chart, { caption, plot, table }) {
-	const { title, file, offers = [], onView } = chart.options;
+	const { title, file, offers, onView } = chart.options;
 	if (offers.includes('heat')) {
-		const button = (label, n) => chart.button([label], 'heat', n, ({ heat }) => heat === n, () => onView({ heat: n }));
+		const button = (label, n) =>
+			chart.button(
+				[label],
+				'heat',
+				n,
+				({ heat }) => heat === n,
+				() => onView({ heat: n }),
+			);
 		const views = el('div', 'views', ...['Lines', 'Heat map'].map(button));
 		attr(views, 'role', 'group');
 		attr(views, 'aria-label', 'View');
@@ -22,7 +29,11 @@ export function addControls(chart, { caption, plot, table }) {
 		show(table, Boolean(chart.drawTable));
 		chart.update(chart.state);
 	};
-	const list = el('div', 'list', chart.button(['Table'], 'view', 'table', () => chart.drawTable !== null, toggleTable));
+	const list = el(
+		'div',
+		'list',
+		chart.button(['Table'], 'view', 'table', () => chart.drawTable !== null, toggleTable),
+	);
 	if (offers.includes('log')) {
 		const toggle = () => onView({ log: chart.state.log ? 0 : 1 });
 		list.append(chart.button(['Logarithmic'], 'scale', 'log', ({ log }) => log, toggle));

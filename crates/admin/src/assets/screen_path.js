@@ -43,7 +43,7 @@ export function mount(root, page) {
 	const distribution = histogramTable(picture);
 	const head = [el('span', 'muted'), distribution.button];
 	const histogram = card('histogram', 'Distribution', { head, parts: [picture, distribution.node] });
-	offerExport('Distribution', 'histogram', histogram, () => histogramRows(shape));
+	offerExport('Distribution', 'histogram', picture, () => histogramRows(shape));
 	const timeTable = timeGoes();
 	const requests = new Table({ name: 'slow-requests', caption: 'Slowest requests', key: requestKey, columns: requestColumns(false) });
 	const instances = instanceTable('instances');

@@ -20,7 +20,7 @@ const DRAWN: &str = "performance.getEntriesByName('drawn')[0].startTime";
 
 /// Bytes until the overview is painted first, and of everything.
 const FIRST_PAINT: u64 = 30_000;
-const ALL: u64 = 60_000;
+const ALL: u64 = 70_000;
 
 #[tokio::test]
 async fn each_poll_is_one_request() {
