@@ -49,6 +49,7 @@ export class TimeChart {
 	#unsubscribe = cursor.subscribe(() => this.#showCursor());
 	#observer = new ResizeObserver(() => this.#draw());
 
+	/** `options.offers`: "heat" and "log" are views that can be chosen. `options.file` names what is saved. */
 	constructor(figure, options) {
 		this.options = { clock: time, band: ['p50', 'p95'], ...options };
 		const { title, kind, series } = options;
@@ -95,7 +96,8 @@ export class TimeChart {
 		this.#isConnected = true;
 		for (const [button, pressed] of this.#buttons) {
 			attr(button, 'aria-pressed', pressed(this.#state));
-			button.disabled = Boolean(button.dataset.series && !state.values.has(button.dataset.series));
+			const { series } = button.dataset;
+			button.disabled = series && !state.values.has(series);
 		}
 		text(this.#why, this.#state.why);
 		text(this.#note, this.#state.message);

@@ -7,9 +7,16 @@ import { attr, el, show } from './dom.js';
  * @param {any} chart
  */
 export function addControls(chart, { caption, plot, table }) {
-	const { name, title, offers = [], onView } = chart.options;
+	const { name, title, offers, onView } = chart.options;
 	if (offers.includes('heat')) {
-		const button = (label, n) => chart.button([label], 'heat', n, ({ heat }) => heat === n, () => onView({ heat: n }));
+		const button = (label, n) =>
+			chart.button(
+				[label],
+				'heat',
+				n,
+				({ heat }) => heat === n,
+				() => onView({ heat: n }),
+			);
 		const views = el('div', 'views', ...['Lines', 'Heat map'].map(button));
 		attr(views, 'role', 'group');
 		attr(views, 'aria-label', 'View');

@@ -43,7 +43,8 @@ export class HeatMap {
 		attr(close, 'aria-label', 'Close the requests of the cell');
 		close.addEventListener('click', () => this.select(null));
 		attr(this.#sentence, 'role', 'status');
-		this.#list = el('section', 'card cell-list', el('div', 'bar', this.#sentence, el('span', 'grow'), close), this.#table.node);
+		const head = el('div', 'bar', this.#sentence, el('span', 'grow'), close);
+		this.#list = el('section', 'card cell-list', head, this.#table.node);
 		attr(this.#list, 'aria-label', 'Requests of the cell');
 		this.node = el('p', 'heat-notes readout muted', HINT, this.#key);
 		show(this.#list, false);
@@ -51,15 +52,20 @@ export class HeatMap {
 		figure.after(this.#list);
 	}
 
-	/** Takes in an answer of `api/heat_map`, and requests that are kept one by one. Without an answer it is not shown. */
-	update(answer, kept, now) {
-		show(this.node, Boolean(answer));
-		if (!answer) return show(this.#list, false);
-		this.#answer = answer;
-		this.#kept = kept;
-		this.#now = now;
-		this.#cells = new Map(answer.slices.map(({ start, cells }) => [start, new Map(cells)]));
-		this.#most = answer.slices.reduce((most, { cells }) => cells.reduce((a, [, n]) => Math.max(a, n), most), 0);
+	/**
+	 * Takes in what Trends was given: the answer of `api/heat_map`, without requests in which it is not shown, and the requests that are
+	 * kept one by one: those of a context, or else of all in this hour and the last one.
+	 * @param {any} answers
+	 */
+	update({ heat, hour, last_hour: lastHour }, { kept, asOf }) {
+		const isShown = heat?.slices.length > 0;
+		show(this.node, isShown);
+		if (!isShown) return show(this.#list, false);
+		this.#answer = heat;
+		this.#kept = kept ?? [hour, lastHour].flatMap((one) => one?.requests ?? []);
+		this.#now = asOf;
+		this.#cells = new Map(heat.slices.map(({ start, cells }) => [start, new Map(cells)]));
+		this.#most = heat.slices.reduce((most, { cells }) => cells.reduce((a, [, n]) => Math.max(a, n), most), 0);
 		const levels = this.#levels.map((_, at) => el('i', `heat-${at + 1}`));
 		this.#key.replaceChildren('1 ', ...levels, ` ${count(this.#most)} requests per cell`);
 		this.#row = this.#row === null ? null : Math.min(this.#row, this.#rows - 1);
@@ -180,13 +186,19 @@ export class HeatMap {
 		show(this.#list, cell !== null);
 		if (!cell) return;
 		const { slice, low, high } = cell;
-		const isIn = ({ ended, duration: took }) => ended >= slice.start && ended < slice.end && took >= low && took < high;
+		const isIn = ({ ended, duration: took }) =>
+			ended >= slice.start && ended < slice.end && took >= low && took < high;
 		const listed = this.#kept.filter(isIn).sort((a, b) => b.duration - a.duration);
 		const n = this.#requests(slice, this.#selectedRow());
 		const what = this.#kind === 'timer' ? 'call' : 'request';
-		const { precision } = this.#answer;
-		const counted = `${n ? plural(n, what) : `No ${what}`} of ${range([low, high])}, ${when({ precision, now: this.#now, clock: time }, slice)}`;
-		text(this.#sentence, `${counted}${listed.length ? `, ${listed.length} of them kept one by one` : n ? `. ${this.#whyNone(slice)}` : ''}.`);
+		const during = when({ precision: this.#answer.precision, now: this.#now, utc: false, clock: time }, slice);
+		const counted = `${n ? plural(n, what) : `No ${what}`} of ${range([low, high])}, ${during}`;
+		const kept = listed.length
+			? `, ${listed.length} of them kept one by one`
+			: n
+				? `. ${this.#whyNone(slice)}`
+				: '';
+		text(this.#sentence, `${counted}${kept}.`);
 		this.#table.draw(listed);
 		show(this.#table.node, listed.length > 0);
 	}
@@ -196,13 +208,15 @@ export class HeatMap {
 		if (this.#kind === 'timer') return 'Calls of a timer are counted, not kept one by one';
 		const since = Math.floor(this.#now / HOUR) * HOUR - HOUR;
 		if (end <= since) return `Single requests are kept since ${time(since, 'minute')} only`;
-		return 'Requests of this speed are counted, not kept one by one: the slowest of an hour are, and the newest failed ones';
+		const kept = 'the slowest of an hour are, and the newest failed ones';
+		return `Requests of this speed are counted, not kept one by one: ${kept}`;
 	}
 
 	/** What a file contains: each cell that has requests. */
 	exported() {
 		const { bounds, slices } = this.#answer;
-		const rows = slices.flatMap(({ start, cells }) => cells.map(([row, n]) => [start, bounds[row], bounds[row + 1], n]));
+		const rowsOf = ({ start, cells }) => cells.map(([row, n]) => [start, bounds[row], bounds[row + 1], n]);
+		const rows = slices.flatMap(rowsOf);
 		return { columns: ['start', 'from', 'to', 'requests'], rows };
 	}
 
@@ -210,7 +224,8 @@ export class HeatMap {
 	table(slices) {
 		const labels = Array.from({ length: this.#rows }, (_, row) => range(this.#bounds(row)));
 		const cellsOf = ({ start }) => labels.map((_, row) => this.#requests({ start }, row) || null);
-		return { columns: ['start', ...labels], rows: slices.map((slice) => [slice.start, ...cellsOf(slice)]), write: grouped };
+		const rows = slices.map((slice) => [slice.start, ...cellsOf(slice)]);
+		return { columns: ['start', ...labels], rows, write: grouped };
 	}
 }
 

@@ -39,7 +39,8 @@ function columnsOf({ now = [], before }) {
 		return { name: ['now', 'before'][i], cells, total, most: Math.max(...cells) / total };
 	}).filter(({ total }) => total);
 	const start = (cell) => 2 ** (first + cell / per);
-	return { first, per, length, sets, start, between: (cell) => `${duration(start(cell))} – ${duration(start(cell + 1))}` };
+	const between = (cell) => `${duration(start(cell))} – ${duration(start(cell + 1))}`;
+	return { first, per, length, sets, start, between };
 }
 
 function draw(root) {
@@ -94,9 +95,13 @@ export function histogramTable(picture) {
 	let sets = []; // now, and before if that is known
 	const cellsOf = (name) => sets.find((set) => set.name === name) ?? { cells: [], total: 0 };
 	const counted = (name, label) => numberColumn(name, label, grouped, { value: ({ cell }) => cellsOf(name).cells[cell] });
-	const share = (name, label) => numberColumn(`${name}_share`, label, (n) => percent(n, cellsOf(name).total), { value: ({ cell }) => cellsOf(name).cells[cell] });
-	const table = new Table({ name: 'distribution', caption: 'Distribution of the access times', key: ({ cell }) => cell, columns: [
-		{ id: 'between', label: 'Access time', text: ({ between }) => between },
+	const share = (name, label) => {
+		const part = ({ cell }) => (cellsOf(name).total ? cellsOf(name).cells[cell] / cellsOf(name).total : null);
+		return numberColumn(`${name}_share`, label, (n) => percent(n, 1), { value: part });
+	};
+	const caption = 'Distribution of the access times';
+	const table = new Table({ name: 'distribution', caption, key: ({ cell }) => cell, columns: [
+		{ id: 'from', label: 'Access time', value: ({ from }) => from, text: ({ between }) => between },
 		counted('now', 'Now'), share('now', 'Share'), counted('before', 'Before'), share('before', 'Share before'),
 	] });
 	const node = el('div', 'distribution-table', table.node);
@@ -112,7 +117,9 @@ export function histogramTable(picture) {
 	return { node, button, draw(shape) {
 		const columns = columnsOf(shape);
 		sets = columns?.sets ?? [];
-		const rows = Array.from({ length: columns?.length ?? 0 }, (_, cell) => ({ cell, between: columns.between(cell) }));
+		const rows = Array.from({ length: columns?.length ?? 0 }, (_, cell) => ({
+			cell, from: columns.start(cell), between: columns.between(cell),
+		}));
 		table.draw(rows, rows.length ? '' : NOTHING);
 	} };
 }

@@ -114,7 +114,7 @@ function chart(root, page, name, options) {
 	const shown = new TimeChart(figure, {
 		title, kind: 'lines', series, format,
 		name: key,
-		offers: key === 'latency' ? ['log'] : [],
+		offers: key === 'latency' ? 'log' : '',
 		onZoom: (from, to) => page.go({ from, to }),
 		onView: (view) => page.go(view, true),
 	});

@@ -82,7 +82,7 @@ export class Trends {
 			onZoom: (from, to) => this.page.go({ from, to }),
 			onView: (view) => this.page.go(view, true),
 			name,
-			offers: kind === 'lines' ? ['heat', 'log'] : [],
+			offers: kind === 'lines' ? 'heat log' : '',
 		});
 		this.#charts.set(name, { chart, shape });
 		if (hadFocus) root.querySelector('.plot').focus({ preventScroll: true });
@@ -105,7 +105,7 @@ export class Trends {
 	 * one by one.
 	 */
 	draw(answers, given) {
-		const { marks, changes, asOf: now, kept } = given;
+		const { marks, changes, asOf: now } = given;
 		this.#drawn = [answers, given];
 		const common = {
 			marks: marks.map(({ at, text, id }) => ({ at, text, id })),
@@ -126,7 +126,7 @@ export class Trends {
 			this.#chart(this.#hits, 'hits', this.title, 'stack', ERRORS, count).update({ ...common, ...bounds(hits, now), values, why });
 		}
 		if (heat && !this.#layer) this.#loading ??= this.#load();
-		this.#layer?.update(heat, kept ?? [answers.hour, answers.last_hour].flatMap((one) => one?.requests ?? []), now);
+		this.#layer?.update(answers, given);
 		const times = answers.times ?? (heat && { ...heat, points: heat.slices.map((slice) => [slice.start, slice]) });
 		const series = times ?? mean;
 		if (!series) return;
