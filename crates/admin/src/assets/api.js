@@ -22,13 +22,15 @@ export const serverNow = () => Date.now() / 1000 + ahead;
 
 /** A question such as `paths?window=1h`. Parameters without a value are left out. */
 export function question(name, parameters = {}) {
-	const given = Object.entries(parameters).filter(([, value]) => value !== '' && value !== null && value !== undefined && value !== 0);
+	const given = Object.entries(parameters).filter(
+		([, value]) => value !== '' && value !== null && value !== undefined && value !== 0,
+	);
 	return given.length ? `${name}?${new URLSearchParams(given)}` : name;
 }
 
 /**
- * Asks `questions`, an object of questions by name. Resolves to `answers`, an object of `status` and `body` by name, and
- * `asOf`: the Unix second that they include.
+ * Asks `questions`, an object of questions by name. Resolves to `answers`, an object of `status` and `body` by name,
+ * and `asOf`: the Unix second that they include.
  */
 export async function ask(questions, signal) {
 	const url = new URL(`${base}api/screen`, location.href);

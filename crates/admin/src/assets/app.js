@@ -9,7 +9,21 @@ import { mount } from './overview.js';
 import { Poller } from './poll.js';
 import { problems } from './problems.js';
 import { beginOf } from './slices.js';
-import { config, isCoarse, isOffered, isZoomed, keepsDays, link, rangeName, read, recordedFor, seconds, settled, state, write } from './state.js';
+import {
+	config,
+	isCoarse,
+	isOffered,
+	isZoomed,
+	keepsDays,
+	link,
+	rangeName,
+	read,
+	recordedFor,
+	seconds,
+	settled,
+	state,
+	write,
+} from './state.js';
 
 const STALE = 60; // seconds that answers may be behind the clock
 const LOGGED_OUT = [401, 403];
@@ -77,7 +91,10 @@ async function load(signal) {
 	try {
 		const questions = { changes: question('changes', { limit: 50 }), ...mounted.questions() };
 		restore(Object.values(questions).join(' '));
-		const { answers, asOf } = await ask({ health: mounted.needsNoStore ? 'health' : 'health?part=status', ...questions }, signal);
+		const { answers, asOf } = await ask(
+			{ health: mounted.needsNoStore ? 'health' : 'health?part=status', ...questions },
+			signal,
+		);
 		if (view.mounted === mounted) accept(answers, asOf);
 	} catch (error) {
 		if (signal.aborted) return true;
@@ -134,10 +151,17 @@ function take({ health, ...others }, asOf) {
 	view.health = health?.body;
 	if (keepsDays(view.health?.history?.days ?? 0)) controls();
 	const away = Object.values(others).find(({ status }) => status >= 500);
-	view.refused = Object.fromEntries(Object.entries(others).filter(([, { status }]) => status >= 400 && status < 500).map(([name, { body }]) => [name, visible(body?.error ?? '')]));
+	view.refused = Object.fromEntries(
+		Object.entries(others)
+			.filter(([, { status }]) => status >= 400 && status < 500)
+			.map(([name, { body }]) => [name, visible(body?.error ?? '')]),
+	);
 	shown.failure = away ? new ApiError(away.status, away.body) : null;
 	// While the store is away, a question keeps its last answer.
-	const answered = Object.entries(others).map(([name, { status, body }]) => [name, status === 200 ? body : status >= 500 ? view.answers?.[name] : null]);
+	const answered = Object.entries(others).map(([name, { status, body }]) => [
+		name,
+		status === 200 ? body : status >= 500 ? view.answers?.[name] : null,
+	]);
 	view.answers = Object.fromEntries(answered.filter(([, body]) => body));
 	if (away) return;
 	shown.at = serverNow();
@@ -147,7 +171,11 @@ function take({ health, ...others }, asOf) {
 function draw() {
 	if (!view.answers || !view.mounted || !(view.complete || view.mounted.needsNoStore)) return;
 	keepStanding(view.answers.changes?.changes ?? []);
-	view.mounted.draw(view.answers, serverNow(), { asOf: view.asOf ?? serverNow(), health: view.health, refused: view.refused });
+	view.mounted.draw(view.answers, serverNow(), {
+		asOf: view.asOf ?? serverNow(),
+		health: view.health,
+		refused: view.refused,
+	});
 	if (!document.body.dataset.ready) {
 		performance.mark('drawn');
 		setTimeout(style); // of what is loaded behind the first paint
@@ -162,7 +190,12 @@ function draw() {
 const UNEXPECTED =
 	'The answer has an unexpected form: it may come from another version of the service, or from a page to log in. ' +
 	'If this stays, reload the page.';
-const STATUSES = { down: 'store unreachable', unreachable: 'service unreachable', unauthorized: 'not logged in', unexpected: 'unexpected answer' };
+const STATUSES = {
+	down: 'store unreachable',
+	unreachable: 'service unreachable',
+	unauthorized: 'not logged in',
+	unexpected: 'unexpected answer',
+};
 
 /** The state of the store, which says nothing of the service itself. */
 function setStatus(status) {
@@ -185,7 +218,10 @@ function showProblems({ problems, standing, judged_until: until, sight }) {
 
 /** The title says where one is, and how many problems there are. */
 function setTitle() {
-	const place = state.screen === 'path' || state.screen === 'instance' ? shortened(visible(state.context || state.name)) : $('screens').textContent;
+	const place =
+		state.screen === 'path' || state.screen === 'instance'
+			? shortened(visible(state.context || state.name))
+			: $('screens').textContent;
 	const service = [config.service, config.version].filter(Boolean).map(visible).join(' ');
 	const count = view.problems > 0 ? `(${view.problems}) ` : '';
 	document.title = count + [place, service, 'tower-pulse'].filter(Boolean).join(' · ');
@@ -198,14 +234,24 @@ function report() {
 	const isUnauthorized = LOGGED_OUT.includes(failure?.status);
 	const isUnexpected = failure instanceof UnexpectedAnswer;
 	const isUnreachable = failure && !isUnexpected && !(failure instanceof ApiError);
-	const kind = isUnauthorized ? 'unauthorized' : isUnexpected ? 'unexpected' : isUnreachable ? 'unreachable' : failure ? 'store' : null;
-	setStatus(kind === 'store' ? 'down' : kind ?? health?.status ?? 'unknown');
+	const kind = isUnauthorized
+		? 'unauthorized'
+		: isUnexpected
+			? 'unexpected'
+			: isUnreachable
+				? 'unreachable'
+				: failure
+					? 'store'
+					: null;
+	setStatus(kind === 'store' ? 'down' : (kind ?? health?.status ?? 'unknown'));
 	show($('banner'), Boolean(failure));
 	attr($('banner'), 'data-kind', kind);
 	document.body.toggleAttribute('data-stale', Boolean(failure) && view.complete === true);
 	document.body.toggleAttribute('data-nothing', Boolean(failure) && !view.complete && !view.mounted?.needsNoStore);
 	if (failure) {
-		const stale = view.complete ? `Shown is what was answered at ${time(shown.at)}.` : 'There is nothing to show yet.';
+		const stale = view.complete
+			? `Shown is what was answered at ${time(shown.at)}.`
+			: 'There is nothing to show yet.';
 		const message = sentenceOf(failure);
 		text($('banner').firstElementChild, isUnauthorized ? message : `${message} ${stale} Trying again…`);
 		text($('banner').lastElementChild, isUnauthorized ? 'Reload' : 'Retry now');
@@ -216,7 +262,13 @@ function report() {
 	setTitle();
 	if (health && !isUnreachable) {
 		const sentences = problems(health, failure);
-		sync($('warnings'), sentences, String, (sentence) => el('li', '', sentence), () => {});
+		sync(
+			$('warnings'),
+			sentences,
+			String,
+			(sentence) => el('li', '', sentence),
+			() => {},
+		);
 		show($('warnings'), sentences.length > 0);
 	}
 	tick();
@@ -225,7 +277,8 @@ function report() {
 /** What failed, and what to do. */
 function sentenceOf(failure) {
 	const { status, message } = failure;
-	if (status === 403) return `The service refuses to answer: ${visible(message)}. Reload the page once you may enter.`;
+	if (status === 403)
+		return `The service refuses to answer: ${visible(message)}. Reload the page once you may enter.`;
 	if (status === 401) return 'You are no longer logged in. Reload the page to log in again.';
 	if (failure instanceof UnexpectedAnswer) return UNEXPECTED;
 	if (failure instanceof SyntaxError) return 'The script of this screen is broken.';
@@ -237,7 +290,16 @@ function sentenceOf(failure) {
 function tick() {
 	const age = serverNow() - shown.at;
 	const isOld = view.complete && !isPaused() && !isZoomed() && age > Math.max(STALE, 3 * state.refresh);
-	text($('updated'), !view.complete ? '' : isZoomed() ? `paused while zoomed · as of ${time(view.asOf)}` : isPaused() ? `paused · updated ${span(age)} ago` : `updated ${age < 1.5 ? 'now' : `${span(age)} ago`}`);
+	text(
+		$('updated'),
+		!view.complete
+			? ''
+			: isZoomed()
+				? `paused while zoomed · as of ${time(view.asOf)}`
+				: isPaused()
+					? `paused · updated ${span(age)} ago`
+					: `updated ${age < 1.5 ? 'now' : `${span(age)} ago`}`,
+	);
 	$('updated').classList.toggle('warn-text', isOld);
 }
 
@@ -255,7 +317,15 @@ async function changed() {
 		return;
 	}
 	view.mounted?.remove?.();
-	Object.assign(view, { name: state.screen, context: state.context + state.kind, mounted: null, answers: null, questions: null, complete: false, refused: {} });
+	Object.assign(view, {
+		name: state.screen,
+		context: state.context + state.kind,
+		mounted: null,
+		answers: null,
+		questions: null,
+		complete: false,
+		refused: {},
+	});
 	delete document.body.dataset.ready;
 	document.body.dataset.screen = state.screen;
 	show($('complete'), false);
@@ -270,7 +340,12 @@ function style() {
 			styled = null;
 			resolve();
 		};
-		Object.assign(link, { rel: 'stylesheet', href: new URL('screens.css', import.meta.url), onload: resolve, onerror: failed });
+		Object.assign(link, {
+			rel: 'stylesheet',
+			href: new URL('screens.css', import.meta.url),
+			onload: resolve,
+			onerror: failed,
+		});
 		document.head.append(link);
 	});
 	return styled;
@@ -303,7 +378,10 @@ function controls() {
 	for (const node of all('nav a')) {
 		const own = node.dataset.screen;
 		attr(node, 'href', link({ screen: own }));
-		const isCurrent = own === (IS_PART_OF[state.screen] ?? (state.screen === 'path' ? (state.kind === 'timer' ? 'timers' : 'paths') : state.screen));
+		const isCurrent =
+			own ===
+			(IS_PART_OF[state.screen] ??
+				(state.screen === 'path' ? (state.kind === 'timer' ? 'timers' : 'paths') : state.screen));
 		attr(node, 'aria-current', isCurrent ? 'page' : null);
 		if (isCurrent) text($('screens'), node.textContent);
 	}
@@ -362,7 +440,9 @@ function connect() {
 		controls();
 		tick();
 	});
-	$('banner').lastElementChild.addEventListener('click', () => (LOGGED_OUT.includes(shown.failure?.status) ? location.reload() : poller.now()));
+	$('banner').lastElementChild.addEventListener('click', () =>
+		LOGGED_OUT.includes(shown.failure?.status) ? location.reload() : poller.now(),
+	);
 	document.querySelector('.skip').addEventListener('click', (event) => {
 		event.preventDefault();
 		root.focus();

@@ -32,12 +32,26 @@ export class Attention {
 		// A service of an older version watches none.
 		const watched = (log.watched ?? []).map((page) => ({ ...page, kind: 'maybe slower', id: page.context }));
 		const shown = (this.#all ? changes : stand.slice(0, SHOWN)).concat(watched);
-		sync(this.#list, shown, (change) => change.id, create, (node, change) => update(node, change, marks, now));
+		sync(
+			this.#list,
+			shown,
+			(change) => change.id,
+			create,
+			(node, change) => update(node, change, marks, now),
+		);
 		const judged = `minutes finished until ${moment(until, now)}`;
 		const canJudge = until > 0 && sight?.compared > 0;
-		const seen = sight?.compared < sight?.contexts ? ` · ${sight.compared} of ${sight.contexts} pages have enough requests` : '';
+		const seen =
+			sight?.compared < sight?.contexts
+				? ` · ${sight.compared} of ${sight.contexts} pages have enough requests`
+				: '';
 		const gaps = sight?.gaps > 0 ? ` · ${plural(sight.gaps, 'minute')} missing` : '';
-		text(this.#note, standing > 0 || canJudge ? `${standing > 0 ? '' : 'Nothing is slower, failing or surging · '}${judged}${seen}${gaps}` : 'Too early to tell: each page is compared with its own past');
+		text(
+			this.#note,
+			standing > 0 || canJudge
+				? `${standing > 0 ? '' : 'Nothing is slower, failing or surging · '}${judged}${seen}${gaps}`
+				: 'Too early to tell: each page is compared with its own past',
+		);
 		this.node.classList.toggle('is-calm', standing === 0 && canJudge);
 		const hidden = Math.max(stand.length - SHOWN, 0);
 		show(this.#more, this.#all || hidden + ended.length > 0);
@@ -47,7 +61,16 @@ export class Attention {
 }
 
 function create(change) {
-	const node = el('li', '', el('span', 'change'), el('a', 'open', ...(isOfAll(change) ? ['all pages'] : contextParts({ ...change, kind: 'http' }))), el('span', 'since'), el('span', 'values'), el('span', 'suspect'), el('span', 'sure muted'));
+	const node = el(
+		'li',
+		'',
+		el('span', 'change'),
+		el('a', 'open', ...(isOfAll(change) ? ['all pages'] : contextParts({ ...change, kind: 'http' }))),
+		el('span', 'since'),
+		el('span', 'values'),
+		el('span', 'suspect'),
+		el('span', 'sure muted'),
+	);
 	node.dataset.kind = change.kind;
 	node.dataset.context = change.context;
 	if (change.instance) node.children[1].append(el('span', 'muted', ` on ${visible(change.instance)}`));
@@ -56,7 +79,13 @@ function create(change) {
 
 function update(node, change, marks, now) {
 	const [label, name, start, change_, suspect, certainty] = node.children;
-	attr(name, 'href', isOfAll(change) ? link(change.instance ? { screen: 'instance', context: change.instance } : { screen: 'health' }) : link({ screen: 'path', context: change.context }));
+	attr(
+		name,
+		'href',
+		isOfAll(change)
+			? link(change.instance ? { screen: 'instance', context: change.instance } : { screen: 'health' })
+			: link({ screen: 'path', context: change.context }),
+	);
 	text(start, change.ended ? `${moment(change.since, now)} to ${moment(change.ended, now)}` : since(change, now));
 	node.classList.toggle('ended', !change.stands);
 	text(label, headline(change));

@@ -1,6 +1,9 @@
 // Ticks of the axes (values from zero, logarithmic values, times of day) and the labels of vertical lines.
 
-const STEPS = [1, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 1209600, 2592000];
+const STEPS = [
+	1, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 1209600,
+	2592000,
+];
 const LETTER = 6.3; // mean width of a letter of a label, in pixels; one of East Asia and an emoji have the double
 const CLOSE = 54; // pixels between two lines that share a label
 
@@ -8,7 +11,10 @@ const CLOSE = 54; // pixels between two lines that share a label
 export function linearTicks(max, whole) {
 	const least = (max || 1) / 4;
 	const power = 10 ** Math.floor(Math.log10(least));
-	const step = [1, 2, 2.5, 5, 10].map((n) => Number((n * power).toPrecision(3))).find((n) => n >= least && !(whole && n % 1)) ?? 1;
+	const step =
+		[1, 2, 2.5, 5, 10]
+			.map((n) => Number((n * power).toPrecision(3)))
+			.find((n) => n >= least && !(whole && n % 1)) ?? 1;
 	const length = Math.max(Math.ceil(max / step - 1e-9), 1) + 1;
 	return Array.from({ length }, (_, i) => Number((i * step).toPrecision(9)));
 }
@@ -16,7 +22,8 @@ export function linearTicks(max, whole) {
 /** 1, 2, 5, 10, 20, … × 10ⁿ from `low` to `high`; `digits` [1] has powers of ten only. */
 export function logTicks(low, high, digits = [1, 2, 5]) {
 	const ticks = [];
-	for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++) ticks.push(...digits.map((n) => Number(`${n}e${power}`)));
+	for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++)
+		ticks.push(...digits.map((n) => Number(`${n}e${power}`)));
 	return ticks.filter((value) => value >= low && value <= high);
 }
 
@@ -26,7 +33,7 @@ export function axisTicks(low, high, height) {
 	return ticks.length > Math.min(7, height / 13) ? logTicks(low, high, [1]) : ticks;
 }
 
-/** [{ at, style }] at whole seconds, minutes, hours or days of local time or UTC; the style is one of `time` in format.js. */
+/** [{ at, style }] at whole seconds, minutes, hours or days of local time or UTC; the style is one of `time`. */
 export function timeTicks(from, to, most, utc) {
 	const step = STEPS.find((s) => (to - from) / s <= most) ?? STEPS.at(-1);
 	const offset = (at) => (utc ? 0 : new Date(at * 1000).getTimezoneOffset() * -60);
@@ -49,7 +56,8 @@ export function flags(lines, right, noun) {
 	for (const flag of row) flag.whole = flag.texts.length > 1 ? `${flag.texts.length} ${noun}` : flag.texts[0];
 	const width = (letters) => [...letters].reduce((sum, letter) => sum + (letter > '\u2e7f' ? 2 : 1) * LETTER, 8);
 	// The room left of a line, where the label of the one before it may stand, unless that has room left of its own line.
-	const roomBefore = (i) => (i > 0 ? row[i].x - row[i - 1].x - (roomBefore(i - 1) < width(row[i - 1].whole) ? CLOSE : 0) : row[i]?.x ?? 0);
+	const roomBefore = (i) =>
+		i > 0 ? row[i].x - row[i - 1].x - (roomBefore(i - 1) < width(row[i - 1].whole) ? CLOSE : 0) : (row[i]?.x ?? 0);
 	let end = right;
 	for (let i = row.length - 1; i >= 0; i--) {
 		const flag = row[i];

@@ -18,14 +18,23 @@ export function burningList(before) {
 	return {
 		draw(paths) {
 			show(node, paths.length > 0);
-			sync(list, paths, ({ context }) => context, create, (line, path) => {
-				const [label, name, , , words] = line.children;
-				attr(name, 'href', link({ screen: 'path', context: path.context }));
-				text(label, `${times(path.one_hour?.burn_rate)} its budget`);
-				const target = `${100 * path.share}% within ${duration(path.duration, true)}`;
-				const [one, six] = [path.one_hour, path.six_hours].map((burn) => times(burn?.burn_rate));
-				text(words, `${target}: missed ${one} as often as it may be in the last hour, ${six} in the last six`);
-			});
+			sync(
+				list,
+				paths,
+				({ context }) => context,
+				create,
+				(line, path) => {
+					const [label, name, , , words] = line.children;
+					attr(name, 'href', link({ screen: 'path', context: path.context }));
+					text(label, `${times(path.one_hour?.burn_rate)} its budget`);
+					const target = `${100 * path.share}% within ${duration(path.duration, true)}`;
+					const [one, six] = [path.one_hour, path.six_hours].map((burn) => times(burn?.burn_rate));
+					text(
+						words,
+						`${target}: missed ${one} as often as it may be in the last hour, ${six} in the last six`,
+					);
+				},
+			);
 		},
 	};
 }

@@ -38,12 +38,15 @@ export const isOfAll = (change) => change.context === '<all>';
 
 /** 26 ms → 40 ms */
 export function values({ kind, then, now }) {
-	const format = { failing: (v) => percent(v, 1), surging: (v) => `${rate(v)}/min`, silent: (v) => `${rate(v)}/min` }[kind] ?? ((v) => duration(v));
+	const format =
+		{ failing: (v) => percent(v, 1), surging: (v) => `${rate(v)}/min`, silent: (v) => `${rate(v)}/min` }[kind] ??
+		((v) => duration(v));
 	return `${format(then)} → ${format(now)}`;
 }
 
 /** What being slower costs, without what more requests do: what "Fix first" says is saved. */
-export const cost = ({ kind, from_code: code }) => (kind === 'slower' && code > 0.0005 ? `, costs ${duration(code)} per minute` : '');
+export const cost = ({ kind, from_code: code }) =>
+	kind === 'slower' && code > 0.0005 ? `, costs ${duration(code)} per minute` : '';
 
 export function since(change, now) {
 	return `since ${moment(change.since, now)} (${span(now - change.since)})`;
@@ -66,7 +69,9 @@ export function suspects(change, marks, now) {
 		if (one.kind === 'instance') return `instance ${visible(one.instance)}, ${against(one.ratio, 'the others')}`;
 		const at = marks.find((mark) => mark.id === one.mark)?.at;
 		const when = at ? ` at ${moment(at, now)}` : '';
-		const sideBySide = one.side_by_side ? `, ${against(one.side_by_side, 'the old version in the same minutes')}` : '';
+		const sideBySide = one.side_by_side
+			? `, ${against(one.side_by_side, 'the old version in the same minutes')}`
+			: '';
 		return `${visible(one.text)}${when}${sideBySide}`;
 	});
 }
@@ -75,7 +80,9 @@ export function suspects(change, marks, now) {
 export function deployVerdict({ deploy }) {
 	const { verdict, mark, seconds_before: earlier } = deploy ?? {};
 	if (verdict === 'no_deploy_seen') return 'No deploy was seen before it.';
-	return verdict === 'not_the_deploy' ? `Not a deploy: the last one before it, ${visible(mark.text)}, was ${span(earlier)} earlier.` : '';
+	return verdict === 'not_the_deploy'
+		? `Not a deploy: the last one before it, ${visible(mark.text)}, was ${span(earlier)} earlier.`
+		: '';
 }
 
 /** Who is suspected, and whether a deploy is, in sentences. `timers`: those within the page, of which some may fail. */

@@ -7,9 +7,28 @@ import { NOT_RUNNING, slicesOf, valueOf } from './slices.js';
 
 const PAD = { top: 8, right: 10, bottom: 22, left: 52 };
 const ROW = 15; // height of a row of labels above the plot
-const SHAPES = ['M1 1h10v10h-10z', 'M1 6a5 5 0 1 0 10 0a5 5 0 1 0-10 0', 'M6 0l6 11h-12z', 'M6 0l6 6-6 6-6-6z', 'M0 3h12v6h-12z'];
-const EMPTY = { hidden: new Set(), marks: [], changes: [], message: '', why: '', counts: null, log: false, heat: 0, layer: null, utc: false,
-	tables: new Set(), recordedFrom: 0, notRunning: [] };
+const SHAPES = [
+	'M1 1h10v10h-10z',
+	'M1 6a5 5 0 1 0 10 0a5 5 0 1 0-10 0',
+	'M6 0l6 11h-12z',
+	'M6 0l6 6-6 6-6-6z',
+	'M0 3h12v6h-12z',
+];
+const EMPTY = {
+	hidden: new Set(),
+	marks: [],
+	changes: [],
+	message: '',
+	why: '',
+	counts: null,
+	log: false,
+	heat: 0,
+	layer: null,
+	utc: false,
+	tables: new Set(),
+	recordedFrom: 0,
+	notRunning: [],
+};
 const listeners = new Set();
 let charts = 0;
 
@@ -55,9 +74,26 @@ export class TimeChart {
 		const { title, kind, series } = options;
 		const hatch = `hatch-${++charts}`;
 		const add = (name, className = name, tag = 'path') => (this.#parts[name] = svg(tag, { class: className }));
-		this.#svg = svg('svg', { 'aria-hidden': 'true' }, pattern(hatch), pattern(`${hatch}-unfinished`), add('unrecorded'), add('gaps'), add('layer', '', 'g'), add('grid'), add('selection'), add('band', 'band c-p95'),
-			...series.flatMap(({ key, color }) => [add(`${key} line`, `${kind} ${color}`), add(`${key} unfinished`, `${kind} unfinished ${color}`)]),
-			add('unfinished'), add('lines', '', 'g'), add('crosshair'), add('labels', '', 'g'));
+		this.#svg = svg(
+			'svg',
+			{ 'aria-hidden': 'true' },
+			pattern(hatch),
+			pattern(`${hatch}-unfinished`),
+			add('unrecorded'),
+			add('gaps'),
+			add('layer', '', 'g'),
+			add('grid'),
+			add('selection'),
+			add('band', 'band c-p95'),
+			...series.flatMap(({ key, color }) => [
+				add(`${key} line`, `${kind} ${color}`),
+				add(`${key} unfinished`, `${kind} unfinished ${color}`),
+			]),
+			add('unfinished'),
+			add('lines', '', 'g'),
+			add('crosshair'),
+			add('labels', '', 'g'),
+		);
 		for (const name of ['unrecorded', 'gaps']) attr(this.#parts[name], 'fill', `url(#${hatch})`);
 		this.#parts.gaps.append(svg('title', {}, NOT_RUNNING));
 		attr(this.#parts.unfinished, 'fill', `url(#${hatch}-unfinished)`);
@@ -73,7 +109,8 @@ export class TimeChart {
 	/** Lets the chart be read and zoomed, and adds its controls. */
 	async #connect() {
 		try {
-			const load = (query) => Promise.all([import('./chart_pointer.js' + query), import('./chart_controls.js' + query)]);
+			const load = (query) =>
+				Promise.all([import('./chart_pointer.js' + query), import('./chart_controls.js' + query)]);
 			const [{ connectPointer }, { addControls }] = await retried(load);
 			this.#readTip = connectPointer(this.#view, cursor);
 			addControls(this, { caption: this.#caption, plot: this.#plot, table: this.#table });
@@ -123,11 +160,24 @@ export class TimeChart {
 	}
 
 	#legend() {
-		const legend = el('div', 'legend', ...this.options.series.map(({ key, label }) => this.button([this.#swatch(key), label], 'series', key, ({ hidden }) => !hidden.has(key), () => {
-			const hidden = new Set(this.#state?.hidden);
-			if (!hidden.delete(key)) hidden.add(key);
-			this.options.onView({ hide: [...hidden].join() });
-		})), this.#why);
+		const legend = el(
+			'div',
+			'legend',
+			...this.options.series.map(({ key, label }) =>
+				this.button(
+					[this.#swatch(key), label],
+					'series',
+					key,
+					({ hidden }) => !hidden.has(key),
+					() => {
+						const hidden = new Set(this.#state?.hidden);
+						if (!hidden.delete(key)) hidden.add(key);
+						this.options.onView({ hide: [...hidden].join() });
+					},
+				),
+			),
+			this.#why,
+		);
 		attr(legend, 'role', 'group');
 		attr(legend, 'aria-label', 'Series');
 		return legend;
@@ -137,7 +187,11 @@ export class TimeChart {
 		const { kind, series } = this.options;
 		const index = series.findIndex((one) => one.key === key);
 		const [width, d] = kind === 'lines' ? [18, 'M1 6h16'] : [12, SHAPES[index % SHAPES.length]];
-		return svg('svg', { class: 'swatch', width, height: 12, 'aria-hidden': 'true' }, svg('path', { class: `${kind} ${series[index].color}`, d }));
+		return svg(
+			'svg',
+			{ class: 'swatch', width, height: 12, 'aria-hidden': 'true' },
+			svg('path', { class: `${kind} ${series[index].color}`, d }),
+		);
 	}
 
 	#draw() {
@@ -148,8 +202,14 @@ export class TimeChart {
 		const { from, to, recordedFrom, notRunning, now, kind, format, clock, utc, layer } = this.#state;
 		const parts = this.#parts;
 		const rows = this.#lines();
-		const box = { left: PAD.left, right: width - PAD.right, top: PAD.top + rows.length * ROW, bottom: height - PAD.bottom };
-		const x = (at) => round(box.left + ((Math.min(Math.max(at, from), to) - from) / (to - from)) * (box.right - box.left));
+		const box = {
+			left: PAD.left,
+			right: width - PAD.right,
+			top: PAD.top + rows.length * ROW,
+			bottom: height - PAD.bottom,
+		};
+		const x = (at) =>
+			round(box.left + ((Math.min(Math.max(at, from), to) - from) / (to - from)) * (box.right - box.left));
 		Object.assign(this.#view, { state: this.#state, slices: this.#slices, box, x });
 		attr(this.#svg, 'viewBox', `0 0 ${width} ${height}`);
 		const { ticks, y } = layer ? layer.scale(box) : this.#scale(box);
@@ -161,14 +221,20 @@ export class TimeChart {
 		attr(parts.grid, 'd', ticks.map((value) => `M${box.left} ${level(value)}H${box.right}`).join(''));
 		const labels = ticks.map((value) => label(box.left - 8, level(value) + 3.5, 'value', format(value, true)));
 		for (const { at, style } of timeTicks(from, to, (box.right - box.left) / 72, utc)) {
-			if (x(at) > box.left + 14 && x(at) < box.right - 14) labels.push(label(x(at), height - 5, style, clock(at, style, utc)));
+			if (x(at) > box.left + 14 && x(at) < box.right - 14)
+				labels.push(label(x(at), height - 5, style, clock(at, style, utc)));
 		}
 		const since = x(Math.min(recordedFrom, now));
 		const gaps = notRunning.map((gap) => gap.map(x));
 		attr(parts.unrecorded, 'd', rect(box.left, since, box.top, box.bottom));
-		attr(parts.gaps, 'd', gaps.map(([left, right]) => rect(left, Math.max(right, left + 1), box.top, box.bottom)).join(''));
+		attr(
+			parts.gaps,
+			'd',
+			gaps.map(([left, right]) => rect(left, Math.max(right, left + 1), box.top, box.bottom)).join(''),
+		);
 		for (const [left, right] of [[box.left, since], ...gaps]) {
-			if (right - left > 90) labels.push(label((left + right) / 2, (box.top + box.bottom) / 2, 'halo', 'not recorded'));
+			if (right - left > 90)
+				labels.push(label((left + right) / 2, (box.top + box.bottom) / 2, 'halo', 'not recorded'));
 		}
 		const lines = [];
 		rows.forEach(({ name, list }, row) => {
@@ -179,7 +245,14 @@ export class TimeChart {
 				if (line.id !== undefined) lines.at(-1).dataset.mark = line.id;
 			}
 			for (const flag of flags(placed, width, `${name}s`)) {
-				labels.push(label(flag.x + (flag.before ? -4 : 4), top + 10, `halo ${name}-label${flag.before ? ' before' : ''}`, flag.label));
+				labels.push(
+					label(
+						flag.x + (flag.before ? -4 : 4),
+						top + 10,
+						`halo ${name}-label${flag.before ? ' before' : ''}`,
+						flag.label,
+					),
+				);
 				labels.at(-1).append(svg('title', {}, flag.texts.join('\n')));
 			}
 		});
@@ -191,8 +264,14 @@ export class TimeChart {
 	/** The vertical lines within the range: a row of labels for the marks, and one for the changes. */
 	#lines() {
 		const { from, to, marks, changes } = this.#state;
-		return [{ name: 'mark', list: marks }, { name: 'change', list: changes.map(({ since, text }) => ({ at: since, text })) }]
-			.map(({ name, list }) => ({ name, list: list.filter(({ at }) => at >= from && at <= to).sort((a, b) => a.at - b.at) }))
+		return [
+			{ name: 'mark', list: marks },
+			{ name: 'change', list: changes.map(({ since, text }) => ({ at: since, text })) },
+		]
+			.map(({ name, list }) => ({
+				name,
+				list: list.filter(({ at }) => at >= from && at <= to).sort((a, b) => a.at - b.at),
+			}))
 			.filter(({ list }) => list.length);
 	}
 
@@ -203,7 +282,10 @@ export class TimeChart {
 		const visible = series.filter(({ key }) => !hidden.has(key));
 		const values = this.#slices.map((slice) => visible.map(({ key }) => valueOf(this.#state, slice, key)));
 		const all = values.flat();
-		const most = (stack ? values.map((list) => list.reduce((a, b) => a + b, 0)) : all).reduce((a, b) => Math.max(a, b), 0);
+		const most = (stack ? values.map((list) => list.reduce((a, b) => a + b, 0)) : all).reduce(
+			(a, b) => Math.max(a, b),
+			0,
+		);
 		const height = bottom - top;
 		if (most === 0) return { ticks: [0], y: () => bottom };
 		if (stack || !log) {
@@ -212,7 +294,10 @@ export class TimeChart {
 		}
 		const least = all.filter((value) => value > 0).reduce((a, b) => Math.min(a, b));
 		const wide = logTicks(least / 10, most * 10);
-		const [low, high] = [wide.findLast((value) => value <= least), wide.find((value) => value > least && value >= most)];
+		const [low, high] = [
+			wide.findLast((value) => value <= least),
+			wide.find((value) => value > least && value >= most),
+		];
 		return {
 			ticks: axisTicks(low, high, height),
 			y: (value) => bottom - height * Math.max(Math.log(value / low) / Math.log(high / low), 0),
@@ -234,16 +319,27 @@ export class TimeChart {
 			};
 			attr(this.#parts[`${key} line`], 'd', this.#slices.map(bar).join(''));
 		}
-		attr(this.#parts.unfinished, 'd', this.#slices.map((slice, i) => (slice.open ? rect(x(slice.start), x(slice.end), tops[i], bottom) : '')).join(''));
+		attr(
+			this.#parts.unfinished,
+			'd',
+			this.#slices
+				.map((slice, i) => (slice.open ? rect(x(slice.start), x(slice.end), tops[i], bottom) : ''))
+				.join(''),
+		);
 	}
 
 	#drawLines(x, y) {
 		const { series, hidden, band } = this.#state;
 		const open = this.#slices.findIndex((slice) => slice.open);
-		const lines = new Map(series.map(({ key }) => [key, this.#slices.map((slice) => {
-			const value = hidden.has(key) ? null : valueOf(this.#state, slice, key);
-			return value === null ? null : [round((x(slice.start) + x(slice.end)) / 2), round(y(value))];
-		})]));
+		const lines = new Map(
+			series.map(({ key }) => [
+				key,
+				this.#slices.map((slice) => {
+					const value = hidden.has(key) ? null : valueOf(this.#state, slice, key);
+					return value === null ? null : [round((x(slice.start) + x(slice.end)) / 2), round(y(value))];
+				}),
+			]),
+		);
 		for (const [key, points] of lines) {
 			const point = (at, i) => {
 				if (!at || i === open) return '';
@@ -256,7 +352,15 @@ export class TimeChart {
 			attr(this.#parts[`${key} unfinished`], 'd', !last ? '' : before ? `M${before}L${last}` : dot(last));
 		}
 		const [low, high] = band.map((key) => lines.get(key) ?? []);
-		attr(this.#parts.band, 'd', low.map((at, i) => (at && high[i] && low[i - 1] && high[i - 1] ? `M${low[i - 1]}L${high[i - 1]}L${high[i]}L${at}z` : '')).join(''));
+		attr(
+			this.#parts.band,
+			'd',
+			low
+				.map((at, i) =>
+					at && high[i] && low[i - 1] && high[i - 1] ? `M${low[i - 1]}L${high[i - 1]}L${high[i]}L${at}z` : '',
+				)
+				.join(''),
+		);
 	}
 
 	#showCursor() {
@@ -264,7 +368,11 @@ export class TimeChart {
 		if (x) {
 			const { at, range } = cursor;
 			const slice = at === null ? undefined : slices[Math.floor((at - slices[0].start) / state.precision)];
-			attr(this.#parts.crosshair, 'd', slice ? `M${round((x(slice.start) + x(slice.end)) / 2)} ${box.top}V${box.bottom}` : '');
+			attr(
+				this.#parts.crosshair,
+				'd',
+				slice ? `M${round((x(slice.start) + x(slice.end)) / 2)} ${box.top}V${box.bottom}` : '',
+			);
 			attr(this.#parts.selection, 'd', range ? rect(...range.map(x), box.top, box.bottom) : '');
 		}
 		this.#readTip?.();

@@ -34,7 +34,11 @@ export function addControls(chart, { caption, plot, table }) {
 		if (!tables.delete(name)) tables.add(name);
 		onView({ table: [...tables].join() });
 	};
-	const list = el('div', 'list', chart.button(['Table'], 'view', 'table', ({ tables }) => tables.has(name), toggleTable));
+	const list = el(
+		'div',
+		'list',
+		chart.button(['Table'], 'view', 'table', ({ tables }) => tables.has(name), toggleTable),
+	);
 	if (offers.includes('log')) {
 		const toggle = () => onView({ log: chart.state.log ? 0 : 1 });
 		list.append(chart.button(['Logarithmic'], 'scale', 'log', ({ log }) => log, toggle));

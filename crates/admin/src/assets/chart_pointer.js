@@ -6,7 +6,8 @@ import { attr, el, show } from './dom.js';
 const DRAG = 4; // pixels that a pointer moves before its press is a drag
 
 /**
- * `view` is what a TimeChart draws: { plot, state, slices, box, x, swatch }. Returns the function that redraws the tooltip.
+ * `view` is what a TimeChart draws: { plot, state, slices, box, x, swatch }. Returns the function that redraws the
+ * tooltip.
  */
 export function connectPointer(view, cursor) {
 	const { plot } = view;
@@ -17,7 +18,8 @@ export function connectPointer(view, cursor) {
 	attr(plot, 'role', 'slider'); // of the crosshair: arrow keys read the slices one by one
 	attr(plot, 'aria-valuemin', 1);
 
-	const sliceAt = (at) => (at === null ? undefined : view.slices[Math.floor((at - view.slices[0]?.start) / view.state.precision)]);
+	const sliceAt = (at) =>
+		at === null ? undefined : view.slices[Math.floor((at - view.slices[0]?.start) / view.state.precision)];
 
 	function redraw() {
 		const { slices, state, x } = view;
@@ -38,17 +40,36 @@ export function connectPointer(view, cursor) {
 			const edges = range.map((edge) => state.clock(edge, 'second', state.utc)).join(' – ');
 			notes.push(`${edges} selected${press ? '' : ', Enter zooms'}`);
 		}
-		attr(plot, 'aria-valuetext', [title, ...rows.map(({ label, value, extra }) => `${label} ${value} ${extra}`.trim()), ...notes].join('; '));
+		attr(
+			plot,
+			'aria-valuetext',
+			[title, ...rows.map(({ label, value, extra }) => `${label} ${value} ${extra}`.trim()), ...notes].join('; '),
+		);
 		if (!own) return;
-		tip.replaceChildren(el('b', '', title), ...rows.map(({ key, label, value, extra, few }) => el('div', few ? 'few' : '',
-			key ? view.swatch(key) : el('i'), el('span', '', label), el('span', 'value', value), el('span', 'extra', extra))), ...notes.map((note) => el('p', '', note)));
+		tip.replaceChildren(
+			el('b', '', title),
+			...rows.map(({ key, label, value, extra, few }) =>
+				el(
+					'div',
+					few ? 'few' : '',
+					key ? view.swatch(key) : el('i'),
+					el('span', '', label),
+					el('span', 'value', value),
+					el('span', 'extra', extra),
+				),
+			),
+			...notes.map((note) => el('p', '', note)),
+		);
 		const middle = (x(slice.start) + x(slice.end)) / 2;
 		const width = tip.offsetWidth;
 		tip.style.left = `${Math.max(middle + 14 + width > plot.clientWidth ? middle - 14 - width : middle + 14, 0)}px`;
 	}
 
 	function timeAt({ clientX }) {
-		const { state: { from, to, precision }, box: { left, right } } = view;
+		const {
+			state: { from, to, precision },
+			box: { left, right },
+		} = view;
 		const share = (clientX - plot.getBoundingClientRect().left - left) / (right - left);
 		return Math.max(from, Math.min(from + share * (to - from), to - precision / 1000));
 	}
@@ -57,7 +78,9 @@ export function connectPointer(view, cursor) {
 	function span(at) {
 		if (anchor === null) return null;
 		const { precision } = view.state;
-		const [first, last] = [anchor, at].sort((a, b) => a - b).map((edge) => Math.floor(edge / precision) * precision);
+		const [first, last] = [anchor, at]
+			.sort((a, b) => a - b)
+			.map((edge) => Math.floor(edge / precision) * precision);
 		return [first, last + precision];
 	}
 
@@ -110,7 +133,9 @@ export function connectPointer(view, cursor) {
 		const last = view.slices.length - 1;
 		const current = sliceAt(cursor.at);
 		const at = current ? view.slices.indexOf(current) : last + 1;
-		const to = { ArrowLeft: at - 1, ArrowDown: at - 1, ArrowRight: at + 1, ArrowUp: at + 1, Home: 0, End: last }[event.key];
+		const to = { ArrowLeft: at - 1, ArrowDown: at - 1, ArrowRight: at + 1, ArrowUp: at + 1, Home: 0, End: last }[
+			event.key
+		];
 		const { layer } = view.state;
 		if (layer && current && /^Arrow(Up|Down)$/.test(event.key)) {
 			layer.moveRow(event.key === 'ArrowUp' ? 1 : -1, current);

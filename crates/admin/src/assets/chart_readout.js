@@ -23,7 +23,10 @@ export function readout(state, slice) {
 	const { series, hidden, format, kind, counts, utc, clock, marks, changes, layer } = state;
 	const stack = kind === 'stack';
 	const samples = counts?.get(slice.start);
-	const values = series.filter(({ key }) => !hidden.has(key)).map((one) => ({ ...one, value: valueOf(state, slice, one.key) })).reverse();
+	const values = series
+		.filter(({ key }) => !hidden.has(key))
+		.map((one) => ({ ...one, value: valueOf(state, slice, one.key) }))
+		.reverse();
 	const all = values.reduce((sum, { value }) => sum + value, 0);
 	const rows = values.map(({ key, label, value }) => {
 		const few = !stack && value !== null && samples < ENOUGH[key];

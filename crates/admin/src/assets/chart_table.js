@@ -17,18 +17,37 @@ export function drawTable(root, state) {
 	}
 	const names = { start: 'Start', samples: 'Samples' };
 	const [, head, body] = root.firstChild.children;
-	sync(head.firstChild, columns, (column) => column, (column) => {
-		const cell = el('th', '', series.find(({ key }) => key === column)?.label ?? names[column] ?? column);
-		cell.scope = 'col';
-		return cell;
-	}, () => {});
-	const times = new Map(slicesOf(state).map((slice) => [slice.start, when(state, slice) + (slice.note && `, ${slice.note}`)]));
-	sync(body, rows.reverse(), ([start]) => `${start} ${columns}`, ([, ...values]) => {
-		const cell = el('th');
-		cell.scope = 'row';
-		return el('tr', '', cell, ...values.map(() => el('td')));
-	}, (row, [start, ...values]) => {
-		text(row.firstChild, times.get(start));
-		values.forEach((value, i) => text(row.children[i + 1], value === null ? NONE : columns[i + 1] === 'samples' ? grouped(value) : write(value)));
-	});
+	sync(
+		head.firstChild,
+		columns,
+		(column) => column,
+		(column) => {
+			const cell = el('th', '', series.find(({ key }) => key === column)?.label ?? names[column] ?? column);
+			cell.scope = 'col';
+			return cell;
+		},
+		() => {},
+	);
+	const times = new Map(
+		slicesOf(state).map((slice) => [slice.start, when(state, slice) + (slice.note && `, ${slice.note}`)]),
+	);
+	sync(
+		body,
+		rows.reverse(),
+		([start]) => `${start} ${columns}`,
+		([, ...values]) => {
+			const cell = el('th');
+			cell.scope = 'row';
+			return el('tr', '', cell, ...values.map(() => el('td')));
+		},
+		(row, [start, ...values]) => {
+			text(row.firstChild, times.get(start));
+			values.forEach((value, i) =>
+				text(
+					row.children[i + 1],
+					value === null ? NONE : columns[i + 1] === 'samples' ? grouped(value) : write(value),
+				),
+			);
+		},
+	);
 }

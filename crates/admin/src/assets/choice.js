@@ -20,10 +20,16 @@ export function choice(page, field, label) {
 		draw(options) {
 			const chosen = state[field];
 			const all = options.some(([value]) => value === chosen) ? options : [...options, [chosen, chosen]];
-			sync(node, all, ([value]) => value, () => el('option'), (option, [value, name]) => {
-				option.value = value;
-				text(option, name);
-			});
+			sync(
+				node,
+				all,
+				([value]) => value,
+				() => el('option'),
+				(option, [value, name]) => {
+					option.value = value;
+					text(option, name);
+				},
+			);
 			node.value = chosen;
 		},
 	};

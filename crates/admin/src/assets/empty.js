@@ -19,7 +19,11 @@ const SNIPPET = [
  */
 export function emptyState(root) {
 	const title = el('h2');
-	const how = el('p', '', 'The layer records each request that passes it. Add it to the router, outside of its routes, and send a request:');
+	const how = el(
+		'p',
+		'',
+		'The layer records each request that passes it. Add it to the router, outside of its routes, and send a request:',
+	);
 	const node = el('section', 'card nothing', title, how, el('pre', '', SNIPPET));
 	node.dataset.panel = 'empty';
 	root.prepend(node);
@@ -29,7 +33,10 @@ export function emptyState(root) {
 			if (!week) return;
 			const begin = beginOf(week, now);
 			const isYoung = begin > week.from + 60;
-			text(title, isYoung ? `No request yet, ${span(now - begin)} after the first start` : 'No request in the last week');
+			text(
+				title,
+				isYoung ? `No request yet, ${span(now - begin)} after the first start` : 'No request in the last week',
+			);
 		},
 	};
 }

@@ -5,30 +5,39 @@ import { el } from './dom.js';
 /** Lists in the menu what can be saved, each as CSV and as JSON. */
 export function list(menu, offered) {
 	const seen = offered.filter(({ node }) => node.checkVisibility());
-	menu.replaceChildren(...seen.map(({ title, name, exported }) => {
-		const note = el('span', '', title);
-		const buttons = ['csv', 'json'].map((format) => {
-			const button = el('button', 'button quiet', format.toUpperCase());
-			Object.assign(button.dataset, { export: format, of: name });
-			button.setAttribute('aria-label', `${title} as ${format.toUpperCase()}`);
-			button.addEventListener('click', async () => {
-				try {
-					save(format, await exported());
-					note.textContent = title;
-				} catch (error) {
-					note.textContent = `${title}: not saved, ${error.message}`;
-				}
+	menu.replaceChildren(
+		...seen.map(({ title, name, exported }) => {
+			const note = el('span', '', title);
+			const buttons = ['csv', 'json'].map((format) => {
+				const button = el('button', 'button quiet', format.toUpperCase());
+				Object.assign(button.dataset, { export: format, of: name });
+				button.setAttribute('aria-label', `${title} as ${format.toUpperCase()}`);
+				button.addEventListener('click', async () => {
+					try {
+						save(format, await exported());
+						note.textContent = title;
+					} catch (error) {
+						note.textContent = `${title}: not saved, ${error.message}`;
+					}
+				});
+				return button;
 			});
-			return button;
-		});
-		return el('div', 'field', note, ...buttons);
-	}));
+			return el('div', 'field', note, ...buttons);
+		}),
+	);
 	if (!seen.length) menu.append('Nothing to save here');
 }
 
 /** `columns`: names; `rows`: arrays of values. */
 export function save(format, { name, columns, rows }) {
-	const text = format === 'csv' ? csv(columns, rows) : JSON.stringify(rows.map((row) => Object.fromEntries(columns.map((column, at) => [column, row[at] ?? null]))), null, '\t');
+	const text =
+		format === 'csv'
+			? csv(columns, rows)
+			: JSON.stringify(
+					rows.map((row) => Object.fromEntries(columns.map((column, at) => [column, row[at] ?? null]))),
+					null,
+					'\t',
+				);
 	const type = format === 'csv' ? 'text/csv;charset=utf-8' : 'application/json';
 	const link = document.createElement('a');
 	link.href = URL.createObjectURL(new Blob([text], { type }));

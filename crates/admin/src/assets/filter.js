@@ -8,7 +8,14 @@ const TYPING = 30; // milliseconds without a key until the filter is asked for
 /** A field whose text becomes the filter of the state. */
 export function filterField(page) {
 	const field = el('input');
-	Object.assign(field, { id: 'filter', type: 'search', placeholder: 'Filter by name ( / )', autocomplete: 'off', maxLength: 256, value: state.q });
+	Object.assign(field, {
+		id: 'filter',
+		type: 'search',
+		placeholder: 'Filter by name ( / )',
+		autocomplete: 'off',
+		maxLength: 256,
+		value: state.q,
+	});
 	attr(field, 'aria-label', 'Filter by name');
 	let typing = 0;
 	field.addEventListener('input', () => {

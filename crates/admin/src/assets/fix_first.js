@@ -26,23 +26,45 @@ export function fixFirst() {
 		href: true,
 		columns: [
 			contextColumn('Path', false),
-			{ id: 'reason', label: 'Why', className: 'left', value: why, draw(cell, row) {
-				text(cell, why(row));
-				attr(cell, 'data-level', row.cause ? 'bad' : null);
-			} },
-			{ id: 'share', label: 'Share of time', className: 'share', value: (row) => row.share, draw(cell, row) {
-				if (!cell.firstChild) cell.append(meter(), el('span'));
-				show(cell.firstChild, row.share > 0);
-				fill(cell.firstChild, row.share);
-				text(cell.lastChild, percent(row.share, 1));
-			} },
-			numberColumn('per_minute', 'Time per minute', (value) => duration(value), { title: 'Seconds of service time per minute' }),
-			numberColumn('saved_per_minute', 'Saved if as before', (value) => `${duration(value)}/min`, { title: 'Service time per minute that would be saved if the page were as it was' }),
+			{
+				id: 'reason',
+				label: 'Why',
+				className: 'left',
+				value: why,
+				draw(cell, row) {
+					text(cell, why(row));
+					attr(cell, 'data-level', row.cause ? 'bad' : null);
+				},
+			},
+			{
+				id: 'share',
+				label: 'Share of time',
+				className: 'share',
+				value: (row) => row.share,
+				draw(cell, row) {
+					if (!cell.firstChild) cell.append(meter(), el('span'));
+					show(cell.firstChild, row.share > 0);
+					fill(cell.firstChild, row.share);
+					text(cell.lastChild, percent(row.share, 1));
+				},
+			},
+			numberColumn('per_minute', 'Time per minute', (value) => duration(value), {
+				title: 'Seconds of service time per minute',
+			}),
+			numberColumn('saved_per_minute', 'Saved if as before', (value) => `${duration(value)}/min`, {
+				title: 'Service time per minute that would be saved if the page were as it was',
+			}),
 			statistic('mean'),
-			{ id: 'ratio', label: 'Change', title: 'Of the mean, against the range before; of a page that is slower, against the time before that', value: (row) => row.ratio, draw(cell, row) {
-				text(cell, delta(row.ratio) || '–');
-				attr(cell, 'data-sense', sense(row.ratio));
-			} },
+			{
+				id: 'ratio',
+				label: 'Change',
+				title: 'Of the mean, against the range before; of a page that is slower, against the time before that',
+				value: (row) => row.ratio,
+				draw(cell, row) {
+					text(cell, delta(row.ratio) || '–');
+					attr(cell, 'data-sense', sense(row.ratio));
+				},
+			},
 			statistic('p95'),
 			errorColumn((row) => row.reason === 'failing'),
 		],

@@ -10,7 +10,15 @@ export function duration(seconds, round = false) {
 	if (!isNumber(seconds)) return NONE;
 	if (seconds === 0) return '0';
 	/** @type {[number, string, number][]} */
-	const steps = [[1e-9, 'ns', 1e-6], [1e-6, 'µs', 1e-3], [1e-3, 'ms', 1], [1, 's', 120], [60, 'min', 7200], [3600, 'h', 172800], [86400, 'd', Infinity]];
+	const steps = [
+		[1e-9, 'ns', 1e-6],
+		[1e-6, 'µs', 1e-3],
+		[1e-3, 'ms', 1],
+		[1, 's', 120],
+		[60, 'min', 7200],
+		[3600, 'h', 172800],
+		[86400, 'd', Infinity],
+	];
 	const value = round3(seconds);
 	const [unit, name] = steps.find(([, , below]) => Math.abs(value) < below);
 	const shown = value / unit;
@@ -31,7 +39,12 @@ export function count(n) {
 	if (Math.abs(n) < 10000) return grouped(Math.round(n));
 	const value = round3(n);
 	/** @type {[number, string][]} */
-	const units = [[1e12, 'T'], [1e9, 'G'], [1e6, 'M'], [1e3, 'k']];
+	const units = [
+		[1e12, 'T'],
+		[1e9, 'G'],
+		[1e6, 'M'],
+		[1e3, 'k'],
+	];
 	for (const [unit, name] of units) {
 		if (Math.abs(value) >= unit) return `${round3(n / unit)}${name}`;
 	}
@@ -76,7 +89,12 @@ export function useUtc(utc) {
 	if (isUtc === utc) return;
 	isUtc = utc;
 	const zone = utc ? { timeZone: 'UTC' } : {};
-	formats = Object.fromEntries(Object.entries(STYLES).map(([style, options]) => [style, new Intl.DateTimeFormat('en-GB', { ...options, ...zone })]));
+	formats = Object.fromEntries(
+		Object.entries(STYLES).map(([style, options]) => [
+			style,
+			new Intl.DateTimeFormat('en-GB', { ...options, ...zone }),
+		]),
+	);
 }
 useUtc(false);
 
@@ -94,9 +112,17 @@ export function moment(unix, now) {
 export function span(seconds) {
 	if (!isNumber(seconds)) return NONE;
 	/** @type {[number, string][]} */
-	const units = [[86400, 'd'], [3600, 'h'], [60, 'min'], [1, 's']];
+	const units = [
+		[86400, 'd'],
+		[3600, 'h'],
+		[60, 'min'],
+		[1, 's'],
+	];
 	const whole = Math.max(Math.round(seconds), 0);
-	const at = Math.max(units.findIndex(([unit]) => whole >= unit), 0);
+	const at = Math.max(
+		units.findIndex(([unit]) => whole >= unit),
+		0,
+	);
 	const [unit, name] = whole > 0 ? units[at] : units[3];
 	const first = `${Math.floor(whole / unit)}${THIN}${name}`;
 	const [smaller, smallName] = units[at + 1] ?? [];
@@ -124,7 +150,8 @@ export function sense(ratio, margin = 0.1) {
 }
 
 /** A time of day with its seconds, and with the date if it is not that of `now`. */
-export const instant = (unix, now) => (time(unix, 'day') === time(now, 'day') ? time(unix) : `${time(unix, 'day')}, ${time(unix)}`);
+export const instant = (unix, now) =>
+	time(unix, 'day') === time(now, 'day') ? time(unix) : `${time(unix, 'day')}, ${time(unix)}`;
 
 /** A long name without its middle, as its end tells it from others. */
 export function shortened(name, most = 64) {
@@ -140,7 +167,11 @@ export const plural = (n, noun) => `${count(n)} ${noun}${n === 1 ? '' : 's'}`;
 export function visible(name) {
 	const text = String(name ?? '');
 	if (text === '') return '(empty)';
-	return text.replace(/^ +| +$/g, (spaces) => '␣'.repeat(spaces.length))
+	return text
+		.replace(/^ +| +$/g, (spaces) => '␣'.repeat(spaces.length))
 		.replace(/[\u0000-\u001f]/g, (c) => String.fromCharCode(0x2400 + c.charCodeAt(0)))
-		.replace(/[\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]/gu, (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
+		.replace(
+			/[\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]/gu,
+			(c) => `\\u{${c.codePointAt(0).toString(16)}}`,
+		);
 }

@@ -53,8 +53,8 @@ export class HeatMap {
 	}
 
 	/**
-	 * Takes in what Trends was given: the answer of `api/heat_map`, without requests in which it is not shown, and the requests that are
-	 * kept one by one: those of a context, or else of all in this hour and the last one.
+	 * Takes in what Trends was given: the answer of `api/heat_map`, without which it is not shown, and the requests that
+	 * are kept one by one: those of a context, or else of all in this hour and the last one.
 	 * @param {any} answers
 	 */
 	update({ heat, hour, last_hour: lastHour }, { kept, asOf }) {

@@ -17,19 +17,34 @@ export function instanceTable(name) {
 		key: (row) => row.instance,
 		mark: (node, row) => attr(node, 'data-odd', row.stands_out ? 'true' : null),
 		columns: [
-			{ id: 'instance', label: 'Instance', className: 'name', value: (row) => row.instance, draw(cell, row) {
-				if (!cell.firstChild) cell.append(el('a', 'open', el('bdi', 'mono')), el('span', 'muted'));
-				text(cell.firstChild.firstChild, visible(row.instance));
-				attr(cell.firstChild, 'href', instanceLink(row.instance));
-				attr(cell, 'title', row.instance);
-				text(cell.lastChild, `${row.version ? ` ${visible(row.version)}` : ''}${row.alive === false ? ' gone' : ''}`);
-			} },
+			{
+				id: 'instance',
+				label: 'Instance',
+				className: 'name',
+				value: (row) => row.instance,
+				draw(cell, row) {
+					if (!cell.firstChild) cell.append(el('a', 'open', el('bdi', 'mono')), el('span', 'muted'));
+					text(cell.firstChild.firstChild, visible(row.instance));
+					attr(cell.firstChild, 'href', instanceLink(row.instance));
+					attr(cell, 'title', row.instance);
+					text(
+						cell.lastChild,
+						`${row.version ? ` ${visible(row.version)}` : ''}${row.alive === false ? ' gone' : ''}`,
+					);
+				},
+			},
 			numberColumn('count', 'Requests', count),
 			statistic('mean'),
-			{ id: 'ratio', label: 'vs others', title: 'Its mean by that of the others, in the same minutes', value: (row) => row.ratio, draw(cell, row) {
-				text(cell, isNumber(row.ratio) ? delta(row.ratio) : '–');
-				attr(cell, 'data-sense', row.stands_out ? 'bad' : null);
-			} },
+			{
+				id: 'ratio',
+				label: 'vs others',
+				title: 'Its mean by that of the others, in the same minutes',
+				value: (row) => row.ratio,
+				draw(cell, row) {
+					text(cell, isNumber(row.ratio) ? delta(row.ratio) : '–');
+					attr(cell, 'data-sense', row.stands_out ? 'bad' : null);
+				},
+			},
 			statistic('p95'),
 			errorColumn((row) => row.stands_out),
 		],
@@ -41,7 +56,11 @@ export function drawInstances(table, { instances, from, to, total }, note, now, 
 	const rank = (one) => (one.out_of_line ? 2 : one.stands_out ? 1 : 0);
 	const ordered = instances.toSorted((a, b) => rank(b) - rank(a));
 	const odd = instances.find((one) => one.out_of_line);
-	table.draw(ordered, instances.length ? '' : 'No instance has reported this path in this range: each reports its busiest 32', most);
+	table.draw(
+		ordered,
+		instances.length ? '' : 'No instance has reported this path in this range: each reports its busiest 32',
+		most,
+	);
 	const shown = `${most < total ? `${most} of ` : ''}${plural(total, 'instance')}`;
 	const when = `${moment(from, now)} – ${moment(Math.min(to, now), now)}`;
 	text(note, odd ? `${visible(odd.instance)} is out of line` : instances.length ? `${shown}, ${when}` : '');

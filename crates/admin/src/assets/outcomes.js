@@ -4,16 +4,30 @@ import { attr, el, sync, text } from './dom.js';
 import { count, percent } from './format.js';
 
 const CLASSES = { '1xx': '2xx', completed: '2xx', panicked: 'error', body_aborted: 'cancelled' };
-const OUTCOMES = { error: 'failed', cancelled: 'cancelled', panicked: 'panicked', body_aborted: 'body aborted', completed: 'completed' };
+const OUTCOMES = {
+	error: 'failed',
+	cancelled: 'cancelled',
+	panicked: 'panicked',
+	body_aborted: 'body aborted',
+	completed: 'completed',
+};
 
 export function drawOutcomes(root, { outcomes, count: all }) {
 	if (!root.firstChild) root.append(el('h3', '', 'Outcomes'), el('div', 'mix'), el('p', 'delta'));
-	const some = Object.entries(outcomes ?? {}).filter(([, n]) => n > 0).sort((a, b) => b[1] - a[1]);
-	sync(root.children[1], some, ([name]) => name, ([name]) => {
-		return el('span', `fill c-${CLASSES[name] ?? name}`);
-	}, (node, [, n]) => {
-		node.style.flexGrow = n / all;
-	});
+	const some = Object.entries(outcomes ?? {})
+		.filter(([, n]) => n > 0)
+		.sort((a, b) => b[1] - a[1]);
+	sync(
+		root.children[1],
+		some,
+		([name]) => name,
+		([name]) => {
+			return el('span', `fill c-${CLASSES[name] ?? name}`);
+		},
+		(node, [, n]) => {
+			node.style.flexGrow = n / all;
+		},
+	);
 	const words = some.slice(0, 3).map(([name, n]) => `${percent(n, all)} ${OUTCOMES[name] ?? name}`);
 	text(root.lastChild, words.join(' · '));
 	attr(root, 'title', some.map(([name, n]) => `${count(n)} ${OUTCOMES[name] ?? name}`).join(', '));

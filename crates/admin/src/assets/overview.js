@@ -40,16 +40,26 @@ export function mount(root, page) {
 			const standing = (changes?.changes ?? []).filter((change) => change.stands && isInRange(change));
 			if (changes) attention.draw(changes, marked, now);
 			if (overview) {
-				tiles.draw({ ...overview.window, in_flight: overview.in_flight }, { now, target: overview.target, length });
+				tiles.draw(
+					{ ...overview.window, in_flight: overview.in_flight },
+					{ now, target: overview.target, length },
+				);
 				const burnt = overview.burning ?? []; // by an older version there are none
-				if (burnt.length && !burning) import('./burning.js').then(({ burningList }) => (burning ??= burningList(attention.node)).draw(burnt), () => {});
+				if (burnt.length && !burning)
+					import('./burning.js').then(
+						({ burningList }) => (burning ??= burningList(attention.node)).draw(burnt),
+						() => {},
+					);
 				burning?.draw(burnt);
 				page.complete(overview.window, overview.window.count > 0);
 				const wasEmpty = isEmpty;
 				isEmpty = overview.window.count === 0;
 				if (isEmpty && !wasEmpty) page.ask();
 				if (isEmpty && ever?.total === 0 && !empty) {
-					import('./empty.js').then(({ emptyState }) => (empty ??= emptyState(root)).draw(ever, now), () => {});
+					import('./empty.js').then(
+						({ emptyState }) => (empty ??= emptyState(root)).draw(ever, now),
+						() => {},
+					);
 				}
 				empty?.draw(isEmpty ? ever : null, now);
 			}
@@ -60,4 +70,5 @@ export function mount(root, page) {
 }
 
 /** What the range is called: "hour", "15 min". */
-export const lengthName = () => ({ '1h': 'hour', '24h': 'day', '7d': 'week' }[isZoomed() ? '' : rangeName()] ?? span(seconds()));
+export const lengthName = () =>
+	({ '1h': 'hour', '24h': 'day', '7d': 'week' })[isZoomed() ? '' : rangeName()] ?? span(seconds());

@@ -46,7 +46,10 @@ export class Pager {
 		}
 		show(this.node, total > LIMITS[0]);
 		this.#limits.value = this.#limit;
-		text(this.#total, count ? `${grouped(state.offset + 1)}–${grouped(state.offset + count)} of ${grouped(total)}` : '');
+		text(
+			this.#total,
+			count ? `${grouped(state.offset + 1)}–${grouped(state.offset + count)} of ${grouped(total)}` : '',
+		);
 		this.#previous.disabled = state.offset === 0;
 		this.#next.disabled = state.offset + count >= total;
 		return true;
@@ -60,7 +63,9 @@ export class Pager {
 export async function allRows(query, field) {
 	const rows = [];
 	for (;;) {
-		const { answers: { part } } = await ask({ part: query({ limit: ALL_ROWS, offset: rows.length }) }, new AbortController().signal);
+		const {
+			answers: { part },
+		} = await ask({ part: query({ limit: ALL_ROWS, offset: rows.length }) }, new AbortController().signal);
 		if (part.status !== 200) throw new ApiError(part.status, part.body);
 		rows.push(...part.body[field]);
 		if (part.body[field].length === 0 || rows.length >= part.body.total) return rows;

@@ -26,8 +26,11 @@ export function pathTarget() {
 			show(node, target !== null);
 			if (!target) return;
 			const within = duration(target.duration, true);
-			text(words, `${exactPercent(target.share)} of the requests should be answered within ${within}, without an error. `
-				+ `${exactPercent(1 - target.share)} may not: that is the error budget.`);
+			text(
+				words,
+				`${exactPercent(target.share)} of the requests should be answered within ${within}, without an error. ` +
+					`${exactPercent(1 - target.share)} may not: that is the error budget.`,
+			);
 			text(verdict, inWords(target));
 			const isFastInOne = isFast(target.one_hour) || isFast(target.six_hours);
 			attr(verdict, 'data-level', target.burns ? 'bad' : isFastInOne ? null : 'good');

@@ -14,7 +14,9 @@ export class Poller {
 	constructor(load, every) {
 		this.#load = load;
 		this.#every = every;
-		document.addEventListener('visibilitychange', () => (document.hidden ? clearTimeout(this.#timer) : this.#isIdle || this.now()));
+		document.addEventListener('visibilitychange', () =>
+			document.hidden ? clearTimeout(this.#timer) : this.#isIdle || this.now(),
+		);
 	}
 
 	/** Nothing is to be loaded by itself. What has failed is tried again, paused or not. */

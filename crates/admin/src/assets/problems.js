@@ -7,7 +7,10 @@ const LOSSES = {
 	'recording.dropped_additions': ['addition', 'dropped after the shutdown'],
 	'recording.overflowed': ['request', 'counted as <overflow>, as there are more contexts than max_contexts'],
 	'flush.lost': ['measurement', 'lost with the store, or while it was away for too long'],
-	'flush.lost_additions': ['addition', 'to counters and rankings lost with the store, or while it was away for too long'],
+	'flush.lost_additions': [
+		'addition',
+		'to counters and rankings lost with the store, or while it was away for too long',
+	],
 	'flush.lost_details': ['detail', 'of requests lost with the store, or while it was away for too long'],
 	'flush.store_resets': ['reset', 'of the store: its earlier data is gone'],
 	'fold.quarantined': ['value', 'refused by the store'],
@@ -15,14 +18,18 @@ const LOSSES = {
 	'fold.late': ['measurement', 'too late to be counted'],
 };
 
-/** The sentences of a health answer, without those that end with the error of `failure`: the page shows that already. */
+/** The sentences of a health answer, without those that end with the error of `failure`, which is shown already. */
 export function problems(health, failure) {
 	// Both begin with what could not be done.
 	const [, error] = /^[^:]*: (.*)$/s.exec(failure?.message ?? '') ?? [];
-	const sentences = [health.warnings ?? []].flat().filter((warning) => !(error && warning.endsWith(error))).map(visible);
+	const sentences = [health.warnings ?? []]
+		.flat()
+		.filter((warning) => !(error && warning.endsWith(error)))
+		.map(visible);
 	for (const [path, [noun, fate]] of Object.entries(LOSSES)) {
 		const n = path.split('.').reduce((object, key) => object?.[key], health);
-		if (n > 0 && !(path === 'flush.store_resets' && sentences.some((sentence) => /\breset\b/.test(sentence)))) sentences.push(`${plural(n, noun)} ${fate}.`);
+		if (n > 0 && !(path === 'flush.store_resets' && sentences.some((sentence) => /\breset\b/.test(sentence))))
+			sentences.push(`${plural(n, noun)} ${fate}.`);
 	}
 	return [...new Set(sentences)];
 }

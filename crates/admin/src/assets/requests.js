@@ -20,24 +20,55 @@ export function keptRequests({ slowest_requests: slowest, failed_requests: faile
 
 /** `withContext`: for requests of different paths. */
 export function requestColumns(withContext) {
-	const ended = { id: 'ended', label: 'Ended', value: (row) => row.ended, text: (row) => instant(row.ended, serverNow()) };
+	const ended = {
+		id: 'ended',
+		label: 'Ended',
+		value: (row) => row.ended,
+		text: (row) => instant(row.ended, serverNow()),
+	};
 	return [
 		...(withContext ? [contextColumn(), ended] : [ended]),
-		{ id: 'request_path', label: 'Path of the request', className: 'left', value: (row) => row.request_path, draw(cell, row) {
-			if (!cell.firstChild) cell.append(el('bdi', 'path'));
-			text(cell.firstChild, row.request_path ? visible(row.request_path) : '–');
-			attr(cell, 'title', row.request_path ? visible(row.request_path) : 'Builder::keep_request_paths(true) records it');
-		} },
+		{
+			id: 'request_path',
+			label: 'Path of the request',
+			className: 'left',
+			value: (row) => row.request_path,
+			draw(cell, row) {
+				if (!cell.firstChild) cell.append(el('bdi', 'path'));
+				text(cell.firstChild, row.request_path ? visible(row.request_path) : '–');
+				attr(
+					cell,
+					'title',
+					row.request_path ? visible(row.request_path) : 'Builder::keep_request_paths(true) records it',
+				);
+			},
+		},
 		numberColumn('duration', 'Duration', (value) => duration(value)),
-		{ id: 'status', label: 'Status', value: (row) => row.status ?? row.outcome, draw(cell, row) {
-			text(cell, row.status ?? visible(row.outcome));
-			cell.classList.toggle('bad-text', row.error);
-		} },
-		{ id: 'instance', label: 'Instance', value: (row) => row.instance, draw(cell, row) {
-			if (!cell.firstChild) cell.append(el('a', '', el('bdi')));
-			text(cell.firstChild.firstChild, visible(row.instance));
-			attr(cell.firstChild, 'href', instanceLink(row.instance));
-		} },
-		{ id: 'trace', label: 'Trace', className: 'left', value: (row) => row.trace_id, draw: (cell, row) => drawTrace(cell, row.trace_id) },
+		{
+			id: 'status',
+			label: 'Status',
+			value: (row) => row.status ?? row.outcome,
+			draw(cell, row) {
+				text(cell, row.status ?? visible(row.outcome));
+				cell.classList.toggle('bad-text', row.error);
+			},
+		},
+		{
+			id: 'instance',
+			label: 'Instance',
+			value: (row) => row.instance,
+			draw(cell, row) {
+				if (!cell.firstChild) cell.append(el('a', '', el('bdi')));
+				text(cell.firstChild.firstChild, visible(row.instance));
+				attr(cell.firstChild, 'href', instanceLink(row.instance));
+			},
+		},
+		{
+			id: 'trace',
+			label: 'Trace',
+			className: 'left',
+			value: (row) => row.trace_id,
+			draw: (cell, row) => drawTrace(cell, row.trace_id),
+		},
 	];
 }

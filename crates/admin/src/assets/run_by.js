@@ -5,7 +5,8 @@ import { el, fill, meter, text } from './dom.js';
 import { count, duration, percent, plural, times } from './format.js';
 import { Table, contextColumn, numberColumn } from './table.js';
 
-const NONE_RUN = 'No request ran it in this range: it runs outside of requests, or beside 16 timers that take more time';
+const NONE_RUN =
+	'No request ran it in this range: it runs outside of requests, or beside 16 timers that take more time';
 
 /** Who runs a timer: the paths, how often a request does, and which share of the path's time that is. */
 export function runBy() {
@@ -16,15 +17,26 @@ export function runBy() {
 		href: true,
 		columns: [
 			contextColumn(),
-			numberColumn('share_of_timer', 'Of the timer', (part) => percent(part, 1), { title: 'The share of the timer’s time that is within this path' }),
+			numberColumn('share_of_timer', 'Of the timer', (part) => percent(part, 1), {
+				title: 'The share of the timer’s time that is within this path',
+			}),
 			numberColumn('count', 'Calls', count),
-			numberColumn('per_request', 'Per request', (n) => times(n).replace('×', ''), { title: 'Calls per request of the path' }),
+			numberColumn('per_request', 'Per request', (n) => times(n).replace('×', ''), {
+				title: 'Calls per request of the path',
+			}),
 			numberColumn('mean', 'Mean', (value) => duration(value), { title: 'Of the timer, within this path' }),
-			{ id: 'share', label: 'Of the path', title: 'The share of the path’s time during which it runs', className: 'share', value: (row) => row.share, draw(cell, row) {
-				if (!cell.firstChild) cell.append(meter(), el('span'));
-				fill(cell.firstChild, row.share);
-				text(cell.lastChild, percent(row.share, 1));
-			} },
+			{
+				id: 'share',
+				label: 'Of the path',
+				title: 'The share of the path’s time during which it runs',
+				className: 'share',
+				value: (row) => row.share,
+				draw(cell, row) {
+					if (!cell.firstChild) cell.append(meter(), el('span'));
+					fill(cell.firstChild, row.share);
+					text(cell.lastChild, percent(row.share, 1));
+				},
+			},
 		],
 	});
 	const node = card('run-by', 'Run by', { head: [el('span', 'muted')], parts: [table.node] });
@@ -34,7 +46,8 @@ export function runBy() {
 		draw(paths, calls, label) {
 			table.draw(paths, paths.length ? '' : NONE_RUN);
 			const within = paths.reduce((sum, row) => sum + row.count, 0);
-			const words = within < calls ? `${count(within)} of ${plural(calls, 'call')} within requests, ${label}` : label;
+			const words =
+				within < calls ? `${count(within)} of ${plural(calls, 'call')} within requests, ${label}` : label;
 			text(node.querySelector('.muted'), paths.length ? words : '');
 		},
 	};

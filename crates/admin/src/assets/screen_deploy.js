@@ -14,29 +14,51 @@ const NO_MARKS =
 	'No marks yet: Builder::app_version makes one with each deploy, and pulse.mark("…") or POST api/marks with any text';
 
 export function mount(root, page) {
-	const side = (name, label, id, format) => numberColumn(`${id}_${name}`, label, format, { value: (row) => row[name]?.[id] });
+	const side = (name, label, id, format) =>
+		numberColumn(`${id}_${name}`, label, format, { value: (row) => row[name]?.[id] });
 	const table = new Table({
-		name: 'deploy', caption: 'Paths before and after the mark', href: true, key: (row) => row.context, allRows: () => allRows(query, 'contexts'),
+		name: 'deploy',
+		caption: 'Paths before and after the mark',
+		href: true,
+		key: (row) => row.context,
+		allRows: () => allRows(query, 'contexts'),
 		columns: [
 			contextColumn(),
 			side('before', 'Mean before', 'mean', (value) => duration(value)),
 			side('after', 'after', 'mean', (value) => duration(value)),
-			{ id: 'change', label: 'Change', value: (row) => row.change?.mean ?? null, draw(cell, row) {
-				const ratio = row.change?.mean;
-				text(cell, delta(ratio) || '–');
-				attr(cell, 'data-sense', sense(ratio));
-			} },
-			{ id: 'side_by_side', label: 'New beside old', title: 'The new version by the old one, in the same minutes', value: (row) => row.side_by_side?.ratio ?? null, draw(cell, row) {
-				const ratio = row.side_by_side?.ratio;
-				text(cell, isNumber(ratio) ? delta(ratio) : '–');
-				attr(cell, 'data-sense', sense(ratio));
-			} },
+			{
+				id: 'change',
+				label: 'Change',
+				value: (row) => row.change?.mean ?? null,
+				draw(cell, row) {
+					const ratio = row.change?.mean;
+					text(cell, delta(ratio) || '–');
+					attr(cell, 'data-sense', sense(ratio));
+				},
+			},
+			{
+				id: 'side_by_side',
+				label: 'New beside old',
+				title: 'The new version by the old one, in the same minutes',
+				value: (row) => row.side_by_side?.ratio ?? null,
+				draw(cell, row) {
+					const ratio = row.side_by_side?.ratio;
+					text(cell, isNumber(ratio) ? delta(ratio) : '–');
+					attr(cell, 'data-sense', sense(ratio));
+				},
+			},
 			side('before', 'p95 before', 'p95', (value) => duration(value)),
 			side('after', 'after ', 'p95', (value) => duration(value)),
 			side('before', 'Errors before', 'error_share', (value) => percent(value, 1)),
 			side('after', 'after  ', 'error_share', (value) => percent(value, 1)),
 			side('after', 'Requests after', 'count', count),
-			numberColumn('extra_seconds_per_minute', 'Costs', (value) => (Math.abs(value) >= 0.001 ? `${value < 0 ? '−' : '+'}${duration(Math.abs(value))}/min` : '–'), { title: 'Service time per minute beyond what as many requests would have taken before' }),
+			numberColumn(
+				'extra_seconds_per_minute',
+				'Costs',
+				(value) =>
+					Math.abs(value) >= 0.001 ? `${value < 0 ? '−' : '+'}${duration(Math.abs(value))}/min` : '–',
+				{ title: 'Service time per minute beyond what as many requests would have taken before' },
+			),
 		],
 	});
 	const [deploys, others] = ['Deploys', 'Other marks'].map((label) => Object.assign(el('optgroup'), { label }));
@@ -49,7 +71,9 @@ export function mount(root, page) {
 	const query = (more) => question('deploy', { mark: state.mark || newest, ...more });
 	const removal = removeMark(page);
 	const writes = page.config.may_write === true ? [removal.node, newMark(page)] : [];
-	root.append(card('deploy', 'Before and after', { head: [marks, ...writes], parts: [note, table.node, pager.node] }));
+	root.append(
+		card('deploy', 'Before and after', { head: [marks, ...writes], parts: [note, table.node, pager.node] }),
+	);
 	return {
 		questions: () => ({ deploy: query(pager.parameters()), marks: 'marks' }),
 		draw({ deploy, marks: known }, now, { refused }) {
@@ -59,13 +83,22 @@ export function mount(root, page) {
 				if (!state.mark) page.ask();
 			}
 			const isDeploy = (mark) => Boolean(mark.version);
-			for (const [group, of] of [[deploys, isDeploy], [others, (mark) => !isDeploy(mark)]]) {
+			for (const [group, of] of [
+				[deploys, isDeploy],
+				[others, (mark) => !isDeploy(mark)],
+			]) {
 				const some = (known?.marks ?? []).filter(of);
-				sync(group, some, (mark) => mark.id, (mark) => {
-					const option = el('option', '', `${moment(mark.at, now)} ${visible(mark.text)}`);
-					option.value = mark.id;
-					return option;
-				}, () => {});
+				sync(
+					group,
+					some,
+					(mark) => mark.id,
+					(mark) => {
+						const option = el('option', '', `${moment(mark.at, now)} ${visible(mark.text)}`);
+						option.value = mark.id;
+						return option;
+					},
+					() => {},
+				);
 				show(group, some.length > 0);
 			}
 			removal.offer(deploy?.mark ?? null);
@@ -90,12 +123,18 @@ export function mount(root, page) {
 }
 
 /** How much of a side was recorded, unless all of it was. */
-const whole = (side, name) => (side && side.complete < 0.995 ? ` · ${percent(side.complete, 1)} of the time ${name} was recorded` : '');
+const whole = (side, name) =>
+	side && side.complete < 0.995 ? ` · ${percent(side.complete, 1)} of the time ${name} was recorded` : '';
 
 /** Makes a mark with a text of one's own. */
 function newMark(page) {
 	const field = el('input', '');
-	Object.assign(field, { type: 'text', maxLength: 80, placeholder: 'New mark, such as “new index”', autocomplete: 'off' });
+	Object.assign(field, {
+		type: 'text',
+		maxLength: 80,
+		placeholder: 'New mark, such as “new index”',
+		autocomplete: 'off',
+	});
 	attr(field, 'aria-label', 'Text of a new mark');
 	const button = el('button', 'button', 'Mark now');
 	const form = el('form', 'field', field, button);

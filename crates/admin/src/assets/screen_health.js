@@ -23,22 +23,40 @@ const CARDS = {
 	process: [isInstance ? 'This instance' : 'This dashboard', ['instance', 'status', 'version']],
 };
 const OF_INSTANCES = ['flush', 'recording', 'memory'];
-const LOSSES = /dropped|lost|quarantined$|skewed|errors|overflowed|late$|resets|set_aside|hole_bytes|orphaned|unreadable/;
+const LOSSES =
+	/dropped|lost|quarantined$|skewed|errors|overflowed|late$|resets|set_aside|hole_bytes|orphaned|unreadable/;
 
 export function mount(root, page) {
 	const instances = instanceTable('instances');
 	const note = el('span', 'muted');
 	const well = el('ul', 'well');
-	const lists = Object.entries(CARDS).filter(([name]) => isInstance || !OF_INSTANCES.includes(name)).map(([name, [title]]) => {
-		const list = el('dl', 'facts');
-		return [name, list, card(`health-${name}`, title, { parts: [list] })];
-	});
-	const details = el('details', '', el('summary', 'button', 'Details'), el('div', 'cards', ...lists.map(([, , node]) => node)));
-	root.append(card('well', 'Is it well?', { parts: [well] }), card('instances', 'Instances', { head: [note], parts: [instances.node] }), details);
+	const lists = Object.entries(CARDS)
+		.filter(([name]) => isInstance || !OF_INSTANCES.includes(name))
+		.map(([name, [title]]) => {
+			const list = el('dl', 'facts');
+			return [name, list, card(`health-${name}`, title, { parts: [list] })];
+		});
+	const details = el(
+		'details',
+		'',
+		el('summary', 'button', 'Details'),
+		el('div', 'cards', ...lists.map(([, , node]) => node)),
+	);
+	root.append(
+		card('well', 'Is it well?', { parts: [well] }),
+		card('instances', 'Instances', { head: [note], parts: [instances.node] }),
+		details,
+	);
 	let since = 0; // when the instance that is out of line became so
 	return {
 		needsNoStore: true,
-		questions: () => ({ instances: question('instances', { limit: 1000, ...(since && !isZoomed() ? { from: since, to: '' } : range()) }), overview: 'overview'}),
+		questions: () => ({
+			instances: question('instances', {
+				limit: 1000,
+				...(since && !isZoomed() ? { from: since, to: '' } : range()),
+			}),
+			overview: 'overview',
+		}),
 		draw({ instances: fleet, overview, changes }, now, { asOf, health: own }) {
 			// Any instance may be the one that judges.
 			const judged = changes ? { judged_until: changes.judged_until, ...changes.sight } : {};
@@ -53,22 +71,45 @@ export function mount(root, page) {
 				page.complete(fleet, fleet.total > 0);
 			}
 			if (health) {
-				sync(well, wellness(health, { asOf, fleet, overview, changes }, now), ([topic]) => topic, ([topic]) => el('li', '', el('strong', '', topic), el('span')), (line, [, sentence, isWell]) => {
-					text(line.lastChild, sentence);
-					attr(line, 'data-sense', isWell ? 'good' : 'bad');
-				});
+				sync(
+					well,
+					wellness(health, { asOf, fleet, overview, changes }, now),
+					([topic]) => topic,
+					([topic]) => el('li', '', el('strong', '', topic), el('span')),
+					(line, [, sentence, isWell]) => {
+						text(line.lastChild, sentence);
+						attr(line, 'data-sense', isWell ? 'good' : 'bad');
+					},
+				);
 			}
 			for (const [name, list] of lists) {
-				const facts = CARDS[name][1].flatMap((part) => flatten(health?.[part], part)).filter(([, value]) => value !== undefined);
-				if (name === 'process' && overview) facts.push(['fleet.instances', overview.instances], ['fleet.pages', overview.contexts - overview.timers], ['fleet.timers', overview.timers], ['fleet.in_flight', overview.in_flight]);
-				sync(list, facts, ([key]) => key, ([key]) => {
-					const value = el('dd');
-					value.dataset.fact = key;
-					return el('div', '', el('dt', '', label(key)), value);
-				}, (row, [key, value]) => {
-					text(row.lastChild, inWords(key, value, now));
-					row.lastChild.classList.toggle('warn-text', (Array.isArray(value) ? value.length : value) > 0 && LOSSES.test(key));
-				});
+				const facts = CARDS[name][1]
+					.flatMap((part) => flatten(health?.[part], part))
+					.filter(([, value]) => value !== undefined);
+				if (name === 'process' && overview)
+					facts.push(
+						['fleet.instances', overview.instances],
+						['fleet.pages', overview.contexts - overview.timers],
+						['fleet.timers', overview.timers],
+						['fleet.in_flight', overview.in_flight],
+					);
+				sync(
+					list,
+					facts,
+					([key]) => key,
+					([key]) => {
+						const value = el('dd');
+						value.dataset.fact = key;
+						return el('div', '', el('dt', '', label(key)), value);
+					},
+					(row, [key, value]) => {
+						text(row.lastChild, inWords(key, value, now));
+						row.lastChild.classList.toggle(
+							'warn-text',
+							(Array.isArray(value) ? value.length : value) > 0 && LOSSES.test(key),
+						);
+					},
+				);
 			}
 		},
 	};
@@ -81,12 +122,26 @@ function wellness(health, { asOf, fleet, overview, changes }, now) {
 	const { store, recording, fold } = health;
 	const losses = problems({ recording, flush: health.flush, fold }, null);
 	const alive = fleet?.instances.filter((one) => one.alive).length;
-	const versions = new Set(fleet?.instances.filter((one) => one.alive && one.version).map((one) => visible(one.version)));
+	const versions = new Set(
+		fleet?.instances.filter((one) => one.alive && one.version).map((one) => visible(one.version)),
+	);
 	const isAnswering = health.status !== 'down' && !store?.last_error;
 	const topics = [
-		['Store', isAnswering ? `${visible(store?.description)}, answered ${ago(store?.contact_age_seconds)}` : `unreachable: ${visible(store?.last_error ?? 'no answer')}`, isAnswering],
+		[
+			'Store',
+			isAnswering
+				? `${visible(store?.description)}, answered ${ago(store?.contact_age_seconds)}`
+				: `unreachable: ${visible(store?.last_error ?? 'no answer')}`,
+			isAnswering,
+		],
 		['Losses', losses.length ? losses.join(' ') : 'none: every request was recorded', losses.length === 0],
-		['Shown', isNumber(asOf) ? `everything until ${time(asOf)}, ${ago(now - asOf)}` : 'unknown, as the store does not answer', now - asOf < 60],
+		[
+			'Shown',
+			isNumber(asOf)
+				? `everything until ${time(asOf)}, ${ago(now - asOf)}`
+				: 'unknown, as the store does not answer',
+			now - asOf < 60,
+		],
 	];
 	if (fleet) {
 		const which = versions.size ? `, with version ${[...versions].join(' and ')}` : '';
@@ -123,7 +178,13 @@ const LABELS = {
 
 function label(key) {
 	if (LABELS[key]) return LABELS[key];
-	const words = key.replace(/^(cleaning\.last_pass|[^.]*)\./, '').replace(/^version$/, 'tower-pulse').replace('process_bytes', 'this process at most').replace('store_bytes', 'the store at most').replace(/_(seconds|unix)$/, '').replace(/[_.]+/g, ' ');
+	const words = key
+		.replace(/^(cleaning\.last_pass|[^.]*)\./, '')
+		.replace(/^version$/, 'tower-pulse')
+		.replace('process_bytes', 'this process at most')
+		.replace('store_bytes', 'the store at most')
+		.replace(/_(seconds|unix)$/, '')
+		.replace(/[_.]+/g, ' ');
 	return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
@@ -131,7 +192,10 @@ function inWords(key, value, now) {
 	if (key === 'instance' && value === null) return 'none: it only reads';
 	if (value === null || value === undefined || value === '') return NONE;
 	if (typeof value === 'boolean') return value ? 'yes' : 'no';
-	if (Array.isArray(value)) return value.length ? value.map((one) => visible(typeof one === 'object' ? Object.values(one).join(': ') : one)).join('\n') : 'none';
+	if (Array.isArray(value))
+		return value.length
+			? value.map((one) => visible(typeof one === 'object' ? Object.values(one).join(': ') : one)).join('\n')
+			: 'none';
 	if (!isNumber(value)) return visible(value);
 	if (/bytes/.test(key)) return bytes(value);
 	if (key === 'completeness') return percent(value, 1);

@@ -39,11 +39,14 @@ export function mount(root, page) {
 	const tiles = new Tiles(['requests', 'mean', 'p50', 'p95', 'p99', 'errors', 'target']);
 	const charts = el('div', 'pair');
 	const all = new Trends(page, name); // of a service that has one instance
-	const [requests, latency] = [['requests', 'Requests', REQUESTS, count], ['latency', 'Latency', LATENCY, duration]]
-		.map((options) => chart(charts, page, name, options));
+	const [requests, latency] = [
+		['requests', 'Requests', REQUESTS, count],
+		['latency', 'Latency', LATENCY, duration],
+	].map((options) => chart(charts, page, name, options));
 	const table = pathTable();
 	const paths = card('instance-paths', 'Its paths beside the others', {
-		head: [el('span', 'muted')], parts: [table.node],
+		head: [el('span', 'muted')],
+		parts: [table.node],
 	});
 	const body = el('div', 'stack', said, change.node, tiles.node, charts, all.node, paths);
 	const note = el('p', 'nothing card');
@@ -97,7 +100,10 @@ export function mount(root, page) {
 			const shown = compared.paths.length;
 			const part = shown < compared.total ? `${shown} of ${compared.total}, ` : '';
 			const until = moment(Math.min(compared.to, now), now);
-			text(paths.querySelector('.muted'), `${part}${moment(compared.from, now)} – ${until}: each minute, the busiest paths`);
+			text(
+				paths.querySelector('.muted'),
+				`${part}${moment(compared.from, now)} – ${until}: each minute, the busiest paths`,
+			);
 		},
 	};
 }
@@ -112,7 +118,10 @@ function chart(root, page, name, options) {
 	figure.dataset.chart = key;
 	root.append(figure);
 	const shown = new TimeChart(figure, {
-		title, kind: 'lines', series, format,
+		title,
+		kind: 'lines',
+		series,
+		format,
 		name: key,
 		offers: key === 'latency' ? 'log' : '',
 		onZoom: (from, to) => page.go({ from, to }),
@@ -123,15 +132,24 @@ function chart(root, page, name, options) {
 		remove: () => shown.remove(),
 		draw(answer, { marks, changes, asOf: now }) {
 			const { from, to, precision, points } = answer;
-			const values = series.map(({ key: of }) => [of, new Map(points.map(([start, point]) => [start, point[of]]))]);
+			const values = series.map(({ key: of }) => [
+				of,
+				new Map(points.map(([start, point]) => [start, point[of]])),
+			]);
 			shown.update({
-				from, to, precision, now, values: new Map(values),
+				from,
+				to,
+				precision,
+				now,
+				values: new Map(values),
 				counts: key === 'latency' ? new Map(points.map(([start, point]) => [start, point.count])) : null,
-				recordedFrom: to - answer.recorded_seconds - answer.not_running_seconds, notRunning: [],
+				recordedFrom: to - answer.recorded_seconds - answer.not_running_seconds,
+				notRunning: [],
 				marks: marks.map(({ at, text: label, id }) => ({ at, text: label, id })),
 				changes: changes.map((one) => ({ since: one.since, text: 'out of line' })),
 				...shownSeries(),
-				log: key === 'latency' && state.log === 1, utc: state.utc === 1,
+				log: key === 'latency' && state.log === 1,
+				utc: state.utc === 1,
 			});
 		},
 	};
@@ -145,18 +163,29 @@ function levelOf({ verdict: { compared, slower, failing }, stands_out: standsOut
 
 /** Whether all of it is slower, or a path: what the API has decided, in words. */
 function sentence({ alone, verdict, paths, ratio, stands_out: standsOut }) {
-	if (alone) return 'It is the only instance, so there is nothing to compare it with: its requests are those of the service.';
+	if (alone)
+		return 'It is the only instance, so there is nothing to compare it with: its requests are those of the service.';
 	const { compared } = verdict;
-	if (compared === 0) return 'It cannot be compared: no path has 10 requests here and on the others in the same minutes.';
+	if (compared === 0)
+		return 'It cannot be compared: no path has 10 requests here and on the others in the same minutes.';
+	const beside = against(ratio, 'the others');
 	const slower = spread(verdict.slower, {
 		all: `${allOf(compared)} about ${against(ratio, 'the others')}: it is the instance, not a page`,
-		most: `Most of its paths (${verdict.slower_paths} of ${compared}) are slower, ${against(ratio, 'the others')} on the whole`,
-		some: onlySome(paths.filter((row) => row.slower), verdict.slower_paths, 'slower'),
+		most: `Most of its paths (${verdict.slower_paths} of ${compared}) are slower, ${beside} on the whole`,
+		some: onlySome(
+			paths.filter((row) => row.slower),
+			verdict.slower_paths,
+			'slower',
+		),
 	});
 	const failing = spread(verdict.failing, {
 		all: 'All of its paths fail more often than on the others: it is the instance, not a page',
 		most: `Most of its paths (${verdict.failing_paths} of ${compared}) fail more often than on the others`,
-		some: onlySome(paths.filter((row) => row.failing), verdict.failing_paths, 'failing more often'),
+		some: onlySome(
+			paths.filter((row) => row.failing),
+			verdict.failing_paths,
+			'failing more often',
+		),
 	});
 	const said = [slower, failing].filter(Boolean);
 	if (said.length) return `${said.join('. ')}.`;
@@ -169,7 +198,8 @@ const allOf = (compared) => `All of its ${compared} paths are slower,`;
 
 function onlySome(rows, total, how) {
 	const names = rows.slice(0, NAMED).map((row) => visible(row.context));
-	const more = total > names.length ? `${names.length ? ' and ' : ''}${plural(total - names.length, 'more path')}` : '';
+	const more =
+		total > names.length ? `${names.length ? ' and ' : ''}${plural(total - names.length, 'more path')}` : '';
 	return `Only ${names.join(', ')}${more} ${total === 1 ? 'is' : 'are'} ${how} here: not all of the instance`;
 }
 
@@ -178,7 +208,12 @@ const isPart = ({ from, to }) => seconds() - (to - from) > A_MINUTE_OR_TWO;
 
 /** Version, whether it is alive, its share, when it had its first requests, and what the figures are of. */
 function factsOf(one, since, now) {
-	const first = isNumber(one.first_minute) && one.first_minute > one.from ? `first requests of this range at ${moment(one.first_minute, now)}` : '';
+	const first =
+		isNumber(one.first_minute) && one.first_minute > one.from
+			? `first requests of this range at ${moment(one.first_minute, now)}`
+			: '';
+	const shown = `shown is ${moment(one.from, now)} – ${moment(one.to, now)}`;
+	const left = one.to > one.from ? shown : 'nothing is left of this range';
 	const seen = isNumber(one.last_seen) ? moment(one.last_seen, now) : '';
 	const life = one.alive ? 'alive' : seen ? `gone since ${seen}` : '';
 	return [
@@ -188,14 +223,17 @@ function factsOf(one, since, now) {
 		isNumber(one.share) ? `${percent(one.share, 1)} of the fleet’s time` : '',
 		one.others > 0 ? `beside ${plural(one.others, 'other')}` : '',
 		first,
-		isPart(one) ? `instances are kept for about two hours: ${one.to > one.from ? `shown is ${moment(one.from, now)} – ${moment(one.to, now)}` : 'nothing is left of this range'}` : '',
+		isPart(one) ? `instances are kept for about two hours: ${left}` : '',
 		since ? `figures since ${moment(since, now)}` : '',
-	].filter(Boolean).join(' · ');
+	]
+		.filter(Boolean)
+		.join(' · ');
 }
 
 /** Its paths, with what they measure on the others. */
 function pathTable() {
-	const beside = (id, label, format) => numberColumn(`others_${id}`, label, format, { value: (row) => row.others?.[id] });
+	const beside = (id, label, format) =>
+		numberColumn(`others_${id}`, label, format, { value: (row) => row.others?.[id] });
 	return new Table({
 		name: 'instance-paths',
 		caption: 'Its paths beside the others',
@@ -204,11 +242,16 @@ function pathTable() {
 		mark: (node, row) => attr(node, 'data-odd', row.slower || row.failing ? 'true' : null),
 		columns: [
 			contextColumn(),
-			{ id: 'ratio', label: 'vs others', title: 'Its mean by that of the others, in the same minutes', value: (row) => row.ratio,
+			{
+				id: 'ratio',
+				label: 'vs others',
+				title: 'Its mean by that of the others, in the same minutes',
+				value: (row) => row.ratio,
 				draw(cell, row) {
 					text(cell, delta(row.ratio) || '–');
 					attr(cell, 'data-sense', row.slower ? 'bad' : null);
-				} },
+				},
+			},
 			numberColumn('count', 'Requests', count),
 			statistic('mean'),
 			beside('mean', 'Others', (value) => duration(value)),

@@ -47,7 +47,12 @@ export function mount(root, page) {
 	const histogram = card('histogram', 'Distribution', { head, parts: [picture, distribution.node] });
 	offerExport('Distribution', 'histogram', picture, () => histogramRows(shape));
 	const timeTable = timeGoes();
-	const requests = new Table({ name: 'slow-requests', caption: 'Slowest requests', key: requestKey, columns: requestColumns(false) });
+	const requests = new Table({
+		name: 'slow-requests',
+		caption: 'Slowest requests',
+		key: requestKey,
+		columns: requestColumns(false),
+	});
 	const listed = anchor(link({ screen: 'slowest', context: state.context }), 'All listed');
 	listed.className = 'button quiet';
 	show(listed, !isTimer);
@@ -55,9 +60,22 @@ export function mount(root, page) {
 	const usual = week();
 	let profile = null; // when it was answered, and the answer
 	const note = el('p', 'nothing card');
-	const body = el('div', 'stack', change.node, tiles.node, target.node, trends.node,
+	const body = el(
+		'div',
+		'stack',
+		change.node,
+		tiles.node,
+		target.node,
+		trends.node,
 		el('div', 'pair', histogram, isTimer ? users.node : timeTable.node),
-		el('div', 'pair uneven', card('slow-requests', 'Slowest requests', { head: [el('span', 'muted'), listed], parts: [requests.node] }), card('instances', 'Instances', { head: [el('span', 'muted')], parts: [instances.node] })), usual.node);
+		el(
+			'div',
+			'pair uneven',
+			card('slow-requests', 'Slowest requests', { head: [el('span', 'muted'), listed], parts: [requests.node] }),
+			card('instances', 'Instances', { head: [el('span', 'muted')], parts: [instances.node] }),
+		),
+		usual.node,
+	);
 	root.append(el('p', 'crumbs', back, ' / ', title), note, body);
 	// Requests and instances are those of paths.
 	if (isTimer) show(usual.node.previousSibling, false);
@@ -68,7 +86,10 @@ export function mount(root, page) {
 		requests.draw(shown, shown.length ? '' : 'No requests in the last two hours');
 		const panel = body.querySelector('[data-panel=slow-requests]');
 		text(panel.querySelector('h2'), failing ? 'Failing and slowest requests' : 'Slowest requests');
-		text(panel.querySelector('.muted'), inRange ? `${shown.length} of this range` : shown.length ? 'none of this range: of the last two hours' : '');
+		text(
+			panel.querySelector('.muted'),
+			inRange ? `${shown.length} of this range` : shown.length ? 'none of this range: of the last two hours' : '',
+		);
 	}
 	// The time since the change, unless a range was zoomed to.
 	const sinceChange = () => (standing && !isZoomed() ? { from: standing.since } : null);
@@ -79,11 +100,23 @@ export function mount(root, page) {
 			marks: 'marks',
 			...(serverNow() > (profile?.until ?? 0) ? { profile: question('profile', context) } : {}),
 			...trends.questions(state.context),
-			...(isTimer ? {} : { instances: question('instances', { limit: 1000, context: state.context, ...(sinceChange() ?? range()) }) }),
+			...(isTimer
+				? {}
+				: {
+						instances: question('instances', {
+							limit: 1000,
+							context: state.context,
+							...(sinceChange() ?? range()),
+						}),
+					}),
 			// Beside as long a time before it.
 			...(sinceChange() ? { since: question('path', { ...context, ...sinceChange() }) } : {}),
 		}),
-		draw({ path, marks, changes: all, instances: fleet, since: sinceThen, profile: answered, ...series }, now, { asOf, refused }) {
+		draw(
+			{ path, marks, changes: all, instances: fleet, since: sinceThen, profile: answered, ...series },
+			now,
+			{ asOf, refused },
+		) {
 			attr(back, 'href', link({ screen: isTimer ? 'timers' : 'paths' }));
 			show(note, Boolean(refused.path));
 			show(body, Boolean(path));
@@ -107,10 +140,24 @@ export function mount(root, page) {
 			target.draw(path.path_target ?? null);
 			const kept = keptRequests(path);
 			trends.draw(series, { marks: marked, changes: changes.filter(isRecent), asOf, kept });
-			const compared = sinceChange() && sinceThen?.window?.count > 0 ? { ...sinceThen.window, label: `since ${moment(standing.since, now)}, against before` } : { ...window, label: isZoomed() ? 'this range, against the one before' : `last ${lengthName()}, against the one before` };
+			const compared =
+				sinceChange() && sinceThen?.window?.count > 0
+					? { ...sinceThen.window, label: `since ${moment(standing.since, now)}, against before` }
+					: {
+							...window,
+							label: isZoomed()
+								? 'this range, against the one before'
+								: `last ${lengthName()}, against the one before`,
+						};
 			change.draw(changes, marked, now, all, compared.timers);
 			text(histogram.querySelector('.muted'), `${compared.label} (outline)`);
-			shape = { now: compared.histogram, before: compared.histogram_before?.length ? compared.histogram_before : null, p50: compared.p50, p95: compared.p95, target: isTimer ? null : page.config.target };
+			shape = {
+				now: compared.histogram,
+				before: compared.histogram_before?.length ? compared.histogram_before : null,
+				p50: compared.p50,
+				p95: compared.p95,
+				target: isTimer ? null : page.config.target,
+			};
 			drawHistogram(picture, shape);
 			distribution.draw(shape);
 			if (isTimer) users.draw(compared.run_by ?? [], compared.count, compared.label);
@@ -118,7 +165,8 @@ export function mount(root, page) {
 			drawRequests(window.worst_requests);
 			if (answered && answered !== profile?.answer) profile = { answer: answered, until: now + PROFILE_FOR };
 			if (profile) usual.draw(profile.answer, now);
-			if (fleet) drawInstances(instances, fleet, body.querySelector('[data-panel=instances] .muted'), now, INSTANCES);
+			if (fleet)
+				drawInstances(instances, fleet, body.querySelector('[data-panel=instances] .muted'), now, INSTANCES);
 		},
 	};
 }

@@ -16,26 +16,46 @@ const ROWS = 25;
 
 const columns = (kind) => [
 	{ ...contextColumn(kind === 'timer' ? 'Timer' : 'Path'), sort: true },
-	{ id: 'series', label: kind === 'timer' ? 'Count over time' : 'Requests over time', draw(cell, row) {
-		if (!cell.firstChild) cell.append(svg('svg', { class: 'spark', 'aria-hidden': 'true' }));
-		spark(cell.firstChild, row.ended);
-	} },
+	{
+		id: 'series',
+		label: kind === 'timer' ? 'Count over time' : 'Requests over time',
+		draw(cell, row) {
+			if (!cell.firstChild) cell.append(svg('svg', { class: 'spark', 'aria-hidden': 'true' }));
+			spark(cell.firstChild, row.ended);
+		},
+	},
 	{ ...numberColumn('count', kind === 'timer' ? 'Count' : 'Requests', count), sort: true },
-	{ id: 'share', label: 'Share of time', className: 'share', sort: true, value: (row) => row.share, draw(cell, row) {
-		if (!cell.firstChild) cell.append(meter(), el('span'));
-		fill(cell.firstChild, row.share);
-		text(cell.lastChild, percent(row.share, 1));
-		attr(cell, 'title', `${duration(row.total)} in all`);
-	} },
+	{
+		id: 'share',
+		label: 'Share of time',
+		className: 'share',
+		sort: true,
+		value: (row) => row.share,
+		draw(cell, row) {
+			if (!cell.firstChild) cell.append(meter(), el('span'));
+			fill(cell.firstChild, row.share);
+			text(cell.lastChild, percent(row.share, 1));
+			attr(cell, 'title', `${duration(row.total)} in all`);
+		},
+	},
 	...['mean', 'p50', 'p95', 'p99'].map((id) => ({ ...statistic(id), sort: true })),
 	{ ...numberColumn('max', 'Max', (value) => duration(value)), sort: true },
 	errorColumn((row) => standingOn(kind, row.context)?.kind === 'failing', { sort: true }),
-	...(kind === 'timer' ? [] : [numberColumn('4xx', '4xx', count, { value: (row) => row.outcomes?.['4xx'] ?? 0, sort: true })]),
-	{ id: 'change', label: 'Change', sort: true, title: 'Of the mean, against the range before', value: (row) => row.change?.mean ?? null, draw(cell, row) {
-		const ratio = row.change?.mean;
-		text(cell, row.is_new ? 'new' : delta(ratio) || '–');
-		attr(cell, 'data-sense', sense(ratio));
-	} },
+	...(kind === 'timer'
+		? []
+		: [numberColumn('4xx', '4xx', count, { value: (row) => row.outcomes?.['4xx'] ?? 0, sort: true })]),
+	{
+		id: 'change',
+		label: 'Change',
+		sort: true,
+		title: 'Of the mean, against the range before',
+		value: (row) => row.change?.mean ?? null,
+		draw(cell, row) {
+			const ratio = row.change?.mean;
+			text(cell, row.is_new ? 'new' : delta(ratio) || '–');
+			attr(cell, 'data-sense', sense(ratio));
+		},
+	},
 ];
 
 /** A screen of the contexts of a kind: "http" or "timer". */
@@ -44,8 +64,12 @@ export function contexts(kind) {
 		const [name, title, noun] = kind === 'timer' ? ['timers', 'Timers', 'timer'] : ['paths', 'Paths', 'path'];
 		const sorted = () => ({ sort: state.sort || 'share', order: state.order || 'desc' });
 		const table = new Table({
-			name, caption: title, href: true, columns: columns(kind),
-			key: (row) => row.context, allRows: () => allRows(query, 'paths'),
+			name,
+			caption: title,
+			href: true,
+			columns: columns(kind),
+			key: (row) => row.context,
+			allRows: () => allRows(query, 'paths'),
 			onSort(sort) {
 				const old = sorted();
 				page.go({ sort, order: old.sort === sort && old.order === 'desc' ? 'asc' : '', offset: 0 });
@@ -55,7 +79,9 @@ export function contexts(kind) {
 		const pager = new Pager(page, ROWS);
 		const query = (more) => question('paths', { ...range(), kind, ...sorted(), q: state.q, ...more });
 		const changedFirst = el('button', 'button quiet', 'Changed first');
-		changedFirst.addEventListener('click', () => page.go({ sort: state.sort === 'changed' ? '' : 'changed', order: '', offset: 0 }));
+		changedFirst.addEventListener('click', () =>
+			page.go({ sort: state.sort === 'changed' ? '' : 'changed', order: '', offset: 0 }),
+		);
 		root.append(card(name, title, { head: [changedFirst, filter], parts: [table.node, pager.node] }));
 		if (page.focusFilter) filter.focus();
 		page.focusFilter = false;
@@ -70,7 +96,9 @@ export function contexts(kind) {
 				const ended = paths?.series?.to > asOf ? -1 : undefined;
 				for (const row of shown) Object.assign(row, { ended: (row.series ?? []).slice(0, ended) });
 				if (paths && !pager.draw(shown.length, all)) return;
-				const empty = state.q ? `No ${noun} contains “${visible(state.q)}”` : `No ${noun} in the last ${lengthName()}`;
+				const empty = state.q
+					? `No ${noun} contains “${visible(state.q)}”`
+					: `No ${noun} in the last ${lengthName()}`;
 				table.draw(shown, refused.paths ?? (shown.length ? '' : empty));
 				table.markSort(sorted().sort, sorted().order, state.sort !== '');
 				if (paths) page.complete(paths, all > 0);

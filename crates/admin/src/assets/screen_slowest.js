@@ -12,17 +12,33 @@ import { Table } from './table.js';
 
 const ROWS = 100;
 const PER_PATH = '5'; // unless another number is chosen, so that one path does not fill the table
-const HOURS = [['', 'This hour and the last'], ['hour', 'This hour'], ['last_hour', 'Last hour']];
+const HOURS = [
+	['', 'This hour and the last'],
+	['hour', 'This hour'],
+	['last_hour', 'Last hour'],
+];
 const STATUSES = [
-	['', 'Any status'], ['failed', 'Failed'], ['5xx', '5xx'], ['4xx', '4xx'], ['3xx', '3xx'],
+	['', 'Any status'],
+	['failed', 'Failed'],
+	['5xx', '5xx'],
+	['4xx', '4xx'],
+	['3xx', '3xx'],
 	['2xx', '2xx'],
-	['error', 'Service error'], ['panicked', 'Panicked'], ['cancelled', 'Cancelled'], ['body_aborted', 'Body aborted'],
+	['error', 'Service error'],
+	['panicked', 'Panicked'],
+	['cancelled', 'Cancelled'],
+	['body_aborted', 'Body aborted'],
 ];
 const PER_PATHS = [
-	['1', '1 per path'], ['3', '3 per path'], ['', '5 per path'], ['10', '10 per path'], ['all', 'All of each path'],
+	['1', '1 per path'],
+	['3', '3 per path'],
+	['', '5 per path'],
+	['10', '10 per path'],
+	['all', 'All of each path'],
 ];
-const KEPT = 'Of each hour are kept: the 100 slowest requests of all paths, and of each path the 5 slowest and the 5 newest '
-	+ 'that failed';
+const KEPT =
+	'Of each hour are kept: the 100 slowest requests of all paths, and of each path the 5 slowest and the 5 newest ' +
+	'that failed';
 
 /**
  * Mounts the screen.
@@ -31,7 +47,10 @@ const KEPT = 'Of each hour are kept: the 100 slowest requests of all paths, and 
  */
 export function mount(root, page) {
 	const requests = new Table({
-		name: 'slowest-requests', caption: 'Slowest requests', href: true, columns: requestColumns(true),
+		name: 'slowest-requests',
+		caption: 'Slowest requests',
+		href: true,
+		columns: requestColumns(true),
 		key: (row) => `${row.ended} ${row.duration} ${row.instance} ${row.context} ${row.trace_id}`,
 	});
 	const field = filterField(page);
@@ -55,8 +74,13 @@ export function mount(root, page) {
 	return {
 		questions: () => ({
 			requests: question('slowest_requests', {
-				window: state.name || 'both_hours', context: state.context, q: state.q, status: state.status,
-				instance: state.instance, per_path: state.per === 'all' ? '' : state.per || PER_PATH, limit: ROWS,
+				window: state.name || 'both_hours',
+				context: state.context,
+				q: state.q,
+				status: state.status,
+				instance: state.instance,
+				per_path: state.per === 'all' ? '' : state.per || PER_PATH,
+				limit: ROWS,
 			}),
 		}),
 		draw({ requests: slow }, now, { refused }) {
@@ -71,7 +95,7 @@ export function mount(root, page) {
 			context.setAttribute('aria-label', `Only ${visible(state.context)}: remove this filter`);
 			show(clear, isFiltered() || state.name !== '');
 			const rows = slow ? slow.requests.slice() : [];
-			requests.draw(rows, rows.length ? '' : refused.requests ?? nothing(isFiltered()));
+			requests.draw(rows, rows.length ? '' : (refused.requests ?? nothing(isFiltered())));
 			text(note, rows.length ? summary(slow) : '');
 		},
 	};

@@ -9,7 +9,7 @@ export function beginOf({ from, to, complete, not_running_seconds: missing = 0 }
 	return end - complete * (end - from) - missing;
 }
 
-/** [{ start, end, open, recorded, note }], `open` while a slice is not over yet. `note`: why a slice is not recorded. */
+/** [{ start, end, open, recorded, note }], `open` while a slice is not over yet. `note`: why it is not recorded. */
 export function slicesOf({ from, to, precision, now, recordedFrom, notRunning }) {
 	const slices = [];
 	for (let start = Math.floor(from / precision) * precision; start < to; start += precision) {
@@ -35,7 +35,10 @@ export function chartRows(state) {
 	const keys = series.map(({ key }) => key);
 	return {
 		columns: ['start', ...keys, ...(counts ? ['samples'] : [])],
-		rows: recordedSlices(state)
-			.map((slice) => [slice.start, ...keys.map((key) => valueOf(state, slice, key)), ...(counts ? [counts.get(slice.start) ?? null] : [])]),
+		rows: recordedSlices(state).map((slice) => [
+			slice.start,
+			...keys.map((key) => valueOf(state, slice, key)),
+			...(counts ? [counts.get(slice.start) ?? null] : []),
+		]),
 	};
 }

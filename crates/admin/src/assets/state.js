@@ -1,13 +1,47 @@
 // The state of the page, in the URL's fragment: a reload, a shared link and the Back button restore it.
 
 /** Ranges that move with the clock, in seconds. */
-export const RANGES = { '5m': 300, '15m': 900, '1h': 3600, '6h': 21600, '24h': 86400, '7d': 604800, '30d': 2592000, '90d': 7776000 };
+export const RANGES = {
+	'5m': 300,
+	'15m': 900,
+	'1h': 3600,
+	'6h': 21600,
+	'24h': 86400,
+	'7d': 604800,
+	'30d': 2592000,
+	'90d': 7776000,
+};
 const DAY = 86400;
 const ALWAYS_KEPT = RANGES['7d'];
 const NAMES = ['overview', 'paths', 'path', 'slowest', 'timers', 'counters', 'rows', 'health', 'deploy', 'instance'];
 // What stays while one goes from screen to screen, and what belongs to a screen.
-const SHARED = { range: '', from: 0, to: 0, precision: 0, refresh: 2, utc: 0, log: 1, heat: 0, hide: '', table: '', paused: 0 };
-const OWN = { context: '', kind: '', mark: '', name: '', q: '', sort: '', order: '', limit: 0, offset: 0, instance: '', status: '', per: '' };
+const SHARED = {
+	range: '',
+	from: 0,
+	to: 0,
+	precision: 0,
+	refresh: 2,
+	utc: 0,
+	log: 1,
+	heat: 0,
+	hide: '',
+	table: '',
+	paused: 0,
+};
+const OWN = {
+	context: '',
+	kind: '',
+	mark: '',
+	name: '',
+	q: '',
+	sort: '',
+	order: '',
+	limit: 0,
+	offset: 0,
+	instance: '',
+	status: '',
+	per: '',
+};
 const FIELDS = { ...SHARED, ...OWN };
 const ALIASES = { deploys: 'deploy', instances: 'health', errors: 'paths' }; // what people type
 const REFRESH = [1, 2, 5, 10, 30, 60];
@@ -109,8 +143,8 @@ export const seconds = () => (isZoomed() ? state.to - state.from : RANGES[rangeN
 export const isCoarse = (precision) => precision <= seconds() && seconds() <= MAX_SLICES * precision;
 
 /**
- * The newest time up to which the records of the range will not change: they are in slices of a minute, of half an hour,
- * of six hours or of a day.
+ * The newest time up to which the records of the range will not change: they are in slices of a minute, of half an
+ * hour, of six hours or of a day.
  */
 export function settled(now) {
 	const slice = seconds() <= 7200 ? 60 : seconds() <= 2 * DAY ? 1800 : seconds() <= ALWAYS_KEPT ? 21600 : DAY;

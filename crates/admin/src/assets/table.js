@@ -25,7 +25,13 @@ export class Table {
 		this.#columns = columns;
 		this.#options = options;
 		this.name = name;
-		const table = el('table', '', el('caption', 'hidden', caption), el('thead', '', el('tr', '', ...columns.map((column) => this.#header(column)))), this.#body);
+		const table = el(
+			'table',
+			'',
+			el('caption', 'hidden', caption),
+			el('thead', '', el('tr', '', ...columns.map((column) => this.#header(column)))),
+			this.#body,
+		);
 		table.dataset.table = name;
 		this.table = table;
 		const scroll = el('div', 'scroll', table);
@@ -33,7 +39,9 @@ export class Table {
 		attr(scroll, 'role', 'group');
 		attr(scroll, 'aria-label', caption);
 		this.node = el('div', 'table', scroll, this.#note);
-		offerExport(caption, name, this.node, async () => this.exported(options.allRows ? await options.allRows() : undefined));
+		offerExport(caption, name, this.node, async () =>
+			this.exported(options.allRows ? await options.allRows() : undefined),
+		);
 		if (options.href) this.#body.addEventListener('click', (event) => this.#open(event));
 	}
 
@@ -58,7 +66,8 @@ export class Table {
 	/** Shows by which column the rows are ordered. */
 	markSort(sort, order, isChosen = true) {
 		for (const [id, cell] of this.#headers) {
-			if (cell.firstChild?.dataset) attr(cell, 'aria-sort', id === sort ? (order === 'asc' ? 'ascending' : 'descending') : 'none');
+			if (cell.firstChild?.dataset)
+				attr(cell, 'aria-sort', id === sort ? (order === 'asc' ? 'ascending' : 'descending') : 'none');
 		}
 		// On a phone, the column that somebody chose is brought into view.
 		const { scrollWidth, clientWidth } = this.table.parentNode;
@@ -73,34 +82,49 @@ export class Table {
 	draw(rows, note = '', most = rows.length) {
 		this.#rows = rows;
 		const { key, mark } = this.#options;
-		sync(this.#body, rows.slice(0, most), key, () => this.#create(), (node, row, index) => {
-			attr(node, 'data-key', key(row));
-			mark?.(node, row);
-			this.#columns.forEach((column, at) => {
-				const cell = node.children[at];
-				if (column.draw) column.draw(cell, row, index);
-				else text(cell, column.text(row, index));
-			});
-		}, true);
+		sync(
+			this.#body,
+			rows.slice(0, most),
+			key,
+			() => this.#create(),
+			(node, row, index) => {
+				attr(node, 'data-key', key(row));
+				mark?.(node, row);
+				this.#columns.forEach((column, at) => {
+					const cell = node.children[at];
+					if (column.draw) column.draw(cell, row, index);
+					else text(cell, column.text(row, index));
+				});
+			},
+			true,
+		);
 		text(this.#note, note);
 		show(this.#note, note !== '');
 		show(this.table.parentNode, rows.length > 0 || note === '');
 	}
 
 	#create() {
-		return el('tr', '', ...this.#columns.map(({ id, label, className }, at) => {
-			const cell = el(at === 0 ? 'th' : 'td', className ?? '');
-			if (at === 0) cell.scope = 'row';
-			cell.dataset.column = id;
-			if (at > 0 && label) cell.dataset.label = label;
-			return cell;
-		}));
+		return el(
+			'tr',
+			'',
+			...this.#columns.map(({ id, label, className }, at) => {
+				const cell = el(at === 0 ? 'th' : 'td', className ?? '');
+				if (at === 0) cell.scope = 'row';
+				cell.dataset.column = id;
+				if (at > 0 && label) cell.dataset.label = label;
+				return cell;
+			}),
+		);
 	}
 
 	/** What a file of these rows contains. */
 	exported(rows = this.#rows) {
 		const columns = this.#columns.filter((column) => column.value);
-		return { name: this.name, columns: columns.map((column) => column.id), rows: rows.map((row) => columns.map((column) => column.value(row))) };
+		return {
+			name: this.name,
+			columns: columns.map((column) => column.id),
+			rows: rows.map((row) => columns.map((column) => column.value(row))),
+		};
 	}
 }
 
@@ -111,9 +135,15 @@ export const contextColumn = (label = 'Path', isMarked = true) => ({
 	className: 'name',
 	value: (row) => row.context,
 	draw(cell, row) {
-		const href = row.context === '<all>' ? link(row.instance ? { screen: 'instance', context: row.instance } : { screen: 'health' }) : link({ screen: 'path', context: row.context, kind: row.kind === 'timer' ? 'timer' : '' });
+		const href =
+			row.context === '<all>'
+				? link(row.instance ? { screen: 'instance', context: row.instance } : { screen: 'health' })
+				: link({ screen: 'path', context: row.context, kind: row.kind === 'timer' ? 'timer' : '' });
 		if (cell.shown !== row.context) {
-			cell.replaceChildren(el('a', 'open', ...(row.context === '<all>' ? ['all pages'] : contextParts(row))), el('span', 'change tag'));
+			cell.replaceChildren(
+				el('a', 'open', ...(row.context === '<all>' ? ['all pages'] : contextParts(row))),
+				el('span', 'change tag'),
+			);
 			cell.shown = row.context;
 			cell.firstChild.title = visible(row.context);
 		}
@@ -127,12 +157,15 @@ export const contextColumn = (label = 'Path', isMarked = true) => ({
 });
 
 /** The column of the share of errors, red where `isBad(row)`. */
-export const errorColumn = (isBad, options) => ({ ...numberColumn('error_share', 'Errors', (value) => percent(value, 1), options), draw(cell, row) {
-	text(cell, isNumber(row.error_share) ? percent(row.error_share, 1) : NONE);
-	attr(cell, 'title', `${plural(row.errors, 'error')} of ${plural(row.count, 'request')}`);
-	cell.classList.toggle('few', !(row.error_share > 0));
-	cell.classList.toggle('bad-text', row.errors > 0 && Boolean(isBad(row)));
-} });
+export const errorColumn = (isBad, options) => ({
+	...numberColumn('error_share', 'Errors', (value) => percent(value, 1), options),
+	draw(cell, row) {
+		text(cell, isNumber(row.error_share) ? percent(row.error_share, 1) : NONE);
+		attr(cell, 'title', `${plural(row.errors, 'error')} of ${plural(row.count, 'request')}`);
+		cell.classList.toggle('few', !(row.error_share > 0));
+		cell.classList.toggle('bad-text', row.errors > 0 && Boolean(isBad(row)));
+	},
+});
 
 /**
  * A column of numbers: `value(row)` as `format` writes it.
@@ -142,16 +175,25 @@ export const errorColumn = (isBad, options) => ({ ...numberColumn('error_share',
  * @param {{ value?: (row: any) => any, title?: string, sort?: boolean, className?: string }} options
  */
 export function numberColumn(id, label, format, { value = (row) => row[id], ...options } = {}) {
-	return { id, label, value, text: (row) => (value(row) === null || value(row) === undefined ? NONE : format(value(row))), ...options };
+	return {
+		id,
+		label,
+		value,
+		text: (row) => (value(row) === null || value(row) === undefined ? NONE : format(value(row))),
+		...options,
+	};
 }
 
 /** A column of a statistic, greyed where it has too few samples. */
 export function statistic(id, label = id === 'mean' ? 'Mean' : id, format = (value) => duration(value)) {
 	const column = numberColumn(id, label, format);
-	return { ...column, draw(cell, row) {
-		const few = row.count < ENOUGH[id];
-		text(cell, column.text(row));
-		cell.classList.toggle('few', few);
-		attr(cell, 'title', few ? `Only ${plural(row.count, 'sample')}` : null);
-	} };
+	return {
+		...column,
+		draw(cell, row) {
+			const few = row.count < ENOUGH[id];
+			text(cell, column.text(row));
+			cell.classList.toggle('few', few);
+			attr(cell, 'title', few ? `Only ${plural(row.count, 'sample')}` : null);
+		},
+	};
 }

@@ -7,17 +7,49 @@ import { NONE, count, delta, duration, grouped, isNumber, moment, percent, plura
 const { requests, p99 } = config.enough;
 
 /** Fewest requests of which a statistic says something. */
-export const ENOUGH = { mean: requests, p50: requests, p95: requests, p99, errors: requests, target: requests, error_share: requests };
+export const ENOUGH = {
+	mean: requests,
+	p50: requests,
+	p95: requests,
+	p99,
+	errors: requests,
+	target: requests,
+	error_share: requests,
+};
 
 // `better`: whether more is better (1), worse (-1) or neither (0).
 const TILES = [
-	{ name: 'requests', label: 'Requests', better: 0, value: (w) => w.count, format: count, exact: grouped, of: 'count', beside: (w) => `${rate(w.per_second)}/s` },
+	{
+		name: 'requests',
+		label: 'Requests',
+		better: 0,
+		value: (w) => w.count,
+		format: count,
+		exact: grouped,
+		of: 'count',
+		beside: (w) => `${rate(w.per_second)}/s`,
+	},
 	{ name: 'mean', label: 'Mean', better: -1, format: duration },
 	{ name: 'p50', label: 'p50', better: -1, format: duration, isPercentile: true },
 	{ name: 'p95', label: 'p95', better: -1, format: duration, isPercentile: true },
 	{ name: 'p99', label: 'p99', better: -1, format: duration, isPercentile: true },
-	{ name: 'errors', label: 'Errors', better: -1, value: (w) => w.error_share, format: (share) => percent(share, 1), note: (w) => plural(w.errors, 'error'), isShare: true },
-	{ name: 'target', label: 'Below target', better: 1, value: (w) => w.below_target, format: (share) => percent(share, 1), isShare: true },
+	{
+		name: 'errors',
+		label: 'Errors',
+		better: -1,
+		value: (w) => w.error_share,
+		format: (share) => percent(share, 1),
+		note: (w) => plural(w.errors, 'error'),
+		isShare: true,
+	},
+	{
+		name: 'target',
+		label: 'Below target',
+		better: 1,
+		value: (w) => w.below_target,
+		format: (share) => percent(share, 1),
+		isShare: true,
+	},
 	{ name: 'in-flight', label: 'In flight', better: 0, value: (w) => w.in_flight, format: grouped, isNow: true },
 ];
 
@@ -58,7 +90,13 @@ export class Tiles {
 			if (tile.isPercentile) {
 				const error = window.error >= 0.005 && window.count > 0 ? ` ±${percent(window.error, 1)}` : '';
 				text(tile.node.firstChild, `${tile.label}${error}`);
-				attr(tile.node, 'title', error ? `Percentiles are read from a histogram: within${error} of the exact value in this range` : null);
+				attr(
+					tile.node,
+					'title',
+					error
+						? `Percentiles are read from a histogram: within${error} of the exact value in this range`
+						: null,
+				);
 			}
 			this.#drawDelta(tile, { value, old, window, few, length, now });
 		}
@@ -72,7 +110,10 @@ export class Tiles {
 		let title = null;
 		if (tile.isNow) words = 'now';
 		else if (few) words = `only ${plural(window.count, 'request')}`;
-		else if (isNumber(ratio) || (tile.isShare && isNumber(window.change?.mean) && isNumber(value) && isNumber(old))) {
+		else if (
+			isNumber(ratio) ||
+			(tile.isShare && isNumber(window.change?.mean) && isNumber(value) && isNumber(old))
+		) {
 			words = tile.isShare ? points(value - old) : delta(ratio);
 			const isClear = tile.isShare ? Math.abs(value - old) >= 0.001 : sense(ratio) !== null;
 			side = isClear ? (tile.isShare ? Math.sign(value - old) : Math.sign(ratio - 1)) * tile.better : 0;

@@ -5,7 +5,8 @@ import { attr, el, fill, meter, text } from './dom.js';
 import { delta, duration, isNumber, percent, sense, times, visible } from './format.js';
 import { Table, numberColumn } from './table.js';
 
-const NO_TIMERS = 'No timer ran within these requests. Time the parts of a handler with pulse.timer("db:…") or pulse.time(…).';
+const NO_TIMERS =
+	'No timer ran within these requests. Time the parts of a handler with pulse.timer("db:…") or pulse.time(…).';
 
 /** Where the time goes: per request, in each timer and outside of all, now and before. */
 export function timeGoes() {
@@ -14,26 +15,49 @@ export function timeGoes() {
 		caption: 'Where the time goes, per request',
 		key: (row) => row.timer,
 		columns: [
-			{ id: 'timer', label: 'Per request', className: 'name', value: (row) => row.timer, draw(cell, row) {
-				if (!cell.firstChild) cell.append(el('bdi', 'path'));
-				text(cell.firstChild, row.own ? row.timer : visible(row.timer));
-				cell.firstChild.classList.toggle('muted', row.own === true);
-			} },
-			{ id: 'share', label: 'Share', className: 'share', value: (row) => row.share, draw(cell, row) {
-				if (!cell.firstChild) cell.append(meter(), el('span'));
-				fill(cell.firstChild, row.share);
-				text(cell.lastChild, percent(row.share, 1));
-			} },
+			{
+				id: 'timer',
+				label: 'Per request',
+				className: 'name',
+				value: (row) => row.timer,
+				draw(cell, row) {
+					if (!cell.firstChild) cell.append(el('bdi', 'path'));
+					text(cell.firstChild, row.own ? row.timer : visible(row.timer));
+					cell.firstChild.classList.toggle('muted', row.own === true);
+				},
+			},
+			{
+				id: 'share',
+				label: 'Share',
+				className: 'share',
+				value: (row) => row.share,
+				draw(cell, row) {
+					if (!cell.firstChild) cell.append(meter(), el('span'));
+					fill(cell.firstChild, row.share);
+					text(cell.lastChild, percent(row.share, 1));
+				},
+			},
 			numberColumn('time', 'Time', (value) => duration(value)),
 			numberColumn('before', 'Before', (value) => duration(value)),
-			{ id: 'change', label: 'Change', value: (row) => row.change, draw(cell, row) {
-				text(cell, delta(row.change) || (row.before === null && row.compared ? 'new' : '–'));
-				attr(cell, 'data-sense', sense(row.change));
-			} },
-			{ id: 'error_share', label: 'Errors', title: 'Of the runs of the timer, on all pages', value: (row) => row.error_share ?? null, draw(cell, row) {
-				text(cell, row.errors > 0 ? percent(row.error_share, 1) : '–');
-				attr(cell, 'data-sense', row.failing ? 'bad' : null);
-			} },
+			{
+				id: 'change',
+				label: 'Change',
+				value: (row) => row.change,
+				draw(cell, row) {
+					text(cell, delta(row.change) || (row.before === null && row.compared ? 'new' : '–'));
+					attr(cell, 'data-sense', sense(row.change));
+				},
+			},
+			{
+				id: 'error_share',
+				label: 'Errors',
+				title: 'Of the runs of the timer, on all pages',
+				value: (row) => row.error_share ?? null,
+				draw(cell, row) {
+					text(cell, row.errors > 0 ? percent(row.error_share, 1) : '–');
+					attr(cell, 'data-sense', row.failing ? 'bad' : null);
+				},
+			},
 			numberColumn('per_request', 'Calls', (n) => times(n).replace('×', ''), { title: 'Calls per request' }),
 		],
 	});
@@ -43,8 +67,22 @@ export function timeGoes() {
 		draw({ count: requests, timers: now = [], timers_before: then, change, label, ...own }) {
 			const old = new Map((then?.timers ?? []).map((timer) => [timer.timer, timer.seconds_per_request]));
 			const compared = isNumber(change?.mean);
-			const rows = now.map((timer) => ({ ...timer, compared, time: timer.seconds_per_request, before: old.get(timer.timer) ?? null }));
-			if (rows.length) rows.push({ timer: 'time outside of timers', own: true, share: own.untimed_share, time: own.untimed_per_request, before: then?.untimed_per_request ?? null, change: own.untimed_change, per_request: null });
+			const rows = now.map((timer) => ({
+				...timer,
+				compared,
+				time: timer.seconds_per_request,
+				before: old.get(timer.timer) ?? null,
+			}));
+			if (rows.length)
+				rows.push({
+					timer: 'time outside of timers',
+					own: true,
+					share: own.untimed_share,
+					time: own.untimed_per_request,
+					before: then?.untimed_per_request ?? null,
+					change: own.untimed_change,
+					per_request: null,
+				});
 			rows.sort((a, b) => b.time - a.time);
 			table.draw(rows, rows.length ? '' : requests > 0 ? NO_TIMERS : 'No requests in this time');
 			text(node.querySelector('.muted'), rows.length ? label : '');

@@ -56,7 +56,7 @@ export function drawTrace(cell, id) {
 	const [link, button] = /** @type {any} */ (cell.children);
 	const url = traceUrl(id);
 	text(link, id ? visible(id) : '–');
-	attr(link, 'title', id ? url ? 'Open the trace in a new tab' : 'Trace id' : 'No traceparent header');
+	attr(link, 'title', id ? (url ? 'Open the trace in a new tab' : 'Trace id') : 'No traceparent header');
 	attr(link, 'href', url);
 	attr(link, 'target', url && '_blank');
 	attr(link, 'rel', url && 'noopener noreferrer');

@@ -26,7 +26,10 @@ const CALLS = [
 	{ key: 'cancelled', label: 'cancelled', color: 'c-cancelled', of: ['cancelled'] },
 	{ key: 'failed', label: 'failed', color: 'c-5xx', of: ['error', 'panicked'] },
 ];
-const ERRORS = [{ key: 'ok', label: 'successful', color: 'c-2xx' }, { key: 'errors', label: 'errors', color: 'c-5xx' }];
+const ERRORS = [
+	{ key: 'ok', label: 'successful', color: 'c-2xx' },
+	{ key: 'errors', label: 'errors', color: 'c-5xx' },
+];
 const LATENCY = ['mean', 'p50', 'p95', 'p99'].map((key) => ({ key, label: key, color: `c-${key}` }));
 
 export class Trends {
@@ -46,8 +49,13 @@ export class Trends {
 		this.#hits.dataset.chart = 'hits';
 		this.#latency.dataset.chart = 'latency';
 		this.node = el('div', 'pair', this.#hits, this.#latency);
-		for (const [key, title, root] of [['hits', this.title, this.#hits], ['latency', 'Latency', this.#latency]]) {
-			offerExport(`${title} over time`, key, root, () => exportedChart(this.#charts.get(key).chart, `${name}-${key}`));
+		for (const [key, title, root] of [
+			['hits', this.title, this.#hits],
+			['latency', 'Latency', this.#latency],
+		]) {
+			offerExport(`${title} over time`, key, root, () =>
+				exportedChart(this.#charts.get(key).chart, `${name}-${key}`),
+			);
 		}
 	}
 
@@ -78,7 +86,10 @@ export class Trends {
 		const hadFocus = root.contains(document.activeElement);
 		root.replaceChildren();
 		const chart = new TimeChart(root, {
-			title, kind, series, format,
+			title,
+			kind,
+			series,
+			format,
 			onZoom: (from, to) => this.page.go({ from, to }),
 			onView: (view) => this.page.go(view, true),
 			name,
@@ -101,8 +112,8 @@ export class Trends {
 	}
 
 	/**
-	 * Draws the answers to `questions`; `changes` are drawn where they began. `kept`: the requests of a context that are kept
-	 * one by one.
+	 * Draws the answers to `questions`; `changes` are drawn where they began. `kept`: the requests of a context that are
+	 * kept one by one.
 	 */
 	draw(answers, given) {
 		const { marks, changes, asOf: now } = given;
@@ -111,19 +122,42 @@ export class Trends {
 			marks: marks.map(({ at, text, id }) => ({ at, text, id })),
 			changes: changes.map((change) => ({ since: change.since, text: headline(change) })),
 			...shownSeries(),
-			utc: state.utc === 1, now,
+			utc: state.utc === 1,
+			now,
 		};
 		const { outcomes, hits, mean, heat } = answers;
 		if (outcomes) {
 			const { points } = outcomes;
 			const kinds = this.kind === 'timer' ? CALLS : OUTCOMES;
-			const values = new Map(kinds.map(({ key, of }) => [key, new Map(points.map(([start, counts]) => [start, of.reduce((sum, name) => sum + (counts[name] ?? 0), 0)]))]));
-			this.#chart(this.#hits, 'hits', this.title, 'stack', kinds, count).update({ ...common, ...bounds(outcomes, now), values });
+			const values = new Map(
+				kinds.map(({ key, of }) => [
+					key,
+					new Map(
+						points.map(([start, counts]) => [
+							start,
+							of.reduce((sum, name) => sum + (counts[name] ?? 0), 0),
+						]),
+					),
+				]),
+			);
+			this.#chart(this.#hits, 'hits', this.title, 'stack', kinds, count).update({
+				...common,
+				...bounds(outcomes, now),
+				values,
+			});
 		} else if (hits && answers.errors) {
 			const errors = new Map(answers.errors.points);
-			const values = new Map([['ok', new Map(hits.points.map(([start, n]) => [start, Math.max(n - (errors.get(start) ?? 0), 0)]))], ['errors', errors]]);
+			const values = new Map([
+				['ok', new Map(hits.points.map(([start, n]) => [start, Math.max(n - (errors.get(start) ?? 0), 0)]))],
+				['errors', errors],
+			]);
 			const why = 'of such slices, only errors are told apart';
-			this.#chart(this.#hits, 'hits', this.title, 'stack', ERRORS, count).update({ ...common, ...bounds(hits, now), values, why });
+			this.#chart(this.#hits, 'hits', this.title, 'stack', ERRORS, count).update({
+				...common,
+				...bounds(hits, now),
+				values,
+				why,
+			});
 		}
 		if (heat && !this.#layer) this.#loading ??= this.#load();
 		this.#layer?.update(answers, given);
@@ -132,10 +166,14 @@ export class Trends {
 		if (!series) return;
 		const of = (key) => new Map(series.points.map(([start, value]) => [start, times ? value[key] : value]));
 		this.#chart(this.#latency, 'latency', 'Latency', 'lines', LATENCY, duration).update({
-			...common, ...bounds(series, now),
+			...common,
+			...bounds(series, now),
 			values: new Map((times ? LATENCY : LATENCY.slice(0, 1)).map(({ key }) => [key, of(key)])),
-			counts: times ? of('count') : null, why: times ? '' : 'of such slices, only the mean is kept',
-			log: state.log === 1, heat: state.heat, layer: heat?.slices.length ? this.#layer : null,
+			counts: times ? of('count') : null,
+			why: times ? '' : 'of such slices, only the mean is kept',
+			log: state.log === 1,
+			heat: state.heat,
+			layer: heat?.slices.length ? this.#layer : null,
 		});
 	}
 }

@@ -9,8 +9,8 @@ import { link, state } from './state.js';
 import { taker } from './taking.js';
 
 /**
- * The change that stands, or the last one that has ended, in a sentence each. A timer is not compared with its own past:
- * of it, the changes of the paths that it is suspected of, each with its path.
+ * The change that stands, or the last one that has ended, in a sentence each. A timer is not compared with its own
+ * past: of it, the changes of the paths that it is suspected of, each with its path.
  */
 export function changePanel(page, { isTimer = false } = {}) {
 	const lines = el('ul', 'verdict');
@@ -25,32 +25,54 @@ export function changePanel(page, { isTimer = false } = {}) {
 			const stand = changes.filter((one) => one.stands);
 			const last = changes.filter((one) => !one.stands).sort((a, b) => b.ended - a.ended)[0];
 			const shown = stand.length ? stand : last ? [last] : [];
-			sync(lines, shown, (one) => one.id, () => line(page), (node, one) => {
-				const [label, start, figures, certainty, , suspect, links] = node.children;
-				node.taker.draw(one, now);
-				const path = isTimer ? `${visible(one.context)}: ` : '';
-				const where = isOfAll(one) ? `, all pages${one.instance ? ` on ${visible(one.instance)}` : ''}` : '';
-				text(label, `${path}${one.stands ? '' : 'Was '}${headline(one)}${where}`);
-				attr(label, 'data-level', one.stands ? level(one) : null);
-				text(start, one.ended ? `from ${moment(one.since, now)} to ${moment(one.ended, now)}` : since(one, now));
-				text(figures, figuresOf(one));
-				text(certainty, sure(one));
-				text(suspect, explanation(one, marks, now, timers));
-				const looks = instancesOf(one).map((instance) => [instance, instanceLink(instance)]);
-				if (isTimer) looks.push([one.context, link({ screen: 'path', context: one.context, kind: '' })]);
-				sync(links, looks, ([name]) => name, ([name]) => anchor('', `Look at ${visible(name)}`), (anchored, [, href]) => {
-					attr(anchored, 'href', href);
-				});
-				node.dataset.kind = one.kind;
-			});
+			sync(
+				lines,
+				shown,
+				(one) => one.id,
+				() => line(page),
+				(node, one) => {
+					const [label, start, figures, certainty, , suspect, links] = node.children;
+					node.taker.draw(one, now);
+					const path = isTimer ? `${visible(one.context)}: ` : '';
+					const where = isOfAll(one)
+						? `, all pages${one.instance ? ` on ${visible(one.instance)}` : ''}`
+						: '';
+					text(label, `${path}${one.stands ? '' : 'Was '}${headline(one)}${where}`);
+					attr(label, 'data-level', one.stands ? level(one) : null);
+					text(
+						start,
+						one.ended ? `from ${moment(one.since, now)} to ${moment(one.ended, now)}` : since(one, now),
+					);
+					text(figures, figuresOf(one));
+					text(certainty, sure(one));
+					text(suspect, explanation(one, marks, now, timers));
+					const looks = instancesOf(one).map((instance) => [instance, instanceLink(instance)]);
+					if (isTimer) looks.push([one.context, link({ screen: 'path', context: one.context, kind: '' })]);
+					sync(
+						links,
+						looks,
+						([name]) => name,
+						([name]) => anchor('', `Look at ${visible(name)}`),
+						(anchored, [, href]) => {
+							attr(anchored, 'href', href);
+						},
+					);
+					node.dataset.kind = one.kind;
+				},
+			);
 			const mark = marks.find((one) => one.version);
 			show(calm, shown.length === 0);
 			const canJudge = log?.judged_until > 0 && log.sight?.compared > 0;
-			const calmly = isTimer ? 'No path has changed for which this timer is suspected' : 'Nothing has changed here';
+			const calmly = isTimer
+				? 'No path has changed for which this timer is suspected'
+				: 'Nothing has changed here';
 			const words = canJudge
 				? `${calmly}, as of the minutes finished until ${moment(log.judged_until, now)}`
 				: 'Too early to tell: each page is compared with its own past';
-			text(calm, `${words}${mark ? `; the last deploy, ${visible(mark.text)}, was ${span(now - mark.at)} ago` : ''}`);
+			text(
+				calm,
+				`${words}${mark ? `; the last deploy, ${visible(mark.text)}, was ${span(now - mark.at)} ago` : ''}`,
+			);
 		},
 	};
 }
@@ -59,7 +81,15 @@ export function changePanel(page, { isTimer = false } = {}) {
 function line(page) {
 	const part = (name) => el('span', name);
 	const by = taker(page);
-	const node = el('li', '', el('strong', 'change'), ...['since', 'values', 'sure'].map(part), by.node, part('suspect'), part('links'));
+	const node = el(
+		'li',
+		'',
+		el('strong', 'change'),
+		...['since', 'values', 'sure'].map(part),
+		by.node,
+		part('suspect'),
+		part('links'),
+	);
 	return Object.assign(node, { taker: by });
 }
 
@@ -72,6 +102,9 @@ function instancesOf({ instance, suspects: known = [] }) {
 }
 
 function figuresOf(one) {
-	const traffic = one.kind === 'slower' && one.from_traffic > 0.0005 ? `, and more requests ${duration(one.from_traffic)} more` : '';
+	const traffic =
+		one.kind === 'slower' && one.from_traffic > 0.0005
+			? `, and more requests ${duration(one.from_traffic)} more`
+			: '';
 	return `${values(one)}${cost(one)}${traffic}`;
 }

@@ -27,16 +27,26 @@ export function week() {
 			if (!cell.firstChild) cell.append(el('span'), el('span', 'hidden'));
 			text(cell.firstChild, one ? rate(one.requests) : '·');
 			text(cell.lastChild, `, ${figures(one)}`);
-			attr(cell, 'title', `${DAYS[day]} ${twoDigits(hour)}:00, ${one ? `${rate(one.requests)} requests per hour, ` : ''}${figures(one)}`);
+			attr(
+				cell,
+				'title',
+				`${DAYS[day]} ${twoDigits(hour)}:00, ${one ? `${rate(one.requests)} requests per hour, ` : ''}${figures(one)}`,
+			);
 			// The root shows more of what is seldom asked for.
 			attr(cell, 'data-heat', one?.requests > 0 ? Math.ceil(Math.sqrt(one.requests / most) * LEVELS) : null);
 			if (!cell.hasAttribute('tabindex')) cell.tabIndex = day + hour ? -1 : 0;
 		},
 	}));
-	const table = new Table({ name: 'week', caption: 'Requests per hour at each hour of the week', key: ({ day }) => DAYS[day], columns: [{ id: 'day', label: 'Day', value: ({ day }) => DAYS[day], text: ({ day }) => DAYS[day] }, ...hours] });
+	const table = new Table({
+		name: 'week',
+		caption: 'Requests per hour at each hour of the week',
+		key: ({ day }) => DAYS[day],
+		columns: [{ id: 'day', label: 'Day', value: ({ day }) => DAYS[day], text: ({ day }) => DAYS[day] }, ...hours],
+	});
 	const readout = el('p', 'readout muted');
 	const node = card('week', 'Usual week', { head: [el('span', 'muted')], parts: [table.node, readout] });
-	const read = ({ target }) => text(readout, target.closest('td')?.title || 'Point at an hour, or go from hour to hour with the arrow keys.');
+	const read = ({ target }) =>
+		text(readout, target.closest('td')?.title || 'Point at an hour, or go from hour to hour with the arrow keys.');
 	for (const type of ['pointerover', 'focusin', 'pointerleave']) table.table.addEventListener(type, read);
 	read({ target: node });
 	table.table.addEventListener('keydown', (event) => move(event, table.table));
@@ -64,7 +74,10 @@ export function week() {
 /** An hour but for its requests, in words. */
 function figures(one) {
 	if (!one) return NONE;
-	const times = one.requests > 0 ? `${percent(one.errors, one.requests)} errors, mean ${duration(one.mean)}, p95 ${duration(one.p95)}, ` : '';
+	const times =
+		one.requests > 0
+			? `${percent(one.errors, one.requests)} errors, mean ${duration(one.mean)}, p95 ${duration(one.p95)}, `
+			: '';
 	return `${times}${count(one.weeks)}${one.weeks === 255 ? ' or more' : ''} ${one.weeks === 1 ? 'week' : 'weeks'}`;
 }
 
