@@ -90,6 +90,8 @@ export function explanation(change, marks, now, timers = []) {
 	const failing = timers.filter((timer) => timer.failing && change.kind === 'failing' && change.stands);
 	const fails = ({ timer, error_share: part }) => `${visible(timer)}, which fails ${percent(part, 1)} of its runs`;
 	const known = [...failing.map(fails), ...suspects(change, marks, now)];
-	const first = known.length ? `Suspect: ${known.join('; ')}.` : 'No timer or instance stands out.';
+	const none =
+		change.kind === 'failing' && !timers.length ? 'Its page says what fails.' : 'No timer or instance stands out.';
+	const first = known.length ? `Suspect: ${known.join('; ')}.` : none;
 	return `${first} ${deployVerdict(change)}`.trim();
 }

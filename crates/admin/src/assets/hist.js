@@ -5,7 +5,7 @@ import { el, show, svg, text } from './dom.js';
 import { duration, grouped, percent } from './format.js';
 import { Table, numberColumn } from './table.js';
 
-const HEIGHT = 146;
+const HEIGHT = 130;
 const BASE = HEIGHT - 20;
 const ROW = 13; // height of the label of a vertical line
 const COLUMNS = 56;

@@ -1,6 +1,5 @@
 // The target of a path: how much of its error budget is left, and how fast it burns.
 
-import { card } from './card.js';
 import { attr, el, show, text } from './dom.js';
 import { NONE, count, duration, isNumber, percent, plural, span, times } from './format.js';
 
@@ -9,16 +8,17 @@ import { NONE, count, duration, isNumber, percent, plural, span, times } from '.
  * @returns {{node: HTMLElement, draw(target: object | null): void}}
  */
 export function pathTarget() {
-	const verdict = el('span', 'change');
+	const tiles = ['one_hour', 'six_hours', 'budget'].map((name) => {
+		const tile = el('div', 'tile', el('h3', ''), el('p', 'value'), el('p', 'delta'));
+		tile.dataset.tile = name;
+		return tile;
+	});
+	const verdict = el('p', 'change');
 	verdict.setAttribute('role', 'status');
 	const words = el('p', 'calm');
-	const tiles = ['one_hour', 'six_hours', 'budget'].map((name) => {
-		const node = el('div', 'tile', el('h3', ''), el('p', 'value'), el('p', 'delta'));
-		node.dataset.tile = name;
-		return node;
-	});
-	const parts = [words, el('div', 'tiles', ...tiles)];
-	const node = card('path-target', 'Target', { head: [verdict], parts });
+	const node = el('section', 'card tiles', el('div', 'tile words', el('h3', '', 'Target'), verdict, words), ...tiles);
+	node.dataset.panel = 'path-target';
+	attr(node, 'aria-label', 'Target');
 	show(node, false);
 	return {
 		node,
@@ -28,7 +28,7 @@ export function pathTarget() {
 			const within = duration(target.duration, true);
 			text(
 				words,
-				`${exactPercent(target.share)} of the requests should be answered within ${within}, without an error. ` +
+				`${exactPercent(target.share)} should be answered within ${within}, without an error. ` +
 					`${exactPercent(1 - target.share)} may not: that is the error budget.`,
 			);
 			text(verdict, inWords(target));
@@ -66,7 +66,7 @@ function drawBudget(tile, { budget, budget_left: left }) {
 	text(label, 'Error budget left');
 	text(value, !isNumber(left) ? NONE : left >= 0 ? percent(left, 1) : `used up ${times(1 - left)}`);
 	value.classList.toggle('bad-text', left < 0);
-	text(note, `${badOf(budget)} in ${span(budget.recorded_seconds)}`);
+	text(note, `${count(budget.bad)} of ${count(budget.counted)} bad in ${span(budget.recorded_seconds)}`);
 	attr(tile, 'title', exactness(budget, 'Of what is kept of the last 30 days'));
 }
 

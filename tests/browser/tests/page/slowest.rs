@@ -207,7 +207,7 @@ async fn a_target_is_told_in_words_and_numbers() {
     let words = page.text(TARGET).await;
     // One of eight was bad, and one of ten may be.
     for part in [
-        "90% of the requests should be answered within 250\u{202f}ms, without an error. 10% may not",
+        "90% should be answered within 250\u{202f}ms, without an error. 10% may not",
         "The error budget burns faster than it lasts",
         "Burn rate, last hour\n1.25×\n1 of 8 requests bad",
         "Burn rate, last 6 h\n1.25×",
