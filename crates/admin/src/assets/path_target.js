@@ -5,7 +5,7 @@ import { NONE, count, duration, isNumber, percent, plural, span, times } from '.
 
 /**
  * The panel of the target of a path.
- * @returns {{node: HTMLElement, draw(target: object | null): void}}
+ * @returns {{node: HTMLElement, line: HTMLElement, draw(target: object | null): void}} `line` says that its budget burns
  */
 export function pathTarget() {
 	const tiles = ['one_hour', 'six_hours', 'budget'].map((name) => {
@@ -19,11 +19,15 @@ export function pathTarget() {
 	const node = el('section', 'card tiles', el('div', 'tile words', el('h3', '', 'Target'), verdict, words), ...tiles);
 	node.dataset.panel = 'path-target';
 	attr(node, 'aria-label', 'Target');
+	const line = el('p', 'bad-text');
 	show(node, false);
+	show(line, false);
 	return {
 		node,
+		line,
 		draw(target) {
 			show(node, target !== null);
+			show(line, target?.burns === true);
 			if (!target) return;
 			const within = duration(target.duration, true);
 			text(
@@ -32,6 +36,8 @@ export function pathTarget() {
 					`${exactPercent(1 - target.share)} may not: that is the error budget.`,
 			);
 			text(verdict, inWords(target));
+			const [one, six] = [target.one_hour, target.six_hours].map((burn) => times(burn?.burn_rate));
+			text(line, `Its target is missed ${one} as often as it may be in the last hour, ${six} in the last six.`);
 			const isFastInOne = isFast(target.one_hour) || isFast(target.six_hours);
 			attr(verdict, 'data-level', target.burns ? 'bad' : isFastInOne ? null : 'good');
 			drawBurn(tiles[0], 'last hour', target.one_hour, target.burns);

@@ -65,7 +65,6 @@ export function mount(root, page) {
 		'stack',
 		change.node,
 		tiles.node,
-		target.node,
 		trends.node,
 		el('div', 'pair', histogram, isTimer ? users.node : timeTable.node),
 		el(
@@ -74,11 +73,13 @@ export function mount(root, page) {
 			card('slow-requests', 'Slowest requests', { head: [el('span', 'muted'), listed], parts: [requests.node] }),
 			card('instances', 'Instances', { head: [el('span', 'muted')], parts: [instances.node] }),
 		),
+		target.node,
 		usual.node,
 	);
+	change.node.append(target.line);
 	root.append(el('p', 'crumbs', back, ' / ', title), note, body);
 	// Requests and instances are those of paths.
-	if (isTimer) show(usual.node.previousSibling, false);
+	if (isTimer) show(target.node.previousSibling, false);
 	let standing = null;
 
 	/** The requests that matter most: where the page fails, those that failed since. */

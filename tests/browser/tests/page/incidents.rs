@@ -334,7 +334,7 @@ async fn which_requests(incident: &Incident, began: i64, answers: &mut Answers<'
     let page = answers.page;
     let has_trace = async || {
         let traces = page
-            .texts(&format!("{REQUEST} td[data-column=trace]"))
+            .texts(&format!("{REQUEST} td[data-column=trace] a"))
             .await;
         traces
             .iter()
@@ -343,7 +343,7 @@ async fn which_requests(incident: &Incident, began: i64, answers: &mut Answers<'
     answers
         .expect(
             "Which exact requests?",
-            &format!("{REQUEST} td[data-column=trace]"),
+            &format!("{REQUEST} td[data-column=trace] a"),
             has_trace,
         )
         .await;

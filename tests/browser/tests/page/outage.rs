@@ -109,7 +109,7 @@ async fn every_screen_keeps_its_last_data_while_the_store_is_away() {
     for (fragment, table) in [
         ("paths?refresh=1", "paths"),
         ("path?context=GET%20%2F&refresh=1", "instances"),
-        ("slowest?refresh=1", "slowest"),
+        ("slowest?refresh=1", "slowest-requests"),
         ("timers?refresh=1", "timers"),
         ("counters?refresh=1", "counters"),
     ] {
