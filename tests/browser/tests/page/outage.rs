@@ -151,7 +151,11 @@ async fn the_health_is_shown_while_the_store_is_away() {
     )
     .await;
     assert_ne!(status(&page).await, "ok");
-    assert!(page.text("[data-panel=well]").await.contains("unreachable"));
+    page.until(
+        "it says that the store is unreachable",
+        "document.querySelector('[data-panel=well]').innerText.includes('unreachable')",
+    )
+    .await;
     page.end().await;
 }
 
