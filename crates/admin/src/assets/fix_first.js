@@ -1,9 +1,9 @@
 // Which page to fix first, why, and what that would save: the rows of `api/fix_first`.
 
 import { serverNow } from './api.js';
-import { attr, el, fill, meter, show, text } from './dom.js';
+import { attr, text } from './dom.js';
 import { delta, duration, moment, percent, rate, sense, visible } from './format.js';
-import { Table, contextColumn, errorColumn, numberColumn, statistic } from './table.js';
+import { contextColumn, errorColumn, numberColumn, shareColumn, statistic, Table } from './table.js';
 
 /** Why a row is there, in words, and since when: its figures are of the time since then. */
 function why({ reason, cause, instance }) {
@@ -36,18 +36,7 @@ export function fixFirst() {
 					attr(cell, 'data-level', row.cause ? 'bad' : null);
 				},
 			},
-			{
-				id: 'share',
-				label: 'Share of time',
-				className: 'share',
-				value: (row) => row.share,
-				draw(cell, row) {
-					if (!cell.firstChild) cell.append(meter(), el('span'));
-					show(cell.firstChild, row.share > 0);
-					fill(cell.firstChild, row.share);
-					text(cell.lastChild, percent(row.share, 1));
-				},
-			},
+			shareColumn('Share of time'),
 			numberColumn('per_minute', 'Time per minute', (value) => duration(value), {
 				title: 'Seconds of service time per minute',
 			}),

@@ -5,7 +5,8 @@ import { NONE, count, duration, isNumber, percent, plural, span, times } from '.
 
 /**
  * The panel of the target of a path.
- * @returns {{node: HTMLElement, line: HTMLElement, draw(target: object | null): void}} `line` says that its budget burns
+ * @returns {{node: HTMLElement, line: HTMLElement, draw(target: object | null): void}} `line` says that the budget
+ * burns
  */
 export function pathTarget() {
 	const tiles = ['one_hour', 'six_hours', 'budget'].map((name) => {

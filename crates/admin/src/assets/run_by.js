@@ -1,9 +1,9 @@
 // The paths that run a timer.
 
 import { card } from './card.js';
-import { el, fill, meter, text } from './dom.js';
+import { el, text } from './dom.js';
 import { count, duration, percent, plural, times } from './format.js';
-import { Table, contextColumn, numberColumn } from './table.js';
+import { contextColumn, numberColumn, shareColumn, Table } from './table.js';
 
 const NONE_RUN =
 	'No request ran it in this range: it runs outside of requests, or beside 16 timers that take more time';
@@ -25,18 +25,7 @@ export function runBy() {
 				title: 'Calls per request of the path',
 			}),
 			numberColumn('mean', 'Mean', (value) => duration(value), { title: 'Of the timer, within this path' }),
-			{
-				id: 'share',
-				label: 'Of the path',
-				title: 'The share of the path’s time during which it runs',
-				className: 'share',
-				value: (row) => row.share,
-				draw(cell, row) {
-					if (!cell.firstChild) cell.append(meter(), el('span'));
-					fill(cell.firstChild, row.share);
-					text(cell.lastChild, percent(row.share, 1));
-				},
-			},
+			shareColumn('Of the path', { title: 'The share of the path’s time during which it runs' }),
 		],
 	});
 	const node = card('run-by', 'Run by', { head: [el('span', 'muted')], parts: [table.node] });

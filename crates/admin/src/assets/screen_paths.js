@@ -2,15 +2,15 @@
 
 import { question } from './api.js';
 import { card } from './card.js';
-import { attr, el, fill, meter, svg, text } from './dom.js';
+import { attr, el, svg, text } from './dom.js';
 import { filterField, showFilter } from './filter.js';
-import { count, delta, duration, percent, sense, visible } from './format.js';
+import { count, delta, duration, sense, visible } from './format.js';
 import { standingOn } from './change.js';
 import { spark } from './spark.js';
 import { lengthName } from './overview.js';
 import { Pager, allRows } from './pager.js';
 import { range, state } from './state.js';
-import { Table, contextColumn, errorColumn, numberColumn, statistic } from './table.js';
+import { contextColumn, errorColumn, numberColumn, shareColumn, statistic, Table } from './table.js';
 
 const ROWS = 25;
 
@@ -25,19 +25,7 @@ const columns = (kind) => [
 		},
 	},
 	{ ...numberColumn('count', kind === 'timer' ? 'Count' : 'Requests', count), sort: true },
-	{
-		id: 'share',
-		label: 'Share of time',
-		className: 'share',
-		sort: true,
-		value: (row) => row.share,
-		draw(cell, row) {
-			if (!cell.firstChild) cell.append(meter(), el('span'));
-			fill(cell.firstChild, row.share);
-			text(cell.lastChild, percent(row.share, 1));
-			attr(cell, 'title', `${duration(row.total)} in all`);
-		},
-	},
+	shareColumn('Share of time', { sort: true }),
 	...['mean', 'p50', 'p95', 'p99'].map((id) => ({ ...statistic(id), sort: true })),
 	{ ...numberColumn('max', 'Max', (value) => duration(value)), sort: true },
 	errorColumn((row) => standingOn(kind, row.context)?.kind === 'failing', { sort: true }),

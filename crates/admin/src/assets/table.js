@@ -3,7 +3,7 @@
 import { offerExport } from './card.js';
 import { contextParts } from './context.js';
 import { headline, level, standingOn } from './change.js';
-import { attr, el, show, sync, text } from './dom.js';
+import { attr, el, fill, meter, show, sync, text } from './dom.js';
 import { NONE, duration, isNumber, percent, plural, visible } from './format.js';
 import { link } from './state.js';
 import { ENOUGH } from './tiles.js';
@@ -153,6 +153,26 @@ export const contextColumn = (label = 'Path', isMarked = true) => ({
 		if (!change) return;
 		text(cell.lastChild, headline(change));
 		attr(cell.lastChild, 'data-level', level(change));
+	},
+});
+
+/**
+ * A column of a share of time, as a bar and as a number.
+ * @param {string} label
+ * @param {{ title?: string, sort?: boolean }} [options]
+ */
+export const shareColumn = (label, options) => ({
+	id: 'share',
+	label,
+	className: 'share',
+	value: (row) => row.share,
+	...options,
+	draw(cell, row) {
+		if (!cell.firstChild) cell.append(meter(), el('span'));
+		show(cell.firstChild, row.share > 0);
+		fill(cell.firstChild, row.share);
+		text(cell.lastChild, percent(row.share, 1));
+		if (isNumber(row.total)) attr(cell, 'title', `${duration(row.total)} in all`);
 	},
 });
 

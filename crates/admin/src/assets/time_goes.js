@@ -1,9 +1,9 @@
 // Where the time of a path's requests goes: in which timers, and outside of all.
 
 import { card } from './card.js';
-import { attr, el, fill, meter, text } from './dom.js';
+import { attr, el, text } from './dom.js';
 import { delta, duration, isNumber, percent, sense, times, visible } from './format.js';
-import { Table, numberColumn } from './table.js';
+import { numberColumn, shareColumn, Table } from './table.js';
 
 const NO_TIMERS =
 	'No timer ran within these requests. Time the parts of a handler with pulse.timer("db:…") or pulse.time(…).';
@@ -26,17 +26,7 @@ export function timeGoes() {
 					cell.firstChild.classList.toggle('muted', row.own === true);
 				},
 			},
-			{
-				id: 'share',
-				label: 'Share',
-				className: 'share',
-				value: (row) => row.share,
-				draw(cell, row) {
-					if (!cell.firstChild) cell.append(meter(), el('span'));
-					fill(cell.firstChild, row.share);
-					text(cell.lastChild, percent(row.share, 1));
-				},
-			},
+			shareColumn('Share'),
 			numberColumn('time', 'Time', (value) => duration(value)),
 			numberColumn('before', 'Before', (value) => duration(value)),
 			{
