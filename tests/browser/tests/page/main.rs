@@ -12,6 +12,7 @@ mod outage;
 mod places;
 mod range;
 mod restart;
+mod signals;
 mod slowest;
 mod tables;
 mod unexpected;
