@@ -518,9 +518,9 @@ async fn a_deploy_is_compared_as_a_plain_model_does(backend: Backend) {
             check(&fleet, &model, &version, (deployed, 60), "side by side").await;
         }
     }
-    // Without a mark, the newest one is meant.
+    // Without a mark, the newest deploy is meant, though another mark is newer.
     let newest = fleet.instances[0].json("api/deploy").await;
-    assert_eq!(newest["mark"]["id"], id);
+    assert_eq!(newest["mark"]["id"], version);
     let (status, body) = fleet.instances[0].get("api/deploy?mark=nobody").await;
     assert_eq!(status, 404, "{body}");
     let (status, _) = fleet.instances[0].get("api/deploy?mark=").await;

@@ -66,9 +66,8 @@ export function mount(root, page) {
 	attr(marks, 'aria-label', 'Mark');
 	marks.addEventListener('change', () => page.go({ mark: marks.value, offset: 0 }));
 	const note = el('p', 'calm');
-	let newest = ''; // the newest deploy
 	const pager = new Pager(page, ROWS);
-	const query = (more) => question('deploy', { mark: state.mark || newest, ...more });
+	const query = (more) => question('deploy', { mark: state.mark, ...more });
 	const removal = removeMark(page);
 	const writes = page.config.may_write === true ? [removal.node, newMark(page)] : [];
 	root.append(
@@ -77,11 +76,6 @@ export function mount(root, page) {
 	return {
 		questions: () => ({ deploy: query(pager.parameters()), marks: 'marks' }),
 		draw({ deploy, marks: known }, now, { refused }) {
-			const version = known?.marks.find((mark) => mark.version)?.id ?? '';
-			if (version !== newest) {
-				newest = version;
-				if (!state.mark) page.ask();
-			}
 			const isDeploy = (mark) => Boolean(mark.version);
 			for (const [group, of] of [
 				[deploys, isDeploy],

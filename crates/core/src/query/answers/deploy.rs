@@ -59,7 +59,7 @@ pub struct DeployRow {
 /// Which mark, and which of its contexts are asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeployQuery {
-    /// The id of the mark; the newest mark if there is none.
+    /// The id of the mark. If there is none, the newest of a version, or else the newest mark.
     pub mark: Option<String>,
     /// The most contexts that are answered.
     pub limit: usize,
@@ -84,7 +84,10 @@ pub(in crate::query) async fn deploy(
     let marks = source.reader.marks().await?;
     let mark = match &query.mark {
         Some(id) => marks.shown().find(|mark| *mark.id == **id),
-        None => marks.shown().next_back(),
+        None => {
+            let deploy = marks.shown().rfind(|mark| mark.version.is_some());
+            deploy.or_else(|| marks.shown().next_back())
+        }
     };
     let unknown = QueryError::NotFound("there is no such mark: see api/marks");
     let mark = mark.cloned().ok_or(unknown)?;
