@@ -425,7 +425,12 @@ async fn the_admin_tells_where_the_time_of_requests_goes() {
     let path = "/admin/pulse/api/path?context=GET+/&window=5m";
     let body = send(&app, "GET", path).await.into_body().collect().await;
     let answer: serde_json::Value = serde_json::from_slice(&body.unwrap().to_bytes()).unwrap();
-    for answer in [&answer, &answer["window"]] {
+    // Errors of timers are those of a window.
+    let of_window = (serde_json::json!(0), serde_json::json!(0.0));
+    for (answer, (errors, error_share)) in [
+        (&answer, Default::default()),
+        (&answer["window"], of_window),
+    ] {
         let rows = answer["timers"].as_array().unwrap();
         let names: Vec<_> = rows.iter().map(|row| &row["timer"]).collect();
         assert_eq!(names, ["db", "render", "parse"]);
@@ -433,6 +438,7 @@ async fn the_admin_tells_where_the_time_of_requests_goes() {
             "timer": "db", "count": 4, "per_request": 2.0, "requests": 2,
             "total": 0.012, "covered": 0.012, "share": 0.6, "overlap": 0.0,
             "seconds_per_request": 0.006, "change": null,
+            "errors": errors, "error_share": error_share, "failing": false,
         });
         assert_eq!(rows[0], db);
         assert_eq!(
