@@ -6,14 +6,10 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use chromiumoxide::Browser;
-use chromiumoxide::error::CdpError;
-use chromiumoxide::handler::HandlerConfig;
-use futures_util::StreamExt as _;
-
+use crate::devtools::DevTools;
 use crate::rig::process::{Leashed, TempDir};
 
 /// Where Debian installs it. `CHROMIUM` names another one.
@@ -22,17 +18,12 @@ const BINARY: &str = "/usr/bin/chromium";
 /// How long Chromium may take to listen, on a machine that is busy with other tests.
 const START: Duration = Duration::from_secs(30);
 
-/// How long Chromium may take for one answer.
-const ANSWER: Duration = Duration::from_secs(30);
-
 /// A running Chromium.
 #[derive(Debug)]
 pub struct Chromium {
-    browser: Browser,
+    devtools: DevTools,
     /// Runs what reads the answers of the browser. Tests have runtimes of their own, which end before it.
     runtime: tokio::runtime::Handle,
-    /// What the browser said and the library could not read.
-    unread: Arc<Mutex<Vec<String>>>,
     // Before `dir`, so that the process is gone when its directory is removed.
     _process: Leashed,
     _dir: TempDir,
@@ -61,60 +52,28 @@ impl Chromium {
             .enable_all()
             .build()
             .expect("a runtime for the browser");
-        let config = HandlerConfig {
-            ignore_https_errors: false,
-            ignore_invalid_messages: false,
-            request_timeout: ANSWER,
-            ..HandlerConfig::default()
-        };
-        let connecting = Browser::connect_with_config(url, config);
-        let (browser, mut answers) = runtime
-            .block_on(connecting)
+        let devtools = runtime
+            .block_on(DevTools::connect(&url))
             .unwrap_or_else(|error| panic!("cannot connect to Chromium: {error}"));
-        let unread = Arc::new(Mutex::new(Vec::new()));
-        let heap = unread.clone();
-        runtime.spawn(async move {
-            while let Some(answer) = answers.next().await {
-                let message = match answer {
-                    Ok(()) => continue,
-                    Err(CdpError::InvalidMessage(message, _)) => message,
-                    Err(error) => format!("{error}"),
-                };
-                heap.lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .push(message);
-            }
-        });
         let handle = runtime.handle().clone();
         // It lives as long as the process.
         std::mem::forget(runtime);
         Self {
-            browser,
+            devtools,
             runtime: handle,
-            unread,
             _process: process,
             _dir: dir,
         }
     }
 
-    /// The browser, for new tabs.
-    pub(crate) fn browser(&self) -> &Browser {
-        &self.browser
+    /// The connection to the browser, for new tabs.
+    pub(crate) fn devtools(&self) -> &DevTools {
+        &self.devtools
     }
 
     /// Runs what shall go on when a test has ended.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.runtime.spawn(work);
-    }
-
-    /// What the browser said in this session by one of `methods`, and the library could not read.
-    pub(crate) fn unread(&self, session: &str, methods: &[&str]) -> Vec<String> {
-        let unread = self.unread.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_missed = |message: &&String| {
-            let is_method = |method: &&str| message.contains(&format!("\"method\":\"{method}\""));
-            message.contains(session) && methods.iter().any(is_method)
-        };
-        unread.iter().filter(is_missed).cloned().collect()
     }
 }
 

@@ -1,14 +1,6 @@
 //! What the browser pretends: its size, the wishes of whoever looks, and a network that is away.
 
-use chromiumoxide::cdp::browser_protocol::emulation::{
-    MediaFeature, SetDeviceMetricsOverrideParams, SetEmulatedMediaParams,
-    SetFocusEmulationEnabledParams,
-};
-#[allow(
-    deprecated,
-    reason = "its successors do not tell the page that it is offline in one call"
-)]
-use chromiumoxide::cdp::browser_protocol::network::EmulateNetworkConditionsParams;
+use serde_json::json;
 
 use crate::page::Page;
 
@@ -63,9 +55,11 @@ pub enum Media {
 impl Page {
     /// Gives the window another size.
     pub async fn resize(&self, size: Size) {
-        let metrics =
-            SetDeviceMetricsOverrideParams::new(size.width, size.height, 1.0, size.is_phone);
-        self.execute(metrics).await;
+        let metrics = json!({
+            "width": size.width, "height": size.height, "deviceScaleFactor": 1, "mobile": size.is_phone,
+        });
+        self.call("Emulation.setDeviceMetricsOverride", metrics)
+            .await;
     }
 
     /// Wishes for a page of a kind.
@@ -81,23 +75,24 @@ impl Page {
             ("forced-colors", colors),
             ("prefers-reduced-motion", motion),
         ];
-        let features = features.map(|(name, value)| MediaFeature::new(name, value));
-        let params = SetEmulatedMediaParams::builder().features(features).build();
-        self.execute(params).await;
+        let features = features.map(|(name, value)| json!({"name": name, "value": value}));
+        self.call("Emulation.setEmulatedMedia", json!({"features": features}))
+            .await;
     }
 
     /// Cuts the tab off from the network, or connects it again.
-    #[allow(deprecated, reason = "see the import")]
     pub async fn set_offline(&self, is_offline: bool) {
-        self.execute(EmulateNetworkConditionsParams::new(
-            is_offline, 0.0, -1.0, -1.0,
-        ))
-        .await;
+        // Deprecated in Chromium; its successors do not tell the page that it is offline in one call.
+        let conditions = json!({
+            "offline": is_offline, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1,
+        });
+        self.call("Network.emulateNetworkConditions", conditions)
+            .await;
     }
 
     /// Behaves as the tab in front, whichever is.
     pub(crate) async fn keep_focus(&self) {
-        self.execute(SetFocusEmulationEnabledParams::new(true))
+        self.call("Emulation.setFocusEmulationEnabled", json!({"enabled": true}))
             .await;
     }
 }

@@ -1,11 +1,7 @@
 //! Mouse and keys.
 
-use chromiumoxide::cdp::browser_protocol::input::{
-    DispatchKeyEventParams, DispatchKeyEventType, DispatchMouseEventParams, DispatchMouseEventType,
-    InsertTextParams, MouseButton,
-};
-use chromiumoxide::keys;
 use serde::Deserialize;
+use serde_json::json;
 
 use crate::page::{Page, quoted};
 
@@ -89,11 +85,11 @@ impl Page {
             )
             .await;
         let (x, y) = point.expect("it can be clicked on");
-        self.mouse(DispatchMouseEventType::MouseMoved, x, y, 0)
+        self.mouse("mouseMoved", x, y, 0)
             .await;
-        self.mouse(DispatchMouseEventType::MousePressed, x, y, 1)
+        self.mouse("mousePressed", x, y, 1)
             .await;
-        self.mouse(DispatchMouseEventType::MouseReleased, x, y, 1)
+        self.mouse("mouseReleased", x, y, 1)
             .await;
     }
 
@@ -103,7 +99,7 @@ impl Page {
         self.scroll_to(query).await;
         let rect = self.rect(query).await;
         let (x, y) = (rect.x + rect.width * across, rect.y + rect.height * down);
-        self.mouse(DispatchMouseEventType::MouseMoved, x, y, 0)
+        self.mouse("mouseMoved", x, y, 0)
             .await;
     }
 
@@ -114,15 +110,15 @@ impl Page {
         let rect = self.rect(query).await;
         let y = rect.y + rect.height / 2.0;
         let x = |share: f64| rect.x + rect.width * share;
-        self.mouse(DispatchMouseEventType::MouseMoved, x(from), y, 0)
+        self.mouse("mouseMoved", x(from), y, 0)
             .await;
-        self.mouse(DispatchMouseEventType::MousePressed, x(from), y, 1)
+        self.mouse("mousePressed", x(from), y, 1)
             .await;
         for step in 1..=5 {
             let share = from + (to - from) * f64::from(step) / 5.0;
             self.mouse_held(x(share), y).await;
         }
-        self.mouse(DispatchMouseEventType::MouseReleased, x(to), y, 1)
+        self.mouse("mouseReleased", x(to), y, 1)
             .await;
     }
 
@@ -140,10 +136,10 @@ impl Page {
     pub async fn type_text(&self, text: &str) {
         for character in text.chars() {
             let key = character.to_string();
-            match keys::get_key_definition(&key) {
+            match Key::named(&key) {
                 Some(_) => self.press(&key).await,
                 None => {
-                    self.execute(InsertTextParams::new(key)).await;
+                    self.call("Input.insertText", json!({"text": key})).await;
                 }
             }
         }
@@ -157,28 +153,23 @@ impl Page {
             .iter()
             .find_map(|(name, bit)| Some((key.strip_prefix(name)?, *bit)));
         let (key, modifiers) = modifier.unwrap_or((key, 0));
-        let known =
-            keys::get_key_definition(key).unwrap_or_else(|| panic!("no key is named {key}"));
-        let text = known
-            .text
-            .or((known.key.len() == 1 && modifiers == 0).then_some(known.key));
-        let mut event = DispatchKeyEventParams::builder()
-            .key(known.key)
-            .code(known.code)
-            .modifiers(modifiers)
-            .windows_virtual_key_code(known.key_code)
-            .native_virtual_key_code(known.key_code);
-        let up = event.clone().r#type(DispatchKeyEventType::KeyUp);
-        let down = match text {
-            Some(text) => {
-                event = event.text(text);
-                DispatchKeyEventType::KeyDown
-            }
-            None => DispatchKeyEventType::RawKeyDown,
-        };
-        self.execute(event.r#type(down).build().expect("a type"))
-            .await;
-        self.execute(up.build().expect("a type")).await;
+        let key = Key::named(key).unwrap_or_else(|| panic!("no key is named {key}"));
+        let mut event = json!({
+            "type": "keyUp",
+            "key": key.name,
+            "code": key.code,
+            "modifiers": modifiers,
+            "windowsVirtualKeyCode": key.number,
+            "nativeVirtualKeyCode": key.number,
+        });
+        let up = event.clone();
+        event["type"] = "rawKeyDown".into();
+        if let Some(text) = key.text.filter(|_| modifiers == 0) {
+            event["type"] = "keyDown".into();
+            event["text"] = text.into();
+        }
+        self.call("Input.dispatchKeyEvent", event).await;
+        self.call("Input.dispatchKeyEvent", up).await;
     }
 
     async fn scroll_to(&self, query: &str) {
@@ -189,24 +180,66 @@ impl Page {
         .await;
     }
 
-    async fn mouse(&self, kind: DispatchMouseEventType, x: f64, y: f64, clicks: i64) {
-        let button = if clicks > 0 {
-            MouseButton::Left
-        } else {
-            MouseButton::None
-        };
-        let held = i64::from(kind == DispatchMouseEventType::MousePressed);
-        let event = DispatchMouseEventParams::builder().r#type(kind).x(x).y(y);
-        let event = event.button(button).buttons(held).click_count(clicks);
-        self.execute(event.build().expect("a type and a point"))
-            .await;
+    async fn mouse(&self, kind: &str, x: f64, y: f64, clicks: i64) {
+        let button = if clicks > 0 { "left" } else { "none" };
+        let held = i64::from(kind == "mousePressed");
+        let event = json!({
+            "type": kind, "x": x, "y": y, "button": button, "buttons": held, "clickCount": clicks,
+        });
+        self.call("Input.dispatchMouseEvent", event).await;
     }
 
     async fn mouse_held(&self, x: f64, y: f64) {
-        let event = DispatchMouseEventParams::builder().r#type(DispatchMouseEventType::MouseMoved);
-        let event = event.x(x).y(y).button(MouseButton::Left).buttons(1);
-        self.execute(event.build().expect("a type and a point"))
-            .await;
+        let event = json!({"type": "mouseMoved", "x": x, "y": y, "button": "left", "buttons": 1});
+        self.call("Input.dispatchMouseEvent", event).await;
+    }
+}
+
+/// A key of a keyboard as most have it.
+struct Key {
+    /// As in `KeyboardEvent.key`.
+    name: String,
+    /// Where it is: as in `KeyboardEvent.code`.
+    code: String,
+    /// As in `KeyboardEvent.keyCode`.
+    number: u32,
+    /// What it writes.
+    text: Option<String>,
+}
+
+impl Key {
+    /// The key of this name, or the one that writes this letter or digit.
+    fn named(name: &str) -> Option<Self> {
+        let (code, number, text) = match name {
+            "Backspace" => (name.to_owned(), 8, None),
+            "Tab" => (name.to_owned(), 9, None),
+            "Enter" => (name.to_owned(), 13, Some("\r")),
+            "Escape" => (name.to_owned(), 27, None),
+            " " => ("Space".to_owned(), 32, Some(name)),
+            "End" => (name.to_owned(), 35, None),
+            "Home" => (name.to_owned(), 36, None),
+            "ArrowLeft" => (name.to_owned(), 37, None),
+            "ArrowUp" => (name.to_owned(), 38, None),
+            "ArrowRight" => (name.to_owned(), 39, None),
+            "ArrowDown" => (name.to_owned(), 40, None),
+            "/" => ("Slash".to_owned(), 191, Some(name)),
+            _ => {
+                let mut characters = name.chars();
+                let character = characters.next().filter(|one| one.is_ascii_alphanumeric())?;
+                if characters.next().is_some() {
+                    return None;
+                }
+                let upper = character.to_ascii_uppercase();
+                let kind = if upper.is_ascii_digit() { "Digit" } else { "Key" };
+                (format!("{kind}{upper}"), u32::from(upper), Some(name))
+            }
+        };
+        Some(Self {
+            name: name.to_owned(),
+            code,
+            number,
+            text: text.map(str::to_owned),
+        })
     }
 }
 

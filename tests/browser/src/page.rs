@@ -3,24 +3,15 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use chromiumoxide::Command;
-use chromiumoxide::cdp::browser_protocol::browser::{
-    BrowserContextId, SetDownloadBehaviorBehavior, SetDownloadBehaviorParams,
-};
-use chromiumoxide::cdp::browser_protocol::page::{
-    CaptureScreenshotFormat, NavigateParams, ReloadParams,
-};
-use chromiumoxide::cdp::browser_protocol::target::{
-    CreateBrowserContextParams, CreateTargetParams, DisposeBrowserContextParams,
-};
-use chromiumoxide::cdp::js_protocol::runtime::EvaluateParams;
-use chromiumoxide::page::ScreenshotParams;
+use data_encoding::BASE64;
 use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 
 use crate::chromium::Chromium;
+use crate::devtools::Session;
 use crate::emulation::Size;
 use crate::rig::process::TempDir;
-use crate::watch::{Exchange, METHODS, Watch};
+use crate::watch::{Exchange, Watch};
 
 /// How long anything that must happen may take, on a machine that is busy with other tests.
 pub const PATIENCE: Duration = Duration::from_secs(15);
@@ -34,8 +25,9 @@ const READY: &str = "document.body?.dataset.ready === 'true'";
 /// A tab in a browser context of its own. It must be ended with [`Self::end`], which fails the test for errors that
 /// nobody has seen.
 pub struct Page {
-    pub(crate) tab: chromiumoxide::Page,
-    context: BrowserContextId,
+    tab: Session,
+    /// The id of its browser context.
+    context: String,
     watch: Mutex<Watch>,
     /// The origin of the first page that was opened.
     origin: Mutex<String>,
@@ -47,23 +39,28 @@ pub struct Page {
 impl Page {
     /// An empty tab of a desktop's size.
     pub async fn empty() -> Self {
-        let chromium = Chromium::shared();
-        let browser = chromium.browser();
-        let context = browser.create_browser_context(CreateBrowserContextParams::default());
-        let context = context.await.expect("a browser context");
         let downloads = TempDir::new("downloads");
-        let allow = SetDownloadBehaviorParams::builder()
-            .behavior(SetDownloadBehaviorBehavior::Allow)
-            .browser_context_id(context.clone())
-            .download_path(downloads.path().to_string_lossy());
-        let allow = allow.build().expect("all that is needed");
-        browser.execute(allow).await.expect("downloads");
-        let target = CreateTargetParams::builder()
-            .url("about:blank")
-            .browser_context_id(context.clone());
-        let tab = browser.new_page(target.build().expect("a URL")).await;
-        let tab = tab.expect("a tab");
-        let watch = Watch::begin(&tab).await.expect("a tab that is watched");
+        let opening = async {
+            let devtools = Chromium::shared().devtools();
+            let id = |answer: &Value, name: &str| match answer[name].as_str() {
+                Some(id) => Ok(id.to_owned()),
+                None => Err(format!("{answer} has no {name}")),
+            };
+            let context = devtools.call("Target.createBrowserContext", json!({}));
+            let context = id(&context.await?, "browserContextId")?;
+            let allow = json!({
+                "behavior": "allow", "browserContextId": context, "downloadPath": downloads.path(),
+            });
+            devtools.call("Browser.setDownloadBehavior", allow).await?;
+            let target = json!({"url": "about:blank", "browserContextId": context});
+            let target = devtools.call("Target.createTarget", target).await?;
+            let tab = devtools.attach(&id(&target, "targetId")?).await?;
+            let watch = Watch::begin(&tab).await?;
+            Ok::<_, String>((context, tab, watch))
+        };
+        let (context, tab, watch) = opening
+            .await
+            .unwrap_or_else(|error| panic!("no tab: {error}"));
         let page = Self {
             tab,
             context,
@@ -103,7 +100,12 @@ impl Page {
             self.run(&format!("void (location.href = {})", quoted(url)))
                 .await;
         } else {
-            self.execute(NavigateParams::new(url)).await;
+            self.call("Page.navigate", json!({"url": url})).await;
+            self.until(
+                &format!("{url} is loaded"),
+                "document.readyState === 'complete'",
+            )
+            .await;
         }
     }
 
@@ -120,7 +122,7 @@ impl Page {
     /// Loads the document again, and waits until its screen is drawn.
     pub async fn reload(&self) {
         self.run("delete document.body.dataset.ready").await;
-        self.execute(ReloadParams::default()).await;
+        self.call("Page.reload", json!({})).await;
         self.until("the page is drawn again", READY).await;
     }
 
@@ -210,28 +212,15 @@ impl Page {
     }
 
     async fn try_eval<T: DeserializeOwned>(&self, expression: &str) -> Result<T, String> {
-        let params = EvaluateParams::builder()
-            .expression(expression)
-            .await_promise(true)
-            .return_by_value(true);
-        let params = params.build().expect("an expression");
-        let answer = self
-            .tab
-            .execute(params)
-            .await
-            .map_err(|error| error.to_string())?;
-        if let Some(thrown) = &answer.exception_details {
-            let description = thrown
-                .exception
-                .as_ref()
-                .and_then(|object| object.description.clone());
-            return Err(description.unwrap_or_else(|| thrown.text.clone()));
+        let params =
+            json!({"expression": expression, "awaitPromise": true, "returnByValue": true});
+        let mut answer = self.tab.call("Runtime.evaluate", params).await?;
+        if let Some(thrown) = answer.get("exceptionDetails") {
+            let description = thrown["exception"]["description"].as_str();
+            let text = description.or(thrown["text"].as_str());
+            return Err(text.unwrap_or("it throws").to_owned());
         }
-        let value = answer
-            .result
-            .result
-            .value
-            .unwrap_or(serde_json::Value::Null);
+        let value = answer["result"]["value"].take();
         serde_json::from_value(value).map_err(|error| error.to_string())
     }
 
@@ -354,26 +343,18 @@ impl Page {
 
     /// A picture of what is in view, as PNG.
     pub async fn screenshot(&self) -> Vec<u8> {
-        let params = ScreenshotParams::builder()
-            .format(CaptureScreenshotFormat::Png)
-            .build();
-        self.tab.screenshot(params).await.expect("a screenshot")
+        self.call("Page.bringToFront", json!({})).await;
+        let answer = self.call("Page.captureScreenshot", json!({"format": "png"}));
+        let answer = answer.await;
+        let picture = answer["data"].as_str().unwrap_or_default();
+        BASE64.decode(picture.as_bytes()).expect("a screenshot")
     }
 
     /// What is wrong so far: errors in the console, exceptions, reports of the content security policy, requests to
     /// other hosts.
     pub async fn complaints(&self) -> Vec<String> {
         self.catch_up().await;
-        let mut complaints =
-            lock(&self.watch).complaints(&lock(&self.origin), &lock(&self.tolerated));
-        let session: &str = self.tab.session_id().as_ref();
-        let unread = Chromium::shared().unread(session, &METHODS);
-        complaints.extend(
-            unread
-                .into_iter()
-                .map(|message| format!("cannot be read: {message}")),
-        );
-        complaints
+        lock(&self.watch).complaints(&lock(&self.origin), &lock(&self.tolerated))
     }
 
     /// Ends the tab. Fails the test if anything is wrong.
@@ -385,11 +366,11 @@ impl Page {
 
     /// Has all events that happened until now.
     async fn catch_up(&self) {
-        // The events before the first answer are queued when the second is asked for.
+        // The events that the page caused come before the answer.
         for _ in 0..2 {
             let _ = self.try_eval::<()>("undefined").await;
         }
-        lock(&self.watch).update();
+        lock(&self.watch).update(self.tab.take_events());
     }
 
     /// What the page shows, for the message of a failed test.
@@ -404,11 +385,11 @@ impl Page {
         format!("the page: {text}\ncomplaints: {complaints}")
     }
 
-    pub(crate) async fn execute<T: Command>(&self, command: T) -> T::Response {
-        let name = command.identifier();
-        match self.tab.execute(command).await {
-            Ok(answer) => answer.result,
-            Err(error) => panic!("{name}: {error}"),
+    /// Calls a method of the DevTools protocol in the tab. Panics if it fails.
+    pub(crate) async fn call(&self, method: &str, params: Value) -> Value {
+        match self.tab.call(method, params).await {
+            Ok(answer) => answer,
+            Err(error) => panic!("{error}"),
         }
     }
 }
@@ -416,10 +397,11 @@ impl Page {
 impl Drop for Page {
     fn drop(&mut self) {
         let chromium = Chromium::shared();
-        let closing = DisposeBrowserContextParams::new(self.context.clone());
+        let context = json!({"browserContextId": self.context});
         chromium.spawn(async move {
+            let devtools = Chromium::shared().devtools();
             // A tab that is not closed costs memory only.
-            let _ = Chromium::shared().browser().execute(closing).await;
+            let _ = devtools.call("Target.disposeBrowserContext", context).await;
         });
         assert!(
             self.is_ended || std::thread::panicking(),

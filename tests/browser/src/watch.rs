@@ -2,32 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use chromiumoxide::cdp::browser_protocol::log::{EventEntryAdded, LogEntryLevel};
-use chromiumoxide::cdp::browser_protocol::network::{
-    EventLoadingFailed, EventLoadingFinished, EventRequestServedFromCache, EventRequestWillBeSent,
-    EventResponseReceived,
-};
-use chromiumoxide::cdp::js_protocol::runtime::{
-    ConsoleApiCalledType, EventConsoleApiCalled, EventExceptionThrown, RemoteObject,
-};
-use chromiumoxide::listeners::EventStream;
-use futures_util::{FutureExt as _, StreamExt as _};
+use serde_json::{Value, json};
+
+use crate::devtools::{Event, Session};
 
 /// Runs in each document before its own scripts, so that no report of its policy is missed.
 pub(crate) const REPORTS: &str = "document.addEventListener('securitypolicyviolation', (report) => console.error(
     `CSP report: ${report.violatedDirective} forbids ${report.blockedURI} at ${report.sourceFile}:${report.lineNumber}`));";
-
-/// The events by which the browser tells.
-pub(crate) const METHODS: [&str; 8] = [
-    "Log.entryAdded",
-    "Network.loadingFailed",
-    "Network.loadingFinished",
-    "Network.requestServedFromCache",
-    "Network.requestWillBeSent",
-    "Network.responseReceived",
-    "Runtime.consoleAPICalled",
-    "Runtime.exceptionThrown",
-];
 
 /// A request, and what came of it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -64,15 +45,8 @@ impl Exchange {
 }
 
 /// All that a tab has done.
+#[derive(Default)]
 pub(crate) struct Watch {
-    console: EventStream<EventConsoleApiCalled>,
-    exceptions: EventStream<EventExceptionThrown>,
-    log: EventStream<EventEntryAdded>,
-    sent: EventStream<EventRequestWillBeSent>,
-    received: EventStream<EventResponseReceived>,
-    cached: EventStream<EventRequestServedFromCache>,
-    finished: EventStream<EventLoadingFinished>,
-    failed: EventStream<EventLoadingFailed>,
     exchanges: BTreeMap<String, Exchange>,
     /// The ids of the exchanges in the order in which they were sent.
     order: Vec<String>,
@@ -80,92 +54,101 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Begins to watch a tab.
-    pub(crate) async fn begin(tab: &chromiumoxide::Page) -> chromiumoxide::Result<Self> {
-        let watch = Self {
-            console: tab.event_listener().await?,
-            exceptions: tab.event_listener().await?,
-            log: tab.event_listener().await?,
-            sent: tab.event_listener().await?,
-            received: tab.event_listener().await?,
-            cached: tab.event_listener().await?,
-            finished: tab.event_listener().await?,
-            failed: tab.event_listener().await?,
-            exchanges: BTreeMap::new(),
-            order: Vec::new(),
-            errors: Vec::new(),
-        };
-        tab.evaluate_on_new_document(REPORTS).await?;
-        tab.enable_runtime().await?;
-        tab.enable_log().await?;
-        Ok(watch)
+    /// Has the tab tell what it does.
+    pub(crate) async fn begin(tab: &Session) -> Result<Self, String> {
+        for domain in ["Page", "Network", "Runtime", "Log"] {
+            tab.call(&format!("{domain}.enable"), json!({})).await?;
+        }
+        let reports = json!({"source": REPORTS});
+        tab.call("Page.addScriptToEvaluateOnNewDocument", reports)
+            .await?;
+        Ok(Self::default())
     }
 
-    /// Takes in what the browser has told. Nothing is missing that happened before two answers of the tab ago.
-    pub(crate) fn update(&mut self) {
-        while let Some(event) = ready(&mut self.sent) {
-            let id = event.request_id.inner().clone();
-            let exchange = Exchange {
-                url: event.request.url.clone(),
-                method: event.request.method.clone(),
-                at: *event.timestamp.inner(),
-                ..Exchange::default()
-            };
-            if self.exchanges.insert(id.clone(), exchange).is_none() {
-                self.order.push(id);
+    /// Takes in what the tab has told.
+    pub(crate) fn update(&mut self, events: Vec<Event>) {
+        for event in events {
+            if let Err(missing) = self.take(&event) {
+                self.errors.push(format!(
+                    "cannot be read, for {missing}: {} {}",
+                    event.method, event.params
+                ));
             }
         }
-        while let Some(event) = ready(&mut self.received) {
-            if let Some(exchange) = self.exchanges.get_mut(event.request_id.inner()) {
-                exchange.status = Some(event.response.status);
-                exchange.is_cached |= event.response.from_disk_cache.unwrap_or(false);
-            }
-        }
-        while let Some(event) = ready(&mut self.cached) {
-            if let Some(exchange) = self.exchanges.get_mut(event.request_id.inner()) {
-                exchange.is_cached = true;
-            }
-        }
-        while let Some(event) = ready(&mut self.finished) {
-            if let Some(exchange) = self.exchanges.get_mut(event.request_id.inner()) {
-                exchange.bytes = event.encoded_data_length;
-            }
-        }
-        while let Some(event) = ready(&mut self.failed) {
-            if let Some(exchange) = self.exchanges.get_mut(event.request_id.inner()) {
-                exchange.failure = Some(event.error_text.clone());
-            }
-        }
-        self.update_errors();
     }
 
-    fn update_errors(&mut self) {
-        while let Some(event) = ready(&mut self.console) {
-            let is_error = matches!(
-                event.r#type,
-                ConsoleApiCalledType::Error
-                    | ConsoleApiCalledType::Warning
-                    | ConsoleApiCalledType::Assert
-            );
-            if is_error {
-                let text: Vec<_> = event.args.iter().map(text).collect();
-                self.errors.push(format!("console: {}", text.join(" ")));
+    /// Fails with what an event lacks that must be known.
+    fn take(&mut self, event: &Event) -> Result<(), &'static str> {
+        let params = &event.params;
+        match event.method.as_str() {
+            "Network.requestWillBeSent" => {
+                let id = string(&params["requestId"], "requestId")?;
+                let request = &params["request"];
+                let exchange = Exchange {
+                    url: string(&request["url"], "url")?,
+                    method: string(&request["method"], "method")?,
+                    at: number(&params["timestamp"], "timestamp")?,
+                    ..Exchange::default()
+                };
+                if self.exchanges.insert(id.clone(), exchange).is_none() {
+                    self.order.push(id);
+                }
             }
-        }
-        while let Some(event) = ready(&mut self.exceptions) {
-            let details = &event.exception_details;
-            let thrown = details.exception.as_ref().map(text).unwrap_or_default();
-            self.errors
-                .push(format!("exception: {} {thrown}", details.text));
-        }
-        while let Some(event) = ready(&mut self.log) {
-            let entry = &event.entry;
-            if matches!(entry.level, LogEntryLevel::Error | LogEntryLevel::Warning) {
-                let url = entry.url.as_deref().unwrap_or_default();
-                self.errors
-                    .push(format!("{:?}: {} {url}", entry.source, entry.text));
+            "Network.responseReceived" => {
+                if let Some(exchange) = self.exchange(params)? {
+                    let response = &params["response"];
+                    exchange.status = Some(response["status"].as_i64().ok_or("status")?);
+                    exchange.is_cached |= response["fromDiskCache"].as_bool().unwrap_or(false);
+                }
             }
+            "Network.requestServedFromCache" => {
+                if let Some(exchange) = self.exchange(params)? {
+                    exchange.is_cached = true;
+                }
+            }
+            "Network.loadingFinished" => {
+                if let Some(exchange) = self.exchange(params)? {
+                    exchange.bytes = number(&params["encodedDataLength"], "encodedDataLength")?;
+                }
+            }
+            "Network.loadingFailed" => {
+                if let Some(exchange) = self.exchange(params)? {
+                    exchange.failure = Some(string(&params["errorText"], "errorText")?);
+                }
+            }
+            "Runtime.consoleAPICalled" => {
+                let kind = params["type"].as_str().ok_or("type")?;
+                if ["error", "warning", "assert"].contains(&kind) {
+                    let arguments = params["args"].as_array().ok_or("args")?;
+                    let text: Vec<_> = arguments.iter().map(text).collect();
+                    self.errors.push(format!("console: {}", text.join(" ")));
+                }
+            }
+            "Runtime.exceptionThrown" => {
+                let details = &params["exceptionDetails"];
+                let why = string(&details["text"], "text")?;
+                let thrown = details.get("exception").map(text).unwrap_or_default();
+                self.errors.push(format!("exception: {why} {thrown}"));
+            }
+            "Log.entryAdded" => {
+                let entry = &params["entry"];
+                let level = entry["level"].as_str().ok_or("level")?;
+                if ["error", "warning"].contains(&level) {
+                    let source = string(&entry["source"], "source")?;
+                    let text = string(&entry["text"], "text")?;
+                    let url = entry["url"].as_str().unwrap_or_default();
+                    self.errors.push(format!("{source}: {text} {url}"));
+                }
+            }
+            _ => {}
         }
+        Ok(())
+    }
+
+    /// The exchange of an event, unless it began before the tab was watched.
+    fn exchange(&mut self, params: &Value) -> Result<Option<&mut Exchange>, &'static str> {
+        let id = params["requestId"].as_str().ok_or("requestId")?;
+        Ok(self.exchanges.get_mut(id))
     }
 
     /// The requests so far, in their order.
@@ -211,17 +194,20 @@ impl Watch {
     }
 }
 
-fn ready<T: chromiumoxide::cdp::IntoEventKind + Unpin>(
-    events: &mut EventStream<T>,
-) -> Option<std::sync::Arc<T>> {
-    events.next().now_or_never().flatten()
+fn string(value: &Value, name: &'static str) -> Result<String, &'static str> {
+    value.as_str().map(str::to_owned).ok_or(name)
 }
 
-fn text(object: &RemoteObject) -> String {
-    match (&object.value, &object.description) {
-        (Some(serde_json::Value::String(text)), _) => text.clone(),
+fn number(value: &Value, name: &'static str) -> Result<f64, &'static str> {
+    value.as_f64().ok_or(name)
+}
+
+/// A value of the page, as a console shows it.
+fn text(object: &Value) -> String {
+    match (object.get("value"), object["description"].as_str()) {
+        (Some(Value::String(text)), _) => text.clone(),
         (Some(value), _) => value.to_string(),
-        (None, Some(description)) => description.clone(),
+        (None, Some(description)) => description.to_owned(),
         (None, None) => "undefined".to_owned(),
     }
 }
