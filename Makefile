@@ -37,22 +37,27 @@ scripts: setup
 	$(TOOLS)/prettier --config tests/browser/scripts/prettier.json --check $(SCRIPTS)
 	@! LC_ALL=C.UTF-8 grep -nE '.{121}' $(SCRIPTS) || { echo "lines have at most 120 characters"; exit 1; }
 
-# All targets and features, then each feature set that a user may choose, in one directory.
+# All targets and features, then the features that take others along, each alone; `make test-all` tries all of them, in pairs.
 lint:
 	cargo clippy --locked --workspace --exclude pulse-loom --all-targets --all-features -- -D warnings
 	cargo clippy --locked -p pulse-loom --tests -- -D warnings
-	for features in "" axum query admin prometheus rankings redis row-cache file import "admin redis rankings row-cache"; do \
+	for features in "" query admin rankings redis row-cache import; do \
 	cargo clippy --locked -p tower-pulse --lib --no-default-features --features "$$features" -- -D warnings || exit 1; done
-	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features $(PUBLISHED:%=-p %)
+
+PUBLISHED := tower-pulse $(patsubst crates/%,tower-pulse-%,$(wildcard crates/*))
 
 # Every test of every package, of one debug build; then a fleet in which an instance has fewer features. Most tests wait for
-# a server or a page, so that several at once go well on two cores. axe-core comes from npm's registry once, into target/.
+# a server or a page, so that several at once go well on two cores: those of JOBS suites, TEST_THREADS of each.
+# axe-core comes from npm's registry once, into target/.
 TESTED := --locked --workspace --exclude pulse-peers --all-features
+LONG := page stores demo changes faults cleaning journal
 
 unit: setup
-	RUST_TEST_THREADS=$(TEST_THREADS) cargo test $(TESTED)
+	JOBS=$(JOBS) TEST_THREADS=$(TEST_THREADS) tests/suites.sh "$(LONG)" $(TESTED)
 	cargo test --locked -p tower-pulse --no-default-features --features redis --test mixed
 
+JOBS ?= 2
 TEST_THREADS ?= 4
 
 # Runs a suite N times, BUSY of them beside a busy loop, and prints what failed how often. SUITE=stores or

@@ -27,7 +27,7 @@ pub const MINUTE: i64 = 60;
 pub const START: i64 = 1_700_002_800;
 
 /// How long a flush may fail, as when the folder was killed.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Where a fleet keeps everything.
 pub enum Backend {

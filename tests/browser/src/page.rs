@@ -14,7 +14,7 @@ use crate::rig::process::TempDir;
 use crate::watch::{Exchange, Watch};
 
 /// How long anything that must happen may take, on a machine that is busy with other tests.
-pub const PATIENCE: Duration = Duration::from_secs(15);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Time between two looks at a page.
 const PERIOD: Duration = Duration::from_millis(20);

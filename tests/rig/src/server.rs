@@ -14,7 +14,7 @@ use redis::aio::MultiplexedConnection;
 use super::process::{Leashed, TempDir, free_port};
 
 /// Deadline for a server's first PING, and for its end after SIGTERM.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A redis-server with its own port and directory. Dropping it kills the server and removes the
 /// directory, also when the test panics.

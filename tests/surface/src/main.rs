@@ -34,29 +34,31 @@ fn package() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The crates below, and their features, whose types the crate re-exports.
-const INTERNAL: [(&str, &str); 7] = [
-    ("tower-pulse-admin", "prometheus,rankings,row-cache"),
-    ("tower-pulse-core", "query,rankings,row-cache"),
-    ("tower-pulse-detect", "serde"),
-    ("tower-pulse-file", "import"),
-    ("tower-pulse-model", "serde"),
-    ("tower-pulse-redis", "row-cache"),
-    ("tower-pulse-rows", ""),
+/// The crates below, whose types the crate re-exports.
+const INTERNAL: [&str; 7] = [
+    "tower-pulse-admin",
+    "tower-pulse-core",
+    "tower-pulse-detect",
+    "tower-pulse-file",
+    "tower-pulse-model",
+    "tower-pulse-redis",
+    "tower-pulse-rows",
 ];
 
 /// The features that a user may choose.
-const FEATURES: &str = "file,import,rankings,redis,row-cache";
+const FEATURES: &str =
+    "tower-pulse/file,tower-pulse/import,tower-pulse/rankings,tower-pulse/redis,tower-pulse/row-cache";
 
 /// All that is public with all features, one item a line: first the items of the crate, then those of the types of
 /// [`INTERNAL`] crates that it re-exports.
 fn public_items() -> Result<String, Box<dyn Error>> {
-    let (mut list, uses) = items_of("tower-pulse", &["--features", FEATURES])?;
+    let described = describe()?;
+    let (mut list, uses) = items_of(&described, "tower-pulse")?;
     let mut reexported = Reexported::default();
     reexported.extend(uses, |_| true);
     let mut crates = Vec::new();
-    for (internal, features) in INTERNAL {
-        let (items, uses) = items_of(internal, &["--features", features])?;
+    for internal in INTERNAL {
+        let (items, uses) = items_of(&described, internal)?;
         crates.push((internal.replace('-', "_"), items));
         // A type may come from a crate further below.
         let names = reexported.names.clone();
@@ -115,10 +117,10 @@ fn type_of<'a>(line: &'a str, internal: &str) -> Option<&'a str> {
 /// What is public of a package, and what it re-exports: each name with the path of where it comes from.
 #[allow(clippy::type_complexity, reason = "two lists")]
 fn items_of(
+    folder: &Path,
     package: &str,
-    features: &[&str],
 ) -> Result<(Vec<String>, Vec<(String, String)>), Box<dyn Error>> {
-    let json = rustdoc_json(package, features)?;
+    let json = folder.join(format!("{}.json", package.replace('-', "_")));
     let described: Value = serde_json::from_str(&fs::read_to_string(&json)?)?;
     let index = described["index"].as_object().ok_or("an index")?;
     let uses = index.values().filter_map(|item| {
@@ -138,8 +140,8 @@ fn items_of(
     Ok((lines.filter(|line| !is_left_out(line)).collect(), uses))
 }
 
-/// Has rustdoc describe a package in JSON.
-fn rustdoc_json(name: &str, features: &[&str]) -> Result<PathBuf, Box<dyn Error>> {
+/// Has rustdoc describe the crates in JSON, in one run: what they need is then checked once. Returns the folder of the files.
+fn describe() -> Result<PathBuf, Box<dyn Error>> {
     let root = package().join("../..");
     let target = env::var_os("CARGO_TARGET_DIR");
     let target = target.map_or_else(|| root.join("target"), PathBuf::from);
@@ -147,17 +149,19 @@ fn rustdoc_json(name: &str, features: &[&str]) -> Result<PathBuf, Box<dyn Error>
     cargo
         .current_dir(root)
         .env("RUSTDOC", package().join("rustdoc.sh"))
+        // Other flags than those of `make lint`, so that cargo does not take its pages for these.
+        .env("RUSTDOCFLAGS", "-Z unstable-options --output-format json")
         .env_remove("RUSTFLAGS")
-        .args(["rustdoc", "--locked", "--quiet", "--lib", "--package"])
-        .args([name, "--target-dir"])
-        .arg(&target)
-        .args(features)
-        .args(["--", "-Z", "unstable-options", "--output-format", "json"]);
+        .args(["doc", "--locked", "--quiet", "--lib", "--no-deps"])
+        .args(["--features", FEATURES, "--package", "tower-pulse"])
+        .args(INTERNAL.iter().flat_map(|name| ["--package", name]))
+        .arg("--target-dir")
+        .arg(&target);
     let status = cargo.status()?;
     if !status.success() {
         return Err(format!("{cargo:?} failed: {status}").into());
     }
-    Ok(target.join(format!("doc/{}.json", name.replace('-', "_"))))
+    Ok(target.join("doc"))
 }
 
 /// The cargo of [`RUST`]: the present one, or one that rustup installs.

@@ -10,7 +10,7 @@ use pulse_browser::shop::{Backend, Shop};
 use serde_json::Value;
 
 /// How long an answer may take, and the time between two looks at it.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(60);
 const PERIOD: Duration = Duration::from_millis(50);
 
 /// What an incident is, as `examples/demo/incident.rs` has it.

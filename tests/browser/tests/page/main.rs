@@ -34,7 +34,7 @@ async fn until_polled(page: &Page, more: usize) {
     let before = polls(page).await.len();
     let start = std::time::Instant::now();
     while polls(page).await.len() < before + more {
-        assert!(start.elapsed().as_secs() < 30, "the page does not poll");
+        assert!(start.elapsed().as_secs() < 60, "the page does not poll");
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
 }

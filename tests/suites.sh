@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Builds every test, then runs the suites, JOBS of them at a time: most tests wait for a server, a page or a clock. Prints
+# the result and the seconds of each suite, and the output of those that failed, which target/suites keeps.
+# usage: JOBS=2 TEST_THREADS=4 suites.sh "LONG SUITES, WHICH GO FIRST" ARGUMENTS OF cargo test
+set -uo pipefail
+long=$1 && shift
+logs=target/suites && rm -rf "$logs" && mkdir -p "$logs"
+cargo test --no-run "$@" 2>&1 | tee "$logs/build" || exit 1
+
+# Lines such as "Executable tests/stores.rs (target/debug/deps/stores-0123456789abcdef)".
+found=$(sed -n 's|.*Executable \([^(]*\)(.*/deps/\(.*\)-[0-9a-f]*)$|\1\2|p' "$logs/build")
+suites=$(awk '$1 != "unittests" { print $NF }' <<<"$found" | grep -vxE 'chaos|soak' | sort -u)
+# The unit tests of all packages are one suite, of libraries and binaries.
+first=$(for suite in $long; do grep -x "$suite" <<<"$suites"; done)
+rest=$(grep -vxF "$first" <<<"$suites")
+
+run() {
+  suite=$1 logs=$2 && shift 2
+  target=(--test "$suite")
+  [ "$suite" != units ] || target=(--lib --bins)
+  [ "$suite" != docs ] || target=(--doc)
+  start=$SECONDS
+  if cargo test --no-fail-fast "$@" "${target[@]}" >"$logs/$suite" 2>&1; then
+    passed=$(sed -n 's/^test result: ok\. \([0-9]*\) passed.*/\1/p' "$logs/$suite" | paste -sd+)
+    echo "$suite: $((passed)) passed in $((SECONDS - start)) s"
+  else
+    sed "s/^/$suite| /" "$logs/$suite"
+    echo "$suite: FAILED in $((SECONDS - start)) s"
+    exit 1
+  fi
+}
+export -f run
+export RUST_TEST_THREADS=${TEST_THREADS:-4}
+printf '%s\n' $first units docs $rest |
+  xargs -P "${JOBS:-2}" -I{} bash -c 'run "$@"' run {} "$logs" "$@" || {
+  echo "failed:" && grep -hE '^test .* FAILED$|^error: ' "$logs"/* | sort | uniq
+  exit 1
+}
