@@ -52,26 +52,17 @@
 //!
 //! # Where to read on
 //!
-//! [`Pulse`] and its [`Builder`]; `Dashboard`, which shows what others record; [`layer`] for what the middleware does in which case; `admin` for the
-//! pages and the API; `row_cache` for rows that are refreshed on schedule; and the [`guide`], which has a page for each
-//! of these:
-//!
-//! - quick start, access (own sessions, reverse proxies), tests with a clock that stands still, and moving
-//!   over from axum-prometheus;
-//! - [where the time goes](guide::request_timers), [the slowest requests](guide::slow_requests), and
-//!   [your own log](guide::own_log);
-//! - the six [recipes](guide::recipes) and their keys, [sizing](guide::sizing),
-//!   [reading health](guide::reading_health), [troubleshooting](guide::troubleshooting), and a
-//!   [glossary](guide::glossary) that defines each term.
-//!
-//! [`store`] holds the stores, to be shared or read in code.
+//! [`Pulse`] and its [`Builder`]; `Dashboard`, which shows what others record; [`layer`] for what the middleware does in
+//! which case; `admin` for the dashboard and the API; `row_cache` for rows that are refreshed on schedule; [`store`] for the
+//! stores, to be shared or read in code. The [`guide`] has a page for each question, from the first service to rolling
+//! back a version, and a [glossary](guide::glossary) that defines each term.
 //!
 //! # Crates in the interface
 //!
-//! Types of these crates are in the signatures of this one, which follows their major versions: `axum` 0.8 (feature `axum`),
-//! `http` 1, `http-body` 1, `tower-layer` 0.3, `tower-service` 0.3, `redis` 1 (feature `redis`), and `serde` 1 and
-//! `serde_json` 1 (features `query` and `row-cache`). The crates `tower-pulse-…` are internal: their types are reached through
-//! this crate, and what is not re-exported here changes without notice.
+//! Types of these crates are in the signatures of this one, which follows their major versions: `http` 1, `http-body` 1,
+//! `tower-layer` 0.3, `tower-service` 0.3, `axum` 0.8 (feature `axum`), `redis` 1 (feature `redis`) and `serde` 1
+//! (features `query` and `row-cache`): see [compatibility](guide::compatibility). The crates `tower-pulse-…` are
+//! internal: their types are reached through this crate, and what is not re-exported here changes without notice.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "admin")]

@@ -1,4 +1,4 @@
-//! What the page costs whoever looks at it, as README states it: `make page-figures`. It needs a quiet machine.
+//! What the page costs whoever looks at it, as `docs/cost.md` states it: `make page-figures`. It needs a quiet machine.
 #![allow(clippy::print_stdout, reason = "it prints a table")]
 
 use pulse_browser::page::{Page, quoted};

@@ -1,0 +1,143 @@
+//! The documents: that their links lead somewhere, that the guide lists each of its pages, and that README stays a page.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The most lines of README: who reads more has not begun.
+const README_LINES: usize = 170;
+/// Where the guide is, for documents outside of it.
+const GUIDE: &str = "https://docs.rs/tower-pulse/latest/tower_pulse/guide/";
+/// Pages of the guide that are in `docs/`, as the forge shows them too.
+const EVIDENCE: [&str; 3] = ["faults", "detector", "cost"];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The documents of a folder.
+fn documents(folder: &str) -> Vec<PathBuf> {
+    let files = fs::read_dir(root().join(folder)).unwrap();
+    let paths = files.map(|file| file.unwrap().path());
+    paths
+        .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
+        .collect()
+}
+
+/// The file of a page of the guide.
+fn page(name: &str) -> PathBuf {
+    let folder = if EVIDENCE.contains(&name) {
+        "docs"
+    } else {
+        "src/guide"
+    };
+    root().join(folder).join(format!("{name}.md"))
+}
+
+/// What the links of a document lead to: `[text](target)` on one line or two, and `[name]: target`.
+fn targets(text: &str) -> Vec<&str> {
+    let inline = text
+        .split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split_once(')'));
+    let named = text
+        .lines()
+        .filter_map(|line| line.strip_prefix('[')?.split_once("]: "));
+    let inline = inline.map(|(target, _)| target);
+    let targets: Vec<&str> = inline.chain(named.map(|(_, target)| target)).collect();
+    targets
+        .into_iter()
+        .filter(|target| !target.contains([' ', '\n']))
+        .collect()
+}
+
+/// The name by which a heading is linked.
+fn anchor(heading: &str) -> String {
+    let kept = |c: char| match c {
+        ' ' => Some('-'),
+        c if c.is_alphanumeric() || "-_".contains(c) => Some(c.to_ascii_lowercase()),
+        _ => None,
+    };
+    heading
+        .trim_start_matches('#')
+        .trim()
+        .chars()
+        .filter_map(kept)
+        .collect()
+}
+
+/// Whether a page has a heading of this name.
+fn has_anchor(page: &Path, name: &str) -> bool {
+    let text = read(page);
+    text.lines()
+        .any(|line| line.starts_with('#') && anchor(line) == name)
+}
+
+/// Why a link leads nowhere.
+fn fault(document: &Path, target: &str) -> Option<String> {
+    let (target, name) = target.split_once('#').unwrap_or((target, ""));
+    let file = if let Some(page_name) = target.strip_prefix(GUIDE) {
+        match page_name.trim_end_matches('/') {
+            "" => return None,
+            name => page(name),
+        }
+    } else if let Some(item) = target.trim_start_matches("mod@").strip_prefix("crate::") {
+        // The compiler looks after everything but pages and their headings.
+        page(item.strip_prefix("guide::")?)
+    } else if target.starts_with("https://") || target.starts_with("http://") {
+        return None;
+    } else if target.is_empty() {
+        document.to_owned()
+    } else if document.starts_with(root().join("src/guide")) {
+        page(target.trim_start_matches("mod@"))
+    } else {
+        document.with_file_name(target)
+    };
+    let is_there = file.exists() && (name.is_empty() || has_anchor(&file, name));
+    (!is_there).then(|| format!("{} links to {target}#{name}", document.display()))
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let mut all = documents("");
+    all.extend(documents("docs"));
+    all.extend(documents("src/guide"));
+    assert!(all.len() > 25, "{all:?}");
+    let mut followed = 0;
+    let mut faults = Vec::new();
+    for document in all {
+        let text = read(&document);
+        for target in targets(&text) {
+            followed += 1;
+            faults.extend(fault(&document, target));
+        }
+    }
+    assert!(followed > 200, "only {followed} links");
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn the_guide_lists_each_page() {
+    let guide = read(&root().join("src/guide/mod.rs"));
+    let mut pages: Vec<String> = (documents("src/guide").iter())
+        .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    pages.extend(EVIDENCE.map(str::to_owned));
+    for page in pages {
+        let is_listed = ["", "mod@"]
+            .iter()
+            .any(|kind| guide.contains(&format!("]({kind}{page})")));
+        let is_shown = guide.contains(&format!("{page}.md\")]\npub mod {page} {{}}"));
+        assert!(is_listed && is_shown, "{page}");
+    }
+}
+
+#[test]
+fn readme_is_a_page() {
+    let lines = read(&root().join("README.md")).lines().count();
+    assert!(lines <= README_LINES, "{lines} lines");
+}
