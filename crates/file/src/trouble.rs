@@ -42,7 +42,6 @@ impl From<redb::Error> for Trouble {
         match error {
             redb::Error::Io(error) => error.into(),
             redb::Error::Corrupted(what) => Self::Damaged(what),
-            redb::Error::UpgradeRequired(version) => Self::Newer(u32::from(version)),
             other => Self::Database(other),
         }
     }

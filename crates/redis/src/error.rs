@@ -135,8 +135,7 @@ impl ServerInfo {
             ),
             "CLUSTERDOWN" | "MOVED" | "ASK" | "CROSSSLOT" | "TRYAGAIN" => (
                 Refused,
-                "this is a Redis Cluster node; cluster support comes with the `cluster` layout: \
-                 use a standalone server",
+                "this is a Redis Cluster node, which is not supported yet: use a standalone server",
             ),
             "BUSY" => (
                 Refused,
@@ -218,7 +217,7 @@ mod tests {
                 "raise maxmemory",
             ),
             ("ERR", "max number of clients reached", "raise maxclients"),
-            ("MOVED", "1 h:2", "`cluster` layout"),
+            ("MOVED", "1 h:2", "use a standalone server"),
             ("NOAUTH", "Authentication required.", "redis://:PASSWORD@"),
         ];
         for (code, detail, advice) in cases {

@@ -71,8 +71,8 @@ impl Server {
         }
         if self.is_cluster {
             warnings.push(
-                "the server is a Redis Cluster node, which needs the `cluster` layout: use a \
-                 standalone server"
+                "the server is a Redis Cluster node, which is not supported yet: use a standalone \
+                 server"
                     .to_owned(),
             );
         }
