@@ -1,24 +1,11 @@
 # What a newcomer needs: make test, make demo, make bench, make bench-peers, make chaos, make soak, make screenshots.
 .PHONY: test setup fmt scripts lint unit repeat browser screenshots page-figures loom surface instructions deny chaos soak mutants lua-breaks bench bench-peers demo
 
-REDIS := $(shell command -v redis-server 2>/dev/null)
-CHROMIUM ?= $(shell command -v chromium 2>/dev/null)
-
 test: setup fmt scripts lint unit instructions
 
-# What the tests need and a fresh Debian lacks.
+# What the tests need and a fresh Debian lacks; CHROMIUM and PULSE_REDIS_SERVER name other ones than those of PATH.
 setup:
-ifeq ($(REDIS),)
-	apt-get update -qq
-	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends redis-server
-endif
-ifeq ($(CHROMIUM),)
-	apt-get update -qq
-	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium
-endif
-	@command -v npm >/dev/null || { apt-get update -qq && \
-	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends npm; }
-	@command -v cc >/dev/null || DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends gcc libc6-dev
+	@tests/setup.sh redis-server chromium npm cc
 
 fmt:
 	cargo fmt --all --check
@@ -94,8 +81,7 @@ loom:
 # What a request costs in allocations and instructions, which unlike time are the same in every run:
 # in one unit, as what is inlined would else depend on how the compiler divides it.
 instructions:
-	@command -v valgrind >/dev/null || { apt-get update -qq && \
-	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends valgrind libc6-dbg; }
+	@tests/setup.sh valgrind cc
 	CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 cargo run --locked --release -p pulse-peers --no-default-features --target-dir target/check -- --check
 
 # Licences, advisories and sources of the dependencies; needs cargo-deny.
@@ -140,10 +126,22 @@ bench: setup
 # The hot path next to a hand-written floor and to other crates, in one table; needs a quiet machine
 # with two cores, and takes about ten minutes.
 bench-peers:
-	@for tool in valgrind wrk redis-server taskset; do command -v $$tool >/dev/null || missing=1; done; \
-	if [ -n "$$missing" ]; then apt-get update -qq && \
-	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends valgrind libc6-dbg wrk redis-server util-linux; fi
+	@tests/setup.sh valgrind wrk redis-server taskset cc
 	cargo run --locked --release -p pulse-peers -- --http
 
 demo:
 	cargo run --release --example demo
+
+# What is too long for `make test`: each row is a target of its own, in this one line.
+TEST_ALL := test-all-feature-pairs test-all-minimal-versions
+
+.PHONY: test-all $(TEST_ALL)
+test-all: $(TEST_ALL)
+
+# Each feature alone and each two of them, as an application may choose them.
+test-all-feature-pairs: setup
+	tests/all/feature_pairs.sh
+
+# The published crates with the lowest versions of their dependencies.
+test-all-minimal-versions:
+	tests/all/minimal_versions.sh

@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# Compiles what is published with the compiler that `rust-version` promises, with all features and with the default ones.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+rust=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
+read -ra published <<<"$(sed -n 's/^name = "\(tower-pulse.*\)"$/--package \1/p' Cargo.toml crates/*/Cargo.toml | paste -sd' ')"
+rustup toolchain install "$rust" --profile minimal --no-self-update
+cargo "+$rust" check --locked --target-dir target/msrv "${published[@]}" --all-features
+cargo "+$rust" check --locked --target-dir target/msrv --package tower-pulse

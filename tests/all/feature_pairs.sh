@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# Compiles the library and the tests of tower-pulse with no feature, with each feature alone and with each two of them,
+# warnings denied; then runs, for each feature alone, the tests that it allows. See `make test-all-feature-pairs`.
+# usage: feature_pairs.sh [--list]
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+# Every dependency is compiled once for all of the sets. Warnings of other people's crates are not shown anyway.
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target/test-all} RUSTFLAGS="${RUSTFLAGS:-} -D warnings"
+
+# The features that a user may name, each with those that it brings along, from the table [features].
+declare -A brings
+names=()
+while IFS='|' read -r name rest; do
+  names+=("$name")
+  brings[$name]=$rest
+done < <(awk '
+  /^\[/ { here = $0 == "[features]" }
+  here && /^[a-z]/ && !/^default / {
+    name = $1
+    sub(/^[^\[]*\[/, ""); gsub(/[]",]/, "")
+    print name "|" $0
+  }' Cargo.toml)
+
+# All features of this crate that a set switches on, sorted.
+closure() {
+  local -A all=()
+  local waiting=("$@")
+  while [ "${#waiting[@]}" -gt 0 ]; do
+    local name=${waiting[0]}
+    waiting=("${waiting[@]:1}")
+    if [ -z "${all[$name]:-}" ] && [ -n "${brings[$name]+known}" ]; then
+      all[$name]=1
+      local next
+      read -ra next <<<"${brings[$name]}"
+      waiting+=("${next[@]}")
+    fi
+  done
+  printf '%s\n' "${!all[@]}" | sort | paste -sd, -
+}
+
+# Two sets that switch on the same features are one.
+declare -A seen
+sets=()
+add() {
+  local all
+  all=$(closure "$@")
+  if [ -z "${seen[x$all]:-}" ]; then
+    seen[x$all]=1
+    local IFS=,
+    sets+=("$*")
+  fi
+}
+add
+for name in "${names[@]}"; do add "$name"; done
+alone=${#sets[@]}
+for ((i = 0; i < ${#names[@]}; i++)); do
+  for ((j = i + 1; j < ${#names[@]}; j++)); do add "${names[i]}" "${names[j]}"; done
+done
+if [ "${1:-}" = --list ]; then
+  printf '%s\n' "${sets[@]}"
+  exit
+fi
+
+SECONDS=0
+try() { # what to do, the set
+  local start=$SECONDS
+  cargo "$1" --quiet --locked --package tower-pulse --lib --tests --no-default-features --features "$2" ||
+    { echo "FAILED: cargo $1 with the features \"$2\"" >&2 && exit 1; }
+  echo "cargo $1, \"$2\": $((SECONDS - start)) s"
+}
+for set in "${sets[@]}"; do try check "$set"; done
+checked=$SECONDS
+for set in "${sets[@]:0:alone}"; do try test "$set"; done
+echo "${#sets[@]} sets of features compile without a warning ($checked s), and the tests of $alone pass ($((SECONDS - checked)) s)."

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Installs the tools that are named and missing, on Debian or Ubuntu: as root, or by sudo. Where neither goes, it ends with
+# a sentence that says what to install. See `make setup`.
+# usage: setup.sh TOOL...
+set -euo pipefail
+
+is_root() { [ "$(id -u)" = 0 ]; }
+
+# The Debian packages of a tool, for `--no-install-recommends`.
+packages_of() {
+  case $1 in
+    cc) echo gcc libc6-dev ;;
+    # Chromium starts without a sandbox for root only (tests/browser/src/chromium.rs).
+    chromium) if is_root; then echo chromium; else echo chromium chromium-sandbox; fi ;;
+    taskset) echo util-linux ;;
+    valgrind) echo valgrind libc6-dbg ;;
+    *) echo "$1" ;;
+  esac
+}
+
+give_up() {
+  echo "make setup: $1" >&2
+  case " ${missing[*]} " in
+    *" chromium "*) echo "Another Chromium or Chrome does as well: set CHROMIUM to its path." >&2 ;;
+  esac
+  exit 1
+}
+
+missing=() packages=()
+for tool in "$@"; do
+  # The tests look at these two variables before they look at PATH.
+  case $tool in
+    chromium) variable=CHROMIUM ;;
+    redis-server) variable=PULSE_REDIS_SERVER ;;
+    *) variable= ;;
+  esac
+  if [ -n "$variable" ] && [ -n "${!variable:-}" ]; then
+    command -v "${!variable}" >/dev/null || give_up "$variable is ${!variable}, which is no program. Unset it, or set it to one."
+  elif ! command -v "$tool" >/dev/null; then
+    missing+=("$tool")
+    read -ra needed <<<"$(packages_of "$tool")"
+    packages+=("${needed[@]}")
+  fi
+done
+[ "${#missing[@]}" -gt 0 ] || exit 0
+
+lacks="this machine lacks ${missing[*]}"
+command -v apt-get >/dev/null ||
+  give_up "$lacks, and there is no apt-get. Install them by this system's own package manager, and run make again."
+by_hand="As root, run \`apt-get install --no-install-recommends ${packages[*]}\`, and then make again."
+as_root=()
+if ! is_root; then
+  command -v sudo >/dev/null || give_up "$lacks. Installing needs root, but there is no sudo. $by_hand"
+  as_root=(sudo)
+fi
+echo "make setup: installing ${packages[*]}"
+"${as_root[@]}" apt-get update -qq || give_up "$lacks, and apt-get update failed. $by_hand"
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}" ||
+  give_up "$lacks, and apt-get could not install it. $by_hand"
