@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use tower_pulse::{Change, ManualClock, Pulse, StoreError, StoreErrorKind};
 
+use crate::counts::Counts;
 use crate::line::Line;
 
 /// Seconds of the log after which a flush is due. Until then the batch must hold all that can be read later: up
@@ -48,6 +49,8 @@ pub(crate) struct Replay<'a> {
     judged_from: Option<i64>,
     lines: u64,
     flushed_lines: u64,
+    /// The requests without a duration.
+    counts: Counts,
 }
 
 impl<'a> Replay<'a> {
@@ -65,6 +68,7 @@ impl<'a> Replay<'a> {
             judged_from: None,
             lines: 0,
             flushed_lines: 0,
+            counts: Counts::new(pulse),
         }
     }
 
@@ -85,7 +89,11 @@ impl<'a> Replay<'a> {
 
     /// Records a line of the current second.
     pub(crate) fn record(&mut self, line: &Line<'_>) {
-        self.pulse.record(line.context, line.duration, line.outcome);
+        let (pulse, context) = (self.pulse, line.context);
+        match line.duration {
+            Some(duration) => pulse.record(context, duration, line.ending.outcome()),
+            None => self.counts.add(pulse, context, line.ending),
+        }
         self.lines += 1;
     }
 
