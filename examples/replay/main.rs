@@ -33,6 +33,7 @@ mod json;
 mod line;
 mod progress;
 mod serve;
+mod steps;
 mod template;
 mod time;
 mod verdicts;
@@ -126,6 +127,9 @@ async fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     let mut replay = Replay::new(&pulse, time.clone(), (survey.first, survey.last));
     if server.is_some() && format.has_durations() {
         replay.judge_from(survey.last - JUDGED);
+    }
+    if verdicts.is_some() {
+        replay.keep_minutes();
     }
     let mut progress = Progress::new("recording", input.bytes());
     let mut lines = input.lines()?;

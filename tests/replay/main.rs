@@ -15,6 +15,8 @@ mod envoy;
 mod json;
 #[path = "../../examples/replay/line.rs"]
 mod line;
+#[path = "../../examples/replay/steps.rs"]
+mod steps;
 #[path = "../../examples/replay/template.rs"]
 mod template;
 #[path = "../../examples/replay/time.rs"]
@@ -27,4 +29,5 @@ mod model;
 mod programs;
 mod recorded;
 mod run;
+mod stepped;
 mod verdicts;
