@@ -6,8 +6,9 @@ use std::path::PathBuf;
 /// What `--help` prints.
 pub(crate) const USAGE: &str = "\
 usage: replay [--serve] [--verdicts VERDICTS] FILE
-  FILE     lines `unix_seconds,context,micros,status` sorted by time, or an nginx log in combined
-           format with $request_time at the end; - is standard input
+  FILE     lines `unix_seconds,context,micros,status` sorted by time, or an access log: nginx's combined
+           format with $request_time at the end, Caddy's or Traefik's JSON, Envoy's or Traefik's default,
+           or a common or combined log without times, which is only counted; - is standard input
   --serve  afterwards, show the dashboard on LISTEN (127.0.0.1:3000)
   --verdicts VERDICTS
            write what has changed at the end of each minute to this file, as lines of JSON

@@ -1,27 +1,33 @@
 //! Records lines in the seconds that they carry, with a clock that this file moves.
 //!
 //! A drain counts what was recorded in the second that has just ended, if it is the first one after the turn of
-//! that second. So a second of the log ends with the clock moved to the next second, and one drain. The
-//! background tasks must not run: a drain of theirs between two moves of the clock would count in another second.
+//! that second. So a second of the log ends with the clock moved to the next second, and one drain; of hours whose
+//! seconds nobody can see any more, a longer step does (`steps`). The background tasks must not run: a drain of theirs
+//! between two moves of the clock would count in another second.
 
 use std::time::{Duration, Instant};
 
 use tower_pulse::{Change, ManualClock, Pulse, StoreError, StoreErrorKind};
 
+use crate::counts::Counts;
 use crate::line::Line;
+use crate::steps::Steps;
 
 /// Seconds of the log after which a flush is due. Until then the batch must hold all that can be read later: up
-/// to 120 slices of each precision, 130 minutes, and statistics of two hours.
-const FLUSH_AFTER: i64 = 1_800;
-/// Minutes of the log after which a flush is due among those whose histograms are kept fine: a batch that waits for
-/// longer makes those of its older minutes coarser.
-const FINE_MINUTES: i64 = 2;
+/// to 120 slices of each precision that can be seen at the end, 130 minutes, and statistics of two hours.
+const FLUSH_AFTER: i64 = 3_600;
+/// Minutes with lines after which a flush is due among those whose histograms are kept fine: a batch with more of them
+/// makes those of the older ones coarser.
+const FINE_MINUTES: usize = 2;
 /// For how long before the last line histograms are kept fine: in the 98 half hours that are stored.
 const FINE_FOR: i64 = 98 * 1_800;
 /// Seconds of a minute.
 const MINUTE: i64 = 60;
 /// Lines after which a flush is due, as each of them may add to the batch.
 const FLUSH_LINES: u64 = 250_000;
+/// Lines after which a drain is due within a step: so many durations of the longest kind add up to no more than a cell can
+/// hold.
+const DRAIN_LINES: u64 = 30_000;
 /// For how long a flush is tried again while the store is away.
 const AWAY: Duration = Duration::from_secs(30);
 /// For how long it is tried again while the store is slow: a flush of many contexts may take minutes to fold.
@@ -33,21 +39,25 @@ const RETRY: Duration = Duration::from_millis(200);
 pub(crate) struct Replay<'a> {
     pulse: &'a Pulse,
     time: ManualClock,
-    /// The second of the lines that are recorded now.
+    steps: Steps,
+    /// The latest second of the step whose lines are recorded now: the clock's.
     second: i64,
     /// The latest second of all lines.
     latest: i64,
     /// The second in which the last drain was.
     drained: i64,
     flushed: i64,
-    /// The first minute that has lines since the last flush.
-    first_minute: i64,
+    /// Minutes that were drained since the last flush, as far as they matter.
+    minutes: Vec<i64>,
     /// From then on histograms are kept fine.
     fine_from: i64,
     /// From this second on each minute is judged at its end.
     judged_from: Option<i64>,
     lines: u64,
     flushed_lines: u64,
+    drained_lines: u64,
+    /// The requests without a duration.
+    counts: Counts,
 }
 
 impl<'a> Replay<'a> {
@@ -56,19 +66,22 @@ impl<'a> Replay<'a> {
         Self {
             pulse,
             time,
+            steps: Steps::until(last),
             second,
             latest: second,
             drained: second,
             flushed: second,
-            first_minute: second / 60,
+            minutes: Vec::new(),
             fine_from: last - FINE_FOR,
             judged_from: None,
             lines: 0,
             flushed_lines: 0,
+            drained_lines: 0,
+            counts: Counts::new(pulse),
         }
     }
 
-    /// The second of the lines that are recorded now.
+    /// The latest second of the lines that are recorded now.
     pub(crate) fn second(&self) -> i64 {
         self.second
     }
@@ -85,43 +98,56 @@ impl<'a> Replay<'a> {
 
     /// Records a line of the current second.
     pub(crate) fn record(&mut self, line: &Line<'_>) {
-        self.pulse.record(line.context, line.duration, line.outcome);
+        let (pulse, context) = (self.pulse, line.context);
+        match line.duration {
+            Some(duration) => pulse.record(context, duration, line.ending.outcome()),
+            None => self.counts.add(pulse, context, line.ending),
+        }
         self.lines += 1;
     }
 
     /// Judges each minute from `second` on at its end, so that the dashboard shows what changed in these minutes.
     pub(crate) fn judge_from(&mut self, second: i64) {
         self.judged_from = Some(second);
+        self.steps.judged_from(second);
     }
 
-    /// Ends the current second, and begins another one: usually a later one.
+    /// Every minute will be judged at its end.
+    pub(crate) fn keep_minutes(&mut self) {
+        self.steps.judged_from(0);
+    }
+
+    /// Goes to another second, usually a later one: within the current step, or ends that and begins another one.
     pub(crate) async fn turn_to(&mut self, second: i64) -> Result<(), StoreError> {
         let end = (self.second.div_euclid(MINUTE) + 1) * MINUTE;
         if second >= end && self.judged_from.is_some_and(|from| self.second >= from) {
             self.end_minute(end).await?;
         }
-        match second == self.second {
-            true => Ok(()),
-            false => self.begin(second).await,
+        let is_same_step = self.steps.step(second) == self.steps.step(self.second);
+        if is_same_step && self.lines - self.drained_lines < DRAIN_LINES {
+            if second > self.second {
+                self.second = second;
+                self.latest = self.latest.max(second);
+                self.time.set_wall(second);
+            }
+            return Ok(());
         }
+        self.begin(second).await
     }
 
     async fn begin(&mut self, second: i64) -> Result<(), StoreError> {
-        self.end_second();
+        self.end_step();
         let waiting = self.lines - self.flushed_lines;
+        let (step, seconds) = self.steps.step(second);
+        // A step of several minutes ends in one of them that is not known yet.
+        let is_another = seconds > MINUTE || !self.minutes.contains(&step.div_euclid(MINUTE));
         let becomes_coarse =
-            second >= self.fine_from && second / 60 - self.first_minute >= FINE_MINUTES;
+            second >= self.fine_from && is_another && self.minutes.len() >= FINE_MINUTES;
         let is_due = second - self.flushed >= FLUSH_AFTER || becomes_coarse;
         // Before the clock moves: the store judges by its time what is late and what has ended.
         if waiting >= FLUSH_LINES || (waiting > 0 && is_due) {
             self.flush().await?;
         }
-        let first_minute = match self.lines == self.flushed_lines {
-            true => second / 60,
-            // Lines may be late.
-            false => self.first_minute.min(second / 60),
-        };
-        self.first_minute = first_minute;
         self.time.set_wall(second);
         if second < self.drained {
             // The clock went back: without this, the next drain would not be one after the turn of a second.
@@ -133,7 +159,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Ends the current second and begins `end`, the end of a minute; takes everything to the store, and judges the
+    /// Ends the current step and begins `end`, the end of a minute; takes everything to the store, and judges the
     /// minute.
     pub(crate) async fn end_minute(&mut self, end: i64) -> Result<(), StoreError> {
         if self.second < end {
@@ -148,14 +174,21 @@ impl<'a> Replay<'a> {
 
     /// Takes everything to the store, and leaves the clock at the second of the last line.
     pub(crate) async fn finish(&mut self) -> Result<(), StoreError> {
-        self.end_second();
+        self.end_step();
         self.flush().await
     }
 
-    fn end_second(&mut self) {
+    fn end_step(&mut self) {
         self.drained = self.second + 1;
         self.time.set_wall(self.drained);
         self.pulse.simulation().drain();
+        if self.lines > self.drained_lines {
+            self.drained_lines = self.lines;
+            let minute = self.second.div_euclid(MINUTE);
+            if self.minutes.len() <= FINE_MINUTES && !self.minutes.contains(&minute) {
+                self.minutes.push(minute);
+            }
+        }
     }
 
     async fn flush(&mut self) -> Result<(), StoreError> {
@@ -176,6 +209,7 @@ impl<'a> Replay<'a> {
             tokio::time::sleep(RETRY).await;
         }
         (self.flushed, self.flushed_lines) = (self.latest, self.lines);
+        self.minutes.clear();
         Ok(())
     }
 }

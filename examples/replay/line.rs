@@ -1,41 +1,71 @@
-//! A line of the log, and the two formats that it may have.
+//! A line of the log, and the formats that it may have.
 //!
-//! The first line that can be read in either format settles the format of all. A line of CSV is split from both
-//! ends, so that a context may have commas: the time up to the first one, the status behind the last one, the
-//! microseconds before that.
+//! The first line that can be read in any format settles the format of all.
 
 use std::time::Duration;
 
 use http::StatusCode;
 use tower_pulse::{Outcome, RequestOutcome};
 
-use crate::nginx;
-
-/// The last second that is read as one, in the year 2255. What is above is probably in milliseconds.
-const LAST_SECOND: u64 = 9_000_000_000;
-/// The longest duration that [`Pulse::record`](tower_pulse::Pulse::record) records as it is.
-const LONGEST: Duration = Duration::from_secs(7 * 24 * 3_600);
+use crate::{combined, csv, envoy, json};
 
 /// A request of the log.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Line<'a> {
-    /// Unix seconds.
+    /// The second in which it has ended, in Unix seconds.
     pub(crate) second: i64,
     pub(crate) context: &'a str,
-    pub(crate) duration: Duration,
-    pub(crate) outcome: RequestOutcome,
+    /// `None` where the format says none.
+    pub(crate) duration: Option<Duration>,
+    pub(crate) ending: Ending,
+}
+
+/// How a request of the log ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    Responded(StatusCode),
+    /// The client has gone before the response.
+    GivenUp,
+}
+
+impl Ending {
+    /// As it is recorded.
+    pub(crate) fn outcome(self) -> RequestOutcome {
+        match self {
+            Self::Responded(status) => status.into(),
+            Self::GivenUp => Outcome::Cancelled.into(),
+        }
+    }
+
+    /// Whether the service has failed.
+    pub(crate) fn is_failure(self) -> bool {
+        matches!(self, Self::Responded(status) if status.is_server_error())
+    }
 }
 
 /// The format of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     Csv,
-    Nginx,
+    /// The combined log format with nginx's `$request_time` at the end, and that of Traefik.
+    Combined,
+    /// The common and the combined log format, without a duration.
+    Untimed,
+    Envoy,
+    Caddy,
+    Traefik,
 }
 
 /// Why a line cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unreadable(pub(crate) &'static str);
+
+impl Format {
+    /// Whether its lines say how long requests took.
+    pub(crate) fn has_durations(self) -> bool {
+        self != Self::Untimed
+    }
+}
 
 /// Reads a line without its end. `context` holds the context where it is not a part of the line.
 pub(crate) fn parse<'a>(
@@ -44,74 +74,55 @@ pub(crate) fn parse<'a>(
     context: &'a mut String,
 ) -> Result<Line<'a>, Unreadable> {
     match format {
-        Format::Csv => parse_csv(line),
-        Format::Nginx => nginx::parse(line, context),
+        Format::Csv => csv::parse(line),
+        Format::Combined => combined::parse(line, context),
+        Format::Untimed => combined::parse_untimed(line, context),
+        Format::Envoy => envoy::parse(line, context),
+        Format::Caddy => json::parse_caddy(line, context),
+        Format::Traefik => json::parse_traefik(line, context),
     }
 }
 
-/// The format in which a line can be read.
+/// The format in which a line can be read. An error is about the format that its first byte makes likely.
 pub(crate) fn format_of(line: &[u8]) -> Result<Format, Unreadable> {
-    match parse_csv(line) {
-        Ok(_) => Ok(Format::Csv),
-        Err(_) if nginx::parse(line, &mut String::new()).is_ok() => Ok(Format::Nginx),
-        Err(unreadable) => Err(unreadable),
-    }
+    let formats = match line.first() {
+        Some(b'{') if has(line, b"\"RequestMethod\"") => [Format::Traefik, Format::Caddy],
+        Some(b'{') => [Format::Caddy, Format::Traefik],
+        Some(b'[') => [Format::Envoy, Format::Csv],
+        // Of a CSV line, a context may have quotes and brackets.
+        _ if csv::parse(line).is_ok() => return Ok(Format::Csv),
+        _ if has(line, b"] \"") => [Format::Combined, Format::Untimed],
+        _ => [Format::Csv, Format::Combined],
+    };
+    let read = |format| parse(format, line, &mut String::new()).map(|_| format);
+    let [likely, other] = formats.map(read);
+    likely.or_else(|why| other.map_err(|_| why))
 }
 
-fn parse_csv(line: &[u8]) -> Result<Line<'_>, Unreadable> {
-    const FIELDS: Unreadable = Unreadable("not unix_seconds,context,micros,status");
-    let first = line.iter().position(|byte| *byte == b',').ok_or(FIELDS)?;
-    let (seconds, fields) = (&line[..first], &line[first + 1..]);
-    let last = fields
-        .iter()
-        .rposition(|byte| *byte == b',')
-        .ok_or(FIELDS)?;
-    let (fields, status) = (&fields[..last], &fields[last + 1..]);
-    let last = fields
-        .iter()
-        .rposition(|byte| *byte == b',')
-        .ok_or(FIELDS)?;
-    let (context, micros) = (&fields[..last], &fields[last + 1..]);
-    let micros = digits(micros).ok_or(Unreadable("the microseconds are no number"))?;
-    Ok(Line {
-        second: second(digits(seconds).ok_or(Unreadable("the time is no number of seconds"))?)?,
-        context: std::str::from_utf8(context)
-            .map_err(|_| Unreadable("the context is not UTF-8"))?,
-        duration: duration(micros)?,
-        outcome: outcome_of(status)?,
-    })
-}
-
-/// A time that the clock can show.
-pub(crate) fn second(seconds: u64) -> Result<i64, Unreadable> {
-    match i64::try_from(seconds) {
-        Ok(second) if seconds <= LAST_SECOND => Ok(second),
-        _ => Err(Unreadable(
-            "the time is after the year 2255: are these milliseconds?",
-        )),
-    }
-}
-
-/// A duration that is recorded as it is.
-pub(crate) fn duration(micros: u64) -> Result<Duration, Unreadable> {
-    let duration = Duration::from_micros(micros);
-    match duration <= LONGEST {
-        true => Ok(duration),
-        false => Err(Unreadable("the request took more than 7 days")),
-    }
+fn has(line: &[u8], part: &[u8]) -> bool {
+    line.windows(part.len()).any(|window| window == part)
 }
 
 /// nginx's status of a request that the client has given up.
 const CLIENT_CLOSED_REQUEST: u16 = 499;
 
+/// What is said of a status that is none.
+const STATUS: Unreadable = Unreadable("the status is not 100 to 599");
+
 /// How a request with this status ended.
-pub(crate) fn outcome_of(text: &[u8]) -> Result<RequestOutcome, Unreadable> {
+pub(crate) fn ending_of(text: &[u8]) -> Result<Ending, Unreadable> {
     let status = digits(text).and_then(|status| u16::try_from(status).ok());
-    let status = status.filter(|status| (100..600).contains(status) && text.len() == 3);
+    let status = status.filter(|_| text.len() == 3);
+    ending_of_status(status.ok_or(STATUS)?)
+}
+
+/// How a request with this status ended.
+pub(crate) fn ending_of_status(status: u16) -> Result<Ending, Unreadable> {
+    let status = Some(status).filter(|status| (100..600).contains(status));
     let status = status.and_then(|status| StatusCode::from_u16(status).ok());
-    match status.ok_or(Unreadable("the status is not 100 to 599"))? {
-        status if status == CLIENT_CLOSED_REQUEST => Ok(Outcome::Cancelled.into()),
-        status => Ok(status.into()),
+    match status.ok_or(STATUS)? {
+        status if status == CLIENT_CLOSED_REQUEST => Ok(Ending::GivenUp),
+        status => Ok(Ending::Responded(status)),
     }
 }
 

@@ -4,9 +4,9 @@
 //! replay [--serve] [--verdicts VERDICTS] FILE
 //! ```
 //!
-//! `FILE` (`-`: standard input) has lines `unix_seconds,context,micros,status`, or lines of nginx's combined
-//! format with `$request_time` at the end, sorted by time. `line` and `nginx` say how a line is read. Each
-//! line is recorded as a request in the second that it carries. With `--serve`, the dashboard is at
+//! `FILE` (`-`: standard input) has lines `unix_seconds,context,micros,status`, or is an access log of nginx, Caddy,
+//! Traefik or Envoy, or a common log, sorted by time. `line` says how a line is read. Each line is recorded as a request
+//! in the second in which it ended; one of a format without durations is counted (`counts`). With `--serve`, the dashboard is at
 //! `/admin/pulse` once every line is in the store, with what has changed in the last three hours of the log, and the clock
 //! goes on from the time of the last line. With
 //! `--verdicts`, the changes that stand at the end of each minute are written to a file: see `verdicts`.
@@ -23,12 +23,19 @@
 #![allow(clippy::print_stdout)] // An example talks to whoever started it.
 
 mod args;
+mod combined;
+mod counts;
+mod csv;
 mod drive;
+mod envoy;
 mod input;
+mod json;
 mod line;
-mod nginx;
 mod progress;
 mod serve;
+mod steps;
+mod template;
+mod time;
 mod verdicts;
 
 use std::error::Error;
@@ -46,6 +53,11 @@ use verdicts::Verdicts;
 
 /// Seconds at the end of a log whose minutes are judged, for the dashboard.
 const JUDGED: i64 = 3 * 3_600;
+
+/// What is said of a log whose format has no durations.
+const UNTIMED: &str = "\
+the log does not say how long requests took: they are counted, and nothing else is known of them. The counters are
+`requests` and `5xx`, and for each context `requests:CONTEXT` and `5xx:CONTEXT`; there are no pages, percentiles or changes";
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -105,11 +117,19 @@ async fn run(args: &Args) -> Result<(), Box<dyn Error>> {
         };
     };
 
+    if verdicts.is_some() && !format.has_durations() {
+        return Err(
+            "--verdicts: the log has no durations, so that there is nothing to judge".into(),
+        );
+    }
     let (pulse, time, tasks) = build(&survey, survey.first)?;
     refuse_other_data(&pulse).await?;
     let mut replay = Replay::new(&pulse, time.clone(), (survey.first, survey.last));
-    if server.is_some() {
+    if server.is_some() && format.has_durations() {
         replay.judge_from(survey.last - JUDGED);
+    }
+    if verdicts.is_some() {
+        replay.keep_minutes();
     }
     let mut progress = Progress::new("recording", input.bytes());
     let mut lines = input.lines()?;
@@ -149,6 +169,9 @@ async fn run(args: &Args) -> Result<(), Box<dyn Error>> {
         replay.lines(),
         replay.lines() as f64 / seconds
     );
+    if !format.has_durations() {
+        println!("{UNTIMED}");
+    }
     if survey.unreadable > 0 {
         report_unreadable(&survey);
     }
@@ -168,9 +191,14 @@ fn build(survey: &Survey, second: i64) -> Result<(Pulse, ManualClock, Vec<Task>)
              ones are counted together as <overflow>"
         );
     }
+    let counters = match survey.format {
+        Some(format) if !format.has_durations() => counts::counters_of(survey.contexts),
+        _ => 1,
+    };
     let mut builder = Pulse::builder()
         .clock(clock)
         .max_contexts(survey.contexts.clamp(1, MAX_CONTEXTS))
+        .max_counters(counters.clamp(1, MAX_CONTEXTS))
         .shutdown_timeout(Duration::from_secs(5));
     if let Some(url) = variable("REDIS_URL")?.filter(|url| !url.is_empty()) {
         builder = builder.redis(url);
@@ -188,9 +216,9 @@ fn build(survey: &Survey, second: i64) -> Result<(Pulse, ManualClock, Vec<Task>)
 /// A log must not be added to what a live service has recorded, nor twice to the same store.
 async fn refuse_other_data(pulse: &Pulse) -> Result<(), Box<dyn Error>> {
     const DAY: u32 = 86_400;
-    let hits = CounterQuery::new(["hits"], DAY);
-    let hits = pulse.store().counters(&hits).await?;
-    if hits.iter().all(|counter| counter.slices.is_empty()) {
+    let requests = CounterQuery::new(["hits", counts::REQUESTS], DAY);
+    let requests = pulse.store().counters(&requests).await?;
+    if requests.iter().all(|counter| counter.slices.is_empty()) {
         return Ok(());
     }
     let store = pulse.store().describe();

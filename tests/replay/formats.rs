@@ -1,4 +1,4 @@
-//! Lines of both formats: what they say, and which cannot be read.
+//! Lines of each format: what they say, and which cannot be read.
 
 use std::time::Duration;
 
@@ -6,20 +6,22 @@ use http::StatusCode;
 use proptest::prelude::*;
 use tower_pulse::{Outcome, RequestOutcome};
 
-use super::line::{Format, Unreadable, format_of, parse};
+use super::line::{Ending, Format, Unreadable, format_of, parse};
+use super::time::{decimal, go_duration, rfc3339};
 
-/// Second, context, microseconds and outcome.
-type Fields = (i64, String, u64, RequestOutcome);
+/// Second, context, microseconds and ending.
+type Fields = (i64, String, u64, Ending);
 
 fn fields(format: Format, line: impl AsRef<[u8]>) -> Result<Fields, Unreadable> {
     let mut context = "of the line before".to_owned();
     let line = parse(format, line.as_ref(), &mut context)?;
-    let micros = u64::try_from(line.duration.as_micros()).unwrap();
-    Ok((line.second, line.context.to_owned(), micros, line.outcome))
+    let duration = line.duration.expect("the format has durations");
+    let micros = u64::try_from(duration.as_micros()).unwrap();
+    Ok((line.second, line.context.to_owned(), micros, line.ending))
 }
 
-fn status(code: u16) -> RequestOutcome {
-    StatusCode::from_u16(code).unwrap().into()
+fn status(code: u16) -> Ending {
+    Ending::Responded(StatusCode::from_u16(code).unwrap())
 }
 
 #[test]
@@ -30,6 +32,10 @@ fn a_csv_line_is_split_from_both_ends() {
         ("1700000000,a,b,c,1500,200", "a,b,c"),
         ("1700000000,,,,1500,200", ",,"),
         ("1700000000, \"ü\" ,1500,200", " \"ü\" "),
+        // nginx's `$msec`.
+        ("1700000000.123,GET /,1500,200", "GET /"),
+        ("1700000000.999999999,GET /,001500,200", "GET /"),
+        ("1700000000,1.5,1500,200", "1.5"),
     ] {
         let expected = (1_700_000_000, context.to_owned(), 1_500, status(200));
         assert_eq!(fields(Format::Csv, line), Ok(expected), "{line}");
@@ -47,7 +53,11 @@ fn csv_lines_that_cannot_be_read() {
         ("1700000000,5,200", "unix_seconds,context"),
         ("unix_seconds,context,micros,status", "microseconds"),
         ("-1,a,5,200", "time"),
-        ("1700000000.5,a,5,200", "time"),
+        ("1700000000.,a,5,200", "time"),
+        ("1700000000.5.5,a,5,200", "time"),
+        (".5,a,5,200", "time"),
+        ("1700000000.-5,a,5,200", "time"),
+        ("1700000000,a,0.005,200", "are these seconds"),
         ("1700000000000,a,5,200", "milliseconds"),
         ("99999999999999999999999,a,5,200", "time"),
         ("1700000000,a,-5,200", "microseconds"),
@@ -84,13 +94,18 @@ fn an_nginx_line_has_a_time_zone_and_fractions_of_seconds() {
             1_700_000_000,
             12_345_000,
         ),
-        ("15/Nov/2023:03:43:20 +0530", "7", 1_700_000_000, 7_000_000),
+        (
+            "15/Nov/2023:03:43:20 +0530",
+            "7.0",
+            1_700_000_000,
+            7_000_000,
+        ),
         ("29/Feb/2024:00:00:00 +0000", "0.000001", 1_709_164_800, 1),
         ("01/Jan/1970:00:00:00 +0000", "0.000", 0, 0),
     ] {
         let line = nginx(time, "GET / HTTP/1.1", "204", took);
         let expected = (second, "GET /".to_owned(), micros, status(204));
-        assert_eq!(fields(Format::Nginx, &line), Ok(expected), "{line}");
+        assert_eq!(fields(Format::Combined, &line), Ok(expected), "{line}");
     }
 }
 
@@ -120,7 +135,7 @@ fn the_context_of_an_nginx_line_has_no_query_and_no_ids() {
         ("OPTIONS * HTTP/1.1", "<unmatched>"),
     ] {
         let line = nginx("14/Nov/2023:22:13:20 +0000", request, "200", "0.1");
-        let found = fields(Format::Nginx, &line).map(|fields| fields.1);
+        let found = fields(Format::Combined, &line).map(|fields| fields.1);
         assert_eq!(found.as_deref(), Ok(context), "{line}");
     }
 }
@@ -129,7 +144,7 @@ fn the_context_of_an_nginx_line_has_no_query_and_no_ids() {
 fn nginx_lines_that_cannot_be_read() {
     let time = "14/Nov/2023:22:13:20 +0000";
     let good = nginx(time, "GET / HTTP/1.1", "200", "0.1");
-    assert_eq!(format_of(good.as_bytes()), Ok(Format::Nginx));
+    assert_eq!(format_of(good.as_bytes()), Ok(Format::Combined));
     for line in [
         nginx("14/Nov/2023 22:13:20 +0000", "GET / HTTP/1.1", "200", "0.1"),
         nginx("14/Foo/2023:22:13:20 +0000", "GET / HTTP/1.1", "200", "0.1"),
@@ -138,14 +153,16 @@ fn nginx_lines_that_cannot_be_read() {
         nginx(time, "GET / HTTP/1.1", "000", "0.1"),
         nginx(time, "GET / HTTP/1.1", "200", "-"),
         nginx(time, "GET / HTTP/1.1", "200", "-0.1"),
-        nginx(time, "GET / HTTP/1.1", "200", "0.1234567"),
+        // Apache's `%D`, in microseconds, or `%T`, in seconds.
+        nginx(time, "GET / HTTP/1.1", "200", "7"),
+        nginx(time, "GET / HTTP/1.1", "200", "0."),
         nginx(time, "GET / HTTP/1.1", "200", ""),
         nginx(time, "GET / HTTP/1.1", "200", "604800.001"),
         // The combined format alone has no time.
         good.trim_end_matches(" 0.1").to_owned(),
         format!("{good} \"more\""),
     ] {
-        assert!(fields(Format::Nginx, &line).is_err(), "{line}");
+        assert!(fields(Format::Combined, &line).is_err(), "{line}");
     }
 }
 
@@ -153,16 +170,220 @@ fn nginx_lines_that_cannot_be_read() {
 fn a_request_that_the_client_gave_up_is_cancelled() {
     let csv = fields(Format::Csv, "1700000000,GET /,1500,499").unwrap();
     let line = nginx("14/Nov/2023:22:13:20 +0000", "GET / HTTP/1.1", "499", "0.1");
-    let nginx = fields(Format::Nginx, line).unwrap();
-    assert_eq!([csv.3, nginx.3], [Outcome::Cancelled.into(); 2]);
+    let nginx = fields(Format::Combined, line).unwrap();
+    assert_eq!([csv.3, nginx.3], [Ending::GivenUp; 2]);
+    let cancelled: RequestOutcome = Outcome::Cancelled.into();
+    assert_eq!(csv.3.outcome(), cancelled);
+    assert!(!csv.3.is_failure() && status(500).is_failure() && !status(404).is_failure());
 }
 
 #[test]
 fn the_first_line_that_can_be_read_has_a_format() {
     assert_eq!(format_of(b"1700000000,GET /,5,200"), Ok(Format::Csv));
-    assert!(format_of(b"unix_seconds,context,micros,status").is_err());
-    assert!(format_of(b"").is_err());
+    assert_eq!(format_of(b"1700000000,a [b] \"c\",5,200"), Ok(Format::Csv));
+    // Why a line cannot be read is said of the format that it seems to have.
+    let time = "14/Nov/2023:22:13:20 +0000";
+    for (line, why) in [
+        ("unix_seconds,context,micros,status", "microseconds"),
+        ("", "unix_seconds,context"),
+        ("{", "Caddy"),
+        ("{\"RequestMethod\":7}", "Traefik"),
+        ("[error] no", "Envoy"),
+        (&nginx(time, "GET /", "200", "7"), "whole number"),
+        (&nginx(time, "GET /", "200", "-"), "no number of seconds"),
+    ] {
+        let found = format_of(line.as_bytes()).unwrap_err();
+        assert!(found.0.contains(why), "{line}: {}", found.0);
+    }
 }
+
+#[test]
+fn a_common_log_has_no_duration_and_never_half_of_one() {
+    let common = "h - - [14/Nov/2023:23:13:20 +0100] \"GET /a?b HTTP/1.1\" 503 -";
+    for end in ["", " \"-\" \"Mozilla \\\"x\\\"\""] {
+        let line = format!("{common}{end}");
+        assert_eq!(format_of(line.as_bytes()), Ok(Format::Untimed), "{line}");
+        let mut context = String::new();
+        let line = parse(Format::Untimed, line.as_bytes(), &mut context).unwrap();
+        assert_eq!(
+            (line.second, line.context, line.duration),
+            (1_700_000_000, "GET /a", None)
+        );
+        assert_eq!(line.ending, status(503));
+    }
+    for end in [
+        " \"-\"",
+        " \"-\" \"x\" 0.1",
+        " \"-\" \"x\" -",
+        " \"-\"|\"x\"",
+        " 0.1 \"-\" \"x\" y",
+    ] {
+        let line = format!("{common}{end}");
+        assert!(
+            parse(Format::Untimed, line.as_bytes(), &mut String::new()).is_err(),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn durations_of_go() {
+    for (text, nanos) in [
+        ("0s", 0),
+        ("1ns", 1),
+        ("1.5\u{b5}s", 1_500),
+        ("1.5\u{3bc}s", 1_500),
+        ("5.486281ms", 5_486_281),
+        ("2.000000001s", 2_000_000_001),
+        ("1m0.5s", 60_500_000_000),
+        ("26h2m3s", 93_723_000_000_000),
+    ] {
+        let expected = Some(Duration::from_nanos(nanos));
+        assert_eq!(go_duration(text), expected, "{text}");
+    }
+    for text in [
+        "",
+        "5",
+        "s",
+        "1 s",
+        "-1s",
+        "1.s",
+        "1.2.3s",
+        "1d",
+        "99999999999999h",
+        "1s5",
+        "é",
+    ] {
+        assert_eq!(go_duration(text), None, "{text}");
+    }
+}
+
+#[test]
+fn times_with_zones() {
+    for (text, millis) in [
+        ("2023-11-14T22:13:20Z", 0),
+        ("2023-11-14T22:13:20.25Z", 250),
+        ("2023-11-15T03:43:20.251+0530", 251),
+        ("2023-11-15T03:43:20.251999999+05:30", 251),
+        ("2023-11-14T14:13:20-08:00", 0),
+    ] {
+        let at = rfc3339(text.as_bytes()).map(|at| at.as_millis());
+        assert_eq!(at, Ok(1_700_000_000_000 + millis), "{text}");
+    }
+    for text in [
+        "",
+        "2023-11-14T22:13:20",
+        "2023-11-14 22:13:20Z",
+        "2023-11-14T22:13:20.Z",
+        "2023-11-14T22:13:20.1234567890Z",
+        "2023-11-14T22:13:20,5Z",
+        "2023-13-14T22:13:20Z",
+        "2023-11-14T25:13:20Z",
+        "2023-11-14T22:13:20+5:30",
+        "2023-11-14T22:13:20Z ",
+        "1969-12-31T23:59:59Z",
+    ] {
+        assert!(rfc3339(text.as_bytes()).is_err(), "{text}");
+    }
+}
+
+/// Lines of JSON which a program could write.
+#[test]
+fn json_lines_that_cannot_be_read() {
+    let caddy = |ts: &str, took: &str, status: &str| {
+        format!(
+            "{{\"ts\":{ts},\"request\":{{\"method\":\"GET\",\"uri\":\"/\\u0061\"}},\"duration\":{took},\"status\":{status}}}"
+        )
+    };
+    let good = (1_700_000_000, "GET /a".to_owned(), 1_500, status(200));
+    for (ts, took) in [
+        ("1700000000.9", "0.0015"),
+        ("1700000000", "\"1.5ms\""),
+        ("1.7e9", "1.5e-3"),
+        ("1700000000123.4", "0.0015"),
+        ("1700000000123456789", "0.0015"),
+        ("\"14/Nov/2023:22:13:20 +0000\"", "0.0015"),
+    ] {
+        let line = caddy(ts, took, "200");
+        assert_eq!(fields(Format::Caddy, &line), Ok(good.clone()), "{line}");
+    }
+    let gone = fields(Format::Caddy, caddy("1700000000.1", "0.5", "0")).unwrap();
+    assert_eq!(gone.3, Ending::GivenUp);
+    for (ts, took, status) in [
+        ("-1.5", "0.1", "200"),
+        ("9e10", "0.1", "200"),
+        ("1e300", "0.1", "200"),
+        ("null", "0.1", "200"),
+        ("\"yesterday\"", "0.1", "200"),
+        ("1700000000.1", "5", "200"),
+        ("1700000000.1", "-0.1", "200"),
+        ("1700000000.1", "1e30", "200"),
+        ("1700000000.1", "604800.1", "200"),
+        ("1700000000.1", "\"5\"", "200"),
+        ("1700000000.1", "0.1", "600"),
+        ("1700000000.1", "0.1", "70000"),
+        ("1700000000.1", "0.1", "\"200\""),
+    ] {
+        let line = caddy(ts, took, status);
+        assert!(fields(Format::Caddy, &line).is_err(), "{line}");
+    }
+    let traefik = |more: &str| {
+        format!("{{\"RequestMethod\":\"GET\",\"RequestPath\":\"/a\",\"Duration\":1500000{more}}}")
+    };
+    let start = ",\"StartUTC\":\"2023-11-14T22:13:19.999Z\"";
+    for more in [
+        format!(
+            ",\"time\":\"2023-11-14T22:13:20Z\"{start},\"DownstreamStatus\":200,\"OriginStatus\":502"
+        ),
+        format!("{start},\"DownstreamStatus\":200"),
+        format!("{start},\"OriginStatus\":200"),
+    ] {
+        let line = traefik(&more);
+        assert_eq!(fields(Format::Traefik, &line), Ok(good.clone()), "{line}");
+    }
+    for more in [
+        start,
+        ",\"DownstreamStatus\":200",
+        ",\"time\":\"now\",\"DownstreamStatus\":200",
+    ] {
+        let line = traefik(more);
+        assert!(fields(Format::Traefik, &line).is_err(), "{line}");
+    }
+}
+
+#[test]
+fn a_connection_without_a_request_is_none_in_envoy() {
+    let line = |began: &str, request: &str, numbers: &str| {
+        format!("[{began}] \"{request}\" {numbers} \"-\" \"-\" \"-\" \"-\" \"-\"")
+    };
+    let time = "2023-11-14T22:13:19.500Z";
+    let good = line(time, "GET /a HTTP/2", "200 - 0 6 500 17");
+    let expected = (1_700_000_000, "GET /a".to_owned(), 500_000, status(200));
+    assert_eq!(fields(Format::Envoy, &good), Ok(expected));
+    for bad in [
+        line(time, "- - -", "0 - 0 0 500 -"),
+        line(time, "GET /a HTTP/2", "200 - 0 6 - 17"),
+        line(time, "GET /a HTTP/2", "200 - 0 6 17"),
+        line(time, "GET /a HTTP/2", "000 - 0 6 500 17"),
+        line(
+            "14/Nov/2023:22:13:20 +0000",
+            "GET /a HTTP/2",
+            "200 - 0 6 500 17",
+        ),
+        good[1..].to_owned(),
+    ] {
+        assert!(fields(Format::Envoy, &bad).is_err(), "{bad}");
+    }
+}
+
+const FORMATS: [Format; 6] = [
+    Format::Csv,
+    Format::Combined,
+    Format::Untimed,
+    Format::Envoy,
+    Format::Caddy,
+    Format::Traefik,
+];
 
 proptest! {
     #[test]
@@ -170,12 +391,14 @@ proptest! {
         bytes in proptest::collection::vec(any::<u8>(), 0..200),
         quoted in "[-0-9a-zA-Z:/\"\\[\\] \\\\.+]{0,120}",
     ) {
-        for format in [Format::Csv, Format::Nginx] {
-            let _ = fields(format, &bytes);
-            let _ = fields(format, &quoted);
+        for format in FORMATS {
+            let _ = parse(format, &bytes, &mut String::new());
+            let _ = parse(format, quoted.as_bytes(), &mut String::new());
         }
+        let _ = (format_of(&bytes), format_of(quoted.as_bytes()));
+        let _ = (rfc3339(&bytes), go_duration(&quoted), decimal(&bytes, u64::MAX));
         let request = nginx("14/Nov/2023:22:13:20 +0000", &quoted.replace(['"', '\\'], ""), "200", "0.1");
-        prop_assert!(fields(Format::Nginx, request).is_ok());
+        prop_assert!(fields(Format::Combined, request).is_ok());
     }
 
     #[test]

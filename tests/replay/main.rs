@@ -5,15 +5,29 @@
 // Parts of the example itself.
 #[path = "../../examples/replay/args.rs"]
 mod args;
+#[path = "../../examples/replay/combined.rs"]
+mod combined;
+#[path = "../../examples/replay/csv.rs"]
+mod csv;
+#[path = "../../examples/replay/envoy.rs"]
+mod envoy;
+#[path = "../../examples/replay/json.rs"]
+mod json;
 #[path = "../../examples/replay/line.rs"]
 mod line;
-#[path = "../../examples/replay/nginx.rs"]
-mod nginx;
+#[path = "../../examples/replay/steps.rs"]
+mod steps;
+#[path = "../../examples/replay/template.rs"]
+mod template;
+#[path = "../../examples/replay/time.rs"]
+mod time;
 
 mod arguments;
 mod exact;
 mod formats;
 mod model;
+mod programs;
 mod recorded;
 mod run;
+mod stepped;
 mod verdicts;

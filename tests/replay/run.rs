@@ -113,6 +113,60 @@ async fn an_nginx_log_is_shown() {
 }
 
 #[tokio::test]
+async fn a_log_without_durations_is_counted_and_says_so() {
+    let dir = TempDir::new("log");
+    let file = dir.path().join("access.log");
+    let mut log = String::new();
+    for n in 0..100 {
+        let status = if n % 10 == 0 { 503 } else { 200 };
+        let second = n % 60;
+        let line = format!(
+            "::1 - - [14/Nov/2023:22:30:{second:02} +0000] \"GET /users/{n} HTTP/1.1\" {status} 7\n"
+        );
+        log.push_str(&line);
+    }
+    log.push_str("::1 - - [14/Nov/2023:22:30:59 +0000] \"GET /ok HTTP/1.1\" 200 7\n");
+    std::fs::write(&file, log).unwrap();
+    let file = file.to_str().unwrap();
+    let redis = RedisServer::start().await;
+    for url in ["", &redis.url()] {
+        let env = [("REDIS_URL", url)];
+        let args = ["--serve", file];
+        let replay = Demo::start_with(built_example("replay"), &args, &env).await;
+        let said = replay.stdout();
+        assert!(said.starts_with("101 lines of 2 contexts"), "{said}");
+        assert!(
+            said.contains("does not say how long requests took"),
+            "{said}"
+        );
+        let mut client = Client::connect(replay.address()).await;
+        let paths = client.json("/admin/pulse/api/paths?window=24h").await;
+        assert_eq!(paths["total"], 0, "no page has a time of 0: {paths}");
+        let counters = client.json("/admin/pulse/api/counters").await;
+        assert_eq!(counters["total"], 5, "{counters}");
+        for (name, expected) in [
+            ("requests", 101),
+            ("5xx", 10),
+            ("requests:GET%20/users/%7Bid%7D", 100),
+            ("5xx:GET%20/users/%7Bid%7D", 10),
+            ("requests:GET%20/ok", 1),
+        ] {
+            let path = format!("/admin/pulse/api/counters?name={name}&precision=60");
+            let counter = client.json(&path).await;
+            let expected = serde_json::json!([[1_700_001_000, expected]]);
+            assert_eq!(counter["samples"], expected, "{name}");
+        }
+    }
+    let output = run(&[file], &[("REDIS_URL", &redis.url())], b"").await;
+    assert!(said(&output).1.contains("PULSE_PREFIX"), "{output:?}");
+    let verdicts = dir.path().join("verdicts");
+    let args = ["--verdicts", verdicts.to_str().unwrap(), file];
+    let output = run(&args, &[], b"").await;
+    assert!(!output.status.success());
+    assert!(said(&output).1.contains("no durations"), "{output:?}");
+}
+
+#[tokio::test]
 async fn a_log_is_not_added_to_other_requests() {
     let redis = RedisServer::start().await;
     let url = redis.url();

@@ -128,11 +128,6 @@ impl Cell {
         part.get_or_init(|| Box::new(Buckets::new())).add(nanos);
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        let mut outcomes = self.outcomes.iter();
-        outcomes.all(|n| n.load(Ordering::Relaxed) == 0)
-    }
-
     /// Moves everything to `scratch`. Only the thread that took the shard may call this.
     pub(super) fn empty_into(&self, scratch: &mut Scratch) {
         const R: Ordering = Ordering::Relaxed;

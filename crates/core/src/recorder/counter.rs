@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::shards::thread_number;
+use super::touched::Mark;
 use crate::error::BuildError;
 use tower_pulse_model::context::is_reserved;
 
@@ -37,10 +38,11 @@ impl Striped {
         }
     }
 
+    /// Returns whether the stripe of this thread was 0 before.
     #[inline]
-    pub(super) fn add(&self, n: i64) {
+    pub(super) fn add(&self, n: i64) -> bool {
         let stripe = thread_number() & (self.stripes.len() - 1);
-        self.stripes[stripe].0.fetch_add(n, Ordering::Relaxed);
+        self.stripes[stripe].0.fetch_add(n, Ordering::Relaxed) == 0
     }
 
     /// Returns the sum and sets it to 0. Calls of this and of [`total`](Self::total) must not overlap.
@@ -110,6 +112,18 @@ impl Gauge {
 pub(super) struct CounterEntry {
     pub(super) name: Arc<str>,
     pub(super) value: Striped,
+    mark: Mark,
+}
+
+impl CounterEntry {
+    /// A counter at 0, of so many stripes, a power of two. The mark is set when there is something to drain.
+    pub(super) fn new(name: Arc<str>, stripes: usize, mark: Mark) -> Self {
+        Self {
+            name,
+            value: Striped::new(stripes),
+            mark,
+        }
+    }
 }
 
 /// A counter of anything, stored at every precision: the recipe
@@ -122,7 +136,9 @@ impl Counter {
     /// Adds `n`, which may be negative, to the current slices. Takes a few nanoseconds and does no I/O.
     #[inline]
     pub fn add(&self, n: i64) {
-        self.0.value.add(n);
+        if self.0.value.add(n) {
+            self.0.mark.set();
+        }
     }
 
     /// Adds 1 to the current slices.

@@ -228,8 +228,7 @@ impl Recorder {
         state.slow.begin(second, now.div_euclid(SECOND));
         state.reports.begin(&mut state.pending, second);
         let entries = std::mem::take(&mut state.entries);
-        let contexts = entries.http.iter().chain(&entries.timers);
-        for entry in contexts.chain(std::iter::once(&self.unmatched)) {
+        for entry in self.due(&entries, state.slow.concerns_all()) {
             if let Some(list) = &entry.slow {
                 let listed = state.slow.take(list, &entry.cells);
                 if !listed.is_empty() && !self.core.is_closed() {
@@ -256,18 +255,20 @@ impl Recorder {
             aggregate.timers = timers.unwrap_or_default();
             state.add_to_pending(entry, second, &aggregate);
         }
-        for counter in &entries.counters {
+        let counters = &entries.counters;
+        self.counters.take_touched(counters.len(), |place| {
+            let counter = &counters[place];
             let n = counter.value.take();
             if n == 0 {
-                continue;
+                return;
             }
             if self.core.is_closed() {
                 state.dropped += Amounts::of_additions(n.unsigned_abs());
-                continue;
+                return;
             }
             state.flush.recorded += Amounts::of_additions(n.unsigned_abs());
             state.pending.count(&counter.name, second, n);
-        }
+        });
         state.entries = entries;
         let ranked = self.rankings.drain(&mut state.pending, second);
         match self.core.is_closed() {
@@ -292,6 +293,26 @@ impl Recorder {
         if is_crowded(&state.pending) {
             self.drain.pressure.notify_one();
         }
+    }
+
+    /// The contexts that are to be drained: those in which something happened since the last drain, or all. The marks of
+    /// these are taken before anything is drained of them.
+    fn due<'a>(&'a self, entries: &'a Entries, all: bool) -> Vec<&'a Entry> {
+        let mut due: Vec<&Entry> = Vec::new();
+        let registries = [(&self.http, &entries.http), (&self.timers, &entries.timers)];
+        for (registry, entries) in registries {
+            registry.take_touched(entries.len(), |place| {
+                if !all {
+                    due.push(&entries[place]);
+                }
+            });
+            if all {
+                due.extend(entries.iter().map(|entry| &**entry));
+            }
+        }
+        // It is in no registry, and has no mark that anybody looks at.
+        due.push(&self.unmatched);
+        due
     }
 
     /// What each counter has counted since the start, drained or not.

@@ -8,7 +8,9 @@ use super::shards::thread_number;
 use super::slow::ListedRequest;
 use super::{Ended, Entry, nanos_of};
 use crate::clock::Tick;
+use tower_pulse_model::context::RecordId;
 use tower_pulse_model::outcome::Outcome;
+use tower_pulse_model::timer_sums::TimerSums;
 
 impl Entry {
     /// Records a sample that began at `start` and ends now.
@@ -51,6 +53,16 @@ impl Entry {
         self.cells.record(thread_number(), nanos, outcome, error);
     }
 
+    /// Adds the sums of timers that ran within a request, and the time that any of them covers.
+    pub(super) fn add_timers(
+        &self,
+        covered: u64,
+        sums: impl IntoIterator<Item = (RecordId, TimerSums)>,
+    ) {
+        self.timers.add(thread_number(), covered, sums);
+        self.cells.touch();
+    }
+
     #[inline(always)]
     fn nanos_since(&self, start: Tick) -> u64 {
         let clock = &self.core.clock;
@@ -65,6 +77,8 @@ impl Entry {
             .record(thread, nanos, ended.outcome, ended.is_error);
         if let Some(slow) = &self.slow {
             slow.add(&self.cells, self.listed(nanos, ended, details));
+            // A drain may have come since the sample was recorded.
+            self.cells.touch();
         }
     }
 
@@ -77,6 +91,7 @@ impl Entry {
             && slow.has_room_for_failed()
         {
             slow.add_failed(self.listed(nanos, ended, details));
+            self.cells.touch();
         }
     }
 

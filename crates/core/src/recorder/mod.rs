@@ -4,8 +4,8 @@
 //! context), `shards` (where a sample is added), `registry` (under which name), `timer`, `counter` and `ranking`
 //! (other code), `response` and `request_outcome` (which responses are errors), `active`, `scope` and `timer_cells`
 //! (which timers ran within which requests), `slow`, `slow_drain` and `details` (the slowest and the failed requests one
-//! by one), `finish` (where a request ends), then `drain` (from the cells to the batch), `minute_reports` (what this
-//! instance did in each minute) and `totals` (for the Prometheus text).
+//! by one), `finish` (where a request ends), then `touched` (which contexts have something to drain), `drain` (from the
+//! cells to the batch), `minute_reports` (what this instance did in each minute) and `totals` (for the Prometheus text).
 
 pub mod active;
 mod cell;
@@ -29,6 +29,7 @@ mod sync;
 mod timer;
 mod timer_cells;
 pub mod totals;
+mod touched;
 mod within;
 
 use std::sync::Arc;
@@ -54,11 +55,12 @@ use http::StatusCode;
 
 use crate::clock::Clock;
 use crate::error::BuildError;
-use counter::{CounterEntry, Gauge, Striped};
+use counter::{CounterEntry, Gauge};
 use registry::Registry;
 use shards::{Cells, MAX_SHARDS, MIN_SHARDS};
 use slow::SlowList;
 use timer_cells::TimerCells;
+use touched::{Mark, Touched};
 use tower_pulse_model::context::{self, Kind, RecordId};
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::ranking::RankingSpec;
@@ -186,21 +188,19 @@ impl Recorder {
             error_rule: limits.error_rule.clone(),
             details: limits.details,
         });
-        let entry = |name: &str, kind| Arc::new(Entry::new(name.into(), kind, shards, &core));
+        let entry = |name: &str, kind, mark| Entry::new(name.into(), kind, mark, shards, &core);
+        let overflow = |name: &'static str, kind| move |mark| entry(name, kind, mark);
+        let unmatched = entry(context::UNMATCHED, Kind::Http, Touched::new(1).mark(0));
         Self {
-            unmatched: entry(context::UNMATCHED, Kind::Http),
-            http: Registry::new(limits.max_contexts, entry(context::OVERFLOW, Kind::Http)),
+            unmatched: Arc::new(unmatched),
+            http: Registry::new(limits.max_contexts, overflow(context::OVERFLOW, Kind::Http)),
             timers: Registry::new(
                 limits.max_contexts,
-                entry(context::TIMER_OVERFLOW, Kind::Timer),
+                overflow(context::TIMER_OVERFLOW, Kind::Timer),
             ),
-            counters: Registry::new(
-                limits.max_counters,
-                Arc::new(CounterEntry {
-                    name: context::OVERFLOW.into(),
-                    value: Striped::new(shards),
-                }),
-            ),
+            counters: Registry::new(limits.max_counters, |mark| {
+                CounterEntry::new(context::OVERFLOW.into(), shards, mark)
+            }),
             rankings: Rankings::default(),
             drain: Drain::new(precisions, clock.now_nanos(), limits.app_version.clone()),
             core,
@@ -238,8 +238,8 @@ impl Recorder {
                 .warn_contexts_overflow(&name, self.limits.max_contexts);
             return registry.overflow();
         }
-        registry.get_or_insert(&name, |name| {
-            Entry::new(name, kind, self.shards, &self.core)
+        registry.get_or_insert(&name, |name, mark| {
+            Entry::new(name, kind, mark, self.shards, &self.core)
         })
     }
 
@@ -263,9 +263,8 @@ impl Recorder {
     pub fn counter(&self, name: &str) -> Counter {
         let name = context::clean_name(name);
         let entry = |name: &str| {
-            let entry = self.counters.get_or_insert(name, |name| CounterEntry {
-                name,
-                value: Striped::new(self.shards),
+            let entry = self.counters.get_or_insert(name, |name, mark| {
+                CounterEntry::new(name, self.shards, mark)
             });
             if &*entry.name == context::OVERFLOW && name != context::OVERFLOW {
                 self.core
@@ -412,8 +411,8 @@ impl Core {
 }
 
 impl Entry {
-    fn new(name: Arc<str>, kind: Kind, shards: usize, core: &Arc<Core>) -> Self {
-        let cells = Cells::new(shards);
+    fn new(name: Arc<str>, kind: Kind, mark: Mark, shards: usize, core: &Arc<Core>) -> Self {
+        let cells = Cells::new(shards, mark);
         let has_slow = kind == Kind::Http;
         let unmatched = &*name == context::UNMATCHED;
         Self {

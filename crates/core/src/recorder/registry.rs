@@ -1,54 +1,82 @@
 //! Registries of names. They are bounded: beyond the maximum, all new names share the entry `<overflow>`.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+use super::touched::{Mark, Touched};
 
 /// At most `max` entries by name, and one entry for all other names.
 #[derive(Debug)]
 pub(super) struct Registry<E> {
-    entries: RwLock<HashMap<Arc<str>, Arc<E>>>,
+    entries: RwLock<Entries<E>>,
     max: usize,
     overflow: Arc<E>,
+    /// A mark of each entry, by its place.
+    touched: Arc<Touched>,
+}
+
+#[derive(Debug)]
+struct Entries<E> {
+    by_name: HashMap<Arc<str>, Arc<E>>,
+    /// The place of an entry never changes.
+    by_place: Vec<Arc<E>>,
 }
 
 impl<E> Registry<E> {
-    pub(super) fn new(max: usize, overflow: Arc<E>) -> Self {
+    /// `overflow` makes the entry of the names beyond the maximum, with its mark.
+    pub(super) fn new(max: usize, overflow: impl FnOnce(Mark) -> E) -> Self {
+        let touched = Touched::new(max + 1);
+        let overflow = Arc::new(overflow(touched.mark(0)));
+        let entries = Entries {
+            by_name: HashMap::new(),
+            by_place: vec![overflow.clone()],
+        };
         Self {
-            entries: RwLock::default(),
+            entries: RwLock::new(entries),
             max,
             overflow,
+            touched,
         }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Entries<E>> {
+        self.entries.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The entry of `name`, if it exists. Allocates nothing.
     #[inline]
     pub(super) fn get(&self, name: &str) -> Option<Arc<E>> {
-        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
-        entries.get(name).cloned()
+        self.read().by_name.get(name).cloned()
     }
 
     /// The entry of `name`, created if there is room, or else that of the overflow.
-    pub(super) fn get_or_insert(&self, name: &str, make: impl FnOnce(Arc<str>) -> E) -> Arc<E> {
+    pub(super) fn get_or_insert(
+        &self,
+        name: &str,
+        make: impl FnOnce(Arc<str>, Mark) -> E,
+    ) -> Arc<E> {
         if let Some(entry) = self.get(name) {
             return entry;
         }
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(entry) = entries.get(name) {
+        if let Some(entry) = entries.by_name.get(name) {
             return entry.clone();
         }
-        if entries.len() >= self.max {
+        if entries.by_name.len() >= self.max {
             return self.overflow.clone();
         }
         let name: Arc<str> = name.into();
-        let entry = Arc::new(make(name.clone()));
-        entries.insert(name, entry.clone());
+        // The first place is that of the overflow.
+        let mark = self.touched.mark(entries.by_place.len());
+        let entry = Arc::new(make(name.clone(), mark));
+        entries.by_name.insert(name, entry.clone());
+        entries.by_place.push(entry.clone());
         entry
     }
 
     /// Number of names.
     pub(super) fn len(&self) -> usize {
-        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
-        entries.len()
+        self.read().by_name.len()
     }
 
     /// The entry that all names beyond the maximum share.
@@ -56,15 +84,19 @@ impl<E> Registry<E> {
         self.overflow.clone()
     }
 
-    /// Copies the entries to `copy`, if it lacks any. Entries are never removed, so comparing lengths is
-    /// enough.
+    /// Adds the entries to `copy` that it lacks. Entries are never removed, and stay at their places.
     pub(super) fn refresh(&self, copy: &mut Vec<Arc<E>>) {
-        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
-        if copy.len() != entries.len() + 1 {
-            copy.clear();
-            copy.push(self.overflow.clone());
-            copy.extend(entries.values().cloned());
-        }
+        let entries = self.read();
+        copy.extend(entries.by_place[copy.len()..].iter().cloned());
+    }
+
+    /// Takes the marks that are set, and calls `visit` with the places of their entries, in order. An entry of this
+    /// moment may be marked that no copy has yet: its mark is set again for the next call.
+    pub(super) fn take_touched(&self, copied: usize, mut visit: impl FnMut(usize)) {
+        self.touched.take(|place| match place < copied {
+            true => visit(place),
+            false => self.touched.mark(place).set(),
+        });
     }
 }
 
@@ -74,8 +106,8 @@ mod tests {
 
     #[test]
     fn names_beyond_the_maximum_share_one_entry() {
-        let registry = Registry::new(2, Arc::new("overflow".to_owned()));
-        let make = |name: &str| registry.get_or_insert(name, |name| name.to_string());
+        let registry = Registry::new(2, |_| "overflow".to_owned());
+        let make = |name: &str| registry.get_or_insert(name, |name, _| name.to_string());
         assert_eq!(*make("a"), "a");
         assert_eq!(*make("b"), "b");
         assert_eq!(*make("c"), "overflow");
@@ -83,6 +115,25 @@ mod tests {
         assert!(registry.get("c").is_none());
         let mut copy = Vec::new();
         registry.refresh(&mut copy);
-        assert_eq!(copy.len(), 3);
+        registry.refresh(&mut copy);
+        let names: Vec<_> = copy.iter().map(|name| name.as_str()).collect();
+        assert_eq!(names, ["overflow", "a", "b"]);
+    }
+
+    #[test]
+    fn an_entry_is_visited_where_it_was_copied_and_once_per_mark() {
+        let registry = Registry::new(9, |mark| mark);
+        let visited = |copied| {
+            let mut places = Vec::new();
+            registry.take_touched(copied, |place| places.push(place));
+            places
+        };
+        for name in ["a", "b", "c"] {
+            registry.get_or_insert(name, |_, mark| mark).set();
+        }
+        registry.overflow().set();
+        assert_eq!(visited(3), [0, 1, 2], "`c` came after the copy");
+        assert_eq!(visited(4), [3]);
+        assert_eq!(visited(4), []);
     }
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use super::covered::Covered;
 use super::timer_cells::MAX_LIVE;
-use super::{Entry, thread_number};
+use super::Entry;
 use crate::clock::Tick;
 use crate::task::lock;
 use tower_pulse_model::context::RecordId;
@@ -91,7 +91,7 @@ impl Started {
     pub(super) fn end(self, nanos: u64) {
         let late = lock(&self.scope.state).finish(self.at, self.start, Some(nanos));
         if let Some((entry, id, sums)) = late {
-            entry.timers.add(thread_number(), 0, [(id, sums)]);
+            entry.add_timers(0, [(id, sums)]);
         }
     }
 
@@ -105,7 +105,7 @@ impl RequestTimers {
     /// Adds them to the context of the request.
     pub fn add_to(self, entry: &Entry) {
         if !self.sums.is_empty() || self.covered > 0 {
-            entry.timers.add(thread_number(), self.covered, self.sums);
+            entry.add_timers(self.covered, self.sums);
         }
     }
 }

@@ -1,14 +1,18 @@
 //! Where requests add their samples: each context has one [cell](super::cell) per recording shard. A thread takes a
 //! shard for a dozen additions. No thread waits while any shard is free.
 //!
-//! A shard is taken by one atomic exchange and released by one store.
+//! A shard is taken by one atomic exchange and released by one store. A drain leaves it [`EMPTY`]; the first thread that
+//! adds a sample after that finds its exchange refused, takes the shard as an empty one, and [marks](super::touched) the
+//! context for the next drain. All others find it [`FILLED`], and do no more than before: a drain knows which contexts
+//! have samples without a word from each request, and skips the shards that have none.
 
 use std::cell::Cell as ThreadCell;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 
 use super::cell::{Cell, Scratch};
-use super::sync::{AtomicBool, Ordering, TRIES, yield_now};
+use super::sync::{AtomicU8, Ordering, TRIES, yield_now};
+use super::touched::Mark;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::outcome::Outcome;
 
@@ -18,62 +22,114 @@ pub(super) const MAX_SHARDS: usize = 8;
 /// Minimum number of shards: one stays free while the other is drained.
 pub(super) const MIN_SHARDS: usize = 2;
 
+/// Free, and its cell has samples. Its context is marked, or a drain that has taken the mark comes for it.
+const FILLED: u8 = 0;
+/// A thread has it.
+const TAKEN: u8 = 1;
+/// Free, and nothing was added since the last drain. It may have no cell yet.
+const EMPTY: u8 = 2;
+
 /// A shard of a context. Its cell is created when the shard is first used. Aligned so that two shards never
 /// share a cache line.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Shard {
-    taken: AtomicBool,
+    state: AtomicU8,
     cell: OnceLock<Box<Cell>>,
     /// The context's [threshold](Cells::set_slow_from). Each shard has a copy, because a request reads it
     /// from a cache line that it has anyway.
     slow_from: std::sync::atomic::AtomicU64,
 }
 
-/// A shard that is taken, until this guard is dropped.
+/// A shard that is taken, until this guard is dropped, which leaves it [`FILLED`].
 struct Taken<'a>(&'a Shard);
 
 impl Drop for Taken<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.0.taken.store(false, Ordering::Release);
+        self.0.state.store(FILLED, Ordering::Release);
+    }
+}
+
+/// A shard that a drain has taken, until this guard is dropped, which leaves it [`EMPTY`].
+struct Drained<'a>(&'a Shard);
+
+impl Drop for Drained<'_> {
+    fn drop(&mut self) {
+        self.0.state.store(EMPTY, Ordering::Release);
     }
 }
 
 impl Shard {
     fn new() -> Self {
         Self {
-            taken: AtomicBool::new(false),
+            state: AtomicU8::new(EMPTY),
             cell: OnceLock::new(),
             slow_from: u64::MAX.into(),
         }
     }
 
+    /// Takes the shard if it is in this state.
+    #[inline(always)]
+    fn exchange(&self, state: u8) -> bool {
+        self.state
+            .compare_exchange(state, TAKEN, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// Takes the shard if it has samples already.
     #[inline(always)]
     fn take(&self) -> Option<Taken<'_>> {
-        let taken = &self.taken;
         // `then_some` would create the guard even if another thread has the shard, and dropping it would
         // release that thread's shard.
-        taken
-            .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
-            .is_ok()
-            .then(|| Taken(self))
+        self.exchange(FILLED).then(|| Taken(self))
+    }
+
+    /// Takes the shard if it is free, and says whether it was empty.
+    fn take_free(&self) -> Option<(Taken<'_>, bool)> {
+        let state = self.state.load(Ordering::Relaxed);
+        let is_taken = state != TAKEN && self.exchange(state);
+        is_taken.then(|| (Taken(self), state == EMPTY))
+    }
+
+    /// Waits until the shard is free, and takes it if it has samples.
+    fn take_filled(&self) -> Option<Drained<'_>> {
+        loop {
+            if self.exchange(FILLED) {
+                return Some(Drained(self));
+            }
+            if self.state.load(Ordering::Relaxed) == EMPTY {
+                return None;
+            }
+            yield_now();
+        }
     }
 }
 
 /// The cells of one context. Clones share them.
 #[derive(Clone, Debug)]
-pub(super) struct Cells(Arc<[Shard]>);
+pub(super) struct Cells {
+    shards: Arc<[Shard]>,
+    mark: Mark,
+}
 
 impl Cells {
-    /// `shards` is a power of two.
-    pub(super) fn new(shards: usize) -> Self {
-        Self((0..shards).map(|_| Shard::new()).collect())
+    /// `shards` is a power of two. The mark is set when there is something to drain.
+    pub(super) fn new(shards: usize, mark: Mark) -> Self {
+        Self {
+            shards: (0..shards).map(|_| Shard::new()).collect(),
+            mark,
+        }
+    }
+
+    /// Marks the context for the next drain.
+    pub(super) fn touch(&self) {
+        self.mark.set();
     }
 
     /// Sets the shortest duration that [is slow](Self::is_slow). At first none is.
     pub(super) fn set_slow_from(&self, nanos: u64) {
-        for shard in &*self.0 {
+        for shard in &*self.shards {
             shard.slow_from.store(nanos, Ordering::Relaxed);
         }
     }
@@ -81,14 +137,14 @@ impl Cells {
     /// Whether a duration is slow.
     #[inline(always)]
     pub(super) fn is_slow(&self, thread: usize, nanos: u64) -> bool {
-        let shard = &self.0[thread & (self.0.len() - 1)];
+        let shard = &self.shards[thread & (self.shards.len() - 1)];
         nanos >= shard.slow_from.load(Ordering::Relaxed)
     }
 
     /// Adds a sample to the shard of this thread, or to a free one.
     #[inline(always)]
     pub(super) fn record(&self, thread: usize, nanos: u64, outcome: Outcome, error: bool) {
-        let shard = &self.0[thread & (self.0.len() - 1)];
+        let shard = &self.shards[thread & (self.shards.len() - 1)];
         if let Some(_taken) = shard.take()
             && let Some(cell) = shard.cell.get()
         {
@@ -98,19 +154,23 @@ impl Cells {
         }
     }
 
-    /// Adds a sample where the shard of this thread is taken or has no cell yet.
+    /// Adds a sample where the shard of this thread is taken or empty.
     #[cold]
     fn record_elsewhere(&self, thread: usize, nanos: u64, outcome: Outcome, error: bool) {
-        let taken = self.free_shard(thread);
+        let (taken, was_empty) = self.free_shard(thread);
         let cell = taken.0.cell.get_or_init(Cell::new);
         cell.record(nanos, outcome, error);
+        if was_empty {
+            // While it is taken: a drain that comes by this mark waits for the shard.
+            self.mark.set();
+        }
     }
 
-    fn free_shard(&self, thread: usize) -> Taken<'_> {
-        let mask = self.0.len() - 1;
+    fn free_shard(&self, thread: usize) -> (Taken<'_>, bool) {
+        let mask = self.shards.len() - 1;
         loop {
             for step in 0..TRIES {
-                if let Some(taken) = self.0[(thread + step) & mask].take() {
+                if let Some(taken) = self.shards[(thread + step) & mask].take_free() {
                     return taken;
                 }
                 std::hint::spin_loop();
@@ -120,25 +180,20 @@ impl Cells {
         }
     }
 
-    /// Drains all shards. A shard is taken only while its cell is copied to `scratch`, and evaluated after
+    /// Drains all shards that have samples. A shard is taken only while its cell is copied to `scratch`, and evaluated after
     /// it is released.
     pub(super) fn drain(&self, scratch: &mut Scratch) -> Option<Aggregate> {
         let mut aggregate: Option<Aggregate> = None;
-        for shard in &*self.0 {
+        for shard in &*self.shards {
+            let Some(drained) = shard.take_filled() else {
+                continue;
+            };
+            // A shard that is filled has a cell.
             let Some(cell) = shard.cell.get() else {
                 continue;
             };
-            let taken = loop {
-                match shard.take() {
-                    Some(taken) => break taken,
-                    None => yield_now(),
-                }
-            };
-            if cell.is_empty() {
-                continue;
-            }
             cell.empty_into(scratch);
-            drop(taken);
+            drop(drained);
             scratch.add_to(aggregate.get_or_insert_default());
         }
         aggregate
@@ -168,9 +223,14 @@ pub fn thread_number() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recorder::sync::AtomicU64;
+    use crate::recorder::sync::{AtomicBool, AtomicU64};
+    use crate::recorder::touched::Touched;
     use tower_pulse_model::histogram::{Histogram, bucket_of};
     use tower_pulse_model::outcome::OUTCOMES;
+
+    fn cells(shards: usize) -> Cells {
+        Cells::new(shards, Touched::new(1).mark(0))
+    }
 
     #[test]
     fn a_live_cell_is_small() {
@@ -180,8 +240,8 @@ mod tests {
 
     #[test]
     fn a_taken_shard_is_skipped() {
-        let cells = Cells::new(4);
-        let taken = cells.free_shard(1);
+        let cells = cells(4);
+        let (taken, _) = cells.free_shard(1);
         cells.record(1, 5, Outcome::Success, false);
         drop(taken);
         let mut scratch = Scratch::new();
@@ -191,8 +251,31 @@ mod tests {
     }
 
     #[test]
+    fn the_first_sample_after_a_drain_marks_the_context() {
+        let touched = Touched::new(3);
+        let cells = Cells::new(4, touched.mark(2));
+        let marked = || {
+            let mut places = Vec::new();
+            touched.take(|place| places.push(place));
+            places
+        };
+        let mut scratch = Scratch::new();
+        for _ in 0..3 {
+            assert_eq!(marked(), []);
+            cells.record(1, 5, Outcome::Success, false);
+            assert_eq!(marked(), [2]);
+            cells.record(1, 5, Outcome::Success, false);
+            assert_eq!(marked(), [], "the shard was filled already");
+            cells.record(2, 5, Outcome::Success, false);
+            assert_eq!(marked(), [2], "another shard");
+            let drained = cells.drain(&mut scratch).expect("some were recorded");
+            assert_eq!(drained.times.count, 3);
+        }
+    }
+
+    #[test]
     fn a_duration_is_slow_from_a_threshold_on() {
-        let cells = Cells::new(4);
+        let cells = cells(4);
         assert!(!cells.is_slow(1, u64::MAX - 1), "there is no threshold yet");
         cells.set_slow_from(7);
         for thread in 0..4 {
@@ -206,14 +289,18 @@ mod tests {
     #[test]
     fn any_thread_finds_the_only_free_shard() {
         for (thread, free) in (0..4).flat_map(|thread| (0..4).map(move |free| (thread, free))) {
-            let cells = Cells::new(4);
-            let shards = cells.0.iter().enumerate();
+            let cells = cells(4);
+            let shards = cells.shards.iter().enumerate();
             let taken: Vec<_> = shards
                 .filter(|(at, _)| *at != free)
-                .map(|(_, shard)| shard.take())
+                .map(|(_, shard)| shard.take_free())
                 .collect();
-            let shard = cells.free_shard(thread);
-            assert!(std::ptr::eq(shard.0, &cells.0[free]), "{thread} {free}");
+            let (shard, was_empty) = cells.free_shard(thread);
+            assert!(
+                std::ptr::eq(shard.0, &cells.shards[free]),
+                "{thread} {free}"
+            );
+            assert!(was_empty);
             drop(taken);
         }
     }
@@ -235,7 +322,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn a_cell_adds_up_like_the_model(values in proptest::collection::vec(proptest::num::u64::ANY, 1..50)) {
-            let (cells, mut expected) = (Cells::new(2), Aggregate::default());
+            let (cells, mut expected) = (cells(2), Aggregate::default());
             for (i, nanos) in values.iter().map(|v| v >> 8).enumerate() {
                 let outcome = Outcome::ALL[i % OUTCOMES];
                 cells.record(i, nanos, outcome, i % 3 == 0);
@@ -257,7 +344,7 @@ mod tests {
 
     #[test]
     fn nothing_is_lost_or_doubled_while_it_is_drained() {
-        let cells = Arc::new(Cells::new(2));
+        let cells = Arc::new(cells(2));
         let (stop, drained) = (AtomicBool::new(false), AtomicU64::new(0));
         let mut scratch = Scratch::new();
         std::thread::scope(|scope| {

@@ -100,6 +100,15 @@ impl ListedRequests {
     pub(super) fn is_empty(&self) -> bool {
         self.slow.is_empty() && self.failed.is_empty()
     }
+
+    /// Leaves out requests that do not reach a threshold. Those that failed are listed as such, if there is room.
+    fn raise(&mut self, threshold: u64) {
+        let too_fast = self.slow.extract_if(.., |listed| listed.nanos < threshold);
+        let failed = too_fast.filter(|listed| listed.ended.is_error);
+        let room = FAILED_PER_SECOND.saturating_sub(self.failed.len());
+        let failed: Vec<_> = failed.collect();
+        self.failed.extend(failed.into_iter().take(room));
+    }
 }
 
 /// What a drain tells the lists.
@@ -176,13 +185,17 @@ impl SlowList {
     }
 
     /// Moves the requests out, and sets the threshold for the next ones.
+    ///
+    /// Between two calls no more than the threshold of all contexts may have risen, and that of the cells be lower than
+    /// it should be: what no longer reaches it is left out here.
     pub(super) fn drain(&self, cells: &Cells, drain: SlowDrain) -> ListedRequests {
         let mut state = lock(&self.state);
-        let listed = std::mem::take(&mut state.listed);
+        let mut listed = std::mem::take(&mut state.listed);
         self.has_room_for_failed.store(true, Ordering::Relaxed);
         if drain.begins_hour {
             state.longest.clear();
         }
+        listed.raise(state.longest.threshold().min(drain.threshold_of_all));
         for request in &listed.slow {
             state.longest.add(request.nanos);
         }
@@ -213,7 +226,12 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::recorder::touched::Touched;
     use tower_pulse_model::outcome::Outcome;
+
+    fn cells(shards: usize) -> Cells {
+        Cells::new(shards, Touched::new(1).mark(0))
+    }
 
     const STAYS: SlowDrain = SlowDrain {
         begins_hour: false,
@@ -265,7 +283,7 @@ mod tests {
 
     #[test]
     fn the_slowest_twenty_of_a_second_are_listed() {
-        let cells = Cells::new(4);
+        let cells = cells(4);
         let list = SlowList::new(&cells);
         for nanos in (0..50).map(|n| n * 7 % 50) {
             add(&list, &cells, nanos);
@@ -278,7 +296,7 @@ mod tests {
 
     #[test]
     fn five_slower_requests_of_the_hour_keep_a_request_out() {
-        let cells = Cells::new(2);
+        let cells = cells(2);
         let list = SlowList::new(&cells);
         for nanos in [10, 20, 30, 40] {
             add(&list, &cells, nanos);
@@ -303,7 +321,7 @@ mod tests {
 
     #[test]
     fn the_first_five_failed_requests_of_a_second_are_listed() {
-        let cells = Cells::new(2);
+        let cells = cells(2);
         let list = SlowList::new(&cells);
         (50..70).for_each(|nanos| add(&list, &cells, nanos));
         for _ in 0..2 {
@@ -320,7 +338,7 @@ mod tests {
 
     #[test]
     fn failed_requests_that_are_not_slow_leave_the_threshold_as_it_is() {
-        let cells = Cells::new(2);
+        let cells = cells(2);
         let list = SlowList::new(&cells);
         (50..55).for_each(|nanos| add(&list, &cells, nanos));
         drained(&list, &cells, STAYS);
@@ -342,7 +360,7 @@ mod tests {
 
     #[test]
     fn a_failed_request_that_a_slower_one_drops_stays_listed_once() {
-        let cells = Cells::new(2);
+        let cells = cells(2);
         let list = SlowList::new(&cells);
         for nanos in 0..3 {
             add_failed(&list, &cells, nanos);
@@ -360,9 +378,38 @@ mod tests {
     }
 
     #[test]
+    fn what_the_threshold_of_all_has_overtaken_since_the_last_drain_is_left_out() {
+        let cells = cells(2);
+        let list = SlowList::new(&cells);
+        let of_all = |threshold_of_all| SlowDrain {
+            threshold_of_all,
+            ..STAYS
+        };
+        (50..55).for_each(|nanos| add(&list, &cells, nanos));
+        drained(&list, &cells, of_all(7));
+        assert_eq!(threshold(&cells), Some(7));
+        // Nothing of this context happened while that of all rose.
+        (10..14).for_each(|nanos| add(&list, &cells, nanos));
+        add_failed(&list, &cells, 9);
+        add_failed(&list, &cells, 15);
+        add_failed(&list, &cells, 60);
+        let listed = list.drain(&cells, of_all(12));
+        assert_eq!(nanos(listed.slow), [12, 13, 15, 60]);
+        assert_eq!(nanos(listed.failed), [9]);
+        (6..12).for_each(|nanos| add_failed(&list, &cells, nanos));
+        assert_eq!(threshold(&cells), Some(12));
+        (1..9).for_each(|_| add_failed(&list, &cells, 20));
+        let listed = list.drain(&cells, of_all(30));
+        assert_eq!(
+            (listed.slow.len(), listed.failed.len()),
+            (0, FAILED_PER_SECOND)
+        );
+    }
+
+    #[test]
     fn each_hour_begins_without_a_threshold() {
         for (begins_hour, ends_hour) in [(true, false), (false, true)] {
-            let cells = Cells::new(2);
+            let cells = cells(2);
             let list = SlowList::new(&cells);
             (10..20).for_each(|nanos| add(&list, &cells, nanos));
             drained(&list, &cells, STAYS);

@@ -64,6 +64,12 @@ impl SlowRequestDrain {
         };
     }
 
+    /// Whether each list is to be drained, also that of a context in which nothing happened: with an hour, its threshold
+    /// goes back to 0.
+    pub(super) fn concerns_all(&self) -> bool {
+        self.turn.begins_hour || self.turn.ends_hour
+    }
+
     /// Moves the requests out of a list.
     pub(super) fn take(&self, list: &SlowList, cells: &Cells) -> ListedRequests {
         list.drain(cells, self.turn)
@@ -232,6 +238,26 @@ mod tests {
         request(&recorder, "GET /", 2);
         manual_clock.set_wall(hour);
         assert_eq!(slowest(&recorder, &root), [(hour, vec![2])], "back in time");
+    }
+
+    #[test]
+    fn an_hour_begins_without_a_threshold_also_where_nothing_happens() {
+        let (recorder, manual_clock) = recorder(9);
+        let root = ContextId::new(Kind::Http, "GET /");
+        let hour = hour_of(NOW);
+        (0..120).for_each(|_| request(&recorder, "POST /", 900));
+        (10..30).for_each(|millis| request(&recorder, "GET /", millis));
+        recorder.drain();
+        recorder.drain.take();
+        recorder.drain();
+        request(&recorder, "GET /", 9);
+        assert_eq!(slowest(&recorder, &root), [], "others are slower");
+        for second in [hour + 3_599, hour + 3_600, hour + 3_601] {
+            manual_clock.set_wall(second);
+            recorder.drain();
+        }
+        request(&recorder, "GET /", 9);
+        assert_eq!(slowest(&recorder, &root), [(hour + 3_600, vec![9])]);
     }
 
     #[test]

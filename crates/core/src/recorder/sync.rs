@@ -1,6 +1,8 @@
 //! What the recording shards are built of, and what `tests/loom` replaces to try every interleaving.
 
-pub(super) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+#[cfg(test)]
+pub(super) use std::sync::atomic::AtomicBool;
+pub(super) use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 pub(super) use std::thread::yield_now;
 
 /// Number of buckets of a cell.

@@ -13,7 +13,7 @@ use loom::thread;
 
 use self::recorder::Cells;
 
-/// Nothing is lost or doubled.
+/// Nothing is lost or doubled, although only what is marked is drained.
 fn main() {
     let mut builder = Builder::new();
     builder.max_branches = 10_000;

@@ -1,6 +1,6 @@
 //! As `crates/core/src/recorder/sync.rs`, with the atomics of loom, and as few of everything as shows every interleaving.
 
-pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+pub(crate) use loom::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 pub(crate) use loom::thread::yield_now;
 
 /// Loom follows each atomic.

@@ -1,0 +1,204 @@
+//! Access logs as programs wrote them: `logs` has what nginx 1.22.1, Caddy 2.6.2 and 2.11.7, Traefik 3.7.15 and Envoy
+//! 1.40.0 wrote of the same requests, each a proxy before the same service.
+//!
+//! What was requested, in this order: a page that takes 0.3 s, one that fails, one that is missing, a method that few
+//! know, a request that the client gave up after 0.5 s, quotes, a user `bob "x" [y]`; then, in some, bytes that are no
+//! request.
+
+use std::path::Path;
+
+use http::StatusCode;
+
+use super::line::{Ending, Format, Line, Unreadable, format_of, parse};
+
+/// Second, context, microseconds and ending.
+type Fields = (i64, String, Option<u64>, Ending);
+
+/// The lines of a file, in the format of the first that can be read.
+fn read(name: &str) -> (Format, Vec<Result<Fields, Unreadable>>) {
+    let path = Path::new("tests/replay/logs").join(name);
+    let text = std::fs::read(path).unwrap();
+    let lines = || {
+        text.strip_suffix(b"\n")
+            .unwrap()
+            .split(|byte| *byte == b'\n')
+    };
+    let format = lines().find_map(|line| format_of(line).ok()).unwrap();
+    let fields = |line| {
+        let mut context = "of the line before".to_owned();
+        parse(format, line, &mut context).map(fields_of)
+    };
+    (format, lines().map(fields).collect())
+}
+
+fn fields_of(line: Line<'_>) -> Fields {
+    let micros = line
+        .duration
+        .map(|took| u64::try_from(took.as_micros()).unwrap());
+    (line.second, line.context.to_owned(), micros, line.ending)
+}
+
+/// The lines of a file, all of which can be read.
+fn read_all(name: &str, format: Format) -> Vec<Fields> {
+    let (found, lines) = read(name);
+    assert_eq!(found, format, "{name}");
+    lines.into_iter().map(|line| line.unwrap()).collect()
+}
+
+fn status(code: u16) -> Ending {
+    Ending::Responded(StatusCode::from_u16(code).unwrap())
+}
+
+/// The first eleven lines are the eleven requests.
+fn are_the_requests(name: &str, lines: &[Fields]) {
+    let has_quotes = |context: &str| {
+        let quotes = ["\"q\"", "\\x22q\\x22", "%22q%22"];
+        let is_it = |cafe: &str| quotes.iter().any(|q| context == format!("GET /{cafe}/{q}"));
+        is_it("caf%C3%A9") || is_it("caf\\xC3\\xA9")
+    };
+    let expected = [
+        ("GET /", status(200)),
+        ("GET /users/{id}", status(200)),
+        ("POST /orders", status(200)),
+        ("GET /slow", status(200)),
+        ("GET /fail", status(503)),
+        ("HEAD /none", status(404)),
+        ("OTHER /dav", status(200)),
+        ("GET /verys", Ending::GivenUp),
+        ("", status(200)),
+        ("GET /auth", status(200)),
+        ("GET //a//b", status(200)),
+    ];
+    for (at, ((second, context, micros, ending), expected)) in
+        lines.iter().zip(expected).enumerate()
+    {
+        let said = format!("{name}: {second} {context} {micros:?} {ending:?}");
+        match at {
+            8 => assert!(has_quotes(context), "{said}"),
+            // Some merge slashes.
+            10 => assert!([expected.0, "GET /a/b"].contains(&&**context), "{said}"),
+            _ => assert_eq!(context, expected.0, "{said}"),
+        }
+        assert_eq!(*ending, expected.1, "{said}");
+        let of_file = lines[0].0..=lines[0].0 + 4;
+        assert!(of_file.contains(second), "{said}");
+        let Some(micros) = micros else { continue };
+        let likely = match at {
+            3 => 290_000..=450_000,
+            7 => 490_000..=600_000,
+            _ => 0..=100_000,
+        };
+        assert!(likely.contains(micros), "{said}");
+    }
+    assert!(lines.len() >= expected.len(), "{name}");
+}
+
+/// The second at which the first requests were made.
+const AT: i64 = 1_795_639_212;
+
+#[test]
+fn of_nginx() {
+    let lines = read_all("nginx_timed.log", Format::Combined);
+    are_the_requests("nginx_timed.log", &lines);
+    assert_eq!(lines[0], (AT, "GET /".into(), Some(8_000), status(200)));
+    assert_eq!(lines[7].2, Some(493_000));
+    // `OPTIONS *`, and the first bytes of TLS.
+    for line in &lines[11..] {
+        assert_eq!((&*line.1, line.3), ("<unmatched>", status(400)));
+    }
+    for name in ["nginx_combined.log", "nginx_common.log"] {
+        let lines = read_all(name, Format::Untimed);
+        are_the_requests(name, &lines);
+        assert!(lines.iter().all(|line| line.2.is_none()), "{name}");
+        assert!(!Format::Untimed.has_durations());
+    }
+}
+
+#[test]
+fn of_nginx_as_csv() {
+    // The format of the guide: a path as it is, and milliseconds with three more digits.
+    let (format, lines) = read("nginx.csv");
+    let lines: Vec<_> = lines.into_iter().map(Result::unwrap).collect();
+    assert_eq!((format, lines.len()), (Format::Csv, 16));
+    let slow = (AT + 203, "GET /slow".into(), Some(301_000), status(200));
+    assert_eq!(lines[3], slow);
+    assert_eq!(lines[1].1, "GET /users/42");
+    assert_eq!(lines[7].3, Ending::GivenUp);
+}
+
+#[test]
+fn of_caddy() {
+    for name in ["caddy_2_6.log", "caddy_2_11.log"] {
+        let lines = read_all(name, Format::Caddy);
+        are_the_requests(name, &lines);
+    }
+    let lines = read_all("caddy_2_11.log", Format::Caddy);
+    assert_eq!(lines[0], (AT, "GET /".into(), Some(3_657), status(200)));
+}
+
+#[test]
+fn of_caddy_with_other_settings() {
+    let (format, lines) = read("caddy_settings.log");
+    assert_eq!(format, Format::Caddy);
+    let slow = |second, micros| Ok((second, "GET /slow".to_owned(), Some(micros), status(200)));
+    // `duration_format string`.
+    assert_eq!(lines[0].as_ref().unwrap().2, Some(66_932));
+    assert_eq!(lines[1].as_ref().unwrap().2, Some(913));
+    // `time_format iso8601`, of a process in India, `rfc3339_nano`, and `common_log` in local time.
+    assert_eq!(lines[2], slow(AT + 201, 302_992));
+    assert_eq!(lines[3], slow(AT + 202, 301_669));
+    assert_eq!(lines[4], slow(AT + 202, 303_461));
+    // `duration_format ms` and `nano`; `time_format wall`, which has no zone.
+    let unreadable: Vec<_> = lines[5..]
+        .iter()
+        .map(|line| line.clone().unwrap_err().0)
+        .collect();
+    assert!(
+        unreadable[0].contains("`duration_format`"),
+        "{unreadable:?}"
+    );
+    assert!(
+        unreadable[1].contains("`duration_format`"),
+        "{unreadable:?}"
+    );
+    assert!(unreadable[2].contains("with a zone"), "{unreadable:?}");
+}
+
+#[test]
+fn of_traefik() {
+    for (name, format) in [
+        ("traefik.log", Format::Traefik),
+        ("traefik_default.log", Format::Combined),
+    ] {
+        let lines = read_all(name, format);
+        are_the_requests(name, &lines);
+        assert_eq!(lines[13].1, "GET /x", "the whole URL: {name}");
+    }
+    let lines = read_all("traefik.log", Format::Traefik);
+    assert_eq!(lines[0], (AT, "GET /".into(), Some(3_325), status(200)));
+    // It began in one second and ended in the next.
+    assert_eq!(
+        lines[7],
+        (AT + 1, "GET /verys".into(), Some(501_883), Ending::GivenUp)
+    );
+    // The last three are of a process in India.
+    assert_eq!(lines[11].0, AT + 206);
+}
+
+#[test]
+fn of_envoy() {
+    let lines = read_all("envoy.log", Format::Envoy);
+    are_the_requests("envoy.log", &lines);
+    assert_eq!(lines[0], (AT, "GET /".into(), Some(18_000), status(200)));
+    // An agent with a quote, which Envoy does not escape.
+    assert_eq!(lines[3].2, Some(300_000));
+    // No response had begun. It began at 13.025, and took 497 ms.
+    assert_eq!(
+        lines[7],
+        (AT + 1, "GET /verys".into(), Some(497_000), Ending::GivenUp)
+    );
+    for line in &lines[11..15] {
+        assert_eq!(line.1, "<unmatched>");
+    }
+    assert_eq!(lines[15].1, "GET /x");
+}
