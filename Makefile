@@ -142,3 +142,19 @@ bench-peers:
 
 demo:
 	cargo run --release --example demo
+
+# The rules and alerts of docs/prometheus in a real Prometheus that scrapes the demo while something goes wrong, and its
+# answers through the strict parser of PyPI's prometheus_client. Some three minutes. Debian's package is unpacked into
+# target/, as installing it would start a service.
+.PHONY: test-all-prometheus
+
+test-all-prometheus: setup
+	@command -v pip3 >/dev/null || { apt-get update -qq && \
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-pip; }
+	@[ -x target/prometheus/usr/bin/prometheus ] || { mkdir -p target/prometheus && cd target/prometheus && \
+	apt-get update -qq && apt-get download -qq prometheus && dpkg-deb -x prometheus_*.deb . && rm prometheus_*.deb; }
+	@[ -d target/openmetrics/prometheus_client ] || \
+	pip3 install --quiet --target target/openmetrics prometheus_client==0.26.0
+	cargo build $(TESTED) --example demo
+	PROMETHEUS=$(CURDIR)/target/prometheus/usr/bin/prometheus PROMTOOL=$(CURDIR)/target/prometheus/usr/bin/promtool \
+	OPENMETRICS=$(CURDIR)/target/openmetrics cargo test --locked -p tower-pulse --all-features --test prometheus -- run
