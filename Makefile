@@ -154,7 +154,7 @@ test-all-prometheus: setup
 	@[ -x target/prometheus/usr/bin/prometheus ] || { mkdir -p target/prometheus && cd target/prometheus && \
 	apt-get update -qq && apt-get download -qq prometheus && dpkg-deb -x prometheus_*.deb . && rm prometheus_*.deb; }
 	@[ -d target/openmetrics/prometheus_client ] || \
-	pip3 install --quiet --target target/openmetrics prometheus_client==0.26.0
+	pip3 install --quiet --root-user-action=ignore --target target/openmetrics prometheus_client==0.26.0
 	cargo build $(TESTED) --example demo
 	PROMETHEUS=$(CURDIR)/target/prometheus/usr/bin/prometheus PROMTOOL=$(CURDIR)/target/prometheus/usr/bin/promtool \
 	OPENMETRICS=$(CURDIR)/target/openmetrics cargo test --locked -p tower-pulse --all-features --test prometheus -- run

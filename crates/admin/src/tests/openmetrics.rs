@@ -250,3 +250,43 @@ async fn a_target_is_counted_from_the_start() {
     ];
     assert_eq!(lines(&text, &["pulse_target_"]), expected);
 }
+
+/// A scrape of as many contexts as there are by default, each with a trace id wherever one may stand.
+#[tokio::test]
+async fn the_answer_is_bounded_by_the_number_of_contexts() {
+    const CONTEXTS: usize = 2_000;
+    const LINES: usize = 20;
+    let totals = || {
+        let mut exemplars = Exemplars::default();
+        for millis in [
+            1, 2, 4, 9, 20, 40, 60, 90, 200, 400, 700, 900, 2_000, 4_000, 7_000,
+        ] {
+            exemplars.add(&exemplar(LONGEST_ID, millis, 1_700_000_000_123), true);
+        }
+        for millis in [9_000, 20_000, 60_000] {
+            exemplars.add(&exemplar(LONGEST_ID, millis, 1_700_000_000_123), true);
+        }
+        let mut totals = Totals::new(Kind::Http);
+        totals.outcomes.record(Outcome::Success, true);
+        totals.exemplars = Some(Arc::new(exemplars));
+        let name = |number| format!("GET /api/v1/things-{number:04}/{{id}}");
+        (0..CONTEXTS)
+            .map(|number| (name(number).into(), totals.clone()))
+            .collect()
+    };
+    let (mut source, _, _) = source(Canned::default());
+    source.instance.as_mut().expect("an instance").totals = Arc::new(totals);
+    let router = super::router(source, Access::open()).expect("open");
+    // Of a line: the names of its metric and its labels, its value, and an exemplar whose id is escaped.
+    let of_line = 130 + 2 * 30 + 2 * LONGEST_ID.len() + 60;
+    for uri in ["/metrics", "/metrics?names=opentelemetry"] {
+        let plain = get(&router, uri).await.body;
+        let open = ask(&router, uri, &[ACCEPT]).await.body;
+        assert_eq!(open.matches(" # {").count(), CONTEXTS * (15 + 1), "{uri}");
+        for (text, form) in [(&plain, "plain"), (&open, "open")] {
+            let of_contexts = text.lines().filter(|line| line.contains("/api/v1/things-"));
+            assert!(of_contexts.count() <= CONTEXTS * LINES, "{uri}, {form}");
+            assert!(text.len() < CONTEXTS * LINES * of_line, "{uri}, {form}");
+        }
+    }
+}
