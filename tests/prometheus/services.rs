@@ -1,5 +1,5 @@
 //! What is scraped: the demo with an incident, one whose store is taken away, one that ends, a service in which much goes
-//! wrong, and one that is well.
+//! wrong, one that is shut down without its store, and one that is well.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use http::StatusCode;
 use pulse_rig::demo::{self, Demo};
 use pulse_rig::server::RedisServer;
 use tokio::net::TcpListener;
+use tower_pulse::Pulse;
 use tower_pulse::admin::Access;
-use tower_pulse::{Builder, Pulse};
 
 /// How long the demo may take to live through its past.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -32,6 +32,9 @@ pub struct Services {
     broken: SocketAddr,
     store_of_broken: RedisServer,
     well: SocketAddr,
+    lossy: SocketAddr,
+    store_of_lossy: RedisServer,
+    pulse_of_lossy: Pulse,
 }
 
 impl Services {
@@ -47,20 +50,28 @@ impl Services {
         let target = Duration::from_millis(100);
         let builder = || Pulse::builder().target_for("GET /", target, 0.99);
         let broken = builder().redis(store_of_broken.url()).max_contexts(2);
-        let broken = serve(broken, move |pulse, tick| {
+        let broken = serve(&broken.build().unwrap(), move |pulse, tick| {
             pulse.record("GET /", target / 2, StatusCode::BAD_GATEWAY);
             pulse.record("GET /slow", Duration::from_secs(2), StatusCode::OK);
             pulse.record(&format!("GET /raw/{tick}"), target, StatusCode::OK);
             pulse.counter("sales").add(1);
-        });
-        let well = serve(builder(), move |pulse, _| {
+        })
+        .await;
+        let is_well = move |pulse: &Pulse, _| {
             pulse.record("GET /", target / 2, StatusCode::OK);
             pulse.counter("sales").add(1);
-        });
+        };
+        let well = serve(&builder().build().unwrap(), is_well).await;
+        let store_of_lossy = RedisServer::start().await;
+        let pulse_of_lossy = builder().redis(store_of_lossy.url()).build().unwrap();
+        let lossy = serve(&pulse_of_lossy, is_well).await;
         Self {
             ended_at: ended.address(),
-            broken: broken.await,
-            well: well.await,
+            broken,
+            well,
+            lossy,
+            store_of_lossy,
+            pulse_of_lossy,
             shop,
             cut_off,
             store_of_cut_off,
@@ -86,6 +97,7 @@ impl Services {
             job("cut_off", self.cut_off.address(), "{}"),
             job("ended", self.ended_at, "{}"),
             job("broken", self.broken, "{}"),
+            job("lossy", self.lossy, "{}"),
             job("well", self.well, "{}"),
         ]
     }
@@ -99,16 +111,20 @@ impl Services {
         let mut set = redis::cmd("SET");
         set.arg("pulse:count:3600:sales").arg("garbage");
         set.exec_async(&mut connection).await.unwrap();
+        // A shutdown without a store loses what waits for it, and tells.
+        self.store_of_lossy.kill_9();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(self.pulse_of_lossy.shutdown().await.is_err());
     }
 }
 
 /// Serves the admin router of a `Pulse` that records something ten times a second, until the process ends.
-async fn serve(builder: Builder, record: impl Fn(&Pulse, u64) + Send + 'static) -> SocketAddr {
-    let pulse = builder.build().unwrap();
+async fn serve(pulse: &Pulse, record: impl Fn(&Pulse, u64) + Send + 'static) -> SocketAddr {
     let app = Router::new().merge(pulse.mount("/admin/pulse", Access::open()));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move { axum::serve(listener, app).await });
+    let pulse = pulse.clone();
     tokio::spawn(async move {
         for tick in 0.. {
             record(&pulse, tick);
