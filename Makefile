@@ -133,7 +133,7 @@ demo:
 	cargo run --release --example demo
 
 # What is too long for `make test`: each row is a target of its own, in this one line.
-TEST_ALL := test-all-feature-pairs test-all-minimal-versions
+TEST_ALL := test-all-feature-pairs test-all-minimal-versions test-all-prometheus
 
 .PHONY: test-all $(TEST_ALL)
 test-all: $(TEST_ALL)
@@ -145,3 +145,16 @@ test-all-feature-pairs: setup
 # The published crates with the lowest versions of their dependencies.
 test-all-minimal-versions:
 	tests/all/minimal_versions.sh
+
+# The rules and alerts of docs/prometheus in a real Prometheus that scrapes the demo while something goes wrong, and its
+# answers through the strict parser of PyPI's prometheus_client. Some three minutes. Debian's package is unpacked into
+# target/, as installing it would start a service.
+test-all-prometheus: setup
+	@tests/setup.sh pip3
+	@[ -x target/prometheus/usr/bin/prometheus ] || { mkdir -p target/prometheus && cd target/prometheus && \
+	apt-get update -qq && apt-get download -qq prometheus && dpkg-deb -x prometheus_*.deb . && rm prometheus_*.deb; }
+	@[ -d target/openmetrics/prometheus_client ] || \
+	pip3 install --quiet --root-user-action=ignore --target target/openmetrics prometheus_client==0.26.0
+	cargo build $(TESTED) --example demo
+	PROMETHEUS=$(CURDIR)/target/prometheus/usr/bin/prometheus PROMTOOL=$(CURDIR)/target/prometheus/usr/bin/promtool \
+	OPENMETRICS=$(CURDIR)/target/openmetrics cargo test --locked -p tower-pulse --all-features --test prometheus -- run

@@ -435,9 +435,10 @@ impl Builder {
     ///
     /// Which requests count, and how exact that is, is as with [`target`](Self::target): a 4xx that is no error, and a
     /// request that was cut off, are neither good nor bad. The duration is that of a histogram's buckets: exact for one
-    /// that differs by up to 2.2 %, and by up to 9 % in the budget. Nothing is recorded for it, so that it applies to the
+    /// that differs by up to 2.2 %, and by up to 9 % in the budget. Nothing is stored for it, so that it applies to the
     /// past too, and an instance shows its own targets only: set them alike in all instances of a service, and in its
-    /// [`Dashboard`](crate::Dashboard).
+    /// [`Dashboard`](crate::Dashboard). For Prometheus, `metrics` counts from the start of the instance how many requests
+    /// were bad.
     pub fn target_for(
         mut self,
         context: impl Into<String>,
@@ -502,7 +503,7 @@ impl Builder {
 
     /// Whether the [slowest requests](crate::guide::slow_requests) and the newest failed ones tell their trace id: that
     /// of the header `traceparent`, or else the id in `x-request-id`, of which at most 64 bytes of visible ASCII are
-    /// recorded. Off by default.
+    /// recorded. A scraper that asks `metrics` for OpenMetrics gets some of them, as exemplars. Off by default.
     ///
     /// The id is that of the request as it reaches the layer, so a middleware that sets `x-request-id` must be
     /// around the layer. With it on, each request costs one or two header look-ups, and no allocation.

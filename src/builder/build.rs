@@ -89,6 +89,7 @@ impl Builder {
             app_version: self
                 .app_version
                 .map(|version| escape_hidden(&version).into()),
+            targets: self.targets.of_paths.clone(),
         };
         let skips = IgnoreList::default();
         self.ignore.iter().for_each(|path| skips.add(path));

@@ -7,6 +7,7 @@ mod guide;
 mod hosts;
 mod names;
 mod posts;
+mod rules;
 
 use std::net::SocketAddr;
 

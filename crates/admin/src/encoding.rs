@@ -55,7 +55,7 @@ pub(super) fn accepts_gzip(headers: &HeaderMap) -> bool {
 }
 
 /// A weight such as `q=0.8`, in thousandths. An invalid one counts as 0.
-fn weight(parameter: &[u8]) -> u16 {
+pub(super) fn weight(parameter: &[u8]) -> u16 {
     let parse = || {
         let text = std::str::from_utf8(parameter.trim_ascii()).ok()?;
         let (name, value) = text.split_once('=')?;

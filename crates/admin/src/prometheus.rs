@@ -1,6 +1,12 @@
-//! `metrics`, in the Prometheus text format 0.0.4. Counters of this instance since it started, which
+//! `metrics`, in the Prometheus text format 0.0.4 or in OpenMetrics. Counters of this instance since it started, which
 //! Prometheus may sum over instances, and gauges of the fleet from the store, which it must not sum.
+//!
+//! Read `format` (which form), `names` (whose names) and `text` (how a line is written), then `requests` and this file (what
+//! is told).
 
+mod format;
+mod names;
+mod requests;
 mod text;
 
 use std::sync::Arc;
@@ -9,26 +15,29 @@ use axum::response::Response;
 use http::request::Parts;
 use http::{HeaderValue, header};
 
+use self::format::Format;
+use self::names::Names;
 use self::text::Text;
-use super::encoding::{self, ACCEPT_ENCODING};
+use super::encoding;
 use super::response::ApiError;
 use super::{Admin, response};
 use tower_pulse_core::health::{Health, JournalHealth};
-use tower_pulse_core::recorder::totals::{BOUNDS, Totals};
+use tower_pulse_core::recorder::totals::Totals;
 use tower_pulse_core::store::judgement::ChangeLog;
 use tower_pulse_detect::change::ChangeKind;
-use tower_pulse_model::context::{ALL, Kind, method_and_path};
-use tower_pulse_model::outcome::Outcome;
+use tower_pulse_model::context::ALL;
 use tower_pulse_model::snapshot::{FleetSnapshot, HourSnapshot};
 
-const CONTENT_TYPE: HeaderValue =
-    HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+/// What the answer depends on.
+const VARY: HeaderValue = HeaderValue::from_static("accept, accept-encoding");
 
 type Row = (Arc<str>, Totals);
 
 /// Answers a scrape. With 2,000 contexts the text takes milliseconds to write and to compress, so a thread for blocking
 /// work does both.
 pub(super) async fn metrics(admin: &Admin, parts: &Parts) -> Result<Response, ApiError> {
+    let names = Names::parse(parts.uri.query())?;
+    let format = Format::preferred(&parts.headers);
     let is_compressed = encoding::accepts_gzip(&parts.headers);
     let fleet = fleet(admin).await.ok();
     let query = admin.query.clone();
@@ -46,21 +55,21 @@ pub(super) async fn metrics(admin: &Admin, parts: &Parts) -> Result<Response, Ap
     let write = move || {
         let mut totals = totals.map_or_else(Vec::new, |totals| totals());
         totals.sort_by(|a, b| a.0.cmp(&b.0));
-        let mut text = Text::with_capacity(totals.iter().map(capacity).sum());
+        let mut text = Text::with_capacity(totals.iter().map(capacity).sum(), format);
         if let Some(process) = &query.source().process {
-            text.requests(&totals);
+            text.requests(&totals, &query.source().targets.of_paths, names);
             let mut counters: Vec<_> = process.counters().into_iter().collect();
             counters.sort_unstable();
             text.counters(&counters);
-            text.health(&process.health());
+            text.health(&process.health(), names);
         }
         text.journal(journal.as_ref());
         text.fleet(fleet);
         text.changes(changes.as_deref());
         let text = text.into_bytes();
         match is_compressed {
-            true => response::gzip(encoding::gzip_fast(&text), CONTENT_TYPE),
-            false => response::body(text, CONTENT_TYPE),
+            true => response::gzip(encoding::gzip_fast(&text), format.content_type()),
+            false => response::body(text, format.content_type()),
         }
     };
     let written = tokio::task::spawn_blocking(write).await;
@@ -68,14 +77,14 @@ pub(super) async fn metrics(admin: &Admin, parts: &Parts) -> Result<Response, Ap
     let mut response = written
         .map_err(|error| ApiError::unavailable(format!("the text was not written: {error}")))?;
     let headers = response.headers_mut();
-    headers.insert(header::VARY, ACCEPT_ENCODING);
+    headers.insert(header::VARY, VARY);
     Ok(response)
 }
 
-/// Bytes of a context's lines, about.
-fn capacity((context, totals): &Row) -> usize {
-    let lines = totals.buckets.len() + 5;
-    lines * (context.len() + 70)
+/// Bytes of a context's lines, about: those of its histogram and five others.
+fn capacity((context, _): &Row) -> usize {
+    const LINES: usize = 22;
+    LINES * (context.len() + 70)
 }
 
 /// The fleet as the store has it: all requests of the hour, and what goes on now.
@@ -97,38 +106,8 @@ async fn fleet(admin: &Admin) -> Result<Fleet, ApiError> {
     })
 }
 
-/// Writes the metrics of this crate.
+/// Writes what goes on in this process and in the fleet.
 impl Text {
-    fn requests(&mut self, totals: &[Row]) {
-        let of = |kind| totals.iter().filter(move |(_, totals)| totals.kind == kind);
-        let name = "pulse_requests_total";
-        self.begin(
-            name,
-            "counter",
-            "Requests of this instance by how they ended.",
-        );
-        for (context, totals) in of(Kind::Http) {
-            let (method, path) = method_and_path(context);
-            let labels = [
-                ("context", &**context),
-                ("method", method.unwrap_or_default()),
-                ("path", path.unwrap_or_default()),
-            ];
-            let counts =
-                Outcome::ALL.map(|outcome| (outcome.as_str(), totals.outcomes.count(outcome)));
-            let counts = counts.into_iter().filter(|(_, n)| *n > 0);
-            self.samples(name, &labels, "outcome", counts);
-        }
-        let help = "Requests of this instance that count as errors.";
-        self.errors("pulse_errors_total", help, of(Kind::Http));
-        let help = "Access times of this instance.";
-        self.histogram("pulse_request_duration_seconds", help, of(Kind::Http));
-        let help = "Timed runs of this instance that count as errors.";
-        self.errors("pulse_timer_errors_total", help, of(Kind::Timer));
-        let help = "Durations of timed code of this instance.";
-        self.histogram("pulse_timer_duration_seconds", help, of(Kind::Timer));
-    }
-
     /// The user's counters, which may fall: gauges, as a counter of Prometheus never falls.
     fn counters(&mut self, counters: &[(Arc<str>, i64)]) {
         let name = "pulse_counted";
@@ -151,40 +130,13 @@ impl Text {
         }
     }
 
-    fn errors<'a>(&mut self, name: &str, help: &str, rows: impl Iterator<Item = &'a Row>) {
-        self.begin(name, "counter", help);
-        for (context, totals) in rows {
-            self.sample(name, &[("context", context)], totals.outcomes.errors);
-        }
-    }
-
-    fn histogram<'a>(&mut self, name: &str, help: &str, rows: impl Iterator<Item = &'a Row>) {
-        self.begin(name, "histogram", help);
-        let bucket = format!("{name}_bucket");
-        let (sum, count) = (format!("{name}_sum"), format!("{name}_count"));
-        let bounds = BOUNDS.map(|bound| bound.to_string());
-        let bounds = || bounds.iter().map(String::as_str).chain(["+Inf"]);
-        for (context, totals) in rows {
-            let mut below = 0u64;
-            let counts = totals.buckets.iter().map(|n| {
-                below = below.saturating_add(*n);
-                below
-            });
-            let labels = [("context", &**context)];
-            self.samples(&bucket, &labels, "le", bounds().zip(counts));
-            self.sample(&sum, &labels, totals.nanos as f64 / 1e9);
-            // The format demands this line, which equals the last bucket.
-            self.sample(&count, &labels, below);
-        }
-    }
-
-    fn health(&mut self, health: &Health) {
+    fn health(&mut self, health: &Health, names: Names) {
         let name = "pulse_build_info";
         self.begin(name, "gauge", "The version of tower-pulse.");
         self.sample(name, &[("version", env!("CARGO_PKG_VERSION"))], 1);
         let gauge = "gauge";
         self.single(
-            "pulse_in_flight",
+            names.in_flight(),
             gauge,
             "Requests in flight.",
             health.recording.in_flight,

@@ -1,5 +1,6 @@
-//! What requests should achieve, as an instance or a dashboard is configured. Nothing is recorded for it: whoever is asked
-//! computes it from histograms, so that another target applies to the past too.
+//! What requests should achieve, as an instance or a dashboard is configured. Nothing is stored for it: whoever is asked
+//! computes it from histograms, so that another target applies to the past too. For the Prometheus text an instance counts
+//! since its start, as Prometheus has windows of its own.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -26,6 +26,10 @@ pub const SLOW_PER_SECOND: usize = 20;
 /// The most failed requests of a context that an instance sends in a second, beside its slow ones.
 pub const FAILED_PER_SECOND: usize = 5;
 
+/// Requests with a trace id that a process holds of each context for the Prometheus text: one for each bucket of its
+/// durations, and one of its errors.
+pub const EXEMPLARS: usize = 19;
+
 /// The longest trace id, in bytes. Longer ones are cut.
 pub const MAX_TRACE_ID: usize = 64;
 
@@ -34,6 +38,8 @@ pub const MAX_PATH: usize = 256;
 
 /// A request on the list of its context in the recorder, without its texts, in bytes.
 const LISTED_REQUEST: u64 = 90;
+/// Such a request that is held for the Prometheus text, without its trace id, with its place.
+const EXEMPLAR: u64 = 56;
 /// A pending request, or one of a store in this process, without its texts.
 const PENDING_REQUEST: u64 = 144;
 /// A packed request without its texts.
@@ -55,9 +61,13 @@ pub(super) fn worst_case(bounds: &Bounds) -> FeatureBytes {
         Some(_) => 0,
         None => bounds.name_bytes as u64,
     };
+    let exemplars = match text.min(MAX_TRACE_ID as u64) {
+        0 => 0,
+        trace_id => EXEMPLARS as u64 * (EXEMPLAR + trace_id),
+    };
     let packed = contexts * PACKED_FIELD + of_hour * (PACKED_REQUEST + name + text);
     FeatureBytes {
-        in_use: contexts * of_second * (LISTED_REQUEST + text),
+        in_use: contexts * (of_second * (LISTED_REQUEST + text) + exemplars),
         waiting: PENDING_HOURS * of_hour * (PENDING_REQUEST + text),
         folding: 0,
         stored: STORED_HOURS * packed,

@@ -283,7 +283,7 @@ mod tests {
         let worst = WorstCase::new(&bounds(), &precisions());
         let parts = ProcessBytes::new(&bounds(), &precisions());
         let expected = ProcessBytes {
-            in_use: 7_662_490,
+            in_use: 7_890_490,
             replay: 1_000_003,
             folding: 38_226_272,
             slices: 24_141_984,
@@ -291,7 +291,7 @@ mod tests {
             asking: 0,
         };
         assert_eq!(parts, expected);
-        assert_eq!(worst.process_bytes, 81_057_757);
+        assert_eq!(worst.process_bytes, 81_285_757);
         assert_eq!(worst.store_bytes, 553_997_761);
         // Above 512 fields a hash is a table.
         let long = Precisions::new([1, 60], 513);
@@ -323,7 +323,7 @@ mod tests {
         };
         let parts = ProcessBytes::new(&bounds, &precisions());
         assert_eq!(parts.asking, 3_000_000 + READING);
-        assert_eq!(parts.total(), 81_057_757 + parts.asking);
+        assert_eq!(parts.total(), 81_285_757 + parts.asking);
     }
 
     #[test]

@@ -1,24 +1,42 @@
-//! The text format itself: one buffer that metrics are written to.
+//! The text itself: one buffer that metrics are written to, in one of two forms that differ in little.
 
 use std::fmt::{Display, Write};
 
+use super::format::Format;
+use tower_pulse_core::recorder::exemplars::Exemplar;
+
 /// The text that has been written so far.
 #[derive(Debug)]
-pub(super) struct Text(String);
+pub(super) struct Text {
+    text: String,
+    format: Format,
+}
 
 impl Text {
     /// A text without metrics, with room for `bytes`.
-    pub(super) fn with_capacity(bytes: usize) -> Self {
-        Self(String::with_capacity(bytes))
+    pub(super) fn with_capacity(bytes: usize, format: Format) -> Self {
+        let text = String::with_capacity(bytes);
+        Self { text, format }
     }
 
-    pub(super) fn into_bytes(self) -> Vec<u8> {
-        self.0.into_bytes()
+    /// Ends the text.
+    pub(super) fn into_bytes(mut self) -> Vec<u8> {
+        if self.format == Format::OpenMetrics {
+            // Tells a scraper that nothing is missing.
+            self.text.push_str("# EOF\n");
+        }
+        self.text.into_bytes()
     }
 
     /// Begins a metric. Each metric is begun once, before all of its samples.
     pub(super) fn begin(&mut self, name: &str, kind: &str, help: &str) {
-        for part in [
+        let is_open = self.format == Format::OpenMetrics;
+        let name = match is_open && kind == "counter" {
+            // In OpenMetrics only the samples have the suffix.
+            true => name.strip_suffix("_total").unwrap_or(name),
+            false => name,
+        };
+        let parts = [
             "# HELP ",
             name,
             " ",
@@ -28,8 +46,15 @@ impl Text {
             " ",
             kind,
             "\n",
-        ] {
-            self.0.push_str(part);
+        ];
+        self.text.extend(parts);
+        let unit = ["seconds", "bytes"];
+        let unit = unit.iter().find(|unit| {
+            let before = name.strip_suffix(**unit);
+            before.is_some_and(|before| before.ends_with('_'))
+        });
+        if let Some(unit) = unit.filter(|_| is_open) {
+            self.text.extend(["# UNIT ", name, " ", unit, "\n"]);
         }
     }
 
@@ -40,15 +65,26 @@ impl Text {
     }
 
     pub(super) fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
-        self.0.push_str(name);
+        self.stood_for(name, labels, value, None);
+    }
+
+    /// Writes a sample with a request that stands for it.
+    pub(super) fn stood_for(
+        &mut self,
+        name: &str,
+        labels: &[(&str, &str)],
+        value: impl Display,
+        exemplar: Option<&Exemplar>,
+    ) {
+        self.text.push_str(name);
         for (at, (label, value)) in labels.iter().enumerate() {
-            self.0.push(if at == 0 { '{' } else { ',' });
+            self.text.push(if at == 0 { '{' } else { ',' });
             self.label(label, value);
         }
         if !labels.is_empty() {
-            self.0.push('}');
+            self.text.push('}');
         }
-        self.value(value);
+        self.value(value, exemplar);
     }
 
     /// Writes one sample for each value of the last label, `label`, whose values need no escape.
@@ -57,46 +93,46 @@ impl Text {
         name: &str,
         labels: &[(&str, &str)],
         label: &str,
-        samples: impl IntoIterator<Item = (&'a str, V)>,
+        samples: impl IntoIterator<Item = (&'a str, V, Option<&'a Exemplar>)>,
     ) {
-        let start = self.0.len();
-        self.0.push_str(name);
-        self.0.push('{');
+        let start = self.text.len();
+        self.text.push_str(name);
+        self.text.push('{');
         for (label, value) in labels {
             self.label(label, value);
-            self.0.push(',');
+            self.text.push(',');
         }
-        self.0.push_str(label);
-        self.0.push_str("=\"");
+        self.text.push_str(label);
+        self.text.push_str("=\"");
         // Names are long and may need escapes, so the lines share what stands before the last value.
-        let shared = start..self.0.len();
+        let shared = start..self.text.len();
         let mut is_first = true;
-        for (last, value) in samples {
+        for (last, value, exemplar) in samples {
             if !is_first {
-                self.0.extend_from_within(shared.clone());
+                self.text.extend_from_within(shared.clone());
             }
             is_first = false;
-            self.0.push_str(last);
-            self.0.push_str("\"}");
-            self.value(value);
+            self.text.push_str(last);
+            self.text.push_str("\"}");
+            self.value(value, exemplar);
         }
         if is_first {
-            self.0.truncate(start);
+            self.text.truncate(start);
         }
     }
 
     fn label(&mut self, label: &str, value: &str) {
-        self.0.push_str(label);
-        self.0.push_str("=\"");
+        self.text.push_str(label);
+        self.text.push_str("=\"");
         self.escaped(value);
-        self.0.push('"');
+        self.text.push('"');
     }
 
     fn escaped(&mut self, mut value: &str) {
         while let Some(at) = value.find(['\\', '"', '\n']) {
             let (plain, tail) = value.split_at(at);
-            self.0.push_str(plain);
-            self.0.push_str(match tail.as_bytes()[0] {
+            self.text.push_str(plain);
+            self.text.push_str(match tail.as_bytes()[0] {
                 b'\n' => "\\n",
                 b'"' => "\\\"",
                 _ => "\\\\",
@@ -104,11 +140,27 @@ impl Text {
             // The character is one of ASCII.
             value = &tail[1..];
         }
-        self.0.push_str(value);
+        self.text.push_str(value);
     }
 
-    fn value(&mut self, value: impl Display) {
+    fn value(&mut self, value: impl Display, exemplar: Option<&Exemplar>) {
         // Writing to a string never fails.
-        let _ = writeln!(self.0, " {value}");
+        let _ = write!(self.text, " {value}");
+        if let Some(exemplar) = exemplar.filter(|_| self.format == Format::OpenMetrics) {
+            self.exemplar(exemplar);
+        }
+        self.text.push('\n');
+    }
+
+    /// The name and the value of its label have 72 characters at most, and may have 128.
+    fn exemplar(&mut self, exemplar: &Exemplar) {
+        self.text.push_str(" # {");
+        self.label("trace_id", &exemplar.trace_id);
+        let (seconds, millis) = (
+            exemplar.ended.div_euclid(1_000),
+            exemplar.ended.rem_euclid(1_000),
+        );
+        // Writing to a string never fails.
+        let _ = write!(self.text, "}} {} {seconds}.{millis:03}", exemplar.seconds());
     }
 }

@@ -8,6 +8,8 @@ mod headers;
 mod memory;
 mod mount;
 #[cfg(feature = "prometheus")]
+mod openmetrics;
+#[cfg(feature = "prometheus")]
 mod prometheus;
 // It counts what all endpoints read, that of rankings too.
 #[cfg(feature = "rankings")]
@@ -84,10 +86,21 @@ pub(super) fn query_of(
     target: Option<Duration>,
     process: CannedProcess,
 ) -> Reader {
-    let targets = Arc::new(Targets {
+    let targets = Targets {
         all: target,
         ..Targets::default()
-    });
+    };
+    query_with(store, clock, targets, process)
+}
+
+/// The same with any targets.
+pub(super) fn query_with(
+    store: Arc<dyn Store>,
+    clock: Clock,
+    targets: Targets,
+    process: CannedProcess,
+) -> Reader {
+    let targets = Arc::new(targets);
     Reader::new(tower_pulse_core::query::Source {
         reader: StoreReader::new(
             store.clone(),
@@ -233,7 +246,7 @@ fn totals() -> Vec<(Arc<str>, Totals)> {
         }
         totals.buckets[0] = 1;
         totals.buckets[4] = 1;
-        totals.buckets[14] = 1;
+        totals.buckets[17] = 1;
         totals
     };
     vec![

@@ -204,6 +204,9 @@ async fn without_the_store_the_fleet_is_left_out() {
     assert_eq!(find(&samples, "pulse_requests_total", "", "").len(), 3);
 }
 
+/// The places of the buckets of this crate's names.
+const PLACES_OF_PULSE: [usize; 15] = [0, 1, 2, 3, 4, 5, 7, 8, 9, 11, 12, 13, 15, 16, 17];
+
 /// Rows of every kind and outcome, with names that need an escape anywhere and with numbers of every length.
 fn various_totals() -> Vec<(Arc<str>, Totals)> {
     let names = [
@@ -231,8 +234,8 @@ fn various_totals() -> Vec<(Arc<str>, Totals)> {
         }
         totals.outcomes.errors = at as u64;
         totals.nanos = 1_234_567_891u128.pow(at as u32 % 4) / 3;
-        for (number, bucket) in totals.buckets.iter_mut().enumerate() {
-            *bucket = 10u64.pow((number % 4) as u32) * at as u64;
+        for (number, place) in PLACES_OF_PULSE.into_iter().enumerate() {
+            totals.buckets[place] = 10u64.pow((number % 4) as u32) * at as u64;
         }
         if at == 3 {
             totals.buckets[2] = u64::MAX;
@@ -276,7 +279,11 @@ async fn the_text_is_compressed_for_clients_that_prefer_it() {
     ] {
         let compressed = ask(&router, "/metrics", &[("accept-encoding", accept)]).await;
         assert_eq!(compressed.header("content-encoding"), "gzip", "{accept}");
-        assert_eq!(compressed.header("vary"), "accept-encoding", "{accept}");
+        assert_eq!(
+            compressed.header("vary"),
+            "accept, accept-encoding",
+            "{accept}"
+        );
         let content_type = compressed.header("content-type");
         assert_eq!(content_type, plain.header("content-type"), "{accept}");
         assert_eq!(compressed.body, plain.body, "{accept}");
@@ -295,7 +302,11 @@ async fn the_text_is_compressed_for_clients_that_prefer_it() {
         let answered = ask(&router, "/metrics", &[("accept-encoding", accept)]).await;
         assert_eq!(answered.status, 200, "{accept}");
         assert_eq!(answered.header("content-encoding"), "", "{accept}");
-        assert_eq!(answered.header("vary"), "accept-encoding", "{accept}");
+        assert_eq!(
+            answered.header("vary"),
+            "accept, accept-encoding",
+            "{accept}"
+        );
         assert_eq!(answered.body, plain.body, "{accept}");
     }
 }

@@ -14,8 +14,8 @@ use super::counter::CounterEntry;
 use super::flush_counters::FlushCounters;
 use super::minute_reports::ReportCollector;
 use super::slow_drain::SlowRequestDrain;
-use super::totals::Totals;
-use super::{Entry, Recorder};
+use super::totals::{TargetTotals, Totals};
+use super::{Entry, Limits, Recorder};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::task::{Stopped, lock};
 use tower_pulse_model::aggregate::Aggregate;
@@ -233,6 +233,9 @@ impl Recorder {
                 let listed = state.slow.take(list, &entry.cells);
                 if !listed.is_empty() && !self.core.is_closed() {
                     let context = ContextId::new(entry.kind, entry.name.clone());
+                    state
+                        .totals_of(&context, &self.limits)
+                        .add_exemplars(&listed);
                     state.slow.add(&mut state.pending, context, listed);
                 }
             }
@@ -253,7 +256,7 @@ impl Recorder {
                 state.reports.add(entry.id, &aggregate);
             }
             aggregate.timers = timers.unwrap_or_default();
-            state.add_to_pending(entry, second, &aggregate);
+            state.add_to_pending(entry, second, &aggregate, &self.limits);
         }
         let counters = &entries.counters;
         self.counters.take_touched(counters.len(), |place| {
@@ -380,7 +383,13 @@ impl Recorder {
 }
 
 impl State {
-    fn add_to_pending(&mut self, entry: &Entry, second: i64, aggregate: &Aggregate) {
+    fn add_to_pending(
+        &mut self,
+        entry: &Entry,
+        second: i64,
+        aggregate: &Aggregate,
+        limits: &Limits,
+    ) {
         let count = aggregate.times.count;
         self.flush.recorded += Amounts::of_requests(count);
         if matches!(&*entry.name, OVERFLOW | TIMER_OVERFLOW) {
@@ -389,8 +398,19 @@ impl State {
         let pending = &mut self.pending;
         pending.add(&entry.name, entry.kind, second, aggregate);
         let context = ContextId::new(entry.kind, entry.name.clone());
-        let totals = self.totals.entry(context);
-        let totals = totals.or_insert_with(|| Totals::new(entry.kind));
-        totals.add(aggregate);
+        self.totals_of(&context, limits).add(aggregate);
+    }
+
+    /// The totals of a context, which begin with its first sample.
+    fn totals_of(&mut self, context: &ContextId, limits: &Limits) -> &mut Totals {
+        let totals = self.totals.entry(context.clone());
+        totals.or_insert_with(|| {
+            let mut targets = limits.targets.iter();
+            let target = targets.find(|target| target.context == *context);
+            Totals {
+                target: target.map(|target| TargetTotals::new(target.duration.as_secs_f64())),
+                ..Totals::new(context.kind)
+            }
+        })
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{DetailOptions, MaybeErrorRule};
+use crate::targets::PathTarget;
 
 /// Limits and rules of a [`Recorder`](super::Recorder).
 #[derive(Clone, Debug)]
@@ -19,6 +20,8 @@ pub struct Limits {
     pub details: DetailOptions,
     /// The version of the application.
     pub app_version: Option<Arc<str>>,
+    /// The targets of single contexts, for the totals.
+    pub targets: Vec<PathTarget>,
 }
 
 impl Limits {
@@ -31,6 +34,7 @@ impl Limits {
             error_rule: Default::default(),
             details: Default::default(),
             app_version: None,
+            targets: Vec::new(),
         }
     }
 }

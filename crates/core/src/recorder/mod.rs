@@ -5,7 +5,8 @@
 //! (other code), `response` and `request_outcome` (which responses are errors), `active`, `scope` and `timer_cells`
 //! (which timers ran within which requests), `slow`, `slow_drain` and `details` (the slowest and the failed requests one
 //! by one), `finish` (where a request ends), then `touched` (which contexts have something to drain), `drain` (from the
-//! cells to the batch), `minute_reports` (what this instance did in each minute) and `totals` (for the Prometheus text).
+//! cells to the batch), `minute_reports` (what this instance did in each minute), `totals` and `exemplars` (for the
+//! Prometheus text).
 
 pub mod active;
 mod cell;
@@ -13,6 +14,7 @@ mod counter;
 mod covered;
 mod details;
 mod drain;
+pub mod exemplars;
 mod finish;
 mod flush_counters;
 mod limits;

@@ -1,20 +1,27 @@
 //! Totals of this instance since it started, for the Prometheus text.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
+use super::exemplars::Exemplars;
+use super::slow::ListedRequests;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::Kind;
 use tower_pulse_model::histogram::{BUCKETS, SCALE, lower_bound};
 use tower_pulse_model::outcome::OutcomeCounts;
 
-/// Upper bounds of the buckets in seconds: the defaults of Prometheus, with 1 ms and 30 s added because
-/// many services answer within 5 ms.
-pub const BOUNDS: [f64; 14] = [
-    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
+/// Upper bounds of the buckets in seconds: every one that a scraper may ask for. Those of this crate's names are the
+/// defaults of Prometheus, with 1 ms and 30 s added because many services answer within 5 ms; those of OpenTelemetry's
+/// names are the ones that its conventions advise.
+pub const BOUNDS: [f64; 17] = [
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
+    30.0,
 ];
 
+/// Number of buckets. The last one is beyond all bounds.
+pub const PLACES: usize = BOUNDS.len() + 1;
+
 /// For each bucket of the exponential histogram, the first of [`BOUNDS`] above its middle.
-static PLACES: LazyLock<[usize; BUCKETS]> = LazyLock::new(|| {
+static PLACE_OF: LazyLock<[usize; BUCKETS]> = LazyLock::new(|| {
     std::array::from_fn(|index| {
         let low = lower_bound(index as u16, SCALE);
         let middle = low.midpoint(lower_bound(index as u16 + 1, SCALE));
@@ -34,7 +41,40 @@ pub struct Totals {
     /// Counts by outcome.
     pub outcomes: OutcomeCounts,
     /// Number of durations in each bucket, not cumulative. The last bucket is beyond all bounds.
-    pub buckets: [u64; BOUNDS.len() + 1],
+    pub buckets: [u64; PLACES],
+    /// Requests that stand for those in a bucket, where trace ids are kept.
+    pub exemplars: Option<Arc<Exemplars>>,
+    /// How many requests met the target of the context, if it has one.
+    pub target: Option<TargetTotals>,
+}
+
+/// How many requests of a context met its target since the start.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TargetTotals {
+    /// The time in seconds that a good request stays below.
+    pub seconds: f64,
+    /// Requests that count: successes and errors.
+    pub counted: u64,
+    /// Those of them that were errors, or took too long.
+    pub bad: u64,
+}
+
+impl TargetTotals {
+    /// The totals of a target that no request has met or missed.
+    pub fn new(seconds: f64) -> Self {
+        let (counted, bad) = (0, 0);
+        Self {
+            seconds,
+            counted,
+            bad,
+        }
+    }
+
+    fn add(&mut self, aggregate: &Aggregate) {
+        let (good, counted) = aggregate.counts_below(self.seconds);
+        self.counted = self.counted.saturating_add(counted);
+        self.bad = self.bad.saturating_add(counted.saturating_sub(good));
+    }
 }
 
 impl Totals {
@@ -45,7 +85,9 @@ impl Totals {
             count: 0,
             nanos: 0,
             outcomes: OutcomeCounts::default(),
-            buckets: [0; BOUNDS.len() + 1],
+            buckets: [0; PLACES],
+            exemplars: None,
+            target: None,
         }
     }
 
@@ -56,9 +98,22 @@ impl Totals {
         self.nanos += u128::from(aggregate.times.sum);
         self.outcomes.merge(&aggregate.outcomes);
         for (index, n) in aggregate.histogram.buckets() {
-            let place = PLACES.get(usize::from(*index));
+            let place = PLACE_OF.get(usize::from(*index));
             self.buckets[place.copied().unwrap_or(BOUNDS.len())] += n;
         }
+        if let Some(target) = &mut self.target {
+            target.add(aggregate);
+        }
+    }
+
+    /// Makes exemplars of requests that are listed. A scrape shares them until there are new ones.
+    pub(super) fn add_exemplars(&mut self, listed: &ListedRequests) {
+        let requests = || listed.slow.iter().chain(&listed.failed);
+        if requests().all(|request| request.trace_id.is_none()) {
+            return;
+        }
+        let exemplars = Arc::make_mut(self.exemplars.get_or_insert_default());
+        exemplars.add_listed(requests());
     }
 }
 
@@ -83,9 +138,9 @@ mod tests {
         }
         assert_eq!((totals.count, totals.nanos), (10, 2 * 60_704_900_000));
         assert_eq!(totals.outcomes.count(Outcome::Completed), 10);
-        let mut buckets = [0; BOUNDS.len() + 1];
+        let mut buckets = [0; PLACES];
         // The middle of the bucket of 1 ms is above 1 ms.
-        for upper_bound in [0.001, 0.0025, 0.005, 1.0] {
+        for upper_bound in [0.001, 0.0025, 0.005, 0.75] {
             let at = BOUNDS.iter().position(|bound| *bound == upper_bound);
             buckets[at.expect("there is this bound")] = 2;
         }

@@ -6,7 +6,8 @@ use futures_util::FutureExt;
 
 use super::*;
 use crate::clock::{Clock, ManualClock};
-use crate::recorder::Limits;
+use crate::recorder::{Ended, Limits, RequestDetails};
+use crate::targets::PathTarget;
 use crate::task::Stop;
 use tower_pulse_model::context::UNMATCHED;
 use tower_pulse_model::outcome::Outcome;
@@ -129,6 +130,47 @@ fn totals_are_those_since_the_start() {
     let totals = recorder.drain.totals();
     let totals: Vec<_> = totals.iter().map(|(_, totals)| totals.count).collect();
     assert_eq!(totals, [2]);
+}
+
+#[test]
+fn totals_tell_of_traces_and_of_a_target() {
+    let (clock, manual_clock) = Clock::manual(NOW);
+    let limits = Limits {
+        targets: vec![PathTarget::new("GET /", Duration::from_millis(400), 0.9)],
+        ..Limits::for_tests(9, COUNTERS)
+    };
+    let recorder = Recorder::new(clock, Precisions::default(), limits);
+    let finish = |context: &str, millis, status: u16, trace_id| {
+        let entry = recorder.entry(Kind::Http, context);
+        let start = entry.core().clock().tick();
+        entry.core().request_started();
+        manual_clock.advance(Duration::from_millis(millis));
+        let ended = Ended {
+            outcome: Outcome::from_status(status),
+            is_error: status >= 500,
+            status: http::StatusCode::from_u16(status).ok(),
+        };
+        let path = None;
+        entry.finish_request(start, ended, &RequestDetails { trace_id, path });
+    };
+    finish("GET /", 60, 200, Some("fast"));
+    finish("GET /", 80, 502, Some("failed"));
+    finish("GET /", 800, 200, None);
+    finish("GET /", 70, 404, None);
+    finish("GET /other", 70, 200, None);
+    recorder.drain();
+
+    let totals: HashMap<_, _> = recorder.drain.totals().into_iter().collect();
+    let target = totals["GET /"].target.expect("a target");
+    // The error and the slow one; the 404 does not count.
+    assert_eq!((target.counted, target.bad), (3, 2));
+    let exemplars = totals["GET /"].exemplars.as_ref().expect("exemplars");
+    let ids = |places| exemplars.newest(places).map(|e| &*e.trace_id);
+    assert_eq!((ids(6..=6), ids(7..=7)), (Some("fast"), Some("failed")));
+    assert_eq!(ids(8..=17), None, "the slow one has no trace id");
+    assert_eq!(exemplars.error().map(|e| e.ended), Some(1_000 * NOW + 140));
+    assert_eq!(totals["GET /other"].target, None);
+    assert_eq!(totals["GET /other"].exemplars, None);
 }
 
 #[cfg(feature = "query")]

@@ -1,0 +1,141 @@
+//! What requests and timers measured in this instance since it started.
+
+use super::Row;
+use super::names::{Labels, Names, ends};
+use super::text::Text;
+use tower_pulse_core::recorder::totals::Totals;
+use tower_pulse_core::targets::PathTarget;
+use tower_pulse_model::context::Kind;
+use tower_pulse_model::outcome::Outcome;
+
+/// The contexts of a kind, in the order of their names.
+fn of(kind: Kind, totals: &[Row]) -> impl Iterator<Item = &Row> {
+    totals.iter().filter(move |(_, totals)| totals.kind == kind)
+}
+
+impl Text {
+    /// Requests, their errors and durations, the targets of single contexts, and timers.
+    pub(super) fn requests(&mut self, totals: &[Row], targets: &[PathTarget], names: Names) {
+        let name = "pulse_requests_total";
+        let help = "Requests of this instance by how they ended.";
+        self.begin(name, "counter", help);
+        for (context, totals) in of(Kind::Http, totals) {
+            let counts = Outcome::ALL
+                .map(|outcome| (outcome.as_str(), totals.outcomes.count(outcome), None));
+            let counts = counts.into_iter().filter(|(_, n, _)| *n > 0);
+            self.samples(name, &names.labels_with_parts(context), "outcome", counts);
+        }
+        let help = "Requests of this instance that count as errors.";
+        self.errors("pulse_errors_total", help, of(Kind::Http, totals), names);
+        let help = "Access times of this instance.";
+        self.histogram(
+            names.request_duration(),
+            help,
+            of(Kind::Http, totals),
+            names,
+        );
+        self.targets(totals, targets, names);
+        // OpenTelemetry has no names for these.
+        let names = Names::Pulse;
+        let help = "Timed runs of this instance that count as errors.";
+        self.errors(
+            "pulse_timer_errors_total",
+            help,
+            of(Kind::Timer, totals),
+            names,
+        );
+        let help = "Durations of timed code of this instance.";
+        let name = "pulse_timer_duration_seconds";
+        self.histogram(name, help, of(Kind::Timer, totals), names);
+    }
+
+    fn errors<'a>(
+        &mut self,
+        name: &str,
+        help: &str,
+        rows: impl Iterator<Item = &'a Row>,
+        names: Names,
+    ) {
+        self.begin(name, "counter", help);
+        for (context, totals) in rows {
+            let exemplar = totals.exemplars.as_ref().and_then(|all| all.error());
+            self.stood_for(
+                name,
+                &names.labels(context),
+                totals.outcomes.errors,
+                exemplar,
+            );
+        }
+    }
+
+    fn histogram<'a>(
+        &mut self,
+        name: &str,
+        help: &str,
+        rows: impl Iterator<Item = &'a Row>,
+        names: Names,
+    ) {
+        self.begin(name, "histogram", help);
+        let bucket = format!("{name}_bucket");
+        let (sum, count) = (format!("{name}_sum"), format!("{name}_count"));
+        // As OpenMetrics and Prometheus 3 write them: `1.0`, not `1`. A bound is a label, so that both forms must agree.
+        let bounds = names.bounds().map(|bound| format!("{bound:?}"));
+        let bounds = || bounds.iter().map(String::as_str).chain(["+Inf"]);
+        for (context, totals) in rows {
+            let (mut below, mut next) = (0u64, 0);
+            let buckets = bounds().zip(ends(names.bounds())).map(|(bound, end)| {
+                let places = next..=end;
+                next = end + 1;
+                let counts = totals.buckets[places.clone()].iter();
+                below = counts.fold(below, |sum, n| sum.saturating_add(*n));
+                let exemplars = totals.exemplars.as_ref();
+                (bound, below, exemplars.and_then(|all| all.newest(places)))
+            });
+            let labels = names.labels(context);
+            self.samples(&bucket, &labels, "le", buckets);
+            self.sample(&sum, &labels, totals.nanos as f64 / 1e9);
+            // The format demands this line, which equals the last bucket.
+            self.sample(&count, &labels, below);
+        }
+    }
+
+    /// The targets of single contexts. Counters, so that whoever asks Prometheus chooses the windows of a burn rate; from 0,
+    /// so that the first bad request is an increase.
+    fn targets(&mut self, totals: &[Row], targets: &[PathTarget], names: Names) {
+        if targets.is_empty() {
+            return;
+        }
+        let met = |target: &PathTarget| {
+            let mut totals = of(Kind::Http, totals);
+            let row = totals.find(|(context, _)| *context == target.context.name);
+            let met = row.and_then(|(_, totals): &(_, Totals)| totals.target);
+            met.map_or((0, 0), |met| (met.counted, met.bad))
+        };
+        let counted: Vec<(Labels<'_>, &PathTarget, (u64, u64))> = targets
+            .iter()
+            .map(|target| (names.labels(&target.context.name), target, met(target)))
+            .collect();
+        let name = "pulse_target_requests_total";
+        let help = "Requests of this instance that its target counts: successes and errors.";
+        self.begin(name, "counter", help);
+        for (labels, _, (requests, _)) in &counted {
+            self.sample(name, labels, requests);
+        }
+        let name = "pulse_target_bad_requests_total";
+        let help = "Those of them that were errors or took too long.";
+        self.begin(name, "counter", help);
+        for (labels, _, (_, bad)) in &counted {
+            self.sample(name, labels, bad);
+        }
+        let name = "pulse_target_share";
+        self.begin(name, "gauge", "The share of them that should be good.");
+        for (labels, target, _) in &counted {
+            self.sample(name, labels, target.share);
+        }
+        let name = "pulse_target_duration_seconds";
+        self.begin(name, "gauge", "What a good request takes less than.");
+        for (labels, target, _) in &counted {
+            self.sample(name, labels, target.duration.as_secs_f64());
+        }
+    }
+}

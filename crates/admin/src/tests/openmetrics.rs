@@ -1,0 +1,292 @@
+//! What a scraper may ask for beside the Prometheus text: OpenMetrics with exemplars, and the names of OpenTelemetry.
+
+use tower_pulse_core::recorder::exemplars::{Exemplar, Exemplars};
+use tower_pulse_core::recorder::totals::TargetTotals;
+use tower_pulse_core::targets::PathTarget;
+
+use super::*;
+
+/// What Prometheus 2.50 accepts.
+const ACCEPT: (&str, &str) = (
+    "accept",
+    "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,\
+     text/plain;version=0.0.4;q=0.3,*/*;q=0.2",
+);
+/// The longest trace id, of characters that need an escape.
+const LONGEST_ID: &str = "\\\"\\\"\\\"\\\"\\\"\\\"\\\"\\\"\\\"\\\"\\\"\\\"\\\"\\\"\\\"\\\"\\\"\\\"\\\"\\\"\\\"\\\"\\\"\\\"\\\"\\\"\\\"\\\"\\\"\\\"\\\"\\\"";
+
+fn exemplar(trace_id: &str, millis: u64, ended: i64) -> Exemplar {
+    Exemplar {
+        trace_id: trace_id.into(),
+        nanos: 1_000_000 * millis,
+        ended,
+    }
+}
+
+/// A service with a target, traces, a path that was never asked for, and requests without a route.
+fn router() -> Router {
+    let totals = || {
+        let mut totals = Totals::new(Kind::Http);
+        totals.outcomes.record(Outcome::Success, false);
+        totals.outcomes.record(Outcome::ServerError, true);
+        // 60 ms, 90 ms and a minute.
+        (totals.buckets[6], totals.buckets[7], totals.buckets[17]) = (4, 2, 1);
+        totals.nanos = 60_420_000_000;
+        let mut exemplars = Exemplars::default();
+        exemplars.add(&exemplar("4bf92f3577b34da6", 60, 1_700_000_000_123), false);
+        exemplars.add(&exemplar("failed", 90, 1_700_000_001_000), true);
+        exemplars.add(&exemplar(LONGEST_ID, 60_000, 1_699_999_999_007), false);
+        totals.exemplars = Some(Arc::new(exemplars));
+        let (counted, bad) = (7, 3);
+        totals.target = Some(TargetTotals {
+            counted,
+            bad,
+            ..TargetTotals::new(0.4)
+        });
+        let mut timer = Totals::new(Kind::Timer);
+        timer.buckets[6] = 1;
+        let unmatched = Totals::new(Kind::Http);
+        vec![
+            ("POST /checkout".into(), totals),
+            ("<unmatched>".into(), unmatched.clone()),
+            ("<overflow>".into(), unmatched.clone()),
+            ("static".into(), unmatched),
+            ("db:find".into(), timer),
+        ]
+    };
+    let targets = Targets {
+        of_paths: vec![
+            PathTarget::new("POST /checkout", Duration::from_millis(400), 0.995),
+            PathTarget::new("GET /never", Duration::from_secs(1), 0.5),
+        ],
+        ..Targets::default()
+    };
+    let (clock, _) = Clock::manual(NOW);
+    let process = CannedProcess(health());
+    let query = query_with(Arc::new(Canned::default()), clock, targets, process);
+    let mut source = source_with(query);
+    source.instance.as_mut().expect("an instance").totals = Arc::new(totals);
+    super::router(source, Access::open()).expect("open")
+}
+
+/// The lines that begin with one of these.
+fn lines<'a>(text: &'a str, beginnings: &[&str]) -> Vec<&'a str> {
+    let is_one = |line: &&str| {
+        beginnings
+            .iter()
+            .any(|beginning| line.starts_with(beginning))
+    };
+    text.lines().filter(is_one).collect()
+}
+
+#[tokio::test]
+async fn openmetrics_is_the_same_with_exemplars_and_an_end() {
+    let router = router();
+    let plain = get(&router, "/metrics").await;
+    let open = ask(&router, "/metrics", &[ACCEPT]).await;
+    assert_eq!(
+        open.header("content-type"),
+        "application/openmetrics-text; version=1.0.0; charset=utf-8"
+    );
+    assert_eq!(open.header("vary"), "accept, accept-encoding");
+    assert!(open.body.ends_with("\n# EOF\n") && !plain.body.contains("# EOF"));
+    assert!(!plain.body.contains(" # {"), "exemplars");
+
+    // Without what is its own, it is the other text: Prometheus stores the same series, whichever it is given.
+    let mut counters = Vec::new();
+    let mut same = String::new();
+    for line in open.body.lines().filter(|line| *line != "# EOF") {
+        if let Some(tail) = line.strip_prefix("# UNIT ") {
+            let (name, unit) = tail.split_once(' ').expect("a unit");
+            assert!(name.ends_with(&format!("_{unit}")), "{line}");
+            continue;
+        }
+        if let Some(tail) = line.strip_prefix("# TYPE ")
+            && let Some(name) = tail.strip_suffix(" counter")
+        {
+            counters.push(name.to_owned());
+        }
+        same.push_str(line.split(" # {").next().expect("a part"));
+        same.push('\n');
+    }
+    assert!(counters.len() > 15 && counters.iter().all(|name| !name.ends_with("_total")));
+    for name in counters {
+        for keyword in ["HELP", "TYPE"] {
+            let head = format!("# {keyword} {name} ");
+            same = same.replace(&head, &format!("# {keyword} {name}_total "));
+        }
+    }
+    assert_eq!(same, plain.body);
+}
+
+#[tokio::test]
+async fn an_exemplar_stands_in_the_bucket_that_has_its_duration() {
+    let router = router();
+    let open = ask(&router, "/metrics", &[ACCEPT]).await.body;
+    let context = "{context=\"POST /checkout\"";
+    let bucket = format!("pulse_request_duration_seconds_bucket{context},le=\"");
+    let errors = format!("pulse_errors_total{context}}}");
+    let of = |beginning: &str| lines(&open, &[beginning]).join("\n");
+    assert_eq!(
+        of(&errors),
+        format!("{errors} 1 # {{trace_id=\"failed\"}} 0.09 1700000001.000")
+    );
+    // From 50 to 100 ms there are two, of which the newer one stands.
+    let newer = "7 # {trace_id=\"failed\"} 0.09 1700000001.000";
+    assert!(lines(&open, &[&format!("{bucket}0.1\"}} 6 ")])[0].ends_with(&newer[2..]));
+    let escaped = LONGEST_ID.replace('\\', "\\\\").replace('"', "\\\"");
+    assert_eq!(
+        of(&format!("{bucket}+Inf\"")),
+        format!("{bucket}+Inf\"}} 7 # {{trace_id=\"{escaped}\"}} 60 1699999999.007")
+    );
+    assert_eq!("trace_id".len() + LONGEST_ID.len(), 72, "128 at most");
+    assert_eq!(open.matches(" # {").count(), 3, "nowhere else");
+
+    // With other bounds each has its own bucket.
+    let named = ask(&router, "/metrics?names=opentelemetry", &[ACCEPT])
+        .await
+        .body;
+    let head = "http_server_request_duration_seconds_bucket{http_request_method=\"POST\",http_route=\"/checkout\",le=\"";
+    let of = |bound: &str| lines(&named, &[&format!("{head}{bound}\"}}")]).join("\n");
+    assert!(of("0.075").ends_with("} 4 # {trace_id=\"4bf92f3577b34da6\"} 0.06 1700000000.123"));
+    assert!(of("0.1").ends_with("} 6 # {trace_id=\"failed\"} 0.09 1700000001.000"));
+}
+
+#[tokio::test]
+async fn opentelemetrys_names_are_a_choice_of_the_scraper() {
+    let router = router();
+    let named = get(&router, "/metrics?names=opentelemetry").await;
+    assert_eq!(
+        named.header("content-type"),
+        "text/plain; version=0.0.4; charset=utf-8"
+    );
+    let text = named.body;
+    let route = "http_request_method=\"POST\",http_route=\"/checkout\"";
+    let name = "http_server_request_duration_seconds";
+    let bounds: Vec<_> = lines(&text, &[&format!("{name}_bucket{{{route}")])
+        .into_iter()
+        .map(|line| line.split('"').nth(5).expect("a bound"))
+        .collect();
+    // Those that the conventions advise.
+    let advised = "0.005 0.01 0.025 0.05 0.075 0.1 0.25 0.5 0.75 1.0 2.5 5.0 7.5 10.0 +Inf";
+    assert_eq!(bounds.join(" "), advised);
+    let counts = lines(
+        &text,
+        &[
+            &format!("{name}_count"),
+            "pulse_errors_total",
+            "http_server_active",
+        ],
+    );
+    let expected = [
+        "pulse_errors_total{otel_metric_overflow=\"true\"} 0".to_owned(),
+        "pulse_errors_total 0".to_owned(),
+        format!("pulse_errors_total{{{route}}} 1"),
+        "pulse_errors_total{context=\"static\"} 0".to_owned(),
+        format!("{name}_count{{otel_metric_overflow=\"true\"}} 0"),
+        format!("{name}_count 0"),
+        format!("{name}_count{{{route}}} 7"),
+        format!("{name}_count{{context=\"static\"}} 0"),
+        "http_server_active_requests 2".to_owned(),
+    ];
+    assert_eq!(counts, expected);
+    let requests = lines(&text, &["pulse_requests_total{"]);
+    assert_eq!(
+        requests,
+        [
+            format!("pulse_requests_total{{{route},outcome=\"2xx\"}} 1"),
+            format!("pulse_requests_total{{{route},outcome=\"5xx\"}} 1"),
+        ]
+    );
+    // There is no name for what is not HTTP.
+    assert_eq!(
+        lines(
+            &text,
+            &["pulse_timer_duration_seconds_count{context=\"db:find\"} 1"]
+        )
+        .len(),
+        1
+    );
+    for old in ["pulse_request_duration_seconds", "pulse_in_flight"] {
+        assert!(!text.contains(old), "{old} as well");
+    }
+    assert_eq!(
+        get(&router, "/metrics?names=pulse").await.body,
+        get(&router, "/metrics").await.body
+    );
+}
+
+#[tokio::test]
+async fn names_that_there_are_not_are_refused() {
+    let router = router();
+    for (query, message) in [
+        ("names=otel", "names must be one of pulse, opentelemetry"),
+        ("names=", "names must be one of pulse, opentelemetry"),
+        ("names=pulse&names=pulse", "names is given twice"),
+    ] {
+        let refused = get(&router, &format!("/metrics?{query}")).await;
+        assert_eq!(refused.status, 400, "{query}");
+        let json = refused.json();
+        assert_eq!(
+            (json["error"].as_str(), json["parameter"].as_str()),
+            (Some(message), Some("names"))
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_target_is_counted_from_the_start() {
+    let text = get(&router(), "/metrics").await.body;
+    let (checkout, never) = ("{context=\"POST /checkout\"}", "{context=\"GET /never\"}");
+    let expected = [
+        format!("pulse_target_requests_total{checkout} 7"),
+        format!("pulse_target_requests_total{never} 0"),
+        format!("pulse_target_bad_requests_total{checkout} 3"),
+        format!("pulse_target_bad_requests_total{never} 0"),
+        format!("pulse_target_share{checkout} 0.995"),
+        format!("pulse_target_share{never} 0.5"),
+        format!("pulse_target_duration_seconds{checkout} 0.4"),
+        format!("pulse_target_duration_seconds{never} 1"),
+    ];
+    assert_eq!(lines(&text, &["pulse_target_"]), expected);
+}
+
+/// A scrape of as many contexts as there are by default, each with a trace id wherever one may stand.
+#[tokio::test]
+async fn the_answer_is_bounded_by_the_number_of_contexts() {
+    const CONTEXTS: usize = 2_000;
+    const LINES: usize = 20;
+    let totals = || {
+        let mut exemplars = Exemplars::default();
+        for millis in [
+            1, 2, 4, 9, 20, 40, 60, 90, 200, 400, 700, 900, 2_000, 4_000, 7_000,
+        ] {
+            exemplars.add(&exemplar(LONGEST_ID, millis, 1_700_000_000_123), true);
+        }
+        for millis in [9_000, 20_000, 60_000] {
+            exemplars.add(&exemplar(LONGEST_ID, millis, 1_700_000_000_123), true);
+        }
+        let mut totals = Totals::new(Kind::Http);
+        totals.outcomes.record(Outcome::Success, true);
+        totals.exemplars = Some(Arc::new(exemplars));
+        let name = |number| format!("GET /api/v1/things-{number:04}/{{id}}");
+        (0..CONTEXTS)
+            .map(|number| (name(number).into(), totals.clone()))
+            .collect()
+    };
+    let (mut source, _, _) = source(Canned::default());
+    source.instance.as_mut().expect("an instance").totals = Arc::new(totals);
+    let router = super::router(source, Access::open()).expect("open");
+    // Of a line: the names of its metric and its labels, its value, and an exemplar whose id is escaped.
+    let of_line = 130 + 2 * 30 + 2 * LONGEST_ID.len() + 60;
+    for uri in ["/metrics", "/metrics?names=opentelemetry"] {
+        let plain = get(&router, uri).await.body;
+        let open = ask(&router, uri, &[ACCEPT]).await.body;
+        assert_eq!(open.matches(" # {").count(), CONTEXTS * (15 + 1), "{uri}");
+        for (text, form) in [(&plain, "plain"), (&open, "open")] {
+            let of_contexts = text.lines().filter(|line| line.contains("/api/v1/things-"));
+            assert!(of_contexts.count() <= CONTEXTS * LINES, "{uri}, {form}");
+            assert!(text.len() < CONTEXTS * LINES * of_line, "{uri}, {form}");
+        }
+    }
+}

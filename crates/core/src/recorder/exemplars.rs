@@ -1,0 +1,116 @@
+//! Exemplars: for each bucket of a context's durations the newest listed request that has a trace id, so that whoever
+//! looks at a bucket finds a trace of it. They cost nothing where no trace ids are kept.
+
+use super::slow::ListedRequest;
+use super::totals::{BOUNDS, PLACES};
+use tower_pulse_model::slow_request::EXEMPLARS;
+
+/// One for each bucket, and one of the errors.
+const _: () = assert!(EXEMPLARS == PLACES + 1);
+
+/// A request that stands for others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exemplar {
+    /// The app's id of the request, or the id of its trace.
+    pub trace_id: Box<str>,
+    /// Its duration, in nanoseconds.
+    pub nanos: u64,
+    /// When it ended, in Unix milliseconds.
+    pub ended: i64,
+}
+
+/// The exemplars of a context.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Exemplars {
+    buckets: [Option<Box<Exemplar>>; PLACES],
+    error: Option<Box<Exemplar>>,
+}
+
+impl Exemplar {
+    /// Its duration in seconds.
+    pub fn seconds(&self) -> f64 {
+        self.nanos as f64 / 1e9
+    }
+}
+
+impl Exemplars {
+    /// The newest request that is longer than the bound before `places`, and no longer than the last bound of them: what
+    /// belongs to a bucket that is made of several.
+    pub fn newest(&self, places: std::ops::RangeInclusive<usize>) -> Option<&Exemplar> {
+        let buckets = self.buckets.get(places)?.iter().flatten();
+        buckets.map(|exemplar| &**exemplar).max_by_key(|e| e.ended)
+    }
+
+    /// The newest request that was an error.
+    pub fn error(&self) -> Option<&Exemplar> {
+        self.error.as_deref()
+    }
+
+    /// Adds a request, if it is the newest.
+    pub fn add(&mut self, exemplar: &Exemplar, is_error: bool) {
+        // By the exact duration: whoever reads it compares it with the bounds.
+        let seconds = exemplar.seconds();
+        let place = BOUNDS.partition_point(|bound| *bound < seconds);
+        if is_error {
+            replace(&mut self.error, exemplar);
+        }
+        replace(&mut self.buckets[place], exemplar);
+    }
+
+    /// Adds requests that are listed. One without a trace id says nothing.
+    pub(super) fn add_listed<'a>(&mut self, requests: impl Iterator<Item = &'a ListedRequest>) {
+        for request in requests {
+            let Some(trace_id) = &request.trace_id else {
+                continue;
+            };
+            let exemplar = Exemplar {
+                trace_id: trace_id.clone(),
+                nanos: request.nanos,
+                ended: request.ended_at,
+            };
+            self.add(&exemplar, request.ended.is_error);
+        }
+    }
+}
+
+fn replace(slot: &mut Option<Box<Exemplar>>, exemplar: &Exemplar) {
+    let is_newer = |old: &Exemplar| exemplar.ended >= old.ended;
+    if slot.as_deref().is_none_or(is_newer) {
+        *slot = Some(Box::new(exemplar.clone()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_request_of_a_bucket_stands_for_it() {
+        let mut exemplars = Exemplars::default();
+        for (millis, ended, is_error, trace_id) in [
+            (1, 5, false, "at the bound"),
+            (60, 3, false, "old"),
+            (61, 4, true, "new"),
+            (62, 2, false, "too late"),
+            (90, 7, false, "next"),
+            (40_000, 1, true, "beyond"),
+        ] {
+            let exemplar = Exemplar {
+                trace_id: trace_id.into(),
+                nanos: 1_000_000 * millis,
+                ended,
+            };
+            exemplars.add(&exemplar, is_error);
+        }
+        let newest = |places| exemplars.newest(places).map(|e| &*e.trace_id);
+        let place = |bound| BOUNDS.iter().position(|b| *b == bound).expect("a bound");
+        assert_eq!(newest(0..=0), Some("at the bound"));
+        assert_eq!(newest(place(0.075)..=place(0.075)), Some("new"));
+        assert_eq!(newest(place(0.1)..=place(0.1)), Some("next"));
+        // A bucket from 50 to 100 ms has both.
+        assert_eq!(newest(place(0.075)..=place(0.1)), Some("next"));
+        assert_eq!(newest(PLACES - 1..=PLACES - 1), Some("beyond"));
+        assert_eq!(newest(1..=place(0.05)), None);
+        assert_eq!(exemplars.error().map(|e| &*e.trace_id), Some("new"));
+    }
+}

@@ -1,0 +1,134 @@
+//! The rules for Prometheus beside what `metrics` answers, and beside the page about them.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use axum::Router;
+use http::StatusCode;
+use tower_pulse::Pulse;
+use tower_pulse::admin::Access;
+
+use crate::serve;
+use pulse_rig::http::Client;
+use pulse_rig::server::RedisServer;
+use pulse_rig::wait::{PATIENCE, look_until};
+
+const RULES: &str = include_str!("../../docs/prometheus/rules.yml");
+const ALERTS: &str = include_str!("../../docs/prometheus/alerts.yml");
+const RULES_TEST: &str = include_str!("../../docs/prometheus/rules_test.yml");
+const PAGE: &str = include_str!("../../docs/prometheus.md");
+const GUIDE: &str = include_str!("../../src/guide/axum_prometheus.md");
+
+/// The words of a text that consist of what names of metrics and rules consist of.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
+    text.split(move |c| !is_part(c))
+}
+
+/// The rules and the alerts that a file declares.
+fn declared<'a>(text: &'a str, keyword: &str) -> BTreeSet<&'a str> {
+    let declared = text.lines().map(str::trim);
+    let declared = declared.filter_map(|line| line.strip_prefix("- ")?.strip_prefix(keyword));
+    declared.map(str::trim).collect()
+}
+
+/// The names of all series, and the kinds of changes, that an instance in Redis answers with.
+async fn answered(query: &str) -> (BTreeSet<String>, BTreeSet<String>) {
+    let server = RedisServer::start().await;
+    let pulse = Pulse::builder()
+        .redis(server.url())
+        .target_for("GET /", Duration::from_millis(250), 0.99)
+        .build()
+        .unwrap();
+    pulse.record("GET /", Duration::from_millis(3), StatusCode::OK);
+    pulse.record_duration("db", Duration::from_millis(3));
+    pulse.counter("sales").add(1);
+    pulse.flush().await.unwrap();
+    let app = Router::new().merge(pulse.mount("/pulse", Access::open()));
+    let mut client = Client::connect(serve(app).await).await;
+    // What the instance knows of the journal comes with its heartbeats.
+    let text = look_until(PATIENCE, async || {
+        let text = client.get(&format!("/pulse/metrics{query}")).await.text();
+        match text.contains("pulse_fleet_journal_age_seconds") && text.contains("pulse_store_up 1")
+        {
+            true => Ok(text),
+            false => Err(text),
+        }
+    })
+    .await;
+    pulse.shutdown().await.unwrap();
+    let samples = text.lines().filter(|line| !line.starts_with('#'));
+    let names = samples.map(|line| line.split(['{', ' ']).next().unwrap().to_owned());
+    let kinds = text.lines().filter_map(|line| {
+        let kind = line.strip_prefix("pulse_changes{kind=\"")?;
+        Some(kind.split('"').next()?.to_owned())
+    });
+    (names.collect(), kinds.collect())
+}
+
+#[tokio::test]
+async fn rules_and_pages_name_what_there_is() {
+    let (mut names, kinds) = answered("").await;
+    let rules = declared(RULES, "record:");
+    assert_eq!(rules.len(), 10, "{rules:?}");
+    assert!(names.contains("pulse_request_duration_seconds_bucket") && kinds.len() == 6);
+    names.extend(answered("?names=opentelemetry").await.0);
+
+    for (file, text) in [
+        ("rules.yml", RULES),
+        ("alerts.yml", ALERTS),
+        ("rules_test.yml", RULES_TEST),
+        ("docs/prometheus.md", PAGE),
+        ("axum_prometheus.md", GUIDE),
+    ] {
+        for word in words(text) {
+            let is_rule = word.starts_with("job") && word.contains(":pulse_");
+            let is_metric = word.starts_with("pulse_") || word.starts_with("http_server_");
+            // A group of metrics, such as `pulse_fleet_…`, or a histogram as a whole.
+            let is_group = !names.contains(word) && names.iter().any(|name| name.starts_with(word));
+            let is_known = match is_rule {
+                true => rules.contains(word),
+                false => !is_metric || names.contains(word) || is_group && file.ends_with(".md"),
+            };
+            // The groups of rules have names too.
+            let is_known = is_known || text.contains(&format!("- name: {word}\n"));
+            assert!(is_known, "{file} names {word}, which there is not");
+        }
+        for selected in text.split("kind=~\"").skip(1) {
+            let selected = selected.split('"').next().unwrap();
+            for kind in selected.split('|') {
+                assert!(
+                    kinds.contains(kind),
+                    "{file}: no change is of the kind {kind}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn the_page_and_the_test_have_every_rule_and_alert() {
+    let alerts = declared(ALERTS, "alert:");
+    assert_eq!(alerts.len(), 13, "{alerts:?}");
+    for alert in &alerts {
+        assert!(
+            PAGE.contains(&format!("| `{alert}` |")),
+            "the page lacks {alert}"
+        );
+        assert!(RULES_TEST.contains(alert), "no test fires {alert}");
+    }
+    for rule in declared(RULES, "record:") {
+        let is_on_page = PAGE.contains(&format!("`{rule}`"));
+        assert!(
+            is_on_page || rule.contains("pulse_target_burn"),
+            "the page lacks {rule}"
+        );
+    }
+    let is_alert = |word: &&str| {
+        word.strip_prefix("Pulse")
+            .is_some_and(|name| !name.is_empty())
+    };
+    for alert in words(PAGE).chain(words(RULES_TEST)).filter(is_alert) {
+        assert!(alerts.contains(alert), "{alert} is no alert");
+    }
+}

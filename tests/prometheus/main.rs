@@ -1,0 +1,212 @@
+//! The files of `docs/prometheus` in a real Prometheus that scrapes the demo and small services while things go wrong:
+//! `make test-all-prometheus`, some three minutes.
+//!
+//! The rules and alerts are those of the files, with one difference: an alert waits two seconds (`for`) instead of minutes,
+//! so that a run takes minutes instead of half an hour. What each alert does in its own time is tested by `rules_test.yml`,
+//! which is run first. Without `run` as its first argument nothing is done, which is what a plain `cargo test` does.
+//!
+//! `PROMETHEUS` and `PROMTOOL` name the binaries, where they are not in the path; `OPENMETRICS` a directory with PyPI's
+//! `prometheus_client`, whose strict parser then reads the answers.
+//!
+//! Read in this order: [`services`] (what is scraped), [`server`] (Prometheus), this file.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    missing_docs,
+    unreachable_pub,
+    reason = "test code: a panic is a failed test"
+)]
+
+mod server;
+mod services;
+
+use std::collections::BTreeSet;
+use std::process::Command;
+use std::time::Duration;
+
+use pulse_rig::http::Client;
+use pulse_rig::wait::look_until;
+
+use server::{Prometheus, docs, promtool};
+use services::Services;
+
+/// How long an alert may take to fire: Prometheus scrapes each second, and the machine may be busy.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// What must fire, and for which job. `PulseFoldBehind` is left to `rules_test.yml`: whoever appends folds as well.
+const EXPECTED: [(&str, &str); 12] = [
+    ("PulseErrors", "shop"),
+    ("PulseChange", "shop"),
+    ("PulseTargetMissed", "shop"),
+    ("PulseInstancesNotScraped", "shop"),
+    ("PulseTargetBurnsFast", "broken"),
+    ("PulseTargetBurns", "broken"),
+    ("PulseSlow", "broken"),
+    ("PulseLosses", "broken"),
+    ("PulseTooManyContexts", "broken"),
+    ("PulseIncomplete", "lossy"),
+    ("PulseStoreAway", "cut_off"),
+    ("PulseInstanceMissing", "ended"),
+];
+
+/// A job that is well, for which nothing may fire.
+const WELL: &str = "well";
+
+/// What Prometheus 2.50 sends.
+const ACCEPT: (&str, &str) = (
+    "accept",
+    "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,\
+     text/plain;version=0.0.4;q=0.3,*/*;q=0.2",
+);
+
+fn main() {
+    if std::env::args().nth(1).is_none_or(|word| word != "run") {
+        println!("a real Prometheus: run it with `make test-all-prometheus`");
+        return;
+    }
+    promtool(&["check", "rules", &docs("rules.yml"), &docs("alerts.yml")]);
+    promtool(&["check", "config", &docs("prometheus.yml")]);
+    promtool(&["test", "rules", &docs("rules_test.yml")]);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(run());
+}
+
+async fn run() {
+    let mut services = Services::start().await;
+    let prometheus = Prometheus::start(&services.jobs()).await;
+    let up = "count(up == 1)";
+    let jobs = services.jobs().len() as f64;
+    look_until(PATIENCE, async || {
+        let found = prometheus.value(up).await;
+        let all = (found == Some(jobs)).then_some(());
+        all.ok_or_else(|| format!("{found:?} of {jobs} targets are scraped"))
+    })
+    .await;
+    services.go_wrong().await;
+
+    let expected = EXPECTED.map(|(alert, job)| (alert.to_owned(), job.to_owned()));
+    let expected = BTreeSet::from(expected);
+    look_until(PATIENCE, async || {
+        let firing = prometheus.firing().await;
+        let missing: Vec<_> = expected.difference(&firing).collect();
+        let all = missing.is_empty().then_some(());
+        all.ok_or_else(|| format!("{missing:?} do not fire; {firing:?} do"))
+    })
+    .await;
+    let firing = prometheus.firing().await;
+    let others: Vec<_> = firing.difference(&expected).collect();
+    assert!(others.iter().all(|(_, job)| job != WELL), "{others:?}");
+    println!("firing as expected: {expected:?}");
+    println!("and beside them: {others:?}");
+
+    exemplars_lead_to_a_request(&prometheus, &services).await;
+    opentelemetrys_names_arrive(&prometheus).await;
+    for query in ["", "?names=opentelemetry"] {
+        the_strict_parser_reads(&services, query).await;
+    }
+}
+
+/// The newest error that Prometheus knows an exemplar of is one of those that the page lists.
+async fn exemplars_lead_to_a_request(prometheus: &Prometheus, services: &Services) {
+    let query = "pulse_request_duration_seconds_bucket{job=\"shop\"}";
+    let durations = prometheus.exemplars(query).await;
+    assert!(durations.len() >= 5, "{durations:?}");
+    for (labels, exemplars) in &durations {
+        let bound = labels["le"].as_str().unwrap();
+        let bound: f64 = bound.parse().unwrap();
+        for exemplar in exemplars {
+            let value: f64 = exemplar["value"].as_str().unwrap().parse().unwrap();
+            assert!(value <= bound, "{labels}: {exemplar}");
+            let id = exemplar["labels"]["trace_id"].as_str().unwrap();
+            assert!(
+                id.len() == 32 && id.chars().all(|c| c.is_ascii_hexdigit()),
+                "{id}"
+            );
+        }
+    }
+    println!("{} series of durations have exemplars", durations.len());
+
+    let mut client = Client::connect(services.shop()).await;
+    let query = "pulse_errors_total{job=\"shop\",context=\"POST /checkout\"}";
+    look_until(PATIENCE, async || {
+        let exemplars = prometheus.exemplars(query).await;
+        let newest = exemplars
+            .iter()
+            .flat_map(|(_, exemplars)| exemplars.last())
+            .last();
+        let id = newest.ok_or("no exemplar")?["labels"]["trace_id"].clone();
+        let path = "/admin/pulse/api/path?context=POST%20/checkout";
+        let answer = client.json(path).await.to_string();
+        match answer.contains(id.as_str().unwrap()) {
+            true => {
+                println!("the trace of an error, {id}, is on the page of the path");
+                Ok(())
+            }
+            false => Err(format!("{id} is not in {answer}")),
+        }
+    })
+    .await;
+}
+
+/// The same requests, scraped by another job under other names.
+async fn opentelemetrys_names_arrive(prometheus: &Prometheus) {
+    let count = "http_server_request_duration_seconds_count";
+    let query =
+        format!("{count}{{job=\"otel\",http_request_method=\"POST\",http_route=\"/checkout\"}}");
+    let share = "sum by (http_route) (rate(pulse_errors_total{job=\"otel\",http_route=\"/checkout\"}[5m])) / \
+                 sum by (http_route) (rate(http_server_request_duration_seconds_count[5m]))";
+    look_until(PATIENCE, async || {
+        let (count, share) = (
+            prometheus.value(&query).await,
+            prometheus.value(share).await,
+        );
+        match count.is_some_and(|n| n > 0.0) && share.is_some_and(|share| share > 0.1) {
+            true => {
+                println!(
+                    "OpenTelemetry's names: {count:?} checkouts, a share of errors of {share:?}"
+                );
+                Ok(())
+            }
+            false => Err(format!(
+                "{count:?} requests, a share of errors of {share:?}"
+            )),
+        }
+    })
+    .await;
+}
+
+/// The reference parser of OpenMetrics refuses what Prometheus may let pass.
+async fn the_strict_parser_reads(services: &Services, query: &str) {
+    let Some(library) = std::env::var_os("OPENMETRICS") else {
+        println!("OPENMETRICS is not set: the strict parser is left out");
+        return;
+    };
+    let mut client = Client::connect(services.shop()).await;
+    let path = format!("/admin/pulse/metrics{query}");
+    let answer = client.request("GET", path, &[ACCEPT], "").await;
+    let content_type = answer.header("content-type").unwrap();
+    assert!(content_type.starts_with("application/openmetrics-text; version=1.0.0"));
+    let dir = pulse_rig::process::TempDir::new("openmetrics");
+    let file = dir.path().join("metrics");
+    std::fs::write(&file, &answer.body).unwrap();
+    let script = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/prometheus/openmetrics.py"
+    );
+    let read = Command::new("python3")
+        .arg(script)
+        .arg(&file)
+        .env("PYTHONPATH", library)
+        .output();
+    let read = read.unwrap();
+    let (said, error) = (
+        String::from_utf8_lossy(&read.stdout),
+        String::from_utf8_lossy(&read.stderr),
+    );
+    assert!(read.status.success(), "{said}\n{error}");
+    println!("metrics{query}: {said}");
+}
