@@ -30,16 +30,12 @@ async fn fixture() -> (Fixture, MultiplexedConnection) {
 }
 
 /// Adds `count` members to a sorted set.
+/// Adds members on the server, which is faster than sending them.
 async fn add_members(connection: &mut MultiplexedConnection, key: &str, count: usize) {
-    let numbers: Vec<usize> = (0..count).collect();
-    for chunk in numbers.chunks(10_000) {
-        let mut add = cmd("ZADD");
-        add.arg(key);
-        for n in chunk {
-            add.arg(n).arg(format!("member {n}"));
-        }
-        add.exec_async(connection).await.unwrap();
-    }
+    let add = "for n = 0, ARGV[1] - 1 do redis.call('ZADD', KEYS[1], n, 'member ' .. n) end";
+    let mut eval = cmd("EVAL");
+    eval.arg(add).arg(1).arg(key).arg(count);
+    eval.exec_async(connection).await.unwrap();
 }
 
 fn keys_of_problems(snapshot: &Snapshot) -> Vec<&str> {
