@@ -1,5 +1,5 @@
 # What a newcomer needs: make test, make demo, make bench, make bench-peers, make chaos, make soak, make screenshots.
-.PHONY: test setup fmt scripts lint unit repeat browser screenshots page-figures loom surface instructions deny chaos soak mutants lua-breaks bench bench-peers demo
+.PHONY: test test-all-protocols setup fmt scripts lint unit repeat browser screenshots page-figures loom surface instructions deny chaos soak mutants lua-breaks bench bench-peers demo
 
 REDIS := $(shell command -v redis-server 2>/dev/null)
 CHROMIUM ?= $(shell command -v chromium 2>/dev/null)
@@ -39,7 +39,7 @@ scripts: setup
 
 # All targets and features, then each feature set that a user may choose, in one directory.
 lint:
-	cargo clippy --locked --workspace --exclude pulse-loom --all-targets --all-features -- -D warnings
+	cargo clippy --locked --workspace --exclude pulse-loom --exclude pulse-protocols --all-targets --all-features -- -D warnings
 	cargo clippy --locked -p pulse-loom --tests -- -D warnings
 	for features in "" axum query admin prometheus rankings redis row-cache file import "admin redis rankings row-cache"; do \
 	cargo clippy --locked -p tower-pulse --lib --no-default-features --features "$$features" -- -D warnings || exit 1; done
@@ -47,7 +47,7 @@ lint:
 
 # Every test of every package, of one debug build; then a fleet in which an instance has fewer features. Most tests wait for
 # a server or a page, so that several at once go well on two cores. axe-core comes from npm's registry once, into target/.
-TESTED := --locked --workspace --exclude pulse-peers --all-features
+TESTED := --locked --workspace --exclude pulse-peers --exclude pulse-protocols --all-features
 
 unit: setup
 	RUST_TEST_THREADS=$(TEST_THREADS) cargo test $(TESTED)
@@ -142,3 +142,9 @@ bench-peers:
 
 demo:
 	cargo run --release --example demo
+
+# An axum service over HTTP/2 and a tonic server under the layer, end to end: streams that are reset, large bodies, GOAWAY,
+# statuses in trailers, deadlines. A package of its own, so that nothing else builds tonic.
+test-all-protocols:
+	cargo clippy --locked -p pulse-protocols --all-targets -- -D warnings
+	cargo test --locked -p pulse-protocols
