@@ -24,6 +24,8 @@ use tower_pulse::Pulse;
 /// Bytes of a large body.
 pub(crate) const LARGE: usize = 8 * 1024 * 1024;
 const CHUNK: usize = 64 * 1024;
+/// Bytes that may be unread of a stream: less than a large body.
+const STREAM_WINDOW: u32 = 1024 * 1024;
 /// Bytes that may be unread of all streams of a connection.
 const CONNECTION_WINDOW: u32 = 16 * 1024 * 1024;
 
@@ -87,10 +89,9 @@ impl Service {
 
     pub(crate) async fn connect(&self) -> Connection {
         let stream = TcpStream::connect(self.address).await.expect("it listens");
-        // A window update that waits for more takes 40 ms.
-        stream.set_nodelay(true).expect("a socket");
         // Unread bytes of one stream must not keep the others from theirs.
         let builder = h2::client::Builder::new()
+            .initial_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .handshake(stream);
         let (send, connection) = builder.await.expect("HTTP/2");
