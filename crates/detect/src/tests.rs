@@ -14,6 +14,7 @@ use tower_pulse_model::outcome::{Outcome, OutcomeCounts};
 use tower_pulse_model::records::RecordId;
 
 mod figures;
+mod frozen;
 
 const START: i64 = 1_800_000_000;
 

@@ -1,6 +1,9 @@
 //! What the file keeps beside the tables: the state of the journal and its entries, the counters, and the rest of the
 //! [`State`].
 
+#[cfg(test)]
+mod frozen;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 use std::sync::Arc;

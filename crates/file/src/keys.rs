@@ -143,6 +143,9 @@ mod tests {
                 assert!(!name_of(other).starts_with(&name), "{table:?} {other:?}");
             }
         }
+        // Files of 0.1.0 have these codes.
+        let codes: Vec<u8> = tables.iter().map(|table| name_of(table)[0]).collect();
+        assert_eq!(codes, [&[1][..], &(1..=18).collect::<Vec<_>>()].concat());
         assert_eq!(table_of(&[]), None);
         assert_eq!(table_of(&[200]), None);
         assert_eq!(

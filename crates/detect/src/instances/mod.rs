@@ -25,6 +25,9 @@ use super::history::{Tick, tick};
 use super::minute::{InstanceMinute, Verdict};
 use tower_pulse_model::records::RecordId;
 
+#[cfg(test)]
+pub(crate) use self::tests::frozen_state;
+
 /// Minutes that are remembered.
 const STORED: Tick = 30;
 

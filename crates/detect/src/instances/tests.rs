@@ -244,3 +244,19 @@ fn another_detector_goes_on_with_the_same_verdicts() {
         assert!(!verdicts[5].is_empty() && verdicts[25].is_empty());
     }
 }
+
+/// A state whose bytes are frozen.
+pub(crate) fn frozen_state(instance: &str, context: RecordId) -> InstanceState {
+    InstanceState {
+        standing: vec![OutOfLine {
+            instance: instance.into(),
+            context,
+            measure: Measure::Errors,
+            since: 28_333_330,
+            detected: 28_333_334,
+            effect: 693_147,
+            strength: 800,
+        }],
+        on_many: vec![(instance.into(), 28_333_335)],
+    }
+}

@@ -1,0 +1,222 @@
+//! The bytes of changes, of judgements and of the detector's state that 0.1.0 has written. Each later version reads them,
+//! and writes no others unnoticed.
+
+use std::fmt::Write;
+
+use crate::change::{Change, ChangeKind, Earlier, Suspect};
+use crate::detector::{DetectorState, Sight, Watched};
+use crate::judged::Judged;
+use crate::noise::Noise;
+use crate::reference::Past;
+use crate::state::{Alarm, AlarmKind, Ended, Shared, SharedMinutes};
+use tower_pulse_model::context::{Kind, RecordId};
+
+/// What has to be done before a form may change.
+const BEFORE_A_CHANGE: &str = "no version number guards this form, which instances of 0.1.0 read: add fields behind the \
+    semicolon of `packed!`, which an older version does not read and this one does without, or take another table";
+
+const CHANGE: &str = "\
+    0c313730303030303430302d37050c474554202fc3a92f7b69647d01057765622d33a0ca9fd50c88cd9fd50c01d0d39fd50c\
+    9a9999999999b93f333333333333d33f0000000000000840012b8716d9cef7ef3fb960000000000000e03f000000000000d8\
+    3f000000000000c03f04310110313730303030303334302d312e342e320d76657273696f6e20312e342e320105312e342e32\
+    7701000000000000f83f1702057765622d330000000000000040000000000000e83f21030764623a66696e64000000000000\
+    d03f000000000000e03f000000000000ec3f1904000000000000b03f000000000000c03f000000000000e03f019a99999999\
+    99c93ffffffffffffff73fba490c022b87963fd80400070000000000000440";
+
+const JUDGED: &str = "1030313233343536373839616263646566ac02a0ca9fd50c140f020107474554202fc3a9a8c99fd50c000000000000f43f01";
+
+/// The names of the parts, and the parts.
+const PARTS: [(&str, &str); 5] = [
+    ("68", "a0ca9fd50c01bed4821bc243f98801901c80aaea55"),
+    (
+        "616dede11541bba0e102bed4821b",
+        "\
+        6dede11541bba0e102bad4821bbed4821b0280049fc21e030001639003ff0107b8d4821b3ca0380b80d4d4ab01f1c001b0ea\
+        01c0cf24a09c01c0cf24904ec0cf248f4ebf3eef2e9f1fcf0f00d00fa01ff02ec03e904ee05db06d807dd08c01a09c01f0ab\
+        01c0bb0190cb01e0da01b0ea0180fa01d08902a09902f0a802c0b80290c802",
+    ),
+    (
+        "656dede11541bba0e104e8d3821b90d4821b",
+        "\
+        6dede11541bba0e104e8d3821b90d4821b030001639003ff0107b8d4821b3ca0380b80d4d4ab01f1c001b0ea01c0cf24a09c\
+        01c0cf24904ec0cf248f4ebf3eef2e9f1fcf0f00d00fa01ff02ec03e904ee05db06d807dd08c01a09c01f0ab01c0bb0190cb\
+        01e0da01b0ea0180fa01d08902a09902f0a802c0b80290c802",
+    ),
+    (
+        "69057765622d336dede11541bba0e101acd4821b",
+        "057765622d336dede11541bba0e101a4d4821bacd4821bb6ce54a006",
+    ),
+    ("6d057765622d33", "057765622d33aed4821b"),
+];
+
+fn hex(bytes: &[u8]) -> String {
+    let mut digits = String::new();
+    for byte in bytes {
+        write!(digits, "{byte:02x}").expect("a text takes all");
+    }
+    digits
+}
+
+fn bytes(digits: &str) -> Vec<u8> {
+    let pairs = (0..digits.len()).step_by(2).map(|at| &digits[at..at + 2]);
+    let bytes = pairs.map(|pair| u8::from_str_radix(pair, 16).expect("two digits"));
+    bytes.collect()
+}
+
+/// A change with all that a change may have.
+fn change() -> Change {
+    Change {
+        id: "1700000400-7".into(),
+        kind: ChangeKind::Instance,
+        context: "GET /é/{id}".into(),
+        instance: Some("web-3".into()),
+        since: 1_700_000_400,
+        detected: 1_700_000_580,
+        ended: Some(1_700_001_000),
+        then: 0.1,
+        now: 0.3,
+        ratio: 3.0,
+        is_tail: true,
+        confidence: 0.999,
+        requests: 12_345,
+        minutes: 7,
+        seconds_per_minute: 2.5,
+        extra_seconds_per_minute: 0.5,
+        from_traffic: 0.375,
+        from_code: 0.125,
+        suspects: vec![
+            Suspect::Deploy {
+                mark: "1700000340-1.4.2".into(),
+                text: "version 1.4.2".into(),
+                version: Some("1.4.2".into()),
+                seconds_before: -60,
+                side_by_side: Some(1.5),
+            },
+            Suspect::Instance {
+                instance: "web-3".into(),
+                ratio: 2.0,
+                share: 0.75,
+            },
+            Suspect::Timer {
+                timer: "db:find".into(),
+                then: 0.25,
+                now: 0.5,
+                share: 0.875,
+            },
+            Suspect::Code {
+                then: 0.0625,
+                now: 0.125,
+                share: 0.5,
+            },
+        ],
+        yesterday: Some(Earlier::new(0.2, 0.3, 0.022, 600)),
+        week_ago: None,
+        taken: None,
+    }
+}
+
+fn judged() -> Judged {
+    let watched = Watched {
+        since: 1_700_000_340,
+        ratio: 1.25,
+        is_tail: true,
+    };
+    Judged {
+        revision: "0123456789abcdef".into(),
+        number: 300,
+        until: 1_700_000_400,
+        sight: Sight {
+            contexts: 20,
+            compared: 15,
+            gaps: 2,
+        },
+        watched: vec![("GET /é".into(), watched)],
+    }
+}
+
+/// A state with a part of each sort, whose figures are all different.
+fn state() -> DetectorState {
+    let noise = |deviation| Noise {
+        deviation,
+        correlation: 600_000,
+    };
+    let mut highest = [[0; 9]; 3];
+    for (number, of_span) in (0..).zip(highest.iter_mut().flatten()) {
+        *of_span = 1_000 * number - 5_000;
+    }
+    let past = Past {
+        buckets: vec![(0, 1), (99, 400), (255, 7)],
+        end: 28_333_340,
+        minutes: 60,
+        requests: 7_200,
+        errors: 11,
+        micros: 360_000_000,
+        level: -12_345,
+        noise: [noise(30_000), noise(20_000), noise(10_000)],
+        highest,
+    };
+    let context = RecordId::new(Kind::Http, "GET /é");
+    DetectorState {
+        judged_until: 1_700_000_400,
+        alarms: vec![Alarm {
+            context,
+            kind: AlarmKind::Failing,
+            since: 28_333_341,
+            detected: 28_333_343,
+            score: 2,
+            strength: 512,
+            effect: -250_000,
+            past: past.clone(),
+        }],
+        ended: vec![Ended {
+            context,
+            kind: AlarmKind::Silent,
+            from: 28_333_300,
+            to: 28_333_320,
+            past,
+        }],
+        shared: SharedMinutes(vec![Shared {
+            tick: 28_333_343,
+            level: 4_321,
+            traffic: -8_765,
+            requests: 3_600,
+            micros: 180_000_000,
+        }]),
+        instances: crate::instances::frozen_state("web-3", context),
+    }
+}
+
+#[test]
+fn a_change_is_read_and_written_as_0_1_0_has_written_it() {
+    assert_eq!(Change::unpack(&bytes(CHANGE)), Some(change()));
+    assert_eq!(hex(&change().pack()), CHANGE, "{BEFORE_A_CHANGE}");
+}
+
+#[test]
+fn a_judgement_is_read_and_written_as_0_1_0_has_written_it() {
+    assert_eq!(Judged::unpack(&bytes(JUDGED)), Some(judged()));
+    assert_eq!(hex(&judged().pack()), JUDGED, "{BEFORE_A_CHANGE}");
+}
+
+#[test]
+fn the_state_of_the_detector_is_read_and_written_as_0_1_0_has_written_it() {
+    let parts = PARTS.map(|(name, part)| (bytes(name), bytes(part)));
+    let read = DetectorState::from_parts(parts.iter().map(|(name, part)| (&**name, &**part)));
+    assert_eq!(read, state());
+    assert_eq!(state().parts(), parts, "{BEFORE_A_CHANGE}");
+}
+
+/// Prints what this version writes, for the constants above.
+#[test]
+#[ignore = "prints what is frozen when a version is released"]
+#[allow(clippy::print_stdout)]
+fn freeze() {
+    println!(
+        "CHANGE {}\nJUDGED {}",
+        hex(&change().pack()),
+        hex(&judged().pack())
+    );
+    for (name, part) in state().parts() {
+        println!("{} {}", hex(&name), hex(&part));
+    }
+}

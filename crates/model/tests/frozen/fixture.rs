@@ -1,0 +1,51 @@
+//! The text file of a version: packed values by name, in hexadecimal digits.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::PathBuf;
+
+/// Digits of a line.
+const WIDTH: usize = 112;
+
+fn path(version: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/frozen");
+    folder.join(format!("{version}.txt"))
+}
+
+/// What a version has written, by name.
+pub(crate) fn read(version: &str) -> BTreeMap<String, Vec<u8>> {
+    let text = std::fs::read_to_string(path(version)).expect("the file of the version");
+    let (mut packed, mut name) = (BTreeMap::<String, Vec<u8>>::new(), String::new());
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        match line.strip_prefix("  ") {
+            None => {
+                name = line.to_owned();
+                packed.insert(name.clone(), Vec::new());
+            }
+            Some(digits) => {
+                let pairs = (0..digits.len()).step_by(2).map(|at| &digits[at..at + 2]);
+                let bytes = pairs.map(|pair| u8::from_str_radix(pair, 16).expect("two digits"));
+                packed.entry(name.clone()).or_default().extend(bytes);
+            }
+        }
+    }
+    packed
+}
+
+/// Writes what this version writes, once: what a version has written never changes.
+pub(crate) fn write(version: &str, packed: &[(&str, Vec<u8>)]) {
+    let path = path(version);
+    assert!(!path.exists(), "{} exists", path.display());
+    let mut text = format!("# What tower-pulse {version} writes: tests/frozen/main.rs.\n");
+    for (name, bytes) in packed {
+        let mut digits = String::new();
+        for byte in bytes {
+            write!(digits, "{byte:02x}").expect("a text takes all");
+        }
+        writeln!(text, "{name}").expect("a text takes all");
+        for line in digits.as_bytes().chunks(WIDTH) {
+            writeln!(text, "  {}", String::from_utf8_lossy(line)).expect("a text takes all");
+        }
+    }
+    std::fs::write(&path, text).expect("the file can be written");
+}

@@ -1,0 +1,187 @@
+//! The bytes that each version has written are read by every later one, and this version writes no others unnoticed:
+//! entries, records, lists of requests, reports, profiles, marks and rankings.
+//!
+//! What a version writes is frozen when it is released:
+//! `cargo test -p tower-pulse-model --test frozen -- --ignored freeze`.
+#![allow(missing_docs, reason = "tests")]
+
+mod fixture;
+mod values;
+
+use std::fmt::Debug;
+
+use tower_pulse_model::entry;
+use tower_pulse_model::mark::StoredMark;
+use tower_pulse_model::minute_report::InstanceMinute;
+use tower_pulse_model::pack::{self, Packed};
+use tower_pulse_model::ranking::RankingState;
+use tower_pulse_model::ranking::specs::CarriedSpecs;
+use tower_pulse_model::slow_request::SlowRequests;
+
+/// The version whose bytes are frozen last.
+const LAST: &str = "0.1.0";
+
+/// What has to be done before an entry, or what a fold writes of it, may have another form.
+const ENTRY: &str = "instances of both versions share a journal and tables: raise ENTRY_VERSION (crates/model/src/entry.rs), \
+    so that an older instance does not fold what it cannot read; read the frozen form as well; and give what is new a \
+    section with a tag of its own in a record";
+/// The same of a form that no version number guards.
+const UNGUARDED: &str = "no version number guards this form, and an older instance reads it: add fields at its end only, \
+    which an older version does not read and this one does without; for anything else take another table";
+/// The same of a text.
+const TEXT: &str = "no version number guards this text: an older instance takes another one for garbage, and begins anew";
+
+/// What is read of bytes, in words.
+type ReadForm = Box<dyn Fn(&[u8]) -> String>;
+
+/// Something that is stored.
+struct Form {
+    name: &'static str,
+    /// What this version writes.
+    written: Vec<u8>,
+    /// What this version reads in bytes, and what it should read.
+    read: ReadForm,
+    value: String,
+    /// What has to be done before it may change.
+    before_a_change: &'static str,
+}
+
+fn form<T: Debug>(
+    name: &'static str,
+    value: &T,
+    written: Vec<u8>,
+    read: impl Fn(&[u8]) -> Option<T> + 'static,
+    before_a_change: &'static str,
+) -> Form {
+    Form {
+        name,
+        written,
+        read: Box::new(move |bytes| format!("{:#?}", read(bytes))),
+        value: format!("{:#?}", Some(value)),
+        before_a_change,
+    }
+}
+
+fn packed<T: Packed + Debug + 'static>(name: &'static str, value: &T) -> Form {
+    form(name, value, pack::pack(value), pack::unpack, UNGUARDED)
+}
+
+/// All that this crate packs.
+fn forms() -> Vec<Form> {
+    let of_entries = [
+        ("entry 3, without sections", values::requests()),
+        ("entry 4, with marks", values::marks()),
+        ("entry 5, with whole records", values::whole_records()),
+    ];
+    let mut forms: Vec<Form> = of_entries
+        .into_iter()
+        .map(|(name, batch)| {
+            let version = entry::version(&batch).to_string();
+            assert_eq!(name.split([' ', ',']).nth(1), Some(&*version));
+            form(name, &batch, entry::pack(&batch), values::unpacked, ENTRY)
+        })
+        .collect();
+    for (name, record) in [
+        ("record of a minute", values::record(None)),
+        (
+            "record of half an hour",
+            values::record(Some(1_700_000_040)),
+        ),
+    ] {
+        let written = pack::record(&record);
+        forms.push(form(name, &record, written, pack::read_record, ENTRY));
+    }
+    let aggregate = values::aggregate();
+    let written = pack::aggregate(&aggregate);
+    forms.push(form(
+        "minute of a version",
+        &aggregate,
+        written,
+        pack::read_aggregate,
+        ENTRY,
+    ));
+    for (name, kind) in values::LISTS {
+        let list = values::slow_requests(kind);
+        let read = move |bytes: &[u8]| SlowRequests::unpack(bytes, kind);
+        forms.push(form(name, &list, list.pack(), read, ENTRY));
+    }
+    let minute = values::instance_minute();
+    let read = InstanceMinute::unpack;
+    forms.push(form(
+        "minute of an instance",
+        &minute,
+        minute.pack(),
+        read,
+        ENTRY,
+    ));
+    for (name, mark) in [
+        ("mark", values::stored_mark(false)),
+        ("mark that was removed", values::stored_mark(true)),
+    ] {
+        let id = mark.mark.id.clone();
+        let read = move |bytes: &[u8]| StoredMark::unpack(id.as_bytes(), bytes);
+        forms.push(form(name, &mark, mark.pack(), read, UNGUARDED));
+    }
+    forms.push(packed("profile", &values::profile()));
+    forms.push(packed("recorded hours", &values::recorded_hours()));
+    let ranking = values::ranking();
+    let read = |bytes: &[u8]| RankingState::from_text(std::str::from_utf8(bytes).ok()?);
+    let written = ranking.to_string().into_bytes();
+    forms.push(form("ranking", &ranking, written, read, TEXT));
+    let specs = values::specs();
+    let read = |bytes: &[u8]| CarriedSpecs::from_text(std::str::from_utf8(bytes).ok()?);
+    let written = specs.to_string().into_bytes();
+    forms.push(form(
+        "configurations of a ranking",
+        &specs,
+        written,
+        read,
+        TEXT,
+    ));
+    forms
+}
+
+#[test]
+fn what_each_version_has_written_is_read() {
+    let frozen = fixture::read(LAST);
+    let forms = forms();
+    for form in &forms {
+        let bytes = frozen.get(form.name);
+        let bytes = bytes.unwrap_or_else(|| panic!("{LAST} has no {}: freeze it", form.name));
+        let (name, read) = (form.name, (form.read)(bytes));
+        assert_eq!(
+            read, form.value,
+            "the {name} that {LAST} has written is read as something else"
+        );
+    }
+    assert_eq!(
+        frozen.len(),
+        forms.len(),
+        "forms that nobody reads any more"
+    );
+}
+
+#[test]
+fn this_version_writes_what_the_last_one_wrote() {
+    let frozen = fixture::read(LAST);
+    for form in forms() {
+        let (before, now) = (&frozen[form.name], &form.written);
+        let same = before.iter().zip(now).take_while(|(a, b)| a == b).count();
+        assert!(
+            before == now,
+            "the form of \"{}\" is another one than that of {LAST}, from byte {same} on ({} bytes before, {} now): {}",
+            form.name,
+            before.len(),
+            now.len(),
+            form.before_a_change
+        );
+    }
+}
+
+#[test]
+#[ignore = "writes the file of a version, when it is released"]
+fn freeze() {
+    let forms = forms();
+    let packed = forms.into_iter().map(|form| (form.name, form.written));
+    fixture::write(env!("CARGO_PKG_VERSION"), &packed.collect::<Vec<_>>());
+}

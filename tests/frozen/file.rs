@@ -1,0 +1,150 @@
+//! A whole file. Most of it is zeros, so that a fixture has the rest only.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use redb::backends::InMemoryBackend;
+use redb::{ReadableDatabase, ReadableTable, StorageBackend, TableDefinition, TableHandle};
+use tower_pulse::store::Store as Shared;
+use tower_pulse::store::file::{FileOptions, FileStore};
+use tower_pulse_core::store::Query;
+
+use crate::mask::masked;
+use crate::past::{START, Time};
+use crate::rig::process::{TempDir, is_held};
+use crate::rig::wait::until;
+use crate::{BEFORE_A_CHANGE, LAST, answers, fixture, past, write_fixture};
+
+const FILE: &str = "file.parts";
+const ANSWERS: &str = "file.json";
+
+/// Bytes that are zero or not as a whole.
+const BLOCK: usize = 64;
+/// The page of ours before the database.
+const HEADER: usize = 4_096;
+
+/// The blocks that are not zeros, each with its number before it; and before them the length of the file.
+fn parts(file: &[u8]) -> Vec<u8> {
+    let mut parts = (file.len() as u64).to_be_bytes().to_vec();
+    for (number, block) in (0u32..).zip(file.chunks(BLOCK)) {
+        if block.iter().any(|byte| *byte != 0) {
+            parts.extend_from_slice(&number.to_be_bytes());
+            parts.extend_from_slice(block);
+        }
+    }
+    parts
+}
+
+fn whole(parts: &[u8]) -> Vec<u8> {
+    let (length, parts) = parts.split_first_chunk().unwrap();
+    let mut file = vec![0; u64::from_be_bytes(*length) as usize];
+    for part in parts.chunks(4 + BLOCK) {
+        let (number, block) = part.split_first_chunk().unwrap();
+        let at = u32::from_be_bytes(*number) as usize * BLOCK;
+        file[at..at + block.len()].copy_from_slice(block);
+    }
+    file
+}
+
+/// A store in a file, once it is open.
+async fn open(path: &Path, time: &Time) -> Shared {
+    let options = FileOptions::new(path).unwrap().clock(time.clock.clone());
+    let store = Arc::new(FileStore::open(options).unwrap());
+    until("the file is open", async || store.fleet(0).await.is_ok()).await;
+    Shared::from(store)
+}
+
+async fn released(path: &Path) {
+    until("the file is released", async || !is_held(path)).await;
+}
+
+/// Records the past into a file, which nobody holds afterwards.
+async fn stored(dir: &TempDir) -> std::path::PathBuf {
+    let path = dir.path().join("pulse.redb");
+    let time = Time::new(START);
+    let store = open(&path, &time).await;
+    past::record(&store, &time).await;
+    drop(store);
+    released(&path).await;
+    path
+}
+
+#[tokio::test]
+async fn a_file_of_0_1_0_is_read_and_gone_on_with() {
+    let dir = TempDir::new("frozen");
+    let path = dir.path().join("pulse.redb");
+    std::fs::write(&path, whole(&std::fs::read(fixture(LAST, FILE)).unwrap())).unwrap();
+    let answers = answers::ask(&open(&path, &Time::to_read()).await).await;
+    answers::assert_as_before(ANSWERS, &answers);
+}
+
+#[tokio::test]
+async fn this_version_stores_in_a_file_what_0_1_0_has_stored() {
+    let dir = TempDir::new("frozen");
+    let now = std::fs::read(stored(&dir).await).unwrap();
+    let before = whole(&std::fs::read(fixture(LAST, FILE)).unwrap());
+    // Its name and its version, before the process that holds it.
+    assert_eq!(now[..20], before[..20], "{BEFORE_A_CHANGE}");
+    let (before, now) = (content(before), content(now));
+    let missing: Vec<_> = before.iter().filter(|line| !now.contains(line)).collect();
+    let new: Vec<_> = now.iter().filter(|line| !before.contains(line)).collect();
+    assert!(
+        missing.is_empty() && new.is_empty(),
+        "this version stores {new:#?}\nwhere {LAST} stored {missing:#?}\n{BEFORE_A_CHANGE}"
+    );
+}
+
+#[test]
+fn a_file_is_made_of_its_parts() {
+    let mut file = vec![0; 1_000];
+    (file[3], file[999]) = (1, 2);
+    assert_eq!(whole(&parts(&file)), file);
+}
+
+/// Tables that have the ids of the instances, which are random, in their order: `crates/file/src/kept/frozen.rs`.
+const OF_INSTANCES: [&str; 2] = ["journal", "state"];
+
+/// All tables of a file in lines, without random names, in order.
+fn content(file: Vec<u8>) -> Vec<String> {
+    let database = redb::Database::builder()
+        .create_with_backend(behind_first_page(file))
+        .unwrap();
+    let read = database.begin_read().unwrap();
+    let mut lines = Vec::new();
+    for table in read.list_tables().unwrap() {
+        let name = table.name().to_owned();
+        if OF_INSTANCES.contains(&&*name) {
+            lines.push(name);
+            continue;
+        }
+        let table = TableDefinition::<&[u8], &[u8]>::new(&name);
+        for field in read.open_table(table).unwrap().iter().unwrap() {
+            let (key, value) = field.unwrap();
+            let [key, value] = [key.value(), value.value()].map(masked);
+            let [key, value] = [key, value].map(|bytes| bytes.escape_ascii().to_string());
+            lines.push(format!("{name}: {key} = {value}"));
+        }
+    }
+    lines.sort();
+    lines
+}
+
+/// The database behind the first page of a file, in memory.
+fn behind_first_page(mut file: Vec<u8>) -> InMemoryBackend {
+    let database = file.split_off(HEADER);
+    let backend = InMemoryBackend::new();
+    backend.set_len(database.len() as u64).unwrap();
+    backend.write(0, &database).unwrap();
+    backend
+}
+
+#[tokio::test]
+#[ignore = "writes what a version stores, when it is released"]
+async fn freeze_file() {
+    let dir = TempDir::new("frozen");
+    let path = stored(&dir).await;
+    write_fixture(FILE, &parts(&std::fs::read(&path).unwrap()));
+    let answers = answers::ask(&open(&path, &Time::to_read()).await).await;
+    let answers = serde_json::to_vec_pretty(&answers).unwrap();
+    write_fixture(ANSWERS, &answers);
+}

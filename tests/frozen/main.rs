@@ -1,0 +1,39 @@
+//! What 0.1.0 has stored, a whole Redis and a whole file, is read by this version, which goes on with it; and this version
+//! stores the same unless somebody says so. `crates/model/tests/frozen` has the forms one by one.
+//!
+//! What a version stores is frozen when it is released: `cargo test --all-features --test frozen -- --ignored freeze`.
+#![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
+#![cfg(all(feature = "admin", feature = "file", feature = "redis"))]
+
+#[path = "../rig/mod.rs"]
+mod rig;
+
+mod answers;
+mod file;
+mod mask;
+mod past;
+mod redis_keys;
+mod server;
+
+/// The version whose bytes are frozen last.
+const LAST: &str = "0.1.0";
+
+/// What has to be done before stored bytes may change.
+const BEFORE_A_CHANGE: &str = "Is it meant? Instances of both versions share a Redis while a service is deployed, and a \
+    file outlives its process. Raise ENTRY_VERSION (crates/model/src/entry.rs) where an older instance would not fold \
+    as this one does, and VERSION (crates/file/src/disk.rs) where an older process cannot go on with the file; \
+    say both in CHANGELOG; then freeze what this version stores, beside what the last one has stored";
+
+/// The path of a fixture.
+fn fixture(version: &str, name: &str) -> std::path::PathBuf {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    folder.join("tests/frozen").join(version).join(name)
+}
+
+/// Writes a fixture once: what a version has stored never changes.
+fn write_fixture(name: &str, bytes: &[u8]) {
+    let path = fixture(env!("CARGO_PKG_VERSION"), name);
+    assert!(!path.exists(), "{} exists", path.display());
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, bytes).unwrap();
+}

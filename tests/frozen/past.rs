@@ -1,0 +1,198 @@
+//! The past of a small service: two versions of it, whose requests go through the layer, and all that it can store. Each
+//! moment is the test's, so that what is stored is the same each time, but for random names.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::routing::{get, post};
+use http::{Request, StatusCode};
+use http_body_util::BodyExt;
+use tower::ServiceExt;
+use tower_pulse::store::Store as Shared;
+use tower_pulse::{Change, Clock, ManualClock, Pulse};
+use tower_pulse_core::store::{FencedBatch, Store};
+use tower_pulse_core::testing::TestFolder;
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::batch::Batch;
+use tower_pulse_model::context::Kind;
+use tower_pulse_model::histogram::{Histogram, SCALE, bucket_of};
+use tower_pulse_model::outcome::Outcome;
+use tower_pulse_model::slice::Precisions;
+
+use crate::rig::wait::until;
+
+/// 2023-11-14, 22:20 UTC: a Tuesday.
+pub const START: i64 = 1_700_000_400;
+/// Seconds from each part of the past to the next: neighbouring minutes, the next hour, two and the next day.
+const STEPS: [u64; 7] = [60, 60, 3_600, 60, 6_900, 80_000, 60];
+/// The part with which the second version begins.
+const SECOND_VERSION: usize = 4;
+/// Seconds from the last part to the time at which everything is read.
+const UNTIL_READ: u64 = 90;
+pub const HISTORY: Duration = Duration::from_secs(30 * 86_400);
+const CHANGE: &str = "1700000400-1";
+
+/// The clock of the service and its store.
+#[derive(Clone)]
+pub struct Time {
+    pub clock: Clock,
+    pub hand: ManualClock,
+}
+
+impl Time {
+    pub fn new(second: i64) -> Self {
+        let (clock, hand) = Clock::manual(second);
+        Self { clock, hand }
+    }
+
+    /// The time at which everything is read.
+    pub fn to_read() -> Self {
+        let passed = STEPS.iter().sum::<u64>() + UNTIL_READ;
+        Self::new(START + i64::try_from(passed).unwrap())
+    }
+}
+
+/// An instance that does only what the test says.
+pub fn instance(store: &Shared, time: &Time, version: &str) -> Pulse {
+    let builder = Pulse::builder()
+        .store(store.clone())
+        .clock(time.clock.clone());
+    let builder = builder.instance("web-1").app_version(version);
+    let builder = builder.history(HISTORY).keep_trace_ids(true);
+    let builder = builder.keep_request_paths(true);
+    let builder = builder.shutdown_timeout(Duration::from_secs(30));
+    let (pulse, tasks) = builder.build_with_tasks().unwrap();
+    drop(tasks);
+    pulse
+}
+
+/// The service: what a handler takes is what it moves the clock by.
+fn service(pulse: &Pulse, hand: &ManualClock, product: Duration) -> Router {
+    let (timed, paying) = (hand.clone(), hand.clone());
+    let of_timer = pulse.clone();
+    let show = async move || {
+        of_timer
+            .time("db:product", async { timed.advance(product) })
+            .await;
+        timed.advance(Duration::from_millis(3));
+        "a product"
+    };
+    let pay = async move || {
+        paying.advance(Duration::from_millis(41));
+        StatusCode::SERVICE_UNAVAILABLE
+    };
+    Router::new()
+        .route("/products/{id}", get(show))
+        .route("/checkout", post(pay))
+        .layer(pulse.layer())
+}
+
+async fn send(app: &Router, method: &str, uri: &str) {
+    let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let request = Request::builder().method(method).uri(uri);
+    let request = request.header("traceparent", trace);
+    let request = request.body(Body::empty()).unwrap();
+    let response = app.clone().oneshot(request).await.unwrap();
+    response.into_body().collect().await.unwrap();
+}
+
+/// Flushes until the store has everything.
+pub async fn settle(pulse: &Pulse) {
+    until("all is flushed", async || pulse.flush().await.is_ok()).await;
+}
+
+/// Records the past. The last call of another instance is appended, and not folded.
+pub async fn record(store: &Shared, time: &Time) {
+    let backend: Arc<dyn Store> = store.clone().into();
+    let mut pulse = instance(store, time, "1.4.1");
+    let mut app = service(&pulse, &time.hand, Duration::from_millis(17));
+    for (number, step) in STEPS.into_iter().enumerate() {
+        if number == SECOND_VERSION {
+            pulse.shutdown().await.unwrap();
+            pulse = instance(store, time, "1.4.2");
+            app = service(&pulse, &time.hand, Duration::from_millis(170));
+        }
+        pulse.simulation().heartbeat().await.unwrap();
+        settle(&pulse).await;
+        // What the requests take does not end the second.
+        time.hand.set_wall(second(number));
+        for _ in 0..3 + number {
+            send(&app, "GET", "/products/7?from=mail").await;
+        }
+        send(&app, "POST", "/checkout").await;
+        send(&app, "GET", "/nowhere").await;
+        pulse.counter("sales").add(7);
+        add_to_ranking(&pulse, number);
+        pulse.simulation().drain();
+        settle(&pulse).await;
+        if number == 1 {
+            amend(&pulse, &backend, time).await;
+        }
+        pulse.simulation().judge().await.unwrap();
+        time.hand
+            .set_wall(second(number) + i64::try_from(step).unwrap());
+    }
+    settle(&pulse).await;
+    pulse.shutdown().await.unwrap();
+    drop(pulse);
+    append_of_another(&*backend, time).await;
+}
+
+/// The second in which a part of the past is.
+fn second(number: usize) -> i64 {
+    START + i64::try_from(STEPS[..number].iter().sum::<u64>()).unwrap()
+}
+
+fn add_to_ranking(pulse: &Pulse, number: usize) {
+    let posts = pulse.ranking("posts").build().unwrap();
+    posts.add("first", 2);
+    posts.add(&format!("post {number}"), 1);
+}
+
+/// Makes two marks and removes one, writes a change, and takes it.
+async fn amend(pulse: &Pulse, store: &Arc<dyn Store>, time: &Time) {
+    pulse.mark("new index").await.unwrap();
+    let gone = pulse.mark("a mistake").await.unwrap();
+    pulse.remove_mark(&gone.id).await.unwrap();
+    let judge = TestFolder::new(store.clone(), time.clock.clone(), "judge", 1);
+    let judged = judge.judgement(START, &[change()], &[]).await;
+    judge.write_by_hand(&judged.unwrap()).await.unwrap();
+    judge.release().await.unwrap();
+    pulse.take_change(CHANGE, "ada").await.unwrap();
+}
+
+fn change() -> Change {
+    let change = serde_json::json!({
+        "id": CHANGE, "kind": "slower", "context": "GET /products/{id}", "instance": null, "since": START - 600,
+        "detected": START - 300, "ended": null, "then": 0.1, "now": 0.2, "ratio": 2.0, "confidence": 0.999,
+        "requests": 400, "minutes": 5, "seconds_per_minute": 3.5, "extra_seconds_per_minute": 1.0, "from_traffic": 0.25,
+        "from_code": 0.75,
+        "suspects": [{"kind": "timer", "timer": "db:product", "then": 0.05, "now": 0.125, "share": 0.75}],
+        "yesterday": {"value": 0.1, "ratio": 2.0, "error": 0.022, "requests": 300}, "week_ago": null,
+    });
+    serde_json::from_value(change).unwrap()
+}
+
+/// Appends a call of another instance, which nobody has folded yet.
+async fn append_of_another(store: &dyn Store, time: &Time) {
+    let mut aggregate = Aggregate::default();
+    aggregate.times.record(5_000_000);
+    aggregate.outcomes.record(Outcome::Success, false);
+    let bucket = (bucket_of(5_000_000) as u16, 1);
+    aggregate.histogram = Histogram::new(SCALE, [bucket]);
+    let mut batch = Batch::new(Precisions::default());
+    let now = time.clock.now_seconds();
+    for (name, kind) in [("GET /unfolded", Kind::Http), ("<all>", Kind::All)] {
+        batch.add(&name.into(), kind, now, &aggregate);
+    }
+    let call = FencedBatch {
+        generation: store.hello().await.unwrap().id,
+        instance: "web-2".into(),
+        seq: 1,
+        previous: 0,
+        batch,
+    };
+    store.append(&call).await.unwrap();
+}

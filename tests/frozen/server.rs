@@ -1,0 +1,102 @@
+//! A whole Redis.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tower_pulse::store::Store as Shared;
+use tower_pulse::store::redis::{RedisOptions, RedisStore};
+
+use crate::mask::masked;
+use crate::past::{START, Time};
+use crate::redis_keys::{self, Keys};
+use crate::rig::server::RedisServer;
+use crate::{BEFORE_A_CHANGE, LAST, answers, fixture, past, write_fixture};
+
+const KEYS: &str = "redis.txt";
+const ANSWERS: &str = "redis.json";
+
+fn store(server: &RedisServer, time: &Time) -> Shared {
+    let options = RedisOptions::new(&server.url()).unwrap();
+    let options = options.prefix("pulse:").unwrap();
+    let options = options.response_timeout(Duration::from_secs(5));
+    let store = RedisStore::open(options).unwrap();
+    Shared::from(Arc::new(store.with_clock(time.clock.clone())))
+}
+
+/// Records the past into an empty server.
+async fn stored() -> (RedisServer, Keys) {
+    let (server, time) = (RedisServer::start().await, Time::new(START));
+    past::record(&store(&server, &time), &time).await;
+    let mut conn = server.connection().await;
+    let mut keys = redis_keys::read(&mut conn).await;
+    // A lease ends by the server's clock.
+    keys.retain(|name, _| !name.starts_with(b"pulse:pulse:lease:"));
+    (server, keys)
+}
+
+fn frozen() -> Keys {
+    let text = std::fs::read_to_string(fixture(LAST, KEYS)).unwrap();
+    redis_keys::from_text(&text)
+}
+
+#[tokio::test]
+async fn a_redis_that_0_1_0_has_filled_is_read_and_gone_on_with() {
+    let (server, time) = (RedisServer::start().await, Time::to_read());
+    redis_keys::restore(&mut server.connection().await, &frozen()).await;
+    let answers = answers::ask(&store(&server, &time)).await;
+    answers::assert_as_before(ANSWERS, &answers);
+}
+
+#[tokio::test]
+async fn this_version_stores_in_redis_what_0_1_0_has_stored() {
+    let (_server, now) = stored().await;
+    let (before, now) = (lines(&frozen()), lines(&now));
+    let missing: Vec<_> = before.iter().filter(|line| !now.contains(line)).collect();
+    let new: Vec<_> = now.iter().filter(|line| !before.contains(line)).collect();
+    assert!(
+        missing.is_empty() && new.is_empty(),
+        "this version stores {new:#?}\nwhere {LAST} stored {missing:#?}\n{BEFORE_A_CHANGE}"
+    );
+}
+
+/// Each field in a line with its key, in order, without what differs each time: random names, the digests of positions in
+/// the journal, and how long the last step of a fold took.
+fn lines(keys: &Keys) -> Vec<String> {
+    let text = redis_keys::to_text(keys);
+    let (mut lines, mut key) = (Vec::new(), "");
+    for line in text.lines() {
+        match line.starts_with(' ') {
+            true if line.starts_with("  took\t") => lines.push(format!("{key}  took")),
+            true => lines.push(format!("{key}{}", without_names(line))),
+            false => key = line,
+        }
+    }
+    lines.sort();
+    lines
+}
+
+fn without_names(line: &str) -> String {
+    let mut words: Vec<String> = Vec::new();
+    for word in line.split_inclusive([' ', '\t']) {
+        let digest = word.split_once('-').filter(|(offset, digest)| {
+            let is_number =
+                |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+            is_number(offset) && is_number(digest.trim_end())
+        });
+        words.push(match digest {
+            Some((offset, _)) => format!("{offset}-digest "),
+            None => word.to_owned(),
+        });
+    }
+    String::from_utf8(masked(words.concat().as_bytes())).unwrap()
+}
+
+#[tokio::test]
+#[ignore = "writes what a version stores, when it is released"]
+async fn freeze_redis() {
+    let (server, keys) = stored().await;
+    write_fixture(KEYS, redis_keys::to_text(&keys).as_bytes());
+    let answers = answers::ask(&store(&server, &Time::to_read())).await;
+    let answers = serde_json::to_vec_pretty(&answers).unwrap();
+    write_fixture(ANSWERS, &answers);
+}

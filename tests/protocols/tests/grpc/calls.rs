@@ -1,0 +1,118 @@
+//! Calls that end by themselves. Their HTTP status is always 200: the gRPC status says how they ended.
+
+use pulse_protocols::{assert_counts, counted};
+use tonic::Code;
+use tonic::service::Routes;
+use tonic::transport::Server;
+use tower_pulse::Outcome;
+
+use crate::shop::{Fixture, GET, LIST, ask, read_all};
+
+#[tokio::test]
+async fn a_status_in_a_head_is_an_error_and_one_in_trailers_is_none() {
+    let fixture = Fixture::start().await;
+    let client = &fixture.client;
+    for _ in 0..5 {
+        assert_eq!(client.get("ok").await.expect("OK"), 1);
+    }
+    // An answer without a message has its status in its only head.
+    for _ in 0..3 {
+        let status = client.get("missing").await.expect_err("not found");
+        assert_eq!(status.code(), Code::NotFound);
+    }
+    for _ in 0..2 {
+        let status = client.list("refused").await.expect_err("refused");
+        assert_eq!(status.code(), Code::PermissionDenied);
+    }
+    for _ in 0..4 {
+        let numbers = client.list("ok").await.expect("a stream");
+        let (numbers, ended) = read_all(numbers).await;
+        ended.expect("OK");
+        assert_eq!(numbers, [0, 1, 2]);
+    }
+    // The request is timed to its head, which knows nothing of how the stream will end.
+    for _ in 0..6 {
+        let numbers = client.list("internal").await.expect("a stream");
+        let (numbers, ended) = read_all(numbers).await;
+        assert_eq!(ended.expect_err("lost").code(), Code::Internal);
+        assert_eq!(numbers, [0, 1, 2]);
+    }
+    let unknown = client.call("/test.Shop/Unknown", ask("ok")).await;
+    assert_eq!(unknown.expect_err("unknown").code(), Code::Unimplemented);
+    let unknown = client.call("/test.Other/Get", ask("ok")).await;
+    assert_eq!(unknown.expect_err("unknown").code(), Code::Unimplemented);
+    assert_counts(
+        &fixture.pulse,
+        &[
+            (GET, counted(&[(Outcome::Success, 8)], 3)),
+            (LIST, counted(&[(Outcome::Success, 12)], 2)),
+            ("<other>", counted(&[(Outcome::Success, 2)], 2)),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn calls_at_once_on_one_connection_are_each_counted() {
+    let fixture = Fixture::start().await;
+    let mut calls = Vec::new();
+    for number in 0..60 {
+        let client = fixture.client.clone();
+        let what = if number % 3 == 0 { "missing" } else { "wait" };
+        calls.push(tokio::spawn(async move { client.get(what).await.is_ok() }));
+    }
+    fixture.wait_for_in_flight(40).await;
+    fixture.gate.add_permits(40);
+    let mut served = 0;
+    for call in calls {
+        served += usize::from(call.await.expect("no panic"));
+    }
+    assert_eq!(served, 40);
+    let of_get = counted(&[(Outcome::Success, 60)], 20);
+    assert_counts(&fixture.pulse, &[(GET, of_get)]).await;
+}
+
+#[tokio::test]
+async fn the_layer_to_the_end_of_bodies_ends_at_the_heads_of_grpc() {
+    let fixture = Fixture::with(|parts, pulse| {
+        let layer = pulse.layer_with(|head| Some(head.method.to_string().into()));
+        let layer = layer.until_body_end();
+        let routes = Server::builder().layer(layer).add_service(parts.shop);
+        tokio::spawn(async move {
+            let served = routes.serve_with_incoming(parts.incoming);
+            served.await.expect("the server runs");
+        })
+    })
+    .await;
+    let numbers = fixture.client.list("endless").await.expect("a stream");
+    // The stream goes on.
+    let posts = counted(&[(Outcome::Success, 1)], 0);
+    assert_counts(&fixture.pulse, &[("POST", posts)]).await;
+    drop(numbers);
+    fixture.client.get("missing").await.expect_err("not found");
+    let posts = counted(&[(Outcome::Success, 2)], 1);
+    assert_counts(&fixture.pulse, &[("POST", posts)]).await;
+}
+
+/// tonic's routes are a router of axum: the layer on it knows the service, but not its methods.
+#[tokio::test]
+async fn the_layer_of_axum_on_tonics_router_counts_by_service() {
+    let fixture = Fixture::with(|parts, pulse| {
+        let router = Routes::new(parts.shop).into_axum_router();
+        let router = router.layer(pulse.layer());
+        let routes = Server::builder().add_routes(Routes::from(router));
+        tokio::spawn(async move {
+            let served = routes.serve_with_incoming(parts.incoming);
+            served.await.expect("the server runs");
+        })
+    })
+    .await;
+    fixture.client.get("ok").await.expect("OK");
+    fixture.client.get("missing").await.expect_err("not found");
+    read_all(fixture.client.list("ok").await.expect("a stream"))
+        .await
+        .1
+        .expect("OK");
+    let of_shop = counted(&[(Outcome::Success, 3)], 1);
+    assert_counts(&fixture.pulse, &[("POST /test.Shop/{*rest}", of_shop)]).await;
+}

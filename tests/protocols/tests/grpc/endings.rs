@@ -1,0 +1,76 @@
+//! Calls that do not end by themselves: clients that give up, deadlines, and panics.
+
+use std::time::Duration;
+
+use pulse_protocols::{assert_counts, counted};
+use tonic::Code;
+use tower_pulse::Outcome;
+
+use crate::shop::{Fixture, GET, LIST};
+
+#[tokio::test]
+async fn a_call_that_the_client_gives_up_is_cancelled() {
+    let fixture = Fixture::start().await;
+    let mut calls = Vec::new();
+    for _ in 0..9 {
+        let client = fixture.client.clone();
+        calls.push(tokio::spawn(async move { client.get("wait").await }));
+    }
+    fixture.wait_for_in_flight(9).await;
+    for call in calls.drain(..4) {
+        call.abort();
+    }
+    fixture.wait_for_in_flight(5).await;
+    fixture.gate.add_permits(5);
+    for call in calls {
+        assert_eq!(call.await.expect("no panic").expect("OK"), 2);
+    }
+    let of_get = counted(&[(Outcome::Success, 5), (Outcome::Cancelled, 4)], 0);
+    assert_counts(&fixture.pulse, &[(GET, of_get)]).await;
+}
+
+#[tokio::test]
+async fn a_stream_that_the_client_gives_up_had_its_head() {
+    let fixture = Fixture::start().await;
+    for _ in 0..3 {
+        let mut numbers = fixture.client.list("endless").await.expect("a stream");
+        for number in 0..3 {
+            let told = numbers.message().await.expect("a number");
+            assert_eq!(told.expect("a number").number, number);
+        }
+    }
+    let of_list = counted(&[(Outcome::Success, 3)], 0);
+    assert_counts(&fixture.pulse, &[(LIST, of_list)]).await;
+}
+
+/// tonic ends the call outside of all layers, whether the client or the server is first: the layer sees that its request
+/// is dropped.
+#[tokio::test]
+async fn a_call_beyond_its_deadline_is_cancelled() {
+    let fixture = Fixture::start().await;
+    for _ in 0..3 {
+        let deadline = Duration::from_millis(100);
+        let late = fixture.client.get_within("wait", deadline).await;
+        let code = late.expect_err("too late").code();
+        assert!(
+            [Code::Cancelled, Code::DeadlineExceeded].contains(&code),
+            "{code:?}"
+        );
+    }
+    let in_time = fixture
+        .client
+        .get_within("ok", Duration::from_secs(60))
+        .await;
+    assert_eq!(in_time.expect("OK"), 1);
+    let of_get = counted(&[(Outcome::Success, 1), (Outcome::Cancelled, 3)], 0);
+    assert_counts(&fixture.pulse, &[(GET, of_get)]).await;
+}
+
+#[tokio::test]
+async fn a_handler_that_panics_is_counted_as_such() {
+    let fixture = Fixture::start().await;
+    fixture.client.get("panic").await.expect_err("it panics");
+    assert_eq!(fixture.client.get("ok").await.expect("OK"), 1);
+    let of_get = counted(&[(Outcome::Success, 1), (Outcome::Panicked, 1)], 1);
+    assert_counts(&fixture.pulse, &[(GET, of_get)]).await;
+}

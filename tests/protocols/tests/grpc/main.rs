@@ -1,0 +1,6 @@
+//! A real tonic server under the layer: calls that answer once and with a stream, statuses in heads and in trailers, calls
+//! that are cancelled, and deadlines.
+
+mod calls;
+mod endings;
+mod shop;

