@@ -143,7 +143,9 @@ async fn receive(mut stream: SplitStream<Socket>, open: Arc<Mutex<Open>>) {
     let end = loop {
         let text = match stream.next().await {
             Some(Ok(Message::Text(text))) => text,
-            Some(Ok(Message::Close(_))) | None => break "Chromium closed the connection".to_owned(),
+            Some(Ok(Message::Close(_))) | None => {
+                break "Chromium closed the connection".to_owned();
+            }
             Some(Ok(_)) => continue,
             Some(Err(error)) => break format!("the connection to Chromium broke: {error}"),
         };

@@ -92,7 +92,10 @@ impl Page {
 
     /// Behaves as the tab in front, whichever is.
     pub(crate) async fn keep_focus(&self) {
-        self.call("Emulation.setFocusEmulationEnabled", json!({"enabled": true}))
-            .await;
+        self.call(
+            "Emulation.setFocusEmulationEnabled",
+            json!({"enabled": true}),
+        )
+        .await;
     }
 }

@@ -85,12 +85,9 @@ impl Page {
             )
             .await;
         let (x, y) = point.expect("it can be clicked on");
-        self.mouse("mouseMoved", x, y, 0)
-            .await;
-        self.mouse("mousePressed", x, y, 1)
-            .await;
-        self.mouse("mouseReleased", x, y, 1)
-            .await;
+        self.mouse("mouseMoved", x, y, 0).await;
+        self.mouse("mousePressed", x, y, 1).await;
+        self.mouse("mouseReleased", x, y, 1).await;
     }
 
     /// Moves the mouse to a point of the first element that matches, given in shares of its width and height.
@@ -99,8 +96,7 @@ impl Page {
         self.scroll_to(query).await;
         let rect = self.rect(query).await;
         let (x, y) = (rect.x + rect.width * across, rect.y + rect.height * down);
-        self.mouse("mouseMoved", x, y, 0)
-            .await;
+        self.mouse("mouseMoved", x, y, 0).await;
     }
 
     /// Drags the mouse over an element from one share of its width to another.
@@ -110,16 +106,13 @@ impl Page {
         let rect = self.rect(query).await;
         let y = rect.y + rect.height / 2.0;
         let x = |share: f64| rect.x + rect.width * share;
-        self.mouse("mouseMoved", x(from), y, 0)
-            .await;
-        self.mouse("mousePressed", x(from), y, 1)
-            .await;
+        self.mouse("mouseMoved", x(from), y, 0).await;
+        self.mouse("mousePressed", x(from), y, 1).await;
         for step in 1..=5 {
             let share = from + (to - from) * f64::from(step) / 5.0;
             self.mouse_held(x(share), y).await;
         }
-        self.mouse("mouseReleased", x(to), y, 1)
-            .await;
+        self.mouse("mouseReleased", x(to), y, 1).await;
     }
 
     /// Gives an element the focus, as the Tab key would.
@@ -225,12 +218,18 @@ impl Key {
             "/" => ("Slash".to_owned(), 191, Some(name)),
             _ => {
                 let mut characters = name.chars();
-                let character = characters.next().filter(|one| one.is_ascii_alphanumeric())?;
+                let character = characters
+                    .next()
+                    .filter(|one| one.is_ascii_alphanumeric())?;
                 if characters.next().is_some() {
                     return None;
                 }
                 let upper = character.to_ascii_uppercase();
-                let kind = if upper.is_ascii_digit() { "Digit" } else { "Key" };
+                let kind = if upper.is_ascii_digit() {
+                    "Digit"
+                } else {
+                    "Key"
+                };
                 (format!("{kind}{upper}"), u32::from(upper), Some(name))
             }
         };

@@ -212,8 +212,7 @@ impl Page {
     }
 
     async fn try_eval<T: DeserializeOwned>(&self, expression: &str) -> Result<T, String> {
-        let params =
-            json!({"expression": expression, "awaitPromise": true, "returnByValue": true});
+        let params = json!({"expression": expression, "awaitPromise": true, "returnByValue": true});
         let mut answer = self.tab.call("Runtime.evaluate", params).await?;
         if let Some(thrown) = answer.get("exceptionDetails") {
             let description = thrown["exception"]["description"].as_str();

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
+use super::Entry;
 use super::covered::Covered;
 use super::timer_cells::MAX_LIVE;
-use super::Entry;
 use crate::clock::Tick;
 use crate::task::lock;
 use tower_pulse_model::context::RecordId;

@@ -222,8 +222,10 @@ pub fn thread_number() -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
     use super::*;
-    use crate::recorder::sync::{AtomicBool, AtomicU64};
+    use crate::recorder::sync::AtomicU64;
     use crate::recorder::touched::Touched;
     use tower_pulse_model::histogram::{Histogram, bucket_of};
     use tower_pulse_model::outcome::OUTCOMES;

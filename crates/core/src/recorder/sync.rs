@@ -1,7 +1,5 @@
 //! What the recording shards are built of, and what `tests/loom` replaces to try every interleaving.
 
-#[cfg(test)]
-pub(super) use std::sync::atomic::AtomicBool;
 pub(super) use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 pub(super) use std::thread::yield_now;
 

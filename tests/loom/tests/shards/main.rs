@@ -1,4 +1,4 @@
-//! Two recorders and a drain, in every interleaving.
+//! Two recorders and a drain, in every interleaving of at most four preemptions.
 
 #![allow(
     dead_code,
@@ -17,6 +17,8 @@ use self::recorder::Cells;
 fn main() {
     let mut builder = Builder::new();
     builder.max_branches = 10_000;
+    // Without a bound it takes hours. The authors of loom advise two or three.
+    builder.preemption_bound = Some(4);
     builder.check(|| {
         let cells = Cells::default();
         let record = |nanos| {
