@@ -74,7 +74,7 @@ page-figures: setup
 surface:
 	cargo run --locked -p pulse-surface
 
-# Every interleaving of the one primitive that exchanges cells under writers.
+# Every interleaving, of at most four preemptions, of the one primitive that exchanges cells under writers.
 loom:
 	cargo test --locked -p pulse-loom
 
