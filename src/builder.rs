@@ -483,10 +483,11 @@ impl Builder {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
     /// use http::StatusCode;
     ///
-    /// // A rate limit that hits users is an error of ours; an upstream's maintenance page is not.
+    /// // A rate limit that hits users, and a page that tower-http's `TimeoutLayer` has given up, are errors of
+    /// // ours; an upstream's maintenance page is not.
     /// let pulse = tower_pulse::Pulse::builder()
     ///     .count_as_error(|response| match response.status {
-    ///         StatusCode::TOO_MANY_REQUESTS => true,
+    ///         StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => true,
     ///         StatusCode::SERVICE_UNAVAILABLE => !response.headers.contains_key("x-maintenance"),
     ///         _ => response.is_error(),
     ///     })

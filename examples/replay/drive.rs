@@ -13,9 +13,6 @@ use crate::counts::Counts;
 use crate::line::Line;
 use crate::steps::Steps;
 
-/// Seconds of the log after which a flush is due. Until then the batch must hold all that can be read later: up
-/// to 120 slices of each precision that can be seen at the end, 130 minutes, and statistics of two hours.
-const FLUSH_AFTER: i64 = 3_600;
 /// Minutes with lines after which a flush is due among those whose histograms are kept fine: a batch with more of them
 /// makes those of the older ones coarser.
 const FINE_MINUTES: usize = 2;
@@ -23,6 +20,9 @@ const FINE_MINUTES: usize = 2;
 const FINE_FOR: i64 = 98 * 1_800;
 /// Seconds of a minute.
 const MINUTE: i64 = 60;
+/// Seconds of an hour, at whose end a flush is due: the profiles of the week take what the store has of it minutes later,
+/// and the batch has room for the statistics of two hours.
+const HOUR: i64 = 3_600;
 /// Lines after which a flush is due, as each of them may add to the batch.
 const FLUSH_LINES: u64 = 250_000;
 /// Lines after which a drain is due within a step: so many durations of the longest kind add up to no more than a cell can
@@ -46,7 +46,6 @@ pub(crate) struct Replay<'a> {
     latest: i64,
     /// The second in which the last drain was.
     drained: i64,
-    flushed: i64,
     /// Minutes that were drained since the last flush, as far as they matter.
     minutes: Vec<i64>,
     /// From then on histograms are kept fine.
@@ -70,7 +69,6 @@ impl<'a> Replay<'a> {
             second,
             latest: second,
             drained: second,
-            flushed: second,
             minutes: Vec::new(),
             fine_from: last - FINE_FOR,
             judged_from: None,
@@ -143,7 +141,8 @@ impl<'a> Replay<'a> {
         let is_another = seconds > MINUTE || !self.minutes.contains(&step.div_euclid(MINUTE));
         let becomes_coarse =
             second >= self.fine_from && is_another && self.minutes.len() >= FINE_MINUTES;
-        let is_due = second - self.flushed >= FLUSH_AFTER || becomes_coarse;
+        let ends_hour = second.div_euclid(HOUR) > self.latest.div_euclid(HOUR);
+        let is_due = ends_hour || becomes_coarse;
         // Before the clock moves: the store judges by its time what is late and what has ended.
         if waiting >= FLUSH_LINES || (waiting > 0 && is_due) {
             self.flush().await?;
@@ -208,7 +207,7 @@ impl<'a> Replay<'a> {
             }
             tokio::time::sleep(RETRY).await;
         }
-        (self.flushed, self.flushed_lines) = (self.latest, self.lines);
+        self.flushed_lines = self.lines;
         self.minutes.clear();
         Ok(())
     }

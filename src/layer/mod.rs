@@ -23,7 +23,8 @@
 //! # When a request ends
 //!
 //! A request ends exactly once: with the head of its response (or the end of its body), a service error, a
-//! panic, or its drop before one of these, which is `cancelled`. A response counts as an error by its
+//! panic, or its drop before one of these, which is `cancelled`. So a WebSocket is timed to its upgrade (101, in
+//! HTTP/2 200), and a stream to its begin. A response counts as an error by its
 //! status and `grpc-status`, or by the function of
 //! [`Builder::count_as_error`](crate::Builder::count_as_error).
 //!

@@ -1,4 +1,4 @@
-//! Two recorders and a drain, in every interleaving of at most four preemptions.
+//! Recorders and a drain, in every interleaving.
 
 #![allow(
     dead_code,
@@ -13,23 +13,33 @@ use loom::thread;
 
 use self::recorder::Cells;
 
+/// Of two recorders, a thread is interrupted at most so often where it could go on: all interleavings of three threads
+/// would take hours.
+const INTERRUPTIONS: usize = 4;
+
 /// Nothing is lost or doubled, although only what is marked is drained.
 fn main() {
+    // A recorder that finds its shard empty, and then filled, unless the drain has come between.
+    explore(None, 1, 2);
+    explore(Some(INTERRUPTIONS), 2, 1);
+}
+
+/// Lets each of some recorders add some samples while there is a drain.
+fn explore(interruptions: Option<usize>, recorders: u64, samples: u64) {
     let mut builder = Builder::new();
     builder.max_branches = 10_000;
-    // Without a bound it takes hours. The authors of loom advise two or three.
-    builder.preemption_bound = Some(4);
-    builder.check(|| {
+    builder.preemption_bound = interruptions;
+    builder.check(move || {
         let cells = Cells::default();
-        let record = |nanos| {
+        let record = |recorder| {
             let cells = cells.clone();
-            thread::spawn(move || cells.record(nanos))
+            thread::spawn(move || (0..samples).for_each(|nanos| cells.record(recorder + nanos)))
         };
-        let recorders = [0, 1].map(record);
+        let threads: Vec<_> = (0..recorders).map(record).collect();
         let early = cells.drain();
-        for recorder in recorders {
-            recorder.join().expect("a recorder ends");
+        for thread in threads {
+            thread.join().expect("a recorder ends");
         }
-        assert_eq!(early + cells.drain(), 2);
+        assert_eq!(early + cells.drain(), recorders * samples);
     });
 }
