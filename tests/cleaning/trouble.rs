@@ -167,7 +167,7 @@ async fn a_server_that_dies_is_cleaned_when_it_is_back() {
     let proxy = Proxy::start(server.port()).await;
     let live = write_all(&server).await;
     proxy.delay(LATENCY);
-    let pulse = instance(&proxy.url(), 300);
+    let pulse = instance(&proxy.url(), 5_000);
     until_mid_pass(&server).await;
     server.kill_9();
     cleaning_fails(&pulse).await;
@@ -188,7 +188,7 @@ async fn a_server_that_freezes_is_cleaned_when_it_goes_on() {
     let proxy = Proxy::start(server.port()).await;
     let live = write_all(&server).await;
     proxy.delay(LATENCY);
-    let pulse = instance(&proxy.url(), 200);
+    let pulse = instance(&proxy.url(), 1_000);
     until_mid_pass(&server).await;
     server.freeze();
     cleaning_fails(&pulse).await;
