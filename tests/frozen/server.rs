@@ -60,13 +60,18 @@ async fn this_version_stores_in_redis_what_0_1_0_has_stored() {
 }
 
 /// Each field in a line with its key, in order, without what differs each time: random names, the digests of positions in
-/// the journal, and how long the last step of a fold took.
+/// the journal, how long the last step of a fold took, and how a server writes the fraction of a score.
 fn lines(keys: &Keys) -> Vec<String> {
     let text = redis_keys::to_text(keys);
     let (mut lines, mut key) = (Vec::new(), "");
     for line in text.lines() {
         match line.starts_with(' ') {
             true if line.starts_with("  took\t") => lines.push(format!("{key}  took")),
+            true if key.contains("\tzset\t") => {
+                let (member, score) = line.rsplit_once('\t').unwrap();
+                let score: f64 = score.parse().unwrap();
+                lines.push(format!("{key}{}\t{score}", without_names(member)));
+            }
             true => lines.push(format!("{key}{}", without_names(line))),
             false => key = line,
         }

@@ -34,6 +34,8 @@ fi
 targets=()
 for suite in $suites; do targets+=(--test "$suite"); done
 cargo test --locked -p tower-pulse --all-features --no-run "${targets[@]}" || exit 1
+# Suites start them.
+cargo build --locked --example demo --example leaderboard || exit 1
 
 failures=0 rows=()
 for server in $servers; do
@@ -45,8 +47,16 @@ for server in $servers; do
   ldd "$PULSE_REDIS_SERVER" | grep -q libssl || skip+=(--skip a_certificate_is_refused)
   case $version in
     # Before 7.0, a script writes whatever min-replicas-to-write says, and cannot ask what it may write: a permission that is
-    # taken away while an instance runs quarantines what needs it, until the instance connects again.
-    "Redis 6"*) skip+=(--skip a_server_without_its_replicas --skip a_folder_that_loses_a_permission) ;;
+    # taken away while an instance runs quarantines what needs it. Its Lua hashes every ninth byte of a long string, so that a
+    # test needs a minute for 100,000 ids that differ in their last six bytes. It counts `CLIENT SETINFO`, which it does not
+    # know, with the commands that it refuses. And it has no settings by which two tests make it fail.
+    "Redis 6"*)
+      for test in a_server_without_its_replicas a_server_with_too_few_replicas a_folder_that_loses_a_permission \
+        revoked_permissions_are_reported a_slice_of_100_000_long_ids tried_again_by_one_command a_server_that_cannot_save \
+        a_server_that_is_loading; do skip+=(--skip "$test"); done
+      ;;
+    # Reports take a fifth less memory than is calculated.
+    "Valkey 9"*) skip+=(--skip the_calculated_worst_case_is_close_to_that_of_redis) ;;
   esac
   for suite in $suites; do
     log=$folder/$server.$suite.log
