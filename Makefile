@@ -91,7 +91,7 @@ deny:
 # The long fault tests: about half an hour, and a table at the end. PULSE_CHAOS_SCALE=0.05
 # tries it out, PULSE_SEED repeats a run, CHAOS=SIGTERM runs one scenario.
 chaos: setup
-	cargo build --locked --release -p pulse-examples --example demo
+	cargo build --locked --release --example demo
 	cargo test --locked --release -p tower-pulse --all-features --test chaos -- run $(CHAOS)
 	PULSE_POWER_CUTS=200 cargo test --locked --release -p tower-pulse --all-features --test file power
 
