@@ -32,7 +32,7 @@ lint:
 	cargo clippy --locked -p tower-pulse --lib --no-default-features --features "$$features" -- -D warnings || exit 1; done
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features $(PUBLISHED:%=-p %)
 
-PUBLISHED := tower-pulse $(patsubst crates/%,tower-pulse-%,$(wildcard crates/*))
+PUBLISHED := tower-pulse $(patsubst crates/%/Cargo.toml,tower-pulse-%,$(wildcard crates/*/Cargo.toml))
 
 # Every test of every package, of one debug build; then a fleet in which an instance has fewer features. Most tests wait for
 # a server or a page, so that several at once go well on two cores: those of JOBS suites, TEST_THREADS of each.
