@@ -5,6 +5,7 @@ mod build;
 mod dashboard;
 mod memory;
 mod stores;
+mod targets;
 mod trace_url;
 mod validate;
 
@@ -20,7 +21,7 @@ use tower_pulse_core::error::BuildError;
 use tower_pulse_core::recorder::{DetailOptions, MaybeErrorRule};
 use tower_pulse_core::store::Store;
 use tower_pulse_core::store::memory::RECORD_BYTES;
-use tower_pulse_core::targets::{PathTarget, Targets};
+use tower_pulse_core::targets::Targets;
 #[cfg(feature = "file")]
 use tower_pulse_file::{DURABLE_EVERY, FILE_BYTES, FileOptions};
 use tower_pulse_model::slice::{DEFAULT_PRECISIONS, DEFAULT_RETAINED};
@@ -377,100 +378,6 @@ impl Builder {
     /// what each of them does is recorded by the minute.
     pub fn app_version(mut self, version: impl Into<String>) -> Self {
         self.app_version = Some(version.into());
-        self
-    }
-
-    /// The time that requests should stay below: 1 µs to 1 h, none by default. `api/overview` and `api/paths` then
-    /// have `below_target`, the share of the requests that were answered well within it, from 0 to 1.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
-    /// use std::time::Duration;
-    ///
-    /// let pulse = tower_pulse::Pulse::builder()
-    ///     .target(Duration::from_millis(250))
-    ///     .build()?;
-    /// # pulse.shutdown().await.unwrap();
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// As in Apdex, an error is never below the target, however fast it was. A 4xx and a request that was cut off
-    /// (cancelled, or with an aborted body) do not count at all: the service is not to blame, and nobody knows how long
-    /// it would have taken. So the share is that of the successes below the target, by all successes and errors.
-    ///
-    /// It comes from histograms, so that it is exact for a target that differs from this one by up to 2.2 %, and in
-    /// windows that consist of slices of six hours, such as `7d`, by up to 9 %: as the `error` of the answer says. A context whose failures
-    /// fill more than a hundred buckets has the larger error always. Nothing is recorded for it: another target applies to
-    /// the past too.
-    pub fn target(mut self, target: Duration) -> Self {
-        self.targets.all = Some(target);
-        self
-    }
-
-    /// A target for the requests of one context, beside [`target`](Self::target): the `share` of them that should be good,
-    /// between 0 and 1 without either, which means answered within `duration`, 1 µs to 1 h, and no error. At most 100
-    /// contexts, each once, by the name that the page shows.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
-    /// use std::time::Duration;
-    ///
-    /// let checkout = Duration::from_millis(400);
-    /// let pulse = tower_pulse::Pulse::builder()
-    ///     .target_for("POST /checkout", checkout, 0.995)
-    ///     .build()?;
-    /// # pulse.shutdown().await.unwrap();
-    /// let error = tower_pulse::Pulse::builder()
-    ///     .target_for("POST /checkout", checkout, 99.5)
-    ///     .build()
-    ///     .unwrap_err();
-    /// assert_eq!(error.field(), "target_for");
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// What may be bad is the error budget. The page of the path, `api/path` and `api/paths` tell how fast it burns: the
-    /// share that was bad in the last hour and in the last six, by `1 - share`. At a rate of 1 it is used up just when its
-    /// time is over; where both are above 1, `api/overview` lists the path. What is left of it is that of the last 30 days,
-    /// or of as many as are kept: 15 without a [`history`](Self::history).
-    ///
-    /// Which requests count, and how exact that is, is as with [`target`](Self::target): a 4xx that is no error, and a
-    /// request that was cut off, are neither good nor bad. The duration is that of a histogram's buckets: exact for one
-    /// that differs by up to 2.2 %, and by up to 9 % in the budget. Nothing is stored for it, so that it applies to the
-    /// past too, and an instance shows its own targets only: set them alike in all instances of a service, and in its
-    /// [`Dashboard`](crate::Dashboard). For Prometheus, `metrics` counts from the start of the instance how many requests
-    /// were bad.
-    pub fn target_for(
-        mut self,
-        context: impl Into<String>,
-        duration: Duration,
-        share: f64,
-    ) -> Self {
-        let target = PathTarget::new(context.into(), duration, share);
-        self.targets.of_paths.push(target);
-        self
-    }
-
-    /// Where a trace is shown: the page links the trace ids of requests to this URL, with the id, percent-encoded, in the
-    /// place of `{trace_id}`. It is an `https` or `http` URL of at most 1,024 bytes, without a user or password, with one
-    /// `{trace_id}` behind the host, and nothing that a URL must escape but braces and quotation marks.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
-    /// let pulse = tower_pulse::Pulse::builder()
-    ///     .keep_trace_ids(true)
-    ///     .trace_url("https://traces.example.com/trace/{trace_id}")
-    ///     .build()?;
-    /// # pulse.shutdown().await.unwrap();
-    /// let error = tower_pulse::Pulse::builder().trace_url("traces.example.com").build().unwrap_err();
-    /// assert_eq!(error.field(), "trace_url");
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// All who may see the page see the URL. It opens in a new tab, which does not learn where the page is. Ids are recorded with
-    /// [`keep_trace_ids`](Self::keep_trace_ids) only. An id that clients have chosen, as in `x-request-id`, can lead to no
-    /// other host.
-    pub fn trace_url(mut self, url: impl Into<String>) -> Self {
-        self.trace_url = Some(url.into());
         self
     }
 

@@ -1,6 +1,8 @@
 //! The URL of a trace, as it is configured.
 
 use http::uri::Authority;
+
+use super::Builder;
 use tower_pulse_core::error::BuildError;
 
 /// What the id of a trace takes the place of.
@@ -12,6 +14,32 @@ const MAX_URL: usize = 1_024;
 const ALLOWED: &str = "an https or http URL of at most 1,024 bytes, as \"https://traces.example.com/trace/{trace_id}\": one \
                        {trace_id} behind the host, no user or password, no spaces, control characters, backslashes or \
                        other characters that are no ASCII";
+
+impl Builder {
+    /// Where a trace is shown: the page links the trace ids of requests to this URL, with the id, percent-encoded, in the
+    /// place of `{trace_id}`. It is an `https` or `http` URL of at most 1,024 bytes, without a user or password, with one
+    /// `{trace_id}` behind the host, and nothing that a URL must escape but braces and quotation marks.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
+    /// let pulse = tower_pulse::Pulse::builder()
+    ///     .keep_trace_ids(true)
+    ///     .trace_url("https://traces.example.com/trace/{trace_id}")
+    ///     .build()?;
+    /// # pulse.shutdown().await.unwrap();
+    /// let error = tower_pulse::Pulse::builder().trace_url("traces.example.com").build().unwrap_err();
+    /// assert_eq!(error.field(), "trace_url");
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// All who may see the page see the URL. It opens in a new tab, which does not learn where the page is. Ids are recorded with
+    /// [`keep_trace_ids`](Self::keep_trace_ids) only. An id that clients have chosen, as in `x-request-id`, can lead to no
+    /// other host.
+    pub fn trace_url(mut self, url: impl Into<String>) -> Self {
+        self.trace_url = Some(url.into());
+        self
+    }
+}
 
 /// Refuses what a page could not link to, or what would lead somewhere else than it seems.
 pub(super) fn check(url: &str) -> Result<(), BuildError> {

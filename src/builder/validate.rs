@@ -1,18 +1,14 @@
 //! What is allowed in each field, and the errors that say so.
 
-use std::collections::HashSet;
 use std::time::Duration;
 
 use super::{Backend, Builder, trace_url};
 use tower_pulse_core::error::BuildError;
 use tower_pulse_core::recorder::check_counter;
-use tower_pulse_model::context::{ALL, MAX_NAME, escape_hidden};
+use tower_pulse_model::context::escape_hidden;
 use tower_pulse_model::fleet::MAX_VERSION_BYTES;
 use tower_pulse_model::slice::{MAX_PRECISIONS, MAX_RETAINED};
 use tower_pulse_model::tiers::{LEAST_DAYS, MOST_DAYS};
-
-/// The most contexts that have a target of their own.
-const MAX_PATH_TARGETS: usize = 100;
 
 impl Builder {
     pub(super) fn validate(&self) -> Result<(), BuildError> {
@@ -131,44 +127,6 @@ impl Builder {
         self.validate_store()
     }
 
-    fn validate_path_targets(&self) -> Result<(), BuildError> {
-        const FIELD: &str = "target_for";
-        let targets = &self.targets.of_paths;
-        if targets.len() > MAX_PATH_TARGETS {
-            let value = format!("given {} times", targets.len());
-            let allowed = format!("at most {MAX_PATH_TARGETS} contexts have a target of their own");
-            return Err(BuildError::new(FIELD, value, allowed));
-        }
-        let mut names = HashSet::new();
-        for target in targets {
-            let name = &*target.context.name;
-            let is_name = (1..=MAX_NAME).contains(&name.len()) && escape_hidden(name) == name;
-            if !is_name || name.starts_with('/') || name.chars().any(char::is_control) {
-                let allowed = format!(
-                    "a context as the page names it, such as \"POST /checkout\": method and route template, 1 to \
-                     {MAX_NAME} bytes without control characters"
-                );
-                return Err(BuildError::new(FIELD, format!("{name:?}"), allowed));
-            }
-            if name == ALL {
-                let allowed = "the target of all requests is `target`";
-                return Err(BuildError::new(FIELD, format!("{name:?}"), allowed));
-            }
-            if !names.insert(name) {
-                let value = format!("given twice for {name:?}");
-                return Err(BuildError::new(FIELD, value, "each context has one target"));
-            }
-            measurable(FIELD, target.duration)?;
-            // Of a share so close to 1 that nothing may be bad, no rate can be told.
-            if !(target.share > 0.0 && target.budget() > 0.0) {
-                let value = format!("{:?} of {name:?}", target.share);
-                let allowed = "a share between 0 and 1 without either is allowed, as 0.995";
-                return Err(BuildError::new(FIELD, value, allowed));
-            }
-        }
-        Ok(())
-    }
-
     /// A store refuses batches with other precisions than its own.
     fn validate_store(&self) -> Result<(), BuildError> {
         let Backend::Custom(store) = &self.backend else {
@@ -204,7 +162,7 @@ impl Builder {
 }
 
 /// Refuses a duration that histograms do not tell apart from others.
-fn measurable(field: &'static str, value: Duration) -> Result<(), BuildError> {
+pub(super) fn measurable(field: &'static str, value: Duration) -> Result<(), BuildError> {
     let (least, most) = (Duration::from_micros(1), Duration::from_secs(3_600));
     duration(field, value, least, most, "1 µs to 1 h")
 }
