@@ -1,7 +1,7 @@
 //! The bytes of changes, of judgements and of the detector's state that 0.1.0 has written. Each later version reads them,
 //! and writes no others unnoticed.
 
-use std::fmt::Write;
+use data_encoding::HEXLOWER;
 
 use crate::change::{Change, ChangeKind, Earlier, Suspect};
 use crate::detector::{DetectorState, Sight, Watched};
@@ -49,18 +49,8 @@ const PARTS: [(&str, &str); 5] = [
     ("6d057765622d33", "057765622d33aed4821b"),
 ];
 
-fn hex(bytes: &[u8]) -> String {
-    let mut digits = String::new();
-    for byte in bytes {
-        write!(digits, "{byte:02x}").expect("a text takes all");
-    }
-    digits
-}
-
 fn bytes(digits: &str) -> Vec<u8> {
-    let pairs = (0..digits.len()).step_by(2).map(|at| &digits[at..at + 2]);
-    let bytes = pairs.map(|pair| u8::from_str_radix(pair, 16).expect("two digits"));
-    bytes.collect()
+    HEXLOWER.decode(digits.as_bytes()).expect("pairs of digits")
 }
 
 /// A change with all that a change may have.
@@ -189,13 +179,21 @@ fn state() -> DetectorState {
 #[test]
 fn a_change_is_read_and_written_as_0_1_0_has_written_it() {
     assert_eq!(Change::unpack(&bytes(CHANGE)), Some(change()));
-    assert_eq!(hex(&change().pack()), CHANGE, "{BEFORE_A_CHANGE}");
+    assert_eq!(
+        HEXLOWER.encode(&change().pack()),
+        CHANGE,
+        "{BEFORE_A_CHANGE}"
+    );
 }
 
 #[test]
 fn a_judgement_is_read_and_written_as_0_1_0_has_written_it() {
     assert_eq!(Judged::unpack(&bytes(JUDGED)), Some(judged()));
-    assert_eq!(hex(&judged().pack()), JUDGED, "{BEFORE_A_CHANGE}");
+    assert_eq!(
+        HEXLOWER.encode(&judged().pack()),
+        JUDGED,
+        "{BEFORE_A_CHANGE}"
+    );
 }
 
 #[test]
@@ -213,10 +211,10 @@ fn the_state_of_the_detector_is_read_and_written_as_0_1_0_has_written_it() {
 fn freeze() {
     println!(
         "CHANGE {}\nJUDGED {}",
-        hex(&change().pack()),
-        hex(&judged().pack())
+        HEXLOWER.encode(&change().pack()),
+        HEXLOWER.encode(&judged().pack())
     );
     for (name, part) in state().parts() {
-        println!("{} {}", hex(&name), hex(&part));
+        println!("{} {}", HEXLOWER.encode(&name), HEXLOWER.encode(&part));
     }
 }

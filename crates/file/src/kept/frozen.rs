@@ -1,7 +1,7 @@
 //! The state and the entries of the journal as a file of 0.1.0 has them. Each later version reads them, and writes no others
 //! unnoticed. `tests/frozen` has a whole file.
 
-use std::fmt::Write as _;
+use data_encoding::HEXLOWER;
 
 use super::*;
 
@@ -20,18 +20,8 @@ const STATE: &str = "\
 const ENTRY: &str = "a846d7b9ffffffffff079cca9fd50c040c077061796c6f6164";
 const COUNTS: &str = "02a8c99fd50c0da0ca9fd50cfeffffffffffffffff01";
 
-fn hex(bytes: &[u8]) -> String {
-    let mut digits = String::new();
-    for byte in bytes {
-        write!(digits, "{byte:02x}").expect("a text takes all");
-    }
-    digits
-}
-
 fn bytes(digits: &str) -> Vec<u8> {
-    let pairs = (0..digits.len()).step_by(2).map(|at| &digits[at..at + 2]);
-    let bytes = pairs.map(|pair| u8::from_str_radix(pair, 16).expect("two digits"));
-    bytes.collect()
+    HEXLOWER.decode(digits.as_bytes()).expect("pairs of digits")
 }
 
 fn position(offset: u64) -> Position {
@@ -110,17 +100,29 @@ fn counts() -> Vec<KeptCount> {
 fn the_state_is_read_and_written_as_0_1_0_has_written_it() {
     let read = pack::unpack::<KeptState>(&bytes(STATE)).expect("a state");
     assert_eq!(format!("{read:?}"), format!("{:?}", state()));
-    assert_eq!(hex(&pack::pack(&state())), STATE, "{BEFORE_A_CHANGE}");
+    assert_eq!(
+        HEXLOWER.encode(&pack::pack(&state())),
+        STATE,
+        "{BEFORE_A_CHANGE}"
+    );
 }
 
 #[test]
 fn entries_and_counts_are_read_and_written_as_0_1_0_has_written_them() {
     let read = read_entry(&bytes(ENTRY)).expect("an entry");
     assert_eq!(format!("{read:?}"), format!("{:?}", entry()));
-    assert_eq!(hex(&pack_entry(&entry())), ENTRY, "{BEFORE_A_CHANGE}");
+    assert_eq!(
+        HEXLOWER.encode(&pack_entry(&entry())),
+        ENTRY,
+        "{BEFORE_A_CHANGE}"
+    );
     let read = pack::unpack::<Vec<KeptCount>>(&bytes(COUNTS)).expect("counts");
     assert_eq!(format!("{read:?}"), format!("{:?}", counts()));
-    assert_eq!(hex(&pack::pack(&counts())), COUNTS, "{BEFORE_A_CHANGE}");
+    assert_eq!(
+        HEXLOWER.encode(&pack::pack(&counts())),
+        COUNTS,
+        "{BEFORE_A_CHANGE}"
+    );
 }
 
 /// Prints what this version writes, for the constants above.
@@ -128,7 +130,7 @@ fn entries_and_counts_are_read_and_written_as_0_1_0_has_written_them() {
 #[ignore = "prints what is frozen when a version is released"]
 #[allow(clippy::print_stdout)]
 fn freeze() {
-    println!("STATE {}", hex(&pack::pack(&state())));
-    println!("ENTRY {}", hex(&pack_entry(&entry())));
-    println!("COUNTS {}", hex(&pack::pack(&counts())));
+    println!("STATE {}", HEXLOWER.encode(&pack::pack(&state())));
+    println!("ENTRY {}", HEXLOWER.encode(&pack_entry(&entry())));
+    println!("COUNTS {}", HEXLOWER.encode(&pack::pack(&counts())));
 }

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::PathBuf;
 
+use data_encoding::HEXLOWER;
+
 /// Digits of a line.
 const WIDTH: usize = 112;
 
@@ -23,8 +25,7 @@ pub(crate) fn read(version: &str) -> BTreeMap<String, Vec<u8>> {
                 packed.insert(name.clone(), Vec::new());
             }
             Some(digits) => {
-                let pairs = (0..digits.len()).step_by(2).map(|at| &digits[at..at + 2]);
-                let bytes = pairs.map(|pair| u8::from_str_radix(pair, 16).expect("two digits"));
+                let bytes = HEXLOWER.decode(digits.as_bytes()).expect("pairs of digits");
                 packed.entry(name.clone()).or_default().extend(bytes);
             }
         }
@@ -38,10 +39,7 @@ pub(crate) fn write(version: &str, packed: &[(&str, Vec<u8>)]) {
     assert!(!path.exists(), "{} exists", path.display());
     let mut text = format!("# What tower-pulse {version} writes: tests/frozen/main.rs.\n");
     for (name, bytes) in packed {
-        let mut digits = String::new();
-        for byte in bytes {
-            write!(digits, "{byte:02x}").expect("a text takes all");
-        }
+        let digits = HEXLOWER.encode(bytes);
         writeln!(text, "{name}").expect("a text takes all");
         for line in digits.as_bytes().chunks(WIDTH) {
             writeln!(text, "  {}", String::from_utf8_lossy(line)).expect("a text takes all");
