@@ -10,10 +10,10 @@ cargo test --no-run "$@" 2>&1 | tee "$logs/build" || exit 1
 # Lines such as "Executable tests/stores.rs (target/debug/deps/stores-0123456789abcdef)".
 found=$(sed -n 's|.*Executable \([^(]*\)(.*/deps/\(.*\)-[0-9a-f]*)$|\1\2|p' "$logs/build")
 suites=$(awk '$1 != "unittests" { print $NF }' <<<"$found" | grep -vxE 'chaos|soak' | sort -u)
-# The unit tests of all packages are one suite, of libraries and binaries.
 first=$(for suite in $long; do grep -x "$suite" <<<"$suites"; done)
-rest=$(grep -vxF "$first" <<<"$suites")
+others=$(grep -vxF "$first" <<<"$suites")
 
+# `units` are the unit tests of all packages, of libraries and binaries.
 run() {
   suite=$1 logs=$2 && shift 2
   target=(--test "$suite")
@@ -31,7 +31,7 @@ run() {
 }
 export -f run
 export RUST_TEST_THREADS=${TEST_THREADS:-4}
-printf '%s\n' $first units docs $rest |
+printf '%s\n' $first units docs $others |
   xargs -P "${JOBS:-2}" -I{} bash -c 'run "$@"' run {} "$logs" "$@" || {
   echo "failed:" && grep -hE '^test .* FAILED$|^error: ' "$logs"/* | sort | uniq
   exit 1

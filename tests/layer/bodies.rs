@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::routing::{any, get};
+use axum::routing::{MethodRouter, any, get};
 use bytes::Bytes;
 use futures_util::stream;
 use http::{Response, StatusCode};
@@ -63,6 +63,19 @@ async fn a_dropped_body_is_aborted() {
     assert_eq!(pulse.health().recording.in_flight, 0);
 }
 
+/// Takes so many frames of a body, and drops it, as a server does that needs no more.
+async fn assert_ends_as(expected: Outcome, pulse: &Pulse, route: MethodRouter, frames: usize) {
+    let app = Router::new()
+        .route("/", route)
+        .layer(pulse.layer().until_body_end());
+    let mut body = send(&app, "GET", "/").await.into_body();
+    for _ in 0..frames {
+        body.frame().await.unwrap().unwrap();
+    }
+    drop(body);
+    assert_eq!(outcome(pulse, "GET /", expected).await, (1, 0));
+}
+
 /// A server drops a body that must not be sent, and one that has reached its promised length.
 #[tokio::test]
 async fn a_body_that_is_delivered_without_an_end_is_complete() {
@@ -84,15 +97,8 @@ async fn a_body_that_is_delivered_without_an_end_is_complete() {
             let response = Response::builder().header("content-length", "12");
             response.body(slow_body(hand)).unwrap()
         };
-        let app = Router::new()
-            .route("/", get(handler))
-            .layer(pulse.layer().until_body_end());
-        let mut body = send(&app, "GET", "/").await.into_body();
-        for _ in 0..frames {
-            body.frame().await.unwrap().unwrap();
-        }
-        drop(body);
-        assert_eq!(outcome(&pulse, "GET /", expected).await, (1, 0));
+        let route = get(handler);
+        assert_ends_as(expected, &pulse, route, frames).await;
     }
 }
 
@@ -107,15 +113,8 @@ async fn a_body_ends_with_its_trailers() {
     };
     for (frames, expected) in [(2, Outcome::Success), (1, Outcome::BodyAborted)] {
         let (pulse, _hand) = pulse();
-        let app = Router::new()
-            .route("/", get(handler))
-            .layer(pulse.layer().until_body_end());
-        let mut body = send(&app, "GET", "/").await.into_body();
-        for _ in 0..frames {
-            body.frame().await.unwrap().unwrap();
-        }
-        drop(body);
-        assert_eq!(outcome(&pulse, "GET /", expected).await, (1, 0));
+        let route = get(handler);
+        assert_ends_as(expected, &pulse, route, frames).await;
     }
 }
 
