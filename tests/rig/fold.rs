@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use pulse_rig::wait::PATIENCE;
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
 use tower_pulse::Clock;
@@ -73,7 +74,7 @@ impl JournalKeys {
             return 1",
         );
         let version = format!("{:032x}", fastrand::u128(..));
-        let end = Instant::now() + Duration::from_secs(20);
+        let end = Instant::now() + PATIENCE;
         let mut call = script.key(&self.state);
         call.key(&self.lease).arg(version);
         while call.invoke_async::<i64>(conn).await.unwrap() == 0 {
@@ -104,13 +105,13 @@ fn offset(id: &str) -> u64 {
 /// Folds the entries that ended instances have left in the journal, as the next instance would.
 pub async fn fold_rest(url: &str, prefix: &str) {
     let options = RedisOptions::new(url).unwrap().prefix(prefix).unwrap();
-    let options = options.response_timeout(Duration::from_secs(5));
+    let options = options.response_timeout(PATIENCE);
     let store = Arc::new(RedisStore::open(options).unwrap());
     let client = redis::Client::open(url).unwrap();
     let mut conn = super::server::connect(&client).await;
     JournalKeys::below(prefix).free_lease(&mut conn).await;
     let folder = TestFolder::new(store, Clock::system(), "the next", 10_000);
-    let end = Instant::now() + Duration::from_secs(20);
+    let end = Instant::now() + PATIENCE;
     while !folder.fold().await.unwrap() {
         assert!(
             Instant::now() < end,

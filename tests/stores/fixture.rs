@@ -23,6 +23,7 @@ use tower_pulse_model::snapshot::{ContextSnapshot, HourSnapshot};
 use crate::rig::process::TempDir;
 use crate::rig::reads::{Snapshot, StoreReads};
 use crate::rig::server::RedisServer;
+use crate::rig::wait::PATIENCE;
 
 /// The current hour of every test. Tests begin in the middle of it, at `NOW`.
 pub const THIS_HOUR: i64 = 1_699_999_200;
@@ -260,8 +261,8 @@ pub fn redis_store(url: &str, prefix: &str) -> RedisStore {
         .unwrap()
         .prefix(prefix)
         .unwrap()
-        .response_timeout(Duration::from_secs(5))
-        .connection_timeout(Duration::from_secs(5));
+        .response_timeout(PATIENCE)
+        .connection_timeout(PATIENCE);
     RedisStore::open(options).unwrap()
 }
 

@@ -1,7 +1,6 @@
 //! Servers behind TLS, and behind a Unix socket.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse_core::store::Store;
@@ -10,10 +9,11 @@ use tower_pulse_model::context::Kind;
 use crate::fixture::{ApplyOutcome, Fixture, MS, MergeReport, NOW, apply, call};
 use crate::rig::reads::StoreReads;
 use crate::rig::server::RedisServer;
+use crate::rig::wait::PATIENCE;
 
 fn store(options: RedisOptions) -> Arc<dyn Store> {
-    let options = options.response_timeout(Duration::from_secs(5));
-    Arc::new(RedisStore::open(options.connection_timeout(Duration::from_secs(5))).unwrap())
+    let options = options.response_timeout(PATIENCE);
+    Arc::new(RedisStore::open(options.connection_timeout(PATIENCE)).unwrap())
 }
 
 /// Checks that a call is appended, folded and read.

@@ -193,7 +193,7 @@ impl RedisServer {
         redis::Client::open(self.url()).expect("the rig's own URL")
     }
 
-    /// A new connection to the server itself, with long timeouts (10 s) for a busy machine.
+    /// A new connection to the server itself, with long timeouts (60 s) for a busy machine.
     pub async fn connection(&self) -> MultiplexedConnection {
         connect(&self.client()).await
     }
@@ -286,7 +286,7 @@ impl RedisServer {
     }
 }
 
-/// Opens a connection with timeouts of 10 s, instead of the crate's 1 s and 500 ms.
+/// Opens a connection with timeouts of 60 s, instead of the crate's 1 s and 500 ms.
 pub async fn connect(client: &redis::Client) -> MultiplexedConnection {
     let config = redis::AsyncConnectionConfig::new()
         .set_connection_timeout(Some(PATIENCE))
