@@ -296,6 +296,16 @@ impl Page {
             .await
     }
 
+    /// Waits until the fragment has a part: a filter that is typed goes to the URL when the typing ends.
+    pub async fn until_fragment_has(&self, part: &str) {
+        self.until_value(
+            &format!("the URL has {part}"),
+            "decodeURIComponent(location.hash)",
+            |fragment: &String| fragment.contains(part),
+        )
+        .await;
+    }
+
     /// Goes back in the history, as the browser's button does.
     pub async fn back(&self) {
         self.run("history.back()").await;

@@ -94,7 +94,7 @@ async fn what_has_changed_is_marked_and_comes_first_when_that_is_asked_for() {
         ),
     )
     .await;
-    assert!(page.fragment().await.contains("sort=changed"));
+    page.until_fragment_has("sort=changed").await;
     page.go(&shop.screen("timers")).await;
     page.until_shown(&mark_of("timers", TIMER)).await;
     page.end().await;

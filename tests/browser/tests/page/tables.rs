@@ -124,11 +124,7 @@ async fn a_row_opens_its_path() {
         "document.querySelector('main').innerText.includes('/products/{id}')",
     )
     .await;
-    assert!(
-        page.fragment().await.contains("context=GET+/products/{id}"),
-        "{}",
-        page.fragment().await
-    );
+    page.until_fragment_has("context=GET+/products/{id}").await;
     page.end().await;
 }
 
