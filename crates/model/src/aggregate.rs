@@ -2,6 +2,7 @@
 
 use super::access_time::DurationSums;
 use super::histogram::{BUCKETS, COARSE_SCALE, Histogram, SCALE};
+use super::measures::Measures;
 use super::outcome::OutcomeCounts;
 use super::slices::Merge;
 use super::timer_sums::Timers;
@@ -42,6 +43,8 @@ pub struct Aggregate {
     pub cut_off: Histogram,
     /// The timers that ran within the requests.
     pub timers: Timers,
+    /// Further sums and maxima.
+    pub measures: Measures,
 }
 
 /// The most buckets of [`Aggregate::failures`] and of [`Aggregate::cut_off`]: as many as there are at the coarse
@@ -55,6 +58,7 @@ impl Merge for Aggregate {
         self.histogram.merge(&other.histogram);
         self.merge_parts(&other.failures, &other.cut_off);
         self.timers.merge(&other.timers);
+        self.measures.merge(&other.measures);
     }
 }
 
@@ -66,17 +70,19 @@ impl Aggregate {
             self.outcomes.merge(&other.outcomes);
             self.merge_parts(&other.failures, &other.cut_off);
             self.timers.merge(&other.timers);
+            self.measures.merge(&other.measures);
         }
         let histograms: Vec<&Histogram> = others.iter().map(|other| &other.histogram).collect();
         self.histogram.merge_all(&histograms);
     }
 
-    /// Takes out all of `other`, which was merged before. The smallest and the largest access time stay.
+    /// Takes out all of `other`, which was merged before. Minima and maxima stay.
     pub fn subtract(&mut self, other: &Self) {
         self.times.subtract(&other.times);
         self.outcomes.subtract(&other.outcomes);
         self.histogram.subtract(&other.histogram);
         self.timers.subtract(&other.timers);
+        self.measures.subtract(&other.measures);
         for (part, other) in self.parts_mut().into_iter().zip(other.parts()) {
             part.subtract(other);
             if part.is_empty() {

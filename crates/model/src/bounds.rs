@@ -3,6 +3,7 @@
 
 use super::aggregate::MAX_PART_BUCKETS;
 use super::histogram::{BUCKETS, SCALE};
+use super::measures;
 use super::slice::Precision;
 
 /// The configuration that the calculation depends on.
@@ -107,5 +108,5 @@ pub(super) fn stored_slices(tier: Precision) -> u64 {
 
 /// A packed record in its hash, with a count of a few digits in each bucket, without timers.
 pub(super) fn packed_bytes(buckets: u64) -> u64 {
-    buckets * 5 + 180
+    buckets * 5 + 180 + measures::PACKED_BYTES
 }

@@ -167,12 +167,26 @@ impl ContextDelta {
         2 * (records + self.whole.len()) + 3 * self.hours.len() + self.slowest.len() + 1
     }
 
-    /// Approximate bytes of its records in memory.
-    pub(super) fn record_bytes(&self) -> usize {
+    /// All records, of whatever slices.
+    fn all_records(&self) -> impl Iterator<Item = &Aggregate> {
         let records = self.records.iter().flat_map(Slices::iter);
         let records = records.map(|(_, record)| record);
-        let records = records.chain(self.whole.values());
-        records.map(Aggregate::bytes).sum()
+        records.chain(self.whole.values())
+    }
+
+    /// Approximate bytes of its records in memory.
+    pub(super) fn record_bytes(&self) -> usize {
+        self.all_records().map(Aggregate::bytes).sum()
+    }
+
+    /// The oldest version of entries that has all of it.
+    pub(super) fn version(&self) -> u8 {
+        let whole = match self.whole.is_empty() {
+            true => 0,
+            false => VERSION_WITH_WHOLE_RECORDS,
+        };
+        let measures = self.all_records().map(|sums| sums.measures.version());
+        measures.fold(whole, u8::max)
     }
 
     pub(super) fn is_empty(&self) -> bool {

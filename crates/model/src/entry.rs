@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use super::batch::{Batch, MAX_CALL_COST};
 use super::context::ContextId;
-use super::context_delta::{ContextDelta, VERSION_WITH_WHOLE_RECORDS};
+use super::context_delta::ContextDelta;
 use super::counter::{self, CounterDelta};
 use super::mark::{self, Mark};
 use super::minute_report::MinuteReport;
@@ -25,7 +25,7 @@ use super::section::EntryHead;
 use super::slice::{MAX_PRECISIONS, MAX_RETAINED, Precision, Precisions};
 
 /// The newest version of the form of an entry. Raise it with every change that an older folder cannot read.
-pub const ENTRY_VERSION: u8 = 5;
+pub const ENTRY_VERSION: u8 = 6;
 /// The version of an entry without sections at its end, which folders of earlier versions of this crate read.
 const VERSION_WITHOUT_SECTIONS: u8 = 3;
 /// The largest entry that a folder accepts: it reads entries whole.
@@ -63,13 +63,12 @@ pub fn pack(batch: &Batch) -> Vec<u8> {
 
 /// The version of the form of a batch: the oldest that has all of it.
 pub fn version(batch: &Batch) -> u8 {
-    if batch.has_whole_records() {
-        return VERSION_WITH_WHOLE_RECORDS;
-    }
     let sections = batch.sections();
     let versions = sections.iter().filter(|section| section.len() > 0);
+    let versions = versions.map(|section| section.version());
+    let contexts = batch.contexts.values().map(ContextDelta::version);
     versions
-        .map(|section| section.version())
+        .chain(contexts)
         .fold(VERSION_WITHOUT_SECTIONS, u8::max)
 }
 

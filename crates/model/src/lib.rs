@@ -22,6 +22,7 @@ pub mod expected;
 pub mod fleet;
 pub mod histogram;
 pub mod mark;
+pub mod measures;
 pub mod minute_report;
 pub mod outcome;
 pub mod pack;

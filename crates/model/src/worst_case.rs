@@ -6,6 +6,7 @@ use super::bounds::{
     stored_slices,
 };
 use super::histogram::{COARSE_SCALE, SCALE};
+use super::measures::MEASURES;
 use super::slice::{Precision, Precisions};
 use super::tier::{DAY, TIERS, is_coarse};
 use super::timer_sums::MAX_TIMERS;
@@ -25,8 +26,10 @@ impl WorstCase {
     }
 }
 
+/// The measures of a context in a cell or a record.
+const MEASURE_BYTES: u64 = 8 * MEASURES as u64;
 /// A live cell of a context and recording shard, with its allocation.
-pub(super) const CELL: u64 = 2_400;
+pub(super) const CELL: u64 = 2_400 + MEASURE_BYTES;
 /// The buckets of the failures of a cell, or of its requests that were cut off, with their allocation.
 const CELL_PART: u64 = 2_064;
 /// A context's other structures in the process: registries, totals, the frame of its pending delta.
@@ -37,7 +40,7 @@ const PENDING_MINUTES: u64 = 2;
 const STORED_SLICE: u64 = 32;
 /// A pending or cached record without its buckets: its sums, room that its histograms do not use, and the timers within
 /// its requests, as many as are told apart and the others.
-const PENDING_RECORD: u64 = 288 + 16 + 208 + (MAX_TIMERS as u64 + 1) * 40;
+const PENDING_RECORD: u64 = 288 + MEASURE_BYTES + 16 + 208 + (MAX_TIMERS as u64 + 1) * 40;
 /// The timers within the requests of a context until the next drain: up to four lists.
 const LIVE_TIMERS: u64 = 4 * (2 * MAX_TIMERS as u64 + 1) * 40;
 /// A round of a fleet that is being folded: its entries as read, unpacked, and packed again.
@@ -283,19 +286,19 @@ mod tests {
         let worst = WorstCase::new(&bounds(), &precisions());
         let parts = ProcessBytes::new(&bounds(), &precisions());
         let expected = ProcessBytes {
-            in_use: 7_890_490,
+            in_use: 7_906_490,
             replay: 1_000_003,
-            folding: 38_226_272,
-            slices: 24_141_984,
+            folding: 38_235_872,
+            slices: 24_346_784,
             judging: 10_027_008,
             asking: 0,
         };
         assert_eq!(parts, expected);
-        assert_eq!(worst.process_bytes, 81_285_757);
-        assert_eq!(worst.store_bytes, 553_997_761);
+        assert_eq!(worst.process_bytes, 81_516_157);
+        assert_eq!(worst.store_bytes, 559_972_241);
         // Above 512 fields a hash is a table.
         let long = Precisions::new([1, 60], 513);
-        assert_eq!(WorstCase::new(&bounds(), &long).store_bytes, 577_730_673);
+        assert_eq!(WorstCase::new(&bounds(), &long).store_bytes, 583_705_153);
     }
 
     #[test]
@@ -312,7 +315,7 @@ mod tests {
         // A day is kept until two days after it has left the history.
         let day = record_bytes(buckets_at(COARSE_SCALE));
         assert_eq!(year.store_bytes - without.store_bytes, 100 * 367 * day);
-        assert_eq!(day, 2_544);
+        assert_eq!(day, 2_590);
     }
 
     #[test]
@@ -323,7 +326,7 @@ mod tests {
         };
         let parts = ProcessBytes::new(&bounds, &precisions());
         assert_eq!(parts.asking, 3_000_000 + READING);
-        assert_eq!(parts.total(), 81_285_757 + parts.asking);
+        assert_eq!(parts.total(), 81_516_157 + parts.asking);
     }
 
     #[test]
@@ -338,7 +341,7 @@ mod tests {
         // What is compacted as far as can be takes more than the bound.
         assert_eq!(slices(6_000_000), slices(1));
         assert_eq!(slices(20_000_000), 4_849_184 + 20_000_000);
-        assert_eq!(slices(usize::MAX), 381_114_784);
+        assert_eq!(slices(usize::MAX), 382_036_384);
     }
 
     #[test]
@@ -366,9 +369,9 @@ mod tests {
             ..bounds()
         };
         let parts = |bytes| ProcessBytes::new(&bounds(bytes), &precisions());
-        assert_eq!(parts(1 << 20).slices, 17_055_200);
-        assert_eq!(parts(usize::MAX).slices, 217_353_344);
-        assert_eq!(parts(1 << 20).folding, 11_273_448);
+        assert_eq!(parts(1 << 20).slices, 17_061_600);
+        assert_eq!(parts(usize::MAX).slices, 219_599_024);
+        assert_eq!(parts(1 << 20).folding, 11_285_848);
         assert_eq!(WorstCase::new(&bounds(1), &precisions()).store_bytes, 0);
     }
 }

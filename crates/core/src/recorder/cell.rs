@@ -9,7 +9,9 @@ use super::sync::{AtomicU32, AtomicU64, BUCKETS_PER_CELL, Ordering};
 use tower_pulse_model::access_time::DurationSums;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::histogram::{Histogram, bucket_of};
+use tower_pulse_model::measures::{MEASURES, Measure, Measures, Merging};
 use tower_pulse_model::outcome::{OUTCOMES, Outcome, OutcomeCounts};
+use tower_pulse_model::slices::Merge;
 
 /// The number of the first outcome that is not surely a success.
 const FIRST_UNSUCCESSFUL: u8 = Outcome::ClientError as u8;
@@ -49,6 +51,7 @@ pub(super) struct Cell {
     max: AtomicU64,
     outcomes: [AtomicU64; OUTCOMES],
     errors: AtomicU64,
+    measures: [AtomicU64; MEASURES],
     buckets: Buckets,
     /// Of the samples in `buckets`, the failures. Made when there is one.
     failures: OnceLock<Box<Buckets>>,
@@ -61,6 +64,7 @@ pub(super) struct Cell {
 pub(super) struct Scratch {
     times: DurationSums,
     outcomes: OutcomeCounts,
+    measures: Measures,
     buckets: [u32; BUCKETS_PER_CELL],
     /// Of the buckets, the failures; only if there may be any.
     failures: [u32; BUCKETS_PER_CELL],
@@ -80,15 +84,22 @@ impl Cell {
             max: zero(),
             outcomes: std::array::from_fn(|_| zero()),
             errors: zero(),
+            measures: std::array::from_fn(|_| zero()),
             buckets: Buckets::new(),
             failures: OnceLock::new(),
             cut_off: OnceLock::new(),
         })
     }
 
-    /// Adds a sample. Only the thread that took the shard may call this.
+    /// Adds a sample, with what it adds to measures. Only the thread that took the shard may call this.
     #[inline(always)]
-    pub(super) fn record(&self, nanos: u64, outcome: Outcome, error: bool) {
+    pub(super) fn record<const N: usize>(
+        &self,
+        nanos: u64,
+        outcome: Outcome,
+        error: bool,
+        measures: [(Measure, u64); N],
+    ) {
         const R: Ordering = Ordering::Relaxed;
         let add = |to: &AtomicU64, n: u64| to.store(to.load(R).wrapping_add(n), R);
         // Overflows only after 584 years of requests between two drains.
@@ -104,6 +115,14 @@ impl Cell {
             self.max.store(nanos, R);
         }
         add(&self.outcomes[outcome as usize], 1);
+        for (measure, number) in measures {
+            let to = &self.measures[measure as usize];
+            match measure.merging() {
+                Merging::Sum => add(to, number),
+                Merging::Largest if number > to.load(R) => to.store(number, R),
+                Merging::Largest => {}
+            }
+        }
         self.buckets.add(nanos);
         // One comparison tells the samples that are surely successes: the first outcomes, without an error.
         if (outcome as u8).wrapping_add(u8::from(error) * FIRST_UNSUCCESSFUL) >= FIRST_UNSUCCESSFUL
@@ -141,6 +160,10 @@ impl Cell {
             *to = take(from, 0);
         }
         scratch.outcomes.errors = take(&self.errors, 0);
+        scratch.measures = Measures::default();
+        for (measure, from) in Measure::ALL.iter().zip(&self.measures) {
+            scratch.measures.add(*measure, take(from, 0));
+        }
         scratch.times = DurationSums {
             count: scratch.outcomes.counts.iter().sum(),
             sum: take(&self.sum, 0),
@@ -162,6 +185,7 @@ impl Scratch {
         Box::new(Self {
             times: DurationSums::default(),
             outcomes: OutcomeCounts::default(),
+            measures: Measures::default(),
             buckets: [0; BUCKETS_PER_CELL],
             failures: [0; BUCKETS_PER_CELL],
             has_failures: false,
@@ -173,6 +197,7 @@ impl Scratch {
     pub(super) fn add_to(&self, aggregate: &mut Aggregate) {
         aggregate.times.merge(&self.times);
         aggregate.outcomes.merge(&self.outcomes);
+        aggregate.measures.merge(&self.measures);
         aggregate
             .histogram
             .merge(&Histogram::from_counts(&self.buckets));

@@ -17,7 +17,8 @@ impl Entry {
     #[inline]
     pub fn finish(&self, start: Tick, outcome: Outcome, error: bool) {
         let nanos = self.nanos_since(start);
-        self.cells.record(thread_number(), nanos, outcome, error);
+        self.cells
+            .record(thread_number(), nanos, outcome, error, []);
     }
 
     /// Records a request that began at `start` and ends now, and is no longer in flight.
@@ -43,14 +44,15 @@ impl Entry {
         } else if ended.is_error {
             self.record_failed(thread, nanos, ended, details);
         } else {
-            self.cells.record(thread, nanos, ended.outcome, false);
+            self.cells.record(thread, nanos, ended.outcome, false, []);
         }
     }
 
     /// Records a sample that was measured elsewhere, whose context is not one of requests.
     pub fn record_measured(&self, duration: Duration, outcome: Outcome, error: bool) {
         let nanos = nanos_of(duration);
-        self.cells.record(thread_number(), nanos, outcome, error);
+        self.cells
+            .record(thread_number(), nanos, outcome, error, []);
     }
 
     /// Adds the sums of timers that ran within a request, and the time that any of them covers.
@@ -74,7 +76,7 @@ impl Entry {
     #[inline(never)]
     fn record_slow(&self, thread: usize, nanos: u64, ended: Ended, details: &RequestDetails<'_>) {
         self.cells
-            .record(thread, nanos, ended.outcome, ended.is_error);
+            .record(thread, nanos, ended.outcome, ended.is_error, []);
         if let Some(slow) = &self.slow {
             slow.add(&self.cells, self.listed(nanos, ended, details));
             // A drain may have come since the sample was recorded.
@@ -86,7 +88,7 @@ impl Entry {
     #[cold]
     #[inline(never)]
     fn record_failed(&self, thread: usize, nanos: u64, ended: Ended, details: &RequestDetails<'_>) {
-        self.cells.record(thread, nanos, ended.outcome, true);
+        self.cells.record(thread, nanos, ended.outcome, true, []);
         if let Some(slow) = &self.slow
             && slow.has_room_for_failed()
         {

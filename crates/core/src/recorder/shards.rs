@@ -14,6 +14,7 @@ use super::cell::{Cell, Scratch};
 use super::sync::{AtomicU8, Ordering, TRIES, yield_now};
 use super::touched::Mark;
 use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::measures::Measure;
 use tower_pulse_model::outcome::Outcome;
 
 /// Maximum number of shards, however many worker threads there are.
@@ -141,25 +142,39 @@ impl Cells {
         nanos >= shard.slow_from.load(Ordering::Relaxed)
     }
 
-    /// Adds a sample to the shard of this thread, or to a free one.
+    /// Adds a sample to the shard of this thread, or to a free one, with what it adds to measures.
     #[inline(always)]
-    pub(super) fn record(&self, thread: usize, nanos: u64, outcome: Outcome, error: bool) {
+    pub(super) fn record<const N: usize>(
+        &self,
+        thread: usize,
+        nanos: u64,
+        outcome: Outcome,
+        error: bool,
+        measures: [(Measure, u64); N],
+    ) {
         let shard = &self.shards[thread & (self.shards.len() - 1)];
         if let Some(_taken) = shard.take()
             && let Some(cell) = shard.cell.get()
         {
-            cell.record(nanos, outcome, error);
+            cell.record(nanos, outcome, error, measures);
         } else {
-            self.record_elsewhere(thread, nanos, outcome, error);
+            self.record_elsewhere(thread, nanos, outcome, error, measures);
         }
     }
 
     /// Adds a sample where the shard of this thread is taken or empty.
     #[cold]
-    fn record_elsewhere(&self, thread: usize, nanos: u64, outcome: Outcome, error: bool) {
+    fn record_elsewhere<const N: usize>(
+        &self,
+        thread: usize,
+        nanos: u64,
+        outcome: Outcome,
+        error: bool,
+        measures: [(Measure, u64); N],
+    ) {
         let (taken, was_empty) = self.free_shard(thread);
         let cell = taken.0.cell.get_or_init(Cell::new);
-        cell.record(nanos, outcome, error);
+        cell.record(nanos, outcome, error, measures);
         if was_empty {
             // While it is taken: a drain that comes by this mark waits for the shard.
             self.mark.set();
@@ -244,7 +259,7 @@ mod tests {
     fn a_taken_shard_is_skipped() {
         let cells = cells(4);
         let (taken, _) = cells.free_shard(1);
-        cells.record(1, 5, Outcome::Success, false);
+        cells.record(1, 5, Outcome::Success, false, []);
         drop(taken);
         let mut scratch = Scratch::new();
         let aggregate = cells.drain(&mut scratch).expect("one was recorded");
@@ -264,11 +279,11 @@ mod tests {
         let mut scratch = Scratch::new();
         for _ in 0..3 {
             assert_eq!(marked(), []);
-            cells.record(1, 5, Outcome::Success, false);
+            cells.record(1, 5, Outcome::Success, false, []);
             assert_eq!(marked(), [2]);
-            cells.record(1, 5, Outcome::Success, false);
+            cells.record(1, 5, Outcome::Success, false, []);
             assert_eq!(marked(), [], "the shard was filled already");
-            cells.record(2, 5, Outcome::Success, false);
+            cells.record(2, 5, Outcome::Success, false, []);
             assert_eq!(marked(), [2], "another shard");
             let drained = cells.drain(&mut scratch).expect("some were recorded");
             assert_eq!(drained.times.count, 3);
@@ -327,7 +342,11 @@ mod tests {
             let (cells, mut expected) = (cells(2), Aggregate::default());
             for (i, nanos) in values.iter().map(|v| v >> 8).enumerate() {
                 let outcome = Outcome::ALL[i % OUTCOMES];
-                cells.record(i, nanos, outcome, i % 3 == 0);
+                let measures = [(Measure::PollTime, nanos / 2), (Measure::LongestPoll, nanos / 3)];
+                cells.record(i, nanos, outcome, i % 3 == 0, measures);
+                for (measure, number) in measures {
+                    expected.measures.add(measure, number);
+                }
                 expected.times.record(nanos);
                 expected.outcomes.record(outcome, i % 3 == 0);
                 let bucket = Histogram::new(4, [(bucket_of(nanos) as u16, 1)]);
@@ -354,7 +373,13 @@ mod tests {
                 .map(|_| {
                     scope.spawn(|| {
                         for nanos in 0..50_000 {
-                            cells.record(thread_number(), nanos, Outcome::Success, nanos % 2 == 0);
+                            cells.record(
+                                thread_number(),
+                                nanos,
+                                Outcome::Success,
+                                nanos % 2 == 0,
+                                [],
+                            );
                         }
                     })
                 })

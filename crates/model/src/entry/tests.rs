@@ -2,6 +2,7 @@
 
 mod limits;
 mod marks;
+mod measures;
 mod whole;
 
 use std::sync::Arc;

@@ -1,10 +1,11 @@
 //! Packing the sums of requests: the sections of an aggregate, as they stand in a record and in an entry.
 
-use super::{CUT_OFF, FAILURES, HISTOGRAM, OUTCOMES, Reader, TIMERS, TIMES, Writer};
+use super::{CUT_OFF, FAILURES, HISTOGRAM, MEASURES, OUTCOMES, Reader, TIMERS, TIMES, Writer};
 use crate::access_time::DurationSums;
 use crate::aggregate::{Aggregate, RequestCounts};
 use crate::context::RecordId;
 use crate::histogram::Histogram;
+use crate::measures::{Measure, Measures};
 use crate::outcome::OutcomeCounts;
 use crate::timer_sums::{MAX_TIMERS, TimerSums, Timers};
 
@@ -59,6 +60,16 @@ impl Writer {
         }
         if !aggregate.timers.is_empty() {
             self.section(TIMERS, |out| out.timers(&aggregate.timers));
+        }
+        if !aggregate.measures.is_empty() {
+            self.section(MEASURES, |out| out.measures(&aggregate.measures));
+        }
+    }
+
+    fn measures(&mut self, measures: &Measures) {
+        for (measure, number) in measures.iter() {
+            self.uint(measure as u64);
+            self.uint(number);
         }
     }
 
@@ -146,11 +157,25 @@ impl Reader<'_> {
                 FAILURES => aggregate.failures = body.histogram()?,
                 CUT_OFF => aggregate.cut_off = body.histogram()?,
                 TIMERS => aggregate.timers = body.timers()?,
+                MEASURES => aggregate.measures = body.measures()?,
                 _ => continue,
             }
             sections += 1;
         }
         (sections > 0).then_some(aggregate)
+    }
+
+    fn measures(&mut self) -> Option<Measures> {
+        let mut measures = Measures::default();
+        while !self.0.is_empty() {
+            let (number, value) = (self.uint()?, self.uint()?);
+            // A newer version may have more measures.
+            let at = usize::try_from(number).ok();
+            if let Some(measure) = at.and_then(|at| Measure::ALL.get(at)) {
+                measures.add(*measure, value);
+            }
+        }
+        Some(measures)
     }
 
     pub(crate) fn timers(&mut self) -> Option<Timers> {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::context::ContextId;
+use crate::context_delta::VERSION_WITH_WHOLE_RECORDS;
 use crate::tier::DAY;
 
 const NOW: i64 = 1_700_000_000;

@@ -1,0 +1,221 @@
+//! Measures: numbers of a context within a slice that need no more than a sum or a maximum. One is declared once, here,
+//! and recorded by one call; cells, drain, merge, pack, unpack and the worst case know of all of them alike.
+
+use super::slices::Merge;
+
+/// How two numbers of a measure become one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Merging {
+    /// They are added.
+    Sum,
+    /// The larger one stays. It cannot be taken out of a window that moves on.
+    Largest,
+}
+
+/// Declares the measures: name, how two merge, and the version of entries since which there is one. The place in the
+/// list is its number in a record, so a new one comes last, and none is ever taken out.
+macro_rules! measures {
+    ($($(#[$doc:meta])* $name:ident: $merging:ident, since $version:literal;)*) => {
+        /// A number that is recorded of a context.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Measure {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Measure {
+            /// All of them, in the order of their numbers.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+
+            /// How two numbers of it become one.
+            #[inline(always)]
+            pub const fn merging(self) -> Merging {
+                match self {
+                    $(Self::$name => Merging::$merging,)*
+                }
+            }
+
+            /// The oldest version of entries that has it.
+            pub const fn since(self) -> u8 {
+                match self {
+                    $(Self::$name => $version,)*
+                }
+            }
+        }
+    };
+}
+
+measures! {
+    /// The time within the polls of requests, in nanoseconds: while they compute, or block a worker thread.
+    PollTime: Sum, since 6;
+    /// The time of the same requests outside of their polls, in nanoseconds: while they wait.
+    Waited: Sum, since 6;
+    /// The longest single poll, in nanoseconds.
+    LongestPoll: Largest, since 6;
+    /// How often requests were polled.
+    Polls: Sum, since 6;
+}
+
+/// The number of measures.
+pub const MEASURES: usize = Measure::ALL.len();
+
+/// The most bytes of all measures in a packed record: tag and length of the section, then a number and a value each.
+pub(crate) const PACKED_BYTES: u64 = 2 + MEASURES as u64 * (1 + 10);
+
+/// The measures of a context within a slice. One that was not recorded is 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Measures([u64; MEASURES]);
+
+impl Measures {
+    /// The number of a measure.
+    pub fn get(&self, measure: Measure) -> u64 {
+        self.0[measure as usize]
+    }
+
+    /// Adds to a measure.
+    pub fn add(&mut self, measure: Measure, number: u64) {
+        let mine = &mut self.0[measure as usize];
+        *mine = match measure.merging() {
+            Merging::Sum => mine.saturating_add(number),
+            Merging::Largest => number.max(*mine),
+        };
+    }
+
+    /// Those that were recorded.
+    pub fn iter(&self) -> impl Iterator<Item = (Measure, u64)> {
+        let all = Measure::ALL.iter().copied().zip(self.0);
+        all.filter(|(_, number)| *number > 0)
+    }
+
+    /// Whether nothing was recorded.
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(|number| *number == 0)
+    }
+
+    /// Takes out all of `other`, which was merged before. Of a measure of which the largest stays, it stays while
+    /// anything else does.
+    pub fn subtract(&mut self, other: &Self) {
+        for (measure, number) in other.iter() {
+            if measure.merging() == Merging::Sum {
+                let mine = &mut self.0[measure as usize];
+                *mine = mine.saturating_sub(number);
+            }
+        }
+        let is_left = |(measure, _): (Measure, u64)| measure.merging() == Merging::Sum;
+        if !self.iter().any(is_left) {
+            *self = Self::default();
+        }
+    }
+
+    /// The oldest version of entries that has those which were recorded; 0 if none were.
+    pub(crate) fn version(&self) -> u8 {
+        let versions = self.iter().map(|(measure, _)| measure.since());
+        versions.max().unwrap_or(0)
+    }
+}
+
+impl Merge for Measures {
+    fn merge(&mut self, other: &Self) {
+        for (measure, number) in other.iter() {
+            self.add(measure, number);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::aggregate::Aggregate;
+    use crate::entry::ENTRY_VERSION;
+    use crate::pack;
+    use proptest::prelude::*;
+
+    fn some() -> impl Strategy<Value = Measures> {
+        let numbers = prop_oneof![Just(0), 0..1_000_000u64, 0..u64::MAX / 4];
+        proptest::collection::vec(numbers, MEASURES).prop_map(|numbers| {
+            let mut measures = Measures::default();
+            for (measure, number) in Measure::ALL.iter().zip(numbers) {
+                measures.add(*measure, number);
+            }
+            measures
+        })
+    }
+
+    fn merged(a: Measures, b: Measures) -> Measures {
+        let mut both = a;
+        both.merge(&b);
+        both
+    }
+
+    #[test]
+    fn their_versions_are_those_that_are_read() {
+        for (number, measure) in Measure::ALL.iter().enumerate() {
+            assert_eq!(*measure as usize, number);
+            assert!(measure.since() <= ENTRY_VERSION, "{measure:?}");
+        }
+        assert_eq!(Measures::default().version(), 0);
+    }
+
+    #[test]
+    fn sums_are_added_and_the_largest_stays() {
+        let mut measures = Measures::default();
+        for number in [3, 9, 4] {
+            measures.add(Measure::PollTime, number);
+            measures.add(Measure::LongestPoll, number);
+        }
+        let read = |measures: &Measures| {
+            [Measure::PollTime, Measure::LongestPoll].map(|measure| measures.get(measure))
+        };
+        assert_eq!(read(&measures), [16, 9]);
+        let mut less = Measures::default();
+        less.add(Measure::PollTime, 9);
+        less.add(Measure::LongestPoll, 9);
+        measures.subtract(&less);
+        assert_eq!(read(&measures), [7, 9]);
+    }
+
+    #[test]
+    fn a_measure_of_a_newer_version_is_skipped() {
+        let mut aggregate = Aggregate::default();
+        aggregate.times.record(7);
+        aggregate.measures.add(Measure::Polls, 5);
+        let mut packed = pack::aggregate(&Aggregate {
+            measures: Measures::default(),
+            ..aggregate.clone()
+        });
+        let newer = [MEASURES as u8, 99, Measure::Polls as u8, 5];
+        pack::push_section(&mut packed, pack::MEASURES, &newer);
+        assert_eq!(pack::read_aggregate(&packed), Some(aggregate));
+        // Half a pair is no record.
+        pack::push_section(&mut packed, pack::MEASURES, &[0]);
+        assert_eq!(pack::read_aggregate(&packed), None);
+    }
+
+    proptest! {
+        #[test]
+        fn merging_is_associative_and_commutative(a in some(), b in some(), c in some()) {
+            let left = merged(merged(a, b), c);
+            prop_assert_eq!(left, merged(a, merged(b, c)));
+            prop_assert_eq!(left, merged(c, merged(b, a)));
+        }
+
+        #[test]
+        fn what_was_merged_can_be_taken_out(a in some(), b in some()) {
+            let mut left = merged(a, b);
+            left.subtract(&b);
+            for measure in Measure::ALL.iter().filter(|measure| measure.merging() == Merging::Sum) {
+                prop_assert_eq!(left.get(*measure), a.get(*measure));
+            }
+            left.subtract(&a);
+            prop_assert!(left.is_empty());
+        }
+
+        #[test]
+        fn what_is_packed_is_read(measures in some()) {
+            let aggregate = Aggregate { measures, ..Aggregate::default() };
+            let packed = pack::aggregate(&aggregate);
+            let without = pack::aggregate(&Aggregate::default());
+            prop_assert!((packed.len() - without.len()) as u64 <= PACKED_BYTES);
+            prop_assert_eq!(pack::read_aggregate(&packed), Some(aggregate));
+        }
+    }
+}
