@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use bytes::Buf;
 use http_body::{Body, Frame, SizeHint};
@@ -67,7 +67,13 @@ impl<B: Body> Body for TimedBody<B> {
         let active = guard.resume();
         let poll = this.inner.as_mut().poll_frame(cx);
         active.leave();
-        let frame = ready!(poll);
+        let frame = match poll {
+            Poll::Ready(frame) => frame,
+            Poll::Pending => {
+                guard.poll_ended();
+                return Poll::Pending;
+            }
+        };
         match &frame {
             // A reader that relies on `is_end_stream`, or on the length in the head, never polls for the
             // `None` at the end.
@@ -79,6 +85,8 @@ impl<B: Body> Body for TimedBody<B> {
                 let is_last = frame.is_trailers() || *this.left == Some(0);
                 if is_last || this.inner.is_end_stream() {
                     guard.body_ended(*this.outcome);
+                } else {
+                    guard.poll_ended();
                 }
             }
             None => guard.body_ended(*this.outcome),

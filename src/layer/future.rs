@@ -49,7 +49,7 @@ where
                 guard.responded(response.status(), response.headers(), response.extensions());
             }
             Poll::Ready(Err(_)) => guard.end(Outcome::Failed, true),
-            Poll::Pending => {}
+            Poll::Pending => guard.poll_ended(),
         }
         poll
     }
@@ -92,7 +92,10 @@ where
                 guard.end(Outcome::Failed, true);
                 None
             }
-            Poll::Pending => None,
+            Poll::Pending => {
+                guard.poll_ended();
+                None
+            }
         };
         poll.map_ok(|response| {
             let outcome = Outcome::from_status(response.status().as_u16());

@@ -11,7 +11,7 @@ use super::route::{ContextOverride, Recorded, Route, Target};
 use super::source::{HasHead, Head};
 use tower_pulse_core::clock::Tick;
 use tower_pulse_core::recorder::{
-    Core, Ended, Entry, RequestDetails, ResponseHead, Unrecorded, active,
+    Core, Ended, Entry, RequestDetails, RequestPolls, ResponseHead, Unrecorded, active,
 };
 use tower_pulse_model::outcome::Outcome;
 
@@ -40,6 +40,7 @@ pub(super) struct Guard {
     head_error: bool,
     /// The status of a head that was sent.
     status: Option<StatusCode>,
+    polls: RequestPolls,
 }
 
 /// Marks the thread as working on a guard's request. To be ended by [`leave`](Self::leave): if it is dropped, the
@@ -140,6 +141,7 @@ impl Guard {
             may_be_grpc: *method == Method::POST,
             head_error: false,
             status: None,
+            polls: RequestPolls::First,
         }
     }
 
@@ -157,11 +159,24 @@ impl Guard {
     /// Like [`enter`](Self::enter), for the polls that follow: gives the timers of the request back to this thread.
     #[inline(always)]
     pub(super) fn resume(&mut self) -> ActiveRequest<'_> {
+        if let RequestPolls::Further(_) = self.polls
+            && let Some(core) = self.target.as_ref().and_then(Target::core)
+        {
+            self.polls.begin(core.clock());
+        }
         let active = self.enter();
         if let Some(Target::Timed(timed)) = &active.guard.target {
             active::resume(active.guard.id, &timed.scope);
         }
         active
+    }
+
+    /// A poll has ended, and the request goes on.
+    #[inline(always)]
+    pub(super) fn poll_ended(&mut self) {
+        if let Some(core) = self.target.as_ref().and_then(Target::core) {
+            self.polls.end(self.start, core.clock());
+        }
     }
 
     /// Restores the mark of the thread before [`enter`](Self::enter).
@@ -255,11 +270,17 @@ impl Guard {
                     is_error: false,
                     status: Some(status),
                 };
-                entry.finish_request(start, ended, &NO_DETAILS);
+                entry.finish_request(start, ended, &self.polls, &NO_DETAILS);
             }
             Some(entry) => {
                 let head = ResponseHead::new(status, headers, extensions, self.may_be_grpc);
-                finish(&entry, start, ended_with(&entry, &head), &NO_DETAILS);
+                finish(
+                    &entry,
+                    start,
+                    ended_with(&entry, &head),
+                    &self.polls,
+                    &NO_DETAILS,
+                );
             }
             None => {
                 let head = ResponseHead::new(status, headers, extensions, self.may_be_grpc);
@@ -298,7 +319,7 @@ impl Guard {
         let ended = ended(&entry);
         // In this order, timers never cover more than the request's time, and are never drained before it.
         let timers = scope.map(|scope| scope.end(&entry));
-        finish(&entry, self.start, ended, &details.details());
+        finish(&entry, self.start, ended, &self.polls, &details.details());
         if let Some(timers) = timers {
             timers.add_to(&entry);
         }
@@ -313,6 +334,7 @@ impl Guard {
     ) {
         self.status = Some(status);
         let head = ResponseHead::new(status, headers, extensions, self.may_be_grpc);
+        self.poll_ended();
         let core = self.target.as_ref().and_then(Target::core);
         self.head_error = core.is_some_and(|core| is_error(core, &head));
     }
@@ -331,6 +353,7 @@ impl Guard {
             may_be_grpc: self.may_be_grpc,
             head_error: self.head_error,
             status: self.status,
+            polls: self.polls,
         }
     }
 
@@ -351,7 +374,7 @@ impl Guard {
             status: self.status,
         };
         match self.take_registered() {
-            Some(entry) => finish(&entry, self.start, ended, &NO_DETAILS),
+            Some(entry) => finish(&entry, self.start, ended, &self.polls, &NO_DETAILS),
             None => self.finish_other(|_| ended),
         }
     }
@@ -363,6 +386,10 @@ impl Guard {
             None => Outcome::Cancelled,
             Some(_) => Outcome::BodyAborted,
         };
+        // A poll that has not ended, of a request that did not panic, never began.
+        if let (RequestPolls::First, false) = (self.polls, outcome == Outcome::Panicked) {
+            self.polls = RequestPolls::NONE;
+        }
         self.end(outcome, outcome.is_error() || self.head_error);
     }
 }
@@ -377,11 +404,17 @@ impl Drop for Guard {
 }
 
 #[inline(never)]
-fn finish(entry: &Entry, start: Tick, ended: Ended, details: &RequestDetails<'_>) {
+fn finish(
+    entry: &Entry,
+    start: Tick,
+    ended: Ended,
+    polls: &RequestPolls,
+    details: &RequestDetails<'_>,
+) {
     if entry.is_unmatched() {
         warn_unmatched(entry.core(), ended.outcome);
     }
-    entry.finish_request(start, ended, details);
+    entry.finish_request(start, ended, polls, details);
 }
 
 /// The end with the head of a response.

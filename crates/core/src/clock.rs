@@ -44,6 +44,17 @@ const SCALE: u32 = 40;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tick(u64);
 
+impl Tick {
+    /// After every other moment.
+    pub(crate) const NEVER: Self = Self(u64::MAX);
+
+    /// Ticks until another moment; 0 if it is not later.
+    #[inline]
+    pub(crate) fn ticks_until(self, end: Self) -> u64 {
+        end.0.saturating_sub(self.0)
+    }
+}
+
 /// Moves a [`Clock::manual`].
 #[derive(Clone, Debug)]
 pub struct ManualClock {
@@ -114,7 +125,13 @@ impl Clock {
     /// Nanoseconds from `start` to `end`; 0 when `end` is before `start`.
     #[inline]
     pub fn nanos_between(&self, start: Tick, end: Tick) -> u64 {
-        let ticks = u128::from(end.0.saturating_sub(start.0));
+        self.nanos_of(start.ticks_until(end))
+    }
+
+    /// Nanoseconds of a number of ticks.
+    #[inline]
+    pub(crate) fn nanos_of(&self, ticks: u64) -> u64 {
+        let ticks = u128::from(ticks);
         // A fixed shift takes a third of the instructions of quanta's own conversion.
         ((ticks * u128::from(self.nanos_of_scale)) >> SCALE) as u64
     }

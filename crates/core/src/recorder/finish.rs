@@ -4,11 +4,13 @@
 use std::time::Duration;
 
 use super::details::RequestDetails;
+use super::polls::{Measured, RequestPolls};
 use super::shards::thread_number;
 use super::slow::ListedRequest;
 use super::{Ended, Entry, nanos_of};
 use crate::clock::Tick;
 use tower_pulse_model::context::RecordId;
+use tower_pulse_model::measures::Measure;
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::timer_sums::TimerSums;
 
@@ -21,30 +23,66 @@ impl Entry {
             .record(thread_number(), nanos, outcome, error, []);
     }
 
-    /// Records a request that began at `start` and ends now, and is no longer in flight.
+    /// Records a request that began at `start`, was polled like this, ends now, and is no longer in flight.
     #[inline(always)]
-    pub fn finish_request(&self, start: Tick, ended: Ended, details: &RequestDetails<'_>) {
+    pub fn finish_request(
+        &self,
+        start: Tick,
+        ended: Ended,
+        polls: &RequestPolls,
+        details: &RequestDetails<'_>,
+    ) {
         let thread = thread_number();
-        let nanos = self.nanos_since(start);
-        self.record_ended(thread, nanos, ended, details);
+        let clock = &self.core.clock;
+        let end = clock.tick();
+        let nanos = clock.nanos_between(start, end);
+        match polls {
+            RequestPolls::First => {
+                let measured = [
+                    (Measure::PollTime, nanos),
+                    (Measure::LongestPoll, nanos),
+                    (Measure::Polls, 1),
+                ];
+                self.record_ended(thread, nanos, ended, details, measured);
+            }
+            RequestPolls::Further(ticks) => {
+                let measured = ticks.measured(clock, nanos, end);
+                self.record_polled(thread, nanos, ended, details, measured);
+            }
+        }
         self.core.in_flight.add(thread, -1);
     }
 
-    /// Records a request, and lists it if it is slow or has failed.
-    #[inline(always)]
-    pub(super) fn record_ended(
+    /// Records a request that was polled several times.
+    #[inline(never)]
+    fn record_polled(
         &self,
         thread: usize,
         nanos: u64,
         ended: Ended,
         details: &RequestDetails<'_>,
+        measured: Measured,
+    ) {
+        self.record_ended(thread, nanos, ended, details, measured);
+    }
+
+    /// Records a request, and lists it if it is slow or has failed.
+    #[inline(always)]
+    pub(super) fn record_ended<const N: usize>(
+        &self,
+        thread: usize,
+        nanos: u64,
+        ended: Ended,
+        details: &RequestDetails<'_>,
+        measured: [(Measure, u64); N],
     ) {
         if self.cells.is_slow(thread, nanos) {
-            self.record_slow(thread, nanos, ended, details);
+            self.record_slow(thread, nanos, ended, details, measured);
         } else if ended.is_error {
-            self.record_failed(thread, nanos, ended, details);
+            self.record_failed(thread, nanos, ended, details, measured);
         } else {
-            self.cells.record(thread, nanos, ended.outcome, false, []);
+            self.cells
+                .record(thread, nanos, ended.outcome, false, measured);
         }
     }
 
@@ -74,9 +112,16 @@ impl Entry {
     /// Records a request, and adds it to the list of the slow ones.
     #[cold]
     #[inline(never)]
-    fn record_slow(&self, thread: usize, nanos: u64, ended: Ended, details: &RequestDetails<'_>) {
+    fn record_slow<const N: usize>(
+        &self,
+        thread: usize,
+        nanos: u64,
+        ended: Ended,
+        details: &RequestDetails<'_>,
+        measured: [(Measure, u64); N],
+    ) {
         self.cells
-            .record(thread, nanos, ended.outcome, ended.is_error, []);
+            .record(thread, nanos, ended.outcome, ended.is_error, measured);
         if let Some(slow) = &self.slow {
             slow.add(&self.cells, self.listed(nanos, ended, details));
             // A drain may have come since the sample was recorded.
@@ -87,8 +132,16 @@ impl Entry {
     /// Records a request that failed and is not slow, and adds it to the list if there is room.
     #[cold]
     #[inline(never)]
-    fn record_failed(&self, thread: usize, nanos: u64, ended: Ended, details: &RequestDetails<'_>) {
-        self.cells.record(thread, nanos, ended.outcome, true, []);
+    fn record_failed<const N: usize>(
+        &self,
+        thread: usize,
+        nanos: u64,
+        ended: Ended,
+        details: &RequestDetails<'_>,
+        measured: [(Measure, u64); N],
+    ) {
+        self.cells
+            .record(thread, nanos, ended.outcome, true, measured);
         if let Some(slow) = &self.slow
             && slow.has_room_for_failed()
         {
@@ -158,7 +211,7 @@ mod tests {
             trace_id: Some("trace"),
             path: Some("/seven"),
         };
-        entry.finish_request(start, ended, &details);
+        entry.finish_request(start, ended, &RequestPolls::First, &details);
         assert_eq!(recorder.core.in_flight(), 0);
     }
 

@@ -19,6 +19,7 @@ mod finish;
 mod flush_counters;
 mod limits;
 mod minute_reports;
+mod polls;
 mod ranking;
 mod registry;
 mod request_outcome;
@@ -44,6 +45,7 @@ pub use details::{DetailOptions, RequestDetails};
 pub use drain::{Drain, DrainStats};
 pub use flush_counters::FlushCounters;
 pub use limits::Limits;
+pub use polls::RequestPolls;
 pub use ranking::{RankingEntry, Rankings};
 pub use request_outcome::RequestOutcome;
 pub use response::ResponseHead;
@@ -257,7 +259,7 @@ impl Recorder {
             status: ended.status(),
         };
         let (thread, nanos) = (thread_number(), nanos_of(duration));
-        entry.record_ended(thread, nanos, ended, &RequestDetails::default());
+        entry.record_ended(thread, nanos, ended, &RequestDetails::default(), []);
     }
 
     /// The counter of this name. A reserved name gets a backslash before it, so that it is neither mixed

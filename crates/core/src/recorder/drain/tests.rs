@@ -151,7 +151,8 @@ fn totals_tell_of_traces_and_of_a_target() {
             status: http::StatusCode::from_u16(status).ok(),
         };
         let path = None;
-        entry.finish_request(start, ended, &RequestDetails { trace_id, path });
+        let polls = crate::recorder::RequestPolls::First;
+        entry.finish_request(start, ended, &polls, &RequestDetails { trace_id, path });
     };
     finish("GET /", 60, 200, Some("fast"));
     finish("GET /", 80, 502, Some("failed"));

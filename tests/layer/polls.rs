@@ -1,0 +1,88 @@
+//! Computing or waiting: the time within and outside of a request's polls, its longest poll and their number.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use futures_util::FutureExt;
+use http::Request;
+use tower::ServiceExt;
+use tower_pulse::{ManualClock, Pulse};
+use tower_pulse_model::measures::Measure;
+
+use super::request_timers::{after, app};
+use super::{context, pulse};
+
+/// Time within polls, outside of them, the longest poll, in milliseconds, and the number of polls.
+async fn polls(pulse: &Pulse) -> [u64; 4] {
+    let measures = context(pulse, "GET /")
+        .await
+        .hour
+        .unwrap()
+        .aggregate
+        .measures;
+    let millis = |measure| measures.get(measure) / 1_000_000;
+    [
+        millis(Measure::PollTime),
+        millis(Measure::Waited),
+        millis(Measure::LongestPoll),
+        measures.get(Measure::Polls),
+    ]
+}
+
+/// A poll of so many milliseconds, after which the future waits.
+async fn compute(hand: &ManualClock, millis: u64) {
+    hand.advance(Duration::from_millis(millis));
+    tokio::task::yield_now().await;
+}
+
+#[tokio::test]
+async fn a_request_that_is_ready_at_once_only_computes() {
+    let (pulse, hand) = pulse();
+    let app = app(&pulse, {
+        let hand = hand.clone();
+        move || {
+            let hand = hand.clone();
+            async move {
+                after(&hand, 7);
+                "ok"
+            }
+        }
+    });
+    for _ in 0..2 {
+        let request = Request::get("/").body(Body::empty()).unwrap();
+        app.clone().oneshot(request).await.unwrap();
+    }
+    assert_eq!(polls(&pulse).await, [14, 0, 7, 2]);
+}
+
+#[tokio::test]
+async fn a_request_that_waits_computes_within_its_polls_alone() {
+    let (pulse, hand) = pulse();
+    let app = app(&pulse, {
+        let hand = hand.clone();
+        move || {
+            let hand = hand.clone();
+            async move {
+                for millis in [3, 5, 2] {
+                    compute(&hand, millis).await;
+                }
+                "ok"
+            }
+        }
+    });
+    let request = Request::get("/").body(Body::empty()).unwrap();
+    let mut response = Box::pin(app.clone().oneshot(request));
+    for _ in 0..3 {
+        assert!((&mut response).now_or_never().is_none());
+        after(&hand, 100);
+    }
+    response.await.unwrap();
+    assert_eq!(polls(&pulse).await, [10, 300, 5, 4]);
+    // One that is dropped while it waits has not computed meanwhile.
+    let request = Request::get("/").body(Body::empty()).unwrap();
+    let mut response = Box::pin(app.oneshot(request));
+    assert!((&mut response).now_or_never().is_none());
+    after(&hand, 50);
+    drop(response);
+    assert_eq!(polls(&pulse).await, [13, 350, 5, 5]);
+}
