@@ -134,7 +134,7 @@ demo:
 
 # What is too long for `make test`: each row is a target of its own, in this one line.
 TEST_ALL := test-all-feature-pairs test-all-minimal-versions test-all-prometheus test-all-protocols test-all-seeds \
-	test-all-servers
+	test-all-servers test-all-versions
 
 .PHONY: test-all $(TEST_ALL)
 test-all: $(TEST_ALL)
@@ -177,3 +177,8 @@ N_SEEDS ?= 20
 test-all-servers: setup
 	@tests/setup.sh pip3
 	SERVERS="$(SERVERS)" TEST_THREADS=$(TEST_THREADS) tests/servers/run.sh $(SUITE)
+
+# The page of this version over the API of another one, and the other way round, in a real browser. OTHER=v0.1.0 names it;
+# else it is the last tag.
+test-all-versions: setup
+	OTHER="$(OTHER)" tests/all/versions.sh $(TESTED)
