@@ -134,7 +134,7 @@ demo:
 
 # What is too long for `make test`: each row is a target of its own, in this one line.
 TEST_ALL := test-all-feature-pairs test-all-minimal-versions test-all-prometheus test-all-protocols test-all-seeds \
-	test-all-servers test-all-versions
+	test-all-servers test-all-versions test-all-window-latency
 
 .PHONY: test-all $(TEST_ALL)
 test-all: $(TEST_ALL)
@@ -182,3 +182,7 @@ test-all-servers: setup
 # else it is the last tag.
 test-all-versions: setup
 	OTHER="$(OTHER)" tests/all/versions.sh $(TESTED)
+
+# How long the host's own requests take while windows are read, beside the goals of the page's answers: a table.
+test-all-window-latency: setup
+	WINDOWS_SECONDS=15 cargo bench --locked -p pulse-benches --bench windows
