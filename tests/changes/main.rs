@@ -22,6 +22,7 @@ mod incidents;
 mod instances;
 mod marks;
 mod questions;
+mod queue;
 mod schedule;
 mod sight;
 mod slower;
