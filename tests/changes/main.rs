@@ -23,6 +23,7 @@ mod instances;
 mod marks;
 mod questions;
 mod queue;
+mod repeated;
 mod schedule;
 mod sight;
 mod slower;
