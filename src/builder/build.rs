@@ -66,6 +66,7 @@ impl Builder {
         let most = most_in_words(&self.process_bytes(), &bounds);
         let memory_warning = self.memory_warning();
         let history_days = self.history_days();
+        let queue_header = self.parsed_queue_header()?;
         let store: Arc<dyn Store> = match &self.backend {
             Backend::Memory => {
                 let store = MemoryStore::new(precisions.clone(), self.clock.clone());
@@ -86,6 +87,7 @@ impl Builder {
             pending_bytes: self.pending_bytes,
             error_rule: self.error_rule,
             details: self.details,
+            queue_header,
             app_version: self
                 .app_version
                 .map(|version| escape_hidden(&version).into()),

@@ -9,6 +9,7 @@ mod mounted;
 mod names;
 mod nested_timers;
 mod outcomes;
+mod queue;
 mod recorded;
 mod request_timers;
 #[path = "../rig/mod.rs"]

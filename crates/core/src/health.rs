@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use crate::recorder::QueueStats;
 use tower_pulse_detect::detector::Sight;
 use tower_pulse_model::expected::ExpectedBytes;
 use tower_pulse_model::snapshot::Problem;
@@ -109,6 +110,41 @@ pub struct RecordingHealth {
     pub drain_lag_seconds: f64,
     /// Longest delay of any drain.
     pub max_drain_lag_seconds: f64,
+    /// The waits in front of this instance; `None` unless `Builder::queue_time_header` is set.
+    #[cfg_attr(feature = "query", serde(skip_serializing_if = "Option::is_none"))]
+    pub queue: Option<QueueHealth>,
+}
+
+/// What the header of the queue in front has told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "query", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct QueueHealth {
+    /// Requests whose wait was recorded.
+    pub timed: u64,
+    /// Those of them whose wait was negative, and counts as 0.
+    pub negative: u64,
+    /// Requests with a wait of more than a minute, which is ignored.
+    pub too_long: u64,
+    /// Requests with a header that is no time, which is ignored.
+    pub unreadable: u64,
+}
+
+impl From<QueueStats> for QueueHealth {
+    fn from(stats: QueueStats) -> Self {
+        let QueueStats {
+            timed,
+            negative,
+            too_long,
+            unreadable,
+        } = stats;
+        Self {
+            timed,
+            negative,
+            too_long,
+            unreadable,
+        }
+    }
 }
 
 /// Flushing in this instance.

@@ -10,11 +10,12 @@ use tower_pulse_detect::change::{Change, ChangeKind, Suspect};
 use tower_pulse_detect::side_by_side::{self, Versions};
 use tower_pulse_detect::suspects::{self, Sides};
 use tower_pulse_model::aggregate::Aggregate;
-use tower_pulse_model::context::{ALL, ContextId, Kind};
+use tower_pulse_model::context::{ALL, ContextId, Kind, QUEUED};
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::slices::Merge;
 use tower_pulse_model::sorted;
 use tower_pulse_model::tier::FINEST;
+use tower_pulse_model::timer_sums::QUEUE;
 
 /// Seconds before a change that its timers are compared with.
 const PAST: i64 = 3_600;
@@ -28,8 +29,11 @@ pub(super) async fn find(
     change: &mut Change,
     end: i64,
 ) -> Result<(), StoreError> {
-    // Changes of one instance, or of all pages, have no suspects among the instances and timers of a page.
-    let is_of_a_page = *change.context != *ALL && change.kind != ChangeKind::Instance;
+    // Changes of one instance, of all pages, or of the queue in front of them have no suspects among the instances and
+    // timers of a page.
+    let is_of_queue = *change.context == *QUEUED;
+    let is_of_a_page =
+        *change.context != *ALL && !is_of_queue && change.kind != ChangeKind::Instance;
     let minutes: Vec<i64> = (change.since.max(end - MAX_MINUTES * MINUTE)..end)
         .step_by(FINEST.seconds as usize)
         .collect();
@@ -42,6 +46,14 @@ pub(super) async fn find(
         if suspects.is_empty() && matches!(change.kind, ChangeKind::Slower | ChangeKind::Faster) {
             timers = timers_and_code(store, &sides, end).await?;
         }
+    }
+    if is_of_queue {
+        timers.push(Suspect::Timer {
+            timer: QUEUE.into(),
+            then: change.then,
+            now: change.now,
+            share: 1.0,
+        });
     }
     if let Some(instance) = &change.instance {
         suspects.push(Suspect::Instance {
@@ -105,7 +117,7 @@ async fn deploys(
         marks => marks?,
     };
     let mut deploys = suspects::deploys(change, &marks);
-    if *change.context == *ALL || deploys.is_empty() {
+    if *change.context == *ALL || *change.context == *QUEUED || deploys.is_empty() {
         return Ok(deploys);
     }
     let records = store.version_records(minutes).await?;
@@ -137,7 +149,7 @@ async fn timers_and_code(
     sides: &Sides,
     end: i64,
 ) -> Result<Vec<Suspect>, StoreError> {
-    if sides.now.timers.is_empty() {
+    if !sides.now.timers.cover_some() {
         return Ok(Vec::new());
     }
     let index = store.record_index(end).await?;

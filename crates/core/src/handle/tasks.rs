@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use super::{Handle, HandleOptions, Inner, Stages};
-use crate::changes::Judge;
+use crate::changes::{Judge, JudgedScope};
 use crate::cleaner::{Cleaner, CleanerStatus};
 use crate::flush::Flusher;
 use crate::fold::Folder;
@@ -67,7 +67,10 @@ impl Stages {
         let judge = Judge::new(
             store.clone(),
             clock,
-            max_contexts,
+            JudgedScope {
+                max_contexts,
+                has_queue: options.limits.queue_header.is_some(),
+            },
             folder.clone(),
             unsent_since,
         );
