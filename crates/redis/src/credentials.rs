@@ -61,9 +61,9 @@ impl<U: Into<String>, P: Into<String>> From<(U, P)> for RedisCredentials {
 
 /// Asks the application for credentials. `None` is an error of which nothing is looked at.
 #[derive(Clone)]
-pub(super) struct CredentialsCallback(
-    Arc<dyn Fn() -> BoxFuture<'static, Option<RedisCredentials>> + Send + Sync>,
-);
+pub(super) struct CredentialsCallback(Arc<Ask>);
+
+type Ask = dyn Fn() -> BoxFuture<'static, Option<RedisCredentials>> + Send + Sync;
 
 impl CredentialsCallback {
     pub(super) fn new<F, A, C, E>(callback: F) -> Self

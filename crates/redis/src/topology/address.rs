@@ -83,9 +83,11 @@ impl fmt::Display for Address {
     }
 }
 
+type Map = dyn Fn(&str) -> Option<String> + Send + Sync;
+
 /// Maps what nodes announce to where they can be reached.
 #[derive(Clone)]
-pub(crate) struct AddressMap(Arc<dyn Fn(&str) -> Option<String> + Send + Sync>);
+pub(crate) struct AddressMap(Arc<Map>);
 
 impl AddressMap {
     pub(crate) fn new(map: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
