@@ -44,7 +44,9 @@ async fn a_failover_under_load_loses_nothing() {
 #[tokio::test]
 async fn what_a_primary_acknowledged_that_was_cut_off_is_replayed() {
     let sentinels = Sentinels::start().await;
-    let service = Service::new(pulse(sentinel_options(&sentinels), PREFIX));
+    let builder = pulse(sentinel_options(&sentinels), PREFIX);
+    // Enough for half a minute of this load, as the machine may be busy.
+    let service = Service::new(builder.replay_bytes(32 << 20));
     let load = service.load(seed());
     service.flushed_again().await;
     let before = sentinels.primary().await;
