@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, FromRedisValue, RedisResult, cmd};
+use tokio::sync::Mutex;
 
 use super::process::free_port_with_bus;
 use super::server::{Builder, RedisServer};
-use super::wait::until;
+use super::wait::{PATIENCE, look_until, until};
 
 /// Number of slots of a cluster.
 const SLOTS: u16 = 16_384;
@@ -24,6 +25,8 @@ const NODE_TIMEOUT_MILLIS: &str = "1500";
 #[derive(Debug)]
 pub struct RedisCluster {
     nodes: Vec<Node>,
+    /// One slot at a time: two nodes that send each other keys at once wait for each other.
+    moving: Mutex<()>,
 }
 
 /// A node of a cluster.
@@ -102,7 +105,10 @@ impl RedisCluster {
         for node in nodes.collect::<Vec<_>>() {
             started.push(node.await.expect("a node starts"));
         }
-        let cluster = Self { nodes: started };
+        let cluster = Self {
+            nodes: started,
+            moving: Mutex::default(),
+        };
         cluster.join().await;
         cluster
     }
@@ -238,6 +244,7 @@ impl RedisCluster {
     /// Moves a slot to another primary, key by key, with a pause after each two keys: meanwhile both nodes have some of the
     /// keys, and redirect with ASK. Returns the number of keys that were moved.
     pub async fn move_slot(&self, slot: u16, to: usize, pause: Duration) -> usize {
+        let _turn = self.moving.lock().await;
         let (source, target) = (&self.nodes[self.owner(slot).await], &self.nodes[to]);
         let word = slot.to_string();
         let set = ["CLUSTER", "SETSLOT", &word];
@@ -273,17 +280,22 @@ impl RedisCluster {
     /// Moves a slot to another primary at once, as Valkey 9 does it: clients see MOVED only. `false` if the server has no
     /// such command.
     pub async fn move_slot_at_once(&self, slot: u16, to: usize) -> bool {
+        let _turn = self.moving.lock().await;
         let (source, target) = (&self.nodes[self.owner(slot).await], &self.nodes[to]);
         let slot_word = slot.to_string();
         let words = ["CLUSTER", "MIGRATESLOTS", "SLOTSRANGE"];
         let words = [&words[..], &[&slot_word, &slot_word, "NODE", &target.id]].concat();
         match source.ask::<String>(&words).await {
             Ok(_) => {}
-            Err(error) if error.to_string().contains("unknown subcommand") => return false,
+            Err(error) if is_unknown(&error) => return false,
             Err(error) => panic!("CLUSTER MIGRATESLOTS: {error}"),
         }
-        until("the slot has moved", async || {
-            self.find_owner(slot).await == Some(to)
+        look_until(PATIENCE, async || {
+            if self.find_owner(slot).await == Some(to) {
+                return Ok(());
+            }
+            let told = source.ask::<redis::Value>(&["CLUSTER", "GETSLOTMIGRATIONS"]);
+            Err(format!("the slot does not move: {:?}", told.await))
         })
         .await;
         true
@@ -398,6 +410,12 @@ impl Node {
             slots: ranges.collect(),
         })
     }
+}
+
+/// Whether a server does not have a command.
+fn is_unknown(error: &redis::RedisError) -> bool {
+    let error = error.to_string().to_ascii_lowercase();
+    error.contains("unknown subcommand") || error.contains("unknown command")
 }
 
 fn builder() -> Builder {
