@@ -146,10 +146,9 @@ impl Builder {
             .journal_bytes(self.journal_bytes)
             .timeouts(self.redis_connection_timeout, self.redis_response_timeout);
         let settings = &self.redis_settings;
-        for change in [&settings.credentials, &settings.address_map] {
-            if let Some(change) = change {
-                options = change(options);
-            }
+        let changes = [&settings.credentials, &settings.address_map];
+        for change in changes.into_iter().flatten() {
+            options = change(options);
         }
         #[cfg(feature = "redis-tls")]
         if let Some(certificates) = settings.certificates.clone() {
