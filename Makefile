@@ -38,7 +38,7 @@ PUBLISHED := tower-pulse $(patsubst crates/%/Cargo.toml,tower-pulse-%,$(wildcard
 # a server or a page, so that several at once go well on two cores: those of JOBS suites, TEST_THREADS of each.
 # axe-core comes from npm's registry once, into target/.
 TESTED := --locked --workspace --exclude pulse-peers --exclude pulse-protocols --all-features
-LONG := page stores demo changes faults cleaning journal
+LONG := page stores topologies demo changes faults cleaning journal
 
 unit: setup
 	JOBS=$(JOBS) TEST_THREADS=$(TEST_THREADS) tests/suites.sh "$(LONG)" $(TESTED)
@@ -88,7 +88,7 @@ instructions:
 deny:
 	cargo deny check
 
-# The long fault tests: about half an hour, and a table at the end. PULSE_CHAOS_SCALE=0.05
+# The long fault tests: about three quarters of an hour, and a table at the end. PULSE_CHAOS_SCALE=0.05
 # tries it out, PULSE_SEED repeats a run, CHAOS=SIGTERM runs one scenario.
 chaos: setup
 	cargo build --locked --release --example demo

@@ -4,6 +4,8 @@ mod build;
 #[cfg(all(feature = "query", feature = "redis"))]
 mod dashboard;
 mod memory;
+#[cfg(feature = "redis")]
+mod redis;
 mod stores;
 mod targets;
 mod trace_url;
@@ -14,6 +16,8 @@ use std::time::Duration;
 
 #[cfg(all(feature = "query", feature = "redis"))]
 pub use self::dashboard::DashboardBuilder;
+#[cfg(feature = "redis")]
+use self::redis::RedisSettings;
 use crate::layer::ResponseHead;
 use crate::pulse::Pulse;
 use tower_pulse_core::clock::Clock;
@@ -70,6 +74,8 @@ pub struct Builder {
     query_bytes: usize,
     redis_connection_timeout: Option<Duration>,
     redis_response_timeout: Option<Duration>,
+    #[cfg(feature = "redis")]
+    redis_settings: RedisSettings,
     expire_idle_keys: bool,
     book_keys: bool,
     fold_step_contexts: Option<usize>,
@@ -138,6 +144,8 @@ impl Default for Builder {
             query_bytes: 64 * 1024 * 1024,
             redis_connection_timeout: None,
             redis_response_timeout: None,
+            #[cfg(feature = "redis")]
+            redis_settings: RedisSettings::default(),
             expire_idle_keys: true,
             book_keys: true,
             fold_step_contexts: None,

@@ -6,8 +6,10 @@
 //! |---|---|---|
 //! | `LISTEN` | address and port | `127.0.0.1:3000` |
 //! | `REDIS_URL` | the Redis where to keep everything | absent: in memory |
+//! | `REDIS_CLUSTER` | nodes of a Redis Cluster where to keep everything: `url,url` | absent |
+//! | `REDIS_SENTINEL` | the primary of a service where to keep everything, and Sentinels: `service@url,url` | absent |
 //! | `PULSE_FILE` | the file where to keep everything | absent: in memory |
-//! | `PULSE_PREFIX` | what every key begins with; empty is the book's bare layout | `pulse:` |
+//! | `PULSE_PREFIX` | what every key begins with; empty is the book's bare layout | `pulse:`, in a cluster `{pulse}:` |
 //! | `PULSE_TOKEN` | bearer token (or password) of the admin router | absent: open, on loopback only |
 //! | `PULSE_FLUSH_MS` | milliseconds between flushes, 10 to 60,000 | 1000 |
 //! | `PULSE_CLEAN_SECS` | seconds between cleaning passes, 1 to 3,600 | 60 |
@@ -18,7 +20,7 @@
 //! | `DEMO_TRAFFIC` | `off`: no live traffic of its own | on |
 //! | `DEMO_LAYER` | `off`: the same routes without the layer, for comparisons | on |
 //!
-//! Read this file, then `settings`, `catalogue` (what the shop is like), `shop` (its routes), `incident` (what goes
+//! Read this file, then `settings`, `server` (which Redis), `catalogue` (what the shop is like), `shop` (its routes), `incident` (what goes
 //! wrong), `offers` (its row cache), `traffic` (its visitors), `fleet` (its instances) and `history` (its past).
 #![allow(clippy::print_stdout)] // An example talks to whoever started it.
 
@@ -28,6 +30,7 @@ mod history;
 mod incident;
 mod offers;
 mod pace;
+mod server;
 mod settings;
 mod shop;
 mod traffic;
