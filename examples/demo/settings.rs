@@ -21,6 +21,9 @@ const TARGET: Duration = Duration::from_millis(100);
 const CHECKOUT_TARGET: Duration = Duration::from_millis(400);
 const CHECKOUT_SHARE: f64 = 0.94;
 
+/// The header in which a proxy tells when it has taken a request: here the visitors play the proxy.
+pub(crate) const QUEUE_HEADER: &str = "x-request-start";
+
 /// What the environment says.
 #[derive(Debug)]
 pub(crate) struct Settings {
@@ -115,6 +118,7 @@ fn builder(is_cluster: bool) -> Result<Builder, Box<dyn Error>> {
         .prefix(variable("PULSE_PREFIX")?.unwrap_or_else(|| prefix.to_owned()))
         .target(TARGET)
         .target_for("POST /checkout", CHECKOUT_TARGET, CHECKOUT_SHARE)
+        .queue_time_header(QUEUE_HEADER)
         .keep_trace_ids(true)
         .keep_request_paths(true);
     if let Some(millis) = parsed("PULSE_FLUSH_MS", "milliseconds, 10 to 60000")? {

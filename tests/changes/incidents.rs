@@ -100,7 +100,9 @@ impl Incident {
         let mut rng = Rng::with_seed(seed);
         for _ in 0..BEFORE {
             let requests = traffic.minute();
-            orders.pass(&mut fleet, &requests, [1.0; 2], &mut rng).await;
+            orders
+                .pass(&mut fleet, &requests, [1.0; 2], false, &mut rng)
+                .await;
         }
         if self == Self::BadDeploy {
             for number in 0..2 {
@@ -119,7 +121,13 @@ impl Incident {
             let query = if self == Self::SlowQuery { 8.0 } else { 1.0 };
             let wait = if self == Self::Queue { 8.0 } else { 1.0 };
             orders
-                .pass(&mut fleet, &requests, [query, wait], &mut rng)
+                .pass(
+                    &mut fleet,
+                    &requests,
+                    [query, wait],
+                    self == Self::BadInstance,
+                    &mut rng,
+                )
                 .await;
         }
         assert_eq!(fleet.now - began, SINCE * MINUTE);
@@ -172,6 +180,7 @@ impl Orders {
         fleet: &mut Fleet,
         requests: &[Request],
         [query_factor, wait_factor]: [f64; 2],
+        is_host_busy: bool,
         rng: &mut Rng,
     ) {
         let second = fleet.now + 30;
@@ -184,7 +193,15 @@ impl Orders {
         }
         // Their own generator, so that the other figures stay as they are.
         let mut waits = rng.clone();
-        let and = async |_: &Fleet| {
+        let minute = fleet.now;
+        let and = async |fleet: &Fleet| {
+            for (number, instance) in fleet.instances.iter().enumerate() {
+                let is_busy = is_host_busy && number == 2;
+                let millis = if is_busy { 40 } else { 1 };
+                let cpu = if is_busy { 0.98 } else { 0.2 };
+                let simulation = instance.pulse.simulation();
+                simulation.machine(minute, cpu, Duration::from_millis(millis));
+            }
             for (id, [query, user, own]) in drawn.into_iter().enumerate() {
                 self.time.set_wall(second);
                 let wait = wait_factor * 3_000.0 * (waits.f64() + waits.f64() + 0.5);

@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use crate::recorder::QueueStats;
 use tower_pulse_detect::detector::Sight;
 use tower_pulse_model::expected::ExpectedBytes;
 use tower_pulse_model::snapshot::Problem;
@@ -128,23 +127,6 @@ pub struct QueueHealth {
     pub too_long: u64,
     /// Requests with a header that is no time, which is ignored.
     pub unreadable: u64,
-}
-
-impl From<QueueStats> for QueueHealth {
-    fn from(stats: QueueStats) -> Self {
-        let QueueStats {
-            timed,
-            negative,
-            too_long,
-            unreadable,
-        } = stats;
-        Self {
-            timed,
-            negative,
-            too_long,
-            unreadable,
-        }
-    }
 }
 
 /// Flushing in this instance.

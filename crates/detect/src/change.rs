@@ -90,6 +90,17 @@ pub enum Suspect {
         /// The part of the change that comes from this instance, 0 to 1.
         share: f64,
     },
+    /// The machine of an instance: what is ready there waits for a CPU, so that everything takes longer.
+    Machine {
+        /// The name of the instance.
+        instance: Arc<str>,
+        /// The median scheduling delay since the change, in seconds.
+        delay: f64,
+        /// The share of its CPUs that the process took, 0 to 1; `None` if the system does not tell.
+        cpu: Option<f64>,
+        /// This in words.
+        text: Arc<str>,
+    },
     /// A timer within the requests of the context.
     Timer {
         /// The name of the timer.

@@ -25,7 +25,7 @@ use super::section::EntryHead;
 use super::slice::{MAX_PRECISIONS, MAX_RETAINED, Precision, Precisions};
 
 /// The newest version of the form of an entry. Raise it with every change that an older folder cannot read.
-pub const ENTRY_VERSION: u8 = 5;
+pub const ENTRY_VERSION: u8 = 6;
 /// The version of an entry without sections at its end, which folders of earlier versions of this crate read.
 const VERSION_WITHOUT_SECTIONS: u8 = 3;
 /// The largest entry that a folder accepts: it reads entries whole.
@@ -63,14 +63,15 @@ pub fn pack(batch: &Batch) -> Vec<u8> {
 
 /// The version of the form of a batch: the oldest that has all of it.
 pub fn version(batch: &Batch) -> u8 {
-    if batch.has_whole_records() {
-        return VERSION_WITH_WHOLE_RECORDS;
-    }
+    let least = match batch.has_whole_records() {
+        true => VERSION_WITH_WHOLE_RECORDS,
+        false => VERSION_WITHOUT_SECTIONS,
+    };
     let sections = batch.sections();
     let versions = sections.iter().filter(|section| section.len() > 0);
     versions
         .map(|section| section.version())
-        .fold(VERSION_WITHOUT_SECTIONS, u8::max)
+        .fold(least, u8::max)
 }
 
 /// A reader of one entry, name by name, so that a long entry need not block a worker of the runtime.

@@ -82,6 +82,8 @@ impl MinuteRecords {
         let judged = records.filter(|(id, _)| contexts.contains_key(id));
         let reports = store.minute_reports(&[start]).await?;
         let reports = reports.into_iter().flatten();
+        // Some tell of their runtime and their process only.
+        let reports = reports.filter(|of| !of.records.is_empty());
         Ok(Self {
             start,
             contexts: judged.map(|(id, record)| (id, record.sums)).collect(),

@@ -99,7 +99,15 @@ impl Stages {
     /// What the header of the queue in front has told, if it is read.
     fn queue_health(&self) -> Option<QueueHealth> {
         let is_read = self.recorder.queue.is_some();
-        is_read.then(|| self.recorder.core.queue_stats().into())
+        is_read.then(|| {
+            let stats = self.recorder.core.queue_stats();
+            QueueHealth {
+                timed: stats.timed,
+                negative: stats.negative,
+                too_long: stats.too_long,
+                unreadable: stats.unreadable,
+            }
+        })
     }
 
     /// Waits in front of this instance that make no sense, if they are more than a few: what to do.

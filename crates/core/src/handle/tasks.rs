@@ -7,6 +7,7 @@ use crate::changes::{Judge, JudgedScope};
 use crate::cleaner::{Cleaner, CleanerStatus};
 use crate::flush::Flusher;
 use crate::fold::Folder;
+use crate::machine;
 use crate::recorder::Recorder;
 use crate::store::Store;
 use crate::task::{Stop, Stopped, Task};
@@ -117,6 +118,10 @@ impl Stages {
             Task::new("fold", fold),
             Task::new("heartbeat", heartbeat),
             Task::new("judge", judge),
+            Task::new(
+                "machine",
+                machine::measure(self.recorder.clone(), stopped.clone()),
+            ),
             Task::new("clean", cleaner.clean_at_intervals(stopped.clone())),
         ]
     }

@@ -43,7 +43,7 @@ pub use self::health::{
     OwnHealth, ProcessHealth, ReadingHealth, RecordingLosses,
 };
 pub use self::heat_map::{HeatMap, HeatMapQuery, HeatSlice};
-pub use self::instance::{Instance, InstancePath, InstancePoint, InstanceQuery};
+pub use self::instance::{Instance, InstancePath, InstancePoint, InstanceQuery, MachinePoint};
 pub use self::instance_verdict::{InstanceVerdict, Spread};
 pub use self::instances::{InstanceRow, Instances, InstancesQuery};
 pub use self::marks::Marks;
