@@ -13,7 +13,7 @@
 
 pub use pulse_rig::{
     book, cluster, demo, http, json, log, lua, peer, process, proxy, resp, seed, sentinel, server,
-    wait,
+    shared, wait,
 };
 
 pub mod fold;

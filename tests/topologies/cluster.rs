@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use tower_pulse::row_cache::RowCache;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::{Pulse, StoreErrorKind};
 use tower_pulse_core::store::Append;
@@ -13,9 +14,9 @@ use crate::place::{
 use crate::rig::cluster::{Node, RedisCluster};
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
-use crate::rig::wait::{PATIENCE, until};
+use crate::rig::shared;
+use crate::rig::wait::{PATIENCE, look_until, until};
 use crate::service::{Service, pause};
-use crate::shared;
 
 /// How often a node was told that the next command is about a slot that is being moved to it.
 async fn asking(node: &Node) -> u64 {
@@ -201,4 +202,47 @@ async fn an_announced_address_that_leads_nowhere_is_mapped() {
         error.contains("redis_address_map") && error.contains("nonsense"),
         "{error}"
     );
+}
+
+/// Rankings are in the service's slot, and so are cached rows.
+#[tokio::test]
+async fn rankings_and_rows_follow_their_slot() {
+    let (cluster, prefix) = (shared::cluster().await, shared::prefix());
+    let slot = cluster.slot(&prefix).await;
+    let service = Service::new(pulse(cluster_options(cluster), &prefix));
+    let posts = service.pulse.ranking("posts").build().unwrap();
+    let rows = RowCache::builder(&service.pulse).loader(async |id: String| {
+        let row = serde_json::json!({ "id": id });
+        Ok::<_, std::io::Error>(Some(row))
+    });
+    let rows = rows.build().unwrap();
+    let (mut added, mut to) = (0, cluster.other_primary(slot).await);
+    for round in 0..3 {
+        for n in 0..50 {
+            posts.add(&format!("post {}", n % 7), 1);
+            added += 1;
+            let id = format!("{round} {n}");
+            until("the row is loaded", async || {
+                let row = rows.get_or_load::<serde_json::Value>(&id).await;
+                row.is_ok_and(|row| row.is_some_and(|row| row.value["id"] == *id))
+            })
+            .await;
+        }
+        service.settle().await;
+        let from = cluster.owner(slot).await;
+        cluster.move_slot(slot, to, Duration::ZERO).await;
+        to = from;
+        let top = look_until(PATIENCE, async || {
+            let top = posts.top(0, 10).await;
+            top.map_err(|error| error.to_string())
+        })
+        .await;
+        assert_eq!(top.iter().map(|post| post.score).sum::<i64>(), added);
+        until("the rows are read", async || {
+            let row = rows.get::<serde_json::Value>(&format!("{round} 0")).await;
+            row.is_ok_and(|row| row.is_some())
+        })
+        .await;
+    }
+    service.end().await;
 }

@@ -10,8 +10,8 @@ use tower_pulse_core::store::Append;
 use crate::place::{cluster_options, end_exactly_in, pulse, readable_again};
 use crate::rig::log::Log;
 use crate::rig::seed::seed;
+use crate::rig::shared;
 use crate::service::Service;
-use crate::shared;
 use crate::user::User;
 
 #[tokio::test]

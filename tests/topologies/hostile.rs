@@ -9,7 +9,7 @@ use tower_pulse_core::store::Append;
 
 use crate::place::TAGGED;
 use crate::rig::peer::{Answer, Peer};
-use crate::shared;
+use crate::rig::shared;
 
 /// A node that says of itself that it owns all slots, and answers every script with an error.
 struct Liar {

@@ -32,7 +32,7 @@ mod credentials;
 mod hostile;
 mod place;
 mod sentinel;
-mod shared;
+mod stores;
 #[cfg(feature = "redis-tls")]
 mod tls;
 mod user;
@@ -43,13 +43,13 @@ macro_rules! conformance {
         mod conforms_on_a_cluster {
             $(#[tokio::test]
             async fn $test() {
-                crate::suite::$test(&mut crate::shared::on_cluster().await).await;
+                crate::suite::$test(&mut crate::stores::on_cluster().await).await;
             })*
         }
         mod conforms_behind_sentinels {
             $(#[tokio::test]
             async fn $test() {
-                crate::suite::$test(&mut crate::shared::behind_sentinels().await).await;
+                crate::suite::$test(&mut crate::stores::behind_sentinels().await).await;
             })*
         }
     };

@@ -69,6 +69,27 @@ async fn what_a_primary_acknowledged_that_was_cut_off_is_replayed() {
     assert_eq!(service.health().flush.store_resets, 0);
 }
 
+/// Calls that it had received are executed when it goes on, and are no more part of the fleet's figures.
+#[tokio::test]
+async fn a_primary_that_freezes_is_left() {
+    let sentinels = Sentinels::start().await;
+    let builder = pulse(sentinel_options(&sentinels), PREFIX);
+    let service = Service::new(builder.replay_bytes(32 << 20));
+    let load = service.load(seed());
+    service.flushed_again().await;
+    let before = sentinels.primary().await;
+    let frozen = &sentinels.servers()[before].server;
+    frozen.freeze();
+    sentinels.another_primary(before).await;
+    service.flushed_again().await;
+    frozen.thaw();
+    service.flushed_again().await;
+    readable_again(&service).await;
+    load.stop().await;
+    end_exactly_behind(&service, &sentinels, PREFIX).await;
+    assert_eq!(service.health().flush.store_resets, 0);
+}
+
 #[tokio::test]
 async fn primary_and_sentinels_have_passwords_of_their_own() {
     let setup = Setup {

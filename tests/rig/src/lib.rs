@@ -1,7 +1,7 @@
 //! The test rig around tower-pulse: real Redis servers, a network that fails on demand, the book's own
 //! functions, a plain HTTP client, and the demo as a child process. It does not know tower-pulse itself.
 //!
-//! Read in this order: [`server`], [`proxy`], [`cluster`], [`sentinel`], [`book`], [`http`], [`demo`], [`lua`], [`peer`], [`log`], [`json`], [`wait`];
+//! Read in this order: [`server`], [`proxy`], [`cluster`], [`sentinel`], [`shared`], [`book`], [`http`], [`demo`], [`lua`], [`peer`], [`log`], [`json`], [`wait`];
 //! [`process`], [`resp`] and [`seed`] are what they stand on.
 
 pub mod book;
@@ -18,4 +18,5 @@ pub mod resp;
 pub mod seed;
 pub mod sentinel;
 pub mod server;
+pub mod shared;
 pub mod wait;
