@@ -5,7 +5,7 @@ import { anchor, card, offerExport } from './card.js';
 import { against } from './change.js';
 import { TimeChart } from './chart.js';
 import { attr, el, show, text } from './dom.js';
-import { bytes, count, delta, duration, isNumber, moment, percent, plural, visible } from './format.js';
+import { count, delta, duration, isNumber, moment, percent, plural, visible } from './format.js';
 import { lengthName } from './overview.js';
 import { isZoomed, link, range, seconds, state } from './state.js';
 import { Table, contextColumn, errorColumn, numberColumn, statistic } from './table.js';
@@ -57,7 +57,7 @@ export function mount(root, page) {
 	const machines = [
 		['cpu', 'CPU and workers', CPU, (value) => percent(value, 1)],
 		['delay', 'Scheduling delay', DELAY, duration],
-		['memory', 'Memory', MEMORY, bytes],
+		['memory', 'Memory', MEMORY, (value) => `${count(Math.round(value / 1e6))} MB`],
 	].map((options) => chart(machine, page, name, options, 'machine'));
 	const told = el('p', 'muted');
 	const table = pathTable();
