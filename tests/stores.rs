@@ -16,6 +16,8 @@ mod book;
 mod changes;
 #[path = "stores/counters.rs"]
 mod counters;
+#[path = "stores/credentials.rs"]
+mod credentials;
 #[path = "stores/equal.rs"]
 mod equal;
 #[path = "stores/fixture.rs"]

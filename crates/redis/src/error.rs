@@ -15,6 +15,8 @@ const CLUSTER_COMMANDS: &str = " +cluster|slots +asking";
 /// The server's address and the user's ACL rule, for the texts of errors.
 #[derive(Clone, Debug)]
 pub(super) struct ServerInfo {
+    /// What it is: a Redis or a Sentinel.
+    name: &'static str,
     /// `127.0.0.1:6379/0`
     pub(super) place: String,
     /// The rule that gives the user all permissions that the store needs.
@@ -39,6 +41,7 @@ impl ServerInfo {
         let (patterns, commands) = (keys.acl_patterns(), commands.join(" "));
         let acl = format!("ACL SETUSER {user} {patterns} {commands}");
         Self {
+            name: "Redis",
             place,
             acl,
             is_cluster: false,
@@ -66,7 +69,8 @@ impl ServerInfo {
     pub(super) fn of_sentinel(user: Option<&str>) -> Self {
         let user = user.filter(|user| !user.is_empty()).unwrap_or("default");
         Self {
-            place: "Sentinel".to_owned(),
+            name: "Sentinel",
+            place: String::new(),
             acl: format!("ACL SETUSER {user} +sentinel|get-master-addr-by-name"),
             is_cluster: false,
             has_failover: false,
@@ -84,7 +88,7 @@ impl ServerInfo {
 
     /// An error of this crate about the server.
     pub(super) fn error(&self, kind: StoreErrorKind, message: &str) -> StoreError {
-        StoreError::new(kind, format!("Redis at {}: {message}", self.place))
+        StoreError::new(kind, format!("{} at {}: {message}", self.name, self.place))
     }
 
     /// Converts an error of the client, which is about the connection or is an answer of the server.

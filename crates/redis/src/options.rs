@@ -362,6 +362,8 @@ mod tests {
         let options = RedisOptions::new("redis://me:hunter2@localhost/3").expect("a fine URL");
         assert!(!format!("{options:?}").contains("hunter2"));
         assert_eq!(options.place(), "localhost:6379/3");
+        let socket = RedisOptions::new("redis+unix:///run/redis.sock").expect("a socket");
+        assert_eq!(socket.place(), "/run/redis.sock/0");
     }
 
     #[test]

@@ -139,19 +139,11 @@ impl Cluster {
             let (dialer, map, slot) = (dialer.clone(), self.map.clone(), self.slot);
             Box::pin(async move { ask(&dialer, &map, node, slot).await })
         });
-        let SlotAnswer { owner, nodes } = answer.await?;
-        lock(&self.nodes).known = nodes;
-        owner.ok_or_else(|| self.unserved(dialer))
-    }
-
-    fn unserved(&self, dialer: &Dialer) -> StoreError {
-        let message = format!(
-            "no node of the cluster serves slot {}, in which all keys of this service are: see CLUSTER INFO of its nodes",
-            self.slot
-        );
-        dialer
-            .server_info()
-            .error(StoreErrorKind::Refused, &message)
+        let (owner, nodes) = answer.await?;
+        if !nodes.is_empty() {
+            lock(&self.nodes).known = nodes;
+        }
+        Ok(owner)
     }
 }
 
@@ -167,32 +159,32 @@ pub(super) fn reach(map: &Option<AddressMap>, announced: Address) -> Result<Addr
     })
 }
 
-/// Asks a node for the owner of a slot, with addresses where they can be reached.
+/// Asks a node for the owner of a slot and for all nodes, with addresses where they can be reached.
 async fn ask(
     dialer: &Dialer,
     map: &Option<AddressMap>,
     node: Address,
     slot: u16,
-) -> Result<SlotAnswer, StoreError> {
+) -> Result<(Address, Vec<Address>), StoreError> {
     let mut connection = dialer.dial_to_ask(&node).await?;
     let mut slots = cmd("CLUSTER");
     slots.arg("SLOTS");
-    let answer = match slots.query_async(&mut connection.commands).await {
+    let server_info = dialer.server_info().of_node(&node);
+    let SlotAnswer { owner, nodes } = match slots.query_async(&mut connection.commands).await {
         Ok(reply) => slot_answer(&reply, slot, &node.host),
-        Err(error) if is_refusal(&error) => {
-            // Its answer to the first command tells the owner.
-            return Ok(SlotAnswer {
-                owner: Some(node),
-                nodes: Vec::new(),
-            });
-        }
-        Err(error) => return Err(dialer.server_info().of_node(&node).explain(&error)),
+        // Its answer to the first command tells the owner.
+        Err(error) if is_refusal(&error) => return Ok((node, Vec::new())),
+        Err(error) => return Err(server_info.explain(&error)),
     };
-    let owner = answer.owner.map(|owner| reach(map, owner)).transpose()?;
-    let nodes = answer.nodes.into_iter();
+    let Some(owner) = owner else {
+        let message = format!(
+            "it knows no node that serves slot {slot}, in which all keys of this service are: see its CLUSTER INFO"
+        );
+        return Err(server_info.error(StoreErrorKind::Refused, &message));
+    };
     // A node that is mapped to nonsense cannot be asked, and is not the owner.
-    let nodes = nodes.filter_map(|node| reach(map, node).ok()).collect();
-    Ok(SlotAnswer { owner, nodes })
+    let nodes = nodes.into_iter().filter_map(|node| reach(map, node).ok());
+    Ok((reach(map, owner)?, nodes.collect()))
 }
 
 /// Reads the answer to CLUSTER SLOTS: `first slot, last slot, owner, replicas…`, of which each node is `host, port, id, …`.

@@ -37,7 +37,7 @@ struct Asked {
     dialer: Arc<Dialer>,
     map: Option<AddressMap>,
     primary: Primary,
-    /// The place of the Sentinel that has answered last.
+    /// The place of the Sentinel that is asked first: the one that has answered last.
     answered: AtomicUsize,
     /// Why none has answered last time.
     trouble: Mutex<Option<String>>,
@@ -114,12 +114,16 @@ impl Sentinels {
     ) -> Result<Connection, StoreError> {
         let (primary, changes) = self.asked.ask().await?;
         let connected = dialer.dial_node(&primary, role).await;
-        let mut connection = connected.map_err(|error| self.unreachable(&primary, error))?;
+        let mut connection = connected.map_err(|error| {
+            self.asked.distrust();
+            self.unreachable(&primary, error)
+        })?;
         let reply: RedisResult<Value> = cmd("ROLE").query_async(&mut connection.commands).await;
         let server_info = dialer.server_info().of_node(&primary);
         match reply {
             Ok(reply) if items(&reply).first().and_then(text) == Some("master") => {}
             Ok(_) => {
+                self.asked.distrust();
                 let message = format!(
                     "Sentinel names it as the primary of `{}`, but it is a replica: the failover is not over",
                     self.asked.service
@@ -158,6 +162,11 @@ async fn ask_again(asked: Arc<Asked>) {
 }
 
 impl Asked {
+    /// Lets another Sentinel be asked first: what this one has told may be old, as it may be cut off.
+    fn distrust(&self) {
+        self.answered.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// The primary, and how often it has changed.
     async fn ask(&self) -> Result<(Address, u64), StoreError> {
         let first = self.answered.load(Ordering::Relaxed) % self.sentinels.len().max(1);

@@ -58,6 +58,6 @@ mod tests {
         ] {
             assert_eq!(hash_tag(key), tag, "{key}");
         }
-        assert_eq!(slot_of("foo{}{bar}"), slot_of("{foo{}{bar}}"));
+        assert_eq!(slot_of("foo{}{bar}"), 8_363);
     }
 }
