@@ -88,7 +88,7 @@ instructions:
 deny:
 	cargo deny check
 
-# The long fault tests: about three quarters of an hour, and a table at the end. PULSE_CHAOS_SCALE=0.05
+# The long fault tests: about forty minutes, and a table at the end. PULSE_CHAOS_SCALE=0.05
 # tries it out, PULSE_SEED repeats a run, CHAOS=SIGTERM runs one scenario.
 chaos: setup
 	cargo build --locked --release --example demo

@@ -5,7 +5,7 @@ mod build;
 mod dashboard;
 mod memory;
 #[cfg(feature = "redis")]
-mod redis;
+mod redis_settings;
 mod stores;
 mod targets;
 mod trace_url;
@@ -17,7 +17,7 @@ use std::time::Duration;
 #[cfg(all(feature = "query", feature = "redis"))]
 pub use self::dashboard::DashboardBuilder;
 #[cfg(feature = "redis")]
-use self::redis::RedisSettings;
+use self::redis_settings::RedisSettings;
 use crate::layer::ResponseHead;
 use crate::pulse::Pulse;
 use tower_pulse_core::clock::Clock;

@@ -151,12 +151,16 @@ fn users_of(name: &str) -> Vec<String> {
     users
 }
 
-/// The face takes a `redis::Client`, and nothing else of it. No other crate depends on it.
+/// The face takes a `redis::Client` and `redis::TlsCertificates`, and nothing else of it. No other crate depends on it.
 #[test]
 fn redis_types_stay_in_the_redis_store() {
     assert_eq!(
         users_of("redis"),
-        ["builder/dashboard.rs", "builder/stores.rs"]
+        [
+            "builder/dashboard.rs",
+            "builder/redis_settings.rs",
+            "builder/stores.rs"
+        ]
     );
 }
 

@@ -206,9 +206,12 @@ pub async fn tls_cut(size: Size) -> Outcome {
     let (proxies, options) = behind_proxies(&cluster).await;
     let mut rng = fastrand::Rng::with_seed(size.seed);
     let mut trial = Trial::start(pulse(options, TAGGED), size).await;
-    for _ in 0..cuts {
+    for cut in 0..cuts {
         proxies.iter().for_each(Proxy::cut);
-        pause(rng.u64(5..200)).await;
+        match cut % 10 {
+            9 => trial.recover().await,
+            _ => pause(rng.u64(5..200)).await,
+        }
     }
     trial.recover().await;
     let done = format!("{cuts} cuts of all connections with TLS to a cluster");

@@ -87,6 +87,7 @@ impl Dialer {
         &self.server_info
     }
 
+    #[cfg(feature = "row-cache")]
     pub(super) fn response_timeout(&self) -> Duration {
         self.response_timeout
     }
