@@ -18,8 +18,6 @@ use tower_pulse_model::mark::{MAX_MARKS, Mark};
 use crate::fixture::{Fixture, MergeReport, NOW};
 
 const MINUTE: i64 = 60;
-/// The key of the marks in Redis.
-
 /// The change that a verdict about a context makes.
 fn change(context: &str) -> Change {
     let verdict = Verdict {
