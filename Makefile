@@ -38,7 +38,7 @@ PUBLISHED := tower-pulse $(patsubst crates/%/Cargo.toml,tower-pulse-%,$(wildcard
 # a server or a page, so that several at once go well on two cores: those of JOBS suites, TEST_THREADS of each.
 # axe-core comes from npm's registry once, into target/.
 TESTED := --locked --workspace --exclude pulse-peers --exclude pulse-protocols --all-features
-LONG := page stores demo changes faults cleaning journal
+LONG := page stores topologies demo changes faults cleaning journal
 
 unit: setup
 	JOBS=$(JOBS) TEST_THREADS=$(TEST_THREADS) tests/suites.sh "$(LONG)" $(TESTED)
@@ -88,7 +88,7 @@ instructions:
 deny:
 	cargo deny check
 
-# The long fault tests: about half an hour, and a table at the end. PULSE_CHAOS_SCALE=0.05
+# The long fault tests: about forty minutes, and a table at the end. PULSE_CHAOS_SCALE=0.05
 # tries it out, PULSE_SEED repeats a run, CHAOS=SIGTERM runs one scenario.
 chaos: setup
 	cargo build --locked --release --example demo
@@ -134,7 +134,7 @@ demo:
 
 # What is too long for `make test`: each row is a target of its own, in this one line.
 TEST_ALL := test-all-feature-pairs test-all-minimal-versions test-all-prometheus test-all-protocols test-all-seeds \
-	test-all-servers
+	test-all-servers test-all-versions test-all-window-latency
 
 .PHONY: test-all $(TEST_ALL)
 test-all: $(TEST_ALL)
@@ -177,3 +177,12 @@ N_SEEDS ?= 20
 test-all-servers: setup
 	@tests/setup.sh pip3
 	SERVERS="$(SERVERS)" TEST_THREADS=$(TEST_THREADS) tests/servers/run.sh $(SUITE)
+
+# The page of this version over the API of another one, and the other way round, in a real browser. OTHER=v0.1.0 names it;
+# else it is the last tag.
+test-all-versions: setup
+	OTHER="$(OTHER)" tests/all/versions.sh $(TESTED)
+
+# How long the host's own requests take while windows are read, beside the goals of the page's answers: a table.
+test-all-window-latency: setup
+	WINDOWS_SECONDS=15 cargo bench --locked -p pulse-benches --bench windows

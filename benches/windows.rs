@@ -1,6 +1,7 @@
 //! What the windows of the page cost with 2,000 busy contexts and two weeks of records in Redis: first looks and later
-//! ones with their goals, how long they hold a worker, the first answer about each window, an answer and the commands of a
-//! second in steady state, and memory: `cargo bench -p pulse-benches --bench windows`.
+//! ones with their goals, how long they hold a worker, how long the host's own requests take meanwhile, the first answer
+//! about each window, an answer and the commands of a second in steady state, and memory:
+//! `cargo bench -p pulse-benches --bench windows`.
 //!
 //! The records are written straight into Redis, as the fold leaves them, and the newest slices are written anew each
 //! second. `WINDOWS_CONTEXTS` and `WINDOWS_SECONDS` change the size. Nothing folds or cleans meanwhile.
@@ -330,6 +331,57 @@ fn longest_holds(bench: &Bench, uri: &str) -> [f64; 2] {
     least
 }
 
+/// How long requests of the host take meanwhile, in milliseconds: those that answer at once, sent each millisecond
+/// through the layer. Ordered.
+async fn host_latencies(pulse: &Pulse, meanwhile: impl Future<Output = ()>) -> Vec<f64> {
+    let host = Router::new()
+        .route("/", axum::routing::get(|| async { "found" }))
+        .layer(pulse.layer());
+    let mut took = Vec::new();
+    let sending = async {
+        loop {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            let start = Instant::now();
+            let request = Request::get("/").body(Body::empty()).unwrap();
+            // A task of its own, as a server's connection is: it waits for a worker.
+            let answering = tokio::spawn(host.clone().oneshot(request));
+            assert_eq!(answering.await.unwrap().unwrap().status(), StatusCode::OK);
+            took.push(millis(start.elapsed()));
+        }
+    };
+    tokio::select! {
+        () = meanwhile => {}
+        () = sending => {}
+    }
+    took.sort_by(f64::total_cmp);
+    took
+}
+
+/// The host's latency at rest and while this process reads windows that it has not read before.
+async fn host_while_reading(bench: &Bench) {
+    println!(
+        "\n| a request of the host, ms | requests | median | p99 | longest |\n|---|---:|---:|---:|---:|"
+    );
+    let builder = Pulse::builder().redis(bench.server.url());
+    let (pulse, _tasks) = builder.build_with_tasks().unwrap();
+    let at_rest = host_latencies(&pulse, tokio::time::sleep(Duration::from_secs(3))).await;
+    let reading = async {
+        for _ in 0..LOOKS {
+            get_ok(&new_page(bench), "/api/paths?window=7d&limit=100").await;
+        }
+    };
+    let while_reading = host_latencies(&pulse, reading).await;
+    for (label, took) in [
+        ("at rest", at_rest),
+        ("while a new reader looks at 7d", while_reading),
+    ] {
+        let longest = took.last().copied().unwrap_or(f64::NAN);
+        let (n, p99) = (took.len(), took[took.len() * 99 / 100]);
+        let median = median(took);
+        println!("| {label} | {n} | {median:.3} | {p99:.3} | {longest:.1} |");
+    }
+}
+
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() {
     let server = RedisServer::builder()
@@ -367,6 +419,7 @@ async fn main() {
         let [first, later] = holds.unwrap().map(|held| verdict(held, 1.0));
         println!("| {label} | {first} | {later} |");
     }
+    host_while_reading(&bench).await;
     let app = new_page(&bench);
     let before = resident();
 

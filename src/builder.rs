@@ -4,6 +4,8 @@ mod build;
 #[cfg(all(feature = "query", feature = "redis"))]
 mod dashboard;
 mod memory;
+#[cfg(feature = "redis")]
+mod redis_settings;
 mod stores;
 mod targets;
 mod trace_url;
@@ -14,6 +16,8 @@ use std::time::Duration;
 
 #[cfg(all(feature = "query", feature = "redis"))]
 pub use self::dashboard::DashboardBuilder;
+#[cfg(feature = "redis")]
+use self::redis_settings::RedisSettings;
 use crate::layer::ResponseHead;
 use crate::pulse::Pulse;
 use tower_pulse_core::clock::Clock;
@@ -70,6 +74,8 @@ pub struct Builder {
     query_bytes: usize,
     redis_connection_timeout: Option<Duration>,
     redis_response_timeout: Option<Duration>,
+    #[cfg(feature = "redis")]
+    redis_settings: RedisSettings,
     expire_idle_keys: bool,
     book_keys: bool,
     fold_step_contexts: Option<usize>,
@@ -77,6 +83,7 @@ pub struct Builder {
     counters: Vec<String>,
     error_rule: MaybeErrorRule,
     details: DetailOptions,
+    queue_header: Option<String>,
     warn_above_bytes: Option<u64>,
     app_version: Option<String>,
     targets: Targets,
@@ -137,6 +144,8 @@ impl Default for Builder {
             query_bytes: 64 * 1024 * 1024,
             redis_connection_timeout: None,
             redis_response_timeout: None,
+            #[cfg(feature = "redis")]
+            redis_settings: RedisSettings::default(),
             expire_idle_keys: true,
             book_keys: true,
             fold_step_contexts: None,
@@ -144,6 +153,7 @@ impl Default for Builder {
             counters: Vec::new(),
             error_rule: MaybeErrorRule::default(),
             details: DetailOptions::default(),
+            queue_header: None,
             warn_above_bytes: None,
             app_version: None,
             targets: Targets::default(),
@@ -437,6 +447,31 @@ impl Builder {
     /// ```
     pub fn keep_request_paths(mut self, on: bool) -> Self {
         self.details.paths = on;
+        self
+    }
+
+    /// Reads from this header when the proxy in front has taken a request, and records the wait until the layer begins as
+    /// the timer `queue`: per path, before the time of its requests and not a part of it. The usual name is
+    /// `x-request-start`. The value is a Unix time in seconds, milliseconds, microseconds or nanoseconds, behind `t=` or
+    /// not. [Where the time goes](crate::guide::request_timers#the-queue-in-front) has the line for each proxy.
+    ///
+    /// Off by default, as a client can send the header as well: the proxy must replace it. A wait below zero counts
+    /// as 0; one of more than a minute is ignored; [`Health`](crate::Health) counts both.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
+    /// let pulse = tower_pulse::Pulse::builder()
+    ///     .queue_time_header("x-request-start")
+    ///     .build()?;
+    /// let error = tower_pulse::Pulse::builder()
+    ///     .queue_time_header("x request start")
+    ///     .build()
+    ///     .unwrap_err();
+    /// assert_eq!(error.field(), "queue_time_header");
+    /// # Ok(()) }
+    /// ```
+    pub fn queue_time_header(mut self, name: impl Into<String>) -> Self {
+        self.queue_header = Some(name.into());
         self
     }
 

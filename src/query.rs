@@ -47,13 +47,13 @@ pub use tower_pulse_core::query::{
     FoldLosses, FullHealth, HealthStatus, HeatMap, HeatMapQuery, HeatSlice, HistoryHealth,
     HourOfWeek, HourTotal, Instance, InstancePath, InstancePoint, InstanceQuery, InstanceRow,
     InstanceVerdict, Instances, InstancesQuery, Kind, ListedHours, ListedRequest, ListedRequests,
-    Marks, Measured, Outcomes, Overview, OwnHealth, Part, Path, PathQuery, PathRow, PathWindow,
-    Paths, PathsQuery, PointValue, ProcessHealth, Profile, ProfileQuery, QueryError, Ratios,
-    Reader, ReadingHealth, RecordingLosses, RequestStatus, RequestTimer, RequestTimers, RowMetric,
-    RowStatus, Series, SeriesMetric, SeriesQuery, SeriesSpan, SeriesValue, Side, SideBySide, Sight,
-    SinceWhen, SliceTimes, SlowContext, Slowest, SlowestRequests, SlowestRequestsQuery, Sort,
-    Spread, TargetBudget, TargetBurn, TimerPath, Times, Verdict, Watched, WatchedRow,
-    WhichInstance, WhichPart, Window, WorstRequests,
+    MachinePoint, Marks, Measured, Outcomes, Overview, OwnHealth, Part, Path, PathQuery, PathRow,
+    PathWindow, Paths, PathsQuery, PointValue, ProcessHealth, Profile, ProfileQuery, QueryError,
+    QueueWait, Ratios, Reader, ReadingHealth, RecordingLosses, Repeated, RequestStatus,
+    RequestTimer, RequestTimers, RowMetric, RowStatus, Series, SeriesMetric, SeriesQuery,
+    SeriesSpan, SeriesValue, Side, SideBySide, Sight, SinceWhen, SliceTimes, SlowContext, Slowest,
+    SlowestRequests, SlowestRequestsQuery, Sort, Spread, TargetBudget, TargetBurn, TimerPath,
+    Times, Verdict, Watched, WatchedRow, WhichInstance, WhichPart, Window, WorstRequests,
 };
 #[cfg(feature = "rankings")]
 pub use tower_pulse_core::query::{RankedRow, RankingHead, RankingPart, RankingRow, Rankings};

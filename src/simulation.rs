@@ -1,7 +1,10 @@
 //! Driving an instance by hand.
 
+use std::time::Duration;
+
 use tower_pulse_core::error::StoreError;
 use tower_pulse_core::handle::Handle;
+use tower_pulse_model::machine::MachineMinute;
 
 /// What the background tasks of an instance do, done by whoever drives its clock: from one second of a log to the next, or
 /// through an hour of a test. [`Pulse::simulation`](crate::Pulse::simulation) returns it.
@@ -84,5 +87,33 @@ impl<'a> Simulation<'a> {
     /// The store may have been told.
     pub async fn heartbeat(self) -> Result<(), StoreError> {
         self.handle.heartbeat().await
+    }
+
+    /// Reports what the machine of this instance did in the minute that begins then, in Unix seconds: the share of its CPUs
+    /// that the process took, and the median delay of a task that is ready. A background task measures it. For those who
+    /// drive the clock themselves; it goes to the store with the next [`flush`](crate::Pulse::flush).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
+    /// use std::time::Duration;
+    /// use tower_pulse::{Clock, Pulse};
+    ///
+    /// let (clock, _time) = Clock::manual(1_700_000_100);
+    /// let (pulse, _tasks) = Pulse::builder().clock(clock).build_with_tasks()?;
+    /// pulse.simulation().machine(1_700_000_040, 0.98, Duration::from_millis(40));
+    /// # Ok(()) }
+    /// ```
+    pub fn machine(self, minute: i64, cpu: f64, delay: Duration) {
+        let micros = u64::try_from(delay.as_micros()).unwrap_or(u64::MAX);
+        let machine = MachineMinute {
+            cpus: 1,
+            // Negative shares, and what is no number, become 0.
+            cpu_millis: Some((1e3 * cpu).round() as u64),
+            workers: 1,
+            delay_micros: Some(micros),
+            worst_delay_micros: Some(micros),
+            ..MachineMinute::default()
+        };
+        self.handle.recorder().drain.add_machine(minute, machine);
     }
 }

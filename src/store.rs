@@ -153,8 +153,8 @@ pub mod file {
     pub use tower_pulse_file::{FileOptions, FileStore};
 }
 
-/// The store of a fleet: one standalone Redis or Valkey, in the book's layout.
+/// The store of a fleet: one Redis or Valkey, standalone, in a cluster or behind Sentinel, in the book's layout.
 #[cfg(feature = "redis")]
 pub mod redis {
-    pub use tower_pulse_redis::{RedisOptions, RedisStore};
+    pub use tower_pulse_redis::{RedisCredentials, RedisOptions, RedisStore};
 }

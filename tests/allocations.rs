@@ -112,6 +112,37 @@ fn as_many_as_without_it() {
     assert_eq!(counts, expected.map(|(name, n)| (name.to_owned(), n)));
 }
 
+/// The waits of requests in front are read from a header, and are a timer of each.
+#[test]
+fn a_wait_in_front_allocates_nothing() {
+    let (clock, _hand) = Clock::manual(NOW);
+    let (pulse, _tasks) = Pulse::builder()
+        .clock(clock)
+        .queue_time_header("x-request-start")
+        .build_with_tasks()
+        .unwrap();
+    for value in ["t=1699999999.975", "1800000000", "1", "soon"] {
+        let with_header = |app: Router| {
+            app.layer(axum::middleware::map_request(
+                move |mut request: axum::extract::Request| async move {
+                    let value = http::HeaderValue::from_static(value);
+                    request.headers_mut().insert("x-request-start", value);
+                    request
+                },
+            ))
+        };
+        let identity = with_header(routes().layer(Identity(())));
+        let identity = allocations(identity, "GET", "/api/v1/users/7");
+        let ours = with_header(routes().layer(pulse.layer()));
+        let ours = allocations(ours, "GET", "/api/v1/users/7");
+        assert_eq!(ours, identity, "{value}");
+    }
+    let queue = pulse.health().recording.queue.unwrap();
+    let requests = 2 * REQUESTS as u64;
+    assert_eq!((queue.timed, queue.negative), (2 * requests, requests));
+    assert_eq!((queue.too_long, queue.unreadable), (requests, requests));
+}
+
 /// Sends requests with ids and paths to be recorded, in several hours. The first ones of each are slow.
 #[test]
 fn details_of_slow_requests_allocate_nothing_while_a_request_is_not_slow() {

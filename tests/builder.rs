@@ -347,9 +347,58 @@ fn timeouts_of_redis() {
     }
 }
 
+/// All that `build()` refuses of a cluster and of Sentinels.
+#[cfg(feature = "redis")]
+#[test]
+fn clusters_and_sentinels() {
+    let cluster = |urls: &[&str]| Pulse::builder().redis_cluster(urls);
+    let none: [&str; 0] = [];
+    refused(cluster(&none), "redis_cluster", "without a URL", "redis://");
+    refused(
+        cluster(&["redis://a/1"]),
+        "redis_cluster",
+        "database 1",
+        "only the database 0",
+    );
+    let two = cluster(&["redis://me:secret@a", "redis://b"]);
+    refused(two, "redis_cluster", "redis://b", "same user, password");
+    let nodes = ["redis://me:secret@a", "redis://me:secret@b"];
+    for prefix in ["", "pulse:"] {
+        let builder = cluster(&nodes).prefix(prefix);
+        refused(builder, "prefix", &format!("{prefix:?}"), "use `{pulse}:`");
+    }
+    for builder in [
+        cluster(&nodes),
+        cluster(&nodes).service("shop"),
+        cluster(&nodes).prefix("shop:{1}:"),
+    ] {
+        builder.build_with_tasks().map(drop).unwrap();
+    }
+
+    let sentinel = |service: &str| Pulse::builder().redis_sentinel(service, ["redis://:other@a"]);
+    refused(sentinel(""), "redis_sentinel", "``", "sentinel monitor");
+    refused(
+        sentinel("http://a"),
+        "redis_sentinel",
+        "http://a",
+        "redis://",
+    );
+    let builder = Pulse::builder().redis_sentinel("shop", none);
+    refused(builder, "redis_sentinel", "without a URL", "redis://");
+    for service in ["shop", "redis://me:secret@shop/2"] {
+        sentinel(service).build_with_tasks().map(drop).unwrap();
+    }
+}
+
 #[cfg(not(feature = "redis"))]
 #[test]
 fn a_build_without_redis_names_the_feature() {
+    for builder in [
+        Pulse::builder().redis_cluster(["redis://user:secret@127.0.0.1/"]),
+        Pulse::builder().redis_sentinel("shop", ["redis://user:secret@127.0.0.1/"]),
+    ] {
+        refused(builder, "redis", "", "features = [\"redis\"]");
+    }
     let builder = Pulse::builder().redis("redis://user:secret@127.0.0.1/");
     refused(builder, "redis", "a URL", "features = [\"redis\"]");
 }

@@ -1,4 +1,4 @@
-//! The row cache: one suite, run in memory and in a real Redis, and tests of what only Redis has.
+//! The row cache: one suite, run in memory, in a real Redis and in a cluster, and tests of what only Redis has.
 
 #![allow(clippy::unwrap_used, unreachable_pub, missing_docs)]
 
@@ -28,6 +28,12 @@ macro_rules! conformance {
             $($(#[tokio::test]
             async fn $test() {
                 crate::$module::$test(&crate::fixture::Service::redis().await).await;
+            })*)*
+        }
+        mod cluster {
+            $($(#[tokio::test]
+            async fn $test() {
+                crate::$module::$test(&crate::fixture::Service::cluster().await).await;
             })*)*
         }
     };

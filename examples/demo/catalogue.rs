@@ -107,7 +107,20 @@ static PAGES: [&Page; 8] = [
 pub(crate) struct Visit {
     pub(crate) method: &'static str,
     pub(crate) path: String,
+    /// How long it has waited in front of the shop, if it tells.
+    pub(crate) queued: Option<Duration>,
 }
+
+impl Visit {
+    /// The header by which a proxy tells when it took a request that arrives now, in Unix microseconds.
+    pub(crate) fn taken(&self, now: i64) -> Option<String> {
+        let micros = i64::try_from(self.queued?.as_micros()).unwrap_or(i64::MAX);
+        Some(format!("t={}", now.saturating_sub(micros)))
+    }
+}
+
+/// About how long a request waits in front of the shop.
+const WAIT_MILLIS: f64 = 12.0;
 
 /// Draws how long a piece of work takes: about `millis`, and now and then much longer.
 pub(crate) fn draw_duration(rng: &mut Rng, millis: f64) -> Duration {
@@ -128,6 +141,9 @@ pub(crate) fn draw_visits(
     instances: usize,
 ) -> Vec<(Duration, Visit)> {
     let mut visits = Vec::new();
+    // A generator of its own, so that the other figures do not depend on it.
+    let mut waits = Rng::with_seed(rng.clone().u64(..));
+    let wait = WAIT_MILLIS * incident.map_or(1.0, Incident::waiting);
     for page in PAGES {
         let factor = incident.map_or(1.0, |incident| incident.traffic(page));
         let expected = page.per_minute * factor / 60.0 / instances as f64;
@@ -139,6 +155,7 @@ pub(crate) fn draw_visits(
             let visit = Visit {
                 method: page.method,
                 path,
+                queued: Some(draw_duration(&mut waits, wait)),
             };
             visits.push((Duration::from_secs_f64(rng.f64()), visit));
         }

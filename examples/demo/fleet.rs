@@ -15,6 +15,7 @@ use tower_pulse::{BuildError, Builder, Clock, ManualClock, Pulse, ShutdownError}
 use crate::incident::{self, Incident};
 use crate::offers;
 use crate::pace::Pace;
+use crate::server::Server;
 use crate::settings::Settings;
 use crate::shop;
 
@@ -39,14 +40,14 @@ pub(crate) enum Backend {
     /// One store in memory or in a file that all instances share, whose clock goes from the past to the present.
     Shared(Store, ManualClock),
     /// Each instance has its own connection.
-    Redis(String),
+    Redis(Server),
 }
 
 impl Backend {
     /// A store that is used from a time in the past, or from now.
     pub(crate) fn new(settings: &Settings, start: i64) -> Result<Self, BuildError> {
-        if let Some(url) = &settings.redis {
-            return Ok(Self::Redis(url.clone()));
+        if let Some(server) = &settings.redis {
+            return Ok(Self::Redis(server.clone()));
         }
         let (clock, time) = Clock::manual(start);
         let store = match &settings.file {
@@ -70,7 +71,7 @@ impl Backend {
         let builder = builder.instance(name(number)).app_version(version);
         match self {
             Self::Shared(store, _) => builder.store(store.clone()),
-            Self::Redis(url) => builder.redis(url),
+            Self::Redis(server) => server.keep(builder),
         }
     }
 }
@@ -83,8 +84,8 @@ pub(crate) fn name(number: usize) -> String {
 /// The one instance of a demo without a past and an incident.
 pub(crate) fn single(settings: &Settings) -> Result<Instance, Box<dyn Error>> {
     let mut builder = settings.builder();
-    if let Some(url) = &settings.redis {
-        builder = builder.redis(url);
+    if let Some(server) = &settings.redis {
+        builder = server.keep(builder);
     }
     if let Some(path) = &settings.file {
         builder = builder.file(path);

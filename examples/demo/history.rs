@@ -59,6 +59,9 @@ pub(crate) async fn record(
         past.heartbeat().await?;
         let beat_end = (past.second.div_euclid(HEARTBEAT) + 1) * HEARTBEAT;
         past.pass_until(beat_end.min(now())).await?;
+        if past.second % MINUTE == 0 {
+            past.report_machines();
+        }
         if past.second % MINUTE == 0 || past.second == now() {
             past.flush_and_judge().await?;
         }
@@ -102,6 +105,8 @@ struct PastInstance {
     target: Target,
     incident: Option<Incident>,
     visitors: Rng,
+    /// For what its machine does.
+    machine: Rng,
     requests: u64,
     has_flushed: bool,
     folding: Vec<JoinHandle<()>>,
@@ -149,6 +154,7 @@ impl<'a> Past<'a> {
             time,
             incident,
             visitors,
+            machine: Rng::with_seed(number as u64),
             requests: 0,
             has_flushed: false,
             folding,
@@ -205,6 +211,20 @@ impl<'a> Past<'a> {
         Ok(())
     }
 
+    /// Tells what the machines did in the minute that has ended.
+    fn report_machines(&mut self) {
+        for instance in &mut self.instances {
+            let (cpu, millis) = match instance.incident {
+                Some(Incident::BusyHost) => (0.95 + 0.04 * instance.machine.f64(), 40.0),
+                _ => (0.2 + 0.15 * instance.machine.f64(), 1.1),
+            };
+            let delay =
+                Duration::from_secs_f64(millis * (0.9 + 0.2 * instance.machine.f64()) / 1e3);
+            let simulation = instance.pulse.simulation();
+            simulation.machine(self.second - MINUTE, cpu, delay);
+        }
+    }
+
     /// Takes everything to the store, and judges the minutes that have ended. The instance that folds comes last, so
     /// that it folds what all others have appended.
     async fn flush_and_judge(&mut self) -> Result<(), StoreError> {
@@ -248,7 +268,8 @@ impl PastInstance {
                 // The request before has moved the clock.
                 self.time.set_wall(second);
                 self.time.advance(wait);
-                self.target.visit(visit).await;
+                let arrival = second * 1_000_000 + i64::try_from(wait.as_micros()).unwrap_or(0);
+                self.target.visit(visit, arrival).await;
                 self.requests += 1;
             }
             // The first drain after the turn of a second counts in the second before it.

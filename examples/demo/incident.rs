@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use crate::catalogue::{CHECKOUT, PRODUCT, Page, SEARCH, Work};
+use crate::catalogue::{CART, CHECKOUT, PRODUCT, Page, SEARCH, Work};
 use crate::fleet::INSTANCES;
 
 /// The version of the shop, and the one that an incident brings.
@@ -21,7 +21,22 @@ pub(crate) enum Incident {
     Errors,
     /// A page gets six times the requests.
     Surge,
+    /// The machine of one instance is busy with something else.
+    BusyHost,
+    /// Requests wait longer in front of the shop.
+    Queue,
+    /// A page runs a query for each row of another.
+    Repeated,
 }
+
+/// The timer that a page repeats, and how often.
+const REPEATED: (Work, usize) = (
+    Work {
+        timer: Some("db:find_item"),
+        millis: 1.0,
+    },
+    41,
+);
 
 impl FromStr for Incident {
     type Err = ();
@@ -33,20 +48,24 @@ impl FromStr for Incident {
             "bad_instance" => Ok(Self::BadInstance),
             "errors" => Ok(Self::Errors),
             "surge" => Ok(Self::Surge),
+            "busy_host" => Ok(Self::BusyHost),
+            "queue" => Ok(Self::Queue),
+            "repeated" => Ok(Self::Repeated),
             _ => Err(()),
         }
     }
 }
 
 impl Incident {
-    pub(crate) const ALLOWED: &str = "slow_query, bad_deploy, bad_instance, errors or surge";
+    pub(crate) const ALLOWED: &str =
+        "slow_query, bad_deploy, bad_instance, errors, surge, busy_host, queue or repeated";
 
     /// Whether it befalls the instance of this number.
     pub(crate) fn befalls(self, instance: usize) -> bool {
         match self {
             Self::BadDeploy => instance < INSTANCES / 2,
-            Self::BadInstance => instance == INSTANCES / 2,
-            Self::SlowQuery | Self::Errors | Self::Surge => true,
+            Self::BadInstance | Self::BusyHost => instance == INSTANCES / 2,
+            Self::SlowQuery | Self::Errors | Self::Surge | Self::Queue | Self::Repeated => true,
         }
     }
 
@@ -60,6 +79,11 @@ impl Incident {
             Self::BadInstance => "every request takes 2.5 times as long on web-3",
             Self::Errors => "a quarter of POST /checkout fails",
             Self::Surge => "GET /products/{id} gets six times the requests",
+            Self::BusyHost => {
+                "the machine of web-3 is busy: what is ready there waits for 40 ms, and all takes 2.5 times as long"
+            }
+            Self::Queue => "requests wait for eight times as long in front of the shop",
+            Self::Repeated => "GET /cart runs db:find_item 41 times",
         }
     }
 
@@ -67,7 +91,7 @@ impl Incident {
     pub(crate) fn slowness(self, page: &Page, work: Work) -> f64 {
         match self {
             Self::SlowQuery if is(page, &SEARCH) && work.timer == Some("db:search") => 3.0,
-            Self::BadInstance => 2.5,
+            Self::BadInstance | Self::BusyHost => 2.5,
             _ => 1.0,
         }
     }
@@ -78,6 +102,16 @@ impl Incident {
             Self::BadDeploy if is(page, &PRODUCT) => page.work.iter().map(|work| work.millis).sum(),
             _ => 0.0,
         }
+    }
+
+    /// Work that a page does again and again, and how often.
+    pub(crate) fn repeated(self, page: &Page) -> Option<(Work, usize)> {
+        (self == Self::Repeated && is(page, &CART)).then_some(REPEATED)
+    }
+
+    /// How many times as long requests wait in front of the shop.
+    pub(crate) fn waiting(self) -> f64 {
+        if self == Self::Queue { 8.0 } else { 1.0 }
     }
 
     /// The share of requests that fail.

@@ -6,19 +6,21 @@
 //! |---|---|---|
 //! | `LISTEN` | address and port | `127.0.0.1:3000` |
 //! | `REDIS_URL` | the Redis where to keep everything | absent: in memory |
+//! | `REDIS_CLUSTER` | nodes of a Redis Cluster where to keep everything: `url,url` | absent |
+//! | `REDIS_SENTINEL` | the primary of a service where to keep everything, and Sentinels: `service@url,url` | absent |
 //! | `PULSE_FILE` | the file where to keep everything | absent: in memory |
-//! | `PULSE_PREFIX` | what every key begins with; empty is the book's bare layout | `pulse:` |
+//! | `PULSE_PREFIX` | what every key begins with; empty is the book's bare layout | `pulse:`, in a cluster `{pulse}:` |
 //! | `PULSE_TOKEN` | bearer token (or password) of the admin router | absent: open, on loopback only |
 //! | `PULSE_FLUSH_MS` | milliseconds between flushes, 10 to 60,000 | 1000 |
 //! | `PULSE_CLEAN_SECS` | seconds between cleaning passes, 1 to 3,600 | 60 |
 //! | `PULSE_HISTORY_DAYS` | days of history, 15 to 400 | none |
 //! | `PULSE_FOLD_STEP` | contexts that a step of folding covers, for the fault tests | as the server's time allows |
 //! | `DEMO_HISTORY` | begin with so much simulated traffic, `30m` to `24h`, on a fleet of four instances | absent: none, and one instance |
-//! | `DEMO_INCIDENT` | what goes wrong, from the last ten minutes of the past on or from the start: `slow_query`, `bad_deploy`, `bad_instance`, `errors` or `surge` | absent: nothing |
+//! | `DEMO_INCIDENT` | what goes wrong, from the last ten minutes of the past on or from the start: `slow_query`, `bad_deploy`, `bad_instance`, `errors`, `surge`, `busy_host`, `queue` or `repeated` | absent: nothing |
 //! | `DEMO_TRAFFIC` | `off`: no live traffic of its own | on |
 //! | `DEMO_LAYER` | `off`: the same routes without the layer, for comparisons | on |
 //!
-//! Read this file, then `settings`, `catalogue` (what the shop is like), `shop` (its routes), `incident` (what goes
+//! Read this file, then `settings`, `server` (which Redis), `catalogue` (what the shop is like), `shop` (its routes), `incident` (what goes
 //! wrong), `offers` (its row cache), `traffic` (its visitors), `fleet` (its instances) and `history` (its past).
 #![allow(clippy::print_stdout)] // An example talks to whoever started it.
 
@@ -28,6 +30,7 @@ mod history;
 mod incident;
 mod offers;
 mod pace;
+mod server;
 mod settings;
 mod shop;
 mod traffic;

@@ -10,6 +10,7 @@ use tower_pulse::admin::Access;
 use tower_pulse::{Builder, Pulse};
 
 use crate::incident::Incident;
+use crate::server::Server;
 
 const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
@@ -20,13 +21,16 @@ const TARGET: Duration = Duration::from_millis(100);
 const CHECKOUT_TARGET: Duration = Duration::from_millis(400);
 const CHECKOUT_SHARE: f64 = 0.94;
 
+/// The header in which a proxy tells when it has taken a request: here the visitors play the proxy.
+pub(crate) const QUEUE_HEADER: &str = "x-request-start";
+
 /// What the environment says.
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) listen: SocketAddr,
     pub(crate) access: Access,
     /// Where everything is kept, unless in memory or in a file.
-    pub(crate) redis: Option<String>,
+    pub(crate) redis: Option<Server>,
     /// The file where everything is kept, unless in memory or in Redis.
     pub(crate) file: Option<PathBuf>,
     pub(crate) has_traffic: bool,
@@ -58,12 +62,13 @@ impl Settings {
                 "DEMO_LAYER=off records nothing: leave out DEMO_HISTORY and DEMO_INCIDENT".into(),
             );
         }
-        let redis = variable("REDIS_URL")?.filter(|url| !url.is_empty());
+        let redis = Server::from_env()?;
         let file = variable("PULSE_FILE")?.filter(|path| !path.is_empty());
         let file = file.map(PathBuf::from);
         if let Some(path) = &file {
             check_file(path, redis.is_some(), history.is_some())?;
         }
+        let is_cluster = redis.as_ref().is_some_and(Server::is_cluster);
         Ok(Self {
             listen,
             access: token.map_or_else(Access::open, Access::token),
@@ -73,7 +78,7 @@ impl Settings {
             has_layer,
             history,
             incident,
-            builder: builder()?,
+            builder: builder(is_cluster)?,
         })
     }
 
@@ -91,7 +96,7 @@ impl Settings {
 /// Refuses a file that the rest of the environment makes no sense with.
 fn check_file(path: &Path, has_redis: bool, has_history: bool) -> Result<(), String> {
     if has_redis {
-        return Err("PULSE_FILE and REDIS_URL are both set: leave out one".into());
+        return Err("PULSE_FILE and a Redis are both set: leave out one".into());
     }
     if has_history && path.metadata().is_ok_and(|file| file.len() > 0) {
         return Err(format!(
@@ -102,15 +107,18 @@ fn check_file(path: &Path, has_redis: bool, has_history: bool) -> Result<(), Str
     Ok(())
 }
 
-fn builder() -> Result<Builder, Box<dyn Error>> {
+fn builder(is_cluster: bool) -> Result<Builder, Box<dyn Error>> {
+    // The braces put all keys into one slot.
+    let prefix = if is_cluster { "{pulse}:" } else { "pulse:" };
     // With the second of grace before it, the process ends within two seconds.
     let mut builder = Pulse::builder()
         .shutdown_timeout(Duration::from_millis(700))
         .service("shop")
         // Without it, the service would be a part of it.
-        .prefix(variable("PULSE_PREFIX")?.unwrap_or_else(|| "pulse:".to_owned()))
+        .prefix(variable("PULSE_PREFIX")?.unwrap_or_else(|| prefix.to_owned()))
         .target(TARGET)
         .target_for("POST /checkout", CHECKOUT_TARGET, CHECKOUT_SHARE)
+        .queue_time_header(QUEUE_HEADER)
         .keep_trace_ids(true)
         .keep_request_paths(true);
     if let Some(millis) = parsed("PULSE_FLUSH_MS", "milliseconds, 10 to 60000")? {
@@ -148,7 +156,7 @@ impl FromStr for History {
     }
 }
 
-fn variable(name: &str) -> Result<Option<String>, String> {
+pub(crate) fn variable(name: &str) -> Result<Option<String>, String> {
     match std::env::var(name) {
         Ok(value) => Ok(Some(value)),
         Err(std::env::VarError::NotPresent) => Ok(None),

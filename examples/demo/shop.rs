@@ -105,6 +105,16 @@ impl Shop {
                 None => spending.await,
             }
         }
+        if let Some((work, times)) = self.incident.and_then(|it| it.repeated(page)) {
+            for _ in 0..times {
+                let duration = self.draw(|rng| draw_duration(rng, work.millis));
+                let spending = course.spend(duration);
+                match work.timer {
+                    Some(timer) => self.pulse.time(timer, spending).await,
+                    None => spending.await,
+                }
+            }
+        }
         let more = self.incident.map_or(0.0, |it| it.more_millis(page));
         if more > 0.0 {
             let duration = self.draw(|rng| draw_duration(rng, more));

@@ -1,7 +1,7 @@
 //! The demo's own visitors.
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Router;
 use axum::body::Body;
@@ -16,6 +16,7 @@ use tower::ServiceExt;
 use crate::catalogue::{Visit, draw_visits};
 use crate::fleet::INSTANCES;
 use crate::incident::Incident;
+use crate::settings::QUEUE_HEADER;
 
 /// Where visitors send their requests to.
 #[derive(Clone, Debug)]
@@ -27,14 +28,18 @@ pub(crate) enum Target {
 }
 
 impl Target {
-    /// Sends a request, and waits until it has ended.
-    pub(crate) async fn visit(&self, visit: Visit) {
+    /// Sends a request that arrives at this moment, in Unix microseconds, and waits until it has ended.
+    pub(crate) async fn visit(&self, visit: Visit, now: i64) {
+        let taken = visit.taken(now);
         match self {
             // Nobody minds a visit that fails.
-            Self::Http(address) => drop(send(*address, &visit).await),
+            Self::Http(address) => drop(send(*address, &visit, taken).await),
             Self::InProcess(app) => {
                 let request = Request::builder().method(visit.method).uri(visit.path);
-                let request = request.header("traceparent", trace_parent());
+                let mut request = request.header("traceparent", trace_parent());
+                if let Some(taken) = taken {
+                    request = request.header(QUEUE_HEADER, taken);
+                }
                 let request = request.body(Body::empty());
                 drop(
                     app.clone()
@@ -64,7 +69,7 @@ pub(crate) async fn visit_instance(
             let target = target.clone();
             visitors.spawn(async move {
                 tokio::time::sleep(wait).await;
-                target.visit(visit).await;
+                target.visit(visit, now_micros()).await;
             });
         }
         while visitors.try_join_next().is_some() {}
@@ -78,7 +83,7 @@ pub(crate) fn visit_in_waves(address: SocketAddr) {
         tokio::spawn(async move {
             let start = tokio::time::Instant::now();
             loop {
-                let _ = send(address, &any_visit()).await;
+                let _ = send(address, &any_visit(), None).await;
                 let wave = 1.5 + (start.elapsed().as_secs_f64() / 20.0 + f64::from(visitor)).sin();
                 tokio::time::sleep(Duration::from_secs_f64(0.12 * wave * fastrand::f64())).await;
             }
@@ -100,7 +105,17 @@ fn any_visit() -> Visit {
         985..=997 => ("GET", format!("/no/such/page/{id}")),
         _ => ("GET", "/boom".to_owned()),
     };
-    Visit { method, path }
+    Visit {
+        method,
+        path,
+        queued: None,
+    }
+}
+
+/// The machine's time, in Unix microseconds.
+fn now_micros() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| i64::try_from(now.as_micros()).unwrap_or(i64::MAX))
 }
 
 /// The header of a request whose trace begins here. It is drawn from the thread's generator, so that the simulated past
@@ -111,13 +126,14 @@ fn trace_parent() -> String {
 }
 
 /// Sends a request on a connection of its own.
-async fn send(address: SocketAddr, visit: &Visit) -> std::io::Result<()> {
-    let Visit { method, path } = visit;
+async fn send(address: SocketAddr, visit: &Visit, taken: Option<String>) -> std::io::Result<()> {
+    let Visit { method, path, .. } = visit;
+    let taken = taken.map_or_else(String::new, |taken| format!("{QUEUE_HEADER}: {taken}\r\n"));
     let mut connection = TcpStream::connect(address).await?;
     let trace_parent = trace_parent();
     let request = format!(
         "{method} {path} HTTP/1.1\r\nhost: {address}\r\ntraceparent: {trace_parent}\r\nconnection: close\r\n\
-         content-length: 0\r\n\r\n"
+         {taken}content-length: 0\r\n\r\n"
     );
     connection.write_all(request.as_bytes()).await?;
     let mut answer = Vec::new();

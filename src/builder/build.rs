@@ -21,8 +21,6 @@ use tower_pulse_model::context::escape_hidden;
 use tower_pulse_model::expected::{ExpectedBytes, USUAL_CONTEXTS};
 use tower_pulse_model::slice::Precisions;
 use tower_pulse_model::tier::DAY;
-#[cfg(feature = "redis")]
-use tower_pulse_redis::{RedisOptions, RedisStore};
 
 impl Builder {
     /// Builds it, and spawns its tasks on the current tokio runtime.
@@ -66,6 +64,7 @@ impl Builder {
         let most = most_in_words(&self.process_bytes(), &bounds);
         let memory_warning = self.memory_warning();
         let history_days = self.history_days();
+        let queue_header = self.parsed_queue_header()?;
         let store: Arc<dyn Store> = match &self.backend {
             Backend::Memory => {
                 let store = MemoryStore::new(precisions.clone(), self.clock.clone());
@@ -86,6 +85,7 @@ impl Builder {
             pending_bytes: self.pending_bytes,
             error_rule: self.error_rule,
             details: self.details,
+            queue_header,
             app_version: self
                 .app_version
                 .map(|version| escape_hidden(&version).into()),
@@ -157,31 +157,5 @@ impl Builder {
         options
             .file_bytes(self.file_bytes)?
             .durable_every(self.durable_every)
-    }
-
-    #[cfg(feature = "redis")]
-    pub(super) fn open_redis(&self, options: RedisOptions) -> Result<Arc<dyn Store>, BuildError> {
-        let options = options
-            .prefix(self.key_prefix())?
-            .precisions(self.all_precisions())
-            .expire_idle_keys(self.expire_idle_keys)
-            .book_keys(self.book_keys)
-            .journal_bytes(self.journal_bytes)
-            .timeouts(self.redis_connection_timeout, self.redis_response_timeout);
-        let store = RedisStore::open(options)?;
-        // A clock moved by hand and the server's would soon be hours apart.
-        Ok(match self.clock.is_manual() {
-            true => Arc::new(store.with_clock(self.clock.clone())),
-            false => Arc::new(store),
-        })
-    }
-
-    #[cfg(feature = "redis")]
-    fn key_prefix(&self) -> String {
-        match (&self.prefix, &self.service) {
-            (Some(prefix), _) => prefix.clone(),
-            (None, Some(service)) => format!("pulse:{service}:"),
-            (None, None) => "pulse:".to_owned(),
-        }
     }
 }

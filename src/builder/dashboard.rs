@@ -7,6 +7,7 @@ use crate::dashboard::Dashboard;
 use crate::pulse::PageOptions;
 use tower_pulse_core::clock::Clock;
 use tower_pulse_core::error::BuildError;
+use tower_pulse_redis::RedisCredentials;
 
 /// Configures a [`Dashboard`]. It needs the Redis; what is configured at the instances of the service (the prefix, the
 /// precisions, the target) is the same here.
@@ -43,6 +44,44 @@ impl DashboardBuilder {
     /// Reads the Redis server of a client that is configured elsewhere, as [`Builder::redis_client`] does.
     pub fn redis_client(self, client: redis::Client) -> Self {
         Self(self.0.redis_client(client))
+    }
+
+    /// Reads a Redis Cluster, as [`Builder::redis_cluster`].
+    pub fn redis_cluster<U: AsRef<str>>(self, urls: impl IntoIterator<Item = U>) -> Self {
+        Self(self.0.redis_cluster(urls))
+    }
+
+    /// Reads the primary that Sentinel names, as [`Builder::redis_sentinel`].
+    pub fn redis_sentinel<U: AsRef<str>>(
+        self,
+        service: impl AsRef<str>,
+        urls: impl IntoIterator<Item = U>,
+    ) -> Self {
+        Self(self.0.redis_sentinel(service, urls))
+    }
+
+    /// Asks for user and password, as [`Builder::redis_credentials`].
+    pub fn redis_credentials<F, A, C, E>(self, ask: F) -> Self
+    where
+        F: Fn() -> A + Send + Sync + 'static,
+        A: Future<Output = Result<C, E>> + Send + 'static,
+        C: Into<RedisCredentials>,
+    {
+        Self(self.0.redis_credentials(ask))
+    }
+
+    /// Where nodes are reached, as [`Builder::redis_address_map`].
+    pub fn redis_address_map(
+        self,
+        map: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        Self(self.0.redis_address_map(map))
+    }
+
+    /// Certificates, as [`Builder::redis_certificates`].
+    #[cfg(feature = "redis-tls")]
+    pub fn redis_certificates(self, certificates: redis::TlsCertificates) -> Self {
+        Self(self.0.redis_certificates(certificates))
     }
 
     /// How long it may take to connect to Redis: 10 ms to 10 s, 1 s by default.

@@ -1,6 +1,6 @@
 //! Where everything is kept.
 
-#[cfg(any(feature = "file", feature = "redis"))]
+#[cfg(feature = "file")]
 use std::time::Duration;
 
 use super::{Backend, Builder};
@@ -66,7 +66,8 @@ impl Builder {
         self
     }
 
-    /// Keeps everything in Redis at this URL (`redis://[user:password@]host[:port][/db]`), shared by
+    /// Keeps everything in Redis at this URL (`redis://[user:password@]host[:port][/db]`, `rediss://…`,
+    /// `unix:///path` or `redis+unix:///path`), shared by
     /// all instances. A server that is away is no error: the service starts and serves, and
     /// [`Health`](crate::Health) says so. What is no URL is refused by [`build`](Self::build), whose error does not show
     /// a password:
@@ -103,34 +104,69 @@ impl Builder {
         self
     }
 
-    /// How long it may take to connect to Redis: 10 ms to 10 s, 1 s by default. Without effect on a
-    /// [`store`](Self::store) that is made elsewhere.
-    #[cfg(feature = "redis")]
-    pub fn redis_connection_timeout(mut self, timeout: Duration) -> Self {
-        self.redis_connection_timeout = Some(timeout);
+    /// Keeps everything in a Redis Cluster, of which these are some nodes: `redis://[user:password@]host[:port]` or
+    /// `rediss://…`, which differ in host and port only. All keys of the service are in one slot: with a
+    /// [`service`](Self::service), they begin with `{pulse:shop}:`. The node that owns the slot is found from any node,
+    /// and followed when the slot moves or a replica takes its place.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
+    /// let nodes = ["redis://127.0.0.1:7000", "redis://127.0.0.1:7001"];
+    /// let builder = tower_pulse::Pulse::builder().redis_cluster(nodes).service("shop");
+    /// let error = builder.clone().prefix("shop:").build().unwrap_err();
+    /// assert!(error.to_string().contains("use `{shop}:`"));
+    /// # builder.build()?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// Needs the feature `redis`: [`build`](Self::build) says so where it is missing.
+    pub fn redis_cluster<U: AsRef<str>>(mut self, urls: impl IntoIterator<Item = U>) -> Self {
+        #[cfg(feature = "redis")]
+        {
+            self.backend = Backend::Redis(RedisOptions::cluster(urls).map(Box::new));
+        }
+        #[cfg(not(feature = "redis"))]
+        {
+            let _ = urls;
+            self.backend = without_feature("redis", "a cluster".to_owned());
+        }
         self
     }
 
-    /// How long Redis may take to answer: 10 ms to 10 s, 500 ms by default. A call without an answer in
-    /// time is sent again, and counted once. With more than
-    /// [`shutdown_timeout`](Self::shutdown_timeout), one slow answer is enough to make a shutdown fail.
+    /// Keeps everything in the Redis that Sentinel names as the primary of a service: the name after `sentinel monitor`,
+    /// and the URLs of some Sentinels, with Sentinel's own user and password, if it has any. Where the primary has a user, a
+    /// password, a database or TLS of its own, a URL with the name in the place of the host takes the name's place:
     ///
-    /// ```no_run
+    /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
-    /// use std::time::Duration;
-    ///
-    /// // A server at the other end of a slow line.
-    /// let pulse = tower_pulse::Pulse::builder()
-    ///     .redis("redis://far-away/")
-    ///     .redis_connection_timeout(Duration::from_secs(5))
-    ///     .redis_response_timeout(Duration::from_secs(2))
-    ///     .shutdown_timeout(Duration::from_secs(5))
-    ///     .build()?;
+    /// let sentinels = ["redis://10.0.0.1:26379", "redis://10.0.0.2:26379", "redis://10.0.0.3:26379"];
+    /// let builder = tower_pulse::Pulse::builder().redis_sentinel("mymaster", sentinels);
+    /// // The database 2 of a primary with a password, and Sentinels with another one.
+    /// let builder = tower_pulse::Pulse::builder()
+    ///     .redis_sentinel("redis://app:secret@mymaster/2", ["redis://watcher:other@10.0.0.1:26379"]);
+    /// # builder.build()?;
     /// # Ok(()) }
     /// ```
-    #[cfg(feature = "redis")]
-    pub fn redis_response_timeout(mut self, timeout: Duration) -> Self {
-        self.redis_response_timeout = Some(timeout);
+    ///
+    /// With Sentinels behind `rediss://`, the primary is behind TLS as well. The Sentinels are asked at each connection, and
+    /// every few seconds, so that a failover is followed.
+    ///
+    /// Needs the feature `redis`: [`build`](Self::build) says so where it is missing.
+    pub fn redis_sentinel<U: AsRef<str>>(
+        mut self,
+        service: impl AsRef<str>,
+        urls: impl IntoIterator<Item = U>,
+    ) -> Self {
+        #[cfg(feature = "redis")]
+        {
+            let options = RedisOptions::sentinel(service.as_ref(), urls);
+            self.backend = Backend::Redis(options.map(Box::new));
+        }
+        #[cfg(not(feature = "redis"))]
+        {
+            let _ = (service, urls);
+            self.backend = without_feature("redis", "a service of Sentinels".to_owned());
+        }
         self
     }
 

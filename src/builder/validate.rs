@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use http::HeaderName;
+
 use super::{Backend, Builder, trace_url};
 use tower_pulse_core::error::BuildError;
 use tower_pulse_core::recorder::check_counter;
@@ -86,6 +88,7 @@ impl Builder {
             1 << 30,
         )?;
         self.validate_precisions()?;
+        self.parsed_queue_header()?;
         for name in &self.counters {
             check_counter("declare_counters", name)?;
         }
@@ -125,6 +128,17 @@ impl Builder {
             ));
         }
         self.validate_store()
+    }
+
+    /// The header of the queue in front.
+    pub(super) fn parsed_queue_header(&self) -> Result<Option<HeaderName>, BuildError> {
+        let parsed = self.queue_header.as_ref().map(|name| {
+            HeaderName::try_from(name.as_str()).map_err(|_| {
+                let allowed = "the name of a header, such as x-request-start";
+                BuildError::new("queue_time_header", format!("{name:?}"), allowed)
+            })
+        });
+        parsed.transpose()
     }
 
     /// A store refuses batches with other precisions than its own.

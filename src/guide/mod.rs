@@ -11,7 +11,7 @@
     feature = "file",
     doc = "| [History in a file](mod@file) | what survives a restart without a server, a deploy, a disk that fails |"
 )]
-//! | [A fleet in Redis](mod@redis) | the server, TLS, the permissions of its user |
+//! | [A fleet in Redis](mod@redis) | one server, a cluster or Sentinel; TLS, passwords that change, the permissions of its user |
 #![cfg_attr(
     feature = "admin",
     doc = "| [Access](access) | tokens, own sessions, reverse proxies |"
@@ -39,6 +39,7 @@
 //! | [Reading health](reading_health) | each field: what it means, its unit, what to do |
 //! | [Troubleshooting](troubleshooting) | what you see, why, and what to do |
 //! | [Sizing](sizing) | memory, Redis and CPU of a configuration |
+//! | [Beyond one core](beyond_one_core) | what limits a large fleet first, its interval, the age of its figures |
 //! | [Upgrading](upgrading) | several versions in one fleet, and rolling back |
 //! | [Security](security) | what a client, a colleague and a hostile Redis can and cannot do |
 #![cfg_attr(
@@ -115,6 +116,9 @@ pub mod troubleshooting {}
 
 #[doc = include_str!("sizing.md")]
 pub mod sizing {}
+
+#[doc = include_str!("beyond_one_core.md")]
+pub mod beyond_one_core {}
 
 #[doc = include_str!("upgrading.md")]
 pub mod upgrading {}

@@ -1,13 +1,15 @@
-//! The trace id and the path of a request. They are read when the request begins, because the handler consumes
-//! it, and are of use only if it turns out to be slow or fails. They are written to a buffer of a pool, so that a
-//! request allocates nothing.
+//! The trace id and the path of a request, which are of use only if it turns out to be slow or fails, and how long it
+//! has waited before. They are read when the request begins, because the handler consumes it, and are written to a
+//! buffer of a pool, so that a request allocates nothing.
 
 use std::sync::{Arc, Mutex};
 
 use http::{HeaderMap, HeaderName};
 
 use super::source::Head;
-use tower_pulse_core::recorder::{DetailOptions, Entry, RequestDetails, thread_number};
+use tower_pulse_core::recorder::{
+    DetailOptions, Entry, Queue, QueueTime, RequestDetails, thread_number,
+};
 use tower_pulse_model::context::is_hidden;
 use tower_pulse_model::slow_request::{MAX_PATH, MAX_TRACE_ID};
 
@@ -22,15 +24,19 @@ struct Buffer {
     entry: Option<Arc<Entry>>,
     trace_id: String,
     path: String,
+    /// How long the request has waited in front of this process, if that is known.
+    queue_time: Option<QueueTime>,
 }
 
 impl Detailed {
     /// Reads the details of a request. Allocates nothing, as long as the pool has a buffer.
-    pub(super) fn new(head: &Head<'_>, options: DetailOptions) -> Self {
-        if !options.any() {
+    pub(super) fn new(head: &Head<'_>, options: DetailOptions, queue: Option<&Queue>) -> Self {
+        let queue_time = queue.and_then(|queue| queue.read(head.headers));
+        if !options.any() && queue_time.is_none() {
             return Self::default();
         }
         let mut buffer = POOL.take();
+        buffer.queue_time = queue_time;
         if options.trace_ids
             && let Some(id) = trace_id(head.headers)
         {
@@ -63,6 +69,13 @@ impl Detailed {
         self.0.as_mut().and_then(|buffer| buffer.entry.take())
     }
 
+    /// How long the request has waited in front of this process, if that is known.
+    pub(super) fn queue_time(&self) -> Option<&QueueTime> {
+        self.0
+            .as_ref()
+            .and_then(|buffer| buffer.queue_time.as_ref())
+    }
+
     /// The details.
     pub(super) fn details(&self) -> RequestDetails<'_> {
         let text = |text: fn(&Buffer) -> &str| {
@@ -91,6 +104,7 @@ impl Buffer {
             entry: None,
             trace_id: String::with_capacity(MAX_TRACE_ID),
             path: String::with_capacity(MAX_PATH + LONGEST_ESCAPE),
+            queue_time: None,
         }
     }
 
@@ -123,6 +137,7 @@ impl Buffer {
         self.entry = None;
         self.trace_id.clear();
         self.path.clear();
+        self.queue_time = None;
     }
 }
 

@@ -323,6 +323,9 @@ impl Guard {
         if let Some(timers) = timers {
             timers.add_to(&entry);
         }
+        if let Some(time) = details.queue_time() {
+            time.record(&entry);
+        }
     }
 
     /// The head of a response has been sent, and the body follows.

@@ -13,7 +13,7 @@ use super::details::Detailed;
 #[cfg(feature = "axum")]
 use super::matched::{MatchedPath, Template};
 use super::source::{Head, IgnoreList, Source};
-use tower_pulse_core::recorder::{Core, Entry, Recorder, Scope, thread_number};
+use tower_pulse_core::recorder::{Core, Entry, Queue, Recorder, Scope, thread_number};
 use tower_pulse_model::context::{Kind, clean_name};
 #[cfg(feature = "axum")]
 use tower_pulse_model::context::{UNMATCHED, fold_method};
@@ -106,6 +106,8 @@ pub(super) struct Route {
     source: Source,
     skips: IgnoreList,
     fallback_only: bool,
+    /// The header of the queue in front, with a handle of its timer that only this route uses.
+    queue: Option<Queue>,
     sharing: Sharing,
     #[cfg(feature = "axum")]
     slot: OnceLock<Slot>,
@@ -122,7 +124,7 @@ struct Slot {
     /// A handle that only this route uses.
     entry: Arc<Entry>,
     /// Whether the head of a request is of interest: some of the template's paths may be ignored, or details
-    /// are recorded.
+    /// are recorded, or the queue in front is.
     needs_head: bool,
 }
 
@@ -264,6 +266,7 @@ impl Route {
     ) -> Self {
         Self {
             core: recorder.core.clone(),
+            queue: recorder.queue.as_ref().map(Queue::clone_unshared),
             recorder,
             source,
             skips,
@@ -352,7 +355,8 @@ impl Route {
 
     /// Adds the details of a request, if they are recorded.
     fn detailed(&self, target: Target, head: &Head<'_>) -> Target {
-        target.with_details(Detailed::new(head, self.core.details()))
+        let details = Detailed::new(head, self.core.details(), self.queue.as_ref());
+        target.with_details(details)
     }
 
     /// The context of a route template that is not in the slot.
@@ -404,7 +408,9 @@ impl Route {
             method,
             is_of_all_methods: matches!(self.source, Source::Matched { with_method: false }),
             entry: entry.clone_unshared(),
-            needs_head: self.core.details().any() || self.skips.may_match(path.as_str()),
+            needs_head: self.core.details().any()
+                || self.queue.is_some()
+                || self.skips.may_match(path.as_str()),
             path,
         });
     }

@@ -47,7 +47,7 @@ impl Backend {
     }
 
     fn builder(&self) -> Builder {
-        match self {
+        let builder = match self {
             Self::Memory(store, _) => {
                 let history = Duration::from_secs(30 * 86_400);
                 let builder = Pulse::builder().store(store.clone()).history(history);
@@ -58,7 +58,8 @@ impl Backend {
             Self::Redis(server) => Pulse::builder()
                 .redis(server.url())
                 .redis_response_timeout(Duration::from_secs(5)),
-        }
+        };
+        builder.queue_time_header("x-request-start")
     }
 
     pub fn server(&self) -> &RedisServer {

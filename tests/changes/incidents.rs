@@ -10,6 +10,7 @@ use fastrand::Rng;
 use http::Request as HttpRequest;
 use tower::ServiceExt;
 use tower_pulse::{ManualClock, Pulse};
+use tower_pulse_model::context::QUEUED;
 
 use crate::fleet::{Backend, Fleet, MINUTE};
 use crate::rig::seed::fixed_seed;
@@ -23,6 +24,10 @@ pub const LOGIN: &str = "POST /login";
 pub const ORDER: &str = "GET /order/{id}";
 /// The query that is slow.
 pub const QUERY: &str = "db:find_order";
+/// The query that the page with timers runs for each row.
+pub const REPEATED: &str = "db:find_tag";
+/// How often a request runs it.
+pub const REPEATS: usize = 25;
 
 /// Minutes before an incident, and since.
 const BEFORE: i64 = 45;
@@ -36,6 +41,8 @@ pub enum Incident {
     BadInstance,
     Errors,
     Surge,
+    /// Requests wait longer in front of the service.
+    Queue,
 }
 
 impl Incident {
@@ -46,13 +53,14 @@ impl Incident {
             Self::BadDeploy | Self::Surge => PRODUCT,
             Self::BadInstance => SEARCH,
             Self::Errors => LOGIN,
+            Self::Queue => QUEUED,
         }
     }
 
     /// Changes the requests of a minute.
     fn befall(self, requests: &mut Vec<Request>) {
         match self {
-            Self::SlowQuery => {}
+            Self::SlowQuery | Self::Queue => {}
             Self::BadDeploy => {
                 for request in requests.iter_mut().filter(|request| request.instance < 2) {
                     slow_down(std::slice::from_mut(request), PRODUCT, 4.0);
@@ -92,7 +100,9 @@ impl Incident {
         let mut rng = Rng::with_seed(seed);
         for _ in 0..BEFORE {
             let requests = traffic.minute();
-            orders.pass(&mut fleet, &requests, 1.0, &mut rng).await;
+            orders
+                .pass(&mut fleet, &requests, [1.0; 2], false, &mut rng)
+                .await;
         }
         if self == Self::BadDeploy {
             for number in 0..2 {
@@ -108,8 +118,17 @@ impl Incident {
         for _ in 0..SINCE {
             let mut requests = traffic.minute();
             self.befall(&mut requests);
-            let factor = if self == Self::SlowQuery { 8.0 } else { 1.0 };
-            orders.pass(&mut fleet, &requests, factor, &mut rng).await;
+            let query = if self == Self::SlowQuery { 8.0 } else { 1.0 };
+            let wait = if self == Self::Queue { 8.0 } else { 1.0 };
+            orders
+                .pass(
+                    &mut fleet,
+                    &requests,
+                    [query, wait],
+                    self == Self::BadInstance,
+                    &mut rng,
+                )
+                .await;
         }
         assert_eq!(fleet.now - began, SINCE * MINUTE);
         (fleet, began)
@@ -140,6 +159,9 @@ impl Orders {
                     pulse.time(QUERY, query).await;
                     let user = async { time.advance(micros("user")) };
                     pulse.time("db:find_user", user).await;
+                    for _ in 0..REPEATS {
+                        pulse.timer(REPEATED).stop();
+                    }
                     time.advance(micros("own"));
                 }
             }
@@ -152,19 +174,40 @@ impl Orders {
         }
     }
 
-    /// Passes a minute, and lets it be judged. The query takes `factor` times as long as usual.
-    async fn pass(&self, fleet: &mut Fleet, requests: &[Request], factor: f64, rng: &mut Rng) {
+    /// Passes a minute, and lets it be judged. The query, and the wait in front, take so many times as long as usual.
+    async fn pass(
+        &self,
+        fleet: &mut Fleet,
+        requests: &[Request],
+        [query_factor, wait_factor]: [f64; 2],
+        is_host_busy: bool,
+        rng: &mut Rng,
+    ) {
         let second = fleet.now + 30;
         let mut drawn = Vec::new();
         for _ in 0..40 {
             let own = 15_000.0 * (rng.f64() + rng.f64() + 0.5);
             let query = 10_000.0 * (rng.f64() + rng.f64());
-            drawn.push([(query * factor) as u64, (query / 3.0) as u64, own as u64]);
+            let query = [query * query_factor, query / 3.0, own];
+            drawn.push(query.map(|micros| micros as u64));
         }
-        let and = async |_: &Fleet| {
+        // Their own generator, so that the other figures stay as they are.
+        let mut waits = rng.clone();
+        let minute = fleet.now;
+        let and = async |fleet: &Fleet| {
+            for (number, instance) in fleet.instances.iter().enumerate() {
+                let is_busy = is_host_busy && number == 2;
+                let millis = if is_busy { 40 } else { 1 };
+                let cpu = if is_busy { 0.98 } else { 0.2 };
+                let simulation = instance.pulse.simulation();
+                simulation.machine(minute, cpu, Duration::from_millis(millis));
+            }
             for (id, [query, user, own]) in drawn.into_iter().enumerate() {
                 self.time.set_wall(second);
+                let wait = wait_factor * 3_000.0 * (waits.f64() + waits.f64() + 0.5);
+                let taken = second * 1_000_000 - wait as i64;
                 let request = HttpRequest::get(format!("/order/{id}"))
+                    .header("x-request-start", format!("t={taken}"))
                     .header("query", query)
                     .header("user", user)
                     .header("own", own);

@@ -22,6 +22,8 @@ mod incidents;
 mod instances;
 mod marks;
 mod questions;
+mod queue;
+mod repeated;
 mod schedule;
 mod sight;
 mod slower;

@@ -51,6 +51,7 @@ impl Asked<'_> {
             Incident::BadDeploy => assert!(named(ChangeKind::Slower, PRODUCT), "{about}"),
             Incident::Errors => assert!(named(ChangeKind::Failing, LOGIN), "{about}"),
             Incident::Surge => assert!(named(ChangeKind::Surging, PRODUCT), "{about}"),
+            Incident::Queue => unreachable!("it befalls no page: see `queue.rs`"),
             // All pages of the instance are slow, so each may be named, and the fleet with it.
             Incident::BadInstance => {
                 assert!(!standing.is_empty(), "{about}");
@@ -120,7 +121,7 @@ impl Asked<'_> {
                 assert!(is_instance, "{about}");
             }
             Incident::Surge => assert_eq!(answer.part, Part::Traffic, "{about}"),
-            Incident::BadDeploy | Incident::Errors => {
+            Incident::BadDeploy | Incident::Errors | Incident::Queue => {
                 assert_eq!(answer.part, Part::Handler, "{about}");
             }
         }

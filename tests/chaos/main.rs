@@ -13,12 +13,19 @@
     reason = "test code: a panic is a failed test; not all of the shared parts are used here"
 )]
 
+#[cfg(feature = "redis-tls")]
+#[path = "../topologies/certificates.rs"]
+mod certificates;
 #[path = "../faults/folds/mod.rs"]
 mod folds;
+#[path = "../topologies/place.rs"]
+mod place;
 #[path = "../rig/mod.rs"]
 mod rig;
 #[path = "../faults/service.rs"]
 mod service;
+#[path = "../topologies/user.rs"]
+mod user;
 
 mod away;
 mod clients;
@@ -28,6 +35,7 @@ mod folding;
 mod process;
 mod store;
 mod table;
+mod topologies;
 
 use table::Run;
 
@@ -74,6 +82,16 @@ fn main() {
         run.scenario("journal deleted", folding::journal_deleted)
             .await;
         run.scenario("state deleted", folding::state_deleted).await;
+        run.scenario("slot moved", topologies::slot_moved).await;
+        run.scenario("cluster failover", topologies::failovers)
+            .await;
+        run.scenario("Sentinel failover", topologies::cut_off_primaries)
+            .await;
+        run.scenario("cluster down", topologies::cluster_down).await;
+        run.scenario("credentials rotated", topologies::credentials)
+            .await;
+        #[cfg(feature = "redis-tls")]
+        run.scenario("TLS cut", topologies::tls_cut).await;
     });
     if !run.print() {
         std::process::exit(1);

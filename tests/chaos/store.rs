@@ -13,12 +13,12 @@ use crate::service::{PAGES, Service, Stored, builder, pause, without_flushes};
 use crate::table::{Outcome, Size};
 
 /// Requests from four tasks, which pause for a millisecond after each burst, until they are stopped.
-struct Load {
+pub struct Load {
     stop: Arc<AtomicBool>,
     tasks: Vec<tokio::task::JoinHandle<()>>,
 }
 
-fn load(service: &Service, burst: usize, seed: u64) -> Load {
+pub fn load(service: &Service, burst: usize, seed: u64) -> Load {
     let stop = Arc::new(AtomicBool::new(false));
     let tasks = (0..4).map(|task| {
         let (service, stop) = (service.clone(), stop.clone());
@@ -40,7 +40,7 @@ fn load(service: &Service, burst: usize, seed: u64) -> Load {
 
 impl Load {
     /// Stops the load. Panics if a request has failed.
-    async fn stop(self) {
+    pub async fn stop(self) {
         self.stop.store(true, SeqCst);
         for task in self.tasks {
             task.await.unwrap();
@@ -50,12 +50,22 @@ impl Load {
 
 /// Ends the service, and compares the counts.
 async fn end(service: &Service, server: &RedisServer, done: String) -> Outcome {
+    let stored = async || Stored::read(&mut server.connection().await).await;
+    end_with(service, stored, done).await
+}
+
+/// Ends the service, and compares the counts with what is stored then.
+pub async fn end_with(
+    service: &Service,
+    stored: impl AsyncFnOnce() -> Stored,
+    done: String,
+) -> Outcome {
     let drained = service.settle().await;
     let mut faults = Vec::new();
     if let Err(error) = service.pulse.shutdown().await {
         faults.push(error.to_string());
     }
-    let stored = Stored::read(&mut server.connection().await).await;
+    let stored = stored().await;
     // The finest precisions retain two and ten minutes. Only precisions that cover the whole run can be
     // compared.
     let differences = service.differences(&stored).into_iter();

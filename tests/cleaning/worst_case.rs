@@ -24,6 +24,7 @@ use tower_pulse_model::batch::Batch;
 use tower_pulse_model::context::{ALL, ContextId, Kind, MAX_NAME, OVERFLOW, RecordId, UNMATCHED};
 use tower_pulse_model::fleet::MAX_VERSION_BYTES;
 use tower_pulse_model::histogram::{BUCKETS, Histogram, SCALE, lower_bound};
+use tower_pulse_model::machine::MachineMinute;
 use tower_pulse_model::minute_report::stored_bytes;
 use tower_pulse_model::minute_report::{MAX_REPORTED, MinuteReport, REPORTED_MINUTES};
 use tower_pulse_model::outcome::Outcome;
@@ -223,6 +224,11 @@ async fn send_reports(writer: &Writer, seq: &mut u64, precisions: &Precisions) {
             max_contexts: MAX_REPORTED,
             is_side_by_side: true,
             contexts: contexts.clone(),
+            machine: Some(MachineMinute {
+                cpu_millis: Some(u64::MAX),
+                resident_bytes: Some(u64::MAX),
+                ..MachineMinute::default()
+            }),
         });
         *seq += 1;
         let applied = writer.apply(&call("filler", *seq, batch)).await.unwrap();

@@ -11,7 +11,7 @@ use super::past::{Backend, DemoWithPast, PATIENCE};
 type Expected = fn(&Value) -> bool;
 
 /// The incidents, and whether a change names one.
-const INCIDENTS: [(&str, Expected); 5] = [
+const INCIDENTS: [(&str, Expected); 8] = [
     ("slow_query", |change| {
         is(change, "slower", "GET /search")
             && has_suspect(change, |suspect| suspect["timer"] == "db:search")
@@ -29,7 +29,37 @@ const INCIDENTS: [(&str, Expected); 5] = [
     ("surge", |change| {
         is(change, "surging", "GET /products/{id}")
     }),
+    BUSY_HOST,
+    QUEUE,
+    REPEATED,
 ];
+
+/// Every change is about the instance, and its machine is suspected.
+const BUSY_HOST: (&str, Expected) = ("busy_host", |change| {
+    let is_about = change["instance"] == "web-3"
+        || has_suspect(change, |suspect| suspect["instance"] == "web-3");
+    is_about
+        && has_suspect(change, |suspect| {
+            suspect["kind"] == "machine" && suspect["delay"].as_f64() > Some(0.03)
+        })
+});
+const QUEUE: (&str, Expected) = ("queue", |change| {
+    is(change, "slower", "<queue>") && has_suspect(change, |suspect| suspect["timer"] == "queue")
+});
+const REPEATED: (&str, Expected) = ("repeated", |change| {
+    is(change, "slower", "GET /cart")
+        && has_suspect(change, |suspect| suspect["timer"] == "db:find_item")
+});
+
+/// The others in memory are read from the page, in `tests/browser`.
+#[tokio::test]
+async fn the_machine_the_queue_and_repeated_calls_are_named_in_memory() {
+    let mut complaints = Vec::new();
+    for incident in [BUSY_HOST, QUEUE, REPEATED] {
+        complaints.extend(is_named(Backend::Memory, incident).await);
+    }
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+}
 
 #[tokio::test]
 async fn nothing_is_named_in_memory() {

@@ -19,7 +19,7 @@ use tower_pulse_model::slice::DEFAULT_PRECISIONS;
 
 use crate::rig::book;
 use crate::rig::server::RedisServer;
-use crate::rig::wait::{PATIENCE, until};
+use crate::rig::wait::{PATIENCE, look_until, until};
 
 /// The prefix of every key.
 pub const PREFIX: &str = "pulse:";
@@ -194,9 +194,12 @@ impl Service {
     /// is the system's.
     pub async fn flushed_again(&self) {
         let start = Instant::now();
-        until("it flushes", async || {
-            let age = self.health().flush.last_flush_age_seconds;
-            age.is_some_and(|age| age < start.elapsed().as_secs_f64())
+        look_until(PATIENCE, async || {
+            let health = self.health();
+            let age = health.flush.last_flush_age_seconds;
+            let is_flushed = age.is_some_and(|age| age < start.elapsed().as_secs_f64());
+            let why = || format!("it does not flush: {:?}, {:?}", health.store, health.flush);
+            is_flushed.then_some(()).ok_or_else(why)
         })
         .await;
     }
@@ -242,7 +245,11 @@ impl Service {
 
     /// Panics unless the server has every served request exactly once.
     pub async fn assert_exact(&self, server: &RedisServer) {
-        let stored = Stored::read(&mut server.connection().await).await;
+        self.assert_exact_in(Stored::read(&mut server.connection().await).await);
+    }
+
+    /// Panics unless every served request is stored exactly once.
+    pub fn assert_exact_in(&self, stored: Stored) {
         let differences = self.differences(&stored);
         let health = self.health();
         assert!(differences.is_empty(), "{differences:#?}\n{health:#?}");
@@ -253,9 +260,19 @@ impl Service {
 
     /// The end of most tests: all samples are flushed, the shutdown succeeds, and the numbers are exact.
     pub async fn end_exactly(&self, server: &RedisServer) {
+        self.end().await;
+        self.assert_exact(server).await;
+        self.assert_well();
+    }
+
+    /// Flushes all samples, and shuts down.
+    pub async fn end(&self) {
         self.settle().await;
         self.pulse.shutdown().await.unwrap();
-        self.assert_exact(server).await;
+    }
+
+    /// Panics unless nothing is pending and nothing wrong.
+    pub fn assert_well(&self) {
         let health = self.health();
         assert_eq!(
             (
@@ -302,26 +319,30 @@ pub struct Stored {
 
 impl Stored {
     pub async fn read(conn: &mut MultiplexedConnection) -> Self {
+        Self::read_below(PREFIX, conn).await
+    }
+
+    /// Reads what is stored below a prefix.
+    pub async fn read_below(prefix: &str, conn: &mut MultiplexedConnection) -> Self {
+        const DAY: i64 = 86_400;
         let mut stored = Self {
             hits: Vec::new(),
             pages: Vec::new(),
-            others: by_day(conn, &format!("hits:{OTHER}")).await,
-            errors: by_day(conn, "errors").await,
-            sold: by_day(conn, "sales").await,
+            others: counter_below(prefix, conn, &format!("hits:{OTHER}"), DAY).await,
+            errors: counter_below(prefix, conn, "errors", DAY).await,
+            sold: counter_below(prefix, conn, "sales", DAY).await,
             statistics: 0,
-            all: statistics(conn, "<all>").await,
+            all: statistics_below(prefix, conn, "<all>").await,
         };
         for precision in DEFAULT_PRECISIONS.map(i64::from) {
-            stored
-                .hits
-                .push((precision, counter(conn, "hits", precision).await));
+            let hits = counter_below(prefix, conn, "hits", precision).await;
+            stored.hits.push((precision, hits));
         }
         for page in 0..PAGES {
             let context = context(page);
-            stored
-                .pages
-                .push(by_day(conn, &format!("hits:{context}")).await);
-            stored.statistics += statistics(conn, &context).await;
+            let hits = counter_below(prefix, conn, &format!("hits:{context}"), DAY).await;
+            stored.pages.push(hits);
+            stored.statistics += statistics_below(prefix, conn, &context).await;
         }
         stored
     }
@@ -339,7 +360,16 @@ impl Stored {
 
 /// The sum of a counter's slices.
 pub async fn counter(conn: &mut MultiplexedConnection, name: &str, precision: i64) -> i64 {
-    let slices = book::get_counter(conn, PREFIX, name, precision).await;
+    counter_below(PREFIX, conn, name, precision).await
+}
+
+async fn counter_below(
+    prefix: &str,
+    conn: &mut MultiplexedConnection,
+    name: &str,
+    precision: i64,
+) -> i64 {
+    let slices = book::get_counter(conn, prefix, name, precision).await;
     slices.unwrap().iter().map(|(_, n)| n).sum()
 }
 
@@ -349,9 +379,13 @@ pub async fn by_day(conn: &mut MultiplexedConnection, name: &str) -> i64 {
 
 /// The requests in a context's statistics of this hour and the last.
 pub async fn statistics(conn: &mut MultiplexedConnection, context: &str) -> i64 {
+    statistics_below(PREFIX, conn, context).await
+}
+
+async fn statistics_below(prefix: &str, conn: &mut MultiplexedConnection, context: &str) -> i64 {
     let mut sum = 0;
     for set in ["", ":last"] {
-        let key = format!("{PREFIX}stats:{context}:AccessTime{set}");
+        let key = format!("{prefix}stats:{context}:AccessTime{set}");
         let count: Option<f64> = cmd("ZSCORE")
             .arg(key)
             .arg("count")

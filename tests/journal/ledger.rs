@@ -126,6 +126,7 @@ impl Ledger {
             max_contexts: CONTEXTS.len(),
             is_side_by_side: true,
             contexts: vec![(RecordId::new(Kind::Http, context), aggregate.clone())],
+            machine: None,
         });
         batch.count(&Arc::from(format!("u{id}")), second, 1);
         if id.is_multiple_of(REQUESTS_PER_MARK) {

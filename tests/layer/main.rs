@@ -10,6 +10,7 @@ mod names;
 mod nested_timers;
 mod outcomes;
 mod polls;
+mod queue;
 mod recorded;
 mod request_timers;
 #[path = "../rig/mod.rs"]

@@ -438,7 +438,7 @@ async fn the_admin_tells_where_the_time_of_requests_goes() {
             "timer": "db", "count": 4, "per_request": 2.0, "requests": 2,
             "total": 0.012, "covered": 0.012, "share": 0.6, "overlap": 0.0,
             "seconds_per_request": 0.006, "change": null,
-            "errors": errors, "error_share": error_share, "failing": false,
+            "errors": errors, "error_share": error_share, "failing": false, "repeated": false,
         });
         assert_eq!(rows[0], db);
         assert_eq!(

@@ -12,7 +12,8 @@
 )]
 
 pub use pulse_rig::{
-    book, demo, http, json, log, lua, peer, process, proxy, resp, seed, server, wait,
+    book, cluster, demo, http, json, log, lua, peer, process, proxy, resp, seed, sentinel, server,
+    shared, wait,
 };
 
 pub mod fold;

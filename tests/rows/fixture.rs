@@ -156,6 +156,25 @@ impl Service {
         }
     }
 
+    /// On a cluster that tests share.
+    pub async fn cluster() -> Self {
+        let cluster = pulse_rig::shared::cluster().await;
+        let (clock, manual) = Clock::manual(NOW);
+        let options = RedisOptions::cluster(cluster.urls()).unwrap();
+        let options = options.response_timeout(Duration::from_secs(2));
+        let options = options.connection_timeout(Duration::from_secs(10));
+        let options = options.prefix(pulse_rig::shared::prefix()).unwrap();
+        let store = RedisStore::open(options).unwrap();
+        Self {
+            store: Arc::new(store.with_clock(clock.clone())),
+            clock,
+            manual,
+            database: Database::default(),
+            server: None,
+            pulses: Mutex::default(),
+        }
+    }
+
     pub fn pulse(&self) -> Pulse {
         let builder = Pulse::builder().store(self.store.clone());
         let pulse = builder.clock(self.clock.clone()).build().unwrap();

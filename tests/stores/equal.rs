@@ -12,6 +12,7 @@ use tower_pulse_core::store::{Heartbeat, Pass, RecordIndex, marks};
 use tower_pulse_model::access_time::AccessTimeStats;
 use tower_pulse_model::batch::Batch;
 use tower_pulse_model::context::{ALL, Kind, RecordId};
+use tower_pulse_model::machine::MachineMinute;
 use tower_pulse_model::minute_report::{MinuteReport, REPORTED_MINUTES};
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::slice::{HOUR, Precisions};
@@ -93,6 +94,11 @@ impl Pair {
                         max_contexts: 3,
                         is_side_by_side: nanos % 2 == 0,
                         contexts: vec![(RecordId::new(kind, &name), aggregate)],
+                        machine: (nanos % 2 == 0).then(|| MachineMinute {
+                            cpu_millis: Some(*nanos),
+                            delay_micros: Some(nanos / 7),
+                            ..MachineMinute::default()
+                        }),
                     });
                 }
                 self.send(batch).await;

@@ -97,12 +97,32 @@ pub async fn apply(store: &Arc<dyn Store>, call: &FencedBatch) -> Result<ApplyOu
     applied
 }
 
+/// The keys of a store in a server, as another program reads and writes them.
+pub struct Keys {
+    /// The server that has them.
+    pub client: redis::Client,
+    pub prefix: String,
+}
+
+impl Keys {
+    /// The key of this name.
+    pub fn key(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+
+    pub async fn connection(&self) -> redis::aio::MultiplexedConnection {
+        crate::rig::server::connect(&self.client).await
+    }
+}
+
 pub struct Fixture {
     pub store: Arc<dyn Store>,
     pub precisions: Precisions,
     pub clock: Clock,
     pub manual_clock: ManualClock,
     pub server: Option<RedisServer>,
+    /// The keys, of a store in a server.
+    pub keys: Option<Keys>,
     /// Where the file of a store in one is, as long as the fixture lives.
     _dir: Option<TempDir>,
     pub writer: Writer,
@@ -122,6 +142,7 @@ impl Fixture {
             clock,
             manual_clock,
             server: None,
+            keys: None,
             _dir: None,
             seq: 0,
         }
@@ -141,6 +162,7 @@ impl Fixture {
             clock,
             manual_clock,
             server: None,
+            keys: None,
             _dir: Some(dir),
             seq: 0,
         }
@@ -152,16 +174,27 @@ impl Fixture {
 
     /// A store in a server that the test has started.
     pub fn redis_with(server: RedisServer, prefix: &str) -> Self {
+        let keys = Keys {
+            client: server.client(),
+            prefix: prefix.to_owned(),
+        };
+        let mut fixture = Self::over(redis_store(&server.url(), prefix), keys);
+        fixture.server = Some(server);
+        fixture
+    }
+
+    /// A store in a server that outlives the fixture.
+    pub fn over(store: RedisStore, keys: Keys) -> Self {
         let (clock, manual_clock) = Clock::manual(NOW);
-        let store = redis_store(&server.url(), prefix).with_clock(clock.clone());
-        let store: Arc<dyn Store> = Arc::new(store);
+        let store: Arc<dyn Store> = Arc::new(store.with_clock(clock.clone()));
         Self {
             writer: Writer::new(store.clone(), clock.clone()),
             store,
             precisions: Precisions::default(),
             clock,
             manual_clock,
-            server: Some(server),
+            server: None,
+            keys: Some(keys),
             _dir: None,
             seq: 0,
         }

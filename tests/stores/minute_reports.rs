@@ -161,6 +161,7 @@ async fn each_instance_and_each_version_is_what_it_did(fixture: Fixture) {
                 instance: one.name().into(),
                 version: one.version.map(Arc::from),
                 records: busiest(contexts, MAX_REPORTED),
+                machine: None,
             });
             if let Some(version) = one.version {
                 let sums = versions.entry((*minute, version)).or_default();
@@ -219,6 +220,7 @@ fn report(
         max_contexts: 2,
         is_side_by_side: true,
         contexts: contexts.iter().map(context).collect(),
+        machine: None,
     }
 }
 

@@ -649,10 +649,7 @@ async fn the_error_of_a_cluster_node_is_explained() {
         .await
         .unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Refused, "{error}");
-    assert!(
-        error.to_string().contains("use a standalone server"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("`redis_cluster`"), "{error}");
 }
 
 #[tokio::test]

@@ -489,11 +489,11 @@ pub async fn the_ranking_holds_a_hundred(fixture: &mut Fixture) {
             .map(|(name, nanos)| (*name, Kind::Http, NOW, &nanos[..]))
             .collect();
         fixture.merge_clean(fixture.batch(&requests)).await;
-        if let Some(server) = &fixture.server {
+        if let Some(keys) = &fixture.keys {
             let mut size = redis::cmd("ZCARD");
-            size.arg("pulse:slowest:AccessTime");
+            size.arg(keys.key("slowest:AccessTime"));
             let size: u64 = size
-                .query_async(&mut server.connection().await)
+                .query_async(&mut keys.connection().await)
                 .await
                 .unwrap();
             assert_eq!(size, 100.min(70 * (n + 1)));
@@ -506,7 +506,7 @@ pub async fn the_ranking_holds_a_hundred(fixture: &mut Fixture) {
     fixture.advance(24 * HOUR + 60);
     let cleaned = fixture.store.clean(&fixture.pass()).await.unwrap().unwrap();
     // Where no ranking is exported, it is made of all contexts.
-    let ranks = fixture.server.as_ref().map_or(210, |_| 100);
+    let ranks = fixture.keys.as_ref().map_or(210, |_| 100);
     assert_eq!((cleaned.ranks, cleaned.contexts), (ranks, 0));
     assert_eq!(fixture.store.slowest_means().await.unwrap(), []);
 }

@@ -68,3 +68,65 @@ async fn a_certificate_is_refused_unless_its_authority_is_trusted() {
     let info = client.get_connection_info().clone();
     assert_works(&store(RedisOptions::from(info))).await;
 }
+
+/// A cluster of one node. Its redirects and its answers lead to addresses that it announces, of which the certificate has
+/// the name.
+#[cfg(feature = "redis-tls")]
+#[tokio::test]
+async fn a_cluster_behind_tls_stays_behind_tls() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stores/tls");
+    let file = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let port = crate::rig::process::free_port();
+    let server = RedisServer::builder()
+        .arg("--tls-port", &port.to_string())
+        .arg("--tls-cert-file", &file("server.pem"))
+        .arg("--tls-key-file", &file("server.key"))
+        .arg("--tls-ca-cert-file", &file("ca.pem"))
+        .arg("--tls-auth-clients", "no")
+        .arg("--cluster-enabled", "yes")
+        // It announces the port of TLS.
+        .arg("--tls-cluster", "yes")
+        .arg("--cluster-announce-hostname", "localhost")
+        .arg("--cluster-preferred-endpoint-type", "hostname")
+        .start()
+        .await;
+    let mut connection = server.connection().await;
+    let mut slots = redis::cmd("CLUSTER");
+    slots.arg("ADDSLOTSRANGE").arg(0).arg(16_383);
+    slots.exec_async(&mut connection).await.unwrap();
+    crate::rig::wait::until("the cluster is up", async || {
+        let mut info = redis::cmd("CLUSTER");
+        let info = info.arg("INFO").query_async::<String>(&mut connection);
+        info.await.unwrap().contains("cluster_state:ok")
+    })
+    .await;
+
+    let options = || {
+        let options = RedisOptions::cluster([format!("rediss://localhost:{port}")]).unwrap();
+        let options = options.prefix("{tls}:").unwrap();
+        let certificates = redis::TlsCertificates {
+            client_tls: None,
+            root_cert: Some(std::fs::read(file("ca.pem")).unwrap()),
+        };
+        options.certificates(certificates).unwrap()
+    };
+    assert_works(&store(options())).await;
+
+    // The node is reached at an address of which the certificate says nothing.
+    let mapped = options().address_map(move |announced| {
+        let (host, port) = announced.rsplit_once(':')?;
+        (host == "localhost").then(|| format!("127.0.0.1:{port}"))
+    });
+    let error = store(mapped).hello().await.unwrap_err();
+    assert_eq!(error.kind(), tower_pulse::StoreErrorKind::Unreachable);
+    assert!(error.to_string().contains("certificate"), "{error}");
+    assert!(error.to_string().contains("`redis_address_map`"), "{error}");
+
+    let without_tls = RedisOptions::cluster(["redis://localhost"]).unwrap();
+    let certificates = redis::TlsCertificates {
+        client_tls: None,
+        root_cert: None,
+    };
+    let error = without_tls.certificates(certificates).unwrap_err();
+    assert_eq!(error.field(), "redis_certificates");
+}

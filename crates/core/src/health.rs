@@ -109,6 +109,24 @@ pub struct RecordingHealth {
     pub drain_lag_seconds: f64,
     /// Longest delay of any drain.
     pub max_drain_lag_seconds: f64,
+    /// The waits in front of this instance; `None` unless `Builder::queue_time_header` is set.
+    #[cfg_attr(feature = "query", serde(skip_serializing_if = "Option::is_none"))]
+    pub queue: Option<QueueHealth>,
+}
+
+/// What the header of the queue in front has told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "query", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct QueueHealth {
+    /// Requests whose wait was recorded.
+    pub timed: u64,
+    /// Those of them whose wait was negative, and counts as 0.
+    pub negative: u64,
+    /// Requests with a wait of more than a minute, which is ignored.
+    pub too_long: u64,
+    /// Requests with a header that is no time, which is ignored.
+    pub unreadable: u64,
 }
 
 /// Flushing in this instance.

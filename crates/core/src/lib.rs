@@ -14,6 +14,7 @@ pub mod flush;
 pub mod fold;
 pub mod handle;
 pub mod health;
+pub mod machine;
 #[cfg(feature = "query")]
 pub mod query;
 pub mod random;

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
-use tower_pulse_model::context::escape_hidden;
+use tower_pulse_model::context::{QUEUED, escape_hidden};
 
 /// What has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -89,6 +89,17 @@ pub enum Suspect {
         ratio: f64,
         /// The part of the change that comes from this instance, 0 to 1.
         share: f64,
+    },
+    /// The machine of an instance: what is ready there waits for a CPU, so that everything takes longer.
+    Machine {
+        /// The name of the instance.
+        instance: Arc<str>,
+        /// The median scheduling delay since the change, in seconds.
+        delay: f64,
+        /// The share of its CPUs that the process took, 0 to 1; `None` if the system does not tell.
+        cpu: Option<f64>,
+        /// This in words.
+        text: Arc<str>,
     },
     /// A timer within the requests of the context.
     Timer {
@@ -187,7 +198,8 @@ pub struct Change {
     pub id: Arc<str>,
     /// What has changed.
     pub kind: ChangeKind,
-    /// The context; `<all>` if all contexts have changed together.
+    /// The context; `<all>` if all contexts have changed together, `<queue>` if requests wait longer, or less, in front
+    /// of the service.
     pub context: Arc<str>,
     /// The instance, for [`ChangeKind::Instance`].
     pub instance: Option<Arc<str>>,
@@ -257,7 +269,11 @@ impl fmt::Display for Change {
         // It is logged, and an older version may have written the names.
         let (context, ratio) = (escape_hidden(&self.context), self.ratio);
         let instance = self.instance.as_deref().map(escape_hidden);
+        let is_of_queue = *self.context == *QUEUED;
         if self.ended.is_some() {
+            if is_of_queue {
+                return write!(f, "requests wait in front of the service as before");
+            }
             return match (&instance, self.kind) {
                 (Some(instance), _) => {
                     write!(
@@ -271,6 +287,16 @@ impl fmt::Display for Change {
         }
         let percent = |share: f64| 100.0 * share;
         match self.kind {
+            ChangeKind::Slower | ChangeKind::Faster if is_of_queue => {
+                let waits = match self.kind {
+                    ChangeKind::Slower => "longer",
+                    _ => "less",
+                };
+                write!(
+                    f,
+                    "requests wait {waits} in front of the service: {ratio:.2} times as before"
+                )
+            }
             ChangeKind::Slower if self.is_tail => {
                 write!(
                     f,

@@ -18,6 +18,7 @@ use super::state::{Alarm, AlarmKind, Ended, Shared, SharedMinutes};
 use super::traffic;
 use super::verdict::Standing;
 use tower_pulse_model::records::RecordId;
+use tower_pulse_model::timer_sums::queue;
 
 /// The minutes before the first one to judge that a new detector must [recall](Detector::recall).
 pub const RECALLED_MINUTES: i64 = 90;
@@ -40,6 +41,14 @@ pub struct Detector {
 /// The number of a context, which tells when it is its turn.
 fn number(id: RecordId) -> u64 {
     u64::from_be_bytes(id.to_bytes())
+}
+
+/// The pages, without the queue in front of them.
+pub(crate) fn pages_of(
+    pages: &HashMap<RecordId, Page>,
+) -> impl Iterator<Item = (&RecordId, &Page)> + Clone {
+    let queue = queue();
+    pages.iter().filter(move |(id, _)| **id != queue)
 }
 
 /// Minutes without a request after which an alarm of a page ends. Minutes in which no page had a request do not count.
@@ -128,9 +137,10 @@ impl Detector {
             .filter_map(|(id, page)| {
                 let after = self.state.last_end(*id, &AlarmKind::SPEED);
                 let lens = page.lens.as_ref()?;
-                let shared = &self.state.shared;
-                let finding = speed::watch(lens, shared, now, after, alone)?;
-                let size = speed::size(lens, shared, finding.score, finding.since);
+                let shared = self.state.shared.of(*id);
+                let alone = alone || *id == queue();
+                let finding = speed::watch(lens, &shared, now, after, alone)?;
+                let size = speed::size(lens, &shared, finding.score, finding.since);
                 let ratio = match size.is_tail {
                     true => speed::log_size(lens, finding.score, finding.effect).exp(),
                     false => size.body,
@@ -161,7 +171,7 @@ impl Detector {
         let Some(now) = self.last else {
             return Sight::default();
         };
-        let pages = self.pages.values();
+        let pages = pages_of(&self.pages).map(|(_, page)| page);
         let seen = |page: &&Page| page.history.last().is_some_and(|last| last.tick > now - 60);
         let seen: Vec<_> = pages.filter(seen).collect();
         let judged = self.state.shared.0.iter().map(|shared| shared.tick);
@@ -234,7 +244,8 @@ impl Detector {
                     let mut ended =
                         ended.filter(|ended| ended.context == *id && ended.kind.is_speed());
                     let before = ended.next().map(|ended| (ended.to, &ended.past));
-                    page.renew(number(*id), now, &self.state.shared, &excluded, before);
+                    let shared = self.state.shared.of(*id);
+                    page.renew(number(*id), now, &shared, &excluded, before);
                 }
             }
             page.score_last(now);
@@ -245,7 +256,7 @@ impl Detector {
     /// Finds what all pages share in the minute.
     fn share(&mut self, now: Tick, minute: &Minute<'_>) {
         let (mut levels, mut traffic) = (Vec::new(), Vec::new());
-        for page in self.pages.values() {
+        for (_, page) in pages_of(&self.pages) {
             let Some(lens) = &page.lens else { continue };
             if !page.is_frozen() {
                 levels.extend(speed::level_of(lens, now));
@@ -260,7 +271,8 @@ impl Detector {
         let before = self.state.shared.last().map_or(0, |shared| shared.level);
         let level = all::weighted_median(&mut levels).map_or(before, |level| (level * 1e6) as i64);
         let traffic = all::weighted_median(&mut traffic).unwrap_or(0.0);
-        let sums = minute.contexts.iter().map(|(_, sums)| sums.times);
+        let pages = minute.contexts.iter().filter(|(id, _)| *id != queue());
+        let sums = pages.map(|(_, sums)| sums.times);
         self.state.shared.push(Shared {
             tick: now,
             level,
@@ -323,7 +335,8 @@ impl Detector {
                 let Some(lens) = page.lens.as_ref().filter(|_| seen == now) else {
                     return false;
                 };
-                let progress = speed::follow(lens, shared, alarm.score, alarm.since, effect);
+                let shared = shared.of(alarm.context);
+                let progress = speed::follow(lens, &shared, alarm.score, alarm.since, effect);
                 let strength = (progress.strength * 100.0).clamp(0.0, 1e6) as u32;
                 alarm.strength = alarm.strength.max(strength);
                 progress.is_over

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use super::all;
+use super::detector::pages_of;
 use super::failing;
 use super::history::Tick;
 use super::minute::all_id;
@@ -14,6 +15,7 @@ use super::state::{Alarm, AlarmKind, DetectorState};
 use super::traffic::{self, Traffic, TrafficChange};
 use super::verdict::Sums;
 use tower_pulse_model::records::RecordId;
+use tower_pulse_model::timer_sums::queue;
 
 /// Standard deviations of a page that changes with others.
 const CROWD: f64 = 3.0;
@@ -24,7 +26,7 @@ const TOGETHER_LASTING: Tick = 8;
 
 /// Whether there are too few pages to tell what they share.
 pub(crate) fn are_alone(pages: &HashMap<RecordId, Page>) -> bool {
-    let compared = pages.values().filter(|page| page.lens.is_some());
+    let compared = pages_of(pages).filter(|(_, page)| page.lens.is_some());
     compared.count() < all::FEWEST_PAGES
 }
 
@@ -41,6 +43,7 @@ impl Finder<'_> {
         let mut begun = Vec::new();
         let mut silent = Vec::new();
         let mut steady = 0;
+        let queue = queue();
         for (id, page) in &*self.pages {
             let seen = page.history.last().is_some_and(|last| last.tick == now);
             let stands = |kinds: &[AlarmKind]| {
@@ -53,10 +56,10 @@ impl Finder<'_> {
                 .filter(|_| seen && !stands(&AlarmKind::SPEED))
                 && let Some(finding) = speed::search(
                     lens,
-                    &self.state.shared,
+                    &self.state.shared.of(*id),
                     now,
                     self.state.last_end(*id, &AlarmKind::SPEED),
-                    alone,
+                    alone || *id == queue,
                 )
             {
                 let kind = if finding.faster {
@@ -74,6 +77,10 @@ impl Finder<'_> {
                     effect: (finding.effect * 1e6) as i64,
                     past: lens.past.clone(),
                 });
+            }
+            // It has the traffic of all pages.
+            if *id == queue {
+                continue;
             }
             let excluded = self
                 .state
@@ -213,7 +220,7 @@ impl Finder<'_> {
     /// How much several pages changed together in this minute, which may have one cause that will pass: a deploy, a
     /// batch job, a database. As a logarithm of time; 0 if they did not.
     fn crowd(&self, since: Tick) -> f64 {
-        let lenses = self.pages.values().filter_map(|page| page.lens.as_ref());
+        let lenses = pages_of(self.pages).filter_map(|(_, page)| page.lens.as_ref());
         let (mut all, mut sizes) = (0, Vec::new());
         for lens in lenses {
             all += 1;

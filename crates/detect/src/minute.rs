@@ -13,7 +13,8 @@ use tower_pulse_model::records::RecordId;
 pub struct Minute<'a> {
     /// The start of the minute, in Unix seconds.
     pub start: i64,
-    /// The HTTP contexts that had requests, without `<all>`.
+    /// The HTTP contexts that had requests, without `<all>`. With them, if it is to be judged, the timer
+    /// [`queue`](tower_pulse_model::timer_sums::queue): of it, only whether it takes longer than before.
     pub contexts: Vec<(RecordId, &'a Aggregate)>,
     /// What each instance did on its busiest contexts.
     pub instances: Vec<InstanceMinute<'a>>,

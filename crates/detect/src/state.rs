@@ -1,11 +1,14 @@
 //! The state of a detector beside the minutes themselves, in integers only, and in an order that does not depend on how
 //! it came to be: a state that was stored is exactly the same afterwards.
 
+use std::borrow::Cow;
+
 use super::change::ChangeKind;
 use super::history::{STORED, Tick};
 use super::instances::InstanceState;
 use super::reference::Past;
 use tower_pulse_model::records::RecordId;
+use tower_pulse_model::timer_sums::queue;
 
 /// What a context can do by itself: every kind of change but that of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -95,6 +98,23 @@ pub(crate) struct Shared {
 pub(crate) struct SharedMinutes(pub(super) Vec<Shared>);
 
 impl SharedMinutes {
+    /// These minutes, as a context is compared with them. The queue in front of a service is no page of it: it shares
+    /// nothing with them.
+    pub(crate) fn of(&self, context: RecordId) -> Cow<'_, Self> {
+        if context != queue() {
+            return Cow::Borrowed(self);
+        }
+        let minutes = self.0.iter();
+        Cow::Owned(Self(
+            minutes
+                .map(|shared| Shared {
+                    level: 0,
+                    ..*shared
+                })
+                .collect(),
+        ))
+    }
+
     /// Adds a minute that is later than all others.
     pub(crate) fn push(&mut self, shared: Shared) {
         self.0.retain(|old| old.tick > shared.tick - STORED - 4);

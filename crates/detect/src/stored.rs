@@ -106,6 +106,7 @@ const DEPLOY: u8 = 1;
 const INSTANCE: u8 = 2;
 const TIMER: u8 = 3;
 const CODE: u8 = 4;
+const MACHINE: u8 = 5;
 
 impl Packed for Suspect {
     fn write(&self, out: &mut Writer) {
@@ -144,6 +145,16 @@ impl Packed for Suspect {
             Suspect::Code { then, now, share } => {
                 CODE.write(out);
                 ((*then, *now), *share).write(out);
+            }
+            Suspect::Machine {
+                instance,
+                delay,
+                cpu,
+                text,
+            } => {
+                MACHINE.write(out);
+                (instance.clone(), text.clone()).write(out);
+                (*delay, *cpu).write(out);
             }
         }
     }
@@ -194,6 +205,16 @@ impl KnownSuspect {
                 now: Packed::read(from)?,
                 share: Packed::read(from)?,
             }),
+            MACHINE => {
+                let (instance, text) = Packed::read(from)?;
+                let (delay, cpu) = Packed::read(from)?;
+                Some(Suspect::Machine {
+                    instance,
+                    delay,
+                    cpu,
+                    text,
+                })
+            }
             _ => None,
         }))
     }

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use super::change::{Change, ChangeKind, Suspect};
 use super::side_by_side::SideBySide;
 use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::context::escape_hidden;
+use tower_pulse_model::machine::{MachineMinute, was_delayed};
 use tower_pulse_model::mark::Mark;
 use tower_pulse_model::records::{RecordId, SliceSums};
 use tower_pulse_model::slices::Merge;
@@ -54,6 +56,51 @@ impl Sides {
         }
         sides
     }
+}
+
+/// The most instances whose machines are suspects of a change.
+const MAX_MACHINES: usize = 3;
+
+/// The machines of the instances on which the scheduling delay was high since a change began, the latest first. Of a
+/// change that is not one of a single instance, they are suspects only if half of the instances are so.
+pub fn machines(machines: &[(Arc<str>, Vec<MachineMinute>)], is_of_one: bool) -> Vec<Suspect> {
+    let known = machines.iter().filter(|(_, minutes)| !minutes.is_empty());
+    let mut delayed: Vec<_> = known
+        .clone()
+        .filter(|(_, minutes)| was_delayed(minutes))
+        .map(|(instance, minutes)| {
+            let delays = minutes.iter().filter_map(|minute| minute.delay_micros);
+            let cpus = minutes.iter().filter_map(MachineMinute::cpu_share);
+            let delay = median(delays.map(|micros| micros as f64 / 1e6));
+            (delay.unwrap_or(0.0), median(cpus), instance)
+        })
+        .collect();
+    if !is_of_one && 2 * delayed.len() < known.count() {
+        return Vec::new();
+    }
+    delayed.sort_by(|a, b| b.0.total_cmp(&a.0));
+    delayed.truncate(MAX_MACHINES);
+    let suspect = |(delay, cpu, instance): (f64, Option<f64>, &Arc<str>)| {
+        let of_cpu = cpu.map_or_else(String::new, |cpu| format!("CPU {:.0} %, ", 100.0 * cpu));
+        let name = escape_hidden(instance);
+        Suspect::Machine {
+            text: format!(
+                "{name}: {of_cpu}scheduling delay {:.0} ms: the machine",
+                1e3 * delay
+            )
+            .into(),
+            instance: instance.clone(),
+            delay,
+            cpu,
+        }
+    };
+    delayed.into_iter().map(suspect).collect()
+}
+
+fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
 }
 
 /// The marks around the start of a change, nearest first.

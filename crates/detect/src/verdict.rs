@@ -285,7 +285,8 @@ impl Standing<'_> {
             .each(alarm.since, |_, packed| tally.add(packed));
         let (counts_then, counts_now) = (lens.past.counts(), tally.finish());
         let (then, now) = (Means::of(&counts_then), Means::of(&counts_now));
-        let size = speed::size(lens, self.shared, alarm.score, alarm.since);
+        let shared = self.shared.of(alarm.context);
+        let size = speed::size(lens, &shared, alarm.score, alarm.since);
         let mut times = Times {
             then: then.all,
             now: now.all,

@@ -3,6 +3,11 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use super::timer_sums::QUEUE;
+
+/// The name under which the timer [`QUEUE`] is judged. No page has it by chance.
+pub const QUEUED: &str = "<queue>";
+
 /// The context of requests that match no route.
 pub const UNMATCHED: &str = "<unmatched>";
 /// The context, or counter, of all names beyond `max_contexts` (or `max_counters`).
@@ -99,6 +104,15 @@ impl ContextId {
         Self {
             kind,
             name: name.into(),
+        }
+    }
+
+    /// What is judged under this name: all HTTP contexts, the [`QUEUED`] one, or an HTTP context.
+    pub fn of_judged(name: &str) -> Self {
+        match name {
+            ALL => Self::all(),
+            QUEUED => Self::new(Kind::Timer, QUEUE),
+            name => Self::new(Kind::Http, name),
         }
     }
 

@@ -21,6 +21,7 @@ pub mod entry;
 pub mod expected;
 pub mod fleet;
 pub mod histogram;
+pub mod machine;
 pub mod mark;
 pub mod measures;
 pub mod minute_report;

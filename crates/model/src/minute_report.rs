@@ -16,6 +16,7 @@ use super::bounds::{
 use super::context::RecordId;
 use super::fleet::MAX_VERSION_BYTES;
 use super::histogram::SCALE;
+use super::machine::MachineMinute;
 use super::pack::{Budget, Packed, Reader, Writer};
 use super::section::{EntryHead, Room, Section};
 use super::slice::{Precision, SKEW_ALLOWED};
@@ -49,10 +50,20 @@ const REPORTED: u64 = buckets_at(SCALE) * PENDING_BUCKET + 288 + 16 + 208;
 /// Versions that run side by side.
 const VERSIONS: u64 = 2;
 
+/// The runtime and the process of an instance in a minute, in bytes: in memory with its report, and as stored.
+const MACHINE: u64 = 512;
+const STORED_MACHINE: u64 = MachineMinute::MAX_BYTES as u64 + MAX_VERSION_BYTES as u64;
+
 /// The most bytes that the reports take.
 pub(super) fn worst_case(bounds: &Bounds) -> FeatureBytes {
+    let machine = FeatureBytes {
+        in_use: MACHINE,
+        waiting: MAX_PENDING_REPORTS as u64 * MACHINE,
+        folding: MACHINE,
+        stored: stored_slices(REPORTED_MINUTES) * (STORED_MACHINE + STORED_FIELD),
+    };
     if !bounds.has_fleet && !bounds.has_version {
-        return FeatureBytes::default();
+        return machine;
     }
     let contexts = bounds.contexts();
     let reported = match bounds.has_version {
@@ -63,14 +74,17 @@ pub(super) fn worst_case(bounds: &Bounds) -> FeatureBytes {
     let packed = packed_bytes(buckets_at(SCALE)) + STORED_FIELD;
     FeatureBytes {
         // Beside a report, the minute that is collected.
-        in_use: (contexts + reported) * REPORTED,
-        waiting: MAX_PENDING_REPORTS as u64 * reported * REPORTED,
-        folding: of_minute(contexts, bounds.has_version) * REPORTED,
-        stored: match bounds.memory_bytes {
-            Some(_) if bounds.has_version => stored_slices(REPORTED_MINUTES) * of_process * packed,
-            None if bounds.has_fleet => stored_bytes(contexts, bounds.has_version),
-            _ => 0,
-        },
+        in_use: (contexts + reported) * REPORTED + machine.in_use,
+        waiting: MAX_PENDING_REPORTS as u64 * reported * REPORTED + machine.waiting,
+        folding: of_minute(contexts, bounds.has_version) * REPORTED + machine.folding,
+        stored: machine.stored
+            + match bounds.memory_bytes {
+                Some(_) if bounds.has_version => {
+                    stored_slices(REPORTED_MINUTES) * of_process * packed
+                }
+                None if bounds.has_fleet => stored_bytes(contexts, bounds.has_version),
+                _ => 0,
+            },
     }
 }
 
@@ -79,7 +93,9 @@ pub(super) fn worst_case(bounds: &Bounds) -> FeatureBytes {
 pub fn stored_bytes(contexts: u64, has_version: bool) -> u64 {
     let version = if has_version { MAX_VERSION_BYTES } else { 0 } as u64;
     let packed = packed_bytes(buckets_at(SCALE)) + version;
-    stored_slices(REPORTED_MINUTES) * of_minute(contexts, has_version) * packed
+    // As many instances as report as much as they may. Of a larger fleet, each further one adds its machine.
+    let machines = (MAX_REPORTED_BY_FLEET / MAX_REPORTED) as u64 * STORED_MACHINE;
+    stored_slices(REPORTED_MINUTES) * (of_minute(contexts, has_version) * packed + machines)
 }
 
 /// Contexts of a minute that are stored of an instance.
@@ -93,6 +109,9 @@ fn of_minute(contexts: u64, has_version: bool) -> u64 {
     let versions = if has_version { VERSIONS } else { 0 };
     instances * of_instance(contexts) + versions * contexts
 }
+
+/// The first version of entries whose reports have the runtime and the process.
+const VERSION_WITH_MACHINES: u8 = 6;
 
 /// What an instance did on a context.
 pub type ReportedContext = (RecordId, Aggregate);
@@ -112,6 +131,8 @@ pub struct MinuteReport {
     pub is_side_by_side: bool,
     /// Contexts of HTTP requests that had some, busiest first, without their timers.
     pub contexts: Vec<ReportedContext>,
+    /// The runtime and the process, which come as a part of their own.
+    pub machine: Option<MachineMinute>,
 }
 
 impl MinuteReport {
@@ -130,6 +151,7 @@ impl MinuteReport {
     fn merge(&mut self, other: Self) {
         self.max_contexts = self.max_contexts.max(other.max_contexts);
         self.is_side_by_side |= other.is_side_by_side;
+        self.machine = self.machine.take().or(other.machine);
         merge_contexts(&mut self.contexts, other.contexts);
     }
 
@@ -138,6 +160,8 @@ impl MinuteReport {
         let tail = self.contexts.split_off(count.min(self.contexts.len()));
         Self {
             contexts: std::mem::replace(&mut self.contexts, tail),
+            // Once.
+            machine: self.machine.take(),
             minute: self.minute,
             instance: self.instance.clone(),
             version: self.version.clone(),
@@ -163,6 +187,9 @@ impl MinuteReport {
         out.uint(self.max_contexts as u64);
         out.uint(u64::from(self.is_side_by_side));
         write_contexts(&self.contexts, out);
+        if head.version >= VERSION_WITH_MACHINES {
+            out.bytes(&self.machine.map_or_else(Vec::new, |machine| machine.pack()));
+        }
     }
 
     /// Reads one from an entry, and spends its cost.
@@ -179,6 +206,10 @@ impl MinuteReport {
             max_contexts: usize::try_from(from.uint()?).ok()?,
             is_side_by_side: from.uint()? != 0,
             contexts: read_contexts(from, budget)?,
+            machine: match head.version >= VERSION_WITH_MACHINES {
+                true => read_machine(from)?,
+                false => None,
+            },
         })
     }
 
@@ -249,12 +280,24 @@ impl Section for Vec<MinuteReport> {
     }
 
     fn version(&self) -> u8 {
-        3
+        match self.iter().any(|report| report.machine.is_some()) {
+            true => VERSION_WITH_MACHINES,
+            false => 3,
+        }
     }
 
     fn write(&self, out: &mut Writer, head: &EntryHead) {
         out.uint(self.len() as u64);
         self.iter().for_each(|report| report.write(out, head));
+    }
+}
+
+/// Reads what [`MachineMinute::pack`] has written, or nothing.
+fn read_machine(from: &mut Reader<'_>) -> Option<Option<MachineMinute>> {
+    let packed = from.bytes()?;
+    match packed.is_empty() {
+        true => Some(None),
+        false => MachineMinute::unpack(packed).map(Some),
     }
 }
 
@@ -286,6 +329,8 @@ pub struct InstanceMinute {
     pub max_contexts: usize,
     /// The contexts, busiest first.
     pub contexts: Vec<ReportedContext>,
+    /// The runtime and the process.
+    pub machine: Option<MachineMinute>,
 }
 
 impl InstanceMinute {
@@ -293,8 +338,12 @@ impl InstanceMinute {
     pub fn merge(&mut self, other: Self) {
         self.max_contexts = self.max_contexts.max(other.max_contexts);
         self.version = self.version.take().or(other.version);
+        self.machine = self.machine.take().or(other.machine);
         merge_contexts(&mut self.contexts, other.contexts);
-        self.contexts.truncate(self.max_contexts);
+        // What comes of the machine alone does not say how many there may be.
+        if self.max_contexts > 0 {
+            self.contexts.truncate(self.max_contexts);
+        }
     }
 
     /// Packs it.
@@ -302,6 +351,9 @@ impl InstanceMinute {
         let mut out = Writer::default();
         out.optional_name(self.version.as_deref());
         write_contexts(&self.contexts, &mut out);
+        if let Some(machine) = &self.machine {
+            out.bytes(&machine.pack());
+        }
         out.0
     }
 
@@ -313,6 +365,10 @@ impl InstanceMinute {
             max_contexts: 0,
             // What a table has is bounded by its bytes.
             contexts: read_contexts(&mut from, &mut Budget::new(usize::MAX))?,
+            machine: match from.0.is_empty() {
+                true => None,
+                false => read_machine(&mut from)?,
+            },
         })
     }
 }
@@ -340,6 +396,7 @@ impl MinuteSums {
             version: report.version,
             max_contexts,
             contexts,
+            machine: report.machine,
         };
         self.add_to_instance(report.instance, minute);
     }
@@ -422,6 +479,7 @@ mod tests {
             max_contexts,
             is_side_by_side: true,
             contexts: contexts(counts),
+            machine: None,
         }
     }
 

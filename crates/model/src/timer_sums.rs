@@ -9,6 +9,22 @@ pub const MAX_TIMERS: usize = 16;
 /// The name of all timers beyond [`MAX_TIMERS`].
 pub const OTHER: &str = "<other>";
 
+/// The most runs of a timer per request that are not called repeated.
+const NOT_REPEATED: u64 = 20;
+
+/// Whether a timer that ran so often within so many requests is repeated: a query for each row of another, usually.
+pub fn is_repeated(count: u64, requests: u64) -> bool {
+    requests > 0 && count > NOT_REPEATED.saturating_mul(requests)
+}
+
+/// The timer of the time that requests have waited in front of the service, which is over when their own time begins.
+pub const QUEUE: &str = "queue";
+
+/// The id of [`QUEUE`].
+pub fn queue() -> RecordId {
+    RecordId::new(Kind::Timer, QUEUE)
+}
+
 /// The id of [`OTHER`].
 pub fn other() -> RecordId {
     RecordId::new(Kind::Timer, OTHER)
@@ -55,6 +71,11 @@ pub struct Timers {
 }
 
 impl Timers {
+    /// Whether a timer ran during the requests' own time, and not only before it or after.
+    pub fn cover_some(&self) -> bool {
+        self.sums.iter().any(|(_, sums)| sums.covered > 0)
+    }
+
     /// Whether no timer ran.
     pub fn is_empty(&self) -> bool {
         self.sums.is_empty()
@@ -98,12 +119,14 @@ impl Timers {
         if self.sums.len() <= MAX_TIMERS {
             return;
         }
+        // The wait before a request is none of the parts of its time.
+        let queue = queue();
         let named = self.iter().filter(|(id, _)| *id != other);
         let mut named: Vec<_> = named
-            .map(|(id, sums)| (std::cmp::Reverse(sums.sum), id))
+            .map(|(id, sums)| (id != queue, std::cmp::Reverse(sums.sum), id))
             .collect();
         named.sort_unstable();
-        for (_, id) in named.into_iter().skip(MAX_TIMERS) {
+        for (_, _, id) in named.into_iter().skip(MAX_TIMERS) {
             if let Ok(at) = self.place(id) {
                 let (_, sums) = self.sums.remove(at);
                 self.add(other, &sums);

@@ -2,66 +2,48 @@
 //! long as a large row is read or written. `stream` bounds the size of answers.
 //!
 //! This module sends nothing twice: a command without an answer may have been executed, and only the flusher
-//! knows how to repeat a call. A broken connection is dropped, and the next call makes a new one.
+//! knows how to repeat a call. A broken connection is dropped, and the next call makes a new one. `send` follows the
+//! redirects of a cluster, which say that a node has not executed a command; `topology` says where a connection leads.
 
 mod connect;
+mod dial;
 #[cfg(feature = "row-cache")]
 mod large;
 mod role;
+mod send;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, RedisResult, Value, cmd};
+use redis::{Cmd, RedisError, RedisResult, Value, cmd};
 use tokio::sync::Mutex;
-use tokio::task::AbortHandle;
 
+use self::dial::oversized;
+pub(super) use self::dial::{Connection, Dialer, place_of};
 #[cfg(feature = "row-cache")]
 pub(super) use self::large::{LARGE_ROW, LargeCall};
-use self::role::MIB;
 pub(super) use self::role::Role;
+use self::send::Call;
 use super::commands::is_read;
-use super::credentials::Credentials;
-use super::error::{ServerInfo, is_of_a_key, is_of_another_type};
+use super::error::{ServerInfo, is_of_another_type};
 use super::keys::Keys;
 use super::options::RedisOptions;
 use super::permissions::{Permissions, is_denial};
 use super::script::{Invocation, Lua};
 use super::server::Server;
-use super::stream::{AnswerSize, Oversized};
+use super::stream::Oversized;
 use super::subject::Subject;
-use super::value::shown;
+use super::topology::{Layout, Topology};
 use tower_pulse_core::error::{StoreError, StoreErrorKind};
 
 /// After this many timeouts in a row the next one drops the connection, even if TCP considers it alive.
 const TIMEOUTS_TOLERATED: u32 = 2;
 
-/// A connection whose answers are bounded.
-#[derive(Clone)]
-struct Connection {
-    commands: MultiplexedConnection,
-    answer: Arc<AnswerSize>,
-    /// `None` if the client spawns the task itself.
-    _driver: Option<Arc<Driver>>,
-}
-
-/// The task that drives a connection. It ends when the last clone of the connection is dropped.
-struct Driver(AbortHandle);
-
-impl Drop for Driver {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
 pub(super) struct Connections {
-    client: Client,
-    credentials: Credentials,
-    config: AsyncConnectionConfig,
-    connection_timeout: Duration,
-    response_timeout: Duration,
+    dialer: Arc<Dialer>,
+    topology: Topology,
     /// How long connecting may take, including authentication and the probe of permissions.
     connect_deadline: Duration,
     server_info: ServerInfo,
@@ -89,12 +71,27 @@ struct ConnectionSlot {
 #[derive(Default)]
 struct SlotState {
     connection: Option<Connection>,
+    /// A connection to the node to which the slot is being moved.
+    asking: Option<Connection>,
     /// A connection that is none as yet, as its user was denied a command.
     denied: Option<DeniedConnection>,
     /// Counts connections, so that a failed call does not drop a connection that is newer than its own.
     generation: u64,
     /// The last failed attempt, which calls that waited for it report too.
     failure: Option<(Instant, StoreErrorKind, String)>,
+}
+
+impl SlotState {
+    /// Drops connections that were made before another server was named.
+    fn drop_outdated(&mut self, changes: u64) {
+        let is_outdated = |it: &Connection| it.changes != changes;
+        if self.connection.as_ref().is_some_and(is_outdated) {
+            self.connection = None;
+        }
+        if self.asking.as_ref().is_some_and(is_outdated) {
+            self.asking = None;
+        }
+    }
 }
 
 /// A connection whose user was denied a command. It is kept, so that trying again takes one command.
@@ -105,23 +102,38 @@ struct DeniedConnection {
 }
 
 impl Connections {
-    pub(super) fn new(options: &RedisOptions, keys: &Keys) -> RedisResult<Self> {
-        let settings = options.info.redis_settings();
-        let credentials = Credentials::of(settings);
-        let bare = redis::RedisConnectionInfo::default()
-            .set_protocol(settings.protocol())
-            .set_skip_set_lib_name();
+    pub(super) fn new(options: &RedisOptions, keys: &Keys) -> Self {
         let is_read_only = options.is_read_only;
-        let (place, user) = (options.place(), credentials.user());
-        let server_info = ServerInfo::new(place, user, keys, is_read_only);
-        Ok(Self {
-            client: Client::open(options.info.clone().set_redis_settings(bare))?,
-            credentials,
-            config: AsyncConnectionConfig::new()
-                .set_connection_timeout(Some(options.connection_timeout)),
-            connection_timeout: options.connection_timeout,
-            response_timeout: options.response_timeout,
-            connect_deadline: options.connection_timeout + options.response_timeout,
+        let callback = options.credentials.clone();
+        let user = options.info.redis_settings().username();
+        let server_info = ServerInfo::new(options.place(), user, keys, is_read_only);
+        let server_info = server_info.of_layout(&options.layout, callback.is_some());
+        let timeouts = (options.connection_timeout, options.response_timeout);
+        let dialer = Dialer::new(&options.info, callback, timeouts, server_info.clone());
+        let map = options.address_map.clone();
+        // Where the server must be found first, that may take as long again.
+        let (topology, finding) = match options.layout.clone() {
+            Layout::Standalone => (Topology::Standalone, Duration::ZERO),
+            Layout::Cluster { seeds } => {
+                let topology = Topology::cluster(keys.prefix(), seeds, map);
+                (topology, dialer.deadline())
+            }
+            Layout::Sentinel {
+                service,
+                sentinels,
+                info,
+            } => {
+                let server_info = ServerInfo::of_sentinel(info.redis_settings().username());
+                let to_sentinel = Dialer::new(&info, None, timeouts, server_info);
+                let finding = to_sentinel.deadline();
+                let topology = Topology::sentinel(service, sentinels, to_sentinel, map);
+                (topology, finding)
+            }
+        };
+        Self {
+            connect_deadline: dialer.deadline() + finding,
+            dialer: Arc::new(dialer),
+            topology,
             server_info,
             permissions: Permissions::new(keys, is_read_only),
             is_read_only,
@@ -134,11 +146,25 @@ impl Connections {
             #[cfg(feature = "row-cache")]
             large_turn: Mutex::default(),
             server: RwLock::new(None),
-        })
+        }
     }
 
     pub(super) fn server_info(&self) -> &ServerInfo {
         &self.server_info
+    }
+
+    /// Where the server is: as it is configured, and the node that was found.
+    pub(super) fn place(&self) -> String {
+        let place = &self.server_info.place;
+        match self.topology.server() {
+            Some(node) => format!("{place}, now {node}"),
+            None => place.clone(),
+        }
+    }
+
+    /// What an operator should know of how the server is found.
+    pub(super) fn warning(&self) -> Option<String> {
+        self.topology.warning()
     }
 
     /// The server's answer to INFO at the last connection.
@@ -159,11 +185,7 @@ impl Connections {
     /// Sends a command.
     pub(super) async fn call(&self, role: Role, command: &Cmd) -> Result<Value, StoreError> {
         self.check(|| is_read(command))?;
-        let (generation, mut connection) = self.connection(role).await?;
-        let result = command.query_async(&mut connection.commands).await;
-        let subject = Subject::Command(command);
-        self.check_reply(role, generation, &connection, &subject, result)
-            .await
+        self.send(role, &Call::Command(command)).await
     }
 
     /// Calls a script, and sends its source if the server does not have it.
@@ -174,24 +196,7 @@ impl Connections {
         invocation: &Invocation,
     ) -> Result<Value, StoreError> {
         self.check(|| false)?;
-        let (generation, mut connection) = self.connection(role).await?;
-        let commands = &mut connection.commands;
-        let mut result = invocation.by_hash(lua).query_async(commands).await;
-        if let Err(error) = &result
-            && RedisError::code(error) == Some("NOSCRIPT")
-        {
-            // The script has not run, so it is not executed twice.
-            result = invocation.by_source(lua).query_async(commands).await;
-        }
-        let mut subject = Subject::Script(invocation);
-        if let Err(error) = &result
-            && is_of_another_type(error)
-            && let Some(key) = self.key_of_another_type(commands, &subject).await
-        {
-            subject = Subject::Key(key);
-        }
-        self.check_reply(role, generation, &connection, &subject, result)
-            .await
+        self.send(role, &Call::Script(lua, invocation)).await
     }
 
     /// Finds the key of a script that holds another type than this crate gives it. The script's error does not
@@ -214,46 +219,6 @@ impl Connections {
         None
     }
 
-    /// Sends many commands at once. An error about a key is returned in the place of its reply; an error of the
-    /// server fails the whole call.
-    pub(super) async fn pipeline(
-        &self,
-        role: Role,
-        pipeline: &mut Pipeline,
-    ) -> Result<Vec<Result<Value, String>>, StoreError> {
-        if pipeline.is_empty() {
-            return Ok(Vec::new());
-        }
-        self.check(|| pipeline.cmd_iter().all(is_read))?;
-        let (generation, mut connection) = self.connection(role).await?;
-        let replies: RedisResult<Vec<Value>> = connection
-            .commands
-            .send_packed_commands(pipeline, 0, pipeline.len())
-            .await;
-        let subject = Subject::Pipeline(pipeline);
-        let replies = self
-            .check_reply(role, generation, &connection, &subject, replies)
-            .await?;
-        let mut results = Vec::with_capacity(replies.len());
-        for reply in replies {
-            results.push(match reply {
-                Value::ServerError(error) if is_of_a_key(&error) => {
-                    let detail = error.details().unwrap_or_default();
-                    let answer = format!("{} {detail}", error.code());
-                    Err(shown(answer.as_bytes()))
-                }
-                Value::ServerError(error) => {
-                    let error = Err(RedisError::from(error));
-                    return self
-                        .check_reply(role, generation, &connection, &subject, error)
-                        .await;
-                }
-                value => Ok(value),
-            });
-        }
-        Ok(results)
-    }
-
     fn slot(&self, role: Role) -> &ConnectionSlot {
         match role {
             Role::Write => &self.write,
@@ -267,7 +232,9 @@ impl Connections {
     /// Returns the connection for a role, and makes one if there is none.
     async fn connection(&self, role: Role) -> Result<(u64, Connection), StoreError> {
         let called = Instant::now();
+        self.topology.called();
         let mut state = self.slot(role).state.lock().await;
+        state.drop_outdated(self.topology.changes());
         if let Some(connection) = &state.connection {
             return Ok((state.generation, connection.clone()));
         }
@@ -298,14 +265,6 @@ impl Connections {
                 Err(error)
             }
         }
-    }
-
-    /// The error about an answer that was larger than the connection accepts.
-    fn oversized(&self, answer: &AnswerSize, moment: &str) -> StoreError {
-        let most = answer.max_bytes() / MIB;
-        let message = format!("an answer of more than {most} MiB was given up; it came {moment}");
-        let error = self.server_info.error(StoreErrorKind::Unexpected, &message);
-        error.with_source(Oversized)
     }
 
     /// Converts an error of the client to a [`StoreError`], and drops a connection that is unusable.
@@ -340,9 +299,11 @@ impl Connections {
     ) -> StoreError {
         let (slot, answer) = (self.slot(role), &connection.answer);
         let explained = match error.code() {
-            None if answer.is_exceeded() => {
-                self.oversized(answer, &format!("when asked for {subject}"))
-            }
+            None if answer.is_exceeded() => oversized(
+                &self.server_info,
+                answer,
+                &format!("when asked for {subject}"),
+            ),
             _ => self.server_info.explain_about(error, subject),
         };
         let explained = match explained.kind() {
@@ -361,12 +322,23 @@ impl Connections {
             StoreErrorKind::Unreachable => true,
             // Before the next call, the permissions are checked again.
             StoreErrorKind::Forbidden => !is_denied || matches!(role, Role::Write),
-            // After a failover the host name may resolve to another server.
-            StoreErrorKind::Refused => matches!(error.code(), Some("READONLY" | "MASTERDOWN")),
+            // After a failover the host name may resolve to another server. In a cluster, a node that serves nothing now
+            // may not be the owner any more.
+            StoreErrorKind::Refused => match error.code() {
+                Some("READONLY" | "MASTERDOWN") => true,
+                Some("CLUSTERDOWN" | "LOADING" | "MOVED" | "ASK") => self.topology.is_cluster(),
+                _ => false,
+            },
             // The client cannot assign answers to commands any more.
             _ => error.code().is_none(),
         };
+        if explained.kind() == StoreErrorKind::TimedOut {
+            self.topology.timed_out();
+        }
         if is_dead {
+            if !is_denied {
+                self.topology.doubt();
+            }
             let mut state = slot.state.lock().await;
             if state.generation == generation
                 && let Some(connection) = state.connection.take()

@@ -1,40 +1,245 @@
 //! The credentials. This crate sends them itself, because the client hides the server's answer to them.
 
-use redis::aio::MultiplexedConnection;
-use redis::{RedisConnectionInfo, RedisResult, cmd};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
 
-/// The user, the password and the database of a connection.
-pub(super) struct Credentials {
+use redis::aio::MultiplexedConnection;
+use redis::{ErrorKind, RedisConnectionInfo, RedisError, RedisResult, cmd};
+use tokio::task::AbortHandle;
+
+use tower_pulse_core::task::BoxFuture;
+
+/// How long an application may take to give credentials.
+pub(super) const CREDENTIALS_DEADLINE: Duration = Duration::from_secs(5);
+
+/// A user and a password for Redis. `Debug` shows neither.
+///
+/// ```
+/// use tower_pulse_redis::RedisCredentials;
+///
+/// let credentials = RedisCredentials::new("app", "secret");
+/// assert_eq!(format!("{credentials:?}"), "RedisCredentials(_)");
+/// // A pair of both is one as well.
+/// let _: RedisCredentials = ("app", "secret").into();
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct RedisCredentials {
     user: Option<String>,
-    password: Option<String>,
+    password: String,
+}
+
+impl RedisCredentials {
+    /// A user with a password.
+    pub fn new(user: impl Into<String>, password: impl Into<String>) -> Self {
+        Self {
+            user: Some(user.into()),
+            password: password.into(),
+        }
+    }
+
+    /// A password without a user, as `requirepass` sets it.
+    pub fn password(password: impl Into<String>) -> Self {
+        Self {
+            user: None,
+            password: password.into(),
+        }
+    }
+}
+
+impl fmt::Debug for RedisCredentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RedisCredentials(_)")
+    }
+}
+
+impl<U: Into<String>, P: Into<String>> From<(U, P)> for RedisCredentials {
+    fn from((user, password): (U, P)) -> Self {
+        Self::new(user, password)
+    }
+}
+
+/// Asks the application for credentials. `None` is an error of which nothing is looked at.
+#[derive(Clone)]
+pub(super) struct CredentialsCallback(Arc<Ask>);
+
+type Ask = dyn Fn() -> BoxFuture<'static, Option<RedisCredentials>> + Send + Sync;
+
+impl CredentialsCallback {
+    pub(super) fn new<F, A, C, E>(callback: F) -> Self
+    where
+        F: Fn() -> A + Send + Sync + 'static,
+        A: Future<Output = Result<C, E>> + Send + 'static,
+        C: Into<RedisCredentials>,
+    {
+        Self(Arc::new(move || {
+            let asked = callback();
+            Box::pin(async move { asked.await.ok().map(Into::into) })
+        }))
+    }
+
+    /// The credentials of now, or why there are none.
+    async fn ask(&self) -> Result<RedisCredentials, &'static str> {
+        let callback = self.clone();
+        // In a task of its own, so that a panic of the application ends nothing else.
+        let asked = tokio::spawn(async move { (callback.0)().await });
+        let _ends_with_the_question = Ends(asked.abort_handle());
+        match tokio::time::timeout(CREDENTIALS_DEADLINE, asked).await {
+            Ok(Ok(Some(credentials))) => Ok(credentials),
+            Ok(Ok(None)) => Err("the function given to `redis_credentials` has returned an error"),
+            Ok(Err(_)) => Err("the function given to `redis_credentials` has panicked"),
+            Err(_) => Err("the function given to `redis_credentials` has given none within 5 s"),
+        }
+    }
+}
+
+struct Ends(AbortHandle);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl fmt::Debug for CredentialsCallback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CredentialsCallback(_)")
+    }
+}
+
+/// Why a server was not greeted.
+pub(super) enum NotGreeted {
+    /// The application gave no credentials.
+    NoCredentials(&'static str),
+    /// The connection failed, or the server has refused.
+    Failed(RedisError),
+}
+
+impl From<RedisError> for NotGreeted {
+    fn from(error: RedisError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// The user, the password and the database of connections.
+#[derive(Clone)]
+pub(super) struct Credentials {
+    fixed: Option<RedisCredentials>,
+    /// Asked in the place of those that are fixed.
+    callback: Option<CredentialsCallback>,
     db: i64,
 }
 
 impl Credentials {
-    pub(super) fn of(settings: &RedisConnectionInfo) -> Self {
-        Self {
+    pub(super) fn of(
+        settings: &RedisConnectionInfo,
+        callback: Option<CredentialsCallback>,
+    ) -> Self {
+        let fixed = settings.password().map(|password| RedisCredentials {
             user: settings.username().map(str::to_owned),
-            password: settings.password().map(str::to_owned),
+            password: password.to_owned(),
+        });
+        Self {
+            fixed,
+            callback,
             db: settings.db(),
         }
     }
 
-    pub(super) fn user(&self) -> Option<&str> {
-        self.user.as_deref()
+    /// How long the application may take while a connection is made.
+    pub(super) fn patience(&self) -> Duration {
+        match self.callback {
+            // Before the greeting, and once more if the server refuses what it has given.
+            Some(_) => 2 * CREDENTIALS_DEADLINE,
+            None => Duration::ZERO,
+        }
+    }
+
+    /// The credentials of now. Called before a connection is made, so that the server waits for nobody.
+    pub(super) async fn now(&self) -> Result<Option<RedisCredentials>, NotGreeted> {
+        match &self.callback {
+            Some(callback) => {
+                let asked = callback.ask().await;
+                asked.map(Some).map_err(NotGreeted::NoCredentials)
+            }
+            None => Ok(self.fixed.clone()),
+        }
     }
 
     /// Authenticates a new connection, and selects the database.
-    pub(super) async fn greet(&self, connection: &mut MultiplexedConnection) -> RedisResult<()> {
-        if let Some(password) = &self.password {
-            let mut auth = cmd("AUTH");
-            if let Some(user) = &self.user {
-                auth.arg(user);
+    pub(super) async fn greet(
+        &self,
+        connection: &mut MultiplexedConnection,
+        credentials: Option<RedisCredentials>,
+    ) -> Result<(), NotGreeted> {
+        if let Some(credentials) = credentials {
+            let greeted = authenticate(connection, &credentials).await;
+            match (greeted, &self.callback) {
+                // They may have been replaced since they were given.
+                (Err(error), Some(callback)) if is_wrong(&error) => {
+                    let newer = callback.ask().await.map_err(NotGreeted::NoCredentials)?;
+                    authenticate(connection, &newer).await?;
+                }
+                (greeted, _) => greeted?,
             }
-            auth.arg(password).exec_async(connection).await?;
         }
         if self.db != 0 {
             cmd("SELECT").arg(self.db).exec_async(connection).await?;
         }
         Ok(())
+    }
+}
+
+async fn authenticate(
+    connection: &mut MultiplexedConnection,
+    credentials: &RedisCredentials,
+) -> RedisResult<()> {
+    let mut auth = cmd("AUTH");
+    if let Some(user) = &credentials.user {
+        auth.arg(user);
+    }
+    auth.arg(&credentials.password);
+    let answered = auth.exec_async(connection).await;
+    answered.map_err(|error| {
+        let detail = error.detail().unwrap_or_default();
+        // A server that does not know the command repeats its arguments.
+        match detail.contains("unknown command") || detail.contains(&credentials.password) {
+            true => (ErrorKind::AuthenticationFailed, "AUTH was refused").into(),
+            false => error,
+        }
+    })
+}
+
+fn is_wrong(error: &RedisError) -> bool {
+    error.code() == Some("WRONGPASS") || error.kind() == ErrorKind::AuthenticationFailed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn callback<A>(ask: impl Fn() -> A + Send + Sync + 'static) -> CredentialsCallback
+    where
+        A: Future<Output = Result<(&'static str, &'static str), String>> + Send + 'static,
+    {
+        CredentialsCallback::new(ask)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_application_has_5_s_to_give_credentials() {
+        let given = callback(|| async { Ok(("me", "hunter2")) }).ask().await;
+        assert_eq!(given, Ok(RedisCredentials::new("me", "hunter2")));
+        let silent = callback(std::future::pending).ask().await;
+        assert!(silent.is_err_and(|why| why.contains("within 5 s")));
+    }
+
+    #[tokio::test]
+    async fn neither_an_error_nor_a_panic_is_shown() {
+        let failed = callback(|| async { Err("hunter2".to_owned()) }).ask().await;
+        assert!(failed.is_err_and(|why| why.contains("an error") && !why.contains("hunter2")));
+        let panicked = callback(|| async { panic!("hunter2") }).ask().await;
+        assert!(panicked.is_err_and(|why| why.contains("panicked") && !why.contains("hunter2")));
+        let shown = format!("{:?}", RedisCredentials::password("hunter2"));
+        assert!(!shown.contains("hunter2"), "{shown}");
     }
 }

@@ -5,16 +5,27 @@ use redis::{ErrorKind, RedisError, ServerError};
 use super::commands::commands;
 use super::keys::Keys;
 use super::subject::Subject;
+use super::topology::{Address, Layout};
 use super::value::shown;
 use tower_pulse_core::error::{StoreError, StoreErrorKind};
+
+/// What a user needs in a cluster beside the commands of a store.
+const CLUSTER_COMMANDS: &str = " +cluster|slots +asking";
 
 /// The server's address and the user's ACL rule, for the texts of errors.
 #[derive(Clone, Debug)]
 pub(super) struct ServerInfo {
+    /// What it is: a Redis or a Sentinel.
+    name: &'static str,
     /// `127.0.0.1:6379/0`
     pub(super) place: String,
     /// The rule that gives the user all permissions that the store needs.
     acl: String,
+    is_cluster: bool,
+    /// Whether another server may take its place.
+    has_failover: bool,
+    /// Whether an application gives the credentials.
+    has_callback: bool,
 }
 
 impl ServerInfo {
@@ -29,12 +40,55 @@ impl ServerInfo {
         commands.dedup();
         let (patterns, commands) = (keys.acl_patterns(), commands.join(" "));
         let acl = format!("ACL SETUSER {user} {patterns} {commands}");
-        Self { place, acl }
+        Self {
+            name: "Redis",
+            place,
+            acl,
+            is_cluster: false,
+            has_failover: false,
+            has_callback: false,
+        }
+    }
+
+    /// For a server that is found in this way.
+    pub(super) fn of_layout(mut self, layout: &Layout, has_callback: bool) -> Self {
+        self.has_callback = has_callback;
+        self.has_failover = !matches!(layout, Layout::Standalone);
+        match layout {
+            Layout::Standalone => {}
+            Layout::Cluster { .. } => {
+                self.is_cluster = true;
+                self.acl += CLUSTER_COMMANDS;
+            }
+            Layout::Sentinel { .. } => self.acl += " +role",
+        }
+        self
+    }
+
+    /// For Sentinels, which have users of their own.
+    pub(super) fn of_sentinel(user: Option<&str>) -> Self {
+        let user = user.filter(|user| !user.is_empty()).unwrap_or("default");
+        Self {
+            name: "Sentinel",
+            place: String::new(),
+            acl: format!("ACL SETUSER {user} +sentinel|get-master-addr-by-name"),
+            is_cluster: false,
+            has_failover: false,
+            has_callback: false,
+        }
+    }
+
+    /// For a node of the cluster, a primary that Sentinel names, or a Sentinel.
+    pub(super) fn of_node(&self, node: &Address) -> Self {
+        Self {
+            place: node.to_string(),
+            ..self.clone()
+        }
     }
 
     /// An error of this crate about the server.
     pub(super) fn error(&self, kind: StoreErrorKind, message: &str) -> StoreError {
-        StoreError::new(kind, format!("Redis at {}: {message}", self.place))
+        StoreError::new(kind, format!("{} at {}: {message}", self.name, self.place))
     }
 
     /// Converts an error of the client, which is about the connection or is an answer of the server.
@@ -96,6 +150,10 @@ impl ServerInfo {
                 let message = format!("{detail}; allow it with: {}", self.acl);
                 return self.error(Forbidden, &message);
             }
+            "NOAUTH" | "WRONGPASS" | "NOPASSWORD" if self.has_callback => (
+                Forbidden,
+                "it refuses the user or the password that the function given to `redis_credentials` has returned",
+            ),
             "NOAUTH" => (
                 Forbidden,
                 "it asks for a password: put it into the URL, redis://:PASSWORD@host",
@@ -117,6 +175,21 @@ impl ServerInfo {
                 Refused,
                 "it is out of memory: raise maxmemory, or delete keys",
             ),
+            "READONLY" | "MASTERDOWN" if self.has_failover => {
+                (Refused, "it is a replica by now; the primary is looked for")
+            }
+            "CLUSTERDOWN" if self.is_cluster => (
+                Refused,
+                "the cluster does not serve the slot: see CLUSTER INFO of its nodes; it is tried again",
+            ),
+            "TRYAGAIN" if self.is_cluster => (
+                Refused,
+                "the slot is being moved to another node; it is tried again",
+            ),
+            "MOVED" | "ASK" if self.is_cluster => (
+                Refused,
+                "it names another node for the slot again and again, or none that can be reached; it is tried again",
+            ),
             "READONLY" => (
                 Refused,
                 "it is a replica and cannot be written: point the URL to the master",
@@ -135,7 +208,7 @@ impl ServerInfo {
             ),
             "CLUSTERDOWN" | "MOVED" | "ASK" | "CROSSSLOT" | "TRYAGAIN" => (
                 Refused,
-                "this is a Redis Cluster node, which is not supported yet: use a standalone server",
+                "this is a node of a Redis Cluster: give its URL to `redis_cluster` in the place of `redis`",
             ),
             "BUSY" => (
                 Refused,
@@ -217,7 +290,7 @@ mod tests {
                 "raise maxmemory",
             ),
             ("ERR", "max number of clients reached", "raise maxclients"),
-            ("MOVED", "1 h:2", "use a standalone server"),
+            ("MOVED", "1 h:2", "`redis_cluster`"),
             ("NOAUTH", "Authentication required.", "redis://:PASSWORD@"),
         ];
         for (code, detail, advice) in cases {

@@ -292,6 +292,14 @@ pub(super) struct RowKeys {
     pub(super) cached: String,
 }
 
+#[cfg(feature = "row-cache")]
+impl RowKeys {
+    /// The key of a cached row.
+    pub(super) fn row(&self, id: &[u8]) -> Vec<u8> {
+        [self.cached.as_bytes(), id].concat()
+    }
+}
+
 /// The four keys of a context's statistics.
 #[derive(Debug)]
 pub(super) struct Stats {

@@ -1,10 +1,10 @@
-//! The store of a fleet: one standalone Redis or Valkey, in the book's layout. This crate knows the traits of a store in
+//! The store of a fleet: one Redis or Valkey, standalone, in a cluster or behind Sentinel, in the book's layout. This crate knows the traits of a store in
 //! `tower-pulse-core`, and the client of Redis, whose types stay here. It does not know files, nor who records, asks or shows.
 //!
 //! It is internal to tower-pulse, and changes without notice: depend on `tower-pulse`.
 
 // Read `keys` (all keys), `append` with `lua/append.lua` (a call is appended once), `journal` with `lua/fold.lua`
-// (it is folded once) and `encode` (the arguments of these scripts), then `connection` with `commands`, `stream` (bounds of
+// (it is folded once) and `encode` (the arguments of these scripts), then `connection` with `topology` (where the server is), `commands`, `stream` (bounds of
 // answers), `value` (safe texts), `read`, `oversized`, `heartbeat`, `status`, `replaced_keys`, and `exports` (what is there
 // for programs in other languages).
 
@@ -35,8 +35,10 @@ mod subject;
 mod tables;
 #[cfg(feature = "tls")]
 mod tls;
+mod topology;
 mod value;
 
+pub use credentials::RedisCredentials;
 pub use options::RedisOptions;
 
 #[cfg(feature = "row-cache")]
@@ -99,13 +101,11 @@ impl RedisStore {
     /// A store in the server that `options` describe. It connects when it is first used.
     ///
     /// # Errors
-    /// When the options describe no server that could exist.
+    /// When the keys of the prefix could be in several slots of a cluster.
     pub fn open(options: RedisOptions) -> Result<Self, BuildError> {
         let keys = Keys::new(options.prefix.clone());
-        let connections = Connections::new(&options, &keys).map_err(|error| {
-            BuildError::new("redis", options.place(), "must be the address of a server")
-                .with_source(error)
-        })?;
+        options.check_prefix()?;
+        let connections = Connections::new(&options, &keys);
         Ok(Self {
             connections,
             keys,
@@ -150,7 +150,7 @@ impl Store for RedisStore {
     fn describe(&self) -> String {
         let server = self.connections.server();
         let server = server.map_or_else(|| "redis".to_owned(), |server| server.name());
-        let place = &self.connections.server_info().place;
+        let place = self.connections.place();
         format!("{server} at {place} (prefix {:?})", self.keys.prefix())
     }
 
@@ -161,6 +161,7 @@ impl Store for RedisStore {
     fn warnings(&self) -> Vec<String> {
         let server = self.connections.server();
         let mut warnings = server.map_or_else(Vec::new, |server| server.warnings());
+        warnings.extend(self.connections.warning());
         warnings.extend(self.replaced_keys.warnings());
         warnings.extend(self.oversized.warnings());
         #[cfg(feature = "row-cache")]

@@ -1,10 +1,18 @@
 //! The options of a Redis, checked before the store connects.
 
+mod url;
+
 use std::time::Duration;
 
+#[cfg(feature = "tls")]
+use redis::ConnectionAddr;
 use redis::io::tcp::TcpSettings;
-use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion};
+use redis::{ConnectionInfo, ProtocolVersion};
 
+use self::url::cut;
+use super::connection::place_of;
+use super::credentials::{CredentialsCallback, RedisCredentials};
+use super::topology::{Address, AddressMap, Layout, hash_tag};
 use tower_pulse_core::error::BuildError;
 use tower_pulse_model::slice::Precisions;
 
@@ -18,8 +26,11 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(1);
 /// The address of a Redis, and the options of the store in it. `Debug` shows no password.
 #[derive(Clone, Debug)]
 pub struct RedisOptions {
-    /// The server, with user, password and database.
+    /// The server, with user, password and database. Of a cluster and behind Sentinel, its host and port are not used.
     pub(super) info: ConnectionInfo,
+    pub(super) layout: Layout,
+    pub(super) credentials: Option<CredentialsCallback>,
+    pub(super) address_map: Option<AddressMap>,
     /// The prefix of every key.
     pub(super) prefix: String,
     pub(super) precisions: Precisions,
@@ -33,32 +44,160 @@ pub struct RedisOptions {
 
 impl RedisOptions {
     /// The server at `url`: `redis://[user:password@]host[:port][/database]`, `rediss://…` (with
-    /// the feature `redis-tls`) or `unix:///path`.
+    /// the feature `redis-tls`), `unix:///path` or `redis+unix:///path`.
     ///
     /// # Errors
     /// When the URL has none of these forms. The error's text does not contain the password.
     pub fn new(url: &str) -> Result<Self, BuildError> {
-        let is_tls = url.starts_with("rediss://") || url.starts_with("valkeys://");
-        if is_tls && !cfg!(feature = "tls") {
-            return Err(BuildError::new(
-                "redis",
-                without_password(url),
-                "TLS needs the feature `redis-tls` of tower-pulse: \
-                 tower-pulse = { features = [\"redis-tls\"] }",
-            ));
+        Ok(Self::from(url::parse("redis", url)?))
+    }
+
+    /// The cluster of these nodes, of which one suffices: `redis://[user:password@]host[:port]` or `rediss://…`, all with
+    /// the same user, password and transport. All keys are in one slot, so that the [`prefix`](Self::prefix) needs a hash
+    /// tag, such as `{pulse:shop}:`. The slot's owner is found from any node, and followed.
+    ///
+    /// # Errors
+    /// When there is no URL, one has another form, or they differ in more than host and port.
+    ///
+    /// ```
+    /// use tower_pulse_redis::RedisOptions;
+    ///
+    /// let options = RedisOptions::cluster(["redis://10.0.0.1:6379", "redis://10.0.0.2:6379"])?;
+    /// let options = options.prefix("{pulse:shop}:")?;
+    /// # Ok::<(), tower_pulse_core::error::BuildError>(())
+    /// ```
+    pub fn cluster<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<Self, BuildError> {
+        let (info, seeds) = url::parse_all("redis_cluster", urls)?;
+        if info.redis_settings().db() != 0 {
+            let value = format!("a URL with the database {}", info.redis_settings().db());
+            let allowed = "a cluster has only the database 0: leave it out";
+            return Err(BuildError::new("redis_cluster", value, allowed));
         }
-        match url.into_connection_info() {
-            Ok(info) => Ok(Self::from(info)),
-            // No source: the client's text could contain parts of the URL.
-            Err(error) => Err(BuildError::new(
-                "redis",
-                without_password(url),
-                format!(
-                    "must be redis://[user:password@]host[:port][/database], rediss://… or \
-                     unix:///path, with special characters in the password percent-encoded ({})",
-                    error.category()
-                ),
-            )),
+        let mut options = Self::from(info);
+        options.layout = Layout::Cluster { seeds };
+        Ok(options)
+    }
+
+    /// The primary that the Sentinels at these URLs name for a service. User and password of the URLs are Sentinel's own.
+    /// `service` is the name alone, or a URL with the name in the place of the host, which has user, password and database
+    /// of the primary: `redis://[user:password@]name[/database]` or `rediss://…`.
+    ///
+    /// With Sentinels behind TLS, the primary is behind TLS as well.
+    ///
+    /// # Errors
+    /// When there is no name or no URL, one has another form, or the Sentinels' differ in more than host and port.
+    ///
+    /// ```
+    /// use tower_pulse_redis::RedisOptions;
+    ///
+    /// let sentinels = ["redis://10.0.0.1:26379", "redis://10.0.0.2:26379", "redis://10.0.0.3:26379"];
+    /// let options = RedisOptions::sentinel("mymaster", sentinels)?;
+    /// // With a password of the primary, and one of the Sentinels.
+    /// let options = RedisOptions::sentinel("redis://app:secret@mymaster", ["redis://:other@10.0.0.1:26379"])?;
+    /// # Ok::<(), tower_pulse_core::error::BuildError>(())
+    /// ```
+    pub fn sentinel<U: AsRef<str>>(
+        service: &str,
+        urls: impl IntoIterator<Item = U>,
+    ) -> Result<Self, BuildError> {
+        const FIELD: &str = "redis_sentinel";
+        let (sentinel_info, sentinels) = url::parse_all(FIELD, urls)?;
+        if sentinel_info.redis_settings().db() != 0 {
+            let allowed = "Sentinels have no databases: the primary's stands behind the service's name, redis://name/1";
+            return Err(BuildError::new(FIELD, "a URL with a database", allowed));
+        }
+        let (info, service) = url::parse_service(FIELD, service, sentinel_info.addr())?;
+        let mut options = Self::from(info);
+        options.layout = Layout::Sentinel {
+            service,
+            sentinels,
+            info: Box::new(Self::from(sentinel_info).info),
+        };
+        Ok(options)
+    }
+
+    /// Asks the application for user and password, in the place of those of the URL: at each connection, and once more if
+    /// the server refuses what was given. Each answer has 5 s. Neither the credentials nor an error's text is logged or
+    /// shown.
+    ///
+    /// ```
+    /// use tower_pulse_redis::{RedisCredentials, RedisOptions};
+    ///
+    /// async fn token() -> Result<RedisCredentials, std::io::Error> {
+    ///     let token = std::fs::read_to_string("/run/secrets/redis")?;
+    ///     Ok(RedisCredentials::new("app", token.trim()))
+    /// }
+    ///
+    /// let options = RedisOptions::new("redis://10.0.0.1/")?.credentials(token);
+    /// # Ok::<(), tower_pulse_core::error::BuildError>(())
+    /// ```
+    pub fn credentials<F, A, C, E>(mut self, ask: F) -> Self
+    where
+        F: Fn() -> A + Send + Sync + 'static,
+        A: Future<Output = Result<C, E>> + Send + 'static,
+        C: Into<RedisCredentials>,
+    {
+        self.credentials = Some(CredentialsCallback::new(ask));
+        self
+    }
+
+    /// Says where a node can be reached whose announced address, `host:port`, cannot be, as behind a port mapping. `None`
+    /// leaves the address as it is. Addresses of URLs are not mapped. Without effect on a server that stands alone.
+    ///
+    /// ```
+    /// use tower_pulse_redis::RedisOptions;
+    ///
+    /// let options = RedisOptions::cluster(["redis://127.0.0.1:7000"])?;
+    /// // Containers whose ports are mapped to those of this machine.
+    /// let options = options.address_map(|announced| {
+    ///     let (_, port) = announced.rsplit_once(':')?;
+    ///     Some(format!("127.0.0.1:{port}"))
+    /// });
+    /// # Ok::<(), tower_pulse_core::error::BuildError>(())
+    /// ```
+    pub fn address_map(
+        mut self,
+        map: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        self.address_map = Some(AddressMap::new(map));
+        self
+    }
+
+    /// An authority of one's own, and a client certificate, for `rediss://` URLs: of a server, all nodes of a cluster, or
+    /// Sentinels and the primary.
+    ///
+    /// # Errors
+    /// When no URL begins with `rediss://`, or the certificates cannot be read.
+    #[cfg(feature = "tls")]
+    pub fn certificates(
+        mut self,
+        certificates: redis::TlsCertificates,
+    ) -> Result<Self, BuildError> {
+        const FIELD: &str = "redis_certificates";
+        let mut infos = vec![&mut self.info];
+        if let Layout::Sentinel { info, .. } = &mut self.layout {
+            infos.push(info);
+        }
+        let mut is_used = false;
+        for info in infos {
+            if !matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
+                continue;
+            }
+            is_used = true;
+            let client = redis::Client::build_with_tls(info.clone(), certificates.clone());
+            let client = client.map_err(|error| {
+                let allowed = "must be PEM: the authority's certificate, and where the server asks clients for one, a \
+                               certificate with its key";
+                BuildError::new(FIELD, "not readable", allowed).with_source(error)
+            })?;
+            *info = client.get_connection_info().clone();
+        }
+        match is_used {
+            true => Ok(self),
+            false => {
+                let allowed = "certificates need a URL that begins with rediss://";
+                Err(BuildError::new(FIELD, "given without TLS", allowed))
+            }
         }
     }
 
@@ -130,12 +269,43 @@ impl RedisOptions {
         self
     }
 
-    /// The address of the server without user and password, for texts.
+    /// Whether the server is a cluster, in which all keys need to be in one slot.
+    pub fn is_cluster(&self) -> bool {
+        matches!(self.layout, Layout::Cluster { .. })
+    }
+
+    /// Refuses a prefix whose keys could be in several slots.
+    pub(super) fn check_prefix(&self) -> Result<(), BuildError> {
+        if !self.is_cluster() || hash_tag(&self.prefix).is_some() {
+            return Ok(());
+        }
+        let bare = self.prefix.replace(['{', '}'], "");
+        let bare = Some(bare.trim_end_matches(':')).filter(|bare| !bare.is_empty());
+        let allowed = format!(
+            "in a cluster all keys need to be in one slot, by a hash tag: use `{{{}}}:`",
+            bare.unwrap_or("pulse")
+        );
+        Err(BuildError::new(
+            "prefix",
+            format!("{:?}", self.prefix),
+            allowed,
+        ))
+    }
+
+    /// Where the server is, without user and password, for texts.
     pub(super) fn place(&self) -> String {
+        let list = |nodes: &[Address]| {
+            let shown = nodes.iter().take(3).map(Address::to_string);
+            let more = if nodes.len() > 3 { ", …" } else { "" };
+            shown.collect::<Vec<_>>().join(", ") + more
+        };
         let db = self.info.redis_settings().db();
-        match self.info.addr() {
-            ConnectionAddr::Unix(path) => format!("{}/{db}", path.display()),
-            address => format!("{address}/{db}"),
+        match &self.layout {
+            Layout::Standalone => place_of(&self.info),
+            Layout::Cluster { seeds } => format!("the cluster of {}", list(seeds)),
+            Layout::Sentinel {
+                service, sentinels, ..
+            } => format!("{service}/{db} of the Sentinels {}", list(sentinels)),
         }
     }
 }
@@ -152,6 +322,9 @@ impl From<ConnectionInfo> for RedisOptions {
         let tcp: TcpSettings = info.tcp_settings().clone().set_nodelay(true);
         Self {
             info: info.set_redis_settings(protocol).set_tcp_settings(tcp),
+            layout: Layout::Standalone,
+            credentials: None,
+            address_map: None,
             prefix: String::new(),
             precisions: Precisions::default(),
             expire_idle_keys: true,
@@ -162,33 +335,6 @@ impl From<ConnectionInfo> for RedisOptions {
             connection_timeout: CONNECTION_TIMEOUT,
         }
     }
-}
-
-/// A URL without the parts that could contain a password: the text between the scheme and the last `@`, and the
-/// query.
-fn without_password(url: &str) -> String {
-    let (scheme, address) = match url.split_once("://") {
-        Some((scheme, address)) => (format!("{scheme}://"), address),
-        None => (String::new(), url),
-    };
-    let (user, host) = match address.rsplit_once('@') {
-        Some((_, host)) => ("***@", host),
-        None => ("", address),
-    };
-    let (host, query) = match host.split_once(['?', '#']) {
-        Some((host, _)) => (host, "?***"),
-        None => (host, ""),
-    };
-    format!("`{}{user}{}{query}`", cut(&scheme), cut(host))
-}
-
-/// At most 80 characters of a text, escaped.
-fn cut(text: &str) -> String {
-    let mut cut: String = text.chars().take(80).flat_map(char::escape_debug).collect();
-    if text.chars().nth(80).is_some() {
-        cut.push('…');
-    }
-    cut
 }
 
 #[cfg(test)]
@@ -216,6 +362,8 @@ mod tests {
         let options = RedisOptions::new("redis://me:hunter2@localhost/3").expect("a fine URL");
         assert!(!format!("{options:?}").contains("hunter2"));
         assert_eq!(options.place(), "localhost:6379/3");
+        let socket = RedisOptions::new("redis+unix:///run/redis.sock").expect("a socket");
+        assert_eq!(socket.place(), "/run/redis.sock/0");
     }
 
     #[test]

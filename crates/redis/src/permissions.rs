@@ -94,11 +94,19 @@ pub(super) async fn server_info(connection: &mut MultiplexedConnection) -> Redis
         match cmd("INFO").arg(section).query_async(connection).await {
             Ok(Value::BulkString(text)) => info += &String::from_utf8_lossy(&text),
             Ok(_) => {}
-            Err(error) if error.code() == Some("NOPERM") => {}
+            Err(error) if is_refusal(&error) => {}
             Err(error) => return Err(error),
         }
     }
     Ok(info)
+}
+
+/// Whether a server answers that it does not run a command: its user lacks the permission, or nobody has it, as at some
+/// managed servers.
+pub(super) fn is_refusal(error: &RedisError) -> bool {
+    let detail = error.detail().unwrap_or_default();
+    let is_denied = error.code().is_some_and(|code| is_denial(code, detail));
+    is_denied || error.code().is_some() && detail.contains("unknown")
 }
 
 /// Whether a user was denied a command, while the connection stays as good as before.

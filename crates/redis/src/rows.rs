@@ -8,7 +8,7 @@ use super::RedisStore;
 use super::connection::{LARGE_ROW, LargeCall, Role};
 use super::keys::RowKeys;
 use super::oversized::Reply;
-use super::script::{Invocation, Lua, ROWS_FINISH, ROWS_LEASE, ROWS_SCHEDULE};
+use super::script::{Invocation, Lua, ROWS_DROP, ROWS_FINISH, ROWS_LEASE, ROWS_SCHEDULE};
 use super::value::{bytes, float, int, items, pairs, shown, text, unix_seconds};
 use tower_pulse_core::clock::Clock;
 use tower_pulse_core::error::StoreError;
@@ -94,7 +94,7 @@ impl RedisStore {
         script.arg(max_rows.to_string());
         script.arg(spread);
         for row in rows {
-            script.key(format!("{}{}", keys.cached, row.id));
+            script.key(keys.row(row.id.as_bytes()));
             script.arg(&*row.id);
             script.arg(format!("{:?}", row.seconds));
         }
@@ -129,23 +129,23 @@ impl RedisStore {
                 script.arg(rows.to_string());
             }
             LeaseOf::Row(id) => {
+                script.key(keys.row(id.as_bytes()));
                 script.arg("ROW");
                 script.arg(id);
             }
-            LeaseOf::Free { id, .. } => {
+            LeaseOf::Free { id, max_bytes } => {
+                script.key(keys.row(id.as_bytes()));
                 script.arg("FREE");
                 script.arg(id);
+                script.arg(max_bytes.to_string());
             }
-        }
-        script.arg(&*keys.cached);
-        if let LeaseOf::Free { max_bytes, .. } = which {
-            script.arg(max_bytes.to_string());
         }
         let reply = self.run_script(None, &keys, &ROWS_LEASE, &script);
         let reply = reply.await?;
-        let [leased, next, garbage] = items(&reply) else {
+        let [leased, next, garbage, gone] = items(&reply) else {
             return Err(self.not_understood("rows_lease.lua"));
         };
+        self.drop_rows(&keys, items(gone)).await;
         let row = |row: &[Value]| {
             let failures = int(&row[2]).and_then(|n| u32::try_from(n).ok());
             let due = text(&row[1]).unwrap_or_default();
@@ -167,6 +167,20 @@ impl RedisStore {
         })
     }
 
+    /// Removes rows that have no delay any more.
+    async fn drop_rows(&self, keys: &RowKeys, gone: &[Value]) {
+        if gone.is_empty() {
+            return;
+        }
+        let mut script = sets(keys);
+        for id in gone.iter().filter_map(bytes) {
+            script.key(keys.row(id));
+            script.arg(id);
+        }
+        // Without it the rows stay in the schedule, and are found again. Those that are leased are not lost by its error.
+        let _ = self.run_script(None, keys, &ROWS_DROP, &script).await;
+    }
+
     async fn finish(
         &self,
         cache: &str,
@@ -180,7 +194,7 @@ impl RedisStore {
         };
         let keys = self.keys.rows(cache);
         let mut script = sets(&keys);
-        script.key(format!("{}{}", keys.cached, row.leased.id));
+        script.key(keys.row(row.leased.id.as_bytes()));
         script.arg(self.time_arg());
         script.arg(token);
         script.arg(&*row.leased.id);

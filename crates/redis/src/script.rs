@@ -51,6 +51,8 @@ lua!(ROWS_SCHEDULE, "lua/rows_schedule.lua");
 #[cfg(feature = "row-cache")]
 lua!(ROWS_LEASE, "lua/rows_lease.lua");
 #[cfg(feature = "row-cache")]
+lua!(ROWS_DROP, "lua/rows_drop.lua");
+#[cfg(feature = "row-cache")]
 lua!(ROWS_FINISH, "lua/rows_finish.lua");
 
 /// The keys and arguments of a call of a script.

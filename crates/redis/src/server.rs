@@ -11,12 +11,13 @@ pub(super) struct Server {
     /// `redis` or `valkey`.
     flavour: &'static str,
     version: String,
-    is_cluster: bool,
+    /// Whether it is a node of a cluster, and is used as if it were none.
+    is_lone_node: bool,
     eviction: Option<String>,
 }
 
 impl Server {
-    pub(super) fn parse(info: &str) -> Self {
+    pub(super) fn parse(info: &str, is_in_cluster: bool) -> Self {
         let field = |name: &str| {
             info.lines()
                 .filter_map(|line| line.trim_end().split_once(':'))
@@ -30,7 +31,7 @@ impl Server {
         Self {
             flavour,
             version: version.unwrap_or_default(),
-            is_cluster: field("redis_mode").as_deref() == Some("cluster"),
+            is_lone_node: !is_in_cluster && field("redis_mode").as_deref() == Some("cluster"),
             eviction: field("maxmemory_policy").filter(|policy| policy != "noeviction"),
         }
     }
@@ -69,10 +70,10 @@ impl Server {
                  noeviction"
             ));
         }
-        if self.is_cluster {
+        if self.is_lone_node {
             warnings.push(
-                "the server is a Redis Cluster node, which is not supported yet: use a standalone \
-                 server"
+                "the server is a node of a Redis Cluster, which may give its slot away: give its URL to \
+                 `redis_cluster` in the place of `redis`"
                     .to_owned(),
             );
         }
@@ -92,13 +93,15 @@ mod tests {
     #[test]
     fn warnings_name_old_versions_eviction_and_clusters() {
         let info = "redis_version:6.0.16\r\nredis_mode:cluster\r\nmaxmemory_policy:allkeys-lru\r\n";
-        let warnings = Server::parse(info).warnings();
+        let warnings = Server::parse(info, false).warnings();
         assert_eq!(warnings.len(), 3, "{warnings:?}");
         assert!(warnings[0].contains("6.0.16") && warnings[1].contains("allkeys-lru"));
+        assert!(warnings[2].contains("`redis_cluster`"));
+        assert_eq!(Server::parse(info, true).warnings().len(), 2);
         let info = "redis_version:7.2.4\r\nvalkey_version:8.0.1\r\nmaxmemory_policy:noeviction\r\n";
-        let server = Server::parse(info);
+        let server = Server::parse(info, false);
         assert_eq!(server.name(), "valkey 8.0.1");
         assert!(server.warnings().is_empty());
-        assert!(Server::parse("").warnings()[0].contains("+info"));
+        assert!(Server::parse("", false).warnings()[0].contains("+info"));
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::Host;
+use super::cache::{Cache, Options};
 use super::daemon::Daemon;
 use super::events::Events;
 use super::flights::Flights;
@@ -13,7 +14,6 @@ use super::handle::RowCache;
 use super::loader::{self, AnyLoader, RowLoader};
 use super::local::Local;
 use super::places::Places;
-use super::shared::{Options, Shared};
 use tower_pulse_core::error::BuildError;
 use tower_pulse_core::handle::Handle;
 use tower_pulse_core::row_lists::ListedCache;
@@ -266,7 +266,7 @@ impl<L: RowLoader> RowCacheBuilder<L> {
         let handle = self.handle;
         let clock = handle.clock().clone();
         let recorder = handle.recorder();
-        let shared = Arc::new(Shared {
+        let cache = Arc::new(Cache {
             loading: recorder.entry(Kind::Timer, &format!("{prefix}:load")),
             events: Events::new(recorder, &prefix),
             local: Local::new(clock.clone(), self.local_bytes),
@@ -279,18 +279,18 @@ impl<L: RowLoader> RowCacheBuilder<L> {
             loads: Flights::default(),
             fetches: Flights::default(),
         });
-        let listed: Arc<dyn ListedCache> = shared.clone();
+        let listed: Arc<dyn ListedCache> = cache.clone();
         if !handle.row_caches().add(&listed) {
             let allowed = "a name that no other cache of this `Pulse` has";
             return Err(BuildError::new(
                 "name",
-                format!("{:?}", shared.options.name),
+                format!("{:?}", cache.options.name),
                 allowed,
             ));
         }
-        let daemon = Daemon::new(shared.clone(), handle.options().shutdown_timeout / 2);
+        let daemon = Daemon::new(cache.clone(), handle.options().shutdown_timeout / 2);
         let task = Task::new("rows", daemon.refresh_until(handle.stopped()));
-        Ok((RowCache(shared), task))
+        Ok((RowCache(cache), task))
     }
 }
 

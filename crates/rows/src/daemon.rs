@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
+use super::cache::Cache;
 use super::places::{DaemonPlaces, Place};
-use super::shared::Shared;
 use tower_pulse_core::clock::Tick;
 use tower_pulse_core::error::StoreError;
 use tower_pulse_core::random::short_random_name;
@@ -22,7 +22,7 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Refreshes due rows, several at once.
 pub(super) struct Daemon {
-    cache: Arc<Shared>,
+    cache: Arc<Cache>,
     loading: JoinSet<LoadEnd>,
     /// How long the end of the task waits for rows that are being loaded.
     end_timeout: Duration,
@@ -41,7 +41,7 @@ struct LoadEnd {
 }
 
 impl Daemon {
-    pub(super) fn new(cache: Arc<Shared>, end_timeout: Duration) -> Self {
+    pub(super) fn new(cache: Arc<Cache>, end_timeout: Duration) -> Self {
         Self {
             cache,
             loading: JoinSet::new(),
@@ -202,7 +202,7 @@ impl Daemon {
 }
 
 /// Whether a warning may be logged again.
-fn is_due(cache: &Shared, last: &mut Option<Tick>) -> bool {
+fn is_due(cache: &Cache, last: &mut Option<Tick>) -> bool {
     let is_due = last.is_none_or(|last| cache.clock.since(last) >= WARNING_INTERVAL);
     if is_due {
         *last = Some(cache.clock.tick());

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
+use super::cache::{Cache, ReadRow};
 use super::error::RowError;
-use super::shared::{ReadRow, Shared};
 use tower_pulse_core::row_lists::{ListedCache, RowList};
 use tower_pulse_core::store::rows::{ROWS_AT_ONCE, RowDelay, RowQuery, Scheduled};
 
@@ -17,7 +17,7 @@ const YEAR: f64 = 365.0 * 86_400.0;
 
 /// A cache of rows. Cheap to clone; serves as axum state.
 #[derive(Clone)]
-pub struct RowCache(pub(super) Arc<Shared>);
+pub struct RowCache(pub(super) Arc<Cache>);
 
 /// Seconds between two refreshes of a row. Made from a [`Duration`], or from a number of seconds, of which 0 and
 /// less remove the row, as in the book.
@@ -92,7 +92,7 @@ impl RowCache {
     }
 
     async fn schedule_part(&self, rows: &[RowDelay]) -> Result<(), RowError> {
-        let Shared { options, store, .. } = &*self.0;
+        let Cache { options, store, .. } = &*self.0;
         let max_rows = options.max_rows;
         let scheduling = store.rows().schedule_rows(&options.name, rows, max_rows);
         match scheduling.await? {

@@ -4,10 +4,11 @@
 //! It is internal to tower-pulse, and changes without notice: depend on `tower-pulse`.
 
 // Read `places` (how many rows are loaded at once), `loader`, `events` and `local` (what this process counts and
-// remembers), `flights` (callers that share an answer), `shared` (refreshing and reading), `list`, `handle`
+// remembers), `flights` (callers that share an answer), `cache` (refreshing and reading), `list`, `handle`
 // (what the application calls), `daemon` (the task that refreshes due rows), then `builder` (the configuration).
 
 mod builder;
+mod cache;
 mod daemon;
 mod error;
 mod events;
@@ -17,7 +18,6 @@ mod list;
 mod loader;
 mod local;
 mod places;
-mod shared;
 
 pub use self::builder::RowCacheBuilder;
 pub use self::error::RowError;

@@ -1,12 +1,12 @@
 //! The list of a cache's rows, for those who look at the cache from outside.
 
-use super::shared::Shared;
+use super::cache::Cache;
 use tower_pulse_core::error::StoreError;
 use tower_pulse_core::row_lists::{ListedCache, RowInfo, RowList};
 use tower_pulse_core::store::rows::RowQuery;
 use tower_pulse_core::task::BoxFuture;
 
-impl ListedCache for Shared {
+impl ListedCache for Cache {
     fn name(&self) -> &str {
         &self.options.name
     }

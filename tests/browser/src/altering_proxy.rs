@@ -1,4 +1,5 @@
-//! A reverse proxy that can alter the answers to the page's questions, as another version of the service would.
+//! A reverse proxy that can alter the answers to the page's questions, or have them answered by another service than the
+//! one that serves the page, as while two versions of a service stand behind one load balancer.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,7 +28,10 @@ pub struct AlteringProxy {
 }
 
 struct State {
+    /// Where the page and its files come from.
     upstream: SocketAddr,
+    /// Where the API is asked.
+    api: SocketAddr,
     alteration: Mutex<Option<Alteration>>,
     altered: AtomicUsize,
 }
@@ -41,12 +45,18 @@ impl std::fmt::Debug for State {
 impl AlteringProxy {
     /// Serves what an upstream serves.
     pub async fn start(upstream: SocketAddr) -> Self {
+        Self::between(upstream, upstream).await
+    }
+
+    /// Serves the page of an upstream, and the API of another one.
+    pub async fn between(upstream: SocketAddr, api: SocketAddr) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0))
             .await
             .expect("bind the proxy");
         let address = listener.local_addr().expect("the proxy's address");
         let state = Arc::new(State {
             upstream,
+            api,
             alteration: Mutex::default(),
             altered: AtomicUsize::new(0),
         });
@@ -111,7 +121,11 @@ async fn forward(state: Arc<State>, request: Request) -> Response {
         .map(|etag| ("if-none-match", etag))
         .into_iter()
         .collect();
-    let mut client = Client::connect(state.upstream).await;
+    let upstream = match request.uri().path().contains("/api/") {
+        true => state.api,
+        false => state.upstream,
+    };
+    let mut client = Client::connect(upstream).await;
     let method = request.method().as_str();
     let answer = client.request(method, &path, &headers, "").await;
     let mut response = Response::builder().status(answer.status);

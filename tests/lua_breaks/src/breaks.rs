@@ -731,11 +731,11 @@ breaks! {
 
     "a cached row is loaded for each caller",
     "many callers cause one load",
-    "if ARGV[4] == 'ROW' or not is_cached or byte(ARGV[7]) ~= '' then" => "if true then";
+    "if ARGV[4] == 'ROW' or not is_cached or byte(ARGV[6]) ~= '' then" => "if true then";
 
     "a row that is too long is not replaced",
     "a row that cannot be read does not keep callers waiting",
-    " or byte(ARGV[7]) ~= '' then" => " then";
+    " or byte(ARGV[6]) ~= '' then" => " then";
 
     "ids that are not UTF-8 are leased",
     "entries that are no rows are skipped, and loaded by nobody",
@@ -749,13 +749,14 @@ breaks! {
     "entries that are no rows delay no row, and are reported once a minute",
     "now + 60), id)" => "now), id)";
 
-    "a row without a delay stays",
-    "a delay of 0 or less removes the row",
-    "redis.call('ZREM', KEYS[4], id); redis.call('DEL', ARGV[6] .. id)" => "redis.call('ZREM', KEYS[4], id)";
-
     "rows behind a page of leased ones are not seen",
     "rows behind many leased ones are on time",
     "if #ids < 100 then break end" => "if true then break end";
+]
+"rows_drop": [
+    "a row without a delay stays",
+    "a delay of 0 or less removes the row",
+    "redis.call('ZREM', KEYS[4], id); redis.call('DEL', KEYS[4 + i])" => "redis.call('ZREM', KEYS[4], id)";
 ]
 "rows_finish": [
     "an answer is written without the lease",

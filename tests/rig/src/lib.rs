@@ -1,10 +1,11 @@
 //! The test rig around tower-pulse: real Redis servers, a network that fails on demand, the book's own
 //! functions, a plain HTTP client, and the demo as a child process. It does not know tower-pulse itself.
 //!
-//! Read in this order: [`server`], [`proxy`], [`book`], [`http`], [`demo`], [`lua`], [`peer`], [`log`], [`json`], [`wait`];
+//! Read in this order: [`server`], [`proxy`], [`cluster`], [`sentinel`], [`shared`], [`book`], [`http`], [`demo`], [`lua`], [`peer`], [`log`], [`json`], [`wait`];
 //! [`process`], [`resp`] and [`seed`] are what they stand on.
 
 pub mod book;
+pub mod cluster;
 pub mod demo;
 pub mod http;
 pub mod json;
@@ -15,5 +16,7 @@ pub mod process;
 pub mod proxy;
 pub mod resp;
 pub mod seed;
+pub mod sentinel;
 pub mod server;
+pub mod shared;
 pub mod wait;

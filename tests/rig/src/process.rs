@@ -210,26 +210,51 @@ pub fn processor_millis(pid: u32) -> f64 {
 ///
 /// No port is given twice, nor to another test process while this one runs.
 pub fn free_port() -> u16 {
-    static GIVEN: Mutex<Vec<UdpSocket>> = Mutex::new(Vec::new());
     let (port, reservation) = reserve_port();
-    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
-    given.push(reservation);
+    give([reservation]);
     port
+}
+
+/// How far the port on which the nodes of a cluster talk is from the one for clients, by default.
+const BUS: u16 = 10_000;
+
+/// The same for a node of a cluster: nobody listens on this port, nor on the one that is 10,000 further, on which the other
+/// nodes will look for it.
+pub fn free_port_with_bus() -> u16 {
+    for _ in 0..1000 {
+        let port = fastrand::u16(15_000..32_000 - BUS);
+        if let (Some(clients), Some(bus)) = (reserve(port), reserve(port + BUS)) {
+            give([clients, bus]);
+            return port;
+        }
+    }
+    panic!("no two free ports between 15000 and 32000");
+}
+
+/// Keeps ports from being given twice.
+fn give(reservations: impl IntoIterator<Item = UdpSocket>) {
+    static GIVEN: Mutex<Vec<UdpSocket>> = Mutex::new(Vec::new());
+    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
+    given.extend(reservations);
 }
 
 /// The same, given to nobody else while the UDP port of the same number is held: what talks to a server of a test that is
 /// down must not find one of another test, whichever process that runs in.
-///
-/// A port is tried by connecting to it, not by listening on it: a child that another test starts at that moment has a
-/// copy of the listener until it executes its program.
 pub fn reserve_port() -> (u16, UdpSocket) {
     for _ in 0..1000 {
         let port = fastrand::u16(15_000..32_000);
-        let is_closed = TcpStream::connect(("127.0.0.1", port))
-            .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
-        if let (true, Ok(reservation)) = (is_closed, UdpSocket::bind(("127.0.0.1", port))) {
+        if let Some(reservation) = reserve(port) {
             return (port, reservation);
         }
     }
     panic!("no free port between 15000 and 32000");
+}
+
+/// Reserves a port without a listener. It is tried by connecting to it, not by listening on it: a child that another test
+/// starts at that moment has a copy of the listener until it executes its program.
+fn reserve(port: u16) -> Option<UdpSocket> {
+    let is_closed = TcpStream::connect(("127.0.0.1", port))
+        .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+    let reservation = UdpSocket::bind(("127.0.0.1", port)).ok()?;
+    is_closed.then_some(reservation)
 }

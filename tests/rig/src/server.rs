@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
 
-use super::process::{Leashed, TempDir, free_port};
+use super::process::{Leashed, TempDir, free_port, free_port_with_bus};
 
 /// Deadline for a server's first PING, and for its end after SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -35,6 +35,8 @@ pub struct Builder {
     binary: PathBuf,
     args: Vec<String>,
     password: Option<String>,
+    /// Whether it is a node of a cluster, which needs a second port.
+    has_bus: bool,
 }
 
 impl Builder {
@@ -69,13 +71,23 @@ impl Builder {
         self.arg("--requirepass", password)
     }
 
+    /// Starts the server as a node of a cluster, which knows no other node and has no slot as yet.
+    #[must_use]
+    pub fn node_of_a_cluster(mut self) -> Self {
+        self.has_bus = true;
+        self.arg("--cluster-enabled", "yes")
+    }
+
     /// Starts the server and waits until it answers.
     pub async fn start(self) -> RedisServer {
         blocking(move || {
             let dir = TempDir::new("redis");
             let end = Instant::now() + PATIENCE;
             loop {
-                let port = free_port();
+                let port = match self.has_bus {
+                    true => free_port_with_bus(),
+                    false => free_port(),
+                };
                 match self.launch(port, dir.path(), end) {
                     Ok(process) => {
                         return RedisServer {
@@ -150,13 +162,11 @@ impl RedisServer {
 
     /// Begins the configuration of a server.
     pub fn builder() -> Builder {
-        let binary = std::env::var_os("PULSE_REDIS_SERVER")
-            .filter(|path| !path.is_empty())
-            .unwrap_or_else(|| OsString::from("redis-server"));
         Builder {
-            binary: binary.into(),
+            binary: binary(),
             args: Vec::new(),
             password: None,
+            has_bus: false,
         }
     }
 
@@ -286,6 +296,14 @@ impl RedisServer {
     }
 }
 
+/// The server binary of the tests.
+pub(super) fn binary() -> PathBuf {
+    let binary = std::env::var_os("PULSE_REDIS_SERVER").filter(|path| !path.is_empty());
+    binary
+        .unwrap_or_else(|| OsString::from("redis-server"))
+        .into()
+}
+
 /// Opens a connection with timeouts of 60 s, instead of the crate's 1 s and 500 ms.
 pub async fn connect(client: &redis::Client) -> MultiplexedConnection {
     let config = redis::AsyncConnectionConfig::new()
@@ -317,19 +335,27 @@ impl Trouble {
 }
 
 /// Whether the process `pid` itself answers PING on this port, with its data loaded.
-fn answers(port: u16, pid: u32) -> bool {
-    let ask = || -> std::io::Result<String> {
+pub(super) fn answers(port: u16, pid: u32) -> bool {
+    let own = format!("process_id:{pid}\r\n");
+    let is_well = |reply: &str| {
+        reply.starts_with("-NOAUTH") || (reply.starts_with("+PONG") && reply.contains(&own))
+    };
+    let ask = || -> std::io::Result<bool> {
         let mut stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.set_read_timeout(Some(Duration::from_secs(1)))?;
         stream.write_all(b"PING\r\nINFO server\r\nQUIT\r\n")?;
-        let mut reply = Vec::new();
-        stream.read_to_end(&mut reply)?;
-        Ok(String::from_utf8_lossy(&reply).into_owned())
+        let (mut reply, mut buffer) = (String::new(), [0; 4096]);
+        // A Sentinel does not know QUIT.
+        while !is_well(&reply) {
+            let n = stream.read(&mut buffer)?;
+            if n == 0 {
+                break;
+            }
+            reply += &String::from_utf8_lossy(&buffer[..n]);
+        }
+        Ok(is_well(&reply))
     };
-    ask().is_ok_and(|reply| {
-        let own = format!("process_id:{pid}\r\n");
-        reply.starts_with("-NOAUTH") || (reply.starts_with("+PONG") && reply.contains(&own))
-    })
+    ask().unwrap_or(false)
 }
 
 fn log(dir: &Path) -> String {
@@ -339,7 +365,7 @@ fn log(dir: &Path) -> String {
 }
 
 /// Runs blocking work outside the test's own runtime threads. A panic in it fails the test.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(value) => value,
         Err(error) => std::panic::resume_unwind(error.into_panic()),

@@ -1,7 +1,7 @@
 // The paths that run a timer.
 
 import { card } from './card.js';
-import { el, text } from './dom.js';
+import { attr, el, text } from './dom.js';
 import { count, duration, percent, plural, times } from './format.js';
 import { contextColumn, numberColumn, shareColumn, Table } from './table.js';
 
@@ -21,9 +21,13 @@ export function runBy() {
 				title: 'The share of the timer’s time that is within this path',
 			}),
 			numberColumn('count', 'Calls', count),
-			numberColumn('per_request', 'Per request', (n) => times(n).replace('×', ''), {
-				title: 'Calls per request of the path',
-			}),
+			{
+				...numberColumn('per_request', 'Per request', null, { title: 'Calls per request of the path' }),
+				draw(cell, row) {
+					text(cell, times(row.per_request).replace('×', ''));
+					attr(cell, 'data-sense', row.repeated ? 'bad' : null);
+				},
+			},
 			numberColumn('mean', 'Mean', (value) => duration(value), { title: 'Of the timer, within this path' }),
 			shareColumn('Of the path', { title: 'The share of the path’s time during which it runs' }),
 		],

@@ -26,6 +26,16 @@ const LATENCY = [
 	{ key: 'others_mean', label: 'mean of the others', color: 'c-mean' },
 ];
 
+const CPU = [
+	{ key: 'cpu', label: 'CPUs taken', color: 'c-p95' },
+	{ key: 'busy', label: 'workers busy', color: 'c-mean' },
+];
+const DELAY = [
+	{ key: 'delay', label: 'scheduling delay, median', color: 'c-p50' },
+	{ key: 'worst_delay', label: 'worst', color: 'c-p95' },
+];
+const MEMORY = [{ key: 'resident_bytes', label: 'resident memory', color: 'c-p50' }];
+
 /** Mounts the screen of the instance that the state names. */
 export function mount(root, page) {
 	const name = state.context;
@@ -43,12 +53,19 @@ export function mount(root, page) {
 		['requests', 'Requests', REQUESTS, count],
 		['latency', 'Latency', LATENCY, duration],
 	].map((options) => chart(charts, page, name, options));
+	const machine = el('div', 'pair'); // its runtime and its process
+	const machines = [
+		['cpu', 'CPU and workers', CPU, (value) => percent(value, 1)],
+		['delay', 'Scheduling delay', DELAY, duration],
+		['memory', 'Memory', MEMORY, (value) => `${count(Math.round(value / 1e6))} MB`],
+	].map((options) => chart(machine, page, name, options, 'machine'));
+	const told = el('p', 'muted');
 	const table = pathTable();
 	const paths = card('instance-paths', 'Its paths beside the others', {
 		head: [el('span', 'muted')],
 		parts: [table.node],
 	});
-	const body = el('div', 'stack', said, change.node, tiles.node, charts, all.node, paths);
+	const body = el('div', 'stack', said, change.node, tiles.node, charts, all.node, machine, told, paths);
 	const note = el('p', 'nothing card');
 	root.append(el('p', 'crumbs', back, ' / ', el('h2', 'title', el('bdi', 'mono path', visible(name)))), note, body);
 	let isAlone = false;
@@ -59,6 +76,7 @@ export function mount(root, page) {
 			all.remove();
 			requests.remove();
 			latency.remove();
+			for (const one of machines) one.remove();
 		},
 		questions: () => ({
 			instance: question('instance', { instance: name, ...range() }),
@@ -95,6 +113,15 @@ export function mount(root, page) {
 			const drawn = { marks: marked, changes: about, asOf };
 			if (isAlone) all.draw(series, drawn);
 			else if (isKept) for (const one of [requests, latency]) one.draw(instance, drawn);
+			const known = instance.machine ?? []; // a service of an older version knows nothing of it
+			show(machine, known.length > 0);
+			show(told, known.length > 0);
+			if (known.length) for (const one of machines) one.draw(instance, drawn);
+			show(
+				machine.lastChild,
+				known.some(([, point]) => isNumber(point.resident_bytes)),
+			);
+			text(told, known.length ? machineOf(known.at(-1)[1]) : '');
 			show(paths, !isAlone && isKept);
 			table.draw(compared.paths, compared.total ? '' : 'It has reported no requests in this range');
 			const shown = compared.paths.length;
@@ -112,7 +139,7 @@ export function mount(root, page) {
  * A chart of its minutes; `draw` takes an answer and what is marked.
  * @param {any[]} options
  */
-function chart(root, page, name, options) {
+function chart(root, page, name, options, of = 'points') {
 	const [key, title, series, format] = options;
 	const figure = el('figure', 'card');
 	figure.dataset.chart = key;
@@ -131,10 +158,10 @@ function chart(root, page, name, options) {
 	return {
 		remove: () => shown.remove(),
 		draw(answer, { marks, changes, asOf: now }) {
-			const { from, to, precision, points } = answer;
-			const values = series.map(({ key: of }) => [
-				of,
-				new Map(points.map(([start, point]) => [start, point[of]])),
+			const { from, to, precision, [of]: points } = answer;
+			const values = series.map(({ key: field }) => [
+				field,
+				new Map(points.map(([start, point]) => [start, point[field]])),
 			]);
 			shown.update({
 				from,
@@ -153,6 +180,20 @@ function chart(root, page, name, options) {
 			});
 		},
 	};
+}
+
+/** What the last minute tells that has no chart: 4 of 1,024 files open · 9 threads · 2 workers · 37 tasks, 0 queued */
+function machineOf(point) {
+	const files = isNumber(point.max_open_files) ? ` of ${count(point.max_open_files)}` : '';
+	return [
+		isNumber(point.open_files) ? `${count(point.open_files)}${files} files open` : '',
+		isNumber(point.threads) ? plural(point.threads, 'thread') : '',
+		plural(point.cpus, 'CPU'),
+		`${plural(point.workers, 'worker')}, ${plural(point.alive_tasks, 'task')} alive, ${count(point.queued_tasks)} queued`,
+		point.is_delayed ? 'what is ready waits for a CPU' : '',
+	]
+		.filter(Boolean)
+		.join(' · ');
 }
 
 /** The colour of the sentence: bad, good, or none where nothing can be said. */

@@ -25,9 +25,12 @@ const INSTANCES = 12;
 const PROFILE_FOR = 600; // seconds for which the usual week is shown before it is asked for again
 
 export function mount(root, page) {
-	const isTimer = state.kind === 'timer';
-	const context = { context: state.context, kind: isTimer ? 'timer' : 'http' };
-	const parts = splitContext(state.context);
+	// A change of the queue in front is about its timer.
+	const isQueue = state.context === '<queue>';
+	const isTimer = isQueue || state.kind === 'timer';
+	const name = isQueue ? 'queue' : state.context;
+	const context = { context: name, kind: isTimer ? 'timer' : 'http' };
+	const parts = splitContext(name);
 	const title = el('h2', 'title', ...contextParts({ ...parts, kind: context.kind }));
 	const back = anchor(link({ screen: isTimer ? 'timers' : 'paths' }), isTimer ? 'Timers' : 'Paths');
 	const tiles = new Tiles(['requests', 'mean', 'p50', 'p95', 'p99', 'errors', 'target']);
@@ -35,7 +38,7 @@ export function mount(root, page) {
 	const outcomes = el('div', 'tile outcomes');
 	outcomes.dataset.panel = 'outcomes';
 	tiles.node.append(outcomes);
-	const trends = new Trends(page, state.context, context.kind);
+	const trends = new Trends(page, name, context.kind);
 	const change = changePanel(page, { isTimer });
 	const users = runBy();
 	const target = pathTarget();
@@ -100,7 +103,7 @@ export function mount(root, page) {
 			path: question('path', { ...context, ...range() }),
 			marks: 'marks',
 			...(serverNow() > (profile?.until ?? 0) ? { profile: question('profile', context) } : {}),
-			...trends.questions(state.context),
+			...trends.questions(name),
 			...(isTimer
 				? {}
 				: {

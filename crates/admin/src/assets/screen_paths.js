@@ -2,7 +2,7 @@
 
 import { question } from './api.js';
 import { card } from './card.js';
-import { attr, el, svg, text } from './dom.js';
+import { attr, el, show, svg, text } from './dom.js';
 import { filterField, showFilter } from './filter.js';
 import { count, delta, duration, sense, visible } from './format.js';
 import { standingOn } from './change.js';
@@ -11,11 +11,33 @@ import { lengthName } from './overview.js';
 import { Pager, allRows } from './pager.js';
 import { range, state } from './state.js';
 import { contextColumn, errorColumn, numberColumn, shareColumn, statistic, Table } from './table.js';
+import { repetition } from './time_goes.js';
 
 const ROWS = 25;
 
+/** The name, with the timer that a path repeats: db:find_user 41× per request. */
+function nameColumn(label) {
+	const column = contextColumn(label);
+	return {
+		...column,
+		draw(cell, row) {
+			column.draw(cell, row);
+			const { repeated } = row;
+			// The last one is the change's.
+			if (cell.repeats?.parentNode !== cell) {
+				cell.repeats = el('span', 'tag repeats');
+				cell.insertBefore(cell.repeats, cell.lastChild);
+			}
+			show(cell.repeats, Boolean(repeated));
+			if (!repeated) return;
+			text(cell.repeats, repetition(repeated));
+			attr(cell.repeats, 'title', row.kind === 'timer' ? `within ${visible(repeated.path)}` : null);
+		},
+	};
+}
+
 const columns = (kind) => [
-	{ ...contextColumn(kind === 'timer' ? 'Timer' : 'Path'), sort: true },
+	{ ...nameColumn(kind === 'timer' ? 'Timer' : 'Path'), sort: true },
 	{
 		id: 'series',
 		label: kind === 'timer' ? 'Count over time' : 'Requests over time',

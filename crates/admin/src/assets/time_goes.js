@@ -1,12 +1,15 @@
 // Where the time of a path's requests goes: in which timers, and outside of all.
 
 import { card } from './card.js';
-import { attr, el, text } from './dom.js';
+import { attr, el, show, text } from './dom.js';
 import { delta, duration, isNumber, percent, sense, times, visible } from './format.js';
 import { numberColumn, shareColumn, Table } from './table.js';
 
 const NO_TIMERS =
 	'No timer ran within these requests. Time the parts of a handler with pulse.timer("db:…") or pulse.time(…).';
+
+/** db:find_user 41× per request */
+export const repetition = ({ timer, per_request: calls }) => `${visible(timer)} ${times(calls)} per request`;
 
 /** Where the time goes: per request, in each timer and outside of all, now and before. */
 export function timeGoes() {
@@ -26,7 +29,7 @@ export function timeGoes() {
 					cell.firstChild.classList.toggle('muted', row.own === true);
 				},
 			},
-			shareColumn('Share'),
+			shareColumn('Share', { title: 'Of the time of the requests' }),
 			numberColumn('time', 'Time', (value) => duration(value)),
 			numberColumn('before', 'Before', (value) => duration(value)),
 			{
@@ -48,10 +51,23 @@ export function timeGoes() {
 					attr(cell, 'data-sense', row.failing ? 'bad' : null);
 				},
 			},
-			numberColumn('per_request', 'Calls', (n) => times(n).replace('×', ''), { title: 'Calls per request' }),
+			{
+				id: 'per_request',
+				label: 'Calls',
+				title: 'Calls per request. More than 20 are marked: a query for each row of another, usually',
+				value: (row) => row.per_request,
+				draw(cell, row) {
+					text(cell, times(row.per_request).replace('×', ''));
+					attr(cell, 'data-sense', row.repeated ? 'bad' : null);
+				},
+			},
 		],
 	});
-	const node = card('time-goes', 'Where the time goes', { head: [el('span', 'muted')], parts: [table.node] });
+	const node = card('time-goes', 'Where the time goes', {
+		head: [el('span', 'muted')],
+		parts: [table.node, el('p', 'repeats')],
+	});
+	const repeats = node.querySelector('.repeats');
 	return {
 		node,
 		draw({ count: requests, timers: now = [], timers_before: then, change, label, ...own }) {
@@ -74,8 +90,21 @@ export function timeGoes() {
 					per_request: null,
 				});
 			rows.sort((a, b) => b.time - a.time);
+			if (own.queue)
+				rows.unshift({
+					timer: 'queue, before the request',
+					own: true,
+					compared,
+					time: own.queue.mean,
+					before: then?.queue?.mean ?? null,
+					change: own.queue.change,
+					per_request: null,
+				});
 			table.draw(rows, rows.length ? '' : requests > 0 ? NO_TIMERS : 'No requests in this time');
 			text(node.querySelector('.muted'), rows.length ? label : '');
+			const repeated = now.filter((timer) => timer.repeated).map(repetition);
+			show(repeats, repeated.length > 0);
+			text(repeats, `${repeated.join('; ')}: a query for each row of another?`);
 		},
 	};
 }

@@ -47,7 +47,8 @@ export function changePanel(page, { isTimer = false } = {}) {
 					text(certainty, sure(one));
 					text(suspect, explanation(one, marks, now, timers));
 					const looks = instancesOf(one).map((instance) => [instance, instanceLink(instance)]);
-					if (isTimer) looks.push([one.context, link({ screen: 'path', context: one.context, kind: '' })]);
+					if (isTimer && one.context !== '<queue>')
+						looks.push([one.context, link({ screen: 'path', context: one.context, kind: '' })]);
 					sync(
 						links,
 						looks,

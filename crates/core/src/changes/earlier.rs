@@ -5,7 +5,7 @@ use crate::error::StoreError;
 use crate::store::{RecordQuery, Store};
 use tower_pulse_detect::change::{Change, ChangeKind, Earlier};
 use tower_pulse_model::aggregate::Aggregate;
-use tower_pulse_model::context::{ALL, ContextId, Kind};
+use tower_pulse_model::context::ContextId;
 use tower_pulse_model::histogram::{Histogram, lower_bound};
 use tower_pulse_model::recorded::RecordedTime;
 use tower_pulse_model::slice::Precision;
@@ -38,10 +38,7 @@ async fn earlier(
     tier: Precision,
     recorded: &RecordedTime,
 ) -> Result<Option<Earlier>, StoreError> {
-    let context = match &*change.context {
-        ALL => ContextId::all(),
-        name => ContextId::new(Kind::Http, name),
-    };
+    let context = ContextId::of_judged(&change.context);
     let (width, start) = (tier.seconds, tier.slice(end - ago - MINUTE));
     let query = RecordQuery {
         contexts: vec![context],

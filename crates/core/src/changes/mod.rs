@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 
+pub use self::session::JudgedScope;
 use self::session::Session;
 pub use self::tables::{Findings, Tables};
 use crate::clock::Clock;
@@ -54,8 +55,8 @@ pub struct Judge {
     writer: Arc<dyn BetweenRounds>,
     /// The second of the oldest sample of this instance that is not known to be in the store.
     unsent_since: Box<dyn Fn() -> Option<i64> + Send + Sync>,
-    /// The most contexts that are judged.
-    max_contexts: usize,
+    /// What is judged.
+    scope: JudgedScope,
     /// Taken out while a minute is judged: if the future is dropped then, the slot stays empty, and the next call
     /// goes on from the store.
     session: tokio::sync::Mutex<Option<Session>>,
@@ -81,7 +82,7 @@ impl Judge {
     pub fn new(
         store: Arc<dyn Store>,
         clock: Clock,
-        max_contexts: usize,
+        scope: JudgedScope,
         writer: Arc<dyn BetweenRounds>,
         unsent_since: impl Fn() -> Option<i64> + Send + Sync + 'static,
     ) -> Self {
@@ -90,7 +91,7 @@ impl Judge {
             clock,
             writer,
             unsent_since: Box::new(unsent_since),
-            max_contexts,
+            scope,
             session: tokio::sync::Mutex::default(),
             callbacks: Mutex::default(),
             ahead: Mutex::default(),
@@ -171,9 +172,7 @@ impl Judge {
             let session = session.filter(|s| s.goes_on_to(end));
             let session = match session {
                 Some(session) => session,
-                None => {
-                    Session::resume(&*self.store, journal, (end, now), self.max_contexts).await?
-                }
+                None => Session::resume(&*self.store, journal, (end, now), self.scope).await?,
             };
             let (session, write, events) = session.judge(&*self.store, end, now).await?;
             let written = match by_hand {

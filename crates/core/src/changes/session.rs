@@ -16,10 +16,11 @@ use tower_pulse_detect::detector::{
 use tower_pulse_detect::judged::Judged;
 use tower_pulse_detect::log::Log;
 use tower_pulse_model::aggregate::Aggregate;
-use tower_pulse_model::context::{ContextId, Kind};
+use tower_pulse_model::context::{ContextId, Kind, QUEUED};
 use tower_pulse_model::recorded::RecordedTime;
 use tower_pulse_model::records::{RecordId, sort_by_id};
 use tower_pulse_model::tier::FINEST;
+use tower_pulse_model::timer_sums::QUEUE;
 
 /// Minutes after its start for which the suspects of a change are looked for again, as more is known by then.
 const SUSPECTS_FOR: i64 = 15;
@@ -47,7 +48,16 @@ pub(super) struct Session {
     recorded: RecordedTime,
     /// The contexts that are judged, and the minute in which each last had a request.
     admitted: HashMap<RecordId, i64>,
-    max_contexts: usize,
+    scope: JudgedScope,
+}
+
+/// What is judged.
+#[derive(Clone, Copy, Debug)]
+pub struct JudgedScope {
+    /// The most contexts.
+    pub max_contexts: usize,
+    /// Whether the queue in front of the service is judged too.
+    pub has_queue: bool,
 }
 
 /// The records of some contexts.
@@ -61,7 +71,7 @@ struct MinuteRecords {
 }
 
 impl MinuteRecords {
-    /// Reads the records of HTTP contexts in a minute.
+    /// Reads the records of some contexts in a minute.
     async fn read(
         store: &dyn Store,
         start: i64,
@@ -69,12 +79,14 @@ impl MinuteRecords {
     ) -> Result<Self, StoreError> {
         let slices = store.slice_records(&[(FINEST.seconds, start)]).await?;
         let records = slices.into_iter().flat_map(|slice| slice.records);
-        let http = records.filter(|(id, _)| contexts.contains_key(id));
+        let judged = records.filter(|(id, _)| contexts.contains_key(id));
         let reports = store.minute_reports(&[start]).await?;
         let reports = reports.into_iter().flatten();
+        // Some tell of their runtime and their process only.
+        let reports = reports.filter(|of| !of.records.is_empty());
         Ok(Self {
             start,
-            contexts: http.map(|(id, record)| (id, record.sums)).collect(),
+            contexts: judged.map(|(id, record)| (id, record.sums)).collect(),
             instances: reports.map(|of| (of.instance, of.records)).collect(),
         })
     }
@@ -102,7 +114,7 @@ impl Session {
         store: &dyn Store,
         journal: &dyn Journal,
         (end, now): (i64, i64),
-        max_contexts: usize,
+        scope: JudgedScope,
     ) -> Result<Self, StoreError> {
         let (tables, detector, changes) = Tables::new(read_judgement(journal).await?);
         let judged = tables.judged();
@@ -122,7 +134,7 @@ impl Session {
             contexts: HashMap::new(),
             recorded: RecordedTime::default(),
             admitted: HashMap::new(),
-            max_contexts,
+            scope,
         };
         session.refresh_contexts(store, end).await?;
         for minute in (1..=RECALLED_MINUTES).rev() {
@@ -182,8 +194,12 @@ impl Session {
     async fn refresh_contexts(&mut self, store: &dyn Store, now: i64) -> Result<(), StoreError> {
         let index = store.record_index(now).await?;
         self.recorded = index.recorded;
-        let http = index.contexts.into_iter().filter(|c| c.kind == Kind::Http);
-        self.contexts = http
+        let has_queue = self.scope.has_queue;
+        let judged = (index.contexts.into_iter()).filter(|context| match context.kind {
+            Kind::Http => true,
+            kind => has_queue && kind == Kind::Timer && *context.name == *QUEUE,
+        });
+        self.contexts = judged
             .map(|context| (RecordId::new(context.kind, &context.name), context))
             .collect();
         Ok(())
@@ -199,7 +215,7 @@ impl Session {
         // In the same order on every instance.
         sort_by_id(&mut minute.contexts);
         minute.contexts.retain(|(id, _)| {
-            let has_room = self.admitted.len() < self.max_contexts;
+            let has_room = self.admitted.len() < self.scope.max_contexts;
             let is_admitted = has_room || self.admitted.contains_key(id);
             if is_admitted {
                 self.admitted.insert(*id, start);
@@ -215,7 +231,11 @@ impl Session {
         if id == RecordId::new(all.kind, &all.name) {
             return Some(all.name);
         }
-        self.contexts.get(&id).map(|context| context.name.clone())
+        let context = self.contexts.get(&id)?;
+        Some(match context.kind {
+            Kind::Timer => QUEUED.into(),
+            _ => context.name.clone(),
+        })
     }
 
     /// Leaves out the verdicts of which nothing stands yet, and which say what is usual at this hour of the week.

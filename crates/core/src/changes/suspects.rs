@@ -5,16 +5,18 @@ use std::sync::Arc;
 
 use super::MINUTE;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::store::{RecordQuery, Store, marks};
+use crate::store::{InstanceMinuteRecords, RecordQuery, Store, marks};
 use tower_pulse_detect::change::{Change, ChangeKind, Suspect};
 use tower_pulse_detect::side_by_side::{self, Versions};
 use tower_pulse_detect::suspects::{self, Sides};
 use tower_pulse_model::aggregate::Aggregate;
-use tower_pulse_model::context::{ALL, ContextId, Kind};
+use tower_pulse_model::context::{ALL, ContextId, Kind, QUEUED};
+use tower_pulse_model::machine::MachineMinute;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::slices::Merge;
 use tower_pulse_model::sorted;
 use tower_pulse_model::tier::FINEST;
+use tower_pulse_model::timer_sums::QUEUE;
 
 /// Seconds before a change that its timers are compared with.
 const PAST: i64 = 3_600;
@@ -28,20 +30,35 @@ pub(super) async fn find(
     change: &mut Change,
     end: i64,
 ) -> Result<(), StoreError> {
-    // Changes of one instance, or of all pages, have no suspects among the instances and timers of a page.
-    let is_of_a_page = *change.context != *ALL && change.kind != ChangeKind::Instance;
+    // Changes of one instance, of all pages, or of the queue in front of them have no suspects among the instances and
+    // timers of a page.
+    let is_of_queue = *change.context == *QUEUED;
+    let is_of_a_page =
+        *change.context != *ALL && !is_of_queue && change.kind != ChangeKind::Instance;
     let minutes: Vec<i64> = (change.since.max(end - MAX_MINUTES * MINUTE)..end)
         .step_by(FINEST.seconds as usize)
         .collect();
     let mut suspects = Vec::new();
     let mut timers = Vec::new();
+    let reports = store.minute_reports(&minutes).await?;
     if is_of_a_page {
         let sides = sides(store, change, end).await?;
-        suspects.extend(instance(store, change, &sides, &minutes).await?);
+        suspects.extend(instance(change, &sides, &reports));
         // Whatever runs on a slow instance takes longer.
-        if suspects.is_empty() && matches!(change.kind, ChangeKind::Slower | ChangeKind::Faster) {
+        let is_of_speed = matches!(change.kind, ChangeKind::Slower | ChangeKind::Faster);
+        let machines = machines(change, &suspects, &reports);
+        if suspects.is_empty() && machines.is_empty() && is_of_speed {
             timers = timers_and_code(store, &sides, end).await?;
         }
+        suspects.extend(machines);
+    }
+    if is_of_queue {
+        timers.push(Suspect::Timer {
+            timer: QUEUE.into(),
+            then: change.then,
+            now: change.now,
+            share: 1.0,
+        });
     }
     if let Some(instance) = &change.instance {
         suspects.push(Suspect::Instance {
@@ -49,6 +66,9 @@ pub(super) async fn find(
             ratio: change.ratio,
             share: 1.0,
         });
+    }
+    if !is_of_a_page && !is_of_queue {
+        suspects.extend(machines(change, &suspects, &reports));
     }
     suspects.extend(deploys(store, change, &minutes).await?);
     suspects.append(&mut timers);
@@ -75,21 +95,47 @@ fn id_of(change: &Change) -> RecordId {
 }
 
 /// The instance that the change comes from.
-async fn instance(
-    store: &dyn Store,
+fn instance(
     change: &Change,
     sides: &Sides,
-    minutes: &[i64],
-) -> Result<Option<Suspect>, StoreError> {
+    reports: &[Vec<InstanceMinuteRecords>],
+) -> Option<Suspect> {
     let id = id_of(change);
     let mut instances: Vec<(Arc<str>, Aggregate)> = Vec::new();
-    for report in store.minute_reports(minutes).await?.into_iter().flatten() {
+    for report in reports.iter().flatten() {
         let of_context = report.records.iter().find(|(other, _)| *other == id);
         if let Some((_, sums)) = of_context {
-            sorted::entry(&mut instances, report.instance, Aggregate::default).merge(sums);
+            let instance = report.instance.clone();
+            sorted::entry(&mut instances, instance, Aggregate::default).merge(sums);
         }
     }
-    Ok(suspects::instance(change.kind, sides, &instances))
+    suspects::instance(change.kind, sides, &instances)
+}
+
+/// The machines that make everything slow: that of the instance that a change comes from, or those of half of the fleet.
+fn machines(
+    change: &Change,
+    suspects: &[Suspect],
+    reports: &[Vec<InstanceMinuteRecords>],
+) -> Vec<Suspect> {
+    if !matches!(change.kind, ChangeKind::Slower | ChangeKind::Instance) {
+        return Vec::new();
+    }
+    let suspected = suspects.iter().find_map(|suspect| match suspect {
+        Suspect::Instance { instance, .. } => Some(instance),
+        _ => None,
+    });
+    let one = change.instance.as_ref().or(suspected);
+    let mut machines: Vec<(Arc<str>, Vec<MachineMinute>)> = Vec::new();
+    for report in reports.iter().flatten() {
+        if one.is_none_or(|one| *one == report.instance)
+            && let Some(machine) = report.machine
+        {
+            let instance = report.instance.clone();
+            sorted::entry(&mut machines, instance, Vec::new).push(machine);
+        }
+    }
+    suspects::machines(&machines, one.is_some())
 }
 
 /// The deploys near the beginning of the change. Where the new version ran beside another and did no worse, the deploy
@@ -105,7 +151,7 @@ async fn deploys(
         marks => marks?,
     };
     let mut deploys = suspects::deploys(change, &marks);
-    if *change.context == *ALL || deploys.is_empty() {
+    if *change.context == *ALL || *change.context == *QUEUED || deploys.is_empty() {
         return Ok(deploys);
     }
     let records = store.version_records(minutes).await?;
@@ -137,7 +183,7 @@ async fn timers_and_code(
     sides: &Sides,
     end: i64,
 ) -> Result<Vec<Suspect>, StoreError> {
-    if sides.now.timers.is_empty() {
+    if !sides.now.timers.cover_some() {
         return Ok(Vec::new());
     }
     let index = store.record_index(end).await?;

@@ -4,7 +4,9 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use super::Stages;
-use crate::health::{ChangeHealth, FlushHealth, Health, RecordingHealth, Status, StoreHealth};
+use crate::health::{
+    ChangeHealth, FlushHealth, Health, QueueHealth, RecordingHealth, Status, StoreHealth,
+};
 use crate::recorder::{DrainStats, FlushCounters};
 use tower_pulse_model::amounts::Amounts;
 use tower_pulse_model::expected::{ExpectedBytes, USUAL_CONTEXTS};
@@ -45,6 +47,7 @@ impl Stages {
         warnings.extend(self.options.memory_warning.clone());
         self.recorder.drain.counters(|counters| {
             warnings.extend(self.recording_warnings(&drain, counters));
+            warnings.extend(self.queue_warnings());
             let recorded = counters.recorded.saturating_sub(counters.lost);
             Health {
                 status: Status::at_age(age, interval),
@@ -61,6 +64,7 @@ impl Stages {
                     pending_series: drain.pending + flush.series,
                     drain_lag_seconds: drain.lag,
                     max_drain_lag_seconds: drain.max_lag,
+                    queue: self.queue_health(),
                 },
                 flush: FlushHealth {
                     interval_seconds: flush.last_interval.as_secs_f64(),
@@ -85,6 +89,58 @@ impl Stages {
                 worst_case: self.options.worst,
             }
         })
+    }
+}
+
+/// One of so many requests whose wait makes no sense is worth a warning: a client may send anything now and then.
+const SENSELESS_OF: u64 = 100;
+
+impl Stages {
+    /// What the header of the queue in front has told, if it is read.
+    fn queue_health(&self) -> Option<QueueHealth> {
+        let is_read = self.recorder.queue.is_some();
+        is_read.then(|| {
+            let stats = self.recorder.core.queue_stats();
+            QueueHealth {
+                timed: stats.timed,
+                negative: stats.negative,
+                too_long: stats.too_long,
+                unreadable: stats.unreadable,
+            }
+        })
+    }
+
+    /// Waits in front of this instance that make no sense, if they are more than a few: what to do.
+    fn queue_warnings(&self) -> Vec<String> {
+        let (Some(queue), Some(header)) = (self.queue_health(), &self.recorder.limits.queue_header)
+        else {
+            return Vec::new();
+        };
+        let all = queue.timed + queue.too_long + queue.unreadable;
+        let is_worth = |count: u64| count > 0 && count.saturating_mul(SENSELESS_OF) >= all;
+        let mut warnings = Vec::new();
+        if is_worth(queue.negative) {
+            warnings.push(format!(
+                "{} of {all} requests came before their proxy took them, by `{header}`, and their wait counts as 0: \
+                 set the clocks of the proxy and of this machine (NTP)",
+                queue.negative
+            ));
+        }
+        if is_worth(queue.too_long) {
+            warnings.push(format!(
+                "{} of {all} requests waited for more than a minute, by `{header}`, which is not counted: let the \
+                 proxy replace the header that a client sends, and set the clocks (NTP)",
+                queue.too_long
+            ));
+        }
+        if is_worth(queue.unreadable) {
+            warnings.push(format!(
+                "{} of {all} requests have a `{header}` that is no Unix time, which is not counted: let the proxy \
+                 replace the header that a client sends",
+                queue.unreadable
+            ));
+        }
+        warnings
     }
 }
 

@@ -3,10 +3,11 @@
 use std::sync::{Arc, Mutex};
 
 use super::{Handle, HandleOptions, Inner, Stages};
-use crate::changes::Judge;
+use crate::changes::{Judge, JudgedScope};
 use crate::cleaner::{Cleaner, CleanerStatus};
 use crate::flush::Flusher;
 use crate::fold::Folder;
+use crate::machine;
 use crate::recorder::Recorder;
 use crate::store::Store;
 use crate::task::{Stop, Stopped, Task};
@@ -67,7 +68,10 @@ impl Stages {
         let judge = Judge::new(
             store.clone(),
             clock,
-            max_contexts,
+            JudgedScope {
+                max_contexts,
+                has_queue: options.limits.queue_header.is_some(),
+            },
             folder.clone(),
             unsent_since,
         );
@@ -114,6 +118,10 @@ impl Stages {
             Task::new("fold", fold),
             Task::new("heartbeat", heartbeat),
             Task::new("judge", judge),
+            Task::new(
+                "machine",
+                machine::measure(self.recorder.clone(), stopped.clone()),
+            ),
             Task::new("clean", cleaner.clean_at_intervals(stopped.clone())),
         ]
     }

@@ -17,6 +17,7 @@ use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::store::{InstanceMinuteRecords, Store};
 use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::machine::MachineMinute;
 use tower_pulse_model::minute_report::REPORTED_MINUTES;
 use tower_pulse_model::pack;
 use tower_pulse_model::records::RecordId;
@@ -109,6 +110,7 @@ struct HeldInstance {
     /// The sums of all contexts, packed.
     all: Box<[u8]>,
     contexts: HashMap<RecordId, HeldContext>,
+    machine: Option<MachineMinute>,
 }
 
 /// What an instance did on a context in a minute.
@@ -172,7 +174,14 @@ impl InstanceMinutes {
             let Some(own) = held.iter().find(|of| *of.instance == *instance) else {
                 continue;
             };
-            let others = || held.iter().filter(|of| *of.instance != *instance);
+            beside.machine.extend(own.machine.map(|of| (minute, of)));
+            if own.contexts.is_empty() {
+                continue;
+            }
+            let others = || {
+                let others = held.iter().filter(|of| *of.instance != *instance);
+                others.filter(|of| !of.contexts.is_empty())
+            };
             beside.add_minute(minute, own, others());
             for (id, context) in &own.contexts {
                 beside.add_context(*id, context, others());
@@ -290,6 +299,7 @@ impl HeldInstance {
             version: minute.version,
             all: pack::aggregate(&all).into(),
             contexts,
+            machine: minute.machine,
         }
     }
 
@@ -297,7 +307,8 @@ impl HeldInstance {
     fn bytes(&self) -> usize {
         let contexts = self.contexts.values();
         let packed = contexts.map(|context| context.packed.len() + PER_CONTEXT);
-        packed.sum::<usize>() + self.all.len() + PER_CONTEXT
+        let beside = PER_CONTEXT + size_of::<Option<MachineMinute>>();
+        packed.sum::<usize>() + self.all.len() + beside
     }
 
     /// Its sums, of a context or of all.
@@ -438,6 +449,7 @@ mod tests {
             instance: instance.into(),
             version: None,
             records: contexts.iter().map(context).collect(),
+            machine: None,
         })
     }
 

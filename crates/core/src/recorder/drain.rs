@@ -23,6 +23,7 @@ use tower_pulse_model::amounts::Amounts;
 use tower_pulse_model::batch::Batch;
 use tower_pulse_model::context::{ALL, ContextId, Kind, OVERFLOW, TIMER_OVERFLOW};
 use tower_pulse_model::fleet::Fleet;
+use tower_pulse_model::machine::MachineMinute;
 use tower_pulse_model::mark::{MAX_PENDING_MARKS, Mark, TooManyMarks};
 use tower_pulse_model::slice::Precisions;
 use tower_pulse_model::slices::Merge;
@@ -125,6 +126,11 @@ impl Drain {
     /// Sets the fleet as it is now. Minutes are reported only where there is something to compare them with.
     pub fn set_fleet(&self, fleet: Fleet) {
         lock(&self.state).reports.set_fleet(fleet);
+    }
+
+    /// Adds the runtime and the process of this instance in a minute that begins then, in Unix seconds.
+    pub fn add_machine(&self, minute: i64, machine: MachineMinute) {
+        lock(&self.state).reports.add_machine(minute, machine);
     }
 
     /// Takes the pending batch. [`unsent_since`](Self::unsent_since) remembers it until
@@ -284,6 +290,7 @@ impl Recorder {
             pending.add(&name, Kind::All, second, &all);
         }
         state.slow.end(&mut state.pending);
+        state.reports.report_machines(&mut state.pending);
         match self.core.is_closed() {
             true => state.reports.report(&mut state.pending),
             false => state

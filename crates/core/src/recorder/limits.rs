@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use http::HeaderName;
+
 use super::{DetailOptions, MaybeErrorRule};
 use crate::targets::PathTarget;
 
@@ -20,6 +22,8 @@ pub struct Limits {
     pub details: DetailOptions,
     /// The version of the application.
     pub app_version: Option<Arc<str>>,
+    /// The header that tells when a proxy has taken a request.
+    pub queue_header: Option<HeaderName>,
     /// The targets of single contexts, for the totals.
     pub targets: Vec<PathTarget>,
 }
@@ -34,6 +38,7 @@ impl Limits {
             error_rule: Default::default(),
             details: Default::default(),
             app_version: None,
+            queue_header: None,
             targets: Vec::new(),
         }
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::batch::Batch;
 use tower_pulse_model::fleet::Fleet;
+use tower_pulse_model::machine::MachineMinute;
 use tower_pulse_model::minute_report::{
     MinuteReport, REPORTED_MINUTES, ReportedContext, reported_contexts, sort_by_requests,
 };
@@ -25,6 +26,8 @@ pub(super) struct ReportCollector {
     /// The start of the minute that is collected, in Unix seconds.
     minute: i64,
     contexts: HashMap<RecordId, Aggregate>,
+    /// The runtime and the process in minutes that have ended, by their starts.
+    machines: Vec<(i64, MachineMinute)>,
 }
 
 impl ReportCollector {
@@ -35,6 +38,7 @@ impl ReportCollector {
             fleet: Fleet::default(),
             minute: i64::MIN,
             contexts: HashMap::new(),
+            machines: Vec::new(),
         }
     }
 
@@ -68,6 +72,26 @@ impl ReportCollector {
         }
     }
 
+    /// Adds the runtime and the process in a minute, which the next drain reports: also of a lone instance.
+    pub(super) fn add_machine(&mut self, minute: i64, machine: MachineMinute) {
+        self.machines.push((minute, machine));
+    }
+
+    /// Reports the runtime and the process in the minutes that were added.
+    pub(super) fn report_machines(&mut self, pending: &mut Batch) {
+        for (minute, machine) in self.machines.drain(..) {
+            pending.add_report(MinuteReport {
+                minute,
+                instance: self.instance.clone(),
+                version: self.version.clone(),
+                max_contexts: 0,
+                is_side_by_side: false,
+                contexts: Vec::new(),
+                machine: Some(machine),
+            });
+        }
+    }
+
     /// Reports the minute if it is over at `now`, in Unix seconds.
     pub(super) fn end(&mut self, pending: &mut Batch, now: i64) {
         if REPORTED_MINUTES.slice(now) != self.minute {
@@ -94,6 +118,7 @@ impl ReportCollector {
             max_contexts,
             is_side_by_side,
             contexts,
+            machine: None,
         });
     }
 }

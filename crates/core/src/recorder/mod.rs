@@ -3,7 +3,7 @@
 //! The request path ends here. It hands on nanoseconds, which leave once a second. Read `cell` (the sums of a
 //! context), `shards` (where a sample is added), `registry` (under which name), `timer`, `counter` and `ranking`
 //! (other code), `response` and `request_outcome` (which responses are errors), `active`, `scope` and `timer_cells`
-//! (which timers ran within which requests), `slow`, `slow_drain` and `details` (the slowest and the failed requests one
+//! (which timers ran within which requests), `queue` (how long requests have waited before), `slow`, `slow_drain` and `details` (the slowest and the failed requests one
 //! by one), `finish` (where a request ends), then `touched` (which contexts have something to drain), `drain` (from the
 //! cells to the batch), `minute_reports` (what this instance did in each minute), `totals` and `exemplars` (for the
 //! Prometheus text).
@@ -20,6 +20,7 @@ mod flush_counters;
 mod limits;
 mod minute_reports;
 mod polls;
+mod queue;
 mod ranking;
 mod registry;
 mod request_outcome;
@@ -46,6 +47,7 @@ pub use drain::{Drain, DrainStats};
 pub use flush_counters::FlushCounters;
 pub use limits::Limits;
 pub use polls::RequestPolls;
+pub use queue::{Queue, QueueStats, QueueTime};
 pub use ranking::{RankingEntry, Rankings};
 pub use request_outcome::RequestOutcome;
 pub use response::ResponseHead;
@@ -60,6 +62,7 @@ use http::StatusCode;
 use crate::clock::Clock;
 use crate::error::BuildError;
 use counter::{CounterEntry, Gauge};
+use queue::QueueCounts;
 use registry::Registry;
 use shards::{Cells, MAX_SHARDS, MIN_SHARDS};
 use slow::SlowList;
@@ -69,6 +72,7 @@ use tower_pulse_model::context::{self, Kind, RecordId};
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::ranking::RankingSpec;
 use tower_pulse_model::slice::Precisions;
+use tower_pulse_model::timer_sums::QUEUE;
 
 /// The longest duration that is recorded of what was measured elsewhere. A context may have 30,000 of them in a
 /// second before its sum of nanoseconds overflows.
@@ -141,6 +145,7 @@ pub struct Core {
     counters_overflow: AtomicBool,
     error_rule: MaybeErrorRule,
     details: DetailOptions,
+    queue_counts: QueueCounts,
 }
 
 /// All contexts and counters of this process.
@@ -152,6 +157,8 @@ pub struct Recorder {
     pub limits: Limits,
     /// The context of requests that match no route.
     pub unmatched: Arc<Entry>,
+    /// The header that tells how long a request has waited in front, if one is read.
+    pub queue: Option<Queue>,
     shards: usize,
     http: Registry<Entry>,
     timers: Registry<Entry>,
@@ -191,12 +198,14 @@ impl Recorder {
             counters_overflow: AtomicBool::new(false),
             error_rule: limits.error_rule.clone(),
             details: limits.details,
+            queue_counts: QueueCounts::new(),
         });
         let entry = |name: &str, kind, mark| Entry::new(name.into(), kind, mark, shards, &core);
         let overflow = |name: &'static str, kind| move |mark| entry(name, kind, mark);
         let unmatched = entry(context::UNMATCHED, Kind::Http, Touched::new(1).mark(0));
-        Self {
+        let mut recorder = Self {
             unmatched: Arc::new(unmatched),
+            queue: None,
             http: Registry::new(limits.max_contexts, overflow(context::OVERFLOW, Kind::Http)),
             timers: Registry::new(
                 limits.max_contexts,
@@ -210,7 +219,11 @@ impl Recorder {
             core,
             limits,
             shards,
-        }
+        };
+        let header = recorder.limits.queue_header.clone();
+        recorder.queue =
+            header.map(|header| Queue::new(header, recorder.entry(Kind::Timer, QUEUE)));
+        recorder
     }
 
     /// The HTTP context of this name, if it exists. Allocates nothing.
@@ -399,6 +412,11 @@ impl Core {
     /// Which details of slow requests are recorded.
     pub fn details(&self) -> DetailOptions {
         self.details
+    }
+
+    /// How many requests had a header that tells how long they have waited.
+    pub fn queue_stats(&self) -> QueueStats {
+        self.queue_counts.stats()
     }
 
     /// Counts a request that begins.

@@ -52,6 +52,7 @@ fn report(minute: i64, contexts: Vec<(RecordId, Aggregate)>) -> MinuteReport {
         max_contexts: 2,
         is_side_by_side: false,
         contexts,
+        machine: None,
     }
 }
 

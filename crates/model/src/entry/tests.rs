@@ -174,6 +174,7 @@ fn report(minute: i64, instance: &str, contexts: u64, parts: Aggregate) -> Minut
         max_contexts: contexts as usize,
         is_side_by_side: contexts > 2,
         contexts: (0..contexts).map(context).collect(),
+        machine: None,
     }
 }
 
@@ -186,6 +187,7 @@ fn a_minute_of_an_instance_comes_back() {
             version,
             max_contexts: 0,
             contexts,
+            machine: None,
         };
         let packed = minute.pack();
         assert_eq!(InstanceMinute::unpack(&packed), Some(minute));

@@ -71,6 +71,7 @@ fn reports_are_merged_and_those_that_are_not_retained_dropped() {
         max_contexts: numbers.len(),
         is_side_by_side: numbers.len() > 1,
         contexts: numbers.iter().copied().map(context).collect(),
+        machine: None,
     };
     let newest = FINEST.slice(NOW);
     let oldest = FINEST.slice(FINEST.cut_off(NOW)) + 60;

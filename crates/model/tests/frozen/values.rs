@@ -127,6 +127,7 @@ pub(crate) fn requests() -> Batch {
         max_contexts: 20,
         is_side_by_side: true,
         contexts: instance_minute().contexts,
+        machine: None,
     });
     batch.late = 4;
     batch.since = None;
@@ -182,6 +183,7 @@ pub(crate) fn instance_minute() -> InstanceMinute {
         contexts: contexts
             .map(|name| (RecordId::new(Kind::Http, name), untimed.clone()))
             .into(),
+        machine: None,
     }
 }
 

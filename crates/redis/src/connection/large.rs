@@ -30,7 +30,7 @@ impl Connections {
 
     /// How long a command may take.
     pub(crate) fn response_timeout(&self) -> Duration {
-        self.response_timeout
+        self.dialer.response_timeout()
     }
 
     /// How many bytes the connection for a role has received: more than before if the server answers.

@@ -1,13 +1,13 @@
 -- Leases rows. A leased row stays in schedule:, so that the book's functions see it.
--- KEYS  1 delay:, 2 schedule:, 3 pulse:rows:, 4 pulse:failing:.
--- ARGV  1 time or '' for TIME, 2 token, 3 seconds, 4 'DUE', 'ROW' or 'FREE', 5 number of rows or an id, 6 prefix of the
---       keys of cached rows, 7 of 'FREE', the most bytes of a row that can be read.
+-- KEYS  1 delay:, 2 schedule:, 3 pulse:rows:, 4 pulse:failing:, 5 of 'ROW' and 'FREE', the cached row.
+-- ARGV  1 time or '' for TIME, 2 token, 3 seconds, 4 'DUE', 'ROW' or 'FREE', 5 number of rows or an id, 6 of 'FREE', the
+--       most bytes of a row that can be read.
 -- Returns {leased rows as id, due or '', failures; seconds until the next row is due, or ''; entries that are no rows as
--- id, reason}.
+-- id, reason; ids without a positive delay, which rows_drop.lua removes, as it is given the keys of the cached rows}.
 local time = redis.call('TIME')
 local now = tonumber(ARGV[1] ~= '' and ARGV[1] or string.format('%d.%06d', time[1], time[2]))
-local leased, garbage, next_due, until_time = {}, {}, nil, string.format('%.6f', now + ARGV[3])
-local YEAR, HOUR, MAX_ID, MAX_LOOKS = 31536000, 3600, 256, 5000
+local leased, garbage, gone, next_due, until_time = {}, {}, {}, nil, string.format('%.6f', now + ARGV[3])
+local YEAR, HOUR, MAX_ID, MAX_LOOKS, MAX_GONE = 31536000, 3600, 256, 5000, 500
 
 -- Leases a row unless it is leased. Returns the end of the other lease, if there is one.
 local function lease(id, due, state)
@@ -43,13 +43,13 @@ end
 
 if ARGV[4] ~= 'DUE' then
   -- A value that cannot be read is replaced: of another type, of which this is an error, empty or too long.
-  local function byte(at) return redis.pcall('GETRANGE', ARGV[6] .. ARGV[5], at, at) end
+  local function byte(at) return redis.pcall('GETRANGE', KEYS[5], at, at) end
   local first_byte = byte(0)
   local is_cached = type(first_byte) == 'string' and first_byte ~= ''
-  if ARGV[4] == 'ROW' or not is_cached or byte(ARGV[7]) ~= '' then
+  if ARGV[4] == 'ROW' or not is_cached or byte(ARGV[6]) ~= '' then
     lease(ARGV[5], redis.call('ZSCORE', KEYS[2], ARGV[5]) or '', redis.call('HGET', KEYS[3], ARGV[5]))
   end
-  return {leased, '', garbage}
+  return {leased, '', garbage, gone}
 end
 local limit, offset, looks = 3 * ARGV[5], 0, 0
 while #leased < limit do
@@ -61,9 +61,11 @@ while #leased < limit do
   for at, id in ipairs(ids) do
     local delay = tonumber(delays[at] or 0)
     local why = delay > 0 and problem(id, delay)
-    if not (delay > 0) then
+    if not (delay > 0) and #id <= MAX_ID then
+      gone[#gone + 1] = id
+    elseif not (delay > 0) then -- No instance has cached a row of this id.
       redis.call('ZREM', KEYS[1], id); redis.call('ZREM', KEYS[2], id); redis.call('HDEL', KEYS[3], id)
-      redis.call('ZREM', KEYS[4], id); redis.call('DEL', ARGV[6] .. id)
+      redis.call('ZREM', KEYS[4], id)
       moved = moved + 1
     elseif why then
       -- It is looked at again in a minute, and stands in nobody's way until then.
@@ -77,11 +79,11 @@ while #leased < limit do
   end
   if #ids < 100 then break end
   offset, looks = offset + #ids - moved, looks + #ids + 4 * moved
-  if looks >= MAX_LOOKS then
-    if moved > 0 then next_due = now end -- The next call goes on.
+  if looks >= MAX_LOOKS or #gone >= MAX_GONE then
+    if moved > 0 or #gone > 0 then next_due = now end -- The next call goes on.
     break
   end
 end
 local later = redis.call('ZRANGEBYSCORE', KEYS[2], string.format('(%.6f', now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
 if later and tonumber(later) < (next_due or math.huge) then next_due = tonumber(later) end
-return {leased, next_due and string.format('%.6f', next_due - now) or '', garbage}
+return {leased, next_due and string.format('%.6f', next_due - now) or '', garbage, gone}

@@ -8,6 +8,7 @@ mod heat_map;
 mod hostile;
 mod incidents;
 mod instance;
+mod machine;
 mod outage;
 mod places;
 mod range;

@@ -1,6 +1,6 @@
 //! Calls that end by themselves. Their HTTP status is always 200: the gRPC status says how they ended.
 
-use pulse_protocols::{assert_counts, counted};
+use crate::counting::{assert_counts, counted};
 use tonic::Code;
 use tonic::service::Routes;
 use tonic::transport::Server;

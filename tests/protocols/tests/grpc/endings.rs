@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pulse_protocols::{assert_counts, counted};
+use crate::counting::{assert_counts, counted};
 use tonic::Code;
 use tower_pulse::Outcome;
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use crate::counting::in_flight;
 use http::uri::PathAndQuery;
-use pulse_protocols::in_flight;
 use pulse_rig::wait::until;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
@@ -165,7 +165,7 @@ impl Fixture {
 
     /// A server that the test puts together.
     pub(crate) async fn with(start: impl FnOnce(Parts, &Pulse) -> JoinHandle<()>) -> Self {
-        let (pulse, gate) = (pulse_protocols::pulse(), Arc::new(Semaphore::new(0)));
+        let (pulse, gate) = (crate::counting::pulse(), Arc::new(Semaphore::new(0)));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("it is bound");
         let parts = Parts {

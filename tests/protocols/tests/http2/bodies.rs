@@ -1,9 +1,9 @@
 //! Bodies: large ones under flow control, those that end early, and trailers.
 
+use crate::counting::{assert_counts, counted, in_flight};
 use axum::body::Bytes;
 use h2::Reason;
 use http::StatusCode;
-use pulse_protocols::{assert_counts, counted, in_flight};
 use pulse_rig::wait::until;
 use tower_pulse::Outcome;
 

@@ -1,6 +1,6 @@
 //! Connections that end: told to go away by the server, or cut by the client.
 
-use pulse_protocols::{assert_counts, counted, in_flight};
+use crate::counting::{assert_counts, counted, in_flight};
 use pulse_rig::wait::until;
 use tower_pulse::Outcome;
 

@@ -53,7 +53,7 @@ impl Drop for Service {
 
 impl Service {
     pub(crate) async fn start(until: Until) -> Self {
-        let (pulse, gate) = (pulse_protocols::pulse(), Arc::new(Semaphore::new(0)));
+        let (pulse, gate) = (crate::counting::pulse(), Arc::new(Semaphore::new(0)));
         let app = Router::new()
             .route("/users/{id}", get(|| async { "a user" }))
             .route("/wait/{id}", get(wait))

@@ -1,8 +1,8 @@
 //! Streams that share a connection, and those that are reset before their heads.
 
+use crate::counting::{assert_counts, counted, in_flight};
 use h2::Reason;
 use http::StatusCode;
-use pulse_protocols::{assert_counts, counted, in_flight};
 use pulse_rig::wait::until;
 use tower_pulse::Outcome;
 

@@ -17,7 +17,7 @@ use crate::query::window::Window;
 use crate::query::windows::sums::{Summary, WindowSums};
 use tower_pulse_detect::change::{Change, ChangeKind};
 use tower_pulse_model::aggregate::Aggregate;
-use tower_pulse_model::context::{ALL, ContextId, Kind};
+use tower_pulse_model::context::{ALL, ContextId, Kind, QUEUED};
 use tower_pulse_model::slices::Merge;
 use tower_pulse_model::window::{Window as Slices, WindowSlices};
 
@@ -119,6 +119,10 @@ struct Candidate<'a> {
 
 impl<'a> Candidate<'a> {
     fn of(change: &'a Change) -> Option<Self> {
+        // The time before a request is none of its page's.
+        if *change.context == *QUEUED {
+            return None;
+        }
         let reason = FixReason::of(change)?;
         let weight = match reason {
             FixReason::Failing => change.now,

@@ -70,6 +70,12 @@ pub struct RecordingLosses {
     pub dropped_additions: u64,
     /// Requests that are counted as `<overflow>`.
     pub overflowed: u64,
+    /// Requests whose wait in front was ignored: too long, or unreadable. `None` where no header tells of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue_ignored: Option<u64>,
+    /// Requests whose wait in front was negative, and counts as 0. `None` where no header tells of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue_negative: Option<u64>,
 }
 
 /// What did not reach the store, as in [`FlushHealth`](crate::health::FlushHealth).
@@ -108,6 +114,8 @@ impl From<ProcessHealth> for HealthStatus {
                 dropped: own.recording.dropped,
                 dropped_additions: own.recording.dropped_additions,
                 overflowed: own.recording.overflowed,
+                queue_ignored: (own.recording.queue).map(|queue| queue.too_long + queue.unreadable),
+                queue_negative: own.recording.queue.map(|queue| queue.negative),
             }),
             flush: own.map(|own| FlushLosses {
                 lost: own.flush.lost,

@@ -15,6 +15,7 @@ use crate::query::source::Source;
 use crate::query::window::Window;
 use crate::query::windows::sums::Summary;
 use tower_pulse_model::context::Kind;
+use tower_pulse_model::machine::MachineMinute;
 use tower_pulse_model::minute_report::REPORTED_MINUTES;
 use tower_pulse_model::slice::HOUR;
 
@@ -48,6 +49,8 @@ pub struct Instance {
     pub precision: u32,
     /// The start, in Unix seconds, of each minute in which it reported requests, and what it did, oldest first.
     pub points: Vec<(i64, InstancePoint)>,
+    /// The start, in Unix seconds, of each minute that it was alive in, and its runtime and its process then, oldest first.
+    pub machine: Vec<(i64, MachinePoint)>,
     /// Number of its paths, at most 256.
     pub total: usize,
     /// Its paths: those that are slower or fail more often than on the others first, then those whose requests took most
@@ -71,6 +74,60 @@ pub struct InstancePoint {
     pub others_count: Option<f64>,
     /// The mean of the others for the same requests, in seconds: each as long as the others took on its path.
     pub others_mean: Option<f64>,
+}
+
+/// The runtime and the process of an instance in a minute. What the system does not tell is `None`: without the feature
+/// `process`, all that is about the process.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct MachinePoint {
+    /// How many CPUs the process had the use of.
+    pub cpus: u64,
+    /// The share of their time that it took, 0 to 1.
+    pub cpu: Option<f64>,
+    /// Resident memory at the end of the minute, in bytes.
+    pub resident_bytes: Option<u64>,
+    /// Open files at the end of the minute.
+    pub open_files: Option<u64>,
+    /// The most files that may be open.
+    pub max_open_files: Option<u64>,
+    /// Threads at the end of the minute.
+    pub threads: Option<u64>,
+    /// Workers of the runtime.
+    pub workers: u64,
+    /// The share of the time in which the workers were busy, 0 to 1.
+    pub busy: Option<f64>,
+    /// Tasks in the global queue of the runtime at the end of the minute.
+    pub queued_tasks: u64,
+    /// Tasks that were alive at the end of the minute.
+    pub alive_tasks: u64,
+    /// How late a task ran that was to run every 100 ms, in seconds: the median.
+    pub delay: Option<f64>,
+    /// The latest of them, in seconds.
+    pub worst_delay: Option<f64>,
+    /// Whether the median is so high that what is ready waits for a CPU: 10 ms or more.
+    pub is_delayed: bool,
+}
+
+impl From<&MachineMinute> for MachinePoint {
+    fn from(minute: &MachineMinute) -> Self {
+        let seconds = |micros: Option<u64>| micros.map(|micros| micros as f64 / 1e6);
+        Self {
+            cpus: minute.cpus,
+            cpu: minute.cpu_share(),
+            resident_bytes: minute.resident_bytes,
+            open_files: minute.open_files,
+            max_open_files: minute.max_open_files,
+            threads: minute.threads,
+            workers: minute.workers,
+            busy: minute.busy_millis.map(|busy| busy as f64 / 1e3),
+            queued_tasks: minute.queued_tasks,
+            alive_tasks: minute.alive_tasks,
+            delay: seconds(minute.delay_micros),
+            worst_delay: seconds(minute.worst_delay_micros),
+            is_delayed: minute.is_delayed(),
+        }
+    }
 }
 
 /// What an instance did on a path.
@@ -179,6 +236,9 @@ pub(in crate::query) async fn instance(
         precision: REPORTED_MINUTES.seconds,
         points: (minutes.iter())
             .map(|of| (of.start, InstancePoint::from(of)))
+            .collect(),
+        machine: (named.beside.machine.iter())
+            .map(|(start, of)| (*start, MachinePoint::from(of)))
             .collect(),
         total,
         paths: paths.into_iter().map(|row| row.path).collect(),

@@ -43,7 +43,7 @@ pub use self::health::{
     OwnHealth, ProcessHealth, ReadingHealth, RecordingLosses,
 };
 pub use self::heat_map::{HeatMap, HeatMapQuery, HeatSlice};
-pub use self::instance::{Instance, InstancePath, InstancePoint, InstanceQuery};
+pub use self::instance::{Instance, InstancePath, InstancePoint, InstanceQuery, MachinePoint};
 pub use self::instance_verdict::{InstanceVerdict, Spread};
 pub use self::instances::{InstanceRow, Instances, InstancesQuery};
 pub use self::marks::Marks;
@@ -52,7 +52,7 @@ pub use self::metric::{SeriesMetric, SeriesValue, SliceTimes};
 pub use self::overview::{HourTotal, Overview};
 pub use self::path::{Bucket, ContextHour, Path, PathQuery, PathWindow};
 pub use self::path_targets::{Burn, BurningPath, TargetBudget, TargetBurn};
-pub use self::paths::{PathRow, Paths, PathsQuery, RowStatus, Sort};
+pub use self::paths::{PathRow, Paths, PathsQuery, Repeated, RowStatus, Sort};
 pub use self::profile::{HourOfWeek, Profile, ProfileQuery};
 pub use self::questions::{Part, SinceWhen, WhichInstance, WhichPart, WorstRequests};
 #[cfg(feature = "rankings")]
@@ -66,7 +66,7 @@ pub use self::slowest::{SlowContext, Slowest};
 pub use self::slowest_requests::{
     ListedHours, RequestStatus, SlowestRequests, SlowestRequestsQuery,
 };
-pub use self::timers::{RequestTimer, RequestTimers, TimerPath};
+pub use self::timers::{QueueWait, RequestTimer, RequestTimers, TimerPath};
 
 pub(super) use self::changes::changes;
 pub(super) use self::counters::{counter, counters};

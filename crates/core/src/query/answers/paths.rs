@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -16,7 +17,7 @@ use crate::query::error::QueryError;
 use crate::query::source::Source;
 use crate::query::turn::Turn;
 use crate::query::window::Window;
-use crate::query::windows::sums::PartSums;
+use crate::query::windows::sums::{PartSums, WindowSums};
 use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::records::RecordId;
 
@@ -157,6 +158,7 @@ struct Table {
     rows: Vec<Row>,
     /// The time of all contexts of the kind that is asked for, in seconds.
     whole: f64,
+    repeated: HashMap<RecordId, Repeated>,
 }
 
 /// A page of the table: [`Reader::paths`](crate::query::Reader::paths).
@@ -201,9 +203,53 @@ pub struct PathRow {
     pub is_new: bool,
     /// Its own target, if it has one.
     pub path_target: Option<TargetBurn>,
+    /// The timer that it runs more than 20 times a request; of a timer, the path that runs it so often. `None` if there
+    /// is none.
+    pub repeated: Option<Repeated>,
     /// One value for each slice, oldest first; `None` where nothing was recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub series: Option<Vec<Option<PointValue>>>,
+}
+
+/// A timer that a path runs more than 20 times a request: a query for each row of another, usually.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Repeated {
+    /// The timer. Of several, the one that the path runs most often.
+    pub timer: Arc<str>,
+    /// The path. Of several, the one that runs it most often per request.
+    pub path: Arc<str>,
+    /// How often it runs, by the number of requests.
+    pub per_request: f64,
+}
+
+/// The timers that paths of a window repeat, by path and by timer.
+fn repeated(sums: &WindowSums) -> HashMap<RecordId, Repeated> {
+    let mut repeated: HashMap<RecordId, Repeated> = HashMap::new();
+    for (path, summary) in &sums.now.summaries {
+        let Some((timer, count)) = summary.repeated else {
+            continue;
+        };
+        let name = |id: RecordId| sums.contexts.get(&id).map(|context| context.name.clone());
+        let (Some(path_name), Some(timer_name)) = (name(*path), name(timer)) else {
+            continue;
+        };
+        let of_path = Repeated {
+            timer: timer_name,
+            path: path_name,
+            per_request: count as f64 / summary.times.count.max(1.0),
+        };
+        let before = repeated.get(&timer);
+        let is_most = |before: &Repeated| {
+            let order = of_path.per_request.total_cmp(&before.per_request);
+            order.then_with(|| before.path.cmp(&of_path.path)).is_gt()
+        };
+        if before.is_none_or(is_most) {
+            repeated.insert(timer, of_path.clone());
+        }
+        repeated.insert(*path, of_path);
+    }
+    repeated
 }
 
 /// Which contexts are asked for, and in which order.
@@ -300,6 +346,10 @@ pub(in crate::query) async fn paths(
     let row = |row: Row| {
         let now = row.measured.now.as_ref();
         PathRow {
+            repeated: {
+                let id = RecordId::new(row.context.kind, &row.context.name);
+                table.repeated.get(&id).cloned()
+            },
             name: ContextName::from(&row.context),
             path_target: targets.get(&row.context).cloned(),
             is_new: row.measured.before.is_none() && table.before.complete >= WHOLE,
@@ -376,6 +426,7 @@ async fn rows(
         error: sums.error(),
         rows,
         whole: totals.iter().sum(),
+        repeated: repeated(&sums),
     })
 }
 

@@ -10,7 +10,7 @@ use crate::query::windows::sums::{PartSums, RunningTimer};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::records::RecordId;
-use tower_pulse_model::timer_sums::{TimerSums, Timers};
+use tower_pulse_model::timer_sums::{OTHER, TimerSums, Timers, is_repeated, queue};
 use tower_pulse_model::window::Window as Slices;
 
 /// The timers within the requests of a context, and the share of the requests' time that they cover.
@@ -27,6 +27,34 @@ pub struct RequestTimers {
     pub untimed_per_request: Option<f64>,
     /// The ratio of that to the window before, where both can be compared.
     pub untimed_change: Option<f64>,
+    /// How long the requests have waited in front of the service, before their own time; `None` if no header tells.
+    pub queue: Option<QueueWait>,
+}
+
+/// How long the requests of a context have waited in front of the service, as `Builder::queue_time_header` says.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct QueueWait {
+    /// Number of requests whose wait is known.
+    pub requests: u64,
+    /// Their waits added up, in seconds.
+    pub total: f64,
+    /// The mean wait, in seconds.
+    pub mean: Option<f64>,
+    /// The ratio of that to the window before, where both can be compared.
+    pub change: Option<f64>,
+}
+
+impl QueueWait {
+    fn new(sums: &TimerSums) -> Self {
+        let total = sums.sum as f64 / 1e9;
+        Self {
+            requests: sums.requests,
+            total,
+            mean: share(total, sums.count as f64),
+            change: None,
+        }
+    }
 }
 
 /// A timer within the requests of a context.
@@ -60,6 +88,8 @@ pub struct RequestTimer {
     pub error_share: Option<f64>,
     /// Whether it fails more often than in the window before, beyond chance.
     pub failing: bool,
+    /// Whether it runs more than 20 times a request: a query for each row of another, usually.
+    pub repeated: bool,
 }
 
 /// The most paths of [`TimerPath`].
@@ -86,6 +116,8 @@ pub struct TimerPath {
     pub seconds_per_request: Option<f64>,
     /// The share of the timer's own time, 0 to 1.
     pub share_of_timer: Option<f64>,
+    /// Whether a request runs it more than 20 times.
+    pub repeated: bool,
 }
 
 impl TimerPath {
@@ -121,6 +153,7 @@ impl TimerPath {
             share: share(covered, of.times.sum as f64),
             seconds_per_request: share(covered / 1e9, requests),
             share_of_timer: share(timer.sum as f64, whole),
+            repeated: is_repeated(timer.count, of.times.count),
         }
     }
 }
@@ -137,6 +170,10 @@ impl RequestTimers {
         }
         let mut timers = sums.timers.clone();
         timers.limit();
+        // A timer of the application's own with this name covers a part of the requests' time.
+        let queue_id = queue();
+        let queue = timers.get(queue_id).filter(|sums| sums.covered == 0);
+        let queue = queue.copied();
         let names = match timers.is_empty() {
             true => None,
             false => Some(source.reader.timer_names().await?),
@@ -146,7 +183,10 @@ impl RequestTimers {
             name.map_or_else(|| format!("<{id}>"), |name| name.to_string())
         };
         let requests = (sums.times.count, sums.times.sum);
-        let mut rows: Vec<_> = (timers.iter())
+        let within = timers
+            .iter()
+            .filter(|(id, _)| queue.is_none() || *id != queue_id);
+        let mut rows: Vec<_> = within
             .map(|(id, timer)| RequestTimer::new(name(id), timer, &timers, requests))
             .collect();
         rows.sort_by(|a, b| {
@@ -162,6 +202,7 @@ impl RequestTimers {
             untimed_share: share(untimed as f64, sums.times.sum as f64),
             untimed_per_request: share(untimed as f64 / 1e9, sums.times.count as f64),
             untimed_change: None,
+            queue: queue.as_ref().map(QueueWait::new),
         })
     }
 }
@@ -193,6 +234,9 @@ impl RequestTimers {
             timer.change = ratio(timer.seconds_per_request, old);
         }
         self.untimed_change = ratio(self.untimed_per_request, before.untimed_per_request);
+        if let (Some(queue), Some(before)) = (&mut self.queue, &before.queue) {
+            queue.change = ratio(queue.mean, before.mean);
+        }
     }
 }
 
@@ -202,6 +246,7 @@ impl RequestTimer {
         // The sums of `<other>` add up several timers.
         let covered = sums.covered.min(all.covered).min(time);
         Self {
+            repeated: timer != OTHER && is_repeated(sums.count, count),
             timer,
             count: sums.count,
             per_request: share(sums.count as f64, count as f64),

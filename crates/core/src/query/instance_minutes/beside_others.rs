@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::{HeldContext, HeldInstance, Pace, Times};
 use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::machine::MachineMinute;
 use tower_pulse_model::pack;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::slices::Merge;
@@ -18,6 +19,8 @@ pub(in crate::query) struct BesideOthers {
     pub minutes: Vec<MinuteBeside>,
     /// Its contexts: at most [`MAX_CONTEXTS`], those that it reported first.
     pub contexts: HashMap<RecordId, ContextBeside>,
+    /// Its runtime and its process, by the starts of the minutes, oldest first.
+    pub machine: Vec<(i64, MachineMinute)>,
 }
 
 /// What it did in a minute.

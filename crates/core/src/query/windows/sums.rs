@@ -9,7 +9,7 @@ use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::outcome::OutcomeCounts;
 use tower_pulse_model::records::RecordId;
-use tower_pulse_model::timer_sums::TimerSums;
+use tower_pulse_model::timer_sums::{TimerSums, is_repeated, other};
 use tower_pulse_model::window::{RecordedPart, WindowSlices};
 
 /// What all contexts measured in a window, and in the window of the same length before it.
@@ -84,6 +84,8 @@ pub struct Summary {
     pub p99: Option<f64>,
     /// The share of the requests below the target, if there is one.
     pub below_target: Option<f64>,
+    /// The timer that its requests run most often, if that is more than 20 times a request, and how often it ran.
+    pub repeated: Option<(RecordId, u64)>,
 }
 
 /// A timer within the requests of a context in a window.
@@ -112,8 +114,19 @@ impl Summary {
             p95: quantile(0.95),
             p99: quantile(0.99),
             below_target: target.and_then(|target| sums.share_below(target)),
+            repeated: most_repeated(sums),
         }
     }
+}
+
+/// The timer that the requests of a context run most often, if they repeat it.
+fn most_repeated(sums: &Aggregate) -> Option<(RecordId, u64)> {
+    let others = other();
+    let timers = sums.timers.iter();
+    let repeated = timers.filter(|(_, timer)| is_repeated(timer.count, sums.times.count));
+    let repeated = repeated.filter(|(id, _)| *id != others);
+    let most = repeated.max_by_key(|(id, timer)| (timer.count, *id));
+    most.map(|(id, timer)| (id, timer.count))
 }
 
 /// Statistics without outcomes and histogram.
@@ -126,6 +139,7 @@ impl From<AccessTimeStats> for Summary {
             p95: None,
             p99: None,
             below_target: None,
+            repeated: None,
         }
     }
 }

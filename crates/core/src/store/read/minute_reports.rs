@@ -6,6 +6,7 @@ use super::{Field, unpacked};
 use crate::error::StoreError;
 use crate::store::table::Table;
 use crate::store::table_reads::TableReader;
+use tower_pulse_model::machine::MachineMinute;
 use tower_pulse_model::minute_report::{InstanceMinute, ReportedContext};
 use tower_pulse_model::pack;
 use tower_pulse_model::records::{RecordId, sort_by_id};
@@ -18,8 +19,10 @@ pub struct InstanceMinuteRecords {
     pub instance: Arc<str>,
     /// The version of the application.
     pub version: Option<Arc<str>>,
-    /// Its busiest contexts, busiest first.
+    /// Its busiest contexts, busiest first; none if it only told of its runtime and its process.
     pub records: Vec<ReportedContext>,
+    /// Its runtime and its process.
+    pub machine: Option<MachineMinute>,
 }
 
 /// What the instances of a version of the application did in a minute, while another version ran beside it.
@@ -71,6 +74,7 @@ fn instances(fields: &[Field]) -> Vec<InstanceMinuteRecords> {
             instance: std::str::from_utf8(instance).ok()?.into(),
             version: minute.version,
             records: minute.contexts,
+            machine: minute.machine,
         })
     };
     let mut instances: Vec<_> = fields.iter().filter_map(instance).collect();

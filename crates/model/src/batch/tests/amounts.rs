@@ -62,6 +62,7 @@ fn a_batch_is_no_more_than_its_parts() {
         max_contexts: 1,
         is_side_by_side: false,
         contexts: Vec::new(),
+        machine: None,
     });
     let (all, mut parts) = (batch.amounts(), Amounts::default());
     while !batch.is_empty() {

@@ -11,24 +11,24 @@ use tower_pulse_model::slice::Precision;
 use tower_pulse_model::tier::tier_for;
 
 /// The second of each test.
-pub const NOW: i64 = 1_700_001_000;
+pub(crate) const NOW: i64 = 1_700_001_000;
 
 /// A pulse in memory whose clock stands still.
-pub fn pulse() -> Pulse {
+pub(crate) fn pulse() -> Pulse {
     let (clock, _hand) = Clock::manual(NOW);
     Pulse::builder().clock(clock).build().expect("the defaults")
 }
 
 /// What a context counts: its requests by how they ended, and its errors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counted {
+pub(crate) struct Counted {
     /// Number of requests by outcome, where there are some.
-    pub outcomes: BTreeMap<&'static str, u64>,
-    pub errors: u64,
+    pub(crate) outcomes: BTreeMap<&'static str, u64>,
+    pub(crate) errors: u64,
 }
 
 /// What a context should count.
-pub fn counted(outcomes: &[(Outcome, u64)], errors: u64) -> Counted {
+pub(crate) fn counted(outcomes: &[(Outcome, u64)], errors: u64) -> Counted {
     let outcomes = outcomes.iter();
     Counted {
         outcomes: outcomes
@@ -39,7 +39,7 @@ pub fn counted(outcomes: &[(Outcome, u64)], errors: u64) -> Counted {
 }
 
 /// What each context counts, when no request is in flight any more.
-pub async fn counts(pulse: &Pulse) -> BTreeMap<String, Counted> {
+pub(crate) async fn counts(pulse: &Pulse) -> BTreeMap<String, Counted> {
     until("no request is in flight", async || in_flight(pulse) == 0).await;
     pulse.flush().await.expect("a store in memory");
     let store: Arc<dyn Store> = pulse.store().clone().into();
@@ -74,13 +74,13 @@ pub async fn counts(pulse: &Pulse) -> BTreeMap<String, Counted> {
 }
 
 /// Fails unless these contexts, and no others, count this.
-pub async fn assert_counts(pulse: &Pulse, expected: &[(&str, Counted)]) {
+pub(crate) async fn assert_counts(pulse: &Pulse, expected: &[(&str, Counted)]) {
     let expected = expected.iter();
     let expected = expected.map(|(name, counted)| ((*name).to_owned(), counted.clone()));
     assert_eq!(counts(pulse).await, expected.collect());
 }
 
 /// The requests that have begun and not ended.
-pub fn in_flight(pulse: &Pulse) -> i64 {
+pub(crate) fn in_flight(pulse: &Pulse) -> i64 {
     pulse.health().recording.in_flight
 }

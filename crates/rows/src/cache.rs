@@ -1,4 +1,4 @@
-//! The part of a cache that handle and daemon share: it refreshes leased rows, and reads cached ones.
+//! A cache, which its handles and its task hold: it refreshes leased rows, and reads cached ones.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,8 +52,8 @@ impl Options {
     }
 }
 
-/// A cache, as its handles and its task share it.
-pub(super) struct Shared {
+/// A cache, which its handles and its task hold.
+pub(super) struct Cache {
     /// Its configuration.
     pub(super) options: Options,
     pub(super) store: Arc<dyn Store>,
@@ -116,7 +116,7 @@ pub(super) struct ReadRow {
     pub(super) age: Option<Duration>,
 }
 
-impl Shared {
+impl Cache {
     pub(super) async fn lease(
         &self,
         token: &str,

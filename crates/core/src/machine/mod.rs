@@ -1,0 +1,202 @@
+//! What this process takes of its machine, and how late its runtime is: measured all the time, and added to the minute
+//! reports of this instance.
+//!
+//! A task that sleeps for 100 ms measures by how much longer it took until it ran: for so long, a task that is ready waits
+//! for a worker of the runtime, or the worker for a CPU. It holds the recorder and nothing else, and ends with the other tasks
+//! of the instance. `delays` keeps a minute of it; `process` asks the system, if the feature `process` is on.
+
+mod delays;
+mod process;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+
+use self::delays::Delays;
+use self::process::Process;
+use crate::clock::{Clock, Tick};
+use crate::recorder::Recorder;
+use crate::task::Stopped;
+use tower_pulse_model::machine::MachineMinute;
+use tower_pulse_model::minute_report::REPORTED_MINUTES;
+
+/// How long the task sleeps that measures the delay.
+const EVERY: Duration = Duration::from_millis(100);
+
+/// What has only ever grown, at the beginning of a minute.
+struct Totals {
+    cpu: Option<Duration>,
+    busy: Option<Duration>,
+}
+
+/// A minute that is measured.
+struct Minute {
+    start: i64,
+    began: Tick,
+    before: Totals,
+    delays: Delays,
+}
+
+/// Measures until `stopped`.
+pub async fn measure(recorder: Arc<Recorder>, mut stopped: Stopped) {
+    let clock = recorder.core.clock().clone();
+    let mut minute = Minute::begin(&clock, &Process::ask(&clock).await);
+    loop {
+        let slept = clock.tick();
+        if stopped.or(clock.sleep(EVERY)).await.is_none() {
+            return;
+        }
+        minute.delays.add(clock.since(slept).saturating_sub(EVERY));
+        if REPORTED_MINUTES.slice(clock.now_seconds()) != minute.start {
+            let process = Process::ask(&clock).await;
+            recorder
+                .drain
+                .add_machine(minute.start, minute.end(&clock, &process));
+            minute = Minute::begin(&clock, &process);
+        }
+    }
+}
+
+impl Minute {
+    fn begin(clock: &Clock, process: &Process) -> Self {
+        Self {
+            start: REPORTED_MINUTES.slice(clock.now_seconds()),
+            began: clock.tick(),
+            before: Totals::new(clock, process),
+            delays: Delays::default(),
+        }
+    }
+
+    fn end(&mut self, clock: &Clock, process: &Process) -> MachineMinute {
+        let elapsed = clock.since(self.began);
+        let now = Totals::new(clock, process);
+        let metrics = Handle::try_current().ok().map(|handle| handle.metrics());
+        let workers = metrics.as_ref().map_or(0, |metrics| metrics.num_workers());
+        let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+        let delays = self.delays.take();
+        MachineMinute {
+            cpus: count(std::thread::available_parallelism().map_or(1, usize::from)),
+            cpu_millis: thousandths(self.before.cpu, now.cpu, elapsed),
+            resident_bytes: process.resident_bytes,
+            open_files: process.open_files,
+            max_open_files: process.max_open_files,
+            threads: process.threads,
+            workers: count(workers),
+            busy_millis: thousandths(
+                self.before.busy,
+                now.busy,
+                elapsed.saturating_mul(u32::try_from(workers).unwrap_or(u32::MAX)),
+            ),
+            queued_tasks: (metrics.as_ref()).map_or(0, |all| count(all.global_queue_depth())),
+            alive_tasks: metrics
+                .as_ref()
+                .map_or(0, |all| count(all.num_alive_tasks())),
+            delay_micros: delays.map(|(median, _)| median),
+            worst_delay_micros: delays.map(|(_, worst)| worst),
+        }
+    }
+}
+
+impl Totals {
+    fn new(clock: &Clock, process: &Process) -> Self {
+        Self {
+            cpu: process.cpu,
+            busy: busy(clock),
+        }
+    }
+}
+
+/// The time in which the workers of this runtime were busy, all together. The runtime does not know of a clock that a
+/// test moves.
+#[cfg(target_has_atomic = "64")]
+fn busy(clock: &Clock) -> Option<Duration> {
+    let metrics = Handle::try_current().ok()?.metrics();
+    let workers = 0..metrics.num_workers();
+    (!clock.is_manual()).then(|| {
+        workers
+            .map(|worker| metrics.worker_total_busy_duration(worker))
+            .sum()
+    })
+}
+
+/// The runtime counts in 64 bits only.
+#[cfg(not(target_has_atomic = "64"))]
+fn busy(_: &Clock) -> Option<Duration> {
+    None
+}
+
+/// What has grown from one time to another, in thousandths of the time that has passed.
+fn thousandths(before: Option<Duration>, now: Option<Duration>, elapsed: Duration) -> Option<u64> {
+    let grown = now?.saturating_sub(before?);
+    let share = grown.as_secs_f64() / elapsed.as_secs_f64();
+    // Less than a second says little: the clocks of both are not read at the same moment.
+    (elapsed >= Duration::from_secs(1)).then_some((share * 1e3).round() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::ManualClock;
+    use crate::recorder::Limits;
+    use crate::task::Stop;
+    use tower_pulse_model::minute_report::MinuteReport;
+    use tower_pulse_model::slice::Precisions;
+
+    /// The start of a minute.
+    const NOW: i64 = 1_700_000_040;
+
+    fn recorder() -> (Arc<Recorder>, ManualClock) {
+        let (clock, hand) = Clock::manual(NOW);
+        let recorder = Recorder::new(clock, Precisions::default(), Limits::for_tests(9, 9));
+        recorder.drain.set_instance("a");
+        (Arc::new(recorder), hand)
+    }
+
+    /// Lets the task run until it sleeps.
+    async fn settle() {
+        for _ in 0..8 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    fn reports(recorder: &Recorder) -> Vec<MinuteReport> {
+        recorder.drain();
+        recorder.drain.take().reports
+    }
+
+    #[tokio::test]
+    async fn a_delay_is_measured_by_the_minute_also_of_a_lone_instance() {
+        let (recorder, hand) = recorder();
+        let (stop, stopped) = Stop::new();
+        let task = tokio::spawn(measure(recorder.clone(), stopped));
+        for wake in 0..500 {
+            settle().await;
+            let late = if wake == 70 { 900 } else { 20 };
+            hand.advance(EVERY + Duration::from_millis(late));
+        }
+        settle().await;
+        let [report] = &reports(&recorder)[..] else {
+            panic!("not one minute");
+        };
+        assert_eq!((report.minute, &*report.instance), (NOW, "a"));
+        assert!(report.contexts.is_empty());
+        let machine = report.machine.expect("it was measured");
+        assert_eq!(machine.delay_micros, Some(20_000));
+        assert_eq!(machine.worst_delay_micros, Some(900_000));
+        assert!(machine.is_delayed() && machine.cpus >= 1);
+        assert_eq!((machine.workers, machine.alive_tasks), (1, 1));
+        // The system does not know of a clock that is moved by hand.
+        assert_eq!((machine.cpu_millis, machine.busy_millis), (None, None));
+        // In peace.
+        for _ in 0..600 {
+            settle().await;
+            hand.advance(EVERY);
+        }
+        settle().await;
+        let machine = reports(&recorder)[0].machine.expect("it was measured");
+        assert!(!machine.is_delayed(), "{machine:?}");
+        drop(stop);
+        task.await.expect("it ends with the instance");
+    }
+}

@@ -1,0 +1,112 @@
+//! What the system tells of this process, with the feature `process`: all of it on Linux; on other Unixes the CPU time and
+//! how many files may be open; nothing elsewhere.
+
+use std::time::Duration;
+
+use crate::clock::Clock;
+
+/// What the system tells of this process; `None` where it does not.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Process {
+    /// CPU time since the process began.
+    pub(super) cpu: Option<Duration>,
+    pub(super) resident_bytes: Option<u64>,
+    pub(super) open_files: Option<u64>,
+    pub(super) max_open_files: Option<u64>,
+    pub(super) threads: Option<u64>,
+}
+
+impl Process {
+    /// Asks the system, on a thread that may wait. It does not know of a clock that a test moves.
+    pub(super) async fn ask(clock: &Clock) -> Self {
+        if cfg!(not(all(feature = "process", unix))) || clock.is_manual() {
+            return Self::default();
+        }
+        let asked = tokio::task::spawn_blocking(Self::now).await;
+        // Joining fails only if the runtime ends.
+        asked.unwrap_or_default()
+    }
+
+    #[cfg(not(all(feature = "process", unix)))]
+    fn now() -> Self {
+        Self::default()
+    }
+
+    #[cfg(all(feature = "process", unix))]
+    fn now() -> Self {
+        use rustix::process::{Resource, getrlimit};
+        use rustix::time::{ClockId, clock_gettime};
+
+        let cpu = Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).ok();
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        Self {
+            cpu,
+            resident_bytes: number_in(&status, "VmRSS:").map(|kilobytes| kilobytes * 1_024),
+            open_files: open_files(),
+            max_open_files: getrlimit(Resource::Nofile).current,
+            threads: number_in(&status, "Threads:"),
+        }
+    }
+}
+
+/// The number behind a name in `/proc/self/status`.
+#[cfg(any(test, all(feature = "process", unix)))]
+fn number_in(status: &str, name: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// How many files are open. Newer kernels tell; otherwise they are counted, without the folder that is read.
+#[cfg(all(feature = "process", unix))]
+fn open_files() -> Option<u64> {
+    const OPEN: &str = "/proc/self/fd";
+    let told = std::fs::metadata(OPEN).ok()?.len();
+    if told > 0 {
+        return Some(told);
+    }
+    let files = std::fs::read_dir(OPEN).ok()?.count() as u64;
+    Some(files.saturating_sub(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_found_by_its_name() {
+        let status =
+            "Name:\tVmRSS: 7\nVmHWM:\t  9 kB\nVmRSS:\t 10240 kB\nThreads:\t12\nOdd:\nLast:\tno\n";
+        assert_eq!(number_in(status, "VmRSS:"), Some(10_240));
+        assert_eq!(number_in(status, "Threads:"), Some(12));
+        for none in ["Odd:", "Last:", "Missing:"] {
+            assert_eq!(number_in(status, none), None, "{none}");
+        }
+    }
+
+    #[cfg(all(feature = "process", target_os = "linux"))]
+    #[tokio::test]
+    async fn linux_tells_all_of_it() {
+        let clock = Clock::system();
+        let before = Process::ask(&clock).await;
+        let files: Vec<_> = (0..20)
+            .map(|_| std::fs::File::open("/proc/self/status"))
+            .collect();
+        // Until the system has counted some CPU time.
+        let mut spun = 0u64;
+        let now = loop {
+            (0..1_000_000).for_each(|n| spun = std::hint::black_box(spun.wrapping_add(n)));
+            let now = Process::ask(&clock).await;
+            if now.cpu > before.cpu {
+                break now;
+            }
+        };
+        assert!(
+            now.open_files >= before.open_files.map(|files| files + 10),
+            "{before:?} {now:?}"
+        );
+        assert!(now.max_open_files >= now.open_files, "{now:?}");
+        assert!(now.resident_bytes > Some(500_000), "{now:?}");
+        assert!(now.threads >= Some(2), "{now:?}");
+        drop(files);
+    }
+}

@@ -1,0 +1,313 @@
+//! The queue in front: how long a request has waited before it reached this process, by a header of the proxy.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName};
+
+use super::counter::Gauge;
+use super::{Entry, thread_number};
+use tower_pulse_model::outcome::Outcome;
+use tower_pulse_model::timer_sums::TimerSums;
+
+/// The longest wait that is recorded. A longer one is more likely a clock that is wrong, or a client's own header.
+const LONGEST_WAIT: i64 = 60_000_000_000;
+
+/// The longest value that is read: `t=`, 19 digits, a point, and 9 digits, with room for spaces.
+const MAX_VALUE: usize = 40;
+
+/// Digits of a number of nanoseconds in an `i64`.
+const MAX_DIGITS: usize = 19;
+
+/// The header in which a proxy tells when it has taken a request, and the timer of the waits.
+#[derive(Clone, Debug)]
+pub struct Queue {
+    header: HeaderName,
+    timer: Arc<Entry>,
+}
+
+/// How long a request has waited in front of this process, if its header tells.
+#[derive(Clone, Debug)]
+pub struct QueueTime {
+    timer: Arc<Entry>,
+    wait: Wait,
+}
+
+/// What a header says of a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wait {
+    /// Nanoseconds.
+    Of(u64),
+    /// The header's time is after that of this process.
+    Negative,
+    /// It is longer than [`LONGEST_WAIT`].
+    TooLong,
+    /// The header is no time.
+    Unreadable,
+}
+
+/// How many requests had such a header.
+#[derive(Debug)]
+pub(super) struct QueueCounts {
+    /// Without contention, as all requests have one.
+    timed: Gauge,
+    negative: AtomicU64,
+    too_long: AtomicU64,
+    unreadable: AtomicU64,
+}
+
+/// How many requests had a header that tells how long they have waited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueStats {
+    /// Waits that were recorded.
+    pub timed: u64,
+    /// Those of them that were negative, and count as 0.
+    pub negative: u64,
+    /// Waits of more than a minute, which are ignored.
+    pub too_long: u64,
+    /// Headers that are no time, which are ignored.
+    pub unreadable: u64,
+}
+
+impl Queue {
+    /// `timer` has the waits of all requests.
+    pub(super) fn new(header: HeaderName, timer: Arc<Entry>) -> Self {
+        Self { header, timer }
+    }
+
+    /// The same with a reference count of its own.
+    pub fn clone_unshared(&self) -> Self {
+        Self {
+            header: self.header.clone(),
+            timer: self.timer.clone_unshared(),
+        }
+    }
+
+    /// How long a request with these headers has waited. `None` without the header. Allocates nothing.
+    pub fn read(&self, headers: &HeaderMap) -> Option<QueueTime> {
+        let value = headers.get(&self.header)?;
+        let now = self.timer.core().clock().now_nanos();
+        Some(QueueTime {
+            timer: self.timer.clone(),
+            wait: Wait::new(value.as_bytes(), now),
+        })
+    }
+}
+
+impl QueueTime {
+    /// Records the wait of a request of a context, which has been recorded itself.
+    pub fn record(&self, context: &Entry) {
+        let counts = &context.core().queue_counts;
+        let add = |count: &AtomicU64| {
+            count.fetch_add(1, Ordering::Relaxed);
+        };
+        let nanos = match self.wait {
+            Wait::Of(nanos) => nanos,
+            Wait::Negative => {
+                add(&counts.negative);
+                0
+            }
+            Wait::TooLong => {
+                add(&counts.too_long);
+                return;
+            }
+            Wait::Unreadable => {
+                add(&counts.unreadable);
+                return;
+            }
+        };
+        counts.timed.add(thread_number(), 1);
+        let duration = Duration::from_nanos(nanos);
+        self.timer
+            .record_measured(duration, Outcome::Completed, false);
+        let sums = TimerSums {
+            count: 1,
+            requests: 1,
+            sum: nanos,
+            // It is over when the request's own time begins.
+            covered: 0,
+        };
+        context.add_timers(0, [(self.timer.id, sums)]);
+    }
+}
+
+impl QueueCounts {
+    pub(super) fn new() -> Self {
+        Self {
+            timed: Gauge::new(),
+            negative: AtomicU64::new(0),
+            too_long: AtomicU64::new(0),
+            unreadable: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn stats(&self) -> QueueStats {
+        let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
+        QueueStats {
+            timed: self.timed.sum().max(0).unsigned_abs(),
+            negative: count(&self.negative),
+            too_long: count(&self.too_long),
+            unreadable: count(&self.unreadable),
+        }
+    }
+}
+
+impl Wait {
+    fn new(value: &[u8], now: i64) -> Self {
+        match nanos_in(value) {
+            None => Self::Unreadable,
+            Some(start) if start > now => Self::Negative,
+            Some(start) if now.saturating_sub(start) > LONGEST_WAIT => Self::TooLong,
+            // Between 0 and a minute.
+            Some(start) => Self::Of(now.saturating_sub(start).unsigned_abs()),
+        }
+    }
+}
+
+/// The time that a header tells, in nanoseconds since the Unix epoch: a decimal number of seconds, milliseconds,
+/// microseconds or nanoseconds, as its size tells, behind `t=` or not.
+fn nanos_in(value: &[u8]) -> Option<i64> {
+    if value.len() > MAX_VALUE {
+        return None;
+    }
+    let value = value.trim_ascii();
+    let number = value.strip_prefix(b"t=").unwrap_or(value).trim_ascii();
+    let point = number.iter().position(|byte| *byte == b'.');
+    let (whole, fraction) = number.split_at(point.unwrap_or(number.len()));
+    let fraction = fraction.strip_prefix(b".").unwrap_or_default();
+    if whole.is_empty() || whole.len() > MAX_DIGITS || (point.is_some() && fraction.is_empty()) {
+        return None;
+    }
+    let whole = digits(whole)?;
+    // The unit by the size: each limit is of the year 5138, or of 1973 in the next smaller unit.
+    let mut unit: i64 = match whole {
+        0..100_000_000_000 => 1_000_000_000,
+        100_000_000_000..100_000_000_000_000 => 1_000_000,
+        100_000_000_000_000..100_000_000_000_000_000 => 1_000,
+        _ => 1,
+    };
+    let mut nanos = i64::try_from(whole).ok()?.checked_mul(unit)?;
+    for byte in fraction {
+        let digit = byte.is_ascii_digit().then(|| i64::from(byte - b'0'))?;
+        unit /= 10;
+        nanos = nanos.checked_add(digit * unit)?;
+    }
+    Some(nanos)
+}
+
+/// A number of at most [`MAX_DIGITS`] digits, and nothing else.
+fn digits(text: &[u8]) -> Option<u64> {
+    let mut number: u64 = 0;
+    for byte in text {
+        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
+        number = number.checked_mul(10)?.checked_add(digit)?;
+    }
+    Some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 2023-11-14 22:13:20.123456 UTC.
+    const NOW: i64 = 1_700_000_000_123_456_000;
+
+    #[test]
+    fn each_proxy_tells_its_time_in_its_unit() {
+        for (value, nanos) in [
+            ("t=1700000000.123", 1_700_000_000_123_000_000),
+            ("1700000000.123", 1_700_000_000_123_000_000),
+            (" t=1700000000 ", 1_700_000_000_000_000_000),
+            ("1700000000123", 1_700_000_000_123_000_000),
+            ("t=1700000000123", 1_700_000_000_123_000_000),
+            ("1700000000123.5", 1_700_000_000_123_500_000),
+            ("t=1700000000123456", NOW),
+            ("1700000000123456789", 1_700_000_000_123_456_789),
+            ("t=1700000000.1234567899999", 1_700_000_000_123_456_789),
+            ("0", 0),
+        ] {
+            assert_eq!(nanos_in(value.as_bytes()), Some(nanos), "{value:?}");
+        }
+    }
+
+    #[test]
+    fn nonsense_is_no_time() {
+        for value in [
+            "",
+            " ",
+            "t=",
+            "t=t=1700000000",
+            "T=1700000000",
+            "1700000000.",
+            ".5",
+            "1.2.3",
+            "-1700000000",
+            "+1700000000",
+            "1,700",
+            "1e9",
+            "0x10",
+            "now",
+            "1700000000s",
+            "99999999999999999999",
+            "9999999999999999999",
+            "t=\u{661}",
+            "17000000000000000000000000000000000000000",
+            "1700000000.12345678901234567890123456789012345",
+        ] {
+            assert_eq!(nanos_in(value.as_bytes()), None, "{value:?}");
+        }
+        assert_eq!(nanos_in(b"1700000000.\xff"), None);
+    }
+
+    #[test]
+    fn a_wait_is_from_nothing_to_a_minute() {
+        let wait = |nanos: i64| Wait::new((NOW - nanos).to_string().as_bytes(), NOW);
+        assert_eq!(wait(0), Wait::Of(0));
+        assert_eq!(wait(1), Wait::Of(1));
+        assert_eq!(wait(60_000_000_000), Wait::Of(60_000_000_000));
+        assert_eq!(wait(60_000_000_001), Wait::TooLong);
+        assert_eq!(wait(-1), Wait::Negative);
+        assert_eq!(Wait::new(b"0", NOW), Wait::TooLong);
+        assert_eq!(Wait::new(b"0", -1), Wait::Negative);
+        assert_eq!(Wait::new(b"9223372036854775807", i64::MIN), Wait::Negative);
+        assert_eq!(Wait::new(b"soon", NOW), Wait::Unreadable);
+    }
+
+    /// A time in any unit is read as it was written, and any bytes are read or refused.
+    #[test]
+    fn any_value_is_read_or_refused() {
+        let seed = fastrand::u64(..);
+        eprintln!("seed {seed}");
+        let mut rng = fastrand::Rng::with_seed(seed);
+        for _ in 0..200_000 {
+            let length = rng.usize(..48);
+            let alphabet = [&b"0123456789"[..], b"0123456789.t= ", b"\x00\xff-+eE,x"];
+            let alphabet = alphabet[rng.usize(..3)];
+            let is_any = rng.u8(..4) == 0;
+            let value: Vec<u8> = std::iter::repeat_with(|| match is_any {
+                true => rng.u8(..),
+                false => alphabet[rng.usize(..alphabet.len())],
+            })
+            .take(length)
+            .collect();
+            let now = rng.i64(..);
+            match Wait::new(&value, now) {
+                Wait::Of(nanos) => assert!(nanos <= LONGEST_WAIT as u64, "{value:?} at {now}"),
+                Wait::Negative | Wait::TooLong => assert!(nanos_in(&value).is_some()),
+                Wait::Unreadable => assert_eq!(nanos_in(&value), None),
+            }
+        }
+        for _ in 0..100_000 {
+            let micros = rng.i64(200_000_000_000_000..4_000_000_000_000_000);
+            let (seconds, rest) = (micros / 1_000_000, micros % 1_000_000);
+            for (text, nanos) in [
+                (format!("t={seconds}.{rest:06}"), micros * 1_000),
+                (format!("{}", micros / 1_000), micros / 1_000 * 1_000_000),
+                (format!("t={micros}"), micros * 1_000),
+            ] {
+                assert_eq!(nanos_in(text.as_bytes()), Some(nanos), "{text}");
+            }
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The runtime and the process of an instance in one minute: what it took of the machine, and how late the runtime was.
+
+use super::pack::{self, packed};
+
+/// The median scheduling delay from which on a runtime is starved: tasks that are ready wait for a worker, or the worker for
+/// a CPU. A runtime in peace is about a millisecond late, as its timers are rounded up to one.
+pub const HIGH_DELAY_MICROS: u64 = 10_000;
+
+/// The share of a machine's CPUs from which on a process is called busy, in thousandths.
+pub const HIGH_CPU_MILLIS: u64 = 900;
+
+/// The runtime and the process of an instance in one minute. What the system does not tell is `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MachineMinute {
+    /// How many CPUs the process had the use of.
+    pub cpus: u64,
+    /// The CPU time that the process took, in thousandths of one CPU: 2,000 for two that were busy all the time.
+    pub cpu_millis: Option<u64>,
+    /// Resident memory at the end, in bytes.
+    pub resident_bytes: Option<u64>,
+    /// Open files at the end.
+    pub open_files: Option<u64>,
+    /// The most files that may be open.
+    pub max_open_files: Option<u64>,
+    /// Threads at the end.
+    pub threads: Option<u64>,
+    /// Workers of the runtime.
+    pub workers: u64,
+    /// The share of the time in which the workers were busy, in thousandths.
+    pub busy_millis: Option<u64>,
+    /// Tasks in the global queue of the runtime at the end.
+    pub queued_tasks: u64,
+    /// Tasks that were alive at the end.
+    pub alive_tasks: u64,
+    /// How late a task ran that was to run every 100 ms: the median, in microseconds; `None` if it never ran.
+    pub delay_micros: Option<u64>,
+    /// The latest of them, in microseconds.
+    pub worst_delay_micros: Option<u64>,
+}
+
+packed!(MachineMinute {
+    cpus,
+    cpu_millis,
+    resident_bytes,
+    open_files,
+    max_open_files,
+    threads,
+    workers,
+    busy_millis,
+    queued_tasks,
+    alive_tasks,
+    delay_micros,
+    worst_delay_micros
+});
+
+impl MachineMinute {
+    /// The most bytes in the packed form: numbers of at most ten bytes, seven or eight of them with a byte before.
+    pub const MAX_BYTES: usize = 12 * 10 + 8;
+
+    /// Packs it.
+    pub fn pack(&self) -> Vec<u8> {
+        pack::pack(self)
+    }
+
+    /// Unpacks it; `None` if the bytes are not one.
+    pub fn unpack(bytes: &[u8]) -> Option<Self> {
+        pack::unpack(bytes)
+    }
+
+    /// Whether tasks that were ready waited long for a CPU: the scheduling delay was high. Then a future that was long in
+    /// one poll need not have computed.
+    pub fn is_delayed(&self) -> bool {
+        self.delay_micros
+            .is_some_and(|delay| delay >= HIGH_DELAY_MICROS)
+    }
+
+    /// The share of its CPUs that the process took, 0 to 1.
+    pub fn cpu_share(&self) -> Option<f64> {
+        let cpus = self.cpus.max(1) as f64;
+        Some(self.cpu_millis? as f64 / 1e3 / cpus)
+    }
+
+    /// Whether the process took nearly all of its CPUs.
+    pub fn is_busy(&self) -> bool {
+        self.cpu_share()
+            .is_some_and(|share| share * 1e3 >= HIGH_CPU_MILLIS as f64)
+    }
+}
+
+/// Whether the scheduling delay of an instance was high in these minutes: in at least half of those of which it is known.
+pub fn was_delayed<'a>(minutes: impl IntoIterator<Item = &'a MachineMinute>) -> bool {
+    let (mut known, mut delayed) = (0, 0);
+    for minute in minutes {
+        known += usize::from(minute.delay_micros.is_some());
+        delayed += usize::from(minute.is_delayed());
+    }
+    delayed > 0 && 2 * delayed >= known
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn delayed(micros: Option<u64>) -> MachineMinute {
+        MachineMinute {
+            delay_micros: micros,
+            ..MachineMinute::default()
+        }
+    }
+
+    #[test]
+    fn a_minute_is_the_same_after_packing_and_bounded() {
+        let most = Some(u64::MAX);
+        for minute in [
+            MachineMinute::default(),
+            MachineMinute {
+                cpus: u64::MAX,
+                cpu_millis: most,
+                resident_bytes: most,
+                open_files: most,
+                max_open_files: most,
+                threads: most,
+                workers: u64::MAX,
+                busy_millis: most,
+                queued_tasks: u64::MAX,
+                alive_tasks: u64::MAX,
+                delay_micros: most,
+                worst_delay_micros: most,
+            },
+        ] {
+            let packed = minute.pack();
+            assert!(packed.len() <= MachineMinute::MAX_BYTES, "{}", packed.len());
+            assert_eq!(MachineMinute::unpack(&packed), Some(minute));
+            // Each prefix is no minute, and no panic.
+            for end in 0..packed.len() {
+                assert_eq!(MachineMinute::unpack(&packed[..end]), None);
+            }
+        }
+    }
+
+    #[test]
+    fn a_delay_is_high_in_half_of_the_minutes_that_are_known() {
+        let (calm, late, unknown) = (delayed(Some(1_100)), delayed(Some(40_000)), delayed(None));
+        assert!(!was_delayed([]));
+        assert!(!was_delayed([&unknown, &calm]));
+        assert!(!was_delayed([&late, &calm, &calm]));
+        assert!(was_delayed([&late, &calm, &unknown, &unknown]));
+        assert!(was_delayed([&late]));
+    }
+
+    #[test]
+    fn a_process_is_busy_by_all_of_its_cpus() {
+        let minute = |cpus, cpu_millis| MachineMinute {
+            cpus,
+            cpu_millis,
+            ..MachineMinute::default()
+        };
+        assert!(minute(1, Some(980)).is_busy() && minute(2, Some(1_960)).is_busy());
+        assert!(!minute(2, Some(980)).is_busy() && !minute(1, None).is_busy());
+        assert_eq!(minute(2, Some(980)).cpu_share(), Some(0.49));
+    }
+}

@@ -1,0 +1,243 @@
+//! The URLs of options. No error shows a password.
+
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
+
+use crate::topology::Address;
+use tower_pulse_core::error::BuildError;
+
+/// The most seeds of a cluster, or Sentinels.
+const MAX_URLS: usize = 64;
+
+/// Reads a URL of one server.
+pub(super) fn parse(field: &'static str, url: &str) -> Result<ConnectionInfo, BuildError> {
+    if is_tls(url) && !cfg!(feature = "tls") {
+        return Err(BuildError::new(
+            field,
+            without_password(url),
+            "TLS needs the feature `redis-tls` of tower-pulse: \
+             tower-pulse = { features = [\"redis-tls\"] }",
+        ));
+    }
+    url.into_connection_info().map_err(|error| {
+        // No source: the client's text could contain parts of the URL.
+        BuildError::new(
+            field,
+            without_password(url),
+            format!(
+                "must be redis://[user:password@]host[:port][/database], rediss://… or \
+                 unix:///path, with special characters in the password percent-encoded ({})",
+                error.category()
+            ),
+        )
+    })
+}
+
+/// Reads the URLs of servers that differ in host and port only: what they share, and the addresses.
+pub(super) fn parse_all<U: AsRef<str>>(
+    field: &'static str,
+    urls: impl IntoIterator<Item = U>,
+) -> Result<(ConnectionInfo, Vec<Address>), BuildError> {
+    let (mut shared, mut addresses) = (None::<ConnectionInfo>, Vec::new());
+    for url in urls.into_iter().take(MAX_URLS + 1) {
+        let url = url.as_ref();
+        let info = parse(field, url)?;
+        let Some(address) = Address::of(info.addr()) else {
+            let allowed = "the nodes are reached by TCP: redis://host:port or rediss://host:port";
+            return Err(BuildError::new(field, without_password(url), allowed));
+        };
+        let shared = shared.get_or_insert_with(|| info.clone());
+        if !differ_in_address_only(shared, &info) {
+            let allowed = "all URLs must have the same user, password, database and transport: only host and port differ";
+            return Err(BuildError::new(field, without_password(url), allowed));
+        }
+        if !addresses.contains(&address) {
+            addresses.push(address);
+        }
+    }
+    match shared {
+        Some(shared) if addresses.len() <= MAX_URLS => Ok((shared, addresses)),
+        Some(_) => {
+            let allowed = format!("at most {MAX_URLS}: a few of the nodes are enough");
+            Err(BuildError::new(field, "more URLs", allowed))
+        }
+        None => {
+            let allowed = "give at least one URL, redis://host:port or rediss://host:port";
+            Err(BuildError::new(field, "without a URL", allowed))
+        }
+    }
+}
+
+fn differ_in_address_only(one: &ConnectionInfo, other: &ConnectionInfo) -> bool {
+    let settings = |info: &ConnectionInfo| {
+        let settings = info.redis_settings();
+        let owned = |text: Option<&str>| text.map(str::to_owned);
+        (
+            owned(settings.username()),
+            owned(settings.password()),
+            settings.db(),
+        )
+    };
+    let transport = |info: &ConnectionInfo| match info.addr() {
+        ConnectionAddr::TcpTls { insecure, .. } => Some(*insecure),
+        _ => None,
+    };
+    settings(one) == settings(other) && transport(one) == transport(other)
+}
+
+/// Reads the name of a service whose Sentinels are reached at an address, or a URL with the name in the place of the host.
+/// Sentinels behind TLS name no primary without TLS.
+pub(super) fn parse_service(
+    field: &'static str,
+    service: &str,
+    sentinel: &ConnectionAddr,
+) -> Result<(ConnectionInfo, String), BuildError> {
+    let is_sentinel_tls = matches!(sentinel, ConnectionAddr::TcpTls { .. });
+    let refuse = |allowed: &str| Err(BuildError::new(field, without_password(service), allowed));
+    if !service.contains("://") {
+        let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+        if !(1..=253).contains(&service.len()) || !service.chars().all(is_name) {
+            return refuse(
+                "the service is the name after `sentinel monitor`: letters, digits, dots, hyphens and underscores",
+            );
+        }
+        let scheme = if is_sentinel_tls { "rediss" } else { "redis" };
+        let info = parse(field, &format!("{scheme}://name"))?;
+        return Ok((info, service.to_owned()));
+    }
+    let info = parse(field, service)?;
+    if is_sentinel_tls && !is_tls(service) {
+        return refuse("the Sentinels are reached by TLS, and so must the primary: rediss://name");
+    }
+    // The client reads an address, in which a port has no meaning here.
+    match Address::of(info.addr()) {
+        Some(address) => Ok((info, address.host)),
+        None => refuse("redis://[user:password@]name[/database] or rediss://…"),
+    }
+}
+
+fn is_tls(url: &str) -> bool {
+    url.starts_with("rediss://") || url.starts_with("valkeys://")
+}
+
+/// A URL without the parts that could contain a password: the text between the scheme and the last `@`, and the
+/// query.
+fn without_password(url: &str) -> String {
+    let (scheme, address) = match url.split_once("://") {
+        Some((scheme, address)) => (format!("{scheme}://"), address),
+        None => (String::new(), url),
+    };
+    let (user, host) = match address.rsplit_once('@') {
+        Some((_, host)) => ("***@", host),
+        None => ("", address),
+    };
+    let (host, query) = match host.split_once(['?', '#']) {
+        Some((host, _)) => (host, "?***"),
+        None => (host, ""),
+    };
+    format!("`{}{user}{}{query}`", cut(&scheme), cut(host))
+}
+
+/// At most 80 characters of a text, escaped.
+pub(super) fn cut(text: &str) -> String {
+    let mut cut: String = text.chars().take(80).flat_map(char::escape_debug).collect();
+    if text.chars().nth(80).is_some() {
+        cut.push('…');
+    }
+    cut
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::RedisOptions;
+
+    #[test]
+    fn the_urls_of_a_cluster_differ_in_host_and_port_only() {
+        let cluster = |urls: &[&str]| RedisOptions::cluster(urls).map(drop);
+        assert!(cluster(&["redis://me:hunter2@a:1", "redis://me:hunter2@b:2"]).is_ok());
+        let many: Vec<_> = (1..=65).map(|port| format!("redis://a:{port}")).collect();
+        assert!(RedisOptions::cluster(&many[..64]).is_ok());
+        assert!(RedisOptions::cluster(&many).is_err());
+        for urls in [
+            &[][..],
+            &["redis://me:hunter2@a:1", "redis://a:2"],
+            &["redis://me:hunter2@a:1/1"],
+            &["redis://me:hunter2@a:1", "unix:///run/redis.sock"],
+            &["redis://me:hunter2@a:x"],
+            &["http://a:1"],
+        ] {
+            let error = cluster(urls).expect_err("refused");
+            assert_eq!(error.field(), "redis_cluster");
+            assert!(!format!("{error} {error:?}").contains("hunter2"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_service_is_a_name_or_a_url() {
+        let seeds = ["redis://:pw@s:26379"];
+        let place = |service| RedisOptions::sentinel(service, seeds).map(|it| it.place());
+        assert_eq!(
+            place("my-master.1_a").expect("a name"),
+            "my-master.1_a/0 of the Sentinels s:26379"
+        );
+        let options = RedisOptions::sentinel("redis://me:hunter2@MyMaster/3", seeds);
+        let options = options.expect("a URL");
+        assert_eq!(options.place(), "MyMaster/3 of the Sentinels s:26379");
+        let settings = options.info.redis_settings();
+        assert_eq!(
+            (settings.username(), settings.password()),
+            (Some("me"), Some("hunter2"))
+        );
+        for bad in [
+            "",
+            "a b",
+            "a/b",
+            "redis://",
+            "http://name",
+            "me:hunter2@name",
+            "unix:///hunter2",
+        ] {
+            let error = place(bad).expect_err("refused");
+            assert_eq!(error.field(), "redis_sentinel");
+            assert!(
+                !error.to_string().contains("hunter2") || bad.starts_with("unix"),
+                "{error}"
+            );
+        }
+        let error = RedisOptions::sentinel("name", ["redis://s/1"]).expect_err("a database");
+        assert!(error.to_string().contains("no databases"));
+    }
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn sentinels_behind_tls_name_no_primary_without_it() {
+        let options = RedisOptions::sentinel("name", ["rediss://s"]).expect("TLS for both");
+        assert!(matches!(options.info.addr(), ConnectionAddr::TcpTls { .. }));
+        let error = RedisOptions::sentinel("redis://name", ["rediss://s"]).expect_err("no TLS");
+        assert!(error.to_string().contains("rediss://name"), "{error}");
+        assert!(RedisOptions::sentinel("rediss://name", ["redis://s"]).is_ok());
+        assert!(RedisOptions::cluster(["rediss://a", "redis://b"]).is_err());
+    }
+
+    #[test]
+    fn a_prefix_of_a_cluster_has_a_hash_tag() {
+        let check = |prefix: &str| {
+            let options = RedisOptions::cluster(["redis://a"]).expect("a URL");
+            options.prefix(prefix).expect("a prefix").check_prefix()
+        };
+        assert!(check("{pulse:shop}:").is_ok());
+        assert!(check("pulse:{shop}:").is_ok());
+        for (prefix, advice) in [
+            ("", "`{pulse}:`"),
+            ("pulse:shop:", "`{pulse:shop}:`"),
+            ("{}pulse:", "`{pulse}:`"),
+            ("{pulse:", "`{pulse}:`"),
+        ] {
+            let error = check(prefix).expect_err("refused");
+            assert_eq!(error.field(), "prefix");
+            assert!(error.to_string().contains(advice), "{error}");
+        }
+        let standalone = RedisOptions::new("redis://a").expect("a URL");
+        assert!(standalone.check_prefix().is_ok());
+    }
+}

@@ -1,0 +1,177 @@
+//! Addresses of nodes, as they are configured, announced and mapped.
+
+use std::fmt;
+use std::sync::Arc;
+
+use redis::ConnectionAddr;
+
+/// The longest host name of the DNS.
+const MAX_HOST_BYTES: usize = 253;
+
+/// The address of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Address {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+}
+
+impl Address {
+    /// An address that a server has announced. `None` for one to which nobody can connect.
+    pub(crate) fn announced(host: &str, port: u16) -> Option<Self> {
+        let is_host = (1..=MAX_HOST_BYTES).contains(&host.len())
+            && host.bytes().all(|byte| {
+                byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':' | b'%')
+            });
+        (is_host && port > 0).then(|| Self {
+            host: host.to_owned(),
+            port,
+        })
+    }
+
+    /// Reads `host:port`. The host of IPv6 may stand in brackets or not, as in redirects. An empty host is the given one.
+    pub(crate) fn parse(text: &str, same_host: Option<&str>) -> Option<Self> {
+        let (host, port) = text.rsplit_once(':')?;
+        let bare = host
+            .strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'));
+        let host = match bare.unwrap_or(host) {
+            "" => same_host?,
+            host => host,
+        };
+        Self::announced(host, port.parse().ok()?)
+    }
+
+    /// The address of a server, unless it is a Unix socket.
+    pub(crate) fn of(address: &ConnectionAddr) -> Option<Self> {
+        match address {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+                Some(Self {
+                    host: host.clone(),
+                    port: *port,
+                })
+            }
+            _ => None,
+        }
+    }
+
+    /// This address with the transport of another: TLS stays TLS, with the same certificates, and the certificate is
+    /// checked against this host.
+    pub(crate) fn by_way_of(&self, other: &ConnectionAddr) -> ConnectionAddr {
+        let Self { host, port } = self.clone();
+        match other {
+            ConnectionAddr::TcpTls {
+                insecure,
+                tls_params,
+                ..
+            } => ConnectionAddr::TcpTls {
+                host,
+                port,
+                insecure: *insecure,
+                tls_params: tls_params.clone(),
+            },
+            _ => ConnectionAddr::Tcp(host, port),
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host.contains(':') {
+            true => write!(f, "[{}]:{}", self.host, self.port),
+            false => write!(f, "{}:{}", self.host, self.port),
+        }
+    }
+}
+
+type Map = dyn Fn(&str) -> Option<String> + Send + Sync;
+
+/// Maps what nodes announce to where they can be reached.
+#[derive(Clone)]
+pub(crate) struct AddressMap(Arc<Map>);
+
+impl AddressMap {
+    pub(crate) fn new(map: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(map))
+    }
+
+    /// Where an announced address can be reached. The error is the text that is no address.
+    pub(crate) fn reach(&self, announced: Address) -> Result<Address, String> {
+        match (self.0)(&announced.to_string()) {
+            None => Ok(announced),
+            Some(mapped) => Address::parse(&mapped, None).ok_or(mapped),
+        }
+    }
+}
+
+impl fmt::Debug for AddressMap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AddressMap(_)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_as_servers_write_them() {
+        let parse = |text| Address::parse(text, Some("seed")).map(|it| (it.host, it.port));
+        assert_eq!(parse("10.0.0.1:7000"), Some(("10.0.0.1".into(), 7000)));
+        assert_eq!(parse(":7001"), Some(("seed".into(), 7001)));
+        assert_eq!(parse("fe80::1:7002"), Some(("fe80::1".into(), 7002)));
+        assert_eq!(parse("[fe80::1]:7002"), Some(("fe80::1".into(), 7002)));
+        assert_eq!(
+            parse("node-1.example:6379"),
+            Some(("node-1.example".into(), 6379))
+        );
+        for nonsense in [
+            "",
+            ":",
+            "host",
+            "host:",
+            "host:0",
+            "host:65536",
+            "host:-1",
+            "a b:1",
+            "a\r\n:1",
+            "?:1",
+            "a/b:1",
+            "a@b:1",
+        ] {
+            assert_eq!(parse(nonsense), None, "{nonsense:?}");
+        }
+        assert_eq!(Address::parse(":7001", None), None);
+        assert_eq!(parse(&format!("{}:1", "x".repeat(300))), None);
+    }
+
+    #[test]
+    fn tls_stays_tls() {
+        let node = Address::parse("node:7000", None).expect("an address");
+        let seed = ConnectionAddr::TcpTls {
+            host: "seed".into(),
+            port: 1,
+            insecure: false,
+            tls_params: None,
+        };
+        let reached = node.by_way_of(&seed);
+        assert!(
+            matches!(&reached, ConnectionAddr::TcpTls { host, port: 7000, insecure: false, .. } if host == "node")
+        );
+        let plain = node.by_way_of(&ConnectionAddr::Tcp("seed".into(), 1));
+        assert!(matches!(plain, ConnectionAddr::Tcp(_, 7000)));
+    }
+
+    #[test]
+    fn an_address_is_mapped_if_the_map_knows_it() {
+        let map = AddressMap::new(|announced| match announced {
+            "10.0.0.1:6379" => Some("127.0.0.1:7000".to_owned()),
+            "10.0.0.2:6379" => Some("nowhere".to_owned()),
+            _ => None,
+        });
+        let reach = |text| map.reach(Address::parse(text, None).expect("an address"));
+        let reached = |text| reach(text).map(|address| address.to_string());
+        assert_eq!(reached("10.0.0.1:6379").as_deref(), Ok("127.0.0.1:7000"));
+        assert_eq!(reached("10.0.0.3:6379").as_deref(), Ok("10.0.0.3:6379"));
+        assert_eq!(reached("10.0.0.2:6379"), Err("nowhere".to_owned()));
+    }
+}

@@ -1,0 +1,81 @@
+//! Which node has all keys, as far as that is known: the owner of the slot, or the primary that Sentinel names.
+
+use std::sync::Mutex;
+
+use super::address::Address;
+use tower_pulse_core::task::lock;
+
+#[derive(Debug, Default)]
+pub(super) struct Primary(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    address: Option<Address>,
+    /// Whether it may be another one by now.
+    is_doubted: bool,
+    /// Counts changes, so that each connection knows whether it leads to the node that is named now.
+    changes: u64,
+}
+
+impl Primary {
+    /// The node, unless it is doubted, and the number of changes.
+    pub(super) fn get(&self) -> Option<(Address, u64)> {
+        let state = lock(&self.0);
+        let address = state.address.clone().filter(|_| !state.is_doubted)?;
+        Some((address, state.changes))
+    }
+
+    /// The node that was named last.
+    pub(super) fn last(&self) -> Option<Address> {
+        lock(&self.0).address.clone()
+    }
+
+    pub(super) fn changes(&self) -> u64 {
+        lock(&self.0).changes
+    }
+
+    /// Names the node. Returns the number of changes.
+    pub(super) fn set(&self, address: Address) -> u64 {
+        let mut state = lock(&self.0);
+        state.is_doubted = false;
+        if state.address.as_ref() != Some(&address) {
+            state.address = Some(address);
+            state.changes += 1;
+        }
+        state.changes
+    }
+
+    /// Names the node that an answer to a connection has named, unless there is news since that connection was made.
+    pub(super) fn set_since(&self, changes: u64, address: Address) {
+        if self.changes() == changes {
+            self.set(address);
+        }
+    }
+
+    /// Lets the next connection look for the node anew.
+    pub(super) fn doubt(&self) {
+        lock(&self.0).is_doubted = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn news_that_is_older_than_a_change_is_dropped() {
+        let node = |port| Address::announced("node", port).expect("an address");
+        let primary = Primary::default();
+        assert_eq!(primary.get(), None);
+        assert_eq!(primary.set(node(1)), 1);
+        assert_eq!(primary.set(node(1)), 1);
+        primary.set_since(1, node(2));
+        primary.set_since(1, node(3));
+        assert_eq!(primary.get(), Some((node(2), 2)));
+        primary.doubt();
+        assert_eq!((primary.get(), primary.last()), (None, Some(node(2))));
+        // It is the same one after all: connections to it stay.
+        assert_eq!(primary.set(node(2)), 2);
+        assert_eq!(primary.get(), Some((node(2), 2)));
+    }
+}

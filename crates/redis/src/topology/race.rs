@@ -1,0 +1,93 @@
+//! Asks several servers the same, until one has answered.
+
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+
+use super::address::Address;
+use tower_pulse_core::error::{StoreError, StoreErrorKind};
+use tower_pulse_core::task::BoxFuture;
+
+/// How long a server has to itself before the next one is asked as well.
+const HEAD_START: Duration = Duration::from_millis(150);
+
+/// The first answer. A server that fails makes place for the next one at once.
+///
+/// # Errors
+/// None has answered. The error says why of the first three, and is of the kind of the first one that did answer.
+pub(super) async fn first_answer<T: Send + 'static>(
+    servers: Vec<Address>,
+    ask: impl Fn(Address) -> BoxFuture<'static, Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    let mut asked = JoinSet::new();
+    let mut failures: Vec<StoreError> = Vec::new();
+    let mut waiting = servers.into_iter();
+    loop {
+        match waiting.next() {
+            Some(server) => drop(asked.spawn(ask(server))),
+            None if asked.is_empty() => break,
+            None => {}
+        }
+        let has_more = waiting.len() > 0;
+        let head_start = async {
+            match has_more {
+                true => tokio::time::sleep(HEAD_START).await,
+                false => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            Some(answer) = asked.join_next() => match answer {
+                Ok(Ok(answer)) => return Ok(answer),
+                Ok(Err(error)) => failures.push(error),
+                // It has panicked, which it does not.
+                Err(_) => {}
+            },
+            () = head_start => {}
+        }
+    }
+    let kinds = || failures.iter().map(StoreError::kind);
+    let is_answered = |kind: &StoreErrorKind| {
+        !matches!(kind, StoreErrorKind::Unreachable | StoreErrorKind::TimedOut)
+    };
+    let kind = kinds()
+        .find(is_answered)
+        .unwrap_or(StoreErrorKind::Unreachable);
+    let reasons: Vec<_> = failures.iter().take(3).map(StoreError::to_string).collect();
+    Err(StoreError::new(kind, reasons.join("; ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn servers(names: &[&str]) -> Vec<Address> {
+        let addresses = names.iter().map(|name| Address::announced(name, 1));
+        addresses.flatten().collect()
+    }
+
+    fn ask(server: Address) -> BoxFuture<'static, Result<String, StoreError>> {
+        Box::pin(async move {
+            match &*server.host {
+                "silent" => std::future::pending().await,
+                "down" => Err(StoreError::new(StoreErrorKind::Unreachable, "down")),
+                "denies" => Err(StoreError::new(StoreErrorKind::Forbidden, "denies")),
+                _ => Ok(server.host),
+            }
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn servers_that_are_down_or_silent_are_passed_over() {
+        let answer = first_answer(servers(&["silent", "down", "third", "fourth"]), ask).await;
+        assert_eq!(answer.expect("an answer"), "third");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_error_tells_what_each_server_said() {
+        let error = first_answer(servers(&["down", "denies"]), ask).await;
+        let error = error.expect_err("no answer");
+        assert_eq!(error.kind(), StoreErrorKind::Forbidden);
+        assert_eq!(error.to_string(), "down; denies");
+        assert!(first_answer(Vec::new(), ask).await.is_err());
+    }
+}

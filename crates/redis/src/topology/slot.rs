@@ -1,0 +1,63 @@
+//! The slot of a key in a cluster: what stands between the first braces decides it, so that all keys of a prefix can
+//! share one.
+
+/// The number of slots of a cluster.
+const SLOTS: u16 = 16_384;
+
+/// The part of a key, or of a prefix, that decides the slot: what stands between the first `{` and the next `}`. `None`
+/// if there is no such part, or if it is empty: then the whole key decides.
+pub(crate) fn hash_tag(key: &str) -> Option<&str> {
+    let (_, behind) = key.split_once('{')?;
+    let (tag, _) = behind.split_once('}')?;
+    (!tag.is_empty()).then_some(tag)
+}
+
+/// The slot of a key.
+pub(crate) fn slot_of(key: &str) -> u16 {
+    crc16(hash_tag(key).unwrap_or(key).as_bytes()) % SLOTS
+}
+
+/// CRC16 as XMODEM has it: the polynomial 0x1021, from zero.
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc, byte| {
+        (0..8).fold(crc ^ u16::from(*byte) << 8, |crc: u16, _| {
+            let shifted = crc << 1;
+            if crc & 0x8000 == 0 {
+                shifted
+            } else {
+                shifted ^ 0x1021
+            }
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slot_is_that_of_the_specification() {
+        // The check value of the specification of Redis Cluster, and what CLUSTER KEYSLOT of Redis 7.0 answers.
+        assert_eq!(crc16(b"123456789"), 0x31c3);
+        assert_eq!(slot_of("foo"), 12_182);
+        assert_eq!(slot_of("somekey"), 11_058);
+        assert_eq!(slot_of("{user1000}.following"), slot_of("user1000"));
+    }
+
+    #[test]
+    fn a_tag_is_what_stands_between_the_first_braces() {
+        for (key, tag) in [
+            ("{pulse:shop}:", Some("pulse:shop")),
+            ("a{b}c{d}", Some("b")),
+            ("foo{{bar}}zap", Some("{bar")),
+            ("foo{}{bar}", None),
+            ("{open", None),
+            ("closed}{", None),
+            ("pulse:", None),
+            ("", None),
+        ] {
+            assert_eq!(hash_tag(key), tag, "{key}");
+        }
+        assert_eq!(slot_of("foo{}{bar}"), 8_363);
+    }
+}

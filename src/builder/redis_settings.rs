@@ -1,0 +1,175 @@
+//! How a Redis is connected to, in whichever order that is configured.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Builder;
+use tower_pulse_core::error::BuildError;
+use tower_pulse_core::store::Store;
+use tower_pulse_redis::{RedisCredentials, RedisOptions, RedisStore};
+
+/// Changes options.
+type Change = Arc<dyn Fn(RedisOptions) -> RedisOptions + Send + Sync>;
+
+/// What is configured beside the server.
+#[derive(Clone, Default)]
+pub(super) struct RedisSettings {
+    credentials: Option<Change>,
+    address_map: Option<Change>,
+    #[cfg(feature = "redis-tls")]
+    certificates: Option<redis::TlsCertificates>,
+}
+
+impl Builder {
+    /// Asks your function for user and password, in the place of those of the URL: at each connection, and once more if
+    /// the server refuses what it has returned. Take it for passwords that are valid for minutes, such as those of IAM.
+    /// Each answer has 5 s. Neither the credentials nor the text of an error is logged or shown.
+    ///
+    /// ```no_run
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
+    /// use tower_pulse::store::redis::RedisCredentials;
+    ///
+    /// async fn token() -> Result<RedisCredentials, std::io::Error> {
+    ///     // A file that a sidecar renews, or a call of the cloud's library.
+    ///     let token = tokio::fs::read_to_string("/run/secrets/redis-token").await?;
+    ///     Ok(RedisCredentials::new("app", token.trim()))
+    /// }
+    ///
+    /// let pulse = tower_pulse::Pulse::builder()
+    ///     .redis("redis://10.0.0.1/")
+    ///     .redis_credentials(token)
+    ///     .build()?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// Without effect on a [`store`](Self::store) that is made elsewhere.
+    pub fn redis_credentials<F, A, C, E>(mut self, ask: F) -> Self
+    where
+        F: Fn() -> A + Send + Sync + 'static,
+        A: Future<Output = Result<C, E>> + Send + 'static,
+        C: Into<RedisCredentials>,
+    {
+        let ask = Arc::new(ask);
+        let change = move |options: RedisOptions| {
+            let ask = ask.clone();
+            options.credentials(move || ask())
+        };
+        self.redis_settings.credentials = Some(Arc::new(change));
+        self
+    }
+
+    /// Says where a node of a cluster, or a primary that Sentinel names, can be reached whose announced address cannot be,
+    /// as behind a port mapping. The function gets the announced `host:port`, and returns another, or `None` to leave it.
+    /// Addresses of URLs are not mapped.
+    ///
+    /// ```no_run
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
+    /// let pulse = tower_pulse::Pulse::builder()
+    ///     .redis_cluster(["redis://127.0.0.1:7000"])
+    ///     // Containers whose ports are mapped to the same ones of this machine.
+    ///     .redis_address_map(|announced| {
+    ///         let (_, port) = announced.rsplit_once(':')?;
+    ///         Some(format!("127.0.0.1:{port}"))
+    ///     })
+    ///     .build()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn redis_address_map(
+        mut self,
+        map: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        let map = Arc::new(map);
+        let change = move |options: RedisOptions| {
+            let map = map.clone();
+            options.address_map(move |announced| map(announced))
+        };
+        self.redis_settings.address_map = Some(Arc::new(change));
+        self
+    }
+
+    /// An authority of your own, and a client certificate, for `rediss://` URLs: of a server, of all nodes of a cluster, or
+    /// of Sentinels and the primary.
+    ///
+    /// ```no_run
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let pulse = tower_pulse::Pulse::builder()
+    ///     .redis_cluster(["rediss://redis-1.internal:6379", "rediss://redis-2.internal:6379"])
+    ///     .redis_certificates(redis::TlsCertificates {
+    ///         root_cert: Some(std::fs::read("/etc/shop/redis-ca.pem")?),
+    ///         client_tls: None,
+    ///     })
+    ///     .build()?;
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "redis-tls")]
+    pub fn redis_certificates(mut self, certificates: redis::TlsCertificates) -> Self {
+        self.redis_settings.certificates = Some(certificates);
+        self
+    }
+
+    /// How long it may take to connect to Redis: 10 ms to 10 s, 1 s by default. Without effect on a
+    /// [`store`](Self::store) that is made elsewhere.
+    pub fn redis_connection_timeout(mut self, timeout: Duration) -> Self {
+        self.redis_connection_timeout = Some(timeout);
+        self
+    }
+
+    /// How long Redis may take to answer: 10 ms to 10 s, 500 ms by default. A call without an answer in
+    /// time is sent again, and counted once. With more than
+    /// [`shutdown_timeout`](Self::shutdown_timeout), one slow answer is enough to make a shutdown fail.
+    ///
+    /// ```no_run
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
+    /// use std::time::Duration;
+    ///
+    /// // A server at the other end of a slow line.
+    /// let pulse = tower_pulse::Pulse::builder()
+    ///     .redis("redis://far-away/")
+    ///     .redis_connection_timeout(Duration::from_secs(5))
+    ///     .redis_response_timeout(Duration::from_secs(2))
+    ///     .shutdown_timeout(Duration::from_secs(5))
+    ///     .build()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn redis_response_timeout(mut self, timeout: Duration) -> Self {
+        self.redis_response_timeout = Some(timeout);
+        self
+    }
+
+    pub(super) fn open_redis(&self, options: RedisOptions) -> Result<Arc<dyn Store>, BuildError> {
+        let prefix = self.key_prefix(options.is_cluster());
+        let mut options = options
+            .prefix(prefix)?
+            .precisions(self.all_precisions())
+            .expire_idle_keys(self.expire_idle_keys)
+            .book_keys(self.book_keys)
+            .journal_bytes(self.journal_bytes)
+            .timeouts(self.redis_connection_timeout, self.redis_response_timeout);
+        let settings = &self.redis_settings;
+        let changes = [&settings.credentials, &settings.address_map];
+        for change in changes.into_iter().flatten() {
+            options = change(options);
+        }
+        #[cfg(feature = "redis-tls")]
+        if let Some(certificates) = settings.certificates.clone() {
+            options = options.certificates(certificates)?;
+        }
+        let store = RedisStore::open(options)?;
+        // A clock moved by hand and the server's would soon be hours apart.
+        Ok(match self.clock.is_manual() {
+            true => Arc::new(store.with_clock(self.clock.clone())),
+            false => Arc::new(store),
+        })
+    }
+
+    /// In a cluster, the braces put all keys into one slot.
+    fn key_prefix(&self, is_cluster: bool) -> String {
+        match (&self.prefix, &self.service, is_cluster) {
+            (Some(prefix), ..) => prefix.clone(),
+            (None, Some(service), false) => format!("pulse:{service}:"),
+            (None, Some(service), true) => format!("{{pulse:{service}}}:"),
+            (None, None, false) => "pulse:".to_owned(),
+            (None, None, true) => "{pulse}:".to_owned(),
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! The page of one version of tower-pulse over the API of another one, as while both serve behind one load balancer:
+//! `make test-all-versions`. The argument is the demo of the other version. Prints what each screen shows, and fails where
+//! a screen shows neither its figures nor why it has none, or breaks.
+#![allow(clippy::print_stdout, reason = "it prints a table")]
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use pulse_browser::altering_proxy::AlteringProxy;
+use pulse_browser::page::Page;
+use pulse_browser::rig::demo::{Demo, built};
+use pulse_browser::screens::SCREENS;
+
+/// Both demos have the same past, and the same goes wrong in them.
+const ENV: [(&str, &str); 2] = [("DEMO_HISTORY", "3h"), ("DEMO_INCIDENT", "bad_deploy")];
+
+/// The screen is drawn of answers, and the page says that all is well.
+const IS_DRAWN: &str = "document.body.dataset.ready === 'true' && document.querySelector('#status').dataset.status === 'ok'
+    && document.querySelector('#banner').hidden && document.querySelector('main').innerText.trim().length > 0";
+/// The page says that it does not know the answer's form.
+const IS_TOLD: &str = "document.querySelector('#status').dataset.status === 'unexpected'
+    && /another version/.test(document.querySelector('#banner').innerText)";
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let Some(other) = std::env::args_os().nth(1).map(PathBuf::from) else {
+        println!("usage: versions THE DEMO OF ANOTHER VERSION");
+        return ExitCode::FAILURE;
+    };
+    let patience = std::time::Duration::from_secs(600);
+    let this = Demo::start_within(patience, built(), &[], &ENV).await;
+    let other = Demo::start_within(patience, other, &[], &ENV).await;
+    let pairs = [
+        (
+            "this page, the other's API",
+            this.address(),
+            other.address(),
+        ),
+        (
+            "the other's page, this API",
+            other.address(),
+            this.address(),
+        ),
+    ];
+    for (name, page, api) in pairs {
+        println!("{name}");
+        let proxy = AlteringProxy::between(page, api).await;
+        for screen in SCREENS {
+            show(screen.name, &proxy.screen(screen.fragment)).await;
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// Prints what the page shows at a URL. Panics where it neither shows figures nor says why not, or breaks.
+async fn show(screen: &str, url: &str) {
+    let page = Page::empty().await;
+    // The page itself logs what it cannot draw.
+    page.tolerate("console: TypeError");
+    page.load(url).await;
+    page.until(
+        "the screen is drawn, or says why not",
+        &format!("({IS_DRAWN}) || ({IS_TOLD})"),
+    )
+    .await;
+    let refused = page.text("#complete").await;
+    let shown = match page.eval::<bool>(&format!("!!({IS_DRAWN})")).await {
+        true if refused.is_empty() => "drawn".to_owned(),
+        true => format!("drawn, and says: {refused}"),
+        false => "says that the answer may come from another version".to_owned(),
+    };
+    println!("  {screen:<10} {shown}");
+    page.end().await;
+}

@@ -1,0 +1,87 @@
+//! What is in front of a page and below it: the machine of an instance, the queue, and calls that are repeated.
+
+use pulse_browser::page::Page;
+use pulse_browser::shop::{Backend, Shop};
+
+use crate::column;
+
+async fn shop(incident: &str) -> Shop {
+    let env = [("DEMO_HISTORY", "90m"), ("DEMO_INCIDENT", incident)];
+    Shop::start(Backend::Memory, &env).await
+}
+
+/// Opens the page at the first thing that needs attention.
+async fn open_the_change(shop: &Shop) -> Page {
+    let page = Page::open(&shop.url()).await;
+    page.until_screen("overview").await;
+    let change = "[data-panel=attention] li a";
+    page.until_shown(change).await;
+    page.click(change).await;
+    page
+}
+
+#[tokio::test]
+async fn the_machine_is_suspected_and_has_charts() {
+    let shop = shop("busy_host").await;
+    let page = open_the_change(&shop).await;
+    page.until_screen("instance").await;
+    page.until(
+        "it names the machine",
+        "/web-3: CPU 9\\d %, scheduling delay \\d\\d ms: the machine/
+            .test(document.querySelector('[data-panel=change]').innerText)",
+    )
+    .await;
+    for chart in ["cpu", "delay"] {
+        page.until_shown(&format!("[data-chart={chart}] .plot svg path"))
+            .await;
+    }
+    let mut reports = Vec::new();
+    page.check_accessibility("machine", &mut reports).await;
+    assert!(reports.is_empty(), "{}", reports.join("\n"));
+    page.end().await;
+}
+
+#[tokio::test]
+async fn a_change_of_the_queue_leads_to_its_timer_and_a_path_has_its_wait() {
+    let shop = shop("queue").await;
+    let page = open_the_change(&shop).await;
+    page.until_screen("path").await;
+    page.until(
+        "it is the timer, with its change",
+        "document.querySelector('h2.title').innerText.includes('queue')
+            && document.querySelector('[data-panel=change]').innerText.includes('slower')",
+    )
+    .await;
+    assert!(column(&page, "run-by", "per_request").await.len() >= 8);
+    page.show("path?context=GET%20%2Fcart&range=15m").await;
+    page.until(
+        "the wait comes before the request",
+        "document.querySelector('[data-table=time-goes] tbody tr').innerText.includes('queue, before the request')",
+    )
+    .await;
+    page.end().await;
+}
+
+#[tokio::test]
+async fn a_repeated_timer_is_marked() {
+    let shop = shop("repeated").await;
+    let page = Page::open(&shop.screen("paths?range=5m")).await;
+    page.until_screen("paths").await;
+    page.until(
+        "the path is marked",
+        "document.querySelector('tr[data-key=\"GET /cart\"] .repeats')?.innerText === 'db:find_item 41× per request'",
+    )
+    .await;
+    assert_eq!(page.count(".repeats:not([hidden])").await, 1);
+    page.show("timers?range=5m").await;
+    page.until_screen("timers").await;
+    page.until_shown("tr[data-key=\"db:find_item\"] .repeats")
+        .await;
+    page.show("path?context=GET%20%2Fcart&range=5m").await;
+    page.until(
+        "its page says so",
+        "document.querySelector('[data-panel=time-goes] .repeats')?.innerText.startsWith('db:find_item 41× per request')",
+    )
+    .await;
+    page.end().await;
+}

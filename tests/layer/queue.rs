@@ -1,0 +1,158 @@
+//! The queue in front: how long a request has waited, by a header of the proxy.
+
+use axum::Router;
+use axum::body::Body;
+use axum::routing::get;
+use http::{HeaderValue, Request};
+use http_body_util::BodyExt;
+use tower::{ServiceBuilder, ServiceExt};
+use tower_pulse::{Clock, ManualClock, Pulse};
+
+use super::request_timers::{after, sums_of, timers};
+use super::{NOW, context, counts, expected};
+
+fn pulse() -> (Pulse, Clock, ManualClock) {
+    let (clock, hand) = Clock::manual(NOW);
+    let builder = Pulse::builder().clock(clock.clone());
+    let pulse = builder.queue_time_header("X-Request-Start").build();
+    (pulse.unwrap(), clock, hand)
+}
+
+/// Sends a request with this header to a router whose handler takes 5 ms.
+async fn send(app: &Router, path: &str, header: &[u8]) {
+    let request =
+        Request::get(path).header("x-request-start", HeaderValue::from_bytes(header).unwrap());
+    let request = request.body(Body::empty()).unwrap();
+    let response = app.clone().oneshot(request).await.unwrap();
+    response.into_body().collect().await.unwrap();
+}
+
+fn routes(hand: &ManualClock) -> Router {
+    let hand = hand.clone();
+    let handler = move || {
+        let hand = hand.clone();
+        async move { after(&hand, 5) }
+    };
+    Router::new().route("/", get(handler))
+}
+
+/// The header of a request that a proxy took so many milliseconds ago.
+fn ago(clock: &Clock, millis: i64) -> Vec<u8> {
+    let taken = clock.now_nanos() / 1_000_000 - millis;
+    format!("t={}.{:03}", taken / 1_000, taken % 1_000).into_bytes()
+}
+
+#[tokio::test]
+async fn a_wait_comes_before_the_time_of_its_request() {
+    let (pulse, clock, hand) = pulse();
+    for (layered, name) in [
+        (routes(&hand).layer(pulse.layer()), "GET /"),
+        (
+            routes(&hand).layer(pulse.layer().path_only().until_body_end()),
+            "/",
+        ),
+        (
+            Router::new()
+                .fallback_service(
+                    ServiceBuilder::new()
+                        .layer(pulse.layer().named("inner"))
+                        .service(routes(&hand)),
+                )
+                .layer(pulse.layer()),
+            "inner",
+        ),
+    ] {
+        for wait in [20, 40] {
+            send(&layered, "/", &ago(&clock, wait)).await;
+        }
+        let of_path = timers(&pulse, name).await;
+        let queue = sums_of(&of_path, "queue");
+        assert_eq!((queue.count, queue.requests), (2, 2), "{name}");
+        assert_eq!((queue.sum, queue.covered), (60_000_000, 0), "{name}");
+        assert_eq!(of_path.covered, 0, "{name}");
+        let hour = context(&pulse, name).await.hour.unwrap();
+        assert_eq!((hour.times.count, hour.times.sum), (2.0, 0.010), "{name}");
+    }
+    // All waits, under the timer's own name.
+    let queue = context(&pulse, "queue").await.hour.unwrap();
+    assert_eq!(
+        (queue.times.count, queue.times.min, queue.times.max),
+        (6.0, 0.02, 0.04)
+    );
+    assert_eq!(pulse.health().recording.queue.unwrap().timed, 6);
+}
+
+#[tokio::test]
+async fn a_wait_that_makes_no_sense_is_counted_and_told() {
+    let (pulse, clock, hand) = pulse();
+    let app = routes(&hand).layer(pulse.layer());
+    for wait in [-1, -3_600_000, 60_000, 60_001, i64::from(u32::MAX)] {
+        send(&app, "/", &ago(&clock, wait)).await;
+    }
+    for nonsense in [&b""[..], b"t=", b"soon", b"\xff\xfe", &[b'9'; 8_000]] {
+        send(&app, "/", nonsense).await;
+    }
+    let health = pulse.health();
+    let queue = health.recording.queue.unwrap();
+    assert_eq!((queue.timed, queue.negative), (3, 2));
+    assert_eq!((queue.too_long, queue.unreadable), (2, 5));
+    let told: Vec<_> = health
+        .warnings
+        .iter()
+        .map(|warning| warning.split(" of 10 ").next().unwrap())
+        .collect();
+    assert_eq!(told, ["2", "2", "5"], "{:?}", health.warnings);
+    let sums = sums_of(&timers(&pulse, "GET /").await, "queue");
+    assert_eq!((sums.count, sums.sum), (3, 60_000_000_000));
+    assert_eq!(
+        counts(&pulse).await,
+        expected([("GET /", 10), ("queue", 3)])
+    );
+    // One in more than a hundred is no news.
+    for _ in 0..600 {
+        send(&app, "/", &ago(&clock, 1)).await;
+    }
+    assert_eq!(pulse.health().warnings, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn no_header_is_read_unless_it_is_asked_for() {
+    let (pulse, hand) = super::pulse();
+    let app = routes(&hand).layer(pulse.layer());
+    send(&app, "/", NOW.to_string().as_bytes()).await;
+    assert_eq!(counts(&pulse).await, expected([("GET /", 1)]));
+    assert!(pulse.health().recording.queue.is_none());
+
+    // And a request without it has no wait.
+    let (pulse, _, hand) = self::pulse();
+    let app = routes(&hand).layer(pulse.layer()).layer(pulse.layer());
+    super::send(&app, "GET", "/").await;
+    assert_eq!(counts(&pulse).await, expected([("GET /", 1)]));
+    assert_eq!(pulse.health().recording.queue.unwrap().timed, 0);
+}
+
+#[tokio::test]
+async fn a_wait_of_a_request_that_is_not_recorded_is_not_either() {
+    let (clock, hand) = Clock::manual(NOW);
+    let builder = Pulse::builder().clock(clock).ignore(["/"]);
+    let pulse = builder
+        .queue_time_header("x-request-start")
+        .build()
+        .unwrap();
+    let app = routes(&hand).layer(pulse.layer());
+    send(&app, "/", b"soon").await;
+    assert_eq!(counts(&pulse).await, expected([]));
+    assert_eq!(pulse.health().recording.queue.unwrap().unreadable, 0);
+}
+
+#[tokio::test]
+async fn a_name_that_is_no_header_is_refused() {
+    for name in ["", "x request start", "x-request-start:", "x\n"] {
+        let error = Pulse::builder()
+            .queue_time_header(name)
+            .build()
+            .unwrap_err();
+        assert_eq!(error.field(), "queue_time_header", "{name:?}");
+        assert!(error.to_string().contains("x-request-start"), "{error}");
+    }
+}

@@ -1,0 +1,439 @@
+//! A real cluster of three primaries with a replica each, for one test or for all tests of a process.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, FromRedisValue, RedisResult, cmd};
+use tokio::sync::Mutex;
+
+use super::process::free_port_with_bus;
+use super::server::{Builder, RedisServer};
+use super::wait::{PATIENCE, look_until, until};
+
+/// Number of slots of a cluster.
+const SLOTS: u16 = 16_384;
+const PRIMARIES: usize = 3;
+
+/// How long the rig itself waits for a node, which may be dead or frozen.
+const DEADLINE: Duration = Duration::from_secs(2);
+
+/// After this time without a sign of a node, the others think that it has failed.
+const NODE_TIMEOUT_MILLIS: &str = "1500";
+
+/// Three primaries and three replicas. Dropping it ends them.
+#[derive(Debug)]
+pub struct RedisCluster {
+    nodes: Vec<Node>,
+    /// One slot at a time: two nodes that send each other keys at once wait for each other.
+    moving: Mutex<()>,
+}
+
+/// A node of a cluster.
+#[derive(Debug)]
+pub struct Node {
+    pub server: RedisServer,
+    id: String,
+    tls_port: Option<u16>,
+}
+
+/// What a node says of itself.
+#[derive(Debug, Default)]
+struct Itself {
+    id: String,
+    /// The node that it replicates.
+    primary: Option<String>,
+    epoch: u64,
+    slots: Vec<(u16, u16)>,
+}
+
+/// The certificate of all nodes, and that of its authority, in this folder: `server.pem`, `server.key`, `ca.pem`.
+#[derive(Debug, Clone)]
+pub struct Tls(pub PathBuf);
+
+impl Tls {
+    /// The settings of a server that listens with TLS on a port.
+    pub fn settings(&self, port: u16) -> [(&'static str, String); 5] {
+        let file = |name: &str| self.0.join(name).display().to_string();
+        [
+            ("tls-port", port.to_string()),
+            ("tls-auth-clients", "no".to_owned()),
+            ("tls-cert-file", file("server.pem")),
+            ("tls-key-file", file("server.key")),
+            ("tls-ca-cert-file", file("ca.pem")),
+        ]
+    }
+}
+
+impl RedisCluster {
+    /// Starts a cluster that never writes to disk.
+    pub async fn start() -> Self {
+        Self::start_with(None, |node| node).await
+    }
+
+    /// Starts a cluster whose nodes keep every call that they have acknowledged.
+    pub async fn start_durable() -> Self {
+        let durable = |node: Builder| {
+            let node = node.arg("--appendonly", "yes");
+            node.arg("--appendfsync", "always")
+        };
+        Self::start_with(None, durable).await
+    }
+
+    /// Starts a cluster whose nodes also listen with TLS, and name the ports of TLS to clients that came by TLS.
+    pub async fn start_tls(tls: &Tls) -> Self {
+        Self::start_with(Some(tls), |node| node).await
+    }
+
+    /// Starts a cluster, each node as it is configured.
+    pub async fn start_with(tls: Option<&Tls>, configure: impl Fn(Builder) -> Builder) -> Self {
+        let nodes = (0..2 * PRIMARIES).map(|_| {
+            let node = configure(builder());
+            let Some(tls) = tls else {
+                return tokio::spawn(start(node, None));
+            };
+            let port = free_port_with_bus();
+            let settings = tls.settings(port).into_iter();
+            let node = settings.fold(node, |node, (name, value)| {
+                node.arg(&format!("--{name}"), &value)
+            });
+            let node = node.arg("--tls-cluster", "yes");
+            let node = node.arg("--tls-replication", "yes");
+            tokio::spawn(start(node, Some(port)))
+        });
+        let mut started = Vec::new();
+        for node in nodes.collect::<Vec<_>>() {
+            started.push(node.await.expect("a node starts"));
+        }
+        let cluster = Self {
+            nodes: started,
+            moving: Mutex::default(),
+        };
+        cluster.join().await;
+        cluster
+    }
+
+    /// Lets nodes that do not know each other form a cluster.
+    async fn join(&self) {
+        for (at, node) in self.nodes.iter().enumerate() {
+            // As no two nodes may begin with the same epoch, they need not agree on others first.
+            let epoch = (at + 1).to_string();
+            node.tell(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch]).await;
+        }
+        for (at, node) in self.nodes.iter().enumerate() {
+            if at < PRIMARIES {
+                let share = |n: usize| n * usize::from(SLOTS) / PRIMARIES;
+                let slots = share(at)..share(at + 1);
+                let mut add = cmd("CLUSTER");
+                add.arg("ADDSLOTS");
+                slots.for_each(|slot| _ = add.arg(slot));
+                let mut connection = node.server.connection().await;
+                add.exec_async(&mut connection).await.expect("ADDSLOTS");
+            }
+            for other in &self.nodes[at + 1..] {
+                let port = other.tls_port.unwrap_or(other.server.port()).to_string();
+                node.tell(&["CLUSTER", "MEET", "127.0.0.1", &port]).await;
+            }
+        }
+        for (at, node) in self.nodes.iter().enumerate() {
+            until("all nodes know each other", async || {
+                let known: String = node.ask(&["CLUSTER", "NODES"]).await.unwrap_or_default();
+                known.lines().count() == self.nodes.len() && !known.contains("handshake")
+            })
+            .await;
+            if at >= PRIMARIES {
+                let primary = &self.nodes[at - PRIMARIES].id;
+                // It may know the node, but not yet that this is a primary.
+                until("it replicates", async || {
+                    let told = node.ask::<String>(&["CLUSTER", "REPLICATE", primary]).await;
+                    told.is_ok()
+                })
+                .await;
+            }
+        }
+        self.healthy().await;
+    }
+
+    /// Waits until every node considers the cluster as complete, and each replica follows its primary.
+    pub async fn healthy(&self) {
+        for node in &self.nodes {
+            until("the cluster is complete", async || {
+                let info: String = node.ask(&["CLUSTER", "INFO"]).await.unwrap_or_default();
+                let replication = node.ask(&["INFO", "replication"]).await;
+                let replication: String = replication.unwrap_or_default();
+                info.contains("cluster_state:ok")
+                    && info.contains("cluster_known_nodes:6")
+                    && !replication.contains("master_link_status:down")
+            })
+            .await;
+        }
+    }
+
+    /// All nodes.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// The URLs of all nodes, without TLS.
+    pub fn urls(&self) -> Vec<String> {
+        self.nodes.iter().map(|node| node.server.url()).collect()
+    }
+
+    /// The URLs of all nodes with TLS.
+    pub fn tls_urls(&self) -> Vec<String> {
+        let ports = self.nodes.iter().filter_map(|node| node.tls_port);
+        ports
+            .map(|port| format!("rediss://127.0.0.1:{port}/"))
+            .collect()
+    }
+
+    /// The slot of a key.
+    pub async fn slot(&self, key: &str) -> u16 {
+        let slot = self.nodes[0].ask(&["CLUSTER", "KEYSLOT", key]).await;
+        slot.expect("a slot")
+    }
+
+    /// The place of the node that owns a slot, by what the nodes say of themselves. `None` while it has no owner, or none
+    /// that answers.
+    pub async fn find_owner(&self, slot: u16) -> Option<usize> {
+        let mut owners = Vec::new();
+        for (at, node) in self.nodes.iter().enumerate() {
+            let Some(itself) = node.itself().await else {
+                continue;
+            };
+            let owns = itself
+                .slots
+                .iter()
+                .any(|range| (range.0..=range.1).contains(&slot));
+            if itself.primary.is_none() && owns {
+                owners.push((itself.epoch, at));
+            }
+        }
+        owners.into_iter().max().map(|(_, at)| at)
+    }
+
+    /// The place of the node that owns a slot, once there is one.
+    pub async fn owner(&self, slot: u16) -> usize {
+        let mut owner = None;
+        until("the slot has an owner", async || {
+            owner = self.find_owner(slot).await;
+            owner.is_some()
+        })
+        .await;
+        owner.expect("waited for it")
+    }
+
+    /// A connection to the node that owns a slot.
+    pub async fn connection_to(&self, slot: u16) -> MultiplexedConnection {
+        self.nodes[self.owner(slot).await].server.connection().await
+    }
+
+    /// The place of another primary than the owner of a slot.
+    pub async fn other_primary(&self, slot: u16) -> usize {
+        let owner = self.owner(slot).await;
+        for (at, node) in self.nodes.iter().enumerate() {
+            let itself = node.itself().await;
+            let is_primary = itself.is_some_and(|itself| itself.primary.is_none());
+            if at != owner && is_primary {
+                return at;
+            }
+        }
+        panic!("there is one primary only");
+    }
+
+    /// Moves a slot to another primary, key by key, with a pause after each two keys: meanwhile both nodes have some of the
+    /// keys, and redirect with ASK. Returns the number of keys that were moved.
+    pub async fn move_slot(&self, slot: u16, to: usize, pause: Duration) -> usize {
+        let _turn = self.moving.lock().await;
+        let (source, target) = (&self.nodes[self.owner(slot).await], &self.nodes[to]);
+        let word = slot.to_string();
+        let set = ["CLUSTER", "SETSLOT", &word];
+        let set = |rest: [&'static str; 1], id: &str| -> Vec<String> {
+            let words = set.into_iter().chain(rest).chain([id]);
+            words.map(str::to_owned).collect()
+        };
+        target.tell(&set(["IMPORTING"], &source.id)).await;
+        source.tell(&set(["MIGRATING"], &target.id)).await;
+        let port = target.server.port().to_string();
+        let mut moved = 0;
+        loop {
+            let keys = source.ask(&["CLUSTER", "GETKEYSINSLOT", &word, "2"]).await;
+            let keys: Vec<String> = keys.expect("the keys of the slot");
+            if keys.is_empty() {
+                break;
+            }
+            let mut migrate = cmd("MIGRATE");
+            migrate.arg(&["127.0.0.1", &port, "", "0", "5000", "KEYS"]);
+            migrate.arg(&keys);
+            let mut connection = source.server.connection().await;
+            let migrated = migrate.exec_async(&mut connection).await;
+            migrated.expect("MIGRATE");
+            moved += keys.len();
+            tokio::time::sleep(pause).await;
+        }
+        let node = set(["NODE"], &target.id);
+        target.tell(&node).await;
+        source.tell(&node).await;
+        moved
+    }
+
+    /// Moves a slot to another primary at once, as Valkey 9 does it: clients see MOVED only. `false` if the server has no
+    /// such command.
+    pub async fn move_slot_at_once(&self, slot: u16, to: usize) -> bool {
+        let _turn = self.moving.lock().await;
+        let (source, target) = (&self.nodes[self.owner(slot).await], &self.nodes[to]);
+        let slot_word = slot.to_string();
+        let words = ["CLUSTER", "MIGRATESLOTS", "SLOTSRANGE"];
+        let words = [&words[..], &[&slot_word, &slot_word, "NODE", &target.id]].concat();
+        match source.ask::<String>(&words).await {
+            Ok(_) => {}
+            Err(error) if is_unknown(&error) => return false,
+            Err(error) => panic!("CLUSTER MIGRATESLOTS: {error}"),
+        }
+        look_until(PATIENCE, async || {
+            if self.find_owner(slot).await == Some(to) {
+                return Ok(());
+            }
+            let told = source.ask::<redis::Value>(&["CLUSTER", "GETSLOTMIGRATIONS"]);
+            Err(format!("the slot does not move: {:?}", told.await))
+        })
+        .await;
+        true
+    }
+
+    /// Lets a replica of the owner of a slot take its place, once it has all of its data.
+    pub async fn fail_over(&self, slot: u16) {
+        let owner = self.owner(slot).await;
+        let replica = self.replica_of(owner).await;
+        let replica = &self.nodes[replica];
+        until("the replica has taken over", async || {
+            // It gives up after five seconds.
+            let _ = replica.ask::<String>(&["CLUSTER", "FAILOVER"]).await;
+            for _ in 0..100 {
+                if self.find_owner(slot).await != Some(owner) {
+                    return true;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            false
+        })
+        .await;
+    }
+
+    /// The place of a replica of a node.
+    async fn replica_of(&self, primary: usize) -> usize {
+        let id = &self.nodes[primary].id;
+        let mut replica = None;
+        until("there is a replica", async || {
+            for (at, node) in self.nodes.iter().enumerate() {
+                let itself = node.itself().await;
+                if itself.is_some_and(|itself| itself.primary.as_ref() == Some(id)) {
+                    replica = Some(at);
+                }
+            }
+            replica.is_some()
+        })
+        .await;
+        replica.expect("waited for it")
+    }
+
+    /// Kills the owner of a slot, and waits until a replica has taken its place. Returns the killed node's place.
+    pub async fn kill_owner(&self, slot: u16) -> usize {
+        let owner = self.owner(slot).await;
+        self.nodes[owner].server.kill_9();
+        until("a replica has taken over", async || {
+            self.find_owner(slot).await.is_some()
+        })
+        .await;
+        owner
+    }
+
+    /// Kills all nodes.
+    pub fn kill_all(&self) {
+        for node in &self.nodes {
+            node.server.kill_9();
+        }
+    }
+
+    /// Starts all nodes again, and returns as soon as each answers.
+    pub async fn restart_all(&self) {
+        for node in &self.nodes {
+            node.server.restart().await;
+        }
+    }
+
+    /// Sends a command to all nodes that answer.
+    pub async fn tell_all(&self, words: &[&str]) {
+        for node in &self.nodes {
+            node.tell(words).await;
+        }
+    }
+}
+
+impl Node {
+    /// Sends a command, and returns its answer.
+    pub async fn ask<T: FromRedisValue>(&self, words: &[impl AsRef<str>]) -> RedisResult<T> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(DEADLINE))
+            .set_response_timeout(Some(DEADLINE));
+        let client = self.server.client();
+        let connection = client.get_multiplexed_async_connection_with_config(&config);
+        let mut command = cmd(words[0].as_ref());
+        words[1..].iter().for_each(|word| {
+            command.arg(word.as_ref());
+        });
+        command.query_async(&mut connection.await?).await
+    }
+
+    /// Sends a command that must succeed.
+    pub async fn tell(&self, words: &[impl AsRef<str>]) {
+        let words: Vec<_> = words.iter().map(AsRef::as_ref).collect();
+        let told = self.ask::<redis::Value>(&words).await;
+        told.unwrap_or_else(|error| panic!("{words:?}: {error}"));
+    }
+
+    /// `None` if it does not answer.
+    async fn itself(&self) -> Option<Itself> {
+        let nodes: String = self.ask(&["CLUSTER", "NODES"]).await.ok()?;
+        let line = nodes.lines().find(|line| line.contains("myself"))?;
+        let words: Vec<_> = line.split_whitespace().collect();
+        let is_replica = words.get(2)?.contains("slave");
+        let ranges = words.iter().skip(8).filter_map(|range| {
+            // Slots that are on their way stand in brackets.
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            Some((first.parse().ok()?, last.parse().ok()?))
+        });
+        Some(Itself {
+            id: (*words.first()?).to_owned(),
+            primary: is_replica.then(|| words[3].to_owned()),
+            epoch: words.get(6)?.parse().ok()?,
+            slots: ranges.collect(),
+        })
+    }
+}
+
+/// Whether a server does not have a command.
+fn is_unknown(error: &redis::RedisError) -> bool {
+    let error = error.to_string().to_ascii_lowercase();
+    error.contains("unknown subcommand") || error.contains("unknown command")
+}
+
+fn builder() -> Builder {
+    RedisServer::builder()
+        .node_of_a_cluster()
+        .arg("--cluster-node-timeout", NODE_TIMEOUT_MILLIS)
+        // However long the primary is away, its replica may take over.
+        .arg("--cluster-replica-validity-factor", "0")
+}
+
+async fn start(node: Builder, tls_port: Option<u16>) -> Node {
+    let server = node.start().await;
+    let mut node = Node {
+        server,
+        id: String::new(),
+        tls_port,
+    };
+    let itself = node.itself().await.expect("the node knows itself");
+    node.id = itself.id;
+    node
+}

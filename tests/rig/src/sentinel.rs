@@ -1,0 +1,316 @@
+//! A primary with two replicas, and three real Sentinels that watch them.
+//!
+//! Sentinels and servers reach each server through a proxy of its own, whose address is the one that Sentinel names; what is
+//! tested connects to the server itself, by [`Sentinels::address_map`]. So a primary can be cut off from all others while it
+//! is still written to.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use redis::{FromRedisValue, RedisResult, cmd};
+
+use super::cluster::Tls;
+use super::process::{Leashed, TempDir, free_port};
+use super::proxy::Proxy;
+use super::server::{self, Builder, RedisServer};
+use super::wait::{PATIENCE, until};
+
+/// The name of the service that the Sentinels watch.
+pub const SERVICE: &str = "pulse-primary";
+
+const SENTINELS: usize = 3;
+/// More than half.
+const QUORUM: usize = 2;
+
+/// A server and its Sentinels. Dropping it ends them.
+#[derive(Debug)]
+pub struct Sentinels {
+    servers: Vec<Watched>,
+    sentinels: Vec<Sentinel>,
+}
+
+/// A server that Sentinels watch.
+#[derive(Debug)]
+pub struct Watched {
+    pub server: RedisServer,
+    /// The way of Sentinels and other servers to it.
+    pub way: Proxy,
+}
+
+/// How servers and Sentinels are set up.
+#[derive(Debug, Clone, Default)]
+pub struct Setup {
+    /// The password of the servers.
+    pub servers: Option<&'static str>,
+    /// The password of the Sentinels.
+    pub sentinels: Option<&'static str>,
+    /// Lets the Sentinels also listen with TLS. The servers do not.
+    pub tls: Option<Tls>,
+}
+
+/// A Sentinel's process.
+#[derive(Debug)]
+struct Sentinel {
+    port: u16,
+    tls_port: u16,
+    password: Option<&'static str>,
+    // Before `_dir`, so that the process is gone when its directory is removed.
+    process: Mutex<Leashed>,
+    _dir: TempDir,
+}
+
+impl Sentinels {
+    /// Starts all without passwords and TLS.
+    pub async fn start() -> Self {
+        Self::start_with(Setup::default()).await
+    }
+
+    pub async fn start_with(setup: Setup) -> Self {
+        let primary = Watched::start(setup.servers, |server| server).await;
+        let port = primary.way.port();
+        let replica = || Watched::start(setup.servers, |server| server.replica_of(port));
+        let (one, other) = tokio::join!(replica(), replica());
+        let mut sentinels = Vec::new();
+        for _ in 0..SENTINELS {
+            sentinels.push(Sentinel::start(port, setup.clone()).await);
+        }
+        let started = Self {
+            servers: vec![primary, one, other],
+            sentinels,
+        };
+        started.healthy().await;
+        started
+    }
+
+    /// Waits until the Sentinels know all servers and each other, and two replicas follow the primary.
+    pub async fn healthy(&self) {
+        for sentinel in &self.sentinels {
+            until("the Sentinel knows all", async || {
+                let words = ["SENTINEL", "MASTER", SERVICE];
+                let told: HashMap<String, String> = sentinel.ask(&words).await.unwrap_or_default();
+                let is = |field: &str, value: &str| told.get(field).is_some_and(|it| it == value);
+                is("flags", "master")
+                    && is("num-slaves", "2")
+                    && is("num-other-sentinels", "2")
+                    && is("role-reported", "master")
+            })
+            .await;
+        }
+        let primary = self.primary().await;
+        for (at, watched) in self.servers.iter().enumerate() {
+            let way = self.servers[primary].way.port();
+            until("it follows the primary", async || {
+                at == primary || watched.follows().await == Some(Some(way))
+            })
+            .await;
+        }
+    }
+
+    /// The URLs of the Sentinels, with their password if they have one.
+    pub fn urls(&self) -> Vec<String> {
+        self.sentinels.iter().map(Sentinel::url).collect()
+    }
+
+    /// The same with TLS.
+    pub fn tls_urls(&self) -> Vec<String> {
+        let ports = self.sentinels.iter().map(|sentinel| sentinel.tls_port);
+        ports
+            .map(|port| format!("rediss://127.0.0.1:{port}/"))
+            .collect()
+    }
+
+    /// All servers.
+    pub fn servers(&self) -> &[Watched] {
+        &self.servers
+    }
+
+    /// Where the servers are that Sentinel names.
+    pub fn address_map(&self) -> HashMap<String, String> {
+        let address = |port: u16| format!("127.0.0.1:{port}");
+        let servers = self.servers.iter();
+        servers
+            .map(|it| (address(it.way.port()), address(it.server.port())))
+            .collect()
+    }
+
+    /// The place of the server that a Sentinel names as the primary.
+    async fn named_by(&self, sentinel: &Sentinel) -> Option<usize> {
+        let words = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE];
+        let (_, port): (String, u16) = sentinel.ask(&words).await.ok()?;
+        self.servers.iter().position(|it| it.way.port() == port)
+    }
+
+    /// The place of the server that all Sentinels name as the primary, once they agree.
+    pub async fn primary(&self) -> usize {
+        let mut primary = None;
+        until("the Sentinels agree", async || {
+            let mut named = Vec::new();
+            for sentinel in &self.sentinels {
+                named.push(self.named_by(sentinel).await);
+            }
+            named.dedup();
+            primary = named[0];
+            named.len() == 1 && primary.is_some()
+        })
+        .await;
+        primary.expect("waited for it")
+    }
+
+    /// Lets a Sentinel put a replica in the place of the primary. Returns the place of the new primary.
+    pub async fn fail_over(&self) -> usize {
+        let before = self.primary().await;
+        let sentinel = &self.sentinels[0];
+        until("a failover begins", async || {
+            let words = ["SENTINEL", "FAILOVER", SERVICE];
+            sentinel.ask::<String>(&words).await.is_ok()
+        })
+        .await;
+        self.another_primary(before).await
+    }
+
+    /// Waits until the Sentinels name another primary, which says itself that it is one.
+    pub async fn another_primary(&self, before: usize) -> usize {
+        let mut after = before;
+        until("there is another primary", async || {
+            after = self.primary().await;
+            after != before && self.servers[after].follows().await == Some(None)
+        })
+        .await;
+        after
+    }
+
+    /// Cuts the server off from Sentinels and other servers. Clients that connect to the server itself still reach it.
+    pub fn cut_off(&self, server: usize) {
+        self.servers[server].way.refuse(true);
+        self.servers[server].way.cut();
+    }
+
+    /// Ends [`cut_off`](Self::cut_off). Until Sentinel has noticed, there are two primaries.
+    pub fn heal(&self, server: usize) {
+        self.servers[server].way.refuse(false);
+    }
+
+    /// Kills all Sentinels.
+    pub fn kill_sentinels(&self) {
+        for sentinel in &self.sentinels {
+            let process = sentinel.process.lock();
+            process
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                .kill_9();
+        }
+    }
+}
+
+impl Watched {
+    async fn start(password: Option<&str>, configure: impl FnOnce(Builder) -> Builder) -> Self {
+        let way = Proxy::start(1).await;
+        let mut builder = RedisServer::builder()
+            .arg("--replica-announce-ip", "127.0.0.1")
+            .arg("--replica-announce-port", &way.port().to_string())
+            .arg("--repl-timeout", "5");
+        if let Some(password) = password {
+            builder = builder.password(password).arg("--masterauth", password);
+        }
+        let server = configure(builder).start().await;
+        way.set_upstream(server.port());
+        Self { server, way }
+    }
+}
+
+impl Watched {
+    /// The port of the primary from which it gets all data, itself `None` for a primary. `None` if it does not answer, as
+    /// Sentinel closes all connections to a server that it gives another role, or gets none.
+    pub async fn follows(&self) -> Option<Option<u16>> {
+        let client = self.server.client();
+        let mut connection = client.get_multiplexed_async_connection().await.ok()?;
+        let role = cmd("ROLE");
+        let role: Vec<redis::Value> = role.query_async(&mut connection).await.ok()?;
+        let text = |at: usize| String::from_redis_value(role.get(at)?.clone()).ok();
+        match &*text(0)? {
+            "master" => Some(None),
+            _ if text(3)? == "connected" => Some(text(2)?.parse().ok()),
+            _ => None,
+        }
+    }
+}
+
+impl Sentinel {
+    async fn start(primary: u16, setup: Setup) -> Self {
+        server::blocking(move || {
+            let dir = TempDir::new("sentinel");
+            let (port, tls_port) = (free_port(), free_port());
+            let process = launch((port, tls_port), primary, &setup, dir.path());
+            Self {
+                port,
+                tls_port,
+                password: setup.sentinels,
+                process: Mutex::new(process),
+                _dir: dir,
+            }
+        })
+        .await
+    }
+
+    fn url(&self) -> String {
+        match self.password {
+            Some(password) => format!("redis://:{password}@127.0.0.1:{}/", self.port),
+            None => format!("redis://127.0.0.1:{}/", self.port),
+        }
+    }
+
+    async fn ask<T: FromRedisValue>(&self, words: &[&str]) -> RedisResult<T> {
+        let client = redis::Client::open(self.url()).expect("the rig's own URL");
+        let mut connection = client.get_multiplexed_async_connection().await?;
+        let mut command = cmd(words[0]);
+        command.arg(&words[1..]);
+        command.query_async(&mut connection).await
+    }
+}
+
+/// Starts a Sentinel, and blocks until it answers.
+fn launch((port, tls_port): (u16, u16), primary: u16, setup: &Setup, dir: &Path) -> Leashed {
+    let mut lines = vec![
+        format!("port {port}"),
+        "bind 127.0.0.1".to_owned(),
+        "protected-mode no".to_owned(),
+        format!("dir {}", dir.display()),
+        format!("sentinel monitor {SERVICE} 127.0.0.1 {primary} {QUORUM}"),
+        format!("sentinel down-after-milliseconds {SERVICE} 700"),
+        // After twice this time Sentinel tries a failover once more.
+        format!("sentinel failover-timeout {SERVICE} 3000"),
+        format!("sentinel parallel-syncs {SERVICE} 2"),
+    ];
+    let passwords = [
+        (format!("sentinel auth-pass {SERVICE}"), setup.servers),
+        ("requirepass".to_owned(), setup.sentinels),
+    ];
+    for (setting, password) in passwords {
+        lines.extend(password.map(|password| format!("{setting} {password}")));
+    }
+    if let Some(tls) = &setup.tls {
+        let settings = tls.settings(tls_port);
+        lines.extend(settings.map(|(name, value)| format!("{name} {value}")));
+    }
+    let config = dir.join("sentinel.conf");
+    std::fs::write(&config, lines.join("\n") + "\n").expect("write the Sentinel's settings");
+    let log = std::fs::File::create(dir.join("sentinel.log")).expect("make the Sentinel's log");
+    let mut command = Command::new(server::binary());
+    command
+        .arg(&config)
+        .arg("--sentinel")
+        .stdout(log.try_clone().expect("share the Sentinel's log"))
+        .stderr(log);
+    let mut process = Leashed::spawn(&mut command, dir).expect("start a Sentinel");
+    let end = Instant::now() + PATIENCE;
+    while !server::answers(port, process.pid()) {
+        let log = || std::fs::read_to_string(dir.join("sentinel.log")).unwrap_or_default();
+        let ended = process.try_wait();
+        assert!(ended.is_none(), "the Sentinel has ended: {}", log());
+        assert!(Instant::now() < end, "the Sentinel is silent: {}", log());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    process
+}

@@ -1,0 +1,44 @@
+//! The names of the tests that every store passes, for those who run them: `tests/stores`, and `tests/topologies` against a
+//! cluster and a primary with Sentinels.
+
+/// Gives the names of all tests in `suite` to a macro.
+macro_rules! each_test_of_the_suite {
+    ($run:ident) => {
+        $run! {
+            a_batch_is_read_back_as_it_was_written,
+            the_all_context_is_in_no_list_and_no_ranking,
+            each_call_is_folded_once,
+            a_later_hour_makes_the_current_hour_the_last,
+            samples_of_the_last_hour_are_added_to_it,
+            an_hour_between_replaces_the_last,
+            samples_of_older_hours_are_late,
+            samples_more_than_an_hour_ahead_are_skewed,
+            skewed_samples_do_not_enter_the_histograms_of_the_present,
+            a_page_and_a_timer_of_one_name_are_two_contexts,
+            a_batch_of_other_precisions_is_refused,
+            failures_and_requests_cut_off_are_told_apart,
+            counters_are_stored_at_all_precisions,
+            new_slices_push_old_ones_out,
+            slices_that_have_ended_are_rolled_up,
+            contexts_that_are_not_rolled_up_yet_are_read_too,
+            the_slowest_hundred_are_ranked,
+            the_ranking_holds_a_hundred,
+            a_sum_that_would_overflow_is_quarantined,
+            instances_are_alive_for_a_minute_after_a_heartbeat,
+            instances_that_write_at_once_lose_no_sample,
+            cleaning_keeps_the_slices_within_their_retention,
+            cleaning_examines_a_precision_only_when_it_is_due,
+            cleaning_forgets_contexts_without_recent_samples,
+            an_old_sample_makes_no_context_idle,
+            each_pass_is_run_once,
+            an_empty_store_answers_every_query,
+            a_judgement_replaces_the_one_that_it_was_made_from,
+            of_two_judgements_at_once_one_is_written,
+            a_full_log_is_read_in_pages,
+            a_judgement_that_is_not_finished_does_not_count,
+            the_newest_marks_are_retained,
+            a_version_is_marked_when_it_follows_another,
+            what_counts_as_recorded_begins_with_the_first_sample,
+        }
+    };
+}

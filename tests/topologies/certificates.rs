@@ -1,0 +1,47 @@
+//! Clusters behind TLS, with an authority of their own.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use redis::TlsCertificates;
+use tower_pulse::store::redis::RedisOptions;
+
+use crate::place::mapped;
+use crate::rig::cluster::{RedisCluster, Tls};
+use crate::rig::proxy::Proxy;
+
+/// Certificates for `localhost` and 127.0.0.1.
+pub fn certificates() -> Tls {
+    Tls(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/topologies/tls"))
+}
+
+/// Trusts the authority of a folder.
+pub fn trusting(options: RedisOptions, Tls(folder): &Tls) -> RedisOptions {
+    let root = std::fs::read(folder.join("ca.pem")).unwrap();
+    let certificates = TlsCertificates {
+        client_tls: None,
+        root_cert: Some(root),
+    };
+    options.certificates(certificates).unwrap()
+}
+
+/// Proxies before the ports of TLS of all nodes, and the options by which a service reaches the nodes through them.
+pub async fn behind_proxies(cluster: &RedisCluster) -> (Vec<Proxy>, RedisOptions) {
+    let (mut proxies, mut addresses) = (Vec::new(), HashMap::new());
+    for url in cluster.tls_urls() {
+        let address = url.trim_start_matches("rediss://").trim_end_matches('/');
+        let (_, port) = address.rsplit_once(':').unwrap();
+        let proxy = Proxy::start(port.parse().unwrap()).await;
+        let through = format!("127.0.0.1:{}", proxy.port());
+        addresses.insert(address.to_owned(), through);
+        proxies.push(proxy);
+    }
+    let seeds = addresses
+        .values()
+        .map(|address| format!("rediss://{address}"));
+    let options = RedisOptions::cluster(seeds.collect::<Vec<_>>()).unwrap();
+    (
+        proxies,
+        mapped(trusting(options, &certificates()), addresses),
+    )
+}

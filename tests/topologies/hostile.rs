@@ -1,0 +1,132 @@
+//! Nodes and Sentinels that lie.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
+
+use tower_pulse::store::redis::{RedisOptions, RedisStore};
+use tower_pulse_core::store::Append;
+
+use crate::place::TAGGED;
+use crate::rig::peer::{Answer, Peer};
+use crate::rig::shared;
+
+/// A node that says of itself that it owns all slots, and answers every script with an error.
+struct Liar {
+    peer: Peer,
+    errors: Arc<AtomicU64>,
+}
+
+impl Liar {
+    /// `error` makes the error of the node's own port.
+    async fn start(error: impl Fn(u16) -> String + Send + Sync + 'static) -> Self {
+        let (port, errors) = (Arc::new(AtomicU16::new(0)), Arc::new(AtomicU64::new(0)));
+        let (own, counted) = (port.clone(), errors.clone());
+        let peer = Peer::start(move |words| {
+            let own = own.load(SeqCst);
+            let word = words[0].to_ascii_uppercase();
+            Answer::from(&*match &*word {
+                b"CLUSTER" => {
+                    format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:{own}\r\n")
+                }
+                b"INFO" => "$20\r\nredis_version:7.0.15\r\n".to_owned(),
+                // Not what checks the permissions of a new connection, which has no key.
+                b"EVAL" | b"EVALSHA" if words[2] != b"0" => {
+                    counted.fetch_add(1, SeqCst);
+                    format!("-{}\r\n", error(own))
+                }
+                _ => "+OK\r\n".to_owned(),
+            })
+        })
+        .await;
+        port.store(peer.port(), SeqCst);
+        Self { peer, errors }
+    }
+
+    fn store(&self) -> RedisStore {
+        let options = RedisOptions::cluster([self.peer.url()]).unwrap();
+        let options = options.connection_timeout(Duration::from_secs(5));
+        let options = options.response_timeout(Duration::from_secs(5));
+        RedisStore::open(options.prefix(TAGGED).unwrap()).unwrap()
+    }
+}
+
+#[tokio::test]
+async fn redirects_in_a_circle_end_after_five() {
+    let slot = shared::cluster().await.slot(TAGGED).await;
+    for code in ["MOVED", "ASK"] {
+        let liar = Liar::start(move |own| format!("{code} {slot} 127.0.0.1:{own}")).await;
+        let store = liar.store();
+        let error = store.hello().await.unwrap_err();
+        let answered = liar.errors.load(SeqCst);
+        assert!((1..=6).contains(&answered), "{answered} of {code}: {error}");
+        assert!(error.to_string().contains(code), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn redirects_to_nowhere_are_errors() {
+    let slot = shared::cluster().await.slot(TAGGED).await;
+    let dead = crate::rig::process::free_port();
+    let lies = [
+        "MOVED".to_owned(),
+        "MOVED x y".to_owned(),
+        "ASK -1".to_owned(),
+        format!("MOVED {slot}"),
+        format!("MOVED {slot} ?:0"),
+        format!("MOVED {slot} :70000"),
+        format!("MOVED {slot} 127.0.0.1:{dead}"),
+        format!("ASK {slot} 127.0.0.1:{dead}"),
+        format!("MOVED {} 127.0.0.1:1", slot ^ 1),
+        format!("ASK {slot} {}:1", "a".repeat(5_000)),
+        "TRYAGAIN not now".to_owned(),
+        "CLUSTERDOWN The cluster is down".to_owned(),
+    ];
+    for lie in lies {
+        let told = lie.clone();
+        let liar = Liar::start(move |_| told.clone()).await;
+        let store = liar.store();
+        for _ in 0..2 {
+            let error = store.hello().await.unwrap_err().to_string();
+            assert!(error.len() < 1_000, "{error}");
+        }
+        let answered = liar.errors.load(SeqCst);
+        assert!(answered <= 12, "{answered} of {lie}");
+    }
+}
+
+/// What a node says of the slots is nonsense, or leads nowhere.
+#[tokio::test]
+async fn nonsense_about_slots_is_an_error() {
+    for nonsense in [
+        "*0\r\n",
+        "$-1\r\n",
+        ":1\r\n",
+        "*1\r\n*2\r\n:0\r\n:16383\r\n",
+        "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$1\r\n?\r\n:0\r\n",
+        "-ERR This instance has cluster support disabled\r\n",
+    ] {
+        let peer = Peer::start(move |_| Answer::from(nonsense)).await;
+        let options = RedisOptions::cluster([peer.url()]).unwrap();
+        let store = RedisStore::open(options.prefix(TAGGED).unwrap()).unwrap();
+        store.hello().await.unwrap_err();
+    }
+}
+
+#[tokio::test]
+async fn nonsense_of_a_sentinel_is_an_error() {
+    for nonsense in [
+        "*-1\r\n",
+        "$-1\r\n",
+        "*2\r\n$0\r\n\r\n$1\r\n0\r\n",
+        "*2\r\n$9\r\n127.0.0.1\r\n$5\r\n99999\r\n",
+        "*1\r\n$9\r\n127.0.0.1\r\n",
+        "-ERR unknown command\r\n",
+        "-NOAUTH Authentication required.\r\n",
+    ] {
+        let peer = Peer::start(move |_| Answer::from(nonsense)).await;
+        let options = RedisOptions::sentinel("pulse", [peer.url()]).unwrap();
+        let store = RedisStore::open(options.prefix(TAGGED).unwrap()).unwrap();
+        store.hello().await.unwrap_err();
+    }
+}

@@ -1,0 +1,80 @@
+//! A service on a cluster or behind Sentinels, and what is stored there.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tower_pulse::store::redis::{RedisOptions, RedisStore};
+use tower_pulse::{Builder, Pulse};
+
+use crate::rig::cluster::RedisCluster;
+use crate::rig::reads::{StoreOf, StoreReads};
+use crate::rig::sentinel::{SERVICE, Sentinels};
+use crate::rig::wait::look_until;
+use crate::service::{Service, Stored};
+
+/// The prefix of a service's keys, which all are in one slot.
+pub const TAGGED: &str = "{pulse:shop}:";
+
+/// A builder with short flush intervals.
+pub fn pulse(options: RedisOptions, prefix: &str) -> Builder {
+    let store = RedisStore::open(options.prefix(prefix).unwrap()).unwrap();
+    Pulse::builder()
+        .store(Arc::new(store))
+        .flush_interval(Duration::from_millis(20))
+}
+
+/// The options of a cluster without TLS and users.
+pub fn cluster_options(cluster: &RedisCluster) -> RedisOptions {
+    RedisOptions::cluster(cluster.urls()).unwrap()
+}
+
+/// The options of a primary with Sentinels without passwords.
+pub fn sentinel_options(sentinels: &Sentinels) -> RedisOptions {
+    let options = RedisOptions::sentinel(SERVICE, sentinels.urls()).unwrap();
+    mapped(options, sentinels.address_map())
+}
+
+/// Maps the addresses that servers announce.
+pub fn mapped(options: RedisOptions, addresses: HashMap<String, String>) -> RedisOptions {
+    options.address_map(move |announced| addresses.get(announced).cloned())
+}
+
+/// What the owner of the prefix's slot has.
+pub async fn stored_in(cluster: &RedisCluster, prefix: &str) -> Stored {
+    let slot = cluster.slot(prefix).await;
+    Stored::read_below(prefix, &mut cluster.connection_to(slot).await).await
+}
+
+/// What the primary has.
+pub async fn stored_behind(sentinels: &Sentinels, prefix: &str) -> Stored {
+    let primary = &sentinels.servers()[sentinels.primary().await];
+    Stored::read_below(prefix, &mut primary.server.connection().await).await
+}
+
+/// How long it takes until what was recorded so far can be read through the service.
+pub async fn readable_again(service: &Service) -> Duration {
+    let start = Instant::now();
+    service.settle().await;
+    let store = service.pulse.backend();
+    look_until(Duration::from_secs(60), async || {
+        let hits = store.counter("hits", 86_400).await;
+        hits.map(drop).map_err(|error| error.to_string())
+    })
+    .await;
+    start.elapsed()
+}
+
+/// Ends a service on a cluster, and panics unless every request was counted once.
+pub async fn end_exactly_in(service: &Service, cluster: &RedisCluster, prefix: &str) {
+    service.end().await;
+    service.assert_exact_in(stored_in(cluster, prefix).await);
+    service.assert_well();
+}
+
+/// Ends a service behind Sentinels, and panics unless every request was counted once.
+pub async fn end_exactly_behind(service: &Service, sentinels: &Sentinels, prefix: &str) {
+    service.end().await;
+    service.assert_exact_in(stored_behind(sentinels, prefix).await);
+    service.assert_well();
+}

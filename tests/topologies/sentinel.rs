@@ -1,0 +1,127 @@
+//! A primary that Sentinels replace.
+
+use tower_pulse::StoreErrorKind;
+use tower_pulse::store::redis::{RedisOptions, RedisStore};
+use tower_pulse_core::store::Append;
+
+use crate::place::{end_exactly_behind, mapped, pulse, readable_again, sentinel_options};
+use crate::rig::seed::seed;
+use crate::rig::sentinel::{SERVICE, Sentinels, Setup};
+use crate::rig::wait::until;
+use crate::service::{PREFIX, Service, Stored};
+
+#[tokio::test]
+async fn a_failover_under_load_loses_nothing() {
+    let sentinels = Sentinels::start().await;
+    let service = Service::new(pulse(sentinel_options(&sentinels), PREFIX));
+    let load = service.load(seed());
+    service.flushed_again().await;
+    let primary = sentinels.fail_over().await;
+    let port = sentinels.servers()[primary].server.port();
+    until("the service knows of it", async || {
+        let place = service.health().store.description;
+        place.contains(&format!("now 127.0.0.1:{port}"))
+    })
+    .await;
+    service.flushed_again().await;
+    readable_again(&service).await;
+
+    // Without Sentinels, the primary that was named last goes on, and it is told.
+    sentinels.kill_sentinels();
+    service.flushed_again().await;
+    until("it is told", async || {
+        let warnings = service.health().warnings;
+        warnings.iter().any(|warning| warning.contains("Sentinel"))
+    })
+    .await;
+    service.flushed_again().await;
+    load.stop().await;
+    service.end().await;
+    let mut connection = sentinels.servers()[primary].server.connection().await;
+    service.assert_exact_in(Stored::read(&mut connection).await);
+}
+
+#[tokio::test]
+async fn what_a_primary_acknowledged_that_was_cut_off_is_replayed() {
+    let sentinels = Sentinels::start().await;
+    let builder = pulse(sentinel_options(&sentinels), PREFIX);
+    // Enough for half a minute of this load, as the machine may be busy.
+    let service = Service::new(builder.replay_bytes(32 << 20));
+    let load = service.load(seed());
+    service.flushed_again().await;
+    let before = sentinels.primary().await;
+    sentinels.cut_off(before);
+    // It is still written to, and its replicas do not get it.
+    for _ in 0..3 {
+        service.flushed_again().await;
+    }
+    sentinels.another_primary(before).await;
+    until("what the new primary lacks is replayed", async || {
+        service.health().flush.replayed > 0
+    })
+    .await;
+    // For some seconds there are two primaries.
+    sentinels.heal(before);
+    readable_again(&service).await;
+    service.flushed_again().await;
+    load.stop().await;
+    end_exactly_behind(&service, &sentinels, PREFIX).await;
+    assert_eq!(service.health().flush.store_resets, 0);
+}
+
+/// Calls that it had received are executed when it goes on, and are no more part of the fleet's figures.
+#[tokio::test]
+async fn a_primary_that_freezes_is_left() {
+    let sentinels = Sentinels::start().await;
+    let builder = pulse(sentinel_options(&sentinels), PREFIX);
+    let service = Service::new(builder.replay_bytes(32 << 20));
+    let load = service.load(seed());
+    service.flushed_again().await;
+    let before = sentinels.primary().await;
+    let frozen = &sentinels.servers()[before].server;
+    frozen.freeze();
+    sentinels.another_primary(before).await;
+    service.flushed_again().await;
+    frozen.thaw();
+    service.flushed_again().await;
+    readable_again(&service).await;
+    load.stop().await;
+    end_exactly_behind(&service, &sentinels, PREFIX).await;
+    assert_eq!(service.health().flush.store_resets, 0);
+}
+
+#[tokio::test]
+async fn primary_and_sentinels_have_passwords_of_their_own() {
+    let setup = Setup {
+        servers: Some("of-the-servers"),
+        sentinels: Some("of-the-sentinels"),
+        tls: None,
+    };
+    let sentinels = Sentinels::start_with(setup).await;
+    let service_url = |password: &str| format!("redis://:{password}@{SERVICE}");
+    let options = |password: &str, urls: Vec<String>| {
+        let options = RedisOptions::sentinel(&service_url(password), urls).unwrap();
+        mapped(options, sentinels.address_map())
+    };
+    let service = Service::new(pulse(options("of-the-servers", sentinels.urls()), PREFIX));
+    service.requests(30).await;
+    end_exactly_behind(&service, &sentinels, PREFIX).await;
+
+    let wrong_urls = sentinels.urls().into_iter();
+    let wrong_urls = wrong_urls.map(|url| url.replace("of-the-sentinels", "hunter2"));
+    for wrong in [
+        options("hunter2", sentinels.urls()),
+        options("of-the-servers", wrong_urls.collect()),
+    ] {
+        let store = RedisStore::open(wrong.prefix(PREFIX).unwrap()).unwrap();
+        let error = store.hello().await.unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Forbidden, "{error}");
+        for secret in ["hunter2", "of-the-s"] {
+            assert!(!error.to_string().contains(secret), "{error}");
+        }
+    }
+    let unknown = RedisOptions::sentinel("another", sentinels.urls()).unwrap();
+    let store = RedisStore::open(unknown.prefix(PREFIX).unwrap()).unwrap();
+    let error = store.hello().await.unwrap_err().to_string();
+    assert!(error.contains("another"), "{error}");
+}

@@ -1,0 +1,33 @@
+//! Stores on the cluster and behind the Sentinels that the tests of this process share.
+
+use tower_pulse::store::redis::{RedisOptions, RedisStore};
+
+use crate::fixture::{Fixture, Keys};
+use crate::place::{cluster_options, sentinel_options};
+use crate::rig::shared::{cluster, prefix, sentinels};
+use crate::rig::wait::PATIENCE;
+
+/// Patient, as the tests run at the same time.
+fn store(options: RedisOptions, prefix: &str) -> RedisStore {
+    let options = options.prefix(prefix).unwrap();
+    let options = options.response_timeout(PATIENCE);
+    RedisStore::open(options.connection_timeout(PATIENCE)).unwrap()
+}
+
+/// A store in the cluster.
+pub async fn on_cluster() -> Fixture {
+    let (cluster, prefix) = (cluster().await, prefix());
+    let owner = cluster.owner(cluster.slot(&prefix).await).await;
+    let store = store(cluster_options(cluster), &prefix);
+    let client = cluster.nodes()[owner].server.client();
+    Fixture::over(store, Keys { client, prefix })
+}
+
+/// A store in the primary.
+pub async fn behind_sentinels() -> Fixture {
+    let (sentinels, prefix) = (sentinels().await, prefix());
+    let primary = sentinels.primary().await;
+    let store = store(sentinel_options(sentinels), &prefix);
+    let client = sentinels.servers()[primary].server.client();
+    Fixture::over(store, Keys { client, prefix })
+}

@@ -1,0 +1,150 @@
+//! Clusters and Sentinels behind TLS.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpListener;
+use tower_pulse::store::redis::{RedisOptions, RedisStore};
+use tower_pulse::{StoreError, StoreErrorKind};
+use tower_pulse_core::store::Append;
+
+use crate::certificates::{behind_proxies, certificates, trusting};
+use crate::place::{TAGGED, end_exactly_in, mapped, pulse, readable_again};
+use crate::rig::cluster::{RedisCluster, Tls};
+use crate::rig::process::free_port_with_bus;
+use crate::rig::proxy::Proxy;
+use crate::rig::seed::seed;
+use crate::rig::sentinel::{SERVICE, Sentinels, Setup};
+use crate::rig::server::RedisServer;
+use crate::service::Service;
+
+#[tokio::test]
+async fn connections_with_tls_that_are_cut_lose_nothing() {
+    let cluster = RedisCluster::start_tls(&certificates()).await;
+    let (proxies, options) = behind_proxies(&cluster).await;
+    let slot = cluster.slot(TAGGED).await;
+    let service = Service::new(pulse(options, TAGGED));
+    let load = service.load(seed());
+    service.flushed_again().await;
+    for cut in 0..10 {
+        proxies.iter().for_each(Proxy::cut);
+        service.flushed_again().await;
+        if cut == 5 {
+            // The owner that MOVED names is reached by TLS as well.
+            cluster.fail_over(slot).await;
+        }
+    }
+    readable_again(&service).await;
+    load.stop().await;
+    end_exactly_in(&service, &cluster, TAGGED).await;
+}
+
+/// A server of a cluster by itself, which owns all slots.
+async fn only_node(tls: &Tls, port: u16, settings: &[(&str, &str)]) -> RedisServer {
+    let mut node = RedisServer::builder().node_of_a_cluster();
+    for (name, value) in tls.settings(port) {
+        node = node.arg(&format!("--{name}"), &value);
+    }
+    for (name, value) in settings {
+        node = node.arg(name, value);
+    }
+    let node = node.start().await;
+    let mut add = redis::cmd("CLUSTER");
+    add.arg("ADDSLOTS");
+    (0..16_384).for_each(|slot| _ = add.arg(slot));
+    add.exec_async(&mut node.connection().await).await.unwrap();
+    node
+}
+
+async fn hello(options: RedisOptions) -> StoreError {
+    let store = RedisStore::open(options.prefix(TAGGED).unwrap()).unwrap();
+    store.hello().await.unwrap_err()
+}
+
+/// The certificate is for `localhost`, and the node says that it is 127.0.0.1.
+#[tokio::test]
+async fn the_certificate_of_a_node_is_checked_against_its_name() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/stores/tls");
+    let (tls, port) = (Tls(folder), free_port_with_bus());
+    let settings = [
+        ("--tls-cluster", "yes"),
+        ("--cluster-announce-ip", "127.0.0.1"),
+    ];
+    let _node = only_node(&tls, port, &settings).await;
+    let options = RedisOptions::cluster([format!("rediss://localhost:{port}")]).unwrap();
+    let error = hello(trusting(options, &tls)).await;
+    assert_eq!(error.kind(), StoreErrorKind::Unreachable, "{error}");
+    assert!(error.to_string().contains("certificate"), "{error}");
+}
+
+/// Accepts connections, and keeps the first bytes of each.
+struct Recorder {
+    port: u16,
+    heard: Arc<Mutex<Vec<Vec<u8>>>>,
+}
+
+impl Recorder {
+    async fn start() -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let all = heard.clone();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut bytes = vec![0; 4_096];
+                let n = stream.read(&mut bytes).await.unwrap_or(0);
+                bytes.truncate(n);
+                all.lock().unwrap().push(bytes);
+            }
+        });
+        Self { port, heard }
+    }
+
+    fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Panics unless each client began with a handshake of TLS.
+    fn assert_only_tls(&self) {
+        let heard = self.heard.lock().unwrap();
+        assert!(!heard.is_empty(), "nobody came");
+        assert!(heard.iter().all(|bytes| bytes.first() == Some(&0x16)));
+    }
+}
+
+/// A cluster that names its ports without TLS to clients that came by TLS.
+#[tokio::test]
+async fn a_cluster_leads_nobody_away_from_tls() {
+    let (tls, port) = (certificates(), free_port_with_bus());
+    let node = only_node(&tls, port, &[("--cluster-announce-ip", "127.0.0.1")]).await;
+    let recorder = Recorder::start().await;
+    let announced = format!("127.0.0.1:{}", node.port());
+    let options = RedisOptions::cluster([format!("rediss://127.0.0.1:{port}")]).unwrap();
+    let addresses = HashMap::from([(announced, recorder.address())]);
+    let error = hello(mapped(trusting(options, &tls), addresses)).await;
+    assert_eq!(error.kind(), StoreErrorKind::Unreachable, "{error}");
+    recorder.assert_only_tls();
+}
+
+/// Sentinels with TLS that name a primary without it.
+#[tokio::test]
+async fn a_sentinel_leads_nobody_away_from_tls() {
+    let tls = certificates();
+    let setup = Setup {
+        tls: Some(tls.clone()),
+        ..Setup::default()
+    };
+    let sentinels = Sentinels::start_with(setup).await;
+    let recorder = Recorder::start().await;
+    let options = RedisOptions::sentinel(SERVICE, sentinels.tls_urls()).unwrap();
+    let addresses = sentinels.address_map().into_keys();
+    let addresses = addresses.map(|announced| (announced, recorder.address()));
+    let error = hello(mapped(trusting(options, &tls), addresses.collect())).await;
+    assert_eq!(error.kind(), StoreErrorKind::Unreachable, "{error}");
+    recorder.assert_only_tls();
+    let plain = format!("redis://{SERVICE}");
+    let refused = RedisOptions::sentinel(&plain, sentinels.tls_urls()).unwrap_err();
+    assert!(refused.to_string().contains("rediss://"), "{refused}");
+}
