@@ -35,6 +35,8 @@ mod hours;
 mod journal;
 #[path = "stores/large_rankings.rs"]
 mod large_rankings;
+#[path = "stores/measures.rs"]
+mod measures;
 #[path = "stores/minute_reports.rs"]
 mod minute_reports;
 #[path = "stores/oversized.rs"]

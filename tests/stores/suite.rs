@@ -5,6 +5,7 @@ pub use crate::changes::{
     a_judgement_that_is_not_finished_does_not_count, a_version_is_marked_when_it_follows_another,
     of_two_judgements_at_once_one_is_written, the_newest_marks_are_retained,
 };
+pub use crate::measures::measures_are_merged_and_rolled_up;
 use std::sync::Arc;
 
 use tower_pulse::store::Precisions;

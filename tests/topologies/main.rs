@@ -20,6 +20,8 @@ mod conformance;
 mod changes;
 #[path = "../stores/fixture.rs"]
 mod fixture;
+#[path = "../stores/measures.rs"]
+mod measures;
 #[path = "../faults/service.rs"]
 mod service;
 #[path = "../stores/suite.rs"]

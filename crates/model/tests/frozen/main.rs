@@ -72,6 +72,7 @@ fn forms() -> Vec<Form> {
         ("entry 3, without sections", values::requests()),
         ("entry 4, with marks", values::marks()),
         ("entry 5, with whole records", values::whole_records()),
+        ("entry 6, with measures", values::measures()),
     ];
     let mut forms: Vec<Form> = of_entries
         .into_iter()
@@ -87,6 +88,7 @@ fn forms() -> Vec<Form> {
             "record of half an hour",
             values::record(Some(1_700_000_040)),
         ),
+        ("record with measures", values::measured_record()),
     ] {
         let written = pack::record(&record);
         forms.push(form(name, &record, written, pack::read_record, ENTRY));

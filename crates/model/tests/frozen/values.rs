@@ -8,6 +8,7 @@ use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::entry::{EntryReader, Item};
 use tower_pulse_model::histogram::{COARSE_SCALE, Histogram, SCALE};
 use tower_pulse_model::mark::{Mark, StoredMark};
+use tower_pulse_model::measures::Measure;
 use tower_pulse_model::minute_report::{InstanceMinute, MinuteReport};
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::profile::Profile;
@@ -152,6 +153,30 @@ pub(crate) fn whole_records() -> Batch {
     for at in [(1_800, 1_699_999_200), (21_600, 1_699_984_800)] {
         delta.whole.insert(at, aggregate());
     }
+    batch.since = None;
+    batch
+}
+
+/// Samples with a number in each measure.
+fn measured() -> Aggregate {
+    let mut aggregate = aggregate();
+    for (measure, number) in Measure::ALL.iter().zip([7 * MS, 90 * MS, 5 * MS, 300]) {
+        aggregate.measures.add(*measure, number);
+    }
+    aggregate
+}
+
+pub(crate) fn measured_record() -> Record {
+    Record {
+        sums: measured(),
+        ..Record::default()
+    }
+}
+
+/// An entry of requests whose polls were timed.
+pub(crate) fn measures() -> Batch {
+    let mut batch = Batch::new(Precisions::new([60], 120));
+    batch.add(&"GET /".into(), Kind::Http, NOW, &measured());
     batch.since = None;
     batch
 }
