@@ -280,10 +280,13 @@ impl Section for Vec<MinuteReport> {
     }
 
     fn version(&self) -> u8 {
-        match self.iter().any(|report| report.machine.is_some()) {
+        let least = match self.iter().any(|report| report.machine.is_some()) {
             true => VERSION_WITH_MACHINES,
             false => 3,
-        }
+        };
+        let contexts = self.iter().flat_map(|report| &report.contexts);
+        let versions = contexts.map(|(_, sums)| sums.measures.version());
+        versions.fold(least, u8::max)
     }
 
     fn write(&self, out: &mut Writer, head: &EntryHead) {
