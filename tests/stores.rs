@@ -48,6 +48,8 @@ mod own_keys;
 mod path_targets;
 #[path = "stores/poison.rs"]
 mod poison;
+#[path = "stores/polls.rs"]
+mod polls;
 #[cfg(feature = "admin")]
 #[path = "stores/profiles.rs"]
 mod profiles;

@@ -123,6 +123,7 @@ async fn paths_are_filtered_sorted_and_paged() {
         "path",
         "path_target",
         "per_second",
+        "polls",
         "repeated",
         "share",
         "stddev",

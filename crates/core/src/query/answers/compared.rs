@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::measured::{Covered, Measured, share};
+use super::measured::{Covered, Measured, PollTimes, share};
 use crate::query::windows::sums::{PartSums, WindowSums};
 use tower_pulse_model::access_time::AccessTimeStats;
 use tower_pulse_model::context::ContextId;
@@ -41,6 +41,10 @@ pub struct Ratios {
     pub p99: Option<f64>,
     /// Of the sum of all access times.
     pub total: Option<f64>,
+    /// Of the time within polls.
+    pub computing: Option<f64>,
+    /// Of the time outside of polls.
+    pub waiting: Option<f64>,
 }
 
 impl Ratios {
@@ -57,6 +61,10 @@ impl Ratios {
             share(now, old_covered.per_second(old)?)
         };
         let ratio = |now: Option<f64>, old: Option<f64>| share(now?, old?);
+        let of_polls = |time: fn(&PollTimes) -> Option<f64>| {
+            let of = |measured: &Measured| measured.polls.as_ref().and_then(time);
+            ratio(of(now), of(old))
+        };
         let p99 = have(ENOUGH_FOR_P99).then(|| ratio(now.times.p99, old.times.p99));
         Self {
             count: rate(now.count as f64, old.count as f64),
@@ -70,6 +78,8 @@ impl Ratios {
             p95: ratio(now.times.p95, old.times.p95),
             p99: p99.flatten(),
             total: rate(now.total, old.total),
+            computing: of_polls(|polls| polls.computing),
+            waiting: of_polls(|polls| polls.waiting),
         }
     }
 }

@@ -3,8 +3,10 @@
 use serde::{Serialize, Serializer};
 
 use crate::query::span::Span;
-use crate::query::windows::sums::{PartSums, Summary};
+use crate::query::windows::points::longest_poll;
+use crate::query::windows::sums::{PartSums, PollSums, Summary};
 use tower_pulse_model::access_time::AccessTimeStats;
+use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ContextId, Kind, method_and_path};
 use tower_pulse_model::outcome::{Outcome, OutcomeCounts};
 use tower_pulse_model::snapshot::HourSnapshot;
@@ -118,6 +120,41 @@ impl From<&Summary> for Times {
             p95: summary.p95,
             p99: summary.p99,
         }
+    }
+}
+
+/// The polls of requests, in seconds: how long they compute, and how long they wait.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct PollTimes {
+    /// The mean time of a request within its polls: while it computes, or blocks its worker thread. Wall time, with what
+    /// the system has given to others meanwhile.
+    pub computing: Option<f64>,
+    /// The mean time of a request outside of its polls: while it waits.
+    pub waiting: Option<f64>,
+    /// The longest single poll, for which a worker thread was held, to the microsecond; `None` in the window before, once
+    /// slices have left it.
+    pub longest: Option<f64>,
+    /// The mean of the polls.
+    pub mean: f64,
+}
+
+impl PollTimes {
+    /// Those of requests that take `mean` seconds.
+    fn new(polls: &PollSums, mean: Option<f64>) -> Self {
+        let of = |share: f64| mean.map(|mean| mean * share);
+        Self {
+            computing: polls.computing.and_then(of),
+            waiting: polls.computing.and_then(|share| of(1.0 - share)),
+            longest: polls.longest,
+            mean: polls.mean,
+        }
+    }
+
+    /// Those of the sums of a slice.
+    pub(super) fn of(sums: &Aggregate) -> Option<Self> {
+        let polls = PollSums::new(sums, Some(longest_poll(sums)))?;
+        Some(Self::new(&polls, AccessTimeStats::from(&sums.times).mean()))
     }
 }
 
@@ -251,6 +288,8 @@ pub struct Measured {
     pub below_target: Option<f64>,
     /// Counts by outcome.
     pub outcomes: Outcomes,
+    /// How long the requests compute, and how long they wait; `None` for timers, and where no polls were measured.
+    pub polls: Option<PollTimes>,
 }
 
 impl Measured {
@@ -260,6 +299,7 @@ impl Measured {
             times,
             outcomes,
             below_target,
+            polls,
             ..
         } = summary;
         let count = times.count as u64;
@@ -272,6 +312,7 @@ impl Measured {
             total: times.sum,
             below_target: below_target.filter(|_| kind != Kind::Timer),
             outcomes: Outcomes::new(kind, *outcomes),
+            polls: polls.map(|polls| PollTimes::new(&polls, times.mean())),
         })
     }
 
@@ -303,6 +344,7 @@ impl Measured {
             total: 0.0,
             below_target: None,
             outcomes: Outcomes::new(kind, OutcomeCounts::default()),
+            polls: None,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::measured::{Outcomes, share};
+use super::measured::{Outcomes, PollTimes, share};
 use crate::store::{CounterSeries, SliceCount};
 use tower_pulse_model::access_time::AccessTimeStats;
 use tower_pulse_model::aggregate::Aggregate;
@@ -38,6 +38,12 @@ pub enum SeriesMetric {
     Outcomes,
     /// Several statistics of the same slices.
     Times,
+    /// The mean time of a request within its polls, in seconds.
+    Computing,
+    /// The mean time of a request outside of its polls, in seconds.
+    Waiting,
+    /// The longest poll, in seconds.
+    LongestPoll,
 }
 
 /// The value of a metric in a slice.
@@ -93,7 +99,7 @@ fn quantile(sums: &Aggregate, times: &AccessTimeStats, q: f64) -> Option<f64> {
 
 impl SeriesMetric {
     /// All metrics, the default first.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 16] = [
         Self::Hits,
         Self::Errors,
         Self::Mean,
@@ -107,6 +113,9 @@ impl SeriesMetric {
         Self::Max,
         Self::Outcomes,
         Self::Times,
+        Self::Computing,
+        Self::Waiting,
+        Self::LongestPoll,
     ];
 
     /// The name in the API: `"hits"`, …
@@ -125,6 +134,9 @@ impl SeriesMetric {
             Self::Max => "max",
             Self::Outcomes => "outcomes",
             Self::Times => "times",
+            Self::Computing => "computing",
+            Self::Waiting => "waiting",
+            Self::LongestPoll => "longest_poll",
         }
     }
 
@@ -154,7 +166,10 @@ impl SeriesMetric {
             | Self::P95
             | Self::P99
             | Self::Outcomes
-            | Self::Times => &[],
+            | Self::Times
+            | Self::Computing
+            | Self::Waiting
+            | Self::LongestPoll => &[],
         }
     }
 
@@ -190,6 +205,9 @@ impl SeriesMetric {
     pub(super) fn of_record(self, kind: Kind, sums: &Aggregate) -> SeriesValue {
         let times = AccessTimeStats::from(&sums.times);
         let count = |n: u64| SeriesValue::Count(i64::try_from(n).unwrap_or(i64::MAX));
+        let of_polls = |time: fn(PollTimes) -> Option<f64>| {
+            SeriesValue::Number(PollTimes::of(sums).and_then(time))
+        };
         match self {
             Self::Hits => count(sums.times.count),
             Self::Errors => count(sums.outcomes.errors),
@@ -206,6 +224,9 @@ impl SeriesMetric {
                 SeriesValue::Number(self.quantile().and_then(|q| quantile(sums, &times, q)))
             }
             Self::Times => SeriesValue::Times(SliceTimes::of(sums)),
+            Self::Computing => of_polls(|polls| polls.computing),
+            Self::Waiting => of_polls(|polls| polls.waiting),
+            Self::LongestPoll => of_polls(|polls| polls.longest),
         }
     }
 
@@ -223,6 +244,7 @@ mod tests {
     use super::*;
     use crate::store::SliceCount;
     use tower_pulse_model::histogram::{Histogram, SCALE, bucket_of};
+    use tower_pulse_model::measures::Measure;
     use tower_pulse_model::outcome::Outcome;
 
     fn counter(slices: &[(i64, i64)]) -> CounterSeries {
@@ -264,6 +286,15 @@ mod tests {
             sums.times.record(millis * 1_000_000);
             sums.outcomes.record(outcome, outcome.is_error());
         }
+        let measures = [
+            (Measure::PollTime, 1_000_000),
+            (Measure::Waited, 3_000_000),
+            (Measure::LongestPoll, 700_000),
+            (Measure::Polls, 4),
+        ];
+        for (measure, number) in measures {
+            sums.measures.add(measure, number);
+        }
         // The middle of a bucket may lie beyond the exact bounds.
         sums.histogram = Histogram::new(SCALE, [(bucket_of(9_000_000) as u16, 2)]);
         for (metric, expected) in [
@@ -274,6 +305,9 @@ mod tests {
             (SeriesMetric::Min, 0.001),
             (SeriesMetric::Max, 0.003),
             (SeriesMetric::P50, 0.003),
+            (SeriesMetric::Computing, 0.0005),
+            (SeriesMetric::Waiting, 0.0015),
+            (SeriesMetric::LongestPoll, 0.0007),
         ] {
             match metric.of_record(Kind::Http, &sums) {
                 SeriesValue::Number(Some(number)) => {

@@ -47,7 +47,7 @@ pub use self::instance::{Instance, InstancePath, InstancePoint, InstanceQuery, M
 pub use self::instance_verdict::{InstanceVerdict, Spread};
 pub use self::instances::{InstanceRow, Instances, InstancesQuery};
 pub use self::marks::Marks;
-pub use self::measured::{ContextName, Covered, Measured, Outcomes, Times};
+pub use self::measured::{ContextName, Covered, Measured, Outcomes, PollTimes, Times};
 pub use self::metric::{SeriesMetric, SeriesValue, SliceTimes};
 pub use self::overview::{HourTotal, Overview};
 pub use self::path::{Bucket, ContextHour, Path, PathQuery, PathWindow};

@@ -56,13 +56,19 @@ pub enum Sort {
     /// The change that stands: contexts that have changed come first, the most urgent before the others; a timer as the change
     /// that it is a suspect of.
     Changed,
+    /// The mean time within polls.
+    Computing,
+    /// The mean time outside of polls.
+    Waiting,
+    /// The longest poll: what holds a worker thread longest comes first.
+    LongestPoll,
     /// The name.
     Context,
 }
 
 impl Sort {
     /// All of them by their names in the API, the default first.
-    pub const NAMED: [(&str, Self); 16] = [
+    pub const NAMED: [(&str, Self); 19] = [
         ("count", Self::Count),
         ("mean", Self::Mean),
         ("p95", Self::P95),
@@ -78,6 +84,9 @@ impl Sort {
         ("change", Self::Change),
         ("4xx", Self::ClientErrors),
         ("changed", Self::Changed),
+        ("computing", Self::Computing),
+        ("waiting", Self::Waiting),
+        ("longest_poll", Self::LongestPoll),
         ("context", Self::Context),
     ];
 
@@ -98,6 +107,9 @@ impl Sort {
             Self::Change => row.measured.change?.mean,
             Self::ClientErrors => Some(now.outcomes.count("4xx") as f64),
             Self::Changed => row.urgency.map(|urgency| urgency as f64),
+            Self::Computing => now.polls?.computing,
+            Self::Waiting => now.polls?.waiting,
+            Self::LongestPoll => now.polls?.longest,
             // The names are compared where all else is equal.
             Self::Context => None,
         }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::measures::Measure;
 
 /// What a context measured in a slice.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -12,6 +13,8 @@ pub struct Point {
     pub mean: Option<f32>,
     /// Seconds, to three digits.
     pub p95: Option<f32>,
+    /// The longest poll, in microseconds; 0 if none was measured.
+    pub longest_poll: u32,
 }
 
 impl From<&Aggregate> for Point {
@@ -26,8 +29,15 @@ impl From<&Aggregate> for Point {
             hits: u32::try_from(count).unwrap_or(u32::MAX),
             mean: Some(rounded(sums.times.sum as f64 / 1e9 / count as f64)),
             p95: p95.map(rounded),
+            longest_poll: longest_poll(sums),
         }
     }
+}
+
+/// The longest poll of requests, in microseconds.
+pub(crate) fn longest_poll(sums: &Aggregate) -> u32 {
+    let nanos = sums.measures.get(Measure::LongestPoll);
+    u32::try_from(nanos.div_ceil(1_000)).unwrap_or(u32::MAX)
 }
 
 /// A number to three digits.
@@ -65,6 +75,11 @@ impl SlicePoints {
     pub(crate) fn remove(&mut self, slice: GroupSlice) {
         let points = self.points.remove(&slice);
         self.bytes -= points.map_or(0, |points| size_of_val(&*points) + PER_GROUP);
+    }
+
+    /// The points of a group in a slice, in the order of its contexts; `None` if the slice is not in it.
+    pub(crate) fn of_group(&self, slice: GroupSlice) -> Option<&[Point]> {
+        self.points.get(&slice).map(|points| &**points)
     }
 
     /// What a context, by its number within the group, measured in a slice; `None` if the slice is not in it.

@@ -8,8 +8,8 @@ use super::groups::ContextGroups;
 use super::held::{HeldWindow, Move};
 use super::open_slices::{OpenSlice, OpenSlices, is_open};
 use super::pages::Pages;
-use super::points::Point;
-use super::sums::{PartSums, Summary};
+use super::points::{Point, longest_poll};
+use super::sums::{PartSums, PollSums, Summary};
 use crate::clock::{Clock, Tick};
 use crate::query::error::QueryError;
 use crate::query::turn::Turn;
@@ -327,11 +327,28 @@ impl WindowState {
 
     /// The sums of a context in a part of a window, if it has any.
     pub(super) fn sums_of(&self, ready: &Ready, part: usize, id: RecordId) -> Option<Aggregate> {
+        self.sums_and_open(ready, part, id).map(|(sums, _)| sums)
+    }
+
+    /// The same, with the longest poll within open slices, in microseconds.
+    fn sums_and_open(&self, ready: &Ready, part: usize, id: RecordId) -> Option<(Aggregate, u32)> {
         let mut sums = self.held[ready.at].sums[part].get(id);
+        let mut longest = 0;
         self.each_open_record(ready, part, id, |_, record| {
+            longest = longest.max(longest_poll(&record.sums));
             sums.get_or_insert_default().merge(&record.sums);
         });
-        sums
+        sums.map(|sums| (sums, longest))
+    }
+
+    /// The points of a group of contexts in each settled slice of a window. What they have in common with the sums, and
+    /// what cannot be taken out of these, as the longest poll, is known by them.
+    fn settled_points(&self, ready: &Ready, group: usize) -> Vec<&[Point]> {
+        let points = &self.held[ready.at].points;
+        let starts = ready.parts[0].starts(ready.now);
+        starts
+            .filter_map(|start| points.of_group((group, start)))
+            .collect()
     }
 
     /// What a context measured in each slice of a window that is retained.
@@ -375,13 +392,26 @@ impl WindowState {
         let (slices, running) = (ready.parts[part], &self.held[ready.at].sums[part]);
         let mut summaries = HashMap::with_capacity(self.groups.contexts());
         let mut error = 0f64;
-        for id in self.groups.groups().iter().flat_map(|group| &**group) {
-            if let Some(sums) = self.sums_of(ready, part, *id) {
-                error = error.max(sums.histogram.error());
-                let summary = Summary::new(&sums, running.has_exact_bounds(), target);
-                summaries.insert(*id, summary);
+        let has_exact_bounds = running.has_exact_bounds();
+        for (number, group) in self.groups.groups().iter().enumerate() {
+            let points = match part == 0 && !has_exact_bounds {
+                true => Some(self.settled_points(ready, number)),
+                false => None,
+            };
+            for (at, id) in group.iter().enumerate() {
+                if let Some((sums, open)) = self.sums_and_open(ready, part, *id) {
+                    error = error.max(sums.histogram.error());
+                    let mut summary = Summary::new(&sums, has_exact_bounds, target);
+                    if let Some(points) = &points {
+                        let settled = points.iter().filter_map(|slice| slice.get(at));
+                        let settled = settled.map(|point| point.longest_poll);
+                        let longest = settled.fold(open, u32::max);
+                        summary.polls = PollSums::new(&sums, Some(longest));
+                    }
+                    summaries.insert(*id, summary);
+                }
+                turn.pause().await;
             }
-            turn.pause().await;
         }
         PartSums {
             slices,

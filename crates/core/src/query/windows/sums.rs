@@ -3,10 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::points::longest_poll;
 use crate::targets::PathTarget;
 use tower_pulse_model::access_time::{AccessTimeStats, DurationSums};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ContextId, Kind};
+use tower_pulse_model::measures::Measure;
 use tower_pulse_model::outcome::OutcomeCounts;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::timer_sums::{TimerSums, is_repeated, other};
@@ -86,6 +88,33 @@ pub struct Summary {
     pub below_target: Option<f64>,
     /// The timer that its requests run most often, if that is more than 20 times a request, and how often it ran.
     pub repeated: Option<(RecordId, u64)>,
+    /// The polls of its requests; `None` if none were measured.
+    pub polls: Option<PollSums>,
+}
+
+/// The polls of requests.
+#[derive(Clone, Copy, Debug)]
+pub struct PollSums {
+    /// The share of the time of the requests that is within their polls, 0 to 1; `None` if they took no time.
+    pub computing: Option<f64>,
+    /// The longest poll, in seconds; `None` where slices were taken out of the sums.
+    pub longest: Option<f64>,
+    /// The mean poll, in seconds.
+    pub mean: f64,
+}
+
+impl PollSums {
+    /// `longest` is in microseconds.
+    pub fn new(sums: &Aggregate, longest: Option<u32>) -> Option<Self> {
+        let of = |measure| sums.measures.get(measure) as f64;
+        let (time, waited) = (of(Measure::PollTime), of(Measure::Waited));
+        let (polls, whole) = (of(Measure::Polls), time + waited);
+        (polls > 0.0).then(|| Self {
+            computing: (whole > 0.0).then(|| time / whole),
+            longest: longest.map(|micros| f64::from(micros) / 1e6),
+            mean: time / polls / 1e9,
+        })
+    }
 }
 
 /// A timer within the requests of a context in a window.
@@ -115,6 +144,7 @@ impl Summary {
             p99: quantile(0.99),
             below_target: target.and_then(|target| sums.share_below(target)),
             repeated: most_repeated(sums),
+            polls: PollSums::new(sums, has_exact_bounds.then(|| longest_poll(sums))),
         }
     }
 }
@@ -140,6 +170,7 @@ impl From<AccessTimeStats> for Summary {
             p99: None,
             below_target: None,
             repeated: None,
+            polls: None,
         }
     }
 }
