@@ -53,7 +53,14 @@ const columns = (kind) => [
 	errorColumn((row) => standingOn(kind, row.context)?.kind === 'failing', { sort: true }),
 	...(kind === 'timer'
 		? []
-		: [numberColumn('4xx', '4xx', count, { value: (row) => row.outcomes?.['4xx'] ?? 0, sort: true })]),
+		: [
+				numberColumn('4xx', '4xx', count, { value: (row) => row.outcomes?.['4xx'] ?? 0, sort: true }),
+				numberColumn('longest_poll', 'Longest poll', (value) => duration(value), {
+					value: (row) => row.polls?.longest ?? null,
+					title: 'For how long a request held a worker thread: this makes other pages slow',
+					sort: true,
+				}),
+			]),
 	{
 		id: 'change',
 		label: 'Change',
