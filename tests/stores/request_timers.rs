@@ -304,7 +304,7 @@ async fn the_timers_of_an_hour_are_sorted_by_share(mut fixture: Fixture) {
         "timer": "db", "count": 3, "per_request": 3.0, "requests": 1,
         "total": 0.75, "covered": 0.25, "share": 0.25, "overlap": 0.5,
         "seconds_per_request": 0.25, "change": null,
-        "errors": null, "error_share": null, "failing": false,
+        "errors": null, "error_share": null, "failing": false, "repeated": false,
     });
     assert_eq!(rows[1], expected);
     assert_eq!(

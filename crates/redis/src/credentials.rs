@@ -202,13 +202,19 @@ async fn authenticate(
     let answered = auth.exec_async(connection).await;
     answered.map_err(|error| {
         let detail = error.detail().unwrap_or_default();
-        // A server that does not know the command repeats its arguments.
-        match detail.contains("unknown command") || detail.contains(&credentials.password) {
+        // A server that does not know the command repeats its arguments. One without a password does not, though a word of
+        // its answer may be the same as the password.
+        let may_repeat =
+            detail.contains("unknown command") || detail.contains(&credentials.password);
+        match may_repeat && !detail.starts_with(WITHOUT_PASSWORD) {
             true => (ErrorKind::AuthenticationFailed, "AUTH was refused").into(),
             false => error,
         }
     })
 }
+
+/// How a server without a password begins its answer. The word in it stands for the password, and is none.
+const WITHOUT_PASSWORD: &str = "AUTH <password> called without any password configured";
 
 fn is_wrong(error: &RedisError) -> bool {
     error.code() == Some("WRONGPASS") || error.kind() == ErrorKind::AuthenticationFailed
