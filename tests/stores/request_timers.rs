@@ -338,7 +338,7 @@ async fn the_timers_of_an_hour_are_sorted_by_share(mut fixture: Fixture) {
         serde_json::json!({
             "context": name, "kind": "http", "method": "GET", "path": &name[4..],
             "requests": 1, "count": 3, "per_request": 3.0, "mean": seconds, "share": seconds,
-            "seconds_per_request": seconds, "share_of_timer": seconds,
+            "seconds_per_request": seconds, "share_of_timer": seconds, "repeated": false,
         })
     };
     let expected = serde_json::json!([path("GET /3", 0.75), path("GET /0", 0.25)]);
