@@ -27,6 +27,9 @@ async fn a_failover_under_load_loses_nothing() {
     readable_again(&service).await;
 
     // Without Sentinels, the primary that was named last goes on, and it is told.
+    sentinels.hold().await;
+    let primary = sentinels.primary().await;
+    service.flushed_again().await;
     sentinels.kill_sentinels();
     service.flushed_again().await;
     until("it is told", async || {

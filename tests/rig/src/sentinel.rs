@@ -109,6 +109,20 @@ impl Sentinels {
         }
     }
 
+    /// Lets the Sentinels put nothing in the place of the primary any more, and waits until what they began is over. On a
+    /// busy machine they may else leave a primary that was only slow, at any time.
+    pub async fn hold(&self) {
+        for sentinel in &self.sentinels {
+            let patience = ["down-after-milliseconds", "600000"];
+            let words = [&["SENTINEL", "SET", SERVICE][..], &patience].concat();
+            until("the Sentinel waits for longer", async || {
+                sentinel.ask::<String>(&words).await.is_ok()
+            })
+            .await;
+        }
+        self.healthy().await;
+    }
+
     /// The URLs of the Sentinels, with their password if they have one.
     pub fn urls(&self) -> Vec<String> {
         self.sentinels.iter().map(Sentinel::url).collect()
