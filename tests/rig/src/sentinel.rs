@@ -90,8 +90,9 @@ impl Sentinels {
         for sentinel in &self.sentinels {
             until("the Sentinel knows all", async || {
                 let words = ["SENTINEL", "MASTER", SERVICE];
-                let told: HashMap<String, String> = sentinel.ask(&words).await.unwrap_or_default();
-                let is = |field: &str, value: &str| told.get(field).is_some_and(|it| it == value);
+                let fields: HashMap<String, String> =
+                    sentinel.ask(&words).await.unwrap_or_default();
+                let is = |field: &str, value: &str| fields.get(field).is_some_and(|it| it == value);
                 is("flags", "master")
                     && is("num-slaves", "2")
                     && is("num-other-sentinels", "2")
