@@ -17,10 +17,14 @@ use crate::traffic::{self, CONTEXTS};
 /// The prefix that `Builder::redis` uses.
 pub(crate) const PREFIX: &str = "pulse:";
 
+/// How long after each thousand instances the next thousand connect.
+const START: Duration = Duration::from_secs(5);
+
 /// A store for an instance without a `Pulse`.
 pub(crate) fn store(url: &str, timeout: Duration) -> RedisStore {
     let options = RedisOptions::new(url).unwrap().prefix(PREFIX).unwrap();
-    RedisStore::open(options.response_timeout(timeout)).unwrap()
+    let options = options.response_timeout(timeout);
+    RedisStore::open(options.connection_timeout(timeout)).unwrap()
 }
 
 /// An instance that only appends and sends heartbeats.
@@ -75,6 +79,8 @@ pub(crate) async fn fleet(url: String, instances: usize, guide: Pulse) {
     for number in 0..instances {
         let (url, guide, made) = (url.clone(), guide.clone(), made.clone());
         tokio::spawn(async move {
+            // A server accepts some thousands of connections a second.
+            tokio::time::sleep(START * (number / 1_000) as u32).await;
             let mut light = Light::new(&url, number).await;
             let phase = number as f64 / instances as f64;
             let mut flushed = crate::now();

@@ -152,6 +152,8 @@ pub async fn cut_off_primaries(size: Size) -> Outcome {
     let done = format!(
         "{rounds} failovers by Sentinel, the old primary cut off, written to, and back as a second primary"
     );
+    sentinels.hold().await;
+    trial.recover().await;
     let stored = async || stored_behind(&sentinels, PREFIX).await;
     let mut outcome = trial.end(stored, done).await;
     outcome.faults.extend(faults);

@@ -76,8 +76,8 @@ async fn check(page: &Page, context: Option<usize>, window: &str) -> u64 {
     all
 }
 
-async fn heat_maps_show_what_was_served(mut fixture: Fixture, steps: usize) {
-    let mut rng = fastrand::Rng::with_seed(seed());
+async fn heat_maps_show_what_was_served(mut fixture: Fixture, steps: usize, seed: u64) {
+    let mut rng = fastrand::Rng::with_seed(seed);
     let mut page = Page::new(&fixture);
     let mut seen = 0;
     for _ in 0..steps {
@@ -121,12 +121,18 @@ async fn heat_maps_show_what_was_served(mut fixture: Fixture, steps: usize) {
 
 #[tokio::test]
 async fn heat_maps_of_the_memory_store_show_what_was_served() {
-    heat_maps_show_what_was_served(Fixture::memory(), 200).await;
+    heat_maps_show_what_was_served(Fixture::memory(), 200, seed()).await;
 }
 
 #[tokio::test]
 async fn heat_maps_of_redis_show_what_was_served() {
-    heat_maps_show_what_was_served(Fixture::redis().await, 80).await;
+    heat_maps_show_what_was_served(Fixture::redis().await, 80, seed()).await;
+}
+
+/// A series that told the error of slices before its window, too.
+#[tokio::test]
+async fn a_series_tells_the_error_of_its_window() {
+    heat_maps_show_what_was_served(Fixture::memory(), 200, 6_398_257_424_255_541_756).await;
 }
 
 #[tokio::test]

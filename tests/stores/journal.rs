@@ -10,6 +10,7 @@ use serde_json::Value;
 use tower::ServiceExt;
 use tower_pulse::Pulse;
 use tower_pulse::admin::Access;
+use tower_pulse_model::entry::ENTRY_VERSION;
 
 use crate::rig::reads::{StoreOf, StoreReads};
 use crate::rig::server::RedisServer;
@@ -116,15 +117,16 @@ async fn an_entry_of_a_newer_version_is_told_at_once_and_can_be_deleted() {
     let offset: u64 = head.split('-').next().unwrap().parse().unwrap();
     let id = format!("{}-7", offset + 2);
     let now: (String, String) = send(conn, &["TIME"]).await;
+    let newer = (ENTRY_VERSION + 1).to_string();
     let entry = [
-        "i", "x", "s", "1", "t", &now.0, "v", "6", "n", "1", "p", "?",
+        "i", "x", "s", "1", "t", &now.0, "v", &newer, "n", "1", "p", "?",
     ];
     let _: String = send(conn, &[&["XADD", JOURNAL, &id][..], &entry].concat()).await;
-    let _: u64 = send(conn, &["HSET", STATE, "head", &id, "need", "6"]).await;
+    let _: u64 = send(conn, &["HSET", STATE, "head", &id, "need", &newer]).await;
     // Each instance tells it, also one that has nothing to flush.
     let texts = [
-        "version 6",
-        "up to 5",
+        &*format!("version {newer}"),
+        &*format!("up to {ENTRY_VERSION}"),
         "Start an instance of the newer version",
         "pulse:aside",
     ];

@@ -304,7 +304,7 @@ async fn the_timers_of_an_hour_are_sorted_by_share(mut fixture: Fixture) {
         "timer": "db", "count": 3, "per_request": 3.0, "requests": 1,
         "total": 0.75, "covered": 0.25, "share": 0.25, "overlap": 0.5,
         "seconds_per_request": 0.25, "change": null,
-        "errors": null, "error_share": null, "failing": false,
+        "errors": null, "error_share": null, "failing": false, "repeated": false,
     });
     assert_eq!(rows[1], expected);
     assert_eq!(
@@ -338,7 +338,7 @@ async fn the_timers_of_an_hour_are_sorted_by_share(mut fixture: Fixture) {
         serde_json::json!({
             "context": name, "kind": "http", "method": "GET", "path": &name[4..],
             "requests": 1, "count": 3, "per_request": 3.0, "mean": seconds, "share": seconds,
-            "seconds_per_request": seconds, "share_of_timer": seconds,
+            "seconds_per_request": seconds, "share_of_timer": seconds, "repeated": false,
         })
     };
     let expected = serde_json::json!([path("GET /3", 0.75), path("GET /0", 0.25)]);

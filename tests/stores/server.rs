@@ -371,6 +371,8 @@ async fn a_missing_wrong_or_superfluous_password_is_explained() {
             format!("redis://:wrong@127.0.0.1:{port}"),
             "percent-encoded",
         ),
+        // A word of the server's own answer.
+        (format!("redis://:pair@127.0.0.1:{port}"), "percent-encoded"),
     ] {
         let store = redis_store(&url, "pulse:", None);
         let error = apply(&store, &two_samples(&fixture, 1)).await.unwrap_err();

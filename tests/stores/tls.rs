@@ -38,21 +38,39 @@ async fn a_store_works_over_a_unix_socket() {
     assert_works(&store).await;
 }
 
-/// A certificate that no public authority has signed is refused, unless the user passes its authority.
+/// A file of the authority that no client knows.
 #[cfg(feature = "redis-tls")]
-#[tokio::test]
-async fn a_certificate_is_refused_unless_its_authority_is_trusted() {
+fn file(name: &str) -> String {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stores/tls");
-    let file = |name: &str| folder.join(name).to_str().unwrap().to_owned();
-    let port = crate::rig::process::free_port();
-    let _server = RedisServer::builder()
+    folder.join(name).to_str().unwrap().to_owned()
+}
+
+/// Certificates by which a client knows it.
+#[cfg(feature = "redis-tls")]
+fn certificates() -> redis::TlsCertificates {
+    redis::TlsCertificates {
+        client_tls: None,
+        root_cert: Some(std::fs::read(file("ca.pem")).unwrap()),
+    }
+}
+
+/// A server that also listens with TLS, with a certificate for `localhost`.
+#[cfg(feature = "redis-tls")]
+fn behind_tls(port: u16) -> crate::rig::server::Builder {
+    RedisServer::builder()
         .arg("--tls-port", &port.to_string())
         .arg("--tls-cert-file", &file("server.pem"))
         .arg("--tls-key-file", &file("server.key"))
         .arg("--tls-ca-cert-file", &file("ca.pem"))
         .arg("--tls-auth-clients", "no")
-        .start()
-        .await;
+}
+
+/// A certificate that no public authority has signed is refused, unless the user passes its authority.
+#[cfg(feature = "redis-tls")]
+#[tokio::test]
+async fn a_certificate_is_refused_unless_its_authority_is_trusted() {
+    let port = crate::rig::process::free_port();
+    let _server = behind_tls(port).start().await;
     let url = format!("rediss://localhost:{port}/");
 
     let strict = store(RedisOptions::new(&url).unwrap());
@@ -60,11 +78,7 @@ async fn a_certificate_is_refused_unless_its_authority_is_trusted() {
     assert_eq!(error.kind(), tower_pulse::StoreErrorKind::Unreachable);
     assert!(error.to_string().contains("certificate"), "{error}");
 
-    let certificates = redis::TlsCertificates {
-        client_tls: None,
-        root_cert: Some(std::fs::read(file("ca.pem")).unwrap()),
-    };
-    let client = redis::Client::build_with_tls(url, certificates).unwrap();
+    let client = redis::Client::build_with_tls(url, certificates()).unwrap();
     let info = client.get_connection_info().clone();
     assert_works(&store(RedisOptions::from(info))).await;
 }
@@ -74,15 +88,8 @@ async fn a_certificate_is_refused_unless_its_authority_is_trusted() {
 #[cfg(feature = "redis-tls")]
 #[tokio::test]
 async fn a_cluster_behind_tls_stays_behind_tls() {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stores/tls");
-    let file = |name: &str| folder.join(name).to_str().unwrap().to_owned();
     let port = crate::rig::process::free_port();
-    let server = RedisServer::builder()
-        .arg("--tls-port", &port.to_string())
-        .arg("--tls-cert-file", &file("server.pem"))
-        .arg("--tls-key-file", &file("server.key"))
-        .arg("--tls-ca-cert-file", &file("ca.pem"))
-        .arg("--tls-auth-clients", "no")
+    let server = behind_tls(port)
         .arg("--cluster-enabled", "yes")
         // It announces the port of TLS.
         .arg("--tls-cluster", "yes")
@@ -104,11 +111,7 @@ async fn a_cluster_behind_tls_stays_behind_tls() {
     let options = || {
         let options = RedisOptions::cluster([format!("rediss://localhost:{port}")]).unwrap();
         let options = options.prefix("{tls}:").unwrap();
-        let certificates = redis::TlsCertificates {
-            client_tls: None,
-            root_cert: Some(std::fs::read(file("ca.pem")).unwrap()),
-        };
-        options.certificates(certificates).unwrap()
+        options.certificates(certificates()).unwrap()
     };
     assert_works(&store(options())).await;
 
@@ -123,10 +126,6 @@ async fn a_cluster_behind_tls_stays_behind_tls() {
     assert!(error.to_string().contains("`redis_address_map`"), "{error}");
 
     let without_tls = RedisOptions::cluster(["redis://localhost"]).unwrap();
-    let certificates = redis::TlsCertificates {
-        client_tls: None,
-        root_cert: None,
-    };
-    let error = without_tls.certificates(certificates).unwrap_err();
+    let error = without_tls.certificates(certificates()).unwrap_err();
     assert_eq!(error.field(), "redis_certificates");
 }

@@ -9,10 +9,9 @@ use tower_pulse::{Pulse, StoreErrorKind};
 use tower_pulse_core::store::Append;
 
 use crate::place::{
-    TAGGED, cluster_options, end_exactly_in, mapped, pulse, readable_again, stored_in,
+    TAGGED, cluster_options, end_exactly_in, mapped, pulse, readable_again, stored_in, under_load,
 };
 use crate::rig::cluster::{Node, RedisCluster};
-use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
 use crate::rig::shared;
 use crate::rig::wait::{PATIENCE, look_until, until};
@@ -32,9 +31,7 @@ async fn asking(node: &Node) -> u64 {
 async fn a_slot_that_moves_key_by_key_under_load_loses_nothing() {
     let (cluster, prefix) = (shared::cluster().await, shared::prefix());
     let slot = cluster.slot(&prefix).await;
-    let service = Service::new(pulse(cluster_options(cluster), &prefix));
-    let load = service.load(seed());
-    service.flushed_again().await;
+    let (service, load) = under_load(pulse(cluster_options(cluster), &prefix)).await;
     let (first, other) = (cluster.owner(slot).await, cluster.other_primary(slot).await);
     for to in [other, first] {
         let before = asking(&cluster.nodes()[to]).await;
@@ -56,9 +53,7 @@ async fn a_slot_that_moves_key_by_key_under_load_loses_nothing() {
 async fn a_slot_that_moves_at_once_under_load_loses_nothing() {
     let (cluster, prefix) = (shared::cluster().await, shared::prefix());
     let slot = cluster.slot(&prefix).await;
-    let service = Service::new(pulse(cluster_options(cluster), &prefix));
-    let load = service.load(seed());
-    service.flushed_again().await;
+    let (service, load) = under_load(pulse(cluster_options(cluster), &prefix)).await;
     let (first, other) = (cluster.owner(slot).await, cluster.other_primary(slot).await);
     for to in [other, first] {
         if !cluster.move_slot_at_once(slot, to).await {
@@ -76,9 +71,7 @@ async fn a_slot_that_moves_at_once_under_load_loses_nothing() {
 async fn failovers_of_the_owner_lose_nothing() {
     let cluster = RedisCluster::start().await;
     let slot = cluster.slot(TAGGED).await;
-    let service = Service::new(pulse(cluster_options(&cluster), TAGGED));
-    let load = service.load(seed());
-    service.flushed_again().await;
+    let (service, load) = under_load(pulse(cluster_options(&cluster), TAGGED)).await;
     // Ordered, so that the replica has everything.
     cluster.fail_over(slot).await;
     service.flushed_again().await;
@@ -97,9 +90,7 @@ async fn failovers_of_the_owner_lose_nothing() {
 #[tokio::test]
 async fn a_cluster_that_is_down_for_seconds_loses_nothing() {
     let cluster = RedisCluster::start_durable().await;
-    let service = Service::new(pulse(cluster_options(&cluster), TAGGED));
-    let load = service.load(seed());
-    service.flushed_again().await;
+    let (service, load) = under_load(pulse(cluster_options(&cluster), TAGGED)).await;
     cluster.kill_all();
     service.flush_failed().await;
     pause(2_000).await;
@@ -147,9 +138,7 @@ async fn a_user_without_dangerous_commands_is_enough() {
         let port = node.server.port();
         format!("redis://managed:secret@127.0.0.1:{port}")
     });
-    let service = Service::new(pulse(RedisOptions::cluster(urls).unwrap(), &prefix));
-    let load = service.load(seed());
-    service.flushed_again().await;
+    let (service, load) = under_load(pulse(RedisOptions::cluster(urls).unwrap(), &prefix)).await;
     let slot = cluster.slot(&prefix).await;
     let to = cluster.other_primary(slot).await;
     cluster.move_slot(slot, to, Duration::ZERO).await;

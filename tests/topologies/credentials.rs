@@ -7,9 +7,8 @@ use tower_pulse::StoreErrorKind;
 use tower_pulse::store::redis::{RedisCredentials, RedisOptions, RedisStore};
 use tower_pulse_core::store::Append;
 
-use crate::place::{cluster_options, end_exactly_in, pulse, readable_again};
+use crate::place::{cluster_options, end_exactly_in, pulse, readable_again, under_load};
 use crate::rig::log::Log;
-use crate::rig::seed::seed;
 use crate::rig::shared;
 use crate::service::Service;
 use crate::user::User;
@@ -18,9 +17,7 @@ use crate::user::User;
 async fn credentials_rotated_under_load_lose_nothing() {
     let (cluster, prefix) = (shared::cluster().await, shared::prefix());
     let user = User::new(cluster, "rotated", &prefix).await;
-    let service = Service::new(pulse(user.given_to(cluster_options(cluster)), &prefix));
-    let load = service.load(seed());
-    service.flushed_again().await;
+    let (service, load) = under_load(pulse(user.given_to(cluster_options(cluster)), &prefix)).await;
     for _ in 0..5 {
         let before = user.asked();
         user.rotate(cluster).await;

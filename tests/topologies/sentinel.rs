@@ -4,8 +4,9 @@ use tower_pulse::StoreErrorKind;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse_core::store::Append;
 
-use crate::place::{end_exactly_behind, mapped, pulse, readable_again, sentinel_options};
-use crate::rig::seed::seed;
+use crate::place::{
+    end_exactly_behind, mapped, pulse, readable_again, sentinel_options, under_load,
+};
 use crate::rig::sentinel::{SERVICE, Sentinels, Setup};
 use crate::rig::wait::until;
 use crate::service::{PREFIX, Service, Stored};
@@ -13,9 +14,7 @@ use crate::service::{PREFIX, Service, Stored};
 #[tokio::test]
 async fn a_failover_under_load_loses_nothing() {
     let sentinels = Sentinels::start().await;
-    let service = Service::new(pulse(sentinel_options(&sentinels), PREFIX));
-    let load = service.load(seed());
-    service.flushed_again().await;
+    let (service, load) = under_load(pulse(sentinel_options(&sentinels), PREFIX)).await;
     let primary = sentinels.fail_over().await;
     let port = sentinels.servers()[primary].server.port();
     until("the service knows of it", async || {
@@ -27,6 +26,9 @@ async fn a_failover_under_load_loses_nothing() {
     readable_again(&service).await;
 
     // Without Sentinels, the primary that was named last goes on, and it is told.
+    sentinels.hold().await;
+    let primary = sentinels.primary().await;
+    service.flushed_again().await;
     sentinels.kill_sentinels();
     service.flushed_again().await;
     until("it is told", async || {
@@ -46,9 +48,7 @@ async fn what_a_primary_acknowledged_that_was_cut_off_is_replayed() {
     let sentinels = Sentinels::start().await;
     let builder = pulse(sentinel_options(&sentinels), PREFIX);
     // Enough for half a minute of this load, as the machine may be busy.
-    let service = Service::new(builder.replay_bytes(32 << 20));
-    let load = service.load(seed());
-    service.flushed_again().await;
+    let (service, load) = under_load(builder.replay_bytes(32 << 20)).await;
     let before = sentinels.primary().await;
     sentinels.cut_off(before);
     // It is still written to, and its replicas do not get it.
@@ -74,9 +74,7 @@ async fn what_a_primary_acknowledged_that_was_cut_off_is_replayed() {
 async fn a_primary_that_freezes_is_left() {
     let sentinels = Sentinels::start().await;
     let builder = pulse(sentinel_options(&sentinels), PREFIX);
-    let service = Service::new(builder.replay_bytes(32 << 20));
-    let load = service.load(seed());
-    service.flushed_again().await;
+    let (service, load) = under_load(builder.replay_bytes(32 << 20)).await;
     let before = sentinels.primary().await;
     let frozen = &sentinels.servers()[before].server;
     frozen.freeze();

@@ -11,11 +11,10 @@ use tower_pulse::{StoreError, StoreErrorKind};
 use tower_pulse_core::store::Append;
 
 use crate::certificates::{behind_proxies, certificates, trusting};
-use crate::place::{TAGGED, end_exactly_in, mapped, pulse, readable_again};
+use crate::place::{TAGGED, end_exactly_in, mapped, pulse, readable_again, under_load};
 use crate::rig::cluster::{RedisCluster, Tls};
 use crate::rig::process::free_port_with_bus;
 use crate::rig::proxy::Proxy;
-use crate::rig::seed::seed;
 use crate::rig::sentinel::{SERVICE, Sentinels, Setup};
 use crate::rig::server::RedisServer;
 use crate::service::Service;
@@ -25,9 +24,7 @@ async fn connections_with_tls_that_are_cut_lose_nothing() {
     let cluster = RedisCluster::start_tls(&certificates()).await;
     let (proxies, options) = behind_proxies(&cluster).await;
     let slot = cluster.slot(TAGGED).await;
-    let service = Service::new(pulse(options, TAGGED));
-    let load = service.load(seed());
-    service.flushed_again().await;
+    let (service, load) = under_load(pulse(options, TAGGED)).await;
     for cut in 0..10 {
         proxies.iter().for_each(Proxy::cut);
         service.flushed_again().await;

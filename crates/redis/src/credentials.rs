@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{ErrorKind, RedisConnectionInfo, RedisError, RedisResult, cmd};
+use redis::{RedisConnectionInfo, RedisError, RedisResult, cmd};
 use tokio::task::AbortHandle;
 
+use super::error::real_code;
 use tower_pulse_core::task::BoxFuture;
 
 /// How long an application may take to give credentials.
@@ -202,16 +203,16 @@ async fn authenticate(
     let answered = auth.exec_async(connection).await;
     answered.map_err(|error| {
         let detail = error.detail().unwrap_or_default();
-        // A server that does not know the command repeats its arguments.
-        match detail.contains("unknown command") || detail.contains(&credentials.password) {
-            true => (ErrorKind::AuthenticationFailed, "AUTH was refused").into(),
-            false => error,
+        match error.code().map(|code| real_code(code, detail)) {
+            // A server that does not know the command repeats its arguments: of its answer, the code alone is kept.
+            Some(code) => redis::make_extension_error(code.to_owned(), None),
+            None => error,
         }
     })
 }
 
 fn is_wrong(error: &RedisError) -> bool {
-    error.code() == Some("WRONGPASS") || error.kind() == ErrorKind::AuthenticationFailed
+    error.code() == Some("WRONGPASS")
 }
 
 #[cfg(test)]

@@ -227,7 +227,7 @@ impl ServerInfo {
 
 /// The code of an error. Older servers hide it in the text of errors within scripts, and answer some errors
 /// that have a cause of their own with a plain `ERR`.
-fn real_code<'a>(code: &'a str, detail: &str) -> &'a str {
+pub(super) fn real_code<'a>(code: &'a str, detail: &str) -> &'a str {
     if is_permission(detail) {
         return "NOPERM";
     }

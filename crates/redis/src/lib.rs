@@ -1,12 +1,13 @@
-//! The store of a fleet: one Redis or Valkey, standalone, in a cluster or behind Sentinel, in the book's layout. This crate knows the traits of a store in
-//! `tower-pulse-core`, and the client of Redis, whose types stay here. It does not know files, nor who records, asks or shows.
+//! The store of a fleet: one Redis or Valkey, standalone, in a cluster or behind Sentinel, in the book's layout. This crate
+//! knows the traits of a store in `tower-pulse-core`, and the client of Redis, whose types stay here. It does not know files,
+//! nor who records, asks or shows.
 //!
 //! It is internal to tower-pulse, and changes without notice: depend on `tower-pulse`.
 
 // Read `keys` (all keys), `append` with `lua/append.lua` (a call is appended once), `journal` with `lua/fold.lua`
-// (it is folded once) and `encode` (the arguments of these scripts), then `connection` with `topology` (where the server is), `commands`, `stream` (bounds of
-// answers), `value` (safe texts), `read`, `oversized`, `heartbeat`, `status`, `replaced_keys`, and `exports` (what is there
-// for programs in other languages).
+// (it is folded once) and `encode` (the arguments of these scripts), then `connection` with `topology` (where the server
+// is), `commands`, `stream` (bounds of answers), `value` (safe texts), `read`, `oversized`, `heartbeat`, `status`,
+// `replaced_keys`, and `exports` (what is there for programs in other languages).
 
 mod append;
 #[cfg(feature = "row-cache")]

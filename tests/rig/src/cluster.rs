@@ -19,7 +19,7 @@ const PRIMARIES: usize = 3;
 const DEADLINE: Duration = Duration::from_secs(2);
 
 /// After this time without a sign of a node, the others think that it has failed.
-const NODE_TIMEOUT_MILLIS: &str = "1500";
+const NODE_TIMEOUT_MILLIS: &str = "3000";
 
 /// Three primaries and three replicas. Dropping it ends them.
 #[derive(Debug)]

@@ -90,8 +90,9 @@ impl Sentinels {
         for sentinel in &self.sentinels {
             until("the Sentinel knows all", async || {
                 let words = ["SENTINEL", "MASTER", SERVICE];
-                let told: HashMap<String, String> = sentinel.ask(&words).await.unwrap_or_default();
-                let is = |field: &str, value: &str| told.get(field).is_some_and(|it| it == value);
+                let fields: HashMap<String, String> =
+                    sentinel.ask(&words).await.unwrap_or_default();
+                let is = |field: &str, value: &str| fields.get(field).is_some_and(|it| it == value);
                 is("flags", "master")
                     && is("num-slaves", "2")
                     && is("num-other-sentinels", "2")
@@ -107,6 +108,20 @@ impl Sentinels {
             })
             .await;
         }
+    }
+
+    /// Lets the Sentinels put nothing in the place of the primary any more, and waits until what they began is over. On a
+    /// busy machine they may else leave a primary that was only slow, at any time.
+    pub async fn hold(&self) {
+        for sentinel in &self.sentinels {
+            let patience = ["down-after-milliseconds", "600000"];
+            let words = [&["SENTINEL", "SET", SERVICE][..], &patience].concat();
+            until("the Sentinel waits for longer", async || {
+                sentinel.ask::<String>(&words).await.is_ok()
+            })
+            .await;
+        }
+        self.healthy().await;
     }
 
     /// The URLs of the Sentinels, with their password if they have one.

@@ -60,9 +60,9 @@ fn number_in(status: &str, name: &str) -> Option<u64> {
 #[cfg(all(feature = "process", unix))]
 fn open_files() -> Option<u64> {
     const OPEN: &str = "/proc/self/fd";
-    let told = std::fs::metadata(OPEN).ok()?.len();
-    if told > 0 {
-        return Some(told);
+    let listed = std::fs::metadata(OPEN).ok()?.len();
+    if listed > 0 {
+        return Some(listed);
     }
     let files = std::fs::read_dir(OPEN).ok()?.count() as u64;
     Some(files.saturating_sub(1))

@@ -3,10 +3,10 @@
 //! The request path ends here. It hands on nanoseconds, which leave once a second. Read `cell` (the sums of a
 //! context), `shards` (where a sample is added), `registry` (under which name), `timer`, `counter` and `ranking`
 //! (other code), `response` and `request_outcome` (which responses are errors), `active`, `scope` and `timer_cells`
-//! (which timers ran within which requests), `queue` (how long requests have waited before), `slow`, `slow_drain` and `details` (the slowest and the failed requests one
-//! by one), `finish` (where a request ends), then `touched` (which contexts have something to drain), `drain` (from the
-//! cells to the batch), `minute_reports` (what this instance did in each minute), `totals` and `exemplars` (for the
-//! Prometheus text).
+//! (which timers ran within which requests), `queue` (how long requests have waited before), `slow`, `slow_drain` and
+//! `details` (the slowest and the failed requests one by one), `finish` (where a request ends), then `touched` (which
+//! contexts have something to drain), `drain` (from the cells to the batch), `minute_reports` (what this instance did in
+//! each minute), `totals` and `exemplars` (for the Prometheus text).
 
 pub mod active;
 mod cell;

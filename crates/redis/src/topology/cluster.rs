@@ -308,8 +308,8 @@ mod tests {
     fn a_node_that_cannot_be_reached_names_the_option() {
         let cluster = Cluster::new(7, vec![address("seed:1")], None);
         let error = || StoreError::new(StoreErrorKind::Unreachable, "Redis at 10.0.0.1:1: down");
-        let told = |node| cluster.unreachable(&address(node), error()).to_string();
-        assert!(told("10.0.0.1:1").contains("`redis_address_map`"));
-        assert!(!told("seed:1").contains("`redis_address_map`"));
+        let explained = |node| cluster.unreachable(&address(node), error()).to_string();
+        assert!(explained("10.0.0.1:1").contains("`redis_address_map`"));
+        assert!(!explained("seed:1").contains("`redis_address_map`"));
     }
 }

@@ -36,25 +36,31 @@ impl Primary {
 
     /// Names the node. Returns the number of changes.
     pub(super) fn set(&self, address: Address) -> u64 {
-        let mut state = lock(&self.0);
-        state.is_doubted = false;
-        if state.address.as_ref() != Some(&address) {
-            state.address = Some(address);
-            state.changes += 1;
-        }
-        state.changes
+        lock(&self.0).set(address)
     }
 
     /// Names the node that an answer to a connection has named, unless there is news since that connection was made.
     pub(super) fn set_since(&self, changes: u64, address: Address) {
-        if self.changes() == changes {
-            self.set(address);
+        let mut state = lock(&self.0);
+        if state.changes == changes {
+            state.set(address);
         }
     }
 
     /// Lets the next connection look for the node anew.
     pub(super) fn doubt(&self) {
         lock(&self.0).is_doubted = true;
+    }
+}
+
+impl State {
+    fn set(&mut self, address: Address) -> u64 {
+        self.is_doubted = false;
+        if self.address.as_ref() != Some(&address) {
+            self.address = Some(address);
+            self.changes += 1;
+        }
+        self.changes
     }
 }
 

@@ -15,7 +15,7 @@ const HAS_DOT: &str = "document.querySelector('#icon').href.includes('circle')";
 
 /// The mark beside a name in a table.
 fn mark_of(table: &str, key: &str) -> String {
-    format!("table[data-table={table}] tr[data-key='{key}'] .tag")
+    format!("table[data-table={table}] tr[data-key='{key}'] .tag.change")
 }
 
 #[tokio::test]

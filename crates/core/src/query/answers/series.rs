@@ -84,14 +84,14 @@ pub(in crate::query) async fn series(
     }
     let resolution = Resolution::choose(&resolutions, given, bounds, now)?;
 
-    let (mut points, mut error) = match resolution.source {
+    let (mut points, mut errors) = match resolution.source {
         SliceSource::Counters(_) => {
             let whose = context.unwrap_or(ALL);
             let names = metric.counters().iter().map(|of| of.counter(whose));
             let query = CounterQuery::new(names, resolution.precision);
             (
                 metric.of_counters(&source.reader.counters(&query).await?),
-                0.0,
+                Vec::new(),
             )
         }
         SliceSource::Records(tier) => {
@@ -106,16 +106,15 @@ pub(in crate::query) async fn series(
         let (covered, missing) = recorded(source, slices, resolution.precision, oldest).await?;
         (window, not_running) = (Some(covered), Some(missing));
         points.retain(|(start, _)| slices.contains(*start));
+        errors.retain(|(start, _)| slices.contains(*start));
     }
     check_points(points.len())?;
-    if points.is_empty() {
-        error = 0.0;
-    }
+    let error = errors.into_iter().map(|(_, error)| error);
     Ok(Series {
         context: query.context.clone(),
         metric: metric.as_str(),
         precision: resolution.precision,
-        error: window.map(|_| error),
+        error: window.map(|_| error.fold(0.0, f64::max)),
         window,
         not_running,
         points,
@@ -135,18 +134,19 @@ pub(super) async fn recorded(
     Ok((Covered::new(slices, &span), missing))
 }
 
-/// The points of the records of a context, and their largest relative error.
+/// The points of the records of a context, and the relative error of each.
 async fn of_records(
     source: &Source,
     context: &ContextId,
     metric: SeriesMetric,
     (width, tier): (u32, Precision),
-) -> Result<(Vec<(i64, SeriesValue)>, f64), QueryError> {
+) -> Result<(Vec<(i64, SeriesValue)>, Vec<(i64, f64)>), QueryError> {
     let records = source.reader.records(context, width, tier).await?;
     let points = records.iter();
     let points = points.map(|slice| (slice.start, metric.of_record(context.kind, &slice.sums)));
-    let errors = records.iter().map(|slice| metric.error(&slice.sums));
-    Ok((points.collect(), errors.fold(0.0, f64::max)))
+    let errors = records.iter();
+    let errors = errors.map(|slice| (slice.start, metric.error(&slice.sums)));
+    Ok((points.collect(), errors.collect()))
 }
 
 /// The time that was recorded, from the `oldest` slice on. There may be slices from before the store was created; of the
