@@ -46,17 +46,21 @@ impl Light {
         }
     }
 
-    pub(crate) async fn append(&mut self, batch: Batch) {
-        self.seq += 1;
+    /// Appends a batch. Returns whether there was room for it in the journal.
+    pub(crate) async fn append(&mut self, batch: Batch) -> bool {
         let call = FencedBatch {
             generation: self.generation.clone(),
             instance: self.instance.clone(),
-            seq: self.seq,
-            previous: self.seq - 1,
+            seq: self.seq + 1,
+            previous: self.seq,
             batch,
         };
-        let appended = self.store.append(&call).await.unwrap();
-        assert!(matches!(appended, Appended::Done(_)), "{appended:?}");
+        match self.store.append(&call).await.unwrap() {
+            Appended::Done(_) => self.seq += 1,
+            Appended::Full => return false,
+            other => panic!("{other:?}"),
+        }
+        true
     }
 
     pub(crate) async fn heartbeat(&self) {
@@ -94,8 +98,10 @@ pub(crate) async fn fleet(url: String, instances: usize, guide: Pulse) {
                 tokio::time::sleep(crate::until_turn(interval, spread)).await;
                 let now = crate::now();
                 let batch = made.lock().unwrap().batch(now, now - flushed);
-                flushed = now;
-                light.append(batch).await;
+                // What has no room goes with the next batch, as that of a real instance does.
+                if light.append(batch).await {
+                    flushed = now;
+                }
                 tokio::time::sleep(interval / 3).await;
                 light.heartbeat().await;
             }

@@ -31,19 +31,32 @@ pub(crate) struct Work {
     pub(crate) timer: Option<&'static str>,
     /// About how long it takes.
     pub(crate) millis: f64,
+    /// Whether it computes, and else waits.
+    pub(crate) computes: bool,
 }
 
-const fn timed(timer: &'static str, millis: f64) -> Work {
-    Work {
-        timer: Some(timer),
-        millis,
+impl Work {
+    pub(crate) const fn timed(timer: &'static str, millis: f64) -> Self {
+        Self {
+            timer: Some(timer),
+            millis,
+            computes: false,
+        }
     }
-}
 
-const fn untimed(millis: f64) -> Work {
-    Work {
-        timer: None,
-        millis,
+    pub(crate) const fn untimed(millis: f64) -> Self {
+        Self {
+            timer: None,
+            millis,
+            computes: false,
+        }
+    }
+
+    pub(crate) const fn computing(millis: f64) -> Self {
+        Self {
+            computes: true,
+            ..Self::untimed(millis)
+        }
     }
 }
 
@@ -61,33 +74,62 @@ const fn page(
     }
 }
 
-pub(crate) static HOME: Page = page(("GET", "/"), 360.0, &[untimed(15.0)]);
+pub(crate) static HOME: Page = page(
+    ("GET", "/"),
+    360.0,
+    &[Work::untimed(14.0), Work::computing(1.0)],
+);
 pub(crate) static PRODUCT: Page = page(
     ("GET", "/products/{id}"),
     360.0,
-    &[timed("db:find_product", 18.0), untimed(6.0)],
+    &[
+        Work::timed("db:find_product", 18.0),
+        Work::untimed(5.0),
+        Work::computing(1.0),
+    ],
 );
-pub(crate) static USER: Page = page(("GET", "/api/v1/users/{id}"), 210.0, &[untimed(12.0)]);
+pub(crate) static USER: Page = page(
+    ("GET", "/api/v1/users/{id}"),
+    210.0,
+    &[Work::untimed(11.0), Work::computing(1.0)],
+);
 pub(crate) static SEARCH: Page = page(
     ("GET", "/search"),
     180.0,
-    &[timed("db:search", 40.0), timed("template:results", 8.0)],
+    &[
+        Work::timed("db:search", 40.0),
+        Work {
+            computes: true,
+            ..Work::timed("template:results", 8.0)
+        },
+    ],
 );
 pub(crate) static CART: Page = page(
     ("GET", "/cart"),
     150.0,
-    &[timed("cache:cart", 10.0), untimed(6.0)],
+    &[
+        Work::timed("cache:cart", 10.0),
+        Work::untimed(5.0),
+        Work::computing(1.0),
+    ],
 );
-pub(crate) static ADD_TO_CART: Page =
-    page(("POST", "/cart/items"), 90.0, &[timed("db:add_item", 25.0)]);
+pub(crate) static ADD_TO_CART: Page = page(
+    ("POST", "/cart/items"),
+    90.0,
+    &[Work::timed("db:add_item", 25.0), Work::computing(1.0)],
+);
 pub(crate) static CHECKOUT: Page = Page {
     failures: 0.04,
-    ..page(("POST", "/checkout"), 90.0, &[timed("payment", 60.0)])
+    ..page(
+        ("POST", "/checkout"),
+        90.0,
+        &[Work::timed("payment", 60.0), Work::computing(1.0)],
+    )
 };
 pub(crate) static REPORT: Page = page(
     ("GET", "/reports/daily"),
     24.0,
-    &[timed("db:report", 450.0)],
+    &[Work::timed("db:report", 450.0), Work::computing(10.0)],
 );
 
 /// The pages that the visitors of a fleet ask for.

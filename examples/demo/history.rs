@@ -18,7 +18,7 @@ use tracing::subscriber::NoSubscriber;
 use crate::catalogue::draw_visits;
 use crate::fleet::{Backend, INSTANCES, log_changes, name, now};
 use crate::incident::{self, Incident};
-use crate::pace::Pace;
+use crate::pace::{Pace, SimulatedTime};
 use crate::settings::Settings;
 use crate::shop;
 use crate::traffic::Target;
@@ -323,7 +323,7 @@ fn target(
     incident: Option<Incident>,
     rng: Rng,
 ) -> Result<Target, BuildError> {
-    let pace = Pace::Simulated(time.clone());
-    let app = shop::routes(pulse, pace, incident, None, rng)?;
-    Ok(Target::InProcess(app.layer(pulse.layer())))
+    let pace = Pace::Simulated(SimulatedTime::new(time.clone()));
+    let app = shop::routes(pulse, pace.clone(), incident, None, rng)?;
+    Ok(Target::InProcess(app.layer(pulse.layer()), pace))
 }

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use crate::catalogue::{CART, CHECKOUT, PRODUCT, Page, SEARCH, Work};
+use crate::catalogue::{ADD_TO_CART, CART, CHECKOUT, PRODUCT, Page, SEARCH, Work};
 use crate::fleet::INSTANCES;
 
 /// The version of the shop, and the one that an incident brings.
@@ -27,16 +27,15 @@ pub(crate) enum Incident {
     Queue,
     /// A page runs a query for each row of another.
     Repeated,
+    /// A page computes without `spawn_blocking`.
+    Blocking,
 }
 
 /// The timer that a page repeats, and how often.
-const REPEATED: (Work, usize) = (
-    Work {
-        timer: Some("db:find_item"),
-        millis: 1.0,
-    },
-    41,
-);
+const REPEATED: (Work, usize) = (Work::timed("db:find_item", 1.0), 41);
+
+/// What a page computes that blocks its worker, in milliseconds.
+const BLOCKING_MILLIS: f64 = 60.0;
 
 impl FromStr for Incident {
     type Err = ();
@@ -51,21 +50,26 @@ impl FromStr for Incident {
             "busy_host" => Ok(Self::BusyHost),
             "queue" => Ok(Self::Queue),
             "repeated" => Ok(Self::Repeated),
+            "blocking" => Ok(Self::Blocking),
             _ => Err(()),
         }
     }
 }
 
 impl Incident {
-    pub(crate) const ALLOWED: &str =
-        "slow_query, bad_deploy, bad_instance, errors, surge, busy_host, queue or repeated";
+    pub(crate) const ALLOWED: &str = "slow_query, bad_deploy, bad_instance, errors, surge, busy_host, queue, repeated or blocking";
 
     /// Whether it befalls the instance of this number.
     pub(crate) fn befalls(self, instance: usize) -> bool {
         match self {
             Self::BadDeploy => instance < INSTANCES / 2,
             Self::BadInstance | Self::BusyHost => instance == INSTANCES / 2,
-            Self::SlowQuery | Self::Errors | Self::Surge | Self::Queue | Self::Repeated => true,
+            Self::SlowQuery
+            | Self::Errors
+            | Self::Surge
+            | Self::Queue
+            | Self::Repeated
+            | Self::Blocking => true,
         }
     }
 
@@ -84,6 +88,7 @@ impl Incident {
             }
             Self::Queue => "requests wait for eight times as long in front of the shop",
             Self::Repeated => "GET /cart runs db:find_item 41 times",
+            Self::Blocking => "POST /cart/items computes for 60 ms, and blocks its worker",
         }
     }
 
@@ -96,11 +101,14 @@ impl Incident {
         }
     }
 
-    /// More work that a page does, in milliseconds and outside of timers.
-    pub(crate) fn more_millis(self, page: &Page) -> f64 {
+    /// More work that a page does.
+    pub(crate) fn more_work(self, page: &Page) -> Option<Work> {
         match self {
-            Self::BadDeploy if is(page, &PRODUCT) => page.work.iter().map(|work| work.millis).sum(),
-            _ => 0.0,
+            Self::BadDeploy if is(page, &PRODUCT) => Some(Work::untimed(
+                page.work.iter().map(|work| work.millis).sum(),
+            )),
+            Self::Blocking if is(page, &ADD_TO_CART) => Some(Work::computing(BLOCKING_MILLIS)),
+            _ => None,
         }
     }
 

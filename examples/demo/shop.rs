@@ -16,11 +16,11 @@ use tower_pulse::row_cache::RowCache;
 use tower_pulse::{BuildError, Counter, Pulse, Ranking};
 
 use crate::catalogue::{
-    ADD_TO_CART, CART, CHECKOUT, HOME, PRODUCT, Page, REPORT, SEARCH, USER, draw_duration,
+    ADD_TO_CART, CART, CHECKOUT, HOME, PRODUCT, Page, REPORT, SEARCH, USER, Work, draw_duration,
 };
 use crate::incident::Incident;
 use crate::offers;
-use crate::pace::Pace;
+use crate::pace::{Course, Pace};
 
 /// A shop on one instance.
 #[derive(Clone)]
@@ -91,7 +91,7 @@ impl Shop {
         for (at, work) in page.work.iter().enumerate() {
             let slowness = self.incident.map_or(1.0, |it| it.slowness(page, *work));
             let duration = self.draw(|rng| draw_duration(rng, work.millis * slowness));
-            let spending = course.spend(duration);
+            let spending = spend(&mut course, *work, duration);
             match work.timer {
                 Some(timer) => {
                     let has_failed = fails && last_timed == Some(at);
@@ -105,20 +105,17 @@ impl Shop {
                 None => spending.await,
             }
         }
-        if let Some((work, times)) = self.incident.and_then(|it| it.repeated(page)) {
+        let repeated = self.incident.and_then(|it| it.repeated(page));
+        let more = self.incident.and_then(|it| it.more_work(page));
+        for (work, times) in repeated.into_iter().chain(more.map(|work| (work, 1))) {
             for _ in 0..times {
                 let duration = self.draw(|rng| draw_duration(rng, work.millis));
-                let spending = course.spend(duration);
+                let spending = spend(&mut course, work, duration);
                 match work.timer {
                     Some(timer) => self.pulse.time(timer, spending).await,
                     None => spending.await,
                 }
             }
-        }
-        let more = self.incident.map_or(0.0, |it| it.more_millis(page));
-        if more > 0.0 {
-            let duration = self.draw(|rng| draw_duration(rng, more));
-            course.spend(duration).await;
         }
         fails
     }
@@ -127,6 +124,14 @@ impl Shop {
     fn fails(&self, page: &Page) -> bool {
         let failures = self.incident.map_or(page.failures, |it| it.failures(page));
         failures > 0.0 && self.draw(Rng::f64) < failures
+    }
+}
+
+/// Takes so long for a piece of work.
+async fn spend(course: &mut Course<'_>, work: Work, duration: Duration) {
+    match work.computes {
+        true => course.compute(duration),
+        false => course.wait(duration).await,
     }
 }
 

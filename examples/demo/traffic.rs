@@ -16,6 +16,7 @@ use tower::ServiceExt;
 use crate::catalogue::{Visit, draw_visits};
 use crate::fleet::INSTANCES;
 use crate::incident::Incident;
+use crate::pace::Pace;
 use crate::settings::QUEUE_HEADER;
 
 /// Where visitors send their requests to.
@@ -24,7 +25,7 @@ pub(crate) enum Target {
     /// A server.
     Http(SocketAddr),
     /// An instance of this process that has no server of its own.
-    InProcess(Router),
+    InProcess(Router, Pace),
 }
 
 impl Target {
@@ -34,18 +35,15 @@ impl Target {
         match self {
             // Nobody minds a visit that fails.
             Self::Http(address) => drop(send(*address, &visit, taken).await),
-            Self::InProcess(app) => {
+            Self::InProcess(app, pace) => {
                 let request = Request::builder().method(visit.method).uri(visit.path);
                 let mut request = request.header("traceparent", trace_parent());
                 if let Some(taken) = taken {
                     request = request.header(QUEUE_HEADER, taken);
                 }
                 let request = request.body(Body::empty());
-                drop(
-                    app.clone()
-                        .oneshot(request.expect("a path of the shop"))
-                        .await,
-                );
+                let response = app.clone().oneshot(request.expect("a path of the shop"));
+                drop(pace.drive(response).await);
             }
         }
     }

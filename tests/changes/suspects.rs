@@ -7,6 +7,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::routing::get;
 use fastrand::Rng;
+use futures_util::FutureExt;
 use http::{HeaderMap, Request as HttpRequest};
 use tower::ServiceExt;
 use tower_pulse::{Change, ChangeKind, ManualClock, Pulse, Suspect};
@@ -30,11 +31,40 @@ async fn order(State((pulse, time)): State<(Pulse, ManualClock)>, headers: Heade
             .await;
     }
     time.advance(micros("own"));
+    // It waits, while the clock moves outside of its poll.
+    tokio::task::yield_now().await;
 }
 
-/// An hour of the page, whose first query and own code take `query_grows` and `own_grows` times as long from minute 45 on.
-/// Returns the fleet and the only change that stands then.
-async fn hour_of_orders(backend: Backend, query_grows: f64, own_grows: f64) -> (Fleet, Change) {
+/// How many times as long the parts of the page take from minute 45 on.
+#[derive(Clone, Copy)]
+struct Growth {
+    /// Its first query, which blocks.
+    query: f64,
+    /// Its own code, which computes.
+    own: f64,
+    /// What it waits for outside of timers.
+    wait: f64,
+}
+
+impl Growth {
+    const NONE: Self = Self {
+        query: 1.0,
+        own: 1.0,
+        wait: 1.0,
+    };
+}
+
+/// An hour of the page. Returns the fleet and the only change that stands then.
+async fn hour_of_orders(backend: Backend, growth: Growth) -> (Fleet, Change) {
+    hour_of_orders_on_a_machine(backend, growth, Duration::from_millis(1)).await
+}
+
+/// The same, on a machine whose scheduling delay is so long.
+async fn hour_of_orders_on_a_machine(
+    backend: Backend,
+    growth: Growth,
+    delay: Duration,
+) -> (Fleet, Change) {
     let seed = fixed_seed();
     let mut rng = Rng::with_seed(seed);
     let mut fleet = Fleet::new(backend, 1);
@@ -54,27 +84,33 @@ async fn hour_of_orders(backend: Backend, query_grows: f64, own_grows: f64) -> (
         for _ in 0..40 {
             let own = 15_000.0 * (rng.f64() + rng.f64() + 0.5);
             let query = 10_000.0 * (rng.f64() + rng.f64());
-            let grows = |factor: f64| if minute < 45 { 1.0 } else { factor };
+            let wait = 5_000.0 * (rng.f64() + rng.f64());
+            let growth = if minute < 45 { Growth::NONE } else { growth };
             drawn.push([
-                (query * grows(query_grows)) as u64,
+                (query * growth.query) as u64,
                 (query / 3.0) as u64,
-                (own * grows(own_grows)) as u64,
+                (own * growth.own) as u64,
+                (wait * growth.wait) as u64,
             ]);
         }
         fleet
             .pass_with(&requests, async |_| {
-                for (id, [order, user, own]) in drawn.into_iter().enumerate() {
+                for (id, [order, user, own, wait]) in drawn.into_iter().enumerate() {
                     time.set_wall(second);
                     let request = HttpRequest::get(format!("/order/{id}"))
                         .header("order", order)
                         .header("user", user)
                         .header("own", own);
                     let request = request.body(Body::empty()).unwrap();
-                    app.clone().oneshot(request).await.unwrap();
+                    let mut response = Box::pin(app.clone().oneshot(request));
+                    assert!((&mut response).now_or_never().is_none());
+                    time.advance(Duration::from_micros(wait));
+                    response.await.unwrap();
                 }
                 time.set_wall(second);
             })
             .await;
+        pulse.simulation().machine(second - 30, 0.4, delay);
         assert_eq!(pulse.simulation().judge().await.unwrap(), 1);
     }
     let standing = fleet.standing().await;
@@ -84,7 +120,11 @@ async fn hour_of_orders(backend: Backend, query_grows: f64, own_grows: f64) -> (
 }
 
 async fn a_timer_that_takes_the_time_is_the_suspect(backend: Backend) {
-    let (fleet, change) = hour_of_orders(backend, 8.0, 1.0).await;
+    let growth = Growth {
+        query: 8.0,
+        ..Growth::NONE
+    };
+    let (fleet, change) = hour_of_orders(backend, growth).await;
     let [
         Suspect::Timer {
             timer,
@@ -92,9 +132,10 @@ async fn a_timer_that_takes_the_time_is_the_suspect(backend: Backend) {
             now,
             share,
         },
+        Suspect::Computing { .. },
     ] = &change.suspects[..]
     else {
-        panic!("one timer is the suspect: {change:#?}");
+        panic!("one timer is the suspect, which blocks: {change:#?}");
     };
     assert_eq!(&**timer, "db:find_order");
     assert!((then - 0.01).abs() < 0.001, "{then}");
@@ -118,16 +159,38 @@ async fn a_timer_that_takes_the_time_is_the_suspect_in_redis() {
     a_timer_that_takes_the_time_is_the_suspect(Backend::redis().await).await;
 }
 
-async fn code_outside_of_timers_is_the_suspect(backend: Backend) {
-    let (fleet, change) = hour_of_orders(backend, 1.0, 3.0).await;
-    let [Suspect::Code { then, now, share }] = &change.suspects[..] else {
-        panic!("the code is the suspect: {change:#?}");
+async fn code_that_computes_is_the_suspect(backend: Backend) {
+    let growth = Growth {
+        own: 3.0,
+        ..Growth::NONE
     };
-    assert!((then - 0.0225).abs() < 0.001, "{then}");
-    assert!((now - 0.0675).abs() < 0.006, "{now}");
+    let (fleet, change) = hour_of_orders(backend, growth).await;
+    let [
+        Suspect::Code { then, now, share },
+        Suspect::Computing {
+            then: computing_then,
+            now: computing_now,
+            longest,
+            text,
+            ..
+        },
+    ] = &change.suspects[..]
+    else {
+        panic!("the code is the suspect, and computes: {change:#?}");
+    };
+    // Half of the wait is no part of a timer either.
+    assert!((then - 0.0275).abs() < 0.001, "{then}");
+    assert!((now - 0.0725).abs() < 0.006, "{now}");
     assert!(*share > 0.85, "{share}");
+    // With the queries, which block.
+    assert!((computing_then - 0.0358).abs() < 0.002, "{computing_then}");
+    assert!((computing_now - 0.0808).abs() < 0.006, "{computing_now}");
+    assert!((0.1..0.14).contains(longest), "{longest}");
+    assert!(text.starts_with("it computes longer, 8"), "{text}");
     let answer = fleet.instances[0].json("api/changes").await;
-    assert_eq!(answer["changes"][0]["suspects"][0]["kind"], "code");
+    let suspects = &answer["changes"][0]["suspects"];
+    assert_eq!(suspects[0]["kind"], "code");
+    assert_eq!(suspects[1]["kind"], "computing");
     assert_eq!(answer["problems"], 1);
     // Which has changed comes first, whatever its time.
     let rows = fleet.instances[0]
@@ -137,13 +200,67 @@ async fn code_outside_of_timers_is_the_suspect(backend: Backend) {
 }
 
 #[tokio::test]
-async fn code_outside_of_timers_is_the_suspect_in_memory() {
-    code_outside_of_timers_is_the_suspect(Backend::memory()).await;
+async fn code_that_computes_is_the_suspect_in_memory() {
+    code_that_computes_is_the_suspect(Backend::memory()).await;
 }
 
 #[tokio::test]
-async fn code_outside_of_timers_is_the_suspect_in_redis() {
-    code_outside_of_timers_is_the_suspect(Backend::redis().await).await;
+async fn code_that_computes_is_the_suspect_in_redis() {
+    code_that_computes_is_the_suspect(Backend::redis().await).await;
+}
+
+async fn code_that_waits_is_the_suspect(backend: Backend) {
+    let growth = Growth {
+        wait: 12.0,
+        ..Growth::NONE
+    };
+    let (fleet, change) = hour_of_orders(backend, growth).await;
+    let [
+        Suspect::Code { .. },
+        Suspect::Waiting {
+            then,
+            now,
+            share,
+            text,
+        },
+    ] = &change.suspects[..]
+    else {
+        panic!("the code is the suspect, and waits: {change:#?}");
+    };
+    assert!((then - 0.005).abs() < 0.0005, "{then}");
+    assert!((now - 0.06).abs() < 0.008, "{now}");
+    assert!(*share > 0.85, "{share}");
+    let end = " a request instead of 5.";
+    assert!(
+        text.starts_with("it waits longer, ") && text.contains(end),
+        "{text}"
+    );
+    let answer = fleet.instances[0].json("api/changes").await;
+    assert_eq!(answer["changes"][0]["suspects"][1]["kind"], "waiting");
+}
+
+#[tokio::test]
+async fn code_that_waits_is_the_suspect_in_memory() {
+    code_that_waits_is_the_suspect(Backend::memory()).await;
+}
+
+#[tokio::test]
+async fn code_that_waits_is_the_suspect_in_redis() {
+    code_that_waits_is_the_suspect(Backend::redis().await).await;
+}
+
+/// The time of a poll includes what the machine gives to others.
+#[tokio::test]
+async fn no_code_is_said_to_compute_on_a_machine_that_is_busy() {
+    let growth = Growth {
+        own: 3.0,
+        ..Growth::NONE
+    };
+    let delay = Duration::from_millis(30);
+    let (_fleet, change) = hour_of_orders_on_a_machine(Backend::memory(), growth, delay).await;
+    let [Suspect::Machine { .. }] = &change.suspects[..] else {
+        panic!("the machine is the suspect: {change:#?}");
+    };
 }
 
 /// The instances that changes name.

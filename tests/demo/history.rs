@@ -109,8 +109,7 @@ async fn an_incident_without_a_past_begins_at_the_start() {
 #[tokio::test]
 async fn an_invalid_past_or_incident_is_refused_with_what_is_allowed() {
     let allowed = "a number of minutes or hours, 30m to 24h, as 3h";
-    let incidents =
-        "slow_query, bad_deploy, bad_instance, errors, surge, busy_host, queue or repeated";
+    let incidents = "slow_query, bad_deploy, bad_instance, errors, surge, busy_host, queue, repeated or blocking";
     for (name, value, allowed) in [
         ("DEMO_HISTORY", "29m", allowed),
         ("DEMO_HISTORY", "25h", allowed),

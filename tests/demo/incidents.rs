@@ -11,7 +11,7 @@ use super::past::{Backend, DemoWithPast, PATIENCE};
 type Expected = fn(&Value) -> bool;
 
 /// The incidents, and whether a change names one.
-const INCIDENTS: [(&str, Expected); 8] = [
+const INCIDENTS: [(&str, Expected); 9] = [
     ("slow_query", |change| {
         is(change, "slower", "GET /search")
             && has_suspect(change, |suspect| suspect["timer"] == "db:search")
@@ -32,6 +32,7 @@ const INCIDENTS: [(&str, Expected); 8] = [
     BUSY_HOST,
     QUEUE,
     REPEATED,
+    BLOCKING,
 ];
 
 /// Every change is about the instance, and its machine is suspected.
@@ -51,14 +52,31 @@ const REPEATED: (&str, Expected) = ("repeated", |change| {
         && has_suspect(change, |suspect| suspect["timer"] == "db:find_item")
 });
 
-/// The others in memory are read from the page, in `tests/browser`.
-#[tokio::test]
-async fn the_machine_the_queue_and_repeated_calls_are_named_in_memory() {
+const BLOCKING: (&str, Expected) = ("blocking", |change| {
+    is(change, "slower", "POST /cart/items")
+        && has_suspect(change, |suspect| {
+            suspect["kind"] == "computing" && suspect["longest"].as_f64() > Some(0.08)
+        })
+});
+
+/// Those that only the process can tell of, where a fleet shares a store.
+async fn what_the_process_tells_is_named(backend: Backend) {
     let mut complaints = Vec::new();
-    for incident in [BUSY_HOST, QUEUE, REPEATED] {
-        complaints.extend(is_named(Backend::Memory, incident).await);
+    for incident in [BUSY_HOST, QUEUE, REPEATED, BLOCKING] {
+        complaints.extend(is_named(backend, incident).await);
     }
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+}
+
+/// The others in memory are read from the page, in `tests/browser`.
+#[tokio::test]
+async fn what_the_process_tells_is_named_in_memory() {
+    what_the_process_tells_is_named(Backend::Memory).await;
+}
+
+#[tokio::test]
+async fn what_the_process_tells_is_named_in_a_file() {
+    what_the_process_tells_is_named(Backend::File).await;
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ use tokio::sync::Semaphore;
 
 use super::rig::demo::{self, Demo};
 use super::rig::http::Client;
+use super::rig::process::TempDir;
 use super::rig::server::RedisServer;
 
 /// How long a past may take to be recorded, while the machine is busy with something else.
@@ -33,12 +34,14 @@ pub(crate) struct DemoWithPast {
     /// The Unix second at which the simulated past ends.
     pub(crate) seam: u64,
     _server: Option<RedisServer>,
+    _directory: Option<TempDir>,
 }
 
 /// A kind of store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Backend {
     Memory,
+    File,
     Redis,
 }
 
@@ -49,12 +52,18 @@ impl Backend {
         static ONE: Semaphore = Semaphore::const_new(1);
         let _turn = ONE.acquire().await.unwrap();
         let server = match self {
-            Self::Memory => None,
+            Self::Memory | Self::File => None,
             Self::Redis => Some(RedisServer::start().await),
         };
         let url = server.as_ref().map(RedisServer::url);
-        let redis = url.iter().map(|url| ("REDIS_URL", &**url));
-        let env: Vec<_> = redis.chain(env.iter().copied()).collect();
+        let directory = matches!(self, Self::File).then(|| TempDir::new("demo-past"));
+        let file = directory
+            .as_ref()
+            .map(|directory| directory.path().join("pulse.redb"));
+        let file = file.as_ref().map(|path| path.to_str().unwrap());
+        let store = url.iter().map(|url| ("REDIS_URL", &**url));
+        let store = store.chain(file.map(|path| ("PULSE_FILE", path)));
+        let env: Vec<_> = store.chain(env.iter().copied()).collect();
         let demo = Demo::start_within(PATIENCE, demo::built(), &[], &env).await;
         let log = demo.stderr();
         let seam = log.split("before Unix second ").nth(1);
@@ -65,6 +74,7 @@ impl Backend {
             demo,
             client,
             _server: server,
+            _directory: directory,
         }
     }
 }

@@ -121,6 +121,31 @@ pub enum Suspect {
         /// The part of the slowdown that is outside of timers, 0 to 1.
         share: f64,
     },
+    /// The requests compute for longer, or block their workers. Never while the scheduling delay of an instance is high, as
+    /// the time of a poll then includes what the system gives to others.
+    Computing {
+        /// Seconds per request within polls before.
+        then: f64,
+        /// Seconds per request within polls now.
+        now: f64,
+        /// The part of the slowdown that is within polls, 0 to 1.
+        share: f64,
+        /// The longest single poll since the change, in seconds.
+        longest: f64,
+        /// This in words.
+        text: Arc<str>,
+    },
+    /// The requests wait for longer.
+    Waiting {
+        /// Seconds per request outside of polls before.
+        then: f64,
+        /// Seconds per request outside of polls now.
+        now: f64,
+        /// The part of the slowdown that is outside of polls, 0 to 1.
+        share: f64,
+        /// This in words.
+        text: Arc<str>,
+    },
 }
 
 /// The same figure at an earlier time of day.

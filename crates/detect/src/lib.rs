@@ -24,6 +24,7 @@ mod minute;
 mod noise;
 mod page;
 mod past;
+pub mod polls;
 mod reference;
 mod residual;
 mod scored;

@@ -107,6 +107,8 @@ const INSTANCE: u8 = 2;
 const TIMER: u8 = 3;
 const CODE: u8 = 4;
 const MACHINE: u8 = 5;
+const COMPUTING: u8 = 6;
+const WAITING: u8 = 7;
 
 impl Packed for Suspect {
     fn write(&self, out: &mut Writer) {
@@ -155,6 +157,27 @@ impl Packed for Suspect {
                 MACHINE.write(out);
                 (instance.clone(), text.clone()).write(out);
                 (*delay, *cpu).write(out);
+            }
+            Suspect::Computing {
+                then,
+                now,
+                share,
+                longest,
+                text,
+            } => {
+                COMPUTING.write(out);
+                ((*then, *now), (*share, *longest)).write(out);
+                text.write(out);
+            }
+            Suspect::Waiting {
+                then,
+                now,
+                share,
+                text,
+            } => {
+                WAITING.write(out);
+                ((*then, *now), *share).write(out);
+                text.write(out);
             }
         }
     }
@@ -215,6 +238,19 @@ impl KnownSuspect {
                     text,
                 })
             }
+            COMPUTING => Some(Suspect::Computing {
+                then: Packed::read(from)?,
+                now: Packed::read(from)?,
+                share: Packed::read(from)?,
+                longest: Packed::read(from)?,
+                text: Packed::read(from)?,
+            }),
+            WAITING => Some(Suspect::Waiting {
+                then: Packed::read(from)?,
+                now: Packed::read(from)?,
+                share: Packed::read(from)?,
+                text: Packed::read(from)?,
+            }),
             _ => None,
         }))
     }
@@ -332,6 +368,19 @@ mod tests {
                 then: 0.01,
                 now: 0.02,
                 share: 0.6,
+            },
+            Suspect::Computing {
+                then: 0.01,
+                now: 0.03,
+                share: 0.7,
+                longest: 0.18,
+                text: text("computes"),
+            },
+            Suspect::Waiting {
+                then: 0.04,
+                now: 0.02,
+                share: 0.8,
+                text: text("waits"),
             },
         ];
         (change.instance, change.ended) = (Some(text("web-2")), Some(i64::MAX));

@@ -32,7 +32,7 @@ const MIN_CONFIRMED: f64 = 0.3;
 const MIN_RATIO: f64 = 1.25;
 
 /// Fewest requests on each side of a comparison.
-const MIN_REQUESTS: u64 = 20;
+pub(super) const MIN_REQUESTS: u64 = 20;
 
 /// What a context did before a change and since.
 #[derive(Clone, Debug, Default)]

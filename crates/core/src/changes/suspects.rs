@@ -7,11 +7,12 @@ use super::MINUTE;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::{InstanceMinuteRecords, RecordQuery, Store, marks};
 use tower_pulse_detect::change::{Change, ChangeKind, Suspect};
+use tower_pulse_detect::polls;
 use tower_pulse_detect::side_by_side::{self, Versions};
 use tower_pulse_detect::suspects::{self, Sides};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ALL, ContextId, Kind, QUEUED};
-use tower_pulse_model::machine::MachineMinute;
+use tower_pulse_model::machine::{MachineMinute, was_delayed};
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::slices::Merge;
 use tower_pulse_model::sorted;
@@ -49,6 +50,10 @@ pub(super) async fn find(
         let machines = machines(change, &suspects, &reports);
         if suspects.is_empty() && machines.is_empty() && is_of_speed {
             timers = timers_and_code(store, &sides, end).await?;
+            timers.extend(polls::computing_or_waiting(
+                &sides,
+                is_one_delayed(&reports),
+            ));
         }
         suspects.extend(machines);
     }
@@ -126,7 +131,16 @@ fn machines(
         _ => None,
     });
     let one = change.instance.as_ref().or(suspected);
-    let mut machines: Vec<(Arc<str>, Vec<MachineMinute>)> = Vec::new();
+    let machines = machine_minutes(reports, one);
+    suspects::machines(&machines, one.is_some())
+}
+
+/// What the machines did of all instances, or of one.
+fn machine_minutes(
+    reports: &[Vec<InstanceMinuteRecords>],
+    one: Option<&Arc<str>>,
+) -> Vec<(Arc<str>, Vec<MachineMinute>)> {
+    let mut machines = Vec::new();
     for report in reports.iter().flatten() {
         if one.is_none_or(|one| *one == report.instance)
             && let Some(machine) = report.machine
@@ -135,7 +149,13 @@ fn machines(
             sorted::entry(&mut machines, instance, Vec::new).push(machine);
         }
     }
-    suspects::machines(&machines, one.is_some())
+    machines
+}
+
+/// Whether the scheduling delay of an instance was high.
+fn is_one_delayed(reports: &[Vec<InstanceMinuteRecords>]) -> bool {
+    let machines = machine_minutes(reports, None);
+    machines.iter().any(|(_, minutes)| was_delayed(minutes))
 }
 
 /// The deploys near the beginning of the change. Where the new version ran beside another and did no worse, the deploy

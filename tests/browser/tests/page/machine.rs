@@ -1,4 +1,5 @@
-//! What is in front of a page and below it: the machine of an instance, the queue, and calls that are repeated.
+//! What is in front of a page and below it: the machine of an instance, the queue, calls that are repeated, and workers that
+//! are held.
 
 use pulse_browser::page::Page;
 use pulse_browser::shop::{Backend, Shop};
@@ -83,5 +84,34 @@ async fn a_repeated_timer_is_marked() {
         "document.querySelector('[data-panel=time-goes] .repeats')?.innerText.startsWith('db:find_item 41× per request')",
     )
     .await;
+    page.end().await;
+}
+
+#[tokio::test]
+async fn a_path_that_blocks_its_worker_is_found_by_its_longest_poll() {
+    let shop = shop("blocking").await;
+    let page = open_the_change(&shop).await;
+    page.until_screen("path").await;
+    page.until(
+        "it says that the page computes, and holds a worker",
+        "/it computes longer, \\d\\d ms a request instead of \\d\\.\\d ms; a poll held a worker for \\d\\d+ ms/
+            .test(document.querySelector('[data-panel=change]').innerText)",
+    )
+    .await;
+    page.until(
+        "so does where the time goes, with what it waits",
+        "/^computing \\d.* ms.*, waiting \\d.* ms.*; a poll held a worker for \\d+ ms at most$/
+            .test(document.querySelector('[data-panel=time-goes] .polls:not([hidden])')?.innerText)",
+    )
+    .await;
+    page.show("paths?range=5m&sort=longest_poll").await;
+    page.until_screen("paths").await;
+    page.until(
+        "the path comes first",
+        "document.querySelector('[data-table=paths] tbody tr').dataset.key === 'POST /cart/items'",
+    )
+    .await;
+    let longest = column(&page, "paths", "longest_poll").await;
+    assert!(longest[0].ends_with(" ms"), "{longest:?}");
     page.end().await;
 }

@@ -1,0 +1,187 @@
+//! Computing or waiting: which of both a change of speed comes from.
+
+use super::change::Suspect;
+use super::suspects::{MIN_REQUESTS, Sides};
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::measures::Measure;
+
+/// The smallest part of a change that must be within polls for it to come from these.
+const MIN_SHARE: f64 = 0.5;
+
+/// Which of both has grown: the time within the polls of the requests, or the time outside of them; or which has become less.
+/// `is_delayed`: the scheduling delay of an instance is high, so that a long poll need not have computed.
+pub fn computing_or_waiting(sides: &Sides, is_delayed: bool) -> Option<Suspect> {
+    let (then, now) = (PolledTime::of(&sides.then)?, PolledTime::of(&sides.now)?);
+    let (computing, waiting) = (now.computing - then.computing, now.waiting - then.waiting);
+    let change = computing + waiting;
+    if change == 0.0 {
+        return None;
+    }
+    let in_words = |longer: [&str; 2], then: f64, now: f64| {
+        let word = longer[usize::from(change < 0.0)];
+        let millis = |seconds: f64| format!("{:.*} ms", usize::from(seconds < 0.01), 1e3 * seconds);
+        format!(
+            "{word}, {} a request instead of {}",
+            millis(now),
+            millis(then)
+        )
+    };
+    let share = computing / change;
+    if share >= MIN_SHARE {
+        let longest = sides.now.measures.get(Measure::LongestPoll) as f64 / 1e9;
+        let of_longest = match computing > 0.0 {
+            true => format!("; a poll held a worker for {:.0} ms", 1e3 * longest),
+            false => String::new(),
+        };
+        let text = in_words(
+            ["it computes longer", "it computes less"],
+            then.computing,
+            now.computing,
+        );
+        return (!is_delayed).then(|| Suspect::Computing {
+            then: then.computing,
+            now: now.computing,
+            share: share.min(1.0),
+            longest,
+            text: format!("{text}{of_longest}").into(),
+        });
+    }
+    Some(Suspect::Waiting {
+        then: then.waiting,
+        now: now.waiting,
+        share: (1.0 - share).min(1.0),
+        text: in_words(
+            ["it waits longer", "it waits less"],
+            then.waiting,
+            now.waiting,
+        )
+        .into(),
+    })
+}
+
+/// The seconds of a request within its polls, and outside of them.
+struct PolledTime {
+    computing: f64,
+    waiting: f64,
+}
+
+impl PolledTime {
+    /// The means of the requests of a slice, if polls were measured of enough of them.
+    fn of(sums: &Aggregate) -> Option<Self> {
+        let seconds = |measure| sums.measures.get(measure) as f64 / 1e9;
+        let (computing, waiting) = (seconds(Measure::PollTime), seconds(Measure::Waited));
+        let whole = computing + waiting;
+        if sums.times.count < MIN_REQUESTS || whole == 0.0 {
+            return None;
+        }
+        // Requests of instances of an older version, and those that the host recorded itself, have no polls.
+        let mean = sums.times.sum as f64 / 1e9 / sums.times.count as f64;
+        Some(Self {
+            computing: mean * computing / whole,
+            waiting: mean * waiting / whole,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The sums of requests, each with so many milliseconds within and outside of its polls.
+    fn requests(count: u64, computing: u64, waiting: u64) -> Aggregate {
+        let mut sums = Aggregate::default();
+        let nanos = |millis: u64| millis * 1_000_000;
+        for _ in 0..count {
+            sums.times.record(nanos(computing + waiting));
+        }
+        let measures = [
+            (Measure::PollTime, nanos(count * computing)),
+            (Measure::Waited, nanos(count * waiting)),
+            (Measure::LongestPoll, nanos(computing)),
+            (Measure::Polls, 2 * count),
+        ];
+        for (measure, number) in measures {
+            sums.measures.add(measure, number);
+        }
+        sums
+    }
+
+    /// What is suspected of requests that compute and wait for so many milliseconds before and now.
+    fn suspected(then: (u64, u64), now: (u64, u64), is_delayed: bool) -> Option<String> {
+        let sides = Sides {
+            then: requests(40, then.0, then.1),
+            now: requests(30, now.0, now.1),
+        };
+        match computing_or_waiting(&sides, is_delayed)? {
+            Suspect::Computing { text, share, .. } | Suspect::Waiting { text, share, .. } => {
+                Some(format!("{text} ({share:.2})"))
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_one_that_has_grown_is_named() {
+        let named = |then, now| suspected(then, now, false).unwrap();
+        let computes = "it computes longer, 48 ms a request instead of 3.0 ms; a poll held a worker for 48 ms (0.98)";
+        assert_eq!(named((3, 42), (48, 43)), computes);
+        let waits = "it waits longer, 142 ms a request instead of 42 ms (0.93)";
+        assert_eq!(named((3, 42), (11, 142)), waits);
+        // Of what becomes faster, the one that has become less.
+        let less = "it computes less, 3.0 ms a request instead of 48 ms (0.98)";
+        assert_eq!(named((48, 43), (3, 42)), less);
+        assert_eq!(
+            named((3, 142), (3, 42)),
+            "it waits less, 42 ms a request instead of 142 ms (1.00)"
+        );
+        // Where one grows and the other becomes less, the larger one decides.
+        assert!(named((10, 40), (40, 20)).starts_with("it computes longer"));
+        assert!(named((10, 40), (0, 90)).starts_with("it waits longer"));
+    }
+
+    #[test]
+    fn no_request_computes_on_a_machine_that_is_busy() {
+        assert_eq!(suspected((3, 42), (48, 43), true), None);
+        // The time outside of polls is none of its doing.
+        assert!(suspected((3, 42), (3, 142), true).is_some());
+    }
+
+    #[test]
+    fn nothing_is_said_where_no_polls_were_measured() {
+        let without = Aggregate {
+            measures: Default::default(),
+            ..requests(40, 3, 42)
+        };
+        for (then, now) in [
+            (without.clone(), requests(40, 48, 42)),
+            (requests(40, 3, 42), without.clone()),
+            (requests(MIN_REQUESTS - 1, 3, 42), requests(40, 48, 42)),
+            (requests(40, 3, 42), requests(40, 3, 42)),
+            (Aggregate::default(), Aggregate::default()),
+        ] {
+            assert_eq!(computing_or_waiting(&Sides { then, now }, false), None);
+        }
+    }
+
+    #[test]
+    fn requests_without_polls_do_not_count_as_waiting() {
+        let half = |computing, waiting| {
+            let mut sums = requests(20, computing, waiting);
+            for _ in 0..20 {
+                sums.times.record((computing + waiting) * 1_000_000);
+            }
+            sums
+        };
+        let sides = Sides {
+            then: half(3, 42),
+            now: half(48, 42),
+        };
+        let Some(Suspect::Computing { then, now, .. }) = computing_or_waiting(&sides, false) else {
+            panic!("it computes");
+        };
+        assert!(
+            (then - 0.003).abs() < 1e-9 && (now - 0.048).abs() < 1e-9,
+            "{then} {now}"
+        );
+    }
+}
