@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 
 use crate::http;
-use crate::rows::{BODY_END, FLOOR, IDENTITY, PROMETHEUS, PULSE, TRACE};
+use crate::rows::{
+    BODY_END, FLOOR, IDENTITY, IDENTITY_OF_POLLS, POLLS, PROMETHEUS, PULSE, PULSE_OF_POLLS, TRACE,
+};
 use crate::stats::Median;
 use crate::table::Results;
 
@@ -58,6 +60,16 @@ impl Goal {
 /// compilers make. The goal is lower.
 const INSTRUCTIONS: f64 = 450.0;
 
+/// The same for each further poll of a request.
+const INSTRUCTIONS_OF_A_POLL: f64 = 40.0;
+
+/// Instructions beyond the identity layer for each poll of a request after the first one.
+fn instructions_of_a_poll(results: &Results) -> Option<f64> {
+    let first = results.instructions_over(PULSE, IDENTITY)?;
+    let all = results.instructions_over(PULSE_OF_POLLS, IDENTITY_OF_POLLS)?;
+    Some((all - first) / (POLLS - 1) as f64)
+}
+
 /// Fails if a value that is the same in every run has grown.
 pub(crate) fn check(results: &Results) -> Result<(), String> {
     let checks = [
@@ -75,6 +87,16 @@ pub(crate) fn check(results: &Results) -> Result<(), String> {
             "instructions beyond the identity layer",
             results.instructions_over(PULSE, IDENTITY),
             INSTRUCTIONS,
+        ),
+        (
+            "allocations beyond the identity layer, of requests that are polled five times",
+            results.allocations_over(PULSE_OF_POLLS, IDENTITY_OF_POLLS),
+            0.0,
+        ),
+        (
+            "instructions beyond the identity layer of each further poll",
+            instructions_of_a_poll(results),
+            INSTRUCTIONS_OF_A_POLL,
         ),
     ];
     for (what, measured, limit) in checks {
@@ -146,6 +168,13 @@ pub(crate) fn markdown(results: &Results) -> String {
             "instructions beyond the identity layer",
             AtMost(400.0),
             results.instructions_over(PULSE, IDENTITY),
+            0,
+            "",
+        ),
+        goal(
+            "… of each further poll of a request",
+            AtMost(40.0),
+            instructions_of_a_poll(results),
             0,
             "",
         ),

@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::rows::{BODY_END, IDENTITY, PULSE};
+use crate::rows::{BODY_END, IDENTITY, IDENTITY_OF_POLLS, PULSE, PULSE_OF_POLLS};
 
 /// The text of `--help`.
 pub(crate) const USAGE: &str = "\
@@ -115,7 +115,8 @@ impl Options {
                 "--check" => {
                     options.check = true;
                     options.measure = vec![Measure::Allocations, Measure::Instructions];
-                    options.only = [IDENTITY, PULSE, BODY_END].map(str::to_owned).to_vec();
+                    let only = [IDENTITY, PULSE, BODY_END, IDENTITY_OF_POLLS, PULSE_OF_POLLS];
+                    options.only = only.map(str::to_owned).to_vec();
                 }
                 "--http" => options.measure.push(Measure::Http),
                 "--serve" => options.serve = Some(value()?),

@@ -12,9 +12,11 @@ mod seeds;
 mod trace;
 
 use std::any::Any;
+use std::future::poll_fn;
+use std::task::Poll;
 
 use axum::Router;
-use axum::routing::get;
+use axum::routing::{MethodRouter, get};
 
 use crate::driver::{Ground, ROUTES};
 use crate::floor::Floor;
@@ -27,6 +29,8 @@ pub(crate) struct Row {
     pub(crate) name: &'static str,
     /// The divisor of its number of requests in a round.
     pub(crate) slowness: usize,
+    /// How often its requests are polled.
+    polls: usize,
     add: fn(Router, &Ground) -> Result<App, String>,
 }
 
@@ -44,6 +48,13 @@ pub(crate) const PROMETHEUS: &str = "axum-prometheus";
 pub(crate) const PULSE: &str = "pulse";
 /// The id of tower-pulse, timed to the body's end.
 pub(crate) const BODY_END: &str = "pulse-body";
+
+/// The id of the layer that does nothing around requests that are polled five times.
+pub(crate) const IDENTITY_OF_POLLS: &str = "identity-polls";
+/// The id of tower-pulse around requests that are polled five times.
+pub(crate) const PULSE_OF_POLLS: &str = "pulse-polls";
+/// How often these are polled.
+pub(crate) const POLLS: usize = 5;
 
 /// All rows, in the order of the table.
 pub(crate) const ROWS: &[Row] = &[
@@ -67,6 +78,22 @@ pub(crate) const ROWS: &[Row] = &[
         "**tower-pulse**, to the body's end",
         pulse::until_body_end,
     ),
+    Row {
+        polls: POLLS,
+        ..Row::new(
+            IDENTITY_OF_POLLS,
+            "identity, five polls a request",
+            |routes, _| Ok(routes.layer(identity::Identity).into()),
+        )
+    },
+    Row {
+        polls: POLLS,
+        ..Row::new(
+            PULSE_OF_POLLS,
+            "**tower-pulse**, to the head, five polls a request",
+            pulse::to_head,
+        )
+    },
     #[cfg(feature = "peers")]
     Row::new(
         TRACE,
@@ -117,6 +144,7 @@ impl Row {
             id,
             name,
             slowness: 1,
+            polls: 1,
             add,
         }
     }
@@ -145,16 +173,49 @@ impl From<Router> for App {
     }
 }
 
-/// The routes of every row.
+/// The routes of every row, which answer at their first poll.
 pub(crate) fn routes() -> Router {
-    (0..ROUTES).fold(Router::new(), |router, route| {
-        router.route(&format!("/route{route}/{{id}}"), get(|| async { "pong" }))
+    routes_with(|| get(|| async { "pong" }))
+}
+
+/// Routes that answer when they are polled so often.
+fn routes_of_polls(polls: usize) -> Router {
+    routes_with(|| {
+        get(move || async move {
+            for _ in 1..polls {
+                yield_once().await;
+            }
+            "pong"
+        })
     })
+}
+
+fn routes_with(handler: impl Fn() -> MethodRouter) -> Router {
+    (0..ROUTES).fold(Router::new(), |router, route| {
+        router.route(&format!("/route{route}/{{id}}"), handler())
+    })
+}
+
+/// Is pending once, and wakes its task at once.
+async fn yield_once() {
+    let mut has_yielded = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut has_yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// Makes a row's Router, or returns why it is not available.
 pub(crate) fn build(row: &Row, ground: &Ground) -> Result<App, String> {
-    (row.add)(routes(), ground)
+    let routes = match row.polls {
+        1 => routes(),
+        polls => routes_of_polls(polls),
+    };
+    (row.add)(routes, ground)
 }
 
 /// The rows with these ids, and those that they are compared with.
