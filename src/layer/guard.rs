@@ -9,7 +9,7 @@ use http::{Extensions, HeaderMap, Method, StatusCode};
 
 use super::route::{ContextOverride, Recorded, Route, Target};
 use super::source::{HasHead, Head};
-use tower_pulse_core::clock::Tick;
+use tower_pulse_core::clock::{Clock, Tick};
 use tower_pulse_core::recorder::{
     Core, Ended, Entry, RequestDetails, RequestPolls, ResponseHead, Unrecorded, active,
 };
@@ -141,7 +141,7 @@ impl Guard {
             may_be_grpc: *method == Method::POST,
             head_error: false,
             status: None,
-            polls: RequestPolls::First,
+            polls: RequestPolls::new(start),
         }
     }
 
@@ -159,10 +159,10 @@ impl Guard {
     /// Like [`enter`](Self::enter), for the polls that follow: gives the timers of the request back to this thread.
     #[inline(always)]
     pub(super) fn resume(&mut self) -> ActiveRequest<'_> {
-        if let RequestPolls::Further(_) = self.polls
-            && let Some(core) = self.target.as_ref().and_then(Target::core)
+        if self.polls.has_ended_one()
+            && let Some(clock) = clock(self.target.as_ref())
         {
-            self.polls.begin(core.clock());
+            self.polls.begin(clock);
         }
         let active = self.enter();
         if let Some(Target::Timed(timed)) = &active.guard.target {
@@ -174,8 +174,8 @@ impl Guard {
     /// A poll has ended, and the request goes on.
     #[inline(always)]
     pub(super) fn poll_ended(&mut self) {
-        if let Some(core) = self.target.as_ref().and_then(Target::core) {
-            self.polls.end(self.start, core.clock());
+        if let Some(clock) = clock(self.target.as_ref()) {
+            self.polls.end(clock);
         }
     }
 
@@ -389,10 +389,7 @@ impl Guard {
             None => Outcome::Cancelled,
             Some(_) => Outcome::BodyAborted,
         };
-        // A poll that has not ended, of a request that did not panic, never began.
-        if let (RequestPolls::First, false) = (self.polls, outcome == Outcome::Panicked) {
-            self.polls = RequestPolls::NONE;
-        }
+        self.polls.drop_between();
         self.end(outcome, outcome.is_error() || self.head_error);
     }
 }
@@ -404,6 +401,22 @@ impl Drop for Guard {
             self.end_dropped();
         }
     }
+}
+
+/// The clock of the recorder of a request that is recorded.
+#[inline(always)]
+fn clock(target: Option<&Target>) -> Option<&Clock> {
+    match target {
+        // Most requests.
+        Some(Target::Registered(entry)) => Some(entry.core().clock()),
+        other => clock_of_other(other),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn clock_of_other(target: Option<&Target>) -> Option<&Clock> {
+    Some(target?.core()?.clock())
 }
 
 #[inline(never)]

@@ -2,15 +2,18 @@
 
 use std::time::Duration;
 
+use axum::Router;
 use axum::body::Body;
+use axum::routing::get;
 use futures_util::FutureExt;
 use http::Request;
 use tower::ServiceExt;
+use tower_pulse::query::{PathQuery, Window};
 use tower_pulse::{ManualClock, Pulse};
 use tower_pulse_model::measures::Measure;
 
 use super::request_timers::{after, app};
-use super::{context, pulse};
+use super::{context, pulse, send};
 
 /// Time within polls, outside of them, the longest poll, in milliseconds, and the number of polls.
 async fn polls(pulse: &Pulse) -> [u64; 4] {
@@ -85,4 +88,35 @@ async fn a_request_that_waits_computes_within_its_polls_alone() {
     after(&hand, 50);
     drop(response);
     assert_eq!(polls(&pulse).await, [13, 350, 5, 5]);
+}
+
+/// In real time, in order only: how long either takes is up to the machine.
+#[tokio::test]
+async fn who_spins_computes_for_longer_than_who_sleeps() {
+    const LONG: Duration = Duration::from_millis(30);
+    let pulse = Pulse::builder().build().unwrap();
+    let spin = get(async || {
+        let start = std::time::Instant::now();
+        while start.elapsed() < LONG {
+            std::hint::spin_loop();
+        }
+    });
+    let sleep = get(async || tokio::time::sleep(LONG).await);
+    let app = Router::new().route("/spin", spin).route("/sleep", sleep);
+    let app = app.layer(pulse.layer());
+    for path in ["/spin", "/sleep"].repeat(8) {
+        send(&app, "GET", path).await;
+    }
+    pulse.flush().await.unwrap();
+    let path = async |path: &str| {
+        let mut query = PathQuery::new(path);
+        query.window = Some(Window::last(Duration::from_secs(900)));
+        let path = pulse.query().path(&query).await.unwrap();
+        let polls = path.window.as_ref().unwrap().window.now.polls.unwrap();
+        (polls.computing.unwrap(), polls.waiting.unwrap())
+    };
+    let (spinning, sleeping) = (path("GET /spin").await, path("GET /sleep").await);
+    assert!(spinning.0 > sleeping.0, "{spinning:?} {sleeping:?}");
+    assert!(spinning.1 < sleeping.1, "{spinning:?} {sleeping:?}");
+    assert_eq!(spinning.1, 0.0, "it is ready at its first poll");
 }

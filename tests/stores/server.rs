@@ -35,14 +35,14 @@ async fn ask<T: redis::FromRedisValue>(server: &RedisServer, words: &[&str]) -> 
     command.query_async(&mut connection).await.unwrap()
 }
 
-/// A store with short timeouts.
-fn store_with_short_timeouts(url: &str, clock: Option<&Clock>) -> Arc<dyn Store> {
+/// A store that waits so long for an answer, and three times as long for a connection.
+fn store_with_timeout(url: &str, timeout: Duration, clock: Option<&Clock>) -> Arc<dyn Store> {
     let options = RedisOptions::new(url)
         .unwrap()
         .prefix("pulse:")
         .unwrap()
-        .response_timeout(Duration::from_millis(100))
-        .connection_timeout(Duration::from_millis(300));
+        .response_timeout(timeout)
+        .connection_timeout(3 * timeout);
     with_clock(RedisStore::open(options).unwrap(), clock)
 }
 
@@ -469,7 +469,9 @@ async fn a_call_whose_reply_was_lost_is_appended_once() {
     let fixture = Fixture::redis().await;
     let proxy = Proxy::start(fixture.server().port()).await;
     let url = format!("redis://127.0.0.1:{}", proxy.port());
-    let store = store_with_short_timeouts(&url, Some(&fixture.clock));
+    // A server on a busy machine answers within it.
+    let timeout = Duration::from_secs(2);
+    let store = store_with_timeout(&url, timeout, Some(&fixture.clock));
     let merged = ApplyOutcome::Merged(MergeReport::default());
     assert_eq!(
         apply(&store, &two_samples(&fixture, 1)).await.unwrap(),
@@ -510,8 +512,9 @@ async fn a_frozen_server_delays_calls_by_their_timeouts_only() {
     // With a password, a connection is not made before the server has answered.
     let server = RedisServer::builder().password("secret").start().await;
     let fixture = Fixture::redis_with(server, "pulse:");
-    let store = store_with_short_timeouts(&fixture.server().url(), None);
-    store.slowest_means().await.unwrap();
+    let timeout = Duration::from_millis(100);
+    let store = store_with_timeout(&fixture.server().url(), timeout, None);
+    until("it answers", async || store.slowest_means().await.is_ok()).await;
     fixture.server().freeze();
     let start = Instant::now();
     for _ in 0..3 {

@@ -45,9 +45,6 @@ const SCALE: u32 = 40;
 pub struct Tick(u64);
 
 impl Tick {
-    /// After every other moment.
-    pub(crate) const NEVER: Self = Self(u64::MAX);
-
     /// Ticks until another moment; 0 if it is not later.
     #[inline]
     pub(crate) fn ticks_until(self, end: Self) -> u64 {

@@ -13,6 +13,21 @@ use tower_pulse_model::measures::{MEASURES, Measure, Measures, Merging};
 use tower_pulse_model::outcome::{OUTCOMES, Outcome, OutcomeCounts};
 use tower_pulse_model::slices::Merge;
 
+/// What a sample adds to measures. Told where it is added: what is kept for a path that is hardly ever taken costs all others.
+pub(super) trait Measured: Copy {
+    /// Tells `add` each of them. The sample took `nanos`.
+    fn add_to(self, nanos: u64, add: impl FnMut(Measure, u64));
+}
+
+impl<const N: usize> Measured for [(Measure, u64); N] {
+    #[inline(always)]
+    fn add_to(self, _: u64, mut add: impl FnMut(Measure, u64)) {
+        for (measure, number) in self {
+            add(measure, number);
+        }
+    }
+}
+
 /// The number of the first outcome that is not surely a success.
 const FIRST_UNSUCCESSFUL: u8 = Outcome::ClientError as u8;
 
@@ -93,12 +108,12 @@ impl Cell {
 
     /// Adds a sample, with what it adds to measures. Only the thread that took the shard may call this.
     #[inline(always)]
-    pub(super) fn record<const N: usize>(
+    pub(super) fn record(
         &self,
         nanos: u64,
         outcome: Outcome,
         error: bool,
-        measures: [(Measure, u64); N],
+        measured: impl Measured,
     ) {
         const R: Ordering = Ordering::Relaxed;
         let add = |to: &AtomicU64, n: u64| to.store(to.load(R).wrapping_add(n), R);
@@ -115,14 +130,14 @@ impl Cell {
             self.max.store(nanos, R);
         }
         add(&self.outcomes[outcome as usize], 1);
-        for (measure, number) in measures {
+        measured.add_to(nanos, |measure, number| {
             let to = &self.measures[measure as usize];
             match measure.merging() {
                 Merging::Sum => add(to, number),
                 Merging::Largest if number > to.load(R) => to.store(number, R),
                 Merging::Largest => {}
             }
-        }
+        });
         self.buckets.add(nanos);
         // One comparison tells the samples that are surely successes: the first outcomes, without an error.
         if (outcome as u8).wrapping_add(u8::from(error) * FIRST_UNSUCCESSFUL) >= FIRST_UNSUCCESSFUL

@@ -3,14 +3,14 @@
 
 use std::time::Duration;
 
+use super::cell::Measured;
 use super::details::RequestDetails;
-use super::polls::{Measured, RequestPolls};
+use super::polls::{FirstPoll, Polled, RequestPolls};
 use super::shards::thread_number;
 use super::slow::ListedRequest;
 use super::{Ended, Entry, nanos_of};
 use crate::clock::Tick;
 use tower_pulse_model::context::RecordId;
-use tower_pulse_model::measures::Measure;
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::timer_sums::TimerSums;
 
@@ -36,45 +36,39 @@ impl Entry {
         let clock = &self.core.clock;
         let end = clock.tick();
         let nanos = clock.nanos_between(start, end);
-        match polls {
-            RequestPolls::First => {
-                let measured = [
-                    (Measure::PollTime, nanos),
-                    (Measure::LongestPoll, nanos),
-                    (Measure::Polls, 1),
-                ];
-                self.record_ended(thread, nanos, ended, details, measured);
-            }
-            RequestPolls::Further(ticks) => {
-                let measured = ticks.measured(clock, nanos, end);
-                self.record_polled(thread, nanos, ended, details, measured);
-            }
+        if polls.is_first() {
+            self.record_ended(thread, nanos, ended, details, FirstPoll);
+        } else {
+            self.record_polled(thread, nanos, ended, polls, end, details);
         }
         self.core.in_flight.add(thread, -1);
     }
 
-    /// Records a request that was polled several times.
+    /// Records a request that was polled several times, or never.
     #[inline(never)]
     fn record_polled(
         &self,
         thread: usize,
         nanos: u64,
         ended: Ended,
+        polls: &RequestPolls,
+        end: Tick,
         details: &RequestDetails<'_>,
-        measured: Measured,
     ) {
-        self.record_ended(thread, nanos, ended, details, measured);
+        let clock = &self.core.clock;
+        let polled = Polled { polls, clock, end };
+        self.record_ended(thread, nanos, ended, details, polled);
     }
 
     /// Records a request, and lists it if it is slow or has failed.
     #[inline(always)]
-    pub(super) fn record_ended<const N: usize>(
+    pub(super) fn record_ended(
         &self,
         thread: usize,
         nanos: u64,
         ended: Ended,
         details: &RequestDetails<'_>,
-        measured: [(Measure, u64); N],
+        measured: impl Measured,
     ) {
         if self.cells.is_slow(thread, nanos) {
             self.record_slow(thread, nanos, ended, details, measured);
@@ -112,13 +106,13 @@ impl Entry {
     /// Records a request, and adds it to the list of the slow ones.
     #[cold]
     #[inline(never)]
-    fn record_slow<const N: usize>(
+    fn record_slow(
         &self,
         thread: usize,
         nanos: u64,
         ended: Ended,
         details: &RequestDetails<'_>,
-        measured: [(Measure, u64); N],
+        measured: impl Measured,
     ) {
         self.cells
             .record(thread, nanos, ended.outcome, ended.is_error, measured);
@@ -132,13 +126,13 @@ impl Entry {
     /// Records a request that failed and is not slow, and adds it to the list if there is room.
     #[cold]
     #[inline(never)]
-    fn record_failed<const N: usize>(
+    fn record_failed(
         &self,
         thread: usize,
         nanos: u64,
         ended: Ended,
         details: &RequestDetails<'_>,
-        measured: [(Measure, u64); N],
+        measured: impl Measured,
     ) {
         self.cells
             .record(thread, nanos, ended.outcome, true, measured);
@@ -211,7 +205,7 @@ mod tests {
             trace_id: Some("trace"),
             path: Some("/seven"),
         };
-        entry.finish_request(start, ended, &RequestPolls::First, &details);
+        entry.finish_request(start, ended, &RequestPolls::new(start), &details);
         assert_eq!(recorder.core.in_flight(), 0);
     }
 

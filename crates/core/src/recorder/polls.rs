@@ -1,89 +1,111 @@
 //! The polls of a request: how long it computes or blocks its worker, and how long it waits.
 
+use super::cell::Measured;
 use crate::clock::{Clock, Tick};
 use tower_pulse_model::measures::Measure;
 
 /// The polls of a request so far. A request that is ready at its first poll needs no more readings of the clock than its
 /// begin and its end: that poll is all of its time.
-#[derive(Clone, Copy, Debug, Default)]
-pub enum RequestPolls {
-    /// The first poll has not ended.
-    #[default]
-    First,
-    /// The first poll has ended, and others may have followed.
-    Further(PollTicks),
-}
-
-/// Sums of polls, in ticks of the clock.
 #[derive(Clone, Copy, Debug)]
-pub struct PollTicks {
-    /// When the poll began that goes on; [`Tick::NEVER`] while none does.
+pub struct RequestPolls {
+    /// When the last poll began.
     since: Tick,
-    sum: u64,
+    /// The time of those that have ended, in ticks.
+    time: u64,
+    /// The longest of them, in ticks.
     longest: u64,
-    count: u32,
+    /// The number of polls that have ended, after which the request went on; with [`BETWEEN`] if it ends outside of a poll.
+    ended: u32,
 }
 
-/// What a request adds to the measures, in nanoseconds.
-pub(super) type Measured = [(Measure, u64); 4];
+/// The bit that says that no poll goes on. No request is polled so often.
+const BETWEEN: u32 = 1 << 31;
 
 impl RequestPolls {
-    /// The polls of a request that was dropped before it was ever polled.
-    pub const NONE: Self = Self::Further(PollTicks {
-        since: Tick::NEVER,
-        sum: 0,
-        longest: 0,
-        count: 0,
-    });
-
-    /// A poll begins now. Of the first one, the request's begin is known.
+    /// The first poll begins with the request.
     #[inline(always)]
-    pub fn begin(&mut self, clock: &Clock) {
-        if let Self::Further(ticks) = self {
-            ticks.since = clock.tick();
+    pub fn new(start: Tick) -> Self {
+        Self {
+            since: start,
+            time: 0,
+            longest: 0,
+            ended: 0,
         }
     }
 
-    /// A poll ends now, of a request that began at `start`, and the request goes on.
+    /// Whether another poll has ended before.
     #[inline(always)]
-    pub fn end(&mut self, start: Tick, clock: &Clock) {
-        let now = clock.tick();
-        let mut ticks = match self {
-            Self::Further(ticks) => *ticks,
-            Self::First => PollTicks {
-                since: start,
-                sum: 0,
-                longest: 0,
-                count: 0,
-            },
-        };
-        ticks.add(now);
-        ticks.since = Tick::NEVER;
-        *self = Self::Further(ticks);
+    pub fn has_ended_one(&self) -> bool {
+        self.ended > 0
+    }
+
+    /// Whether the request ends within its first poll.
+    #[inline(always)]
+    pub(super) fn is_first(&self) -> bool {
+        self.ended == 0
+    }
+
+    /// A poll begins now that is not the first one.
+    #[inline(always)]
+    pub fn begin(&mut self, clock: &Clock) {
+        self.since = clock.tick();
+    }
+
+    /// A poll ends now, and the request goes on.
+    #[inline(always)]
+    pub fn end(&mut self, clock: &Clock) {
+        self.add(clock.tick());
+    }
+
+    /// The request ends outside of a poll: it was dropped.
+    pub fn drop_between(&mut self) {
+        self.ended |= BETWEEN;
+    }
+
+    #[inline(always)]
+    fn add(&mut self, end: Tick) {
+        let ticks = self.since.ticks_until(end);
+        // Overflows only after centuries, and after billions of polls.
+        self.time = self.time.wrapping_add(ticks);
+        self.longest = self.longest.max(ticks);
+        self.ended = self.ended.wrapping_add(1);
     }
 }
 
-impl PollTicks {
-    #[inline(always)]
-    fn add(&mut self, end: Tick) {
-        if self.since == Tick::NEVER {
-            return;
-        }
-        let ticks = self.since.ticks_until(end);
-        self.sum = self.sum.wrapping_add(ticks);
-        self.longest = self.longest.max(ticks);
-        self.count = self.count.saturating_add(1);
-    }
+/// A request that was ready at its first poll.
+#[derive(Clone, Copy)]
+pub(super) struct FirstPoll;
 
-    /// What the request adds, which took `nanos` and ended at `end`.
-    pub(super) fn measured(mut self, clock: &Clock, nanos: u64, end: Tick) -> Measured {
-        self.add(end);
-        let time = clock.nanos_of(self.sum).min(nanos);
-        [
-            (Measure::PollTime, time),
-            (Measure::Waited, nanos - time),
-            (Measure::LongestPoll, clock.nanos_of(self.longest).min(time)),
-            (Measure::Polls, self.count.into()),
-        ]
+impl Measured for FirstPoll {
+    #[inline(always)]
+    fn add_to(self, nanos: u64, mut add: impl FnMut(Measure, u64)) {
+        add(Measure::PollTime, nanos);
+        add(Measure::LongestPoll, nanos);
+        add(Measure::Polls, 1);
+    }
+}
+
+/// A request that was polled several times, or never.
+#[derive(Clone, Copy)]
+pub(super) struct Polled<'a> {
+    pub(super) polls: &'a RequestPolls,
+    pub(super) clock: &'a Clock,
+    /// When the request ended.
+    pub(super) end: Tick,
+}
+
+impl Measured for Polled<'_> {
+    #[inline(always)]
+    fn add_to(self, nanos: u64, mut add: impl FnMut(Measure, u64)) {
+        let mut polls = *self.polls;
+        if polls.ended & BETWEEN == 0 {
+            polls.add(self.end);
+        }
+        let time = self.clock.nanos_of(polls.time).min(nanos);
+        let longest = self.clock.nanos_of(polls.longest).min(time);
+        add(Measure::PollTime, time);
+        add(Measure::Waited, nanos - time);
+        add(Measure::LongestPoll, longest);
+        add(Measure::Polls, (polls.ended & !BETWEEN).into());
     }
 }

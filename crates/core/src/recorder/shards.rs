@@ -10,11 +10,10 @@ use std::cell::Cell as ThreadCell;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 
-use super::cell::{Cell, Scratch};
+use super::cell::{Cell, Measured, Scratch};
 use super::sync::{AtomicU8, Ordering, TRIES, yield_now};
 use super::touched::Mark;
 use tower_pulse_model::aggregate::Aggregate;
-use tower_pulse_model::measures::Measure;
 use tower_pulse_model::outcome::Outcome;
 
 /// Maximum number of shards, however many worker threads there are.
@@ -144,37 +143,37 @@ impl Cells {
 
     /// Adds a sample to the shard of this thread, or to a free one, with what it adds to measures.
     #[inline(always)]
-    pub(super) fn record<const N: usize>(
+    pub(super) fn record(
         &self,
         thread: usize,
         nanos: u64,
         outcome: Outcome,
         error: bool,
-        measures: [(Measure, u64); N],
+        measured: impl Measured,
     ) {
         let shard = &self.shards[thread & (self.shards.len() - 1)];
         if let Some(_taken) = shard.take()
             && let Some(cell) = shard.cell.get()
         {
-            cell.record(nanos, outcome, error, measures);
+            cell.record(nanos, outcome, error, measured);
         } else {
-            self.record_elsewhere(thread, nanos, outcome, error, measures);
+            self.record_elsewhere(thread, nanos, outcome, error, measured);
         }
     }
 
     /// Adds a sample where the shard of this thread is taken or empty.
     #[cold]
-    fn record_elsewhere<const N: usize>(
+    fn record_elsewhere(
         &self,
         thread: usize,
         nanos: u64,
         outcome: Outcome,
         error: bool,
-        measures: [(Measure, u64); N],
+        measured: impl Measured,
     ) {
         let (taken, was_empty) = self.free_shard(thread);
         let cell = taken.0.cell.get_or_init(Cell::new);
-        cell.record(nanos, outcome, error, measures);
+        cell.record(nanos, outcome, error, measured);
         if was_empty {
             // While it is taken: a drain that comes by this mark waits for the shard.
             self.mark.set();
@@ -243,6 +242,7 @@ mod tests {
     use crate::recorder::sync::AtomicU64;
     use crate::recorder::touched::Touched;
     use tower_pulse_model::histogram::{Histogram, bucket_of};
+    use tower_pulse_model::measures::Measure;
     use tower_pulse_model::outcome::OUTCOMES;
 
     fn cells(shards: usize) -> Cells {

@@ -151,7 +151,7 @@ fn totals_tell_of_traces_and_of_a_target() {
             status: http::StatusCode::from_u16(status).ok(),
         };
         let path = None;
-        let polls = crate::recorder::RequestPolls::First;
+        let polls = crate::recorder::RequestPolls::new(start);
         entry.finish_request(start, ended, &polls, &RequestDetails { trace_id, path });
     };
     finish("GET /", 60, 200, Some("fast"));
