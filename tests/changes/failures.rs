@@ -7,7 +7,7 @@ use redis::aio::MultiplexedConnection;
 use redis::cmd;
 use serde_json::json;
 use tower_pulse::StoreErrorKind;
-use tower_pulse_detect::judged::Judged;
+use tower_pulse_detect::last_judgement::LastJudgement;
 
 use crate::fleet::{Backend, Fleet, MINUTE, named};
 use crate::rig::seed::fixed_seed;
@@ -134,20 +134,20 @@ async fn fields(conn: &mut MultiplexedConnection, key: &str) -> Vec<(Vec<u8>, Ve
     cmd("HGETALL").arg(key).query_async(conn).await.unwrap()
 }
 
-async fn judged(conn: &mut MultiplexedConnection) -> Judged {
+async fn judged(conn: &mut MultiplexedConnection) -> LastJudgement {
     let fields = fields(conn, JUDGED).await;
-    Judged::unpack(&fields[0].1).unwrap()
+    LastJudgement::unpack(&fields[0].1).unwrap()
 }
 
 #[tokio::test]
 async fn a_judgement_that_cannot_be_read_begins_anew() {
     let (mut fleet, mut traffic, mut conn) = slow_fleet().await;
     let good = judged(&mut conn).await;
-    let early = Judged {
+    let early = LastJudgement {
         until: i64::MIN,
         ..good.clone()
     };
-    let forged = Judged {
+    let forged = LastJudgement {
         number: u64::MAX,
         ..good.clone()
     };
@@ -165,7 +165,7 @@ async fn a_judgement_that_cannot_be_read_begins_anew() {
         slow_minute(&mut fleet, &mut traffic).await;
     }
     let number = judged(&mut conn).await.number;
-    let early = Judged { number, ..early };
+    let early = LastJudgement { number, ..early };
     set_field(&mut conn, JUDGED, b"judged", &early.pack()).await;
     slow_minute(&mut fleet, &mut traffic).await;
     send(&mut conn, &["HDEL", JUDGED, "judged"]).await;

@@ -9,7 +9,7 @@ use tower_pulse_core::store::table_reads::{Purpose, TableRead};
 use tower_pulse_core::testing::TestFolder;
 use tower_pulse_detect::change::{Change, ChangeKind};
 use tower_pulse_detect::detector::{Cost, Verdict};
-use tower_pulse_detect::judged::Judged;
+use tower_pulse_detect::last_judgement::LastJudgement;
 use tower_pulse_detect::log::{Log, MAX_CHANGES};
 use tower_pulse_model::batch::Batch;
 use tower_pulse_model::context::{Kind, RecordId};
@@ -236,7 +236,7 @@ pub async fn a_judgement_that_is_not_finished_does_not_count(fixture: &mut Fixtu
     assert_eq!(fields(fixture).await, 2);
     let judged = read_judged(fixture.store.journal().unwrap()).await.unwrap();
     assert_eq!(judged.judged.until, NOW + MINUTE);
-    assert_ne!(judged.judged, Judged::default());
+    assert_ne!(judged.judged, LastJudgement::default());
 }
 
 /// A mark, with a version if it has one.

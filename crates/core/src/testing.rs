@@ -12,7 +12,7 @@ use crate::store::conditional_write::{BetweenRounds, ConditionalWrite, Written};
 use crate::store::judgement::read_judgement;
 use crate::store::{AppendedCall, Store};
 use tower_pulse_detect::change::Change;
-use tower_pulse_detect::judged::Judged;
+use tower_pulse_detect::last_judgement::LastJudgement;
 use tower_pulse_model::batch::Batch;
 use tower_pulse_model::slice::Precisions;
 
@@ -80,9 +80,9 @@ impl TestFolder {
         };
         let (mut tables, detector, _) = Tables::new(read_judgement(journal).await?);
         Ok(tables.next(Findings {
-            judged: Judged {
+            judged: LastJudgement {
                 until,
-                ..Judged::default()
+                ..LastJudgement::default()
             },
             parts: detector.parts(),
             changes: changes.iter().collect(),

@@ -14,7 +14,7 @@ use super::page::Page;
 use super::reference::Past;
 use super::speed;
 pub use super::state::DetectorState;
-use super::state::{Alarm, AlarmKind, Ended, Shared, SharedMinutes};
+use super::state::{Alarm, AlarmKind, Ended, SharedMinute, SharedMinutes};
 use super::traffic;
 use super::verdict::Standing;
 use tower_pulse_model::records::RecordId;
@@ -84,9 +84,9 @@ impl Detector {
             .last()
             .is_some_and(|shared| shared.tick >= now);
         if !is_shared && !minute.contexts.is_empty() {
-            self.state.shared.push(Shared {
+            self.state.shared.push(SharedMinute {
                 tick: now,
-                ..Shared::default()
+                ..SharedMinute::default()
             });
         }
     }
@@ -273,7 +273,7 @@ impl Detector {
         let traffic = all::weighted_median(&mut traffic).unwrap_or(0.0);
         let pages = minute.contexts.iter().filter(|(id, _)| *id != queue());
         let sums = pages.map(|(_, sums)| sums.times);
-        self.state.shared.push(Shared {
+        self.state.shared.push(SharedMinute {
             tick: now,
             level,
             traffic: (traffic * 1e6) as i64,

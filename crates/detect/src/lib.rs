@@ -17,7 +17,7 @@ mod failing;
 mod find;
 mod history;
 pub mod instances;
-pub mod judged;
+pub mod last_judgement;
 mod lasting;
 pub mod log;
 mod minute;

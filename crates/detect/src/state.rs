@@ -83,7 +83,7 @@ pub(crate) struct Ended {
 
 /// What all contexts did together in a minute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Shared {
+pub(crate) struct SharedMinute {
     pub(crate) tick: Tick,
     /// The level of the times, in millionths of a logarithm.
     pub(crate) level: i64,
@@ -95,7 +95,7 @@ pub(crate) struct Shared {
 
 /// The shared figures of the last minutes.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct SharedMinutes(pub(super) Vec<Shared>);
+pub(crate) struct SharedMinutes(pub(super) Vec<SharedMinute>);
 
 impl SharedMinutes {
     /// These minutes, as a context is compared with them. The queue in front of a service is no page of it: it shares
@@ -107,7 +107,7 @@ impl SharedMinutes {
         let minutes = self.0.iter();
         Cow::Owned(Self(
             minutes
-                .map(|shared| Shared {
+                .map(|shared| SharedMinute {
                     level: 0,
                     ..*shared
                 })
@@ -116,20 +116,20 @@ impl SharedMinutes {
     }
 
     /// Adds a minute that is later than all others.
-    pub(crate) fn push(&mut self, shared: Shared) {
+    pub(crate) fn push(&mut self, shared: SharedMinute) {
         self.0.retain(|old| old.tick > shared.tick - STORED - 4);
         self.0.push(shared);
     }
 
-    pub(crate) fn last(&self) -> Option<&Shared> {
+    pub(crate) fn last(&self) -> Option<&SharedMinute> {
         self.0.last()
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.0.capacity() * size_of::<Shared>()
+        self.0.capacity() * size_of::<SharedMinute>()
     }
 
-    fn at(&self, tick: Tick) -> Option<&Shared> {
+    fn at(&self, tick: Tick) -> Option<&SharedMinute> {
         let index = self.0.binary_search_by_key(&tick, |shared| shared.tick);
         index.ok().map(|index| &self.0[index])
     }

@@ -5,7 +5,7 @@ use super::change::{Change, ChangeKind, Earlier, Suspect, Taken};
 use super::instances::OutOfLine;
 use super::noise::Noise;
 use super::reference::{Past, SCORES};
-use super::state::{Alarm, AlarmKind, DetectorState, Ended, Shared, SharedMinutes};
+use super::state::{Alarm, AlarmKind, DetectorState, Ended, SharedMinute, SharedMinutes};
 use tower_pulse_model::pack::{self, Packed, Reader, Writer, packed};
 
 packed!(Noise {
@@ -40,7 +40,7 @@ packed!(Ended {
     to,
     past
 });
-packed!(Shared {
+packed!(SharedMinute {
     tick,
     level,
     traffic,
@@ -319,7 +319,7 @@ impl DetectorState {
                 }
                 Some(ON_MANY) => state.instances.on_many.extend(pack::unpack(part)),
                 _ if name == HEAD => {
-                    let head: Option<(i64, Vec<Shared>)> = pack::unpack(part);
+                    let head: Option<(i64, Vec<SharedMinute>)> = pack::unpack(part);
                     let (until, shared) = head.unwrap_or_default();
                     (state.judged_until, state.shared) = (until, SharedMinutes(shared));
                 }
@@ -454,9 +454,9 @@ mod tests {
         DetectorState {
             judged_until: i64::from(number),
             alarms: AlarmKind::ALL.map(alarm).into(),
-            shared: SharedMinutes(vec![Shared {
+            shared: SharedMinutes(vec![SharedMinute {
                 tick: number,
-                ..Shared::default()
+                ..SharedMinute::default()
             }]),
             ..DetectorState::default()
         }

@@ -29,12 +29,12 @@ impl From<&str> for Answer {
 #[derive(Debug)]
 pub struct Peer {
     port: u16,
-    shared: Arc<Shared>,
+    shared: Arc<PeerState>,
     accepting: tokio::task::JoinHandle<()>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct PeerState {
     connections: AtomicU64,
     requests: AtomicU64,
     /// The largest number of bytes that were sent over one connection.
@@ -48,7 +48,7 @@ impl Peer {
             .await
             .expect("bind the peer");
         let port = listener.local_addr().expect("the peer's address").port();
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(PeerState::default());
         let (accepted, answer) = (shared.clone(), Arc::new(answer));
         let accepting = tokio::spawn(async move {
             let mut connections = JoinSet::new();
@@ -137,7 +137,7 @@ impl Script {
 
 async fn serve(
     mut stream: TcpStream,
-    shared: &Shared,
+    shared: &PeerState,
     answer: &(dyn Fn(&[Vec<u8>]) -> Answer + Send + Sync),
 ) -> io::Result<()> {
     let (mut buffer, mut sent) = (Vec::new(), 0);

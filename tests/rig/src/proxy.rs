@@ -19,7 +19,7 @@ use super::resp::Frames;
 #[derive(Debug)]
 pub struct Proxy {
     port: u16,
-    shared: Arc<Shared>,
+    shared: Arc<ProxyState>,
     accepting: tokio::task::JoinHandle<()>,
 }
 
@@ -45,7 +45,7 @@ struct Faults {
 }
 
 #[derive(Debug)]
-struct Shared {
+struct ProxyState {
     upstream: AtomicU16,
     faults: watch::Sender<Faults>,
     /// The number of cuts. A connection ends when it changes.
@@ -66,7 +66,7 @@ impl Proxy {
             .await
             .expect("bind the proxy");
         let port = listener.local_addr().expect("the proxy's address").port();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ProxyState {
             upstream: AtomicU16::new(upstream_port),
             faults: watch::Sender::new(Faults::default()),
             cuts: watch::Sender::new(0),
@@ -203,7 +203,7 @@ impl From<io::Error> for Broken {
     }
 }
 
-async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+async fn accept(listener: TcpListener, shared: Arc<ProxyState>) {
     // Dropping the sender with this task ends every connection.
     let mut connections = JoinSet::new();
     loop {
@@ -224,7 +224,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 }
 
 /// Serves one connection to its end.
-async fn serve(mut client: TcpStream, shared: Arc<Shared>, mut cuts: watch::Receiver<u64>) {
+async fn serve(mut client: TcpStream, shared: Arc<ProxyState>, mut cuts: watch::Receiver<u64>) {
     let _open = Open::new(&shared);
     let end = tokio::select! {
         biased;
@@ -237,7 +237,7 @@ async fn serve(mut client: TcpStream, shared: Arc<Shared>, mut cuts: watch::Rece
     }
 }
 
-async fn relay(client: &mut TcpStream, shared: &Shared) -> Result<(), Broken> {
+async fn relay(client: &mut TcpStream, shared: &ProxyState) -> Result<(), Broken> {
     let mut faults = shared.faults.subscribe();
     passable(&mut faults).await;
     let mut upstream = TcpStream::connect(("127.0.0.1", shared.upstream.load(SeqCst))).await?;
@@ -265,7 +265,7 @@ struct Doom {
 async fn requests(
     mut from: ReadHalf<'_>,
     mut to: WriteHalf<'_>,
-    shared: &Shared,
+    shared: &ProxyState,
     doom: &Mutex<Doom>,
     mut faults: watch::Receiver<Faults>,
 ) -> Result<(), Broken> {
@@ -297,7 +297,7 @@ async fn requests(
 async fn replies(
     mut from: ReadHalf<'_>,
     mut to: WriteHalf<'_>,
-    shared: &Shared,
+    shared: &ProxyState,
     doom: &Mutex<Doom>,
     mut faults: watch::Receiver<Faults>,
 ) -> Result<(), Broken> {
@@ -369,7 +369,7 @@ async fn read(
 async fn forward(
     to: &mut WriteHalf<'_>,
     chunk: &[u8],
-    shared: &Shared,
+    shared: &ProxyState,
     faults: &mut watch::Receiver<Faults>,
 ) -> io::Result<()> {
     passable(faults).await;
@@ -392,10 +392,10 @@ async fn passable(faults: &mut watch::Receiver<Faults>) {
 }
 
 /// Counts a connection as open while it lives.
-struct Open<'a>(&'a Shared);
+struct Open<'a>(&'a ProxyState);
 
 impl<'a> Open<'a> {
-    fn new(shared: &'a Shared) -> Self {
+    fn new(shared: &'a ProxyState) -> Self {
         shared.open.fetch_add(1, SeqCst);
         Self(shared)
     }

@@ -33,7 +33,7 @@ use crate::store::judgement::read_judged;
 use crate::task::lock;
 use tower_pulse_detect::change::Change;
 use tower_pulse_detect::detector::Sight;
-use tower_pulse_detect::judged::Judged;
+use tower_pulse_detect::last_judgement::LastJudgement;
 
 /// The length of the slices that are judged, in seconds.
 const MINUTE: i64 = 60;
@@ -196,7 +196,7 @@ impl Judge {
 
     /// Whether the last judgement was made by a clock that was far ahead, and nobody goes on from there: its revision
     /// has stayed for some minutes. If only this instance's clock is wrong, the others go on meanwhile.
-    fn is_of_a_wrong_clock(&self, last: &Judged) -> bool {
+    fn is_of_a_wrong_clock(&self, last: &LastJudgement) -> bool {
         let now = self.clock.now_seconds();
         let mut ahead = lock(&self.ahead);
         if !session::is_ahead(last.until, now) {

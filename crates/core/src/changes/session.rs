@@ -13,7 +13,7 @@ use tower_pulse_detect::change::Change;
 use tower_pulse_detect::detector::{
     Detector, InstanceMinute, Minute, RECALLED_MINUTES, Sight, Verdict,
 };
-use tower_pulse_detect::judged::Judged;
+use tower_pulse_detect::last_judgement::LastJudgement;
 use tower_pulse_detect::log::Log;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ContextId, Kind, QUEUED};
@@ -302,13 +302,13 @@ impl Session {
         let mut sight = session.detector.sight();
         sight.contexts += refused;
         let write = session.tables.next(Findings {
-            judged: Judged {
+            judged: LastJudgement {
                 until: minute_end,
                 sight,
                 watched: (watched.into_iter())
                     .filter_map(|(id, watched)| Some((session.name(id)?, watched)))
                     .collect(),
-                ..Judged::default()
+                ..LastJudgement::default()
             },
             parts,
             changes: written.filter_map(|id| session.log.get(id)).collect(),

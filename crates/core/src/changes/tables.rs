@@ -14,7 +14,7 @@ use crate::store::judgement::{
 use crate::store::table::{FieldWrites, Table};
 use tower_pulse_detect::change::Change;
 use tower_pulse_detect::detector::DetectorState;
-use tower_pulse_detect::judged::Judged;
+use tower_pulse_detect::last_judgement::LastJudgement;
 
 /// About how many bytes one step writes.
 const STEP_BYTES: usize = 256 * 1024;
@@ -32,7 +32,7 @@ pub struct Tables {
 /// What a judgement found.
 pub struct Findings<'a> {
     /// The judgement. Its revision and number are set when it is written.
-    pub judged: Judged,
+    pub judged: LastJudgement,
     /// The packed parts of the detector's state.
     pub parts: Vec<(Vec<u8>, Vec<u8>)>,
     /// Changes that are new or different.
@@ -71,7 +71,7 @@ impl Tables {
     }
 
     /// The last judgement.
-    pub fn judged(&self) -> &Judged {
+    pub fn judged(&self) -> &LastJudgement {
         &self.stored.judged
     }
 
@@ -100,7 +100,7 @@ impl Tables {
             if step.bytes + size(&field) > STEP_BYTES && step.bytes > 0 {
                 let mut begun = std::mem::take(&mut step);
                 // What counts stays, and others see that something is being written.
-                let unfinished = Judged {
+                let unfinished = LastJudgement {
                     revision: random_name().into(),
                     ..before.judged.clone()
                 };

@@ -10,7 +10,7 @@ use super::table_reads::{Purpose, TableRead, TableReader};
 use super::taken::{TAKEN, TakenChanges};
 use crate::error::{StoreError, StoreErrorKind};
 use tower_pulse_detect::change::Change;
-use tower_pulse_detect::judged::Judged;
+use tower_pulse_detect::last_judgement::LastJudgement;
 
 /// The field of [`Table::Judgement`].
 pub const JUDGED: &[u8] = b"judged";
@@ -30,7 +30,7 @@ pub struct StoredJudged {
     /// The value of the field; `None` if it is missing.
     pub value: Option<Vec<u8>>,
     /// The judgement; the default if there is none that can be read.
-    pub judged: Judged,
+    pub judged: LastJudgement,
 }
 
 impl StoredJudged {
@@ -50,15 +50,15 @@ impl StoredJudged {
     }
 }
 
-fn read(value: &[u8]) -> Option<Judged> {
-    Judged::unpack(value).filter(|judged| judged.number <= MAX_NUMBER)
+fn read(value: &[u8]) -> Option<LastJudgement> {
+    LastJudgement::unpack(value).filter(|judged| judged.number <= MAX_NUMBER)
 }
 
 /// The last judgement and the changes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ChangeLog {
     /// The judgement.
-    pub judged: Judged,
+    pub judged: LastJudgement,
     /// The changes that stand, and those that have ended, in no order.
     pub changes: Vec<Change>,
     /// Who has taken which of them.

@@ -5,10 +5,10 @@ use data_encoding::HEXLOWER;
 
 use crate::change::{Change, ChangeKind, Earlier, Suspect};
 use crate::detector::{DetectorState, Sight, Watched};
-use crate::judged::Judged;
+use crate::last_judgement::LastJudgement;
 use crate::noise::Noise;
 use crate::reference::Past;
-use crate::state::{Alarm, AlarmKind, Ended, Shared, SharedMinutes};
+use crate::state::{Alarm, AlarmKind, Ended, SharedMinute, SharedMinutes};
 use tower_pulse_model::context::{Kind, RecordId};
 
 /// What has to be done before a form may change.
@@ -105,13 +105,13 @@ fn change() -> Change {
     }
 }
 
-fn judged() -> Judged {
+fn judged() -> LastJudgement {
     let watched = Watched {
         since: 1_700_000_340,
         ratio: 1.25,
         is_tail: true,
     };
-    Judged {
+    LastJudgement {
         revision: "0123456789abcdef".into(),
         number: 300,
         until: 1_700_000_400,
@@ -165,7 +165,7 @@ fn state() -> DetectorState {
             to: 28_333_320,
             past,
         }],
-        shared: SharedMinutes(vec![Shared {
+        shared: SharedMinutes(vec![SharedMinute {
             tick: 28_333_343,
             level: 4_321,
             traffic: -8_765,
@@ -188,7 +188,7 @@ fn a_change_is_read_and_written_as_0_1_0_has_written_it() {
 
 #[test]
 fn a_judgement_is_read_and_written_as_0_1_0_has_written_it() {
-    assert_eq!(Judged::unpack(&bytes(JUDGED)), Some(judged()));
+    assert_eq!(LastJudgement::unpack(&bytes(JUDGED)), Some(judged()));
     assert_eq!(
         HEXLOWER.encode(&judged().pack()),
         JUDGED,

@@ -5,7 +5,7 @@ use tower_pulse_model::pack::{self, packed};
 
 /// The last judgement, without the changes that it found.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Judged {
+pub struct LastJudgement {
     /// Distinguishes two judgements; empty before the first.
     pub revision: std::sync::Arc<str>,
     /// The number of the judgement. What a later one has written beside it does not count yet.
@@ -18,7 +18,7 @@ pub struct Judged {
     pub watched: Vec<(std::sync::Arc<str>, Watched)>,
 }
 
-packed!(Judged {
+packed!(LastJudgement {
     revision,
     number,
     until,
@@ -37,7 +37,7 @@ packed!(Sight {
     gaps
 });
 
-impl Judged {
+impl LastJudgement {
     /// The packed judgement.
     pub fn pack(&self) -> Vec<u8> {
         pack::pack(self)
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn what_an_older_version_has_written_is_read_without_what_is_watched() {
-        let judged = Judged {
+        let judged = LastJudgement {
             revision: "a".into(),
             number: 7,
             until: 1_700_000_000,
@@ -68,16 +68,16 @@ mod tests {
         };
         let packed = judged.pack();
         let older = &packed[..packed.len() - pack::pack(&judged.watched).len()];
-        assert_eq!(Judged::unpack(older).as_ref(), Some(&judged));
+        assert_eq!(LastJudgement::unpack(older).as_ref(), Some(&judged));
         let watched = Watched {
             since: 1_700_000_040,
             ratio: 1.5,
             is_tail: true,
         };
-        let judged = Judged {
+        let judged = LastJudgement {
             watched: vec![("GET /".into(), watched)],
             ..judged
         };
-        assert_eq!(Judged::unpack(&judged.pack()), Some(judged));
+        assert_eq!(LastJudgement::unpack(&judged.pack()), Some(judged));
     }
 }
