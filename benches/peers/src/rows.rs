@@ -13,9 +13,13 @@ mod trace;
 
 use std::any::Any;
 use std::future::poll_fn;
+use std::pin::pin;
 use std::task::Poll;
 
 use axum::Router;
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn};
+use axum::response::Response;
 use axum::routing::{MethodRouter, get};
 
 use crate::driver::{Ground, ROUTES};
@@ -196,26 +200,38 @@ fn routes_with(handler: impl Fn() -> MethodRouter) -> Router {
     })
 }
 
-/// Is pending once, and wakes its task at once.
+/// Is pending once. [`at_once`] polls it again.
 async fn yield_once() {
     let mut has_yielded = false;
-    poll_fn(|context| {
-        if std::mem::replace(&mut has_yielded, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
+    poll_fn(|_| match std::mem::replace(&mut has_yielded, true) {
+        true => Poll::Ready(()),
+        false => Poll::Pending,
     })
     .await;
 }
 
+/// Polls a pending request again at once: what the runtime does between two polls depends on the time, and is none of a
+/// layer's doing.
+async fn at_once(request: Request, next: Next) -> Response {
+    let mut response = pin!(next.run(request));
+    poll_fn(|context| {
+        loop {
+            if let Poll::Ready(response) = response.as_mut().poll(context) {
+                return Poll::Ready(response);
+            }
+        }
+    })
+    .await
+}
+
 /// Makes a row's Router, or returns why it is not available.
 pub(crate) fn build(row: &Row, ground: &Ground) -> Result<App, String> {
-    let routes = match row.polls {
-        1 => routes(),
-        polls => routes_of_polls(polls),
-    };
-    (row.add)(routes, ground)
+    if row.polls == 1 {
+        return (row.add)(routes(), ground);
+    }
+    let app = (row.add)(routes_of_polls(row.polls), ground)?;
+    let router = app.router.layer(from_fn(at_once));
+    Ok(App { router, ..app })
 }
 
 /// The rows with these ids, and those that they are compared with.
