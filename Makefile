@@ -48,12 +48,12 @@ JOBS ?= 2
 TEST_THREADS ?= 4
 
 # Runs a suite N times, BUSY of them beside a busy loop, and prints what failed how often. SUITE=stores or
-# SUITE="lib stores page" names suites; without it, every suite runs.
+# SUITE="lib stores page" names suites; without it, all of them run, as in `make test`.
 N ?= 10
 BUSY ?= 3
 
 repeat: setup
-	N=$(N) BUSY=$(BUSY) TEST_THREADS=$(TEST_THREADS) tests/repeat.sh "$(SUITE)" $(TESTED)
+	N=$(N) BUSY=$(BUSY) LONG="$(LONG)" JOBS=$(JOBS) TEST_THREADS=$(TEST_THREADS) tests/repeat.sh "$(SUITE)" $(TESTED)
 
 # The page in the system's Chromium: tests/browser.
 browser: setup

@@ -1,22 +1,34 @@
 #!/usr/bin/env bash
 # Runs test suites again and again, and prints what failed how often: see `make repeat`.
-# usage: N=10 BUSY=3 repeat.sh "lib stores page" ARGUMENTS OF cargo test
+# usage: N=10 BUSY=3 LONG="SUITES THAT GO FIRST" repeat.sh "lib stores page" ARGUMENTS OF cargo test
 set -uo pipefail
 suites=$1 && shift
 logs=target/repeat && rm -rf "$logs" && mkdir -p "$logs"
-cargo test --no-run "$@" 2>&1 | tee "$logs/build" || exit 1
-
-# Lines such as "Executable tests/stores.rs (target/debug/deps/stores-0123456789abcdef)".
-if [ -z "$suites" ]; then
-  suites=$(sed -n 's|.*Executable [^(]*(.*/deps/\(.*\)-[0-9a-f]*)$|\1|p' "$logs/build" |
-    sed 's/^tower_pulse.*/lib/; /^pulse_/d; /^chaos$/d; /^soak$/d; /^row_cache$/d' | sort -u)
-fi
 
 busy=
 quiet() { [ -z "$busy" ] || kill "$busy" 2>/dev/null; busy=; }
 trap quiet EXIT
-export RUST_TEST_THREADS=${TEST_THREADS:-4}
 failures=0
+
+# All suites, as `make test` runs them.
+if [ -z "$suites" ]; then
+  for run in $(seq "$N"); do
+    if [ "$run" -gt $((N - BUSY)) ]; then (while :; do :; done) & busy=$!; fi
+    start=$SECONDS
+    if tests/suites.sh "$LONG" "$@" >"$logs/run.$run" 2>&1; then result=passed; else
+      result=FAILED && failures=$((failures + 1))
+    fi
+    mv target/suites "$logs/suites.$run"
+    echo "run $run/$N${busy:+ beside a busy loop}: $result in $((SECONDS - start)) s"
+    sed -n '/^failed:$/,$p' "$logs/run.$run"
+    quiet
+  done
+  [ "$failures" = 0 ] || { echo "$failures runs failed ($logs has their output)" && exit 1; }
+  exit 0
+fi
+
+cargo test --no-run "$@" 2>&1 | tee "$logs/build" || exit 1
+export RUST_TEST_THREADS=${TEST_THREADS:-4}
 for suite in $suites; do
   # Where it is asked for, cargo would test the library of pulse-loom as well, which has no tests of its own.
   target=(--test "$suite") && [ "$suite" != lib ] || target=(--lib --exclude pulse-loom)
