@@ -403,11 +403,10 @@ impl Drop for Guard {
     }
 }
 
-/// The clock of the recorder of a request that is recorded.
+/// The clock of the recorder of a request that is recorded. Most contexts are registered, and each poll comes here twice.
 #[inline(always)]
 fn clock(target: Option<&Target>) -> Option<&Clock> {
     match target {
-        // Most requests.
         Some(Target::Registered(entry)) => Some(entry.core().clock()),
         other => clock_of_other(other),
     }

@@ -32,6 +32,25 @@ async fn polls(pulse: &Pulse) -> [u64; 4] {
     ]
 }
 
+/// A page whose handler moves the clock.
+fn moving<F>(
+    pulse: &Pulse,
+    hand: &ManualClock,
+    handler: impl Fn(ManualClock) -> F + Clone + Send + Sync + 'static,
+) -> Router
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let hand = hand.clone();
+    app(pulse, move || {
+        let handled = handler(hand.clone());
+        async {
+            handled.await;
+            "ok"
+        }
+    })
+}
+
 /// A poll of so many milliseconds, after which the future waits.
 async fn compute(hand: &ManualClock, millis: u64) {
     hand.advance(Duration::from_millis(millis));
@@ -41,15 +60,8 @@ async fn compute(hand: &ManualClock, millis: u64) {
 #[tokio::test]
 async fn a_request_that_is_ready_at_once_only_computes() {
     let (pulse, hand) = pulse();
-    let app = app(&pulse, {
-        let hand = hand.clone();
-        move || {
-            let hand = hand.clone();
-            async move {
-                after(&hand, 7);
-                "ok"
-            }
-        }
+    let app = moving(&pulse, &hand, |hand| async move {
+        after(&hand, 7);
     });
     for _ in 0..2 {
         let request = Request::get("/").body(Body::empty()).unwrap();
@@ -61,16 +73,9 @@ async fn a_request_that_is_ready_at_once_only_computes() {
 #[tokio::test]
 async fn a_request_that_waits_computes_within_its_polls_alone() {
     let (pulse, hand) = pulse();
-    let app = app(&pulse, {
-        let hand = hand.clone();
-        move || {
-            let hand = hand.clone();
-            async move {
-                for millis in [3, 5, 2] {
-                    compute(&hand, millis).await;
-                }
-                "ok"
-            }
+    let app = moving(&pulse, &hand, |hand| async move {
+        for millis in [3, 5, 2] {
+            compute(&hand, millis).await;
         }
     });
     let request = Request::get("/").body(Body::empty()).unwrap();

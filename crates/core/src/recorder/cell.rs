@@ -13,9 +13,10 @@ use tower_pulse_model::measures::{MEASURES, Measure, Measures, Merging};
 use tower_pulse_model::outcome::{OUTCOMES, Outcome, OutcomeCounts};
 use tower_pulse_model::slices::Merge;
 
-/// What a sample adds to measures. Told where it is added: what is kept for a path that is hardly ever taken costs all others.
+/// The numbers that a sample adds to measures. A cell asks for them where it adds them: an array that is made before would
+/// be written to the stack by each request, for the sake of paths that are hardly ever taken.
 pub(super) trait Measured: Copy {
-    /// Tells `add` each of them. The sample took `nanos`.
+    /// Calls `add` with each number. The sample took `nanos`.
     fn add_to(self, nanos: u64, add: impl FnMut(Measure, u64));
 }
 

@@ -341,8 +341,8 @@ impl WindowState {
         sums.map(|sums| (sums, longest))
     }
 
-    /// The points of a group of contexts in each settled slice of a window. What they have in common with the sums, and
-    /// what cannot be taken out of these, as the longest poll, is known by them.
+    /// The points of a group of contexts in each settled slice of a window. They know the longest poll of each slice, which
+    /// cannot be taken out of sums when a slice leaves the window.
     fn settled_points(&self, ready: &Ready, group: usize) -> Vec<&[Point]> {
         let points = &self.held[ready.at].points;
         let starts = ready.parts[0].starts(ready.now);
