@@ -61,6 +61,7 @@ export function requestColumns(withContext) {
 				if (!cell.firstChild) cell.append(el('a', '', el('bdi')));
 				text(cell.firstChild.firstChild, visible(row.instance));
 				attr(cell.firstChild, 'href', instanceLink(row.instance));
+				attr(cell.firstChild, 'title', visible(row.instance));
 			},
 		},
 		{

@@ -1,5 +1,6 @@
 //! The slowest requests: which of them are shown, their traces, and the targets of their paths.
 
+use pulse_browser::altering_proxy::AlteringProxy;
 use pulse_browser::emulation::{Media, Size};
 use pulse_browser::page::Page;
 use pulse_browser::service::Service;
@@ -267,4 +268,31 @@ async fn links_to_traces_break_no_rule() {
         service.url("/admin/pulse#slowest?context=GET%20%2Forders%2F%7Bid%7D"),
     ])
     .await;
+}
+
+/// An orchestrator makes names of three parts, a container one of 32 digits.
+#[tokio::test]
+async fn a_long_name_of_an_instance_cuts_no_row_off() {
+    let shop = Shop::with("errors").await;
+    let name = "shop-frontend-7f9c6d5b44-x2x9z";
+    let proxy = AlteringProxy::start(shop.demo().address()).await;
+    proxy.alter(move |_, body| body.replace("web-", &format!("{name}-")));
+    let page = Page::open(&proxy.screen("path?context=POST%20%2Fcheckout&range=1h")).await;
+    let row = "table[data-table=slow-requests] tbody tr";
+    page.until_shown(row).await;
+    let (inner, outer): (f64, f64) = page
+        .eval(&format!(
+            "(({{scrollWidth, clientWidth}}) => [scrollWidth, clientWidth])(document.querySelector('{row}').closest('.scroll'))"
+        ))
+        .await;
+    assert!(inner <= outer, "{inner} pixels in {outer}");
+    let link = format!("{row} td[data-column=instance] a");
+    let titles: Vec<Option<String>> = page.each(&link, "element.getAttribute('title')").await;
+    let is_whole = |title: &Option<String>| {
+        title
+            .as_deref()
+            .is_some_and(|title| title.starts_with(name))
+    };
+    assert!(titles.iter().all(is_whole), "{titles:?}");
+    page.end().await;
 }
