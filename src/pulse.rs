@@ -203,7 +203,7 @@ impl Pulse {
     /// # Cancel safety
     /// As that of the future.
     pub fn within<F: Future>(&self, future: F) -> Within<F> {
-        Within::new(&self.recorder().core, future)
+        Within::new(&self.recorder().recording, future)
     }
 
     /// Records an HTTP request that was measured elsewhere, as the layer would: in a proxy, in another

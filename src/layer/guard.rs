@@ -11,7 +11,7 @@ use super::route::{ContextOverride, Recorded, Route, Target};
 use super::source::{HasHead, Head};
 use tower_pulse_core::clock::{Clock, Tick};
 use tower_pulse_core::recorder::{
-    Core, Ended, Entry, RequestDetails, RequestPolls, ResponseHead, Unrecorded, active,
+    Ended, Entry, RecordingState, RequestDetails, RequestPolls, ResponseHead, Unrecorded, active,
 };
 use tower_pulse_model::outcome::Outcome;
 
@@ -102,12 +102,12 @@ impl Guard {
         if !active::is_within_any()
             && let Some(entry) = route.seen(method, extensions)
         {
-            let core = &*route.core;
-            core.request_started();
+            let recording = &*route.recording;
+            recording.request_started();
             // Read before the clone, which the compiler would otherwise drop if the clock panicked.
-            let start = core.clock().tick();
+            let start = recording.clock().tick();
             let target = Some(Target::Registered(entry.clone()));
-            return Self::new(target, start, core.id(), method);
+            return Self::new(target, start, recording.id(), method);
         }
         Self::start_unseen(route, &request.head())
     }
@@ -116,20 +116,20 @@ impl Guard {
     #[cold]
     #[inline(never)]
     fn start_unseen(route: &Arc<Route>, head: &Head<'_>) -> Self {
-        let core = &*route.core;
-        let (target, id) = if active::is_within(core.id()) {
+        let recording = &*route.recording;
+        let (target, id) = if active::is_within(recording.id()) {
             if let Some(inner) = route.context_override(head) {
                 add_override(inner);
             }
             (None, 0)
         } else {
             // Set even if this layer does not record the request, so that no inner layer does.
-            (route.target(head), core.id())
+            (route.target(head), recording.id())
         };
         if target.is_some() {
-            core.request_started();
+            recording.request_started();
         }
-        Self::new(target, core.clock().tick(), id, head.method)
+        Self::new(target, recording.clock().tick(), id, head.method)
     }
 
     #[inline(always)]
@@ -338,8 +338,8 @@ impl Guard {
         self.status = Some(status);
         let head = ResponseHead::new(status, headers, extensions, self.may_be_grpc);
         self.poll_ended();
-        let core = self.target.as_ref().and_then(Target::core);
-        self.head_error = core.is_some_and(|core| is_error(core, &head));
+        let recording = self.target.as_ref().and_then(Target::recording);
+        self.head_error = recording.is_some_and(|recording| is_error(recording, &head));
     }
 
     /// Ends with the body of a response.
@@ -363,8 +363,8 @@ impl Guard {
     /// Ends without recording.
     #[cold]
     fn discard(&mut self) {
-        if let Some(core) = self.target.take().as_ref().and_then(Target::core) {
-            core.request_ended();
+        if let Some(recording) = self.target.take().as_ref().and_then(Target::recording) {
+            recording.request_ended();
         }
     }
 
@@ -407,7 +407,7 @@ impl Drop for Guard {
 #[inline(always)]
 fn clock(target: Option<&Target>) -> Option<&Clock> {
     match target {
-        Some(Target::Registered(entry)) => Some(entry.core().clock()),
+        Some(Target::Registered(entry)) => Some(entry.recording().clock()),
         other => clock_of_other(other),
     }
 }
@@ -415,7 +415,7 @@ fn clock(target: Option<&Target>) -> Option<&Clock> {
 #[cold]
 #[inline(never)]
 fn clock_of_other(target: Option<&Target>) -> Option<&Clock> {
-    Some(target?.core()?.clock())
+    Some(target?.recording()?.clock())
 }
 
 #[inline(never)]
@@ -427,7 +427,7 @@ fn finish(
     details: &RequestDetails<'_>,
 ) {
     if entry.is_unmatched() {
-        warn_unmatched(entry.core(), ended.outcome);
+        warn_unmatched(entry.recording(), ended.outcome);
     }
     entry.finish_request(start, ended, polls, details);
 }
@@ -436,14 +436,14 @@ fn finish(
 fn ended_with(entry: &Entry, head: &ResponseHead<'_>) -> Ended {
     Ended {
         outcome: Outcome::from_status(head.status.as_u16()),
-        is_error: is_error(entry.core(), head),
+        is_error: is_error(entry.recording(), head),
         status: Some(head.status),
     }
 }
 
 /// Whether a response counts as an error, by the user's rule if there is one.
-fn is_error(core: &Core, head: &ResponseHead<'_>) -> bool {
-    match core.error_rule() {
+fn is_error(recording: &RecordingState, head: &ResponseHead<'_>) -> bool {
+    match recording.error_rule() {
         None => head.is_error(),
         Some(rule) => rule(head),
     }
@@ -456,8 +456,8 @@ pub(super) fn is_unrecorded(extensions: &Extensions) -> bool {
 }
 
 #[cold]
-fn warn_unmatched(core: &Core, outcome: Outcome) {
+fn warn_unmatched(recording: &RecordingState, outcome: Outcome) {
     if outcome == Outcome::Success {
-        core.warn_unmatched();
+        recording.warn_unmatched();
     }
 }

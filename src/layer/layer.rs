@@ -124,7 +124,7 @@ impl PulseLayer {
 
     fn routes(&self) -> Routes {
         if !self.fallback_only {
-            self.recorder.core.layer_added();
+            self.recorder.recording.layer_added();
         }
         Routes::new(Route::new(
             self.recorder.clone(),

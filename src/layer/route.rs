@@ -13,7 +13,7 @@ use super::details::Detailed;
 #[cfg(feature = "axum")]
 use super::matched::{MatchedPath, Template};
 use super::source::{Head, IgnoreList, Source};
-use tower_pulse_core::recorder::{Core, Entry, Queue, Recorder, Scope, thread_number};
+use tower_pulse_core::recorder::{Entry, Queue, Recorder, RecordingState, Scope, thread_number};
 use tower_pulse_model::context::{Kind, clean_name};
 #[cfg(feature = "axum")]
 use tower_pulse_model::context::{UNMATCHED, fold_method};
@@ -101,7 +101,7 @@ impl Clone for Routes {
 #[repr(align(64))]
 pub(super) struct Route {
     /// The recorder's core, which each request reaches with one indirection less.
-    pub(super) core: Arc<Core>,
+    pub(super) recording: Arc<RecordingState>,
     recorder: Arc<Recorder>,
     source: Source,
     skips: IgnoreList,
@@ -214,12 +214,12 @@ impl Target {
     }
 
     /// The core of the recorder.
-    pub(super) fn core(&self) -> Option<&Core> {
+    pub(super) fn recording(&self) -> Option<&RecordingState> {
         match self {
-            Self::Registered(entry) => Some(entry.core()),
-            Self::Unregistered(new) => Some(&new.route.core),
-            Self::Detailed(detailed) => detailed.entry().map(|entry| &**entry.core()),
-            Self::Timed(timed) => timed.target.core(),
+            Self::Registered(entry) => Some(entry.recording()),
+            Self::Unregistered(new) => Some(&new.route.recording),
+            Self::Detailed(detailed) => detailed.entry().map(|entry| &**entry.recording()),
+            Self::Timed(timed) => timed.target.recording(),
         }
     }
 }
@@ -265,7 +265,7 @@ impl Route {
         fallback_only: bool,
     ) -> Self {
         Self {
-            core: recorder.core.clone(),
+            recording: recorder.recording.clone(),
             queue: recorder.queue.as_ref().map(Queue::clone_unshared),
             recorder,
             source,
@@ -355,7 +355,7 @@ impl Route {
 
     /// Adds the details of a request, if they are recorded.
     fn detailed(&self, target: Target, head: &Head<'_>) -> Target {
-        let details = Detailed::new(head, self.core.details(), self.queue.as_ref());
+        let details = Detailed::new(head, self.recording.details(), self.queue.as_ref());
         target.with_details(details)
     }
 
@@ -408,7 +408,7 @@ impl Route {
             method,
             is_of_all_methods: matches!(self.source, Source::Matched { with_method: false }),
             entry: entry.clone_unshared(),
-            needs_head: self.core.details().any()
+            needs_head: self.recording.details().any()
                 || self.queue.is_some()
                 || self.skips.may_match(path.as_str()),
             path,
@@ -420,7 +420,7 @@ impl Route {
         if self.skips.contain(head.uri.path()) {
             return None;
         }
-        if self.fallback_only && !self.core.has_layer() {
+        if self.fallback_only && !self.recording.has_layer() {
             return None;
         }
         self.named(head)
@@ -445,7 +445,7 @@ impl Route {
             self.named(head)
         };
         Some(ContextOverride {
-            recorder: self.core.id(),
+            recorder: self.recording.id(),
             target,
             only_unmatched,
         })

@@ -18,19 +18,19 @@ pub struct Kill {
     pub most: u64,
 }
 
-/// What an instance has told of itself.
+/// The counts of an instance's health that a fault may raise.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Told {
-    /// Samples that it says are lost or dropped.
+pub struct HealthCounts {
+    /// Samples that are lost or dropped.
     pub lost: u64,
     pub store_resets: u64,
-    /// Calls that it has replayed.
+    /// Calls that were replayed.
     pub replayed: u64,
     /// Calls that have failed.
     pub errors: u64,
 }
 
-impl Told {
+impl HealthCounts {
     fn read(health: &Value) -> Self {
         let number = |pointer| health.pointer(pointer).and_then(Value::as_u64).unwrap();
         Self {
@@ -57,9 +57,9 @@ pub struct Instance {
     pub process: Demo,
     pub traffic: Traffic,
     url: String,
-    /// Of the lives that have ended.
-    earlier: Told,
-    told: Told,
+    /// Of the lives that have ended, and of this one at the last look.
+    earlier: HealthCounts,
+    last: HealthCounts,
 }
 
 impl Instance {
@@ -77,8 +77,8 @@ impl Instance {
             process,
             traffic,
             url,
-            earlier: Told::default(),
-            told: Told::default(),
+            earlier: HealthCounts::default(),
+            last: HealthCounts::default(),
         }
     }
 
@@ -95,7 +95,7 @@ impl Instance {
             life: self.life,
             most,
         };
-        self.earlier.add(&std::mem::take(&mut self.told));
+        self.earlier.add(&std::mem::take(&mut self.last));
         tokio::time::sleep(pause).await;
         self.life.number += 1;
         self.process = process(self.life, &self.url).await;
@@ -118,15 +118,15 @@ impl Instance {
     /// Its health, if it answers.
     pub async fn health(&mut self) -> Option<Value> {
         let health = self.get("/admin/pulse/api/health").await?;
-        self.told = Told::read(&health);
+        self.last = HealthCounts::read(&health);
         Some(health)
     }
 
-    /// What all of its lives have told, as of the last look at each.
-    pub fn told(&self) -> Told {
-        let mut told = self.earlier.clone();
-        told.add(&self.told);
-        told
+    /// The counts of all of its lives together, as of the last look at each.
+    pub fn health_counts(&self) -> HealthCounts {
+        let mut counts = self.earlier.clone();
+        counts.add(&self.last);
+        counts
     }
 
     /// Flushes until the store has everything. Returns the last error, if that takes a minute.

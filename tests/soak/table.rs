@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::compare::Compared;
 use crate::fault::Fault;
-use crate::fleet::{Kill, Told};
+use crate::fleet::{HealthCounts, Kill};
 use crate::order::{Key, Life, Quantity, instance_name};
 use crate::sample::{JOURNAL, RSS, Rule, Samples, Series, USED_MEMORY};
 
@@ -42,8 +42,8 @@ pub struct Report {
     pub faults: Vec<String>,
     pub notes: Vec<String>,
     pub kills: Vec<LostByKill>,
-    /// What each instance has told.
-    pub told: Vec<(String, Told)>,
+    /// Each instance and its counts.
+    pub health: Vec<(String, HealthCounts)>,
     /// The last warnings of each instance, which are printed with violations.
     pub warnings: Vec<(String, Vec<String>)>,
     by_kind: BTreeMap<Fault, Recoveries>,
@@ -119,19 +119,20 @@ impl Report {
             sum.or_default().add(compared);
         }
         // What is missing beyond what kills took must be told, and the other way around.
-        for (instance, (name, told)) in self.told.iter().enumerate() {
+        for (instance, (name, counts)) in self.health.iter().enumerate() {
             let hits = self.by_quantity.get(&(instance, Quantity::Hits));
             let hits = hits.copied().unwrap_or_default();
             let missing = -hits.difference();
-            let untold = missing - hits.at_kills - told.lost as i64;
-            if untold > 0 {
-                let line = format!("{name}: {untold} requests are missing, and no health tells it");
+            let unexplained = missing - hits.at_kills - counts.lost as i64;
+            if unexplained > 0 {
+                let line =
+                    format!("{name}: {unexplained} requests are missing, and no health tells it");
                 self.faults.push(line);
             }
-            if told.lost > 0 || told.store_resets > 0 {
-                let Told {
+            if counts.lost > 0 || counts.store_resets > 0 {
+                let HealthCounts {
                     lost, store_resets, ..
-                } = told;
+                } = counts;
                 let line = format!(
                     "{name} tells {lost} lost and {store_resets} resets; {missing} are missing"
                 );
@@ -238,8 +239,8 @@ impl Report {
         for LostByKill { life, lost, most } in &self.kills {
             println!("{}: lost by the kill: {lost} of at most {most}", life.id());
         }
-        for (name, told) in &self.told {
-            println!("{name} tells {told:?}");
+        for (name, counts) in &self.health {
+            println!("{name}: {counts:?}");
         }
         self.notes.iter().for_each(|note| println!("{note}"));
         if self.passed() {

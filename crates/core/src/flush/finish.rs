@@ -20,7 +20,7 @@ impl Flusher {
     pub async fn finish(&self, within: Duration) -> Result<(), Unflushed> {
         let lost_before = self.lost_for_good();
         self.recorder.drain();
-        self.recorder.core.close();
+        self.recorder.recording.close();
         self.finishing.store(true, Ordering::SeqCst);
         // A second shutdown waits for the first one, unless that is not polled any more.
         let _turn = tokio::time::timeout(2 * within, self.finish.lock()).await;

@@ -304,7 +304,7 @@ impl Flusher {
     }
 
     fn clock(&self) -> &Clock {
-        self.recorder.core.clock()
+        self.recorder.recording.clock()
     }
 
     /// Drains, and appends all that was recorded until now, or until the store fails. Returns the

@@ -149,7 +149,7 @@ struct Unfinished {
 impl Drop for Unfinished {
     fn drop(&mut self) {
         let recorder = &self.flusher.recorder;
-        if self.stopped.is_set() || recorder.core.is_closed() {
+        if self.stopped.is_set() || recorder.recording.is_closed() {
             return;
         }
         recorder.drain();

@@ -93,7 +93,7 @@ impl Handle {
     /// The journal of the store that is amended. An instance that has ended must not become the one that folds.
     fn amended(&self) -> Result<Option<&dyn Journal>, AmendError> {
         let stages = &self.0.stages;
-        if stages.recorder.core.is_closed() {
+        if stages.recorder.recording.is_closed() {
             let message = "the shutdown has begun: nothing is changed";
             return Err(StoreError::new(StoreErrorKind::Refused, message).into());
         }

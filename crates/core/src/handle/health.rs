@@ -15,7 +15,7 @@ impl Stages {
     pub(super) fn health(&self) -> Health {
         let flush = self.flusher.status();
         let fold = self.folder.status();
-        if self.recorder.core.is_closed() {
+        if self.recorder.recording.is_closed() {
             // Samples that came after the end are counted as dropped.
             self.recorder.drain();
         }
@@ -57,7 +57,7 @@ impl Stages {
                 recording: RecordingHealth {
                     recorded: recorded.requests,
                     recorded_additions: recorded.additions,
-                    in_flight: self.recorder.core.in_flight(),
+                    in_flight: self.recorder.recording.in_flight(),
                     dropped: drain.dropped.requests,
                     dropped_additions: drain.dropped.additions,
                     overflowed: drain.overflowed,
@@ -100,7 +100,7 @@ impl Stages {
     fn queue_health(&self) -> Option<QueueHealth> {
         let is_read = self.recorder.queue.is_some();
         is_read.then(|| {
-            let stats = self.recorder.core.queue_stats();
+            let stats = self.recorder.recording.queue_stats();
             QueueHealth {
                 timed: stats.timed,
                 negative: stats.negative,
@@ -158,7 +158,7 @@ impl Stages {
     fn recording_warnings(&self, drain: &DrainStats, counts: &FlushCounters) -> Vec<String> {
         let mut warnings = Vec::new();
         let limits = &self.recorder.limits;
-        let (contexts, counters) = self.recorder.core.overflows();
+        let (contexts, counters) = self.recorder.recording.overflows();
         if contexts && drain.overflowed > 0 {
             warnings.push(format!(
                 "{} requests are counted as <overflow>, since there are more contexts than \

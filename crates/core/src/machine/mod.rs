@@ -40,7 +40,7 @@ struct Minute {
 
 /// Measures until `stopped`.
 pub async fn measure(recorder: Arc<Recorder>, mut stopped: Stopped) {
-    let clock = recorder.core.clock().clone();
+    let clock = recorder.recording.clock().clone();
     let mut minute = Minute::begin(&clock, &Process::ask(&clock).await);
     loop {
         let slept = clock.tick();

@@ -8,7 +8,7 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-use super::Core;
+use super::RecordingState;
 use super::scope::Scope;
 
 thread_local! {
@@ -104,12 +104,12 @@ pub fn suspend(id: u32, before: u64) -> Option<Arc<Scope>> {
 
 /// The scope of the request of this recorder that this thread is working on, created if it has none yet. `None`
 /// outside of requests.
-pub fn scope(core: &Core) -> Option<Arc<Scope>> {
+pub fn scope(recording: &RecordingState) -> Option<Arc<Scope>> {
     let active = ACTIVE.try_with(Cell::get).unwrap_or(0);
     if active == 0 {
         return None;
     }
-    let (id, mark) = (core.id(), active & !UNSETTLED);
+    let (id, mark) = (recording.id(), active & !UNSETTLED);
     let (is_innermost, is_outer) = (mark as u32 == id, outer(mark) == id);
     let is_entered = |entered: Option<u64>| match entered {
         None => true,
@@ -127,7 +127,7 @@ pub fn scope(core: &Core) -> Option<Arc<Scope>> {
     if existing.is_some() || !(is_innermost || is_outer) {
         return existing;
     }
-    let scope = Arc::new(Scope::new(core.clock().tick()));
+    let scope = Arc::new(Scope::new(recording.clock().tick()));
     push(id, is_innermost.then_some(mark), scope.clone());
     Some(scope)
 }

@@ -213,7 +213,7 @@ fn second_of(before: i64, now: i64) -> i64 {
 }
 
 impl Recorder {
-    /// Moves all samples into the pending batch. After [`Core::close`](super::Core::close) they are counted
+    /// Moves all samples into the pending batch. After [`RecordingState::close`](super::RecordingState::close) they are counted
     /// as dropped instead.
     pub fn drain(&self) {
         let mut guard = lock(&self.drain.state);
@@ -222,7 +222,7 @@ impl Recorder {
         self.timers.refresh(&mut state.entries.timers);
         self.counters.refresh(&mut state.entries.counters);
 
-        let now = self.core.clock.now_nanos();
+        let now = self.recording.clock.now_nanos();
         let second = second_of(state.drained_at, now);
         if now.div_euclid(SECOND) > state.drained_at.div_euclid(SECOND) {
             state.lag = now.rem_euclid(SECOND);
@@ -237,7 +237,7 @@ impl Recorder {
         for entry in self.due(&entries, state.slow.concerns_all()) {
             if let Some(list) = &entry.slow {
                 let listed = state.slow.take(list, &entry.cells);
-                if !listed.is_empty() && !self.core.is_closed() {
+                if !listed.is_empty() && !self.recording.is_closed() {
                     let context = ContextId::new(entry.kind, entry.name.clone());
                     state
                         .totals_of(&context, &self.limits)
@@ -252,7 +252,7 @@ impl Recorder {
                 continue;
             }
             let mut aggregate = aggregate.unwrap_or_default();
-            if self.core.is_closed() {
+            if self.recording.is_closed() {
                 state.dropped.requests += aggregate.times.count;
                 continue;
             }
@@ -271,7 +271,7 @@ impl Recorder {
             if n == 0 {
                 return;
             }
-            if self.core.is_closed() {
+            if self.recording.is_closed() {
                 state.dropped += Amounts::of_additions(n.unsigned_abs());
                 return;
             }
@@ -280,7 +280,7 @@ impl Recorder {
         });
         state.entries = entries;
         let ranked = self.rankings.drain(&mut state.pending, second);
-        match self.core.is_closed() {
+        match self.recording.is_closed() {
             true => state.dropped += Amounts::of_additions(ranked),
             false => state.flush.recorded += Amounts::of_additions(ranked),
         }
@@ -291,7 +291,7 @@ impl Recorder {
         }
         state.slow.end(&mut state.pending);
         state.reports.report_machines(&mut state.pending);
-        match self.core.is_closed() {
+        match self.recording.is_closed() {
             true => state.reports.report(&mut state.pending),
             false => state
                 .reports
@@ -362,7 +362,7 @@ impl Recorder {
         let mut state = lock(&self.drain.state);
         let refused = |why: String| StoreError::new(StoreErrorKind::Refused, why);
         // The last flush takes what is pending after this is set.
-        if self.core.is_closed() {
+        if self.recording.is_closed() {
             return Err(refused(
                 "the shutdown has begun: no mark is made".to_owned(),
             ));
@@ -378,7 +378,7 @@ impl Recorder {
     /// Drains at each turn of a second, whatever the flush interval, until `stopped`.
     pub async fn drain_each_second(self: Arc<Self>, mut stopped: Stopped) {
         loop {
-            let clock = &self.core.clock;
+            let clock = &self.recording.clock;
             let to_turn = SECOND - clock.now_nanos().rem_euclid(SECOND);
             let wait = std::time::Duration::from_nanos(to_turn.unsigned_abs());
             if stopped.or(clock.sleep(wait)).await.is_none() {

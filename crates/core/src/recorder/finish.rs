@@ -33,7 +33,7 @@ impl Entry {
         details: &RequestDetails<'_>,
     ) {
         let thread = thread_number();
-        let clock = &self.core.clock;
+        let clock = &self.recording.clock;
         let end = clock.tick();
         let nanos = clock.nanos_between(start, end);
         if polls.is_first() {
@@ -41,7 +41,7 @@ impl Entry {
         } else {
             self.record_polled(thread, nanos, ended, polls, end, details);
         }
-        self.core.in_flight.add(thread, -1);
+        self.recording.in_flight.add(thread, -1);
     }
 
     /// Records a request that was polled several times, or never.
@@ -55,7 +55,7 @@ impl Entry {
         end: Tick,
         details: &RequestDetails<'_>,
     ) {
-        let clock = &self.core.clock;
+        let clock = &self.recording.clock;
         let polled = Polled { polls, clock, end };
         self.record_ended(thread, nanos, ended, details, polled);
     }
@@ -99,7 +99,7 @@ impl Entry {
 
     #[inline(always)]
     fn nanos_since(&self, start: Tick) -> u64 {
-        let clock = &self.core.clock;
+        let clock = &self.recording.clock;
         clock.nanos_between(start, clock.tick())
     }
 
@@ -148,7 +148,7 @@ impl Entry {
     fn listed(&self, nanos: u64, ended: Ended, details: &RequestDetails<'_>) -> ListedRequest {
         ListedRequest {
             nanos,
-            ended_at: self.core.clock.now_nanos().div_euclid(1_000_000),
+            ended_at: self.recording.clock.now_nanos().div_euclid(1_000_000),
             ended,
             trace_id: details.trace_id.map(Box::from),
             path: details.path.map(Box::from),
@@ -193,8 +193,8 @@ mod tests {
     /// Records a request as the layer does.
     fn finish(recorder: &Recorder, manual_clock: &ManualClock, millis: u64, is_error: bool) {
         let entry = recorder.entry(Kind::Http, "GET /");
-        let start = entry.core().clock().tick();
-        entry.core().request_started();
+        let start = entry.recording().clock().tick();
+        entry.recording().request_started();
         manual_clock.advance(Duration::from_millis(millis));
         let ended = Ended {
             outcome: Outcome::ServerError,
@@ -206,7 +206,7 @@ mod tests {
             path: Some("/seven"),
         };
         entry.finish_request(start, ended, &RequestPolls::new(start), &details);
-        assert_eq!(recorder.core.in_flight(), 0);
+        assert_eq!(recorder.recording.in_flight(), 0);
     }
 
     fn drained(recorder: &Recorder) -> Batch {

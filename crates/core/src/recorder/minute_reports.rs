@@ -257,7 +257,7 @@ mod tests {
         let (recorder, clock) = recorder(Some("1"));
         record(&recorder, "GET /", 1);
         assert_eq!(turn(&recorder, &clock, 30), []);
-        recorder.core.close();
+        recorder.recording.close();
         record(&recorder, "GET /", 1);
         assert_eq!(turn(&recorder, &clock, 30), [(0, vec![1])]);
         assert_eq!(turn(&recorder, &clock, 90), []);

@@ -127,12 +127,13 @@ pub struct Entry {
     slow: Option<Arc<SlowList>>,
     /// The timers within its requests.
     timers: Arc<TimerCells>,
-    core: Arc<Core>,
+    recording: Arc<RecordingState>,
 }
 
-/// The parts of a recorder that every entry needs.
+/// The state of a recorder that the entries and requests of all its contexts share: the clock, the requests in flight, the
+/// rule for errors, and what was warned of.
 #[derive(Debug)]
-pub struct Core {
+pub struct RecordingState {
     /// Never 0, and different for each recorder of a process.
     id: u32,
     clock: Clock,
@@ -152,7 +153,7 @@ pub struct Core {
 #[derive(Debug)]
 pub struct Recorder {
     /// What the request path needs.
-    pub core: Arc<Core>,
+    pub recording: Arc<RecordingState>,
     /// What bounds recording.
     pub limits: Limits,
     /// The context of requests that match no route.
@@ -185,7 +186,7 @@ impl Recorder {
     pub fn new(clock: Clock, precisions: Precisions, limits: Limits) -> Self {
         let shards = Self::shards_of_this_machine();
         static NEXT: AtomicU32 = AtomicU32::new(1);
-        let core = Arc::new(Core {
+        let recording = Arc::new(RecordingState {
             // 31 bits, as the marks of threads use the last bit.
             id: (NEXT.fetch_add(1, Ordering::Relaxed) & (u32::MAX >> 1)).max(1),
             clock: clock.clone(),
@@ -200,7 +201,8 @@ impl Recorder {
             details: limits.details,
             queue_counts: QueueCounts::new(),
         });
-        let entry = |name: &str, kind, mark| Entry::new(name.into(), kind, mark, shards, &core);
+        let entry =
+            |name: &str, kind, mark| Entry::new(name.into(), kind, mark, shards, &recording);
         let overflow = |name: &'static str, kind| move |mark| entry(name, kind, mark);
         let unmatched = entry(context::UNMATCHED, Kind::Http, Touched::new(1).mark(0));
         let mut recorder = Self {
@@ -216,7 +218,7 @@ impl Recorder {
             }),
             rankings: Rankings::default(),
             drain: Drain::new(precisions, clock.now_nanos(), limits.app_version.clone()),
-            core,
+            recording,
             limits,
             shards,
         };
@@ -251,12 +253,12 @@ impl Recorder {
         }
         // The kinds share one maximum.
         if registry.len() + other.len() >= self.limits.max_contexts {
-            self.core
+            self.recording
                 .warn_contexts_overflow(&name, self.limits.max_contexts);
             return registry.overflow();
         }
         registry.get_or_insert(&name, |name, mark| {
-            Entry::new(name, kind, mark, self.shards, &self.core)
+            Entry::new(name, kind, mark, self.shards, &self.recording)
         })
     }
 
@@ -265,7 +267,7 @@ impl Recorder {
         // The name of a context that exists needs no cleaning.
         let existing = self.existing_http(context);
         let entry = existing.unwrap_or_else(|| self.entry(Kind::Http, context));
-        let (outcome, is_error) = ended.judge(self.core.error_rule());
+        let (outcome, is_error) = ended.judge(self.recording.error_rule());
         let ended = Ended {
             outcome,
             is_error,
@@ -284,7 +286,7 @@ impl Recorder {
                 CounterEntry::new(name, self.shards, mark)
             });
             if &*entry.name == context::OVERFLOW && name != context::OVERFLOW {
-                self.core
+                self.recording
                     .warn_counters_overflow(name, self.limits.max_counters);
             }
             entry
@@ -292,7 +294,7 @@ impl Recorder {
         if !context::is_reserved(&name) {
             return Counter(entry(&name));
         }
-        if !self.core.warned_reserved.swap(true, Ordering::Relaxed) {
+        if !self.recording.warned_reserved.swap(true, Ordering::Relaxed) {
             tracing::error!(
                 counter = %name,
                 "the counter names hits, errors and micros, alone and before a colon, are reserved: counted as \\{name}"
@@ -304,7 +306,7 @@ impl Recorder {
     /// The ranking of this name and configuration.
     pub fn ranking(&self, name: &str, spec: RankingSpec) -> Result<Arc<RankingEntry>, BuildError> {
         self.rankings
-            .get_or_insert(name, spec, &self.core, self.shards)
+            .get_or_insert(name, spec, &self.recording, self.shards)
     }
 
     /// Number of shards of each context.
@@ -313,7 +315,7 @@ impl Recorder {
     }
 }
 
-impl Core {
+impl RecordingState {
     /// The number of this recorder in the process.
     #[inline]
     pub fn id(&self) -> u32 {
@@ -433,18 +435,24 @@ impl Core {
 }
 
 impl Entry {
-    fn new(name: Arc<str>, kind: Kind, mark: Mark, shards: usize, core: &Arc<Core>) -> Self {
+    fn new(
+        name: Arc<str>,
+        kind: Kind,
+        mark: Mark,
+        shards: usize,
+        recording: &Arc<RecordingState>,
+    ) -> Self {
         let cells = Cells::new(shards, mark);
         let has_slow = kind == Kind::Http;
         let unmatched = &*name == context::UNMATCHED;
         Self {
             kind,
             unmatched,
-            inspects_heads: unmatched || core.error_rule().is_some(),
+            inspects_heads: unmatched || recording.error_rule().is_some(),
             id: RecordId::new(kind, &name),
             slow: has_slow.then(|| Arc::new(SlowList::new(&cells))),
             timers: Arc::new(TimerCells::new(shards)),
-            core: core.clone(),
+            recording: recording.clone(),
             name,
             cells,
         }
@@ -462,14 +470,14 @@ impl Entry {
             cells: self.cells.clone(),
             slow: self.slow.clone(),
             timers: self.timers.clone(),
-            core: self.core.clone(),
+            recording: self.recording.clone(),
         })
     }
 
     /// What the request path needs.
     #[inline]
-    pub fn core(&self) -> &Arc<Core> {
-        &self.core
+    pub fn recording(&self) -> &Arc<RecordingState> {
+        &self.recording
     }
 
     /// Whether the responses of its requests are inspected beyond their status.

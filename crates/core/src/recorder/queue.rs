@@ -87,7 +87,7 @@ impl Queue {
     /// How long a request with these headers has waited. `None` without the header. Allocates nothing.
     pub fn read(&self, headers: &HeaderMap) -> Option<QueueTime> {
         let value = headers.get(&self.header)?;
-        let now = self.timer.core().clock().now_nanos();
+        let now = self.timer.recording().clock().now_nanos();
         Some(QueueTime {
             timer: self.timer.clone(),
             wait: Wait::new(value.as_bytes(), now),
@@ -98,7 +98,7 @@ impl Queue {
 impl QueueTime {
     /// Records the wait of a request of a context, which has been recorded itself.
     pub fn record(&self, context: &Entry) {
-        let counts = &context.core().queue_counts;
+        let counts = &context.recording().queue_counts;
         let add = |count: &AtomicU64| {
             count.fetch_add(1, Ordering::Relaxed);
         };

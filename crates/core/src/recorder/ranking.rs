@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 
-use super::Core;
+use super::RecordingState;
 use super::shards::thread_number;
 use crate::error::BuildError;
 use crate::task::lock;
@@ -28,7 +28,7 @@ pub struct RankingEntry {
     pub name: Arc<str>,
     /// Its window and its bound.
     pub spec: RankingSpec,
-    core: Arc<Core>,
+    recording: Arc<RecordingState>,
     shards: Box<[Shard]>,
     /// The most ids of a shard.
     shard_ids: usize,
@@ -63,7 +63,7 @@ impl Rankings {
         &self,
         name: &str,
         spec: RankingSpec,
-        core: &Arc<Core>,
+        recording: &Arc<RecordingState>,
         shards: usize,
     ) -> Result<Arc<RankingEntry>, BuildError> {
         let mut rankings = lock(&self.0);
@@ -83,7 +83,7 @@ impl Rankings {
             return Err(BuildError::new("ranking", format!("{name:?}"), allowed));
         }
         let name: Arc<str> = name.into();
-        let entry = RankingEntry::new(name.clone(), spec, core.clone(), shards);
+        let entry = RankingEntry::new(name.clone(), spec, recording.clone(), shards);
         let entry = Arc::new(entry);
         rankings.insert(name, entry.clone());
         Ok(entry)
@@ -105,7 +105,7 @@ impl Rankings {
         for entry in rankings.values() {
             let collected = entry.take(second);
             amount = amount.saturating_add(collected.amount);
-            if !entry.core.is_closed() && !collected.delta.is_empty() {
+            if !entry.recording.is_closed() && !collected.delta.is_empty() {
                 batch.add_ranking(entry.name.clone(), collected.delta);
             }
         }
@@ -114,11 +114,16 @@ impl Rankings {
 }
 
 impl RankingEntry {
-    fn new(name: Arc<str>, spec: RankingSpec, core: Arc<Core>, shards: usize) -> Self {
+    fn new(
+        name: Arc<str>,
+        spec: RankingSpec,
+        recording: Arc<RecordingState>,
+        shards: usize,
+    ) -> Self {
         Self {
             name,
             spec,
-            core,
+            recording,
             shard_ids: (spec.max_ids as usize / shards).max(MIN_SHARD_IDS),
             shards: (0..shards).map(|_| Shard::default()).collect(),
             collected: Mutex::new(Collected::new(spec)),
@@ -138,7 +143,7 @@ impl RankingEntry {
         if ids.len() >= self.shard_ids {
             drop(ids);
             let mut collected = lock(&self.collected);
-            collected.empty(&mut lock(&shard.0), self.core.clock.now_seconds());
+            collected.empty(&mut lock(&shard.0), self.recording.clock.now_seconds());
             drop(collected);
             ids = lock(&shard.0);
         }
@@ -159,12 +164,12 @@ impl RankingEntry {
 
     /// Whether the `Pulse` is shut down, so that additions are dropped.
     pub fn is_closed(&self) -> bool {
-        self.core.is_closed()
+        self.recording.is_closed()
     }
 
     /// The time of the clock, in Unix seconds.
     pub fn now(&self) -> i64 {
-        self.core.clock.now_seconds()
+        self.recording.clock.now_seconds()
     }
 
     /// Takes all that was added. Additions that are not collected yet belong to `second`.
@@ -338,7 +343,7 @@ mod tests {
     fn what_is_added_after_the_end_is_counted_as_dropped() {
         let (recorder, _) = recorder();
         let entry = recorder.ranking("posts", spec(9)).expect("it is the first");
-        recorder.core.close();
+        recorder.recording.close();
         (0..3).for_each(|_| entry.add("a", 5));
         assert_eq!(taken(&recorder), (vec![], 0));
         entry.remove("a");

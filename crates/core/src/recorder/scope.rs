@@ -71,7 +71,7 @@ impl Scope {
     /// Ends the request, whose context is `entry`, now. Timers that end later are added to the context themselves.
     pub fn end(&self, entry: &Arc<Entry>) -> RequestTimers {
         let mut state = lock(&self.state);
-        let clock = entry.core().clock();
+        let clock = entry.recording().clock();
         let now = clock.nanos_between(self.base, clock.tick());
         state.ended = Some(entry.clone());
         state.end(now)
@@ -81,7 +81,7 @@ impl Scope {
 impl Started {
     /// Starts a timer within a request.
     pub(super) fn new(scope: Arc<Scope>, timer: &Entry, start: Tick) -> Self {
-        let clock = timer.core().clock();
+        let clock = timer.recording().clock();
         let start = clock.nanos_between(scope.base, start);
         let at = lock(&scope.state).start(timer.id, start);
         Self { scope, at, start }

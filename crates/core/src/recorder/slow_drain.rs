@@ -277,7 +277,7 @@ mod tests {
             let context = ContextId::new(Kind::Http, context);
             assert_eq!(slowest_millis(&recorder, &context), [[3]]);
         }
-        recorder.core.close();
+        recorder.recording.close();
         request(&recorder, UNMATCHED, 5);
         assert_eq!(slowest(&recorder, &ContextId::all()), []);
         assert!(recorder.drain.take().is_empty());

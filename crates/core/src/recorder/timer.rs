@@ -43,8 +43,8 @@ impl Timer {
     /// A timer that runs from now on.
     pub fn start(entry: Arc<Entry>) -> Self {
         // The request's own time begins before that of its timers.
-        let scope = active::scope(entry.core());
-        let start = entry.core().clock().tick();
+        let scope = active::scope(entry.recording());
+        let start = entry.recording().clock().tick();
         let within = scope.map(|scope| Started::new(scope, &entry, start));
         Self {
             within,
@@ -86,7 +86,7 @@ impl Drop for Timer {
         let Some(within) = within else {
             return self.entry.finish(self.start, outcome, outcome.is_error());
         };
-        let clock = self.entry.core().clock();
+        let clock = self.entry.recording().clock();
         let nanos = clock.nanos_between(self.start, clock.tick());
         let duration = Duration::from_nanos(nanos);
         self.entry

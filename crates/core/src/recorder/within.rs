@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use pin_project_lite::pin_project;
 
-use super::Core;
+use super::RecordingState;
 use super::active::{self, Entered};
 use super::scope::Scope;
 
@@ -34,11 +34,11 @@ impl<F> fmt::Debug for Within<F> {
 
 impl<F> Within<F> {
     /// Wraps a future for the request that this thread is working on.
-    pub fn new(core: &Core, future: F) -> Self {
+    pub fn new(recording: &RecordingState, future: F) -> Self {
         Self {
             future,
-            recorder: core.id(),
-            scope: active::scope(core),
+            recorder: recording.id(),
+            scope: active::scope(recording),
         }
     }
 }

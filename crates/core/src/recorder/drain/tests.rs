@@ -67,7 +67,7 @@ fn samples_are_recorded_overflowed_or_dropped() {
     }
     recorder.drain();
     assert_eq!(counts(), (5, 3, 0));
-    recorder.core.close();
+    recorder.recording.close();
     record(&recorder, Kind::Http, "GET /");
     record(&recorder, Kind::Http, "GET /");
     recorder.counter("sales").add(-3);
@@ -142,8 +142,8 @@ fn totals_tell_of_traces_and_of_a_target() {
     let recorder = Recorder::new(clock, Precisions::default(), limits);
     let finish = |context: &str, millis, status: u16, trace_id| {
         let entry = recorder.entry(Kind::Http, context);
-        let start = entry.core().clock().tick();
-        entry.core().request_started();
+        let start = entry.recording().clock().tick();
+        entry.recording().request_started();
         manual_clock.advance(Duration::from_millis(millis));
         let ended = Ended {
             outcome: Outcome::from_status(status),
@@ -238,11 +238,11 @@ fn only_names_beyond_the_maximum_overflow() {
     record(&recorder, Kind::Http, "GET /");
     // Under this name somebody may count too.
     assert_eq!(recorder.counter(OVERFLOW).name(), OVERFLOW);
-    assert_eq!(recorder.core.overflows(), (false, false));
+    assert_eq!(recorder.recording.overflows(), (false, false));
     assert_eq!(recorder.counter("one more").name(), OVERFLOW);
-    assert_eq!(recorder.core.overflows(), (false, true));
+    assert_eq!(recorder.recording.overflows(), (false, true));
     record(&recorder, Kind::Http, "GET /a");
-    assert_eq!(recorder.core.overflows(), (true, true));
+    assert_eq!(recorder.recording.overflows(), (true, true));
 }
 
 #[tokio::test]
@@ -310,7 +310,7 @@ fn no_more_marks_wait_than_there_is_room_for_wherever_they_are() {
     assert!(add(100).is_err());
     recorder.drain.all_sent();
     add(100).expect("the store has the others");
-    recorder.core.close();
+    recorder.recording.close();
     let error = add(100).expect_err("nobody would send it");
     assert!(error.to_string().contains("shutdown"), "{error}");
 }
