@@ -100,7 +100,7 @@ impl Clone for Routes {
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Route {
-    /// The recorder's core, which each request reaches with one indirection less.
+    /// The state of the recorder, which each request reaches with one indirection less.
     pub(super) recording: Arc<RecordingState>,
     recorder: Arc<Recorder>,
     source: Source,
@@ -213,7 +213,7 @@ impl Target {
         })
     }
 
-    /// The core of the recorder.
+    /// The state of the recorder.
     pub(super) fn recording(&self) -> Option<&RecordingState> {
         match self {
             Self::Registered(entry) => Some(entry.recording()),

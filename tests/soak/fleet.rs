@@ -57,8 +57,9 @@ pub struct Instance {
     pub process: Demo,
     pub traffic: Traffic,
     url: String,
-    /// Of the lives that have ended, and of this one at the last look.
+    /// Those of the lives that have ended.
     earlier: HealthCounts,
+    /// Those of this life, as of the last look.
     last: HealthCounts,
 }
 

@@ -147,7 +147,9 @@ async fn settle(site: &mut Site, report: &mut Report, began: i64) {
             Some(health) => report.health(&name, &health),
             None => report.faults.push(format!("{name} tells no health")),
         }
-        report.health.push((name.clone(), instance.health_counts()));
+        report
+            .health_counts
+            .push((name.clone(), instance.health_counts()));
         instance.process.signal("TERM");
         let exit = instance.process.wait_exit(Duration::from_secs(20)).await;
         if !exit.is_some_and(|exit| exit.success()) {

@@ -43,7 +43,7 @@ pub struct Report {
     pub notes: Vec<String>,
     pub kills: Vec<LostByKill>,
     /// Each instance and its counts.
-    pub health: Vec<(String, HealthCounts)>,
+    pub health_counts: Vec<(String, HealthCounts)>,
     /// The last warnings of each instance, which are printed with violations.
     pub warnings: Vec<(String, Vec<String>)>,
     by_kind: BTreeMap<Fault, Recoveries>,
@@ -119,7 +119,7 @@ impl Report {
             sum.or_default().add(compared);
         }
         // What is missing beyond what kills took must be told, and the other way around.
-        for (instance, (name, counts)) in self.health.iter().enumerate() {
+        for (instance, (name, counts)) in self.health_counts.iter().enumerate() {
             let hits = self.by_quantity.get(&(instance, Quantity::Hits));
             let hits = hits.copied().unwrap_or_default();
             let missing = -hits.difference();
@@ -239,7 +239,7 @@ impl Report {
         for LostByKill { life, lost, most } in &self.kills {
             println!("{}: lost by the kill: {lost} of at most {most}", life.id());
         }
-        for (name, counts) in &self.health {
+        for (name, counts) in &self.health_counts {
             println!("{name}: {counts:?}");
         }
         self.notes.iter().for_each(|note| println!("{note}"));

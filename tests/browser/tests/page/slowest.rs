@@ -277,22 +277,22 @@ async fn a_long_name_of_an_instance_cuts_no_row_off() {
     let name = "shop-frontend-7f9c6d5b44-x2x9z";
     let proxy = AlteringProxy::start(shop.demo().address()).await;
     proxy.alter(move |_, body| body.replace("web-", &format!("{name}-")));
-    let page = Page::open(&proxy.screen("path?context=POST%20%2Fcheckout&range=1h")).await;
-    let row = "table[data-table=slow-requests] tbody tr";
-    page.until_shown(row).await;
-    let (inner, outer): (f64, f64) = page
-        .eval(&format!(
-            "(({{scrollWidth, clientWidth}}) => [scrollWidth, clientWidth])(document.querySelector('{row}').closest('.scroll'))"
-        ))
-        .await;
-    assert!(inner <= outer, "{inner} pixels in {outer}");
-    let link = format!("{row} td[data-column=instance] a");
-    let titles: Vec<Option<String>> = page.each(&link, "element.getAttribute('title')").await;
-    let is_whole = |title: &Option<String>| {
-        title
-            .as_deref()
-            .is_some_and(|title| title.starts_with(name))
-    };
-    assert!(titles.iter().all(is_whole), "{titles:?}");
+    let page = Page::empty().await;
+    let screens = [
+        ("path?context=POST%20%2Fcheckout&range=1h", "slow-requests"),
+        ("slowest", "slowest-requests"),
+    ];
+    for (screen, table) in screens {
+        page.go(&proxy.screen(screen)).await;
+        let link = format!("table[data-table={table}] tbody td[data-column=instance] a");
+        page.until_shown(&link).await;
+        let widths = "(({scrollWidth, clientWidth}) => [scrollWidth, clientWidth])(element)";
+        let widths: Vec<(f64, f64)> = page.each("main .scroll", widths).await;
+        let is_whole = |(inner, outer): &(f64, f64)| inner <= outer;
+        assert!(widths.iter().all(is_whole), "{screen}: {widths:?}");
+        let titles: Vec<String> = page.each(&link, "element.title").await;
+        let is_named = |title: &String| title.starts_with(name);
+        assert!(titles.iter().all(is_named), "{screen}: {titles:?}");
+    }
     page.end().await;
 }
