@@ -82,7 +82,7 @@ loom:
 # in one unit, as what is inlined would else depend on how the compiler divides it.
 instructions:
 	@tests/setup.sh valgrind cc
-	CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 cargo run --locked --release -p pulse-peers --no-default-features --target-dir target/check -- --check
+	CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 CARGO_PROFILE_RELEASE_DEBUG=false cargo run --locked --release -p pulse-peers --no-default-features --target-dir target/check -- --check
 
 # Licences, advisories and sources of the dependencies; needs cargo-deny.
 deny:
@@ -111,7 +111,7 @@ MUTANT_SUITES := builder journal layer stores warnings
 
 mutants: setup
 	@command -v cargo-mutants >/dev/null || cargo install --locked cargo-mutants
-	PROPTEST_CASES=32 cargo mutants $(MUTATED) --sharding round-robin --shard $(SHARD) --minimum-test-timeout 20 || [ $$? -lt 4 ]
+	PROPTEST_CASES=32 PROPTEST_MAX_SHRINK_ITERS=0 cargo mutants $(MUTATED) --sharding round-robin --shard $(SHARD) --minimum-test-timeout 20 || [ $$? -lt 4 ]
 	@[ ! -s mutants.out/missed.txt ] || cargo mutants $(MUTATED) --test-package tower-pulse $(MUTANT_SUITES:%=--cargo-arg=--test=%) \
 	--re "$$(sed 's/[][().*+?{}|^$$\\]/\\&/g; s/.*/^&$$/' mutants.out/missed.txt | paste -sd'|')"
 

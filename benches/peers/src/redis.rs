@@ -22,11 +22,11 @@ use tower_pulse_model::slice::{Precisions, hour_of};
 use tower_pulse_model::slices::Slices;
 
 use crate::Failure;
+use crate::cost::Cost;
 use crate::driver::{Ground, ROUTES, send, uris};
 use crate::options::Options;
 use crate::redis_server::RedisServer;
 use crate::rows;
-use crate::stats::Median;
 
 const CONTEXTS: usize = 20;
 /// Approximate number of contexts that the flusher sends at once.
@@ -36,45 +36,34 @@ const SECONDS: i64 = 30;
 const REQUESTS_A_SECOND: u64 = 10;
 const PACE: usize = 10_000;
 
-/// Microseconds of Redis per merged context.
-#[derive(Debug)]
-pub(crate) struct Cost {
-    /// The merged part.
-    pub(crate) parts: &'static str,
-    /// CPU time of the server, user and system, including reading and answering.
-    pub(crate) cpu: Median,
-    /// Time within the script.
-    pub(crate) script: Median,
-}
-
 /// A part of the traffic of a second that is merged.
 #[derive(Clone, Copy)]
-enum Parts {
+enum TrafficPart {
     /// One of the user's counters: the cost of `hits` alone.
     Counter,
     /// Contexts, after this function has removed other parts.
     Contexts(fn(&mut ContextDelta)),
 }
 
-const PARTS: [(&str, Parts); 4] = [
-    ("one counter (as hits alone)", Parts::Counter),
+const PARTS: [(&str, TrafficPart); 4] = [
+    ("one counter (as hits alone)", TrafficPart::Counter),
     (
         "hits, micros",
-        Parts::Contexts(|delta| {
+        TrafficPart::Contexts(|delta| {
             delta.hours = Slices::default();
             delta.records.fill(Slices::default());
         }),
     ),
     (
         "hits, micros, statistics, slowest",
-        Parts::Contexts(|delta| delta.records.fill(Slices::default())),
+        TrafficPart::Contexts(|delta| delta.records.fill(Slices::default())),
     ),
-    ("all: with both records", Parts::Contexts(|_| {})),
+    ("all: with both records", TrafficPart::Contexts(|_| {})),
 ];
 
 /// A store to which one part is merged.
 struct Merging {
-    parts: Parts,
+    parts: TrafficPart,
     store: Arc<dyn Store>,
     folder: TestFolder,
     hand: ManualClock,
@@ -86,7 +75,7 @@ struct Merging {
 }
 
 impl Merging {
-    fn new(url: &str, number: usize, parts: Parts) -> Result<Self, Failure> {
+    fn new(url: &str, number: usize, parts: TrafficPart) -> Result<Self, Failure> {
         let since = SystemTime::now().duration_since(UNIX_EPOCH)?;
         // Without a turn of the hour, which is not a steady state.
         let now = hour_of(i64::try_from(since.as_secs())?) + 600;
@@ -146,15 +135,15 @@ impl Merging {
 
     fn add(&self, batch: &mut Batch, context: &Arc<str>, second: i64) {
         match self.parts {
-            Parts::Counter => batch.count(context, second, 10),
-            Parts::Contexts(_) => {
+            TrafficPart::Counter => batch.count(context, second, 10),
+            TrafficPart::Contexts(_) => {
                 batch.add(context, Kind::Http, second, &collected());
             }
         }
     }
 
     async fn apply(&mut self, mut batch: Batch) -> Result<(), Failure> {
-        if let Parts::Contexts(reduce) = self.parts {
+        if let TrafficPart::Contexts(reduce) = self.parts {
             batch.contexts.values_mut().for_each(reduce);
         }
         self.seq += 1;

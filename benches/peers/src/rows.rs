@@ -7,6 +7,7 @@ mod otel;
 #[cfg(feature = "peers")]
 mod prometheus;
 mod pulse;
+#[cfg(feature = "redis")]
 mod seeds;
 #[cfg(feature = "peers")]
 mod trace;
@@ -128,6 +129,7 @@ pub(crate) const ROWS: &[Row] = &[
         "opentelemetry-instrumentation-tower, metrics only, SDK with a reader",
         otel::instrumentation_tower,
     ),
+    #[cfg(feature = "redis")]
     Row {
         slowness: 100,
         ..Row::new(

@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
+use crate::cost::Cost;
 use crate::goals;
 use crate::http::{self, CONTROL, Loopback};
 use crate::options::{Measure, Options};
 use crate::pause::Pause;
 use crate::processes::Ratios;
-use crate::redis::Cost;
 use crate::rows::{BARE, FLOOR, PROMETHEUS, PULSE, ROWS, Row, TRACE};
 use crate::stats::Median;
 use crate::workers::{Rate, Throughput};
