@@ -194,6 +194,23 @@ fn entries_of_a_later_version_wait_together() {
     assert_eq!(drive.number("set_aside"), 6);
 }
 
+/// One that is appended while another waits is set aside ten minutes after it was appended, and not ten minutes after the
+/// other.
+#[test]
+fn an_entry_of_a_later_version_goes_on_with_the_wait_of_another() {
+    let (drive, mut folding) = waiting();
+    drive.wait(&mut folding, 2);
+    assert!(drive.data.append_newer());
+    drive.wait(&mut folding, GRACE - 1);
+    assert_eq!(drive.number("set_aside"), 1);
+    drive.wait(&mut folding, 1);
+    drive.turn(&mut folding);
+    assert_eq!(
+        (drive.data.is_folded(), drive.number("set_aside")),
+        (true, 2)
+    );
+}
+
 /// The server's clock was ahead when the entry was appended.
 #[test]
 fn an_entry_of_a_later_version_stamped_a_year_ahead_waits_for_ten_minutes() {

@@ -296,6 +296,7 @@ fn a_hole_is_closed_only_over_entries_that_are_gone() {
     assert_eq!(close_hole(&drive, "v2", "v3"), Step::Done(()));
     limit_memory(&drive, 0);
     assert!(drive.data.is_folded());
+    assert_eq!(drive.number("need"), 0, "no entry of any version is left");
     let head = drive.data.state()["head"].parse::<Position>().unwrap();
     assert_eq!(drive.number("hole"), head.offset);
     assert_eq!(

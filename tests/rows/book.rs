@@ -68,7 +68,13 @@ async fn a_row_that_the_book_schedules_again_is_not_overwritten_by_an_older_answ
     let now = service.clock.now_seconds() as f64 + 1.0;
     schedule_row_cache(&mut connection, "1", 30.0, now).await;
     gate.add_permits(1);
-    service.until_cached(&cache, "1", 2).await;
+    service
+        .until("a load is cached", async || {
+            cache.get::<Stock>("1").await.unwrap().is_some()
+        })
+        .await;
+    let row = cache.get::<Stock>("1").await.unwrap().unwrap();
+    assert_eq!(row.value.load, 2, "the answer of the first load is dropped");
     let rows = cache.list(0, 1).await.unwrap().rows;
     assert!(rows[0].every == 30.0 && rows[0].due_in > 20.0, "{rows:?}");
 }
@@ -178,6 +184,10 @@ async fn many_entries_that_are_no_rows_delay_no_row() {
     );
     let total: u64 = connection.zcard("schedule:").await.unwrap();
     assert_eq!(total, 2_001, "other programs' entries stay");
+    let now = service.clock.now_seconds();
+    let in_a_minute = connection.zcount("schedule:", now + 50, now + 61);
+    let in_a_minute: u64 = in_a_minute.await.unwrap();
+    assert_eq!(in_a_minute, 2_000, "they are looked at again in a minute");
 }
 
 #[tokio::test]

@@ -15,6 +15,7 @@ use tower_pulse_model::records::RecordId;
 
 mod figures;
 mod frozen;
+mod said;
 
 const START: i64 = 1_800_000_000;
 

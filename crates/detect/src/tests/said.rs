@@ -1,0 +1,289 @@
+//! Every verdict on services that are drawn from a seed, as text: a figure that a change of this crate makes different
+//! shows as another line of `said.txt`.
+
+use std::fmt::Write as _;
+
+use super::*;
+use tower_pulse_model::slices::Merge;
+
+/// What the detector said when somebody last looked at it.
+const SAID: &str = include_str!("said.txt");
+
+const SEEDS: std::ops::Range<u64> = 0..10;
+const MINUTES: i64 = 260;
+const INSTANCES: usize = 3;
+
+/// What happens for some minutes.
+#[derive(Clone, Copy)]
+enum Event {
+    /// Requests take this many times as long.
+    Slower(f64),
+    /// The slowest tenth of the requests takes this many times as long.
+    SlowTail(f64),
+    /// Requests take ever longer, up to this many times as long.
+    Slowing(f64),
+    /// Requests come this many times as often.
+    Busier(f64),
+    /// This share of the requests fails.
+    Failing(f64),
+    /// No request comes.
+    Silent,
+}
+
+struct Happening {
+    event: Event,
+    minutes: std::ops::Range<i64>,
+    /// The page, or all of them.
+    page: Option<usize>,
+    /// The instance, or all of them.
+    instance: Option<usize>,
+}
+
+struct Service {
+    random: fastrand::Rng,
+    /// Requests a minute and seconds of each page.
+    pages: Vec<(f64, f64)>,
+    happenings: Vec<Happening>,
+}
+
+impl Service {
+    fn drawn(seed: u64) -> Self {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let pages: Vec<_> = (0..random.usize(4..9))
+            .map(|_| {
+                (
+                    random.choice([3.0, 20.0, 60.0, 150.0]).unwrap_or(20.0),
+                    0.01 + 0.2 * random.f64(),
+                )
+            })
+            .collect();
+        let happenings = (0..random.usize(2..6)).map(|_| {
+            let from = random.i64(25..MINUTES - 10);
+            let event = match random.u8(0..9) {
+                0 => Event::Slower(0.3 + 0.5 * random.f64()),
+                1 | 2 => Event::Slower(1.2 + 2.0 * random.f64()),
+                3 => Event::SlowTail(2.0 + 6.0 * random.f64()),
+                4 => Event::Slowing(1.5 + 2.0 * random.f64()),
+                5 => Event::Busier(0.2 + 8.0 * random.f64()),
+                6 | 7 => Event::Failing(0.05 + 0.5 * random.f64()),
+                _ => Event::Silent,
+            };
+            Happening {
+                event,
+                minutes: from..from + random.i64(3..120),
+                page: (random.u8(0..5) > 0).then(|| random.usize(..pages.len())),
+                instance: (random.u8(0..3) == 0).then(|| random.usize(..INSTANCES)),
+            }
+        });
+        let happenings: Vec<_> = happenings.collect();
+        Self {
+            random,
+            pages,
+            happenings,
+        }
+    }
+
+    fn requests(&mut self, minute: i64, number: usize, instance: usize) -> Aggregate {
+        let (mut rate, seconds) = self.pages[number];
+        rate /= INSTANCES as f64;
+        let (mut slower, mut slow_tail, mut failing) = (1.0, 3.0, 0.01);
+        for happening in &self.happenings {
+            let Happening {
+                minutes,
+                page,
+                instance: on,
+                ..
+            } = happening;
+            let is_it = page.is_none_or(|it| it == number) && on.is_none_or(|it| it == instance);
+            if !minutes.contains(&minute) || !is_it {
+                continue;
+            }
+            let passed = (minute - minutes.start) as f64 / (minutes.end - minutes.start) as f64;
+            match happening.event {
+                Event::Slower(ratio) => slower *= ratio,
+                Event::SlowTail(ratio) => slow_tail *= ratio,
+                Event::Slowing(ratio) => slower *= 1.0 + (ratio - 1.0) * passed,
+                Event::Busier(ratio) => rate *= ratio,
+                Event::Failing(share) => failing = share,
+                Event::Silent => rate = 0.0,
+            }
+        }
+        let mut sums = Aggregate::default();
+        let mut counts = [vec![0u32; BUCKETS], vec![0u32; BUCKETS]];
+        for _ in 0..(rate * (0.8 + 0.4 * self.random.f64())).round() as u64 {
+            let tail = if self.random.f64() < 0.1 {
+                slow_tail
+            } else {
+                1.0
+            };
+            let nanos = (1e9 * seconds * slower * tail * (0.6 + 0.8 * self.random.f64())) as u64;
+            let failed = self.random.f64() < failing;
+            let outcome = if failed {
+                Outcome::ServerError
+            } else {
+                Outcome::Success
+            };
+            sums.times.record(nanos);
+            sums.outcomes.record(outcome, failed);
+            counts[0][bucket_of(nanos)] += 1;
+            counts[1][bucket_of(nanos)] += u32::from(failed);
+        }
+        let [all, failures] = counts.map(|counts| Histogram::from_counts(&counts));
+        (sums.histogram, sums.failures) = (all, failures);
+        sums
+    }
+}
+
+/// With four digits, as logarithms differ in their last ones between systems.
+fn digits(figure: f64) -> String {
+    format!("{figure:.3e}")
+}
+
+/// Everything that the detector says of a service.
+fn said(seed: u64) -> String {
+    let mut service = Service::drawn(seed);
+    let count = service.pages.len();
+    let name = |id: RecordId| {
+        let number = (0..count).find(|number| page(*number) == id);
+        number.map_or("all".to_owned(), |number| format!("page {number}"))
+    };
+    let mut detector = Detector::default();
+    let mut said = String::new();
+    let mut standing: Vec<String> = Vec::new();
+    for minute in 0..MINUTES {
+        let start = START + 60 * minute;
+        let by_page: Vec<Vec<Aggregate>> = (0..count)
+            .map(|number| {
+                let of = |instance| service.requests(minute, number, instance);
+                (0..INSTANCES).map(of).collect()
+            })
+            .collect();
+        let merged: Vec<Aggregate> = by_page
+            .iter()
+            .map(|of_page| {
+                let mut all = Aggregate::default();
+                of_page.iter().for_each(|sums| all.merge(sums));
+                all
+            })
+            .collect();
+        let instances = (0..INSTANCES).map(|instance| InstanceMinute {
+            instance: format!("web-{instance}").into(),
+            contexts: by_page
+                .iter()
+                .enumerate()
+                .map(|(number, of)| (page(number), &of[instance]))
+                .collect(),
+        });
+        let has_requests = |(_, sums): &(usize, &Aggregate)| sums.times.count > 0;
+        let contexts = merged.iter().enumerate().filter(has_requests);
+        let mut verdicts = detector.judge(&Minute {
+            start,
+            contexts: contexts
+                .map(|(number, sums)| (page(number), sums))
+                .collect(),
+            instances: instances.collect(),
+        });
+        let since = |time: i64| (time - START) / 60;
+        let about = |it: &Verdict| {
+            let instance = it.instance.as_deref().unwrap_or("all instances");
+            format!(
+                "{:?} {} {instance} since {}",
+                it.kind,
+                name(it.context),
+                since(it.since)
+            )
+        };
+        verdicts.sort_by_key(|it| about(it));
+        for it in &verdicts {
+            let about_it = about(it);
+            if standing.contains(&about_it) && minute % 10 != 0 {
+                continue;
+            }
+            let figures = [
+                ("then", it.then),
+                ("now", it.now),
+                ("ratio", it.ratio),
+                ("confidence", it.confidence),
+                ("mean then", it.mean_then),
+                ("mean now", it.mean_now),
+                ("taken", it.cost.taken),
+                ("from traffic", it.cost.from_traffic),
+                ("from code", it.cost.from_code),
+            ];
+            let figures = figures.map(|(name, figure)| format!("{name} {}", digits(figure)));
+            let tail = if it.is_tail { " tail" } else { "" };
+            let _ = writeln!(
+                said,
+                "{minute} {about_it} detected {}{tail} requests {} minutes {} {}",
+                since(it.detected),
+                it.requests,
+                it.minutes,
+                figures.join(" ")
+            );
+        }
+        let now: Vec<String> = verdicts.iter().map(about).collect();
+        for ended in standing.iter().filter(|it| !now.contains(it)) {
+            let _ = writeln!(said, "{minute} ended: {ended}");
+        }
+        standing = now;
+        let mut watched = detector.watched();
+        watched.sort_by_key(|(id, it)| (name(*id), it.since));
+        for (id, it) in watched {
+            let tail = if it.is_tail { " tail" } else { "" };
+            let _ = writeln!(
+                said,
+                "{minute} watches {} since {}{tail} {}",
+                name(id),
+                since(it.since),
+                digits(it.ratio)
+            );
+        }
+        if minute % 20 == 19 {
+            let sight = detector.sight();
+            let stored = detector.state().parts();
+            let stored_bytes: usize = stored.iter().map(|(_, part)| part.len()).sum();
+            let _ = writeln!(
+                said,
+                "{minute} sees {} compares {} gaps {} bytes {} stored {} in {stored_bytes} bytes",
+                sight.contexts,
+                sight.compared,
+                sight.gaps,
+                detector.bytes(),
+                stored.len(),
+            );
+            let _ = writeln!(
+                said,
+                "{minute} sees {} {} {}, {} bytes",
+                sight.contexts,
+                sight.compared,
+                sight.gaps,
+                detector.bytes()
+            );
+        }
+    }
+    said
+}
+
+#[test]
+fn every_verdict_is_as_it_was() {
+    let all: String = SEEDS
+        .map(|seed| format!("seed {seed}\n{}", said(seed)))
+        .collect();
+    if std::env::var_os("PULSE_SAID").is_some() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/tests/said.txt");
+        std::fs::write(path, &all).expect("said.txt is written");
+    }
+    let line = all
+        .lines()
+        .zip(SAID.lines())
+        .position(|(now, then)| now != then);
+    let line = line.unwrap_or(all.lines().count().min(SAID.lines().count()));
+    assert!(
+        all == SAID,
+        "line {} is other than in said.txt:\n{}\ninstead of\n{}\nWhere that is meant, PULSE_SAID=1 writes the file, for a look at \
+         what else is different",
+        line + 1,
+        all.lines().nth(line).unwrap_or("the end"),
+        SAID.lines().nth(line).unwrap_or("the end"),
+    );
+}
