@@ -27,6 +27,7 @@ use crate::driver::{Ground, ROUTES, send, uris};
 use crate::options::Options;
 use crate::redis_server::RedisServer;
 use crate::rows;
+use crate::stats::Median;
 
 const CONTEXTS: usize = 20;
 /// Approximate number of contexts that the flusher sends at once.
