@@ -13,9 +13,9 @@ use tower_pulse_model::histogram::{BUCKETS, Histogram, SCALE, bucket_of};
 use tower_pulse_model::outcome::{Outcome, OutcomeCounts};
 use tower_pulse_model::records::RecordId;
 
+mod every_verdict;
 mod figures;
 mod frozen;
-mod said;
 
 const START: i64 = 1_800_000_000;
 

@@ -1,13 +1,13 @@
-//! Every verdict on services that are drawn from a seed, as text: a figure that a change of this crate makes different
-//! shows as another line of `said.txt`.
+//! Every verdict on services that are drawn from a seed, as text. A change of this crate that makes one figure different
+//! changes a line of `verdicts.txt`.
 
 use std::fmt::Write as _;
 
 use super::*;
 use tower_pulse_model::slices::Merge;
 
-/// What the detector said when somebody last looked at it.
-const SAID: &str = include_str!("said.txt");
+/// The text when somebody last looked at it.
+const VERDICTS: &str = include_str!("verdicts.txt");
 
 const SEEDS: std::ops::Range<u64> = 0..10;
 const MINUTES: i64 = 260;
@@ -139,8 +139,36 @@ fn digits(figure: f64) -> String {
     format!("{figure:.3e}")
 }
 
+/// What a verdict says beside what it is about.
+fn details_of(verdict: &Verdict) -> String {
+    let named = [
+        ("then", verdict.then),
+        ("now", verdict.now),
+        ("ratio", verdict.ratio),
+        ("confidence", verdict.confidence),
+        ("mean then", verdict.mean_then),
+        ("mean now", verdict.mean_now),
+        ("taken", verdict.cost.taken),
+        ("from traffic", verdict.cost.from_traffic),
+        ("from code", verdict.cost.from_code),
+    ];
+    let named = named.map(|(name, figure)| format!("{name} {}", digits(figure)));
+    format!(
+        "detected {}{} requests {} minutes {} {}",
+        minute_of(verdict.detected),
+        if verdict.is_tail { " tail" } else { "" },
+        verdict.requests,
+        verdict.minutes,
+        named.join(" ")
+    )
+}
+
+fn minute_of(time: i64) -> i64 {
+    (time - START) / 60
+}
+
 /// Everything that the detector says of a service.
-fn said(seed: u64) -> String {
+fn transcript(seed: u64) -> String {
     let mut service = Service::drawn(seed);
     let count = service.pages.len();
     let name = |id: RecordId| {
@@ -148,7 +176,7 @@ fn said(seed: u64) -> String {
         number.map_or("all".to_owned(), |number| format!("page {number}"))
     };
     let mut detector = Detector::default();
-    let mut said = String::new();
+    let mut lines = String::new();
     let mut standing: Vec<String> = Vec::new();
     for minute in 0..MINUTES {
         let start = START + 60 * minute;
@@ -183,14 +211,13 @@ fn said(seed: u64) -> String {
                 .collect(),
             instances: instances.collect(),
         });
-        let since = |time: i64| (time - START) / 60;
         let about = |it: &Verdict| {
             let instance = it.instance.as_deref().unwrap_or("all instances");
             format!(
                 "{:?} {} {instance} since {}",
                 it.kind,
                 name(it.context),
-                since(it.since)
+                minute_of(it.since)
             )
         };
         verdicts.sort_by_key(|it| about(it));
@@ -199,31 +226,11 @@ fn said(seed: u64) -> String {
             if standing.contains(&about_it) && minute % 10 != 0 {
                 continue;
             }
-            let figures = [
-                ("then", it.then),
-                ("now", it.now),
-                ("ratio", it.ratio),
-                ("confidence", it.confidence),
-                ("mean then", it.mean_then),
-                ("mean now", it.mean_now),
-                ("taken", it.cost.taken),
-                ("from traffic", it.cost.from_traffic),
-                ("from code", it.cost.from_code),
-            ];
-            let figures = figures.map(|(name, figure)| format!("{name} {}", digits(figure)));
-            let tail = if it.is_tail { " tail" } else { "" };
-            let _ = writeln!(
-                said,
-                "{minute} {about_it} detected {}{tail} requests {} minutes {} {}",
-                since(it.detected),
-                it.requests,
-                it.minutes,
-                figures.join(" ")
-            );
+            let _ = writeln!(lines, "{minute} {about_it} {}", details_of(it));
         }
         let now: Vec<String> = verdicts.iter().map(about).collect();
         for ended in standing.iter().filter(|it| !now.contains(it)) {
-            let _ = writeln!(said, "{minute} ended: {ended}");
+            let _ = writeln!(lines, "{minute} ended: {ended}");
         }
         standing = now;
         let mut watched = detector.watched();
@@ -231,10 +238,10 @@ fn said(seed: u64) -> String {
         for (id, it) in watched {
             let tail = if it.is_tail { " tail" } else { "" };
             let _ = writeln!(
-                said,
+                lines,
                 "{minute} watches {} since {}{tail} {}",
                 name(id),
-                since(it.since),
+                minute_of(it.since),
                 digits(it.ratio)
             );
         }
@@ -243,47 +250,38 @@ fn said(seed: u64) -> String {
             let stored = detector.state().parts();
             let stored_bytes: usize = stored.iter().map(|(_, part)| part.len()).sum();
             let _ = writeln!(
-                said,
-                "{minute} sees {} compares {} gaps {} bytes {} stored {} in {stored_bytes} bytes",
+                lines,
+                "{minute} sees {} compares {} gaps {} stored {} in {stored_bytes} bytes",
                 sight.contexts,
                 sight.compared,
                 sight.gaps,
-                detector.bytes(),
                 stored.len(),
-            );
-            let _ = writeln!(
-                said,
-                "{minute} sees {} {} {}, {} bytes",
-                sight.contexts,
-                sight.compared,
-                sight.gaps,
-                detector.bytes()
             );
         }
     }
-    said
+    lines
 }
 
 #[test]
 fn every_verdict_is_as_it_was() {
     let all: String = SEEDS
-        .map(|seed| format!("seed {seed}\n{}", said(seed)))
+        .map(|seed| format!("seed {seed}\n{}", transcript(seed)))
         .collect();
-    if std::env::var_os("PULSE_SAID").is_some() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/tests/said.txt");
-        std::fs::write(path, &all).expect("said.txt is written");
+    if std::env::var_os("PULSE_WRITE_VERDICTS").is_some() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/tests/verdicts.txt");
+        std::fs::write(path, &all).expect("verdicts.txt is written");
     }
     let line = all
         .lines()
-        .zip(SAID.lines())
+        .zip(VERDICTS.lines())
         .position(|(now, then)| now != then);
-    let line = line.unwrap_or(all.lines().count().min(SAID.lines().count()));
+    let line = line.unwrap_or(all.lines().count().min(VERDICTS.lines().count()));
     assert!(
-        all == SAID,
-        "line {} is other than in said.txt:\n{}\ninstead of\n{}\nWhere that is meant, PULSE_SAID=1 writes the file, for a look at \
+        all == VERDICTS,
+        "line {} is other than in verdicts.txt:\n{}\ninstead of\n{}\nWhere that is meant, PULSE_WRITE_VERDICTS=1 writes the file, for a look at \
          what else is different",
         line + 1,
         all.lines().nth(line).unwrap_or("the end"),
-        SAID.lines().nth(line).unwrap_or("the end"),
+        VERDICTS.lines().nth(line).unwrap_or("the end"),
     );
 }
