@@ -22,7 +22,7 @@ use self::compare::{
     MIN_ERROR_SHARE, MIN_SAMPLES, Measure, Moments, Sides, compare, is_large, total, turning_point,
 };
 use super::history::{Tick, tick};
-use super::minute::{InstanceMinute, Verdict};
+use super::minute::{InstanceMinute, Verdict, all_id};
 use tower_pulse_model::records::RecordId;
 
 #[cfg(test)]
@@ -183,13 +183,21 @@ impl InstanceDetector {
     }
 
     /// Whether a page that is slower is so only because of one instance: most of the difference of its means comes from
-    /// an instance that is out of line on it, or, while the verdict is young, from one that may be found to be.
+    /// an instance that is out of line on it, or, while the verdict is young, from one that may be found to be. All pages
+    /// together are so because of an instance that is out of line on many of them.
     pub fn explains(&self, verdict: &Verdict) -> bool {
         let Some((now, minute)) = self.minutes.back() else {
             return false;
         };
         let (context, since) = (verdict.context, tick(verdict.since));
         let slowdown = verdict.mean_now - verdict.mean_then;
+        if context == all_id() {
+            let mut on_many = self.state.on_many.iter();
+            return on_many.any(|(instance, _)| {
+                let (own, others) = self.total_of_all(instance, since);
+                takes_most_of(slowdown, &own, &others)
+            });
+        }
         let is_standing = |instance: &str| {
             let mut standing = self.state.standing.iter();
             standing.any(|one| *one.instance == *instance && one.context == context)
@@ -200,11 +208,8 @@ impl InstanceDetector {
         instances.any(|instance| {
             let (own, others) = total(&self.sides(instance, context, since));
             let is_enough = own.requests >= MIN_SAMPLES / 2.0 && others.requests >= MIN_SAMPLES;
-            let share = own.requests / (own.requests + others.requests).max(1.0);
-            let extra = (own.mean_seconds() - others.mean_seconds()) * share;
             (is_standing(instance) || is_young && is_enough)
-                && slowdown > 0.0
-                && extra / slowdown >= EXPLAINS
+                && takes_most_of(slowdown, &own, &others)
         })
     }
 
@@ -233,6 +238,22 @@ impl InstanceDetector {
             (*at, own, all.without(&own))
         });
         sides.collect()
+    }
+
+    /// The sums of an instance and of all others, on all contexts, from a minute on.
+    fn total_of_all(&self, instance: &str, from: Tick) -> (Moments, Moments) {
+        let (mut own, mut others) = (Moments::default(), Moments::default());
+        let minutes = self.minutes.iter().filter(|(at, _)| *at >= from);
+        for reported in minutes.flat_map(|(_, of)| of.values()) {
+            let mine = reported
+                .instances
+                .get(instance)
+                .copied()
+                .unwrap_or_default();
+            own.add(&mine);
+            others.add(&reported.all.without(&mine));
+        }
+        (own, others)
     }
 
     fn search(
@@ -381,4 +402,11 @@ impl InstanceDetector {
             }
         }
     }
+}
+
+/// Whether most of a slowdown, in seconds per request, comes from an instance and not from the others.
+fn takes_most_of(slowdown: f64, own: &Moments, others: &Moments) -> bool {
+    let share = own.requests / (own.requests + others.requests).max(1.0);
+    let extra = (own.mean_seconds() - others.mean_seconds()) * share;
+    slowdown > 0.0 && extra / slowdown >= EXPLAINS
 }

@@ -169,18 +169,20 @@ fn an_instance_that_is_slow_everywhere_is_one_verdict() {
         let last = verdicts.last().and_then(|of| of.first());
         let last = last.expect("it is named");
         assert!((last.ratio / 2.5 - 1.0).abs() < 0.1, "{}", last.ratio);
-        let slower = |mean_now: f64, since: i64| Verdict {
-            context: RecordId::new(Kind::Http, "GET /a"),
+        let slower = |context: RecordId, mean_now: f64| Verdict {
+            context,
             kind: ChangeKind::Slower,
             instance: None,
-            since,
+            since: last.since,
             detected: fleet.minute - 600,
             mean_then: 0.13,
             mean_now,
             ..last.clone()
         };
-        assert!(fleet.detector.explains(&slower(0.13 * 1.375, last.since)));
-        assert!(!fleet.detector.explains(&slower(0.13 * 3.0, last.since)));
+        for context in [RecordId::new(Kind::Http, "GET /a"), all_id()] {
+            assert!(fleet.detector.explains(&slower(context, 0.13 * 1.375)));
+            assert!(!fleet.detector.explains(&slower(context, 0.13 * 3.0)));
+        }
     }
 }
 
