@@ -52,6 +52,7 @@ use crate::fleet::{Backend, Instance};
 use crate::pace::Pace;
 use crate::settings::Settings;
 use crate::traffic::Target;
+use pulse_examples::listen::can_be_bound;
 use pulse_examples::signal::shutdown_signal;
 
 /// Time for open requests to end after a signal.
@@ -149,7 +150,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
 /// Records the past of a fleet, if there shall be one, and starts the fleet.
 async fn start_fleet(settings: &Settings) -> Result<Vec<Instance>, Box<dyn Error>> {
     // What cannot work must fail before the past, not after it.
-    std::net::TcpListener::bind(settings.listen)
+    can_be_bound(settings.listen)
         .map_err(|error| format!("LISTEN={}: {error}", settings.listen))?;
     let begin = settings
         .history

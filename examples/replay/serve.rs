@@ -12,6 +12,7 @@ use tower_pulse::admin::Access;
 use tower_pulse::{ManualClock, Pulse, Task};
 
 use crate::variable;
+use pulse_examples::listen::can_be_bound;
 use pulse_examples::signal::shutdown_signal;
 
 /// Time between two moves of the clock.
@@ -39,8 +40,7 @@ impl Server {
             );
             return Err(message.into());
         }
-        std::net::TcpListener::bind(address)
-            .map_err(|error| format!("LISTEN={listen}: {error}"))?;
+        can_be_bound(address).map_err(|error| format!("LISTEN={listen}: {error}"))?;
         Ok(Self {
             listen: address,
             access: token.map_or_else(Access::open, Access::token),
