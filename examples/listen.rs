@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 
 use tokio::net::TcpSocket;
 
-/// Finds out whether an address can be listened on. Nobody listens there meanwhile: who connects before the service is
-/// ready is refused, and not cut off.
+/// Finds out whether an address can be listened on, without listening: a client that connects before the service is ready
+/// is refused, and not cut off.
 ///
 /// # Errors
 ///
-/// That of the system when it cannot, as when another process listens there.
+/// The error of the system, such as that another process listens there.
 pub fn can_be_bound(address: SocketAddr) -> io::Result<()> {
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4(),

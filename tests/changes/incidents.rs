@@ -84,7 +84,7 @@ impl Incident {
                     .iter()
                     .filter(|request| *request.context == *PRODUCT);
                 let products: Vec<_> = products.cloned().collect();
-                // Requests that were alike in everything would be one request.
+                // The list of slow requests takes equal ones for one.
                 for copy in 1..=5 {
                     let slower = 1.0 + 1e-3 * f64::from(copy);
                     requests.extend(products.iter().cloned().map(|mut request| {

@@ -1,4 +1,4 @@
-//! The figures of what Redis costs.
+//! The cost of a merged context in Redis.
 
 use crate::stats::Median;
 

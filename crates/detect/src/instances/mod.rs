@@ -194,8 +194,8 @@ impl InstanceDetector {
         if context == all_id() {
             let mut on_many = self.state.on_many.iter();
             return on_many.any(|(instance, _)| {
-                let (own, others) = self.total_of_all(instance, since);
-                takes_most_of(slowdown, &own, &others)
+                let extra = self.extra_on_all(instance, since);
+                slowdown > 0.0 && extra / slowdown >= EXPLAINS
             });
         }
         let is_standing = |instance: &str| {
@@ -208,8 +208,10 @@ impl InstanceDetector {
         instances.any(|instance| {
             let (own, others) = total(&self.sides(instance, context, since));
             let is_enough = own.requests >= MIN_SAMPLES / 2.0 && others.requests >= MIN_SAMPLES;
+            let extra = extra_seconds(&own, &others) / (own.requests + others.requests).max(1.0);
             (is_standing(instance) || is_young && is_enough)
-                && takes_most_of(slowdown, &own, &others)
+                && slowdown > 0.0
+                && extra / slowdown >= EXPLAINS
         })
     }
 
@@ -240,20 +242,18 @@ impl InstanceDetector {
         sides.collect()
     }
 
-    /// The sums of an instance and of all others, on all contexts, from a minute on.
-    fn total_of_all(&self, instance: &str, from: Tick) -> (Moments, Moments) {
-        let (mut own, mut others) = (Moments::default(), Moments::default());
-        let minutes = self.minutes.iter().filter(|(at, _)| *at >= from);
-        for reported in minutes.flat_map(|(_, of)| of.values()) {
-            let mine = reported
-                .instances
-                .get(instance)
-                .copied()
-                .unwrap_or_default();
-            own.add(&mine);
-            others.add(&reported.all.without(&mine));
+    /// The seconds per request of the whole fleet that an instance takes beyond the others, from a minute on: context by
+    /// context, as instances may have different ones.
+    fn extra_on_all(&self, instance: &str, from: Tick) -> f64 {
+        let (mut extra, mut requests) = (0.0, 0.0);
+        for context in self.contexts().keys() {
+            let (own, others) = total(&self.sides(instance, *context, from));
+            requests += own.requests + others.requests;
+            if others.requests > 0.0 {
+                extra += extra_seconds(&own, &others);
+            }
         }
-        (own, others)
+        extra / f64::max(requests, 1.0)
     }
 
     fn search(
@@ -404,9 +404,7 @@ impl InstanceDetector {
     }
 }
 
-/// Whether most of a slowdown, in seconds per request, comes from an instance and not from the others.
-fn takes_most_of(slowdown: f64, own: &Moments, others: &Moments) -> bool {
-    let share = own.requests / (own.requests + others.requests).max(1.0);
-    let extra = (own.mean_seconds() - others.mean_seconds()) * share;
-    slowdown > 0.0 && extra / slowdown >= EXPLAINS
+/// The seconds that the requests of an instance take beyond as many of the others.
+fn extra_seconds(own: &Moments, others: &Moments) -> f64 {
+    (own.mean_seconds() - others.mean_seconds()) * own.requests
 }

@@ -1,5 +1,6 @@
 use super::*;
 use crate::change::ChangeKind;
+use crate::cost::Cost;
 use crate::minute::all_id;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::Kind;
@@ -184,6 +185,45 @@ fn an_instance_that_is_slow_everywhere_is_one_verdict() {
             assert!(!fleet.detector.explains(&slower(context, 0.13 * 3.0)));
         }
     }
+}
+
+/// The means of two instances differ by what only one of them does, however alike they are.
+#[test]
+fn a_page_that_only_one_instance_has_explains_nothing() {
+    let mut fleet = Fleet::new(2, 1);
+    let alike = ["web-1", "web-2"].map(|name| (name, "GET /a", fleet.aggregate(1.0, 1.0, 0.0)));
+    let report = ("web-1", "GET /report", fleet.aggregate(100.0, 1.0, 0.0));
+    let done = alike.into_iter().chain([report]);
+    let done: Vec<(Arc<str>, RecordId, Aggregate)> = done
+        .map(|(name, context, sums)| (name.into(), RecordId::new(Kind::Http, context), sums))
+        .collect();
+    let minute = done.iter().map(|(instance, context, sums)| InstanceMinute {
+        instance: instance.clone(),
+        contexts: vec![(*context, sums)],
+    });
+    let mut detector = InstanceDetector::new(InstanceState {
+        on_many: vec![("web-1".into(), tick(START))],
+        ..InstanceState::default()
+    });
+    detector.recall(START, &minute.collect::<Vec<_>>());
+    let all_slower = Verdict {
+        context: all_id(),
+        kind: ChangeKind::Slower,
+        instance: None,
+        since: START,
+        detected: START,
+        then: 0.1,
+        now: 0.2,
+        ratio: 2.0,
+        is_tail: false,
+        confidence: 1.0,
+        requests: 100,
+        minutes: 1,
+        cost: Cost::default(),
+        mean_then: 0.1,
+        mean_now: 0.2,
+    };
+    assert!(!detector.explains(&all_slower));
 }
 
 #[test]

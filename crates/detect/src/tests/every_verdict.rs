@@ -139,7 +139,7 @@ fn digits(figure: f64) -> String {
     format!("{figure:.3e}")
 }
 
-/// What a verdict says beside what it is about.
+/// The figures of a verdict.
 fn details_of(verdict: &Verdict) -> String {
     let named = [
         ("then", verdict.then),
