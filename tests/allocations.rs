@@ -6,6 +6,8 @@
 #[path = "rig/identity.rs"]
 mod identity;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use allocation_counter::AllocationInfo;
 use axum::Router;
 use axum::body::Body;
@@ -52,6 +54,13 @@ fn allocated(app: Router, method: &str, path: &str) -> AllocationInfo {
     send(requests());
     let measured = requests();
     allocation_counter::measure(|| send(measured))
+}
+
+/// Lets one test at a time use the buffers of requests' details, which are one pool for the process: a thread that
+/// finds another at its list goes on without waiting, and makes a buffer if the other lists are empty.
+fn only_user_of_the_buffers() -> MutexGuard<'static, ()> {
+    static USER: Mutex<()> = Mutex::new(());
+    USER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How many requests each context has.
@@ -121,6 +130,7 @@ fn as_many_as_without_it() {
 /// The waits of requests in front are read from a header, and are a timer of each.
 #[test]
 fn a_wait_in_front_allocates_nothing() {
+    let _alone = only_user_of_the_buffers();
     let (clock, _hand) = Clock::manual(NOW);
     let (pulse, _tasks) = Pulse::builder()
         .clock(clock)
@@ -152,6 +162,7 @@ fn a_wait_in_front_allocates_nothing() {
 /// Sends requests with ids and paths to be recorded, in several hours. The first ones of each are slow.
 #[test]
 fn details_of_slow_requests_allocate_nothing_while_a_request_is_not_slow() {
+    let _alone = only_user_of_the_buffers();
     let (clock, hand) = Clock::manual(NOW);
     let (pulse, _tasks) = Pulse::builder()
         .clock(clock)
