@@ -58,9 +58,10 @@ impl Incident {
     }
 
     /// Changes the requests of a minute.
-    fn befall(self, requests: &mut Vec<Request>) {
+    fn befall(self, requests: &mut [Request]) {
         match self {
-            Self::SlowQuery | Self::Queue => {}
+            // A surge is drawn as such.
+            Self::SlowQuery | Self::Queue | Self::Surge => {}
             Self::BadDeploy => {
                 for request in requests.iter_mut().filter(|request| request.instance < 2) {
                     slow_down(std::slice::from_mut(request), PRODUCT, 4.0);
@@ -77,20 +78,6 @@ impl Incident {
                     .filter(|request| *request.context == *LOGIN);
                 for (_, request) in logins.enumerate().filter(|(at, _)| at % 3 == 0) {
                     request.status = 500;
-                }
-            }
-            Self::Surge => {
-                let products = requests
-                    .iter()
-                    .filter(|request| *request.context == *PRODUCT);
-                let products: Vec<_> = products.cloned().collect();
-                // The list of slow requests takes equal ones for one.
-                for copy in 1..=5 {
-                    let slower = 1.0 + 1e-3 * f64::from(copy);
-                    requests.extend(products.iter().cloned().map(|mut request| {
-                        request.duration = request.duration.mul_f64(slower);
-                        request
-                    }));
                 }
             }
         }
@@ -121,7 +108,10 @@ impl Incident {
         // The instances of a deploy are others.
         let orders = Orders::new(&fleet);
         for _ in 0..SINCE {
-            let mut requests = traffic.minute();
+            let mut requests = traffic.minute_with(|context| match context {
+                PRODUCT if self == Self::Surge => 6.0,
+                _ => 1.0,
+            });
             self.befall(&mut requests);
             let query = if self == Self::SlowQuery { 8.0 } else { 1.0 };
             let wait = if self == Self::Queue { 8.0 } else { 1.0 };

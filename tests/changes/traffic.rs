@@ -60,12 +60,19 @@ impl Traffic {
 
     /// The requests of one more minute.
     pub fn minute(&mut self) -> Vec<Request> {
+        self.minute_with(|_| 1.0)
+    }
+
+    /// The requests of one more minute, in which a page has so many times as many as else. They are drawn one by one:
+    /// copies of a request would fail together, or be slow together, as those of a defect do.
+    pub fn minute_with(&mut self, times: impl Fn(&str) -> f64) -> Vec<Request> {
         let mut requests = Vec::with_capacity(600);
         let rng = &mut self.rng;
         for (context, (_, rate, median, spread), wobble) in &mut self.pages {
+            let rate = *rate * times(context);
             *wobble = 0.6 * *wobble + 0.02 * normal(rng);
             let mut waited = exponential(rng);
-            while waited < *rate {
+            while waited < rate {
                 waited += exponential(rng);
                 let mut millis = *median * (*wobble + *spread * normal(rng)).exp();
                 if rng.u8(..) < 5 {

@@ -14,17 +14,16 @@ const WEEK: i64 = 7 * 86_400;
 async fn pass_week(
     fleet: &mut Fleet,
     usual: &mut Traffic,
-    (traffic, time): (usize, f64),
+    (traffic, time): (f64, f64),
 ) -> BTreeSet<(String, String)> {
     let mut stood = BTreeSet::new();
     for minute in 0..150 {
-        let mut requests = usual.minute();
-        if (60..120).contains(&minute) {
-            let product = requests.iter().filter(|one| *one.context == *PRODUCT);
-            let product: Vec<_> = product.cloned().collect();
-            for _ in 1..traffic {
-                requests.extend(product.iter().cloned());
-            }
+        let is_busy = (60..120).contains(&minute);
+        let mut requests = usual.minute_with(|context| match context {
+            PRODUCT if is_busy => traffic,
+            _ => 1.0,
+        });
+        if is_busy {
             slow_down(&mut requests, SEARCH, time);
         }
         fleet.pass(&requests).await;
@@ -44,7 +43,7 @@ async fn what_is_so_each_week_is_no_news_and_more_than_that_is(backend: Backend)
         .into();
     for week in 0..5 {
         fleet.now = START + week * WEEK;
-        let more = if week == 4 { (10, 4.0) } else { (4, 2.0) };
+        let more = if week == 4 { (10.0, 4.0) } else { (4.0, 2.0) };
         let stood = pass_week(&mut fleet, &mut usual, more).await;
         match week {
             3 => assert_eq!(stood, BTreeSet::new(), "week {week}"),
