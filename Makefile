@@ -102,18 +102,12 @@ MINUTES ?= 15
 soak: setup
 	cargo test --locked --release -p tower-pulse --all-features --test soak -- run $(MINUTES)
 
-# Breaks the source in one place at a time, in a copy of it. The unit tests go first, as they notice most breaks
-# within two seconds; the suites then try those that are left. mutants.out/missed.txt lists what no test noticed.
-# SHARD=3/12 tries the fourth twelfth.
+# Breaks the source in one place at a time, in a copy of it: target/mutants/missed.txt lists what no test noticed. SHARD=3/12
+# tries the fourth twelfth; ITERATE=1 goes on with a run that was stopped.
 SHARD ?= 0/12
-MUTATED := --package tower-pulse-core --package tower-pulse-detect --package tower-pulse-model
-MUTANT_SUITES := builder journal layer stores warnings
 
 mutants: setup
-	@command -v cargo-mutants >/dev/null || cargo install --locked cargo-mutants
-	PROPTEST_CASES=32 PROPTEST_MAX_SHRINK_ITERS=0 cargo mutants $(MUTATED) --sharding round-robin --shard $(SHARD) --minimum-test-timeout 20 || [ $$? -lt 4 ]
-	@[ ! -s mutants.out/missed.txt ] || cargo mutants $(MUTATED) --test-package tower-pulse $(MUTANT_SUITES:%=--cargo-arg=--test=%) \
-	--re "$$(sed 's/[][().*+?{}|^$$\\]/\\&/g; s/.*/^&$$/' mutants.out/missed.txt | paste -sd'|')"
+	SHARD=$(SHARD) ITERATE=$(ITERATE) tests/mutants.sh
 
 # Breaks the Lua scripts in one place at a time, in a copy of them, and fails when no test notices a break: more than half
 # an hour on two cores. PULSE_LUA_FROM=65 begins with the 65th. BREAK=forget.lua tries the breaks whose script or name contains it.
