@@ -1,7 +1,8 @@
 //! What 0.1.0 has stored, a whole Redis and a whole file, is read by this version, which goes on with it; and this version
 //! stores the same unless somebody says so. `crates/model/tests/frozen` has the forms one by one.
 //!
-//! What a version stores is frozen when it is released: `cargo test --all-features --test frozen -- --ignored freeze`.
+//! What a version stores is frozen when it is released: `PULSE_FREEZE=1 cargo test --all-features --test frozen` writes its
+//! fixtures.
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 #![cfg(all(feature = "admin", feature = "file", feature = "redis"))]
 
@@ -28,6 +29,11 @@ const BEFORE_A_CHANGE: &str = "Is it meant? Instances of both versions share a R
 fn fixture(version: &str, name: &str) -> std::path::PathBuf {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     folder.join("tests/frozen").join(version).join(name)
+}
+
+/// Whether what this version stores is to be written, and not compared.
+fn is_freezing() -> bool {
+    std::env::var_os("PULSE_FREEZE").is_some()
 }
 
 /// Writes a fixture once: what a version has stored never changes.

@@ -124,13 +124,3 @@ fn entries_and_counts_are_read_and_written_as_0_1_0_has_written_them() {
         "{BEFORE_A_CHANGE}"
     );
 }
-
-/// Prints what this version writes, for the constants above.
-#[test]
-#[ignore = "prints what is frozen when a version is released"]
-#[allow(clippy::print_stdout)]
-fn freeze() {
-    println!("STATE {}", HEXLOWER.encode(&pack::pack(&state())));
-    println!("ENTRY {}", HEXLOWER.encode(&pack_entry(&entry())));
-    println!("COUNTS {}", HEXLOWER.encode(&pack::pack(&counts())));
-}
