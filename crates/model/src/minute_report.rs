@@ -519,15 +519,33 @@ mod tests {
 
     #[test]
     fn a_report_is_split_and_merged() {
-        let mut whole = report(&[(1, 9), (2, 8), (3, 7), (4, 6), (5, 5)], 3);
+        let with_machine = |counts| MinuteReport {
+            machine: Some(MachineMinute::default()),
+            ..report(counts, 3)
+        };
+        let all = &[(1, 9), (2, 8), (3, 7), (4, 6), (5, 5)];
+        let mut whole = with_machine(all);
         let first = whole.split(2);
-        assert_eq!(first, report(&[(1, 9), (2, 8)], 3));
+        assert_eq!(first, with_machine(&[(1, 9), (2, 8)]));
+        assert_eq!(whole, report(&all[2..], 3));
         whole.merge(first);
-        assert_eq!(whole, report(&[(1, 9), (2, 8), (3, 7), (4, 6), (5, 5)], 3));
+        assert_eq!(whole, with_machine(all));
+        whole.machine = None;
         // The clock was set back: the minute went on.
         whole.merge(report(&[(5, 5), (6, 1)], 4));
         let counts = &[(5, 10), (1, 9), (2, 8), (3, 7), (4, 6), (6, 1)];
         assert_eq!(whole, report(counts, 4));
+    }
+
+    #[test]
+    fn a_report_of_a_minute_that_is_retained_can_be_stored() {
+        let report = report(&[(1, 9)], 3);
+        let (first, last) = (
+            report.minute - SKEW_ALLOWED,
+            report.minute + REPORTED_MINUTES.span() - 1,
+        );
+        let is_retained = [first - 1, first, last, last + 1].map(|now| report.is_retained(now));
+        assert_eq!(is_retained, [false, true, true, false]);
     }
 
     #[test]

@@ -69,6 +69,18 @@ fn an_empty_histogram_has_no_quantile() {
 }
 
 #[test]
+fn a_mean_takes_the_middle_of_each_bucket() {
+    assert_eq!(Histogram::default().mean(), None);
+    // The middle of a bucket is off by 2.2 % at most.
+    let mean = of(&[2_000_000, 4_000_000, 4_000_000]).mean();
+    assert!(mean.is_some_and(|mean| (mean / 0.01 * 3.0 - 1.0).abs() < 0.03));
+    let middle = of(&[2_000_000]).mean().expect("one duration");
+    let index = bucket_of(2_000_000) as u16;
+    let [low, high] = [index, index + 1].map(|index| lower_bound(index, SCALE));
+    assert!((middle - (low + high) / 2.0).abs() < 1e-12);
+}
+
+#[test]
 fn a_quantile_is_limited_to_the_smallest_and_largest_duration() {
     let histogram = of(&[2_000_000]);
     let within = |min, max| histogram.quantile_within(0.5, min, max);

@@ -50,6 +50,21 @@ fn signs_do_not_matter_and_additions_that_cancel_each_other_count() {
 }
 
 #[test]
+fn each_request_counts_once() {
+    let samples = [
+        (0, NOW, 5, false),
+        (1, NOW, 5, true),
+        (1, NOW + 1, 5, false),
+    ];
+    let batch = super::of(&samples, &Precisions::default());
+    // Beside two for each to a counter, and the reports of a minute of both pages.
+    let amounts = batch.amounts();
+    assert_eq!((amounts.requests, amounts.additions), (3, 6));
+    assert_eq!(batch.amounts_beside_requests().requests, 0);
+    assert_eq!(Amounts::of_requests(3), of(3, 0, 0));
+}
+
+#[test]
 fn a_batch_is_no_more_than_its_parts() {
     let mut batch = Batch::new(Precisions::default());
     for n in 0..100 {
