@@ -336,7 +336,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parts_merge_to_the_whole(operations in proptest::collection::vec((0..4u8, 0..500i64, -3..9i64, 0..6u8), 0..60), at in any::<prop::sample::Index>(), cost in 0..30usize) {
+        fn parts_merge_to_the_whole(operations in proptest::collection::vec((0..4u8, 0..500i64, -3..9i64, 0..6u8), 0..60), at in any::<prop::sample::Index>(), cost in 0..30usize, dropped in 0..3u64) {
             let collect = |operations: &[(u8, i64, i64, u8)]| {
                 let mut delta = RankingDelta::new(SPEC);
                 for (id, second, n, operation) in operations {
@@ -351,17 +351,18 @@ mod tests {
             let (first, later) = operations.split_at(at.index(operations.len() + 1));
             let mut merged = collect(first);
             merged.merge(collect(later));
-            let whole = collect(&operations);
+            let mut whole = collect(&operations);
             // A part drops the slices that are older than its own newest ones.
             let newest = |delta: &RankingDelta| delta.ids.iter().map(|(id, d)| {
                 let newest = d.slices.iter().next_back().map(|(start, n)| (start, *n));
                 (id.clone(), d.is_removed, newest)
             }).collect::<Vec<_>>();
             prop_assert_eq!(newest(&merged), newest(&whole));
+            whole.dropped = dropped;
             let (mut left, mut parts) = (whole.clone(), RankingDelta::new(SPEC));
             while !left.is_empty() {
                 let part = left.split(cost);
-                prop_assert!(!part.ids.is_empty());
+                prop_assert!(!part.ids.is_empty() || whole.ids.is_empty());
                 parts.merge(part);
             }
             prop_assert_eq!(parts, whole);
