@@ -224,3 +224,54 @@ pub fn instance(
         share: share.min(1.0),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tower_pulse_model::outcome::Outcome;
+
+    /// The sums of requests, of which some failed.
+    fn requests(count: u64, failed: u64) -> Aggregate {
+        let mut sums = Aggregate::default();
+        for number in 0..count {
+            sums.times.record(1_000_000);
+            sums.outcomes.record(Outcome::Success, number < failed);
+        }
+        sums
+    }
+
+    /// The suspected instance, by how much it fails more often than the others, and its share of the change, where one of
+    /// a hundred requests failed before, and on three instances so many of a hundred do now.
+    fn suspected(failed: [u64; 3]) -> Option<(String, f64, f64)> {
+        let instances = ["web-1", "web-2", "web-3"].into_iter().zip(failed);
+        let instances: Vec<(Arc<str>, Aggregate)> = instances
+            .map(|(name, failed)| (name.into(), requests(100, failed)))
+            .collect();
+        let mut sides = Sides {
+            then: requests(300, 3),
+            ..Sides::default()
+        };
+        (instances.iter()).for_each(|(_, sums)| sides.now.merge(sums));
+        let hundredths = |figure: f64| (100.0 * figure).round() / 100.0;
+        match instance(ChangeKind::Failing, &sides, &instances)? {
+            Suspect::Instance {
+                instance,
+                ratio,
+                share,
+            } => Some((instance.to_string(), hundredths(ratio), hundredths(share))),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_instance_is_suspected_of_what_only_it_has() {
+        let suspect = |name: &str, ratio, share| Some((name.to_owned(), ratio, share));
+        assert_eq!(suspected([1, 1, 31]), suspect("web-3", 31.0, 1.0));
+        assert_eq!(suspected([7, 43, 7]), suspect("web-2", 6.14, 0.67));
+        // Half of the change would be there without it.
+        assert_eq!(suspected([10, 10, 40]), None);
+        assert_eq!(suspected([11, 11, 11]), None);
+        // They fail less often than before.
+        assert_eq!(suspected([0, 0, 1]), None);
+    }
+}
