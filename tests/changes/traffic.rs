@@ -63,8 +63,8 @@ impl Traffic {
         self.minute_with(|_| 1.0)
     }
 
-    /// The requests of one more minute, in which a page has so many times as many as else. They are drawn one by one:
-    /// copies of a request would fail together, or be slow together, as those of a defect do.
+    /// The requests of one more minute. `times` multiplies the rate of a page. Each request is drawn: copies of one would
+    /// fail together, or be slow together, as those of a defect do.
     pub fn minute_with(&mut self, times: impl Fn(&str) -> f64) -> Vec<Request> {
         let mut requests = Vec::with_capacity(600);
         let rng = &mut self.rng;

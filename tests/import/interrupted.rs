@@ -32,10 +32,8 @@ async fn undisturbed(place: &Place) -> Stored {
     stored::read(&*store, place.clock.now_seconds(), None).await
 }
 
-/// Imports in a process of its own, which its parent kills.
-#[tokio::test]
-#[ignore = "the process that the next test starts"]
-async fn the_process_that_is_killed() {
+/// Imports, in a process of its own, which its parent kills.
+async fn import_until_killed(address: &str) {
     let setting = |name| std::env::var(name).unwrap();
     let (clock, hand) = Clock::manual(setting("IMPORT_NOW").parse().unwrap());
     let import = FileImport::new(setting("IMPORT_FILE")).unwrap();
@@ -44,7 +42,7 @@ async fn the_process_that_is_killed() {
         clock,
         hand,
     };
-    let store = redis(&setting("IMPORT_REDIS"), &place, None);
+    let store = redis(address, &place, None);
     import
         .clock(place.clock.clone())
         .run(Shared::from(store))
@@ -54,6 +52,10 @@ async fn the_process_that_is_killed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_at_any_moment() {
+    // The process that is killed is this test once more.
+    if let Ok(address) = std::env::var("IMPORT_REDIS") {
+        return import_until_killed(&address).await;
+    }
     let mut rng = Rng::with_seed(seed());
     let place = Place::new();
     let past = Past {
@@ -69,11 +71,7 @@ async fn killed_at_any_moment() {
     let mut kills = 0;
     loop {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args([
-            "--ignored",
-            "--exact",
-            "interrupted::the_process_that_is_killed",
-        ]);
+        command.args(["--exact", "interrupted::killed_at_any_moment"]);
         command.env("IMPORT_FILE", place.path());
         command.env("IMPORT_NOW", place.clock.now_seconds().to_string());
         command.env("IMPORT_REDIS", server.url());

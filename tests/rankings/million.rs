@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::process::{INTERVAL, Process, SLICES, TASKS, additions};
+use super::process::{self, INTERVAL, Process, SLICES, TASKS, additions};
 use pulse_rig::proxy::{Proxy, Swallow};
 use pulse_rig::seed::seed;
 use pulse_rig::server::RedisServer;
@@ -12,6 +12,10 @@ use pulse_rig::wait::{PATIENCE, look_until};
 const INCREMENTS: u64 = 1_000_000;
 const STEPS: u64 = 24;
 const START: i64 = 1_700_000_000;
+
+/// The test, whose processes are the test once more.
+const TEST: &str =
+    "million::a_million_increments_of_two_processes_agree_with_a_plain_model_at_every_step";
 
 /// The counts by interval and id.
 #[derive(Default)]
@@ -48,6 +52,9 @@ impl Model {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_million_increments_of_two_processes_agree_with_a_plain_model_at_every_step() {
+    if let Some(url) = process::address() {
+        return process::answer_commands(&url).await;
+    }
     let start = Instant::now();
     let mut rng = fastrand::Rng::with_seed(seed());
     let server = RedisServer::start().await;
@@ -57,7 +64,7 @@ async fn a_million_increments_of_two_processes_agree_with_a_plain_model_at_every
     ];
     let mut processes = proxies
         .each_ref()
-        .map(|proxy| Process::start(&proxy.url(), START));
+        .map(|proxy| Process::start(TEST, &proxy.url(), START));
     let (mut model, mut now, mut cuts) = (Model::default(), START, 0);
     let n = INCREMENTS.div_ceil(2 * STEPS * TASKS) * TASKS;
     for step in 0..STEPS {
@@ -89,7 +96,7 @@ async fn a_million_increments_of_two_processes_agree_with_a_plain_model_at_every
         proxies.iter().for_each(Proxy::heal);
         if step == STEPS / 2 {
             // Another one takes its place, while its last additions are pending.
-            let next = Process::start(&proxies[1].url(), now);
+            let next = Process::start(TEST, &proxies[1].url(), now);
             std::mem::replace(&mut processes[1], next).shut_down();
         }
         processes

@@ -1,4 +1,5 @@
-//! A process that adds to a ranking: this test binary again, which takes commands from its standard input.
+//! A process that adds to a ranking: the test that starts it, once more, which then takes commands from its standard
+//! input.
 //!
 //! | Command | Meaning |
 //! |---|---|
@@ -51,16 +52,10 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a process whose clock stands at `second`.
-    pub fn start(url: &str, second: i64) -> Self {
+    /// Starts a process whose clock stands at `second`. It runs the test of this name, which [answers](answer_commands).
+    pub fn start(test: &str, url: &str, second: i64) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args([
-                "--exact",
-                "process::child",
-                "--ignored",
-                "--nocapture",
-                "-q",
-            ])
+            .args(["--exact", test, "--nocapture", "-q"])
             .env(ADDRESS, url)
             .env(TIME, second.to_string())
             .stdin(Stdio::piped())
@@ -115,14 +110,15 @@ impl Drop for Process {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "a process of other tests"]
-async fn child() {
-    let Ok(url) = std::env::var(ADDRESS) else {
-        return;
-    };
+/// The address of the store, in a process that was started.
+pub fn address() -> Option<String> {
+    std::env::var(ADDRESS).ok()
+}
+
+/// Answers commands until the process is to end.
+pub async fn answer_commands(url: &str) {
     let (clock, manual) = Clock::manual(std::env::var(TIME).unwrap().parse().unwrap());
-    let options = RedisOptions::new(&url).unwrap();
+    let options = RedisOptions::new(url).unwrap();
     let options = options.response_timeout(Duration::from_millis(200));
     let store = RedisStore::open(options).unwrap().with_clock(clock.clone());
     let store: Arc<dyn Store> = Arc::new(store);

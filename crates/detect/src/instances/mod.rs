@@ -191,12 +191,10 @@ impl InstanceDetector {
         };
         let (context, since) = (verdict.context, tick(verdict.since));
         let slowdown = verdict.mean_now - verdict.mean_then;
+        let is_most = |extra: f64| slowdown > 0.0 && extra / slowdown >= EXPLAINS;
         if context == all_id() {
             let mut on_many = self.state.on_many.iter();
-            return on_many.any(|(instance, _)| {
-                let extra = self.extra_on_all(instance, since);
-                slowdown > 0.0 && extra / slowdown >= EXPLAINS
-            });
+            return on_many.any(|(instance, _)| is_most(self.extra_on_all(instance, since)));
         }
         let is_standing = |instance: &str| {
             let mut standing = self.state.standing.iter();
@@ -209,9 +207,7 @@ impl InstanceDetector {
             let (own, others) = total(&self.sides(instance, context, since));
             let is_enough = own.requests >= MIN_SAMPLES / 2.0 && others.requests >= MIN_SAMPLES;
             let extra = extra_seconds(&own, &others) / (own.requests + others.requests).max(1.0);
-            (is_standing(instance) || is_young && is_enough)
-                && slowdown > 0.0
-                && extra / slowdown >= EXPLAINS
+            (is_standing(instance) || is_young && is_enough) && is_most(extra)
         })
     }
 

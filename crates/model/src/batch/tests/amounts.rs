@@ -57,8 +57,8 @@ fn each_request_counts_once() {
         (1, NOW + 1, 5, false),
     ];
     let batch = super::of(&samples, &Precisions::default());
-    // Beside two for each to a counter, and the reports of a minute of both pages.
     let amounts = batch.amounts();
+    // Each of them adds 2 to a counter as well.
     assert_eq!((amounts.requests, amounts.additions), (3, 6));
     assert_eq!(batch.amounts_beside_requests().requests, 0);
     assert_eq!(Amounts::of_requests(3), of(3, 0, 0));
