@@ -1,7 +1,10 @@
 # What a newcomer needs: make test, make demo, make bench, make bench-peers, make chaos, make soak, make screenshots.
 .PHONY: test setup fmt scripts lint unit repeat browser screenshots page-figures loom surface instructions deny chaos soak mutants lua-breaks bench bench-peers demo
 
-test: setup fmt scripts lint unit instructions
+# What compiles most of the time goes side by side; the tests have the machine for themselves.
+test: setup fmt scripts
+	@$(MAKE) --no-print-directory --jobs lint instructions
+	@$(MAKE) --no-print-directory unit
 
 # What the tests need and a fresh Debian lacks; CHROMIUM and PULSE_REDIS_SERVER name other ones than those of PATH.
 setup:
