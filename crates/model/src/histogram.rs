@@ -146,9 +146,14 @@ impl Histogram {
         }
     }
 
-    /// The histogram of a full array of counts at [`SCALE`].
+    /// The histogram of counts at [`SCALE`], from the first bucket on.
     pub fn from_counts(counts: &[u32]) -> Self {
-        let buckets = (0u16..)
+        Self::from_counts_at(0, counts)
+    }
+
+    /// The histogram of counts at [`SCALE`], from bucket `first` on.
+    pub fn from_counts_at(first: u16, counts: &[u32]) -> Self {
+        let buckets = (first..)
             .zip(counts)
             .filter(|(_, n)| **n > 0)
             .map(|(index, n)| (index, u64::from(*n)))

@@ -1,6 +1,8 @@
 //! What a step adds to counters and statistics: the part of the round that lies in its partitions. Other programs may
 //! add to these as well, so that they are no fields of tables which a step replaces.
 
+use std::sync::Arc;
+
 use super::ground::Ground;
 use super::plan::{NAMES_AT_ONCE, Plans};
 use crate::store::additions::{Additions, CounterAdditions, StatisticsAdditions};
@@ -12,7 +14,7 @@ use tower_pulse_model::slice::Precision;
 use tower_pulse_model::sorted;
 
 /// Additions to counters by precision and slice.
-type BySlice = Vec<((Precision, i64), Vec<(Box<str>, i128)>)>;
+type BySlice = Vec<((Precision, i64), Vec<(Arc<str>, i128)>)>;
 
 /// Adds to the plans what the additions of a round cost.
 pub(super) async fn plan(ground: &Ground<'_>, round: &Round, plans: &mut Plans) {
@@ -63,7 +65,7 @@ pub(super) fn additions(
             for (precision, slices) in group.precisions.counters.iter().zip(series) {
                 for (slice, n) in slices.iter() {
                     let into = sorted::entry(&mut counters, (*precision, slice), Vec::new);
-                    into.push((Box::from(&**name), i128::from(*n)));
+                    into.push((Arc::clone(name), i128::from(*n)));
                 }
             }
         }
@@ -88,7 +90,7 @@ fn count_requests(
     context: &ContextId,
     judged: &AcceptedDelta,
 ) {
-    let names = Metric::ALL.map(|metric| (metric, metric.counter(&context.name)));
+    let names = Metric::ALL.map(|metric| (metric, Arc::from(metric.counter(&context.name))));
     for (precision, slices) in group.precisions.counters.iter().zip(&judged.delta.counters) {
         for (slice, counts) in slices.iter() {
             let into = sorted::entry(counters, (*precision, slice), Vec::new);
@@ -96,7 +98,7 @@ fn count_requests(
                 let n = of_metric(*metric, counts);
                 // A sum of 0 must not create a slice.
                 if n > 0 || *metric == Metric::Hits {
-                    into.push((name.as_str().into(), i128::from(n)));
+                    into.push((Arc::clone(name), i128::from(n)));
                 }
             }
         }

@@ -3,6 +3,7 @@
 //! The values in a cell are atomics because the crate has no unsafe code. As only the thread that took the
 //! [shard](super::shards) accesses them, plain loads and stores are enough.
 
+use std::ops::Range;
 use std::sync::OnceLock;
 
 use super::sync::{AtomicU32, AtomicU64, BUCKETS_PER_CELL, Ordering};
@@ -43,17 +44,24 @@ impl Buckets {
 
     #[inline(always)]
     fn add(&self, nanos: u64) {
-        let bucket = &self.0[bucket_of(nanos).min(BUCKETS_PER_CELL - 1)];
+        let bucket = &self.0[place_of(nanos)];
         let n = bucket.load(Ordering::Relaxed);
         bucket.store(n.saturating_add(1), Ordering::Relaxed);
     }
 
-    fn empty_into(&self, counts: &mut [u32; BUCKETS_PER_CELL]) {
-        for (to, from) in counts.iter_mut().zip(&self.0) {
+    /// Moves the counts of some buckets. All others are 0.
+    fn empty_into(&self, counts: &mut [u32; BUCKETS_PER_CELL], touched: Range<usize>) {
+        for (to, from) in counts[touched.clone()].iter_mut().zip(&self.0[touched]) {
             *to = from.load(Ordering::Relaxed);
             from.store(0, Ordering::Relaxed);
         }
     }
+}
+
+/// The bucket of a duration in a cell.
+#[inline(always)]
+fn place_of(nanos: u64) -> usize {
+    bucket_of(nanos).min(BUCKETS_PER_CELL - 1)
 }
 
 /// Sums of one context and shard since the last drain. The number of samples is the sum of the outcomes, as
@@ -81,6 +89,8 @@ pub(super) struct Scratch {
     times: DurationSums,
     outcomes: OutcomeCounts,
     measures: Measures,
+    /// The buckets from the shortest sample to the longest: few of all. Other elements of the arrays are of earlier copies.
+    touched: Range<usize>,
     buckets: [u32; BUCKETS_PER_CELL],
     /// Of the buckets, the failures; only if there may be any.
     failures: [u32; BUCKETS_PER_CELL],
@@ -187,9 +197,16 @@ impl Cell {
             min: take(&self.min, u64::MAX),
             max: take(&self.max, 0),
         };
-        self.buckets.empty_into(&mut scratch.buckets);
+        let touched = match &scratch.times {
+            DurationSums { count: 0, .. } => 0..0,
+            times => place_of(times.min)..place_of(times.max) + 1,
+        };
+        scratch.touched = touched.clone();
+        (self.buckets).empty_into(&mut scratch.buckets, touched.clone());
         let empty_part = |part: &OnceLock<Box<Buckets>>, counts: &mut [u32; BUCKETS_PER_CELL]| {
-            part.get().map(|part| part.empty_into(counts)).is_some()
+            let part = part.get();
+            part.map(|part| part.empty_into(counts, touched.clone()))
+                .is_some()
         };
         scratch.has_failures = empty_part(&self.failures, &mut scratch.failures);
         scratch.has_cut_off = empty_part(&self.cut_off, &mut scratch.cut_off);
@@ -202,6 +219,7 @@ impl Scratch {
             times: DurationSums::default(),
             outcomes: OutcomeCounts::default(),
             measures: Measures::default(),
+            touched: 0..0,
             buckets: [0; BUCKETS_PER_CELL],
             failures: [0; BUCKETS_PER_CELL],
             has_failures: false,
@@ -214,11 +232,13 @@ impl Scratch {
         aggregate.times.merge(&self.times);
         aggregate.outcomes.merge(&self.outcomes);
         aggregate.measures.merge(&self.measures);
-        aggregate
-            .histogram
-            .merge(&Histogram::from_counts(&self.buckets));
-        let part = |counts: &[u32], may_have_any: bool| match may_have_any {
-            true => Histogram::from_counts(counts),
+        let first = self.touched.start as u16;
+        let histogram = |counts: &[u32; BUCKETS_PER_CELL]| {
+            Histogram::from_counts_at(first, &counts[self.touched.clone()])
+        };
+        aggregate.histogram.merge(&histogram(&self.buckets));
+        let part = |counts, may_have_any: bool| match may_have_any {
+            true => histogram(counts),
             false => Histogram::default(),
         };
         aggregate.merge_parts(

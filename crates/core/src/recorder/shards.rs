@@ -238,6 +238,9 @@ pub fn thread_number() -> usize {
 mod tests {
     use std::sync::atomic::AtomicBool;
 
+    use proptest::collection::vec;
+    use proptest::{num, prop_assert_eq};
+
     use super::*;
     use crate::recorder::sync::AtomicU64;
     use crate::recorder::touched::Touched;
@@ -338,28 +341,31 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn a_cell_adds_up_like_the_model(values in proptest::collection::vec(proptest::num::u64::ANY, 1..50)) {
-            let (cells, mut expected) = (cells(2), Aggregate::default());
-            for (i, nanos) in values.iter().map(|v| v >> 8).enumerate() {
-                let outcome = Outcome::ALL[i % OUTCOMES];
-                let measures = [(Measure::PollTime, nanos / 2), (Measure::LongestPoll, nanos / 3)];
-                cells.record(i, nanos, outcome, i % 3 == 0, measures);
-                for (measure, number) in measures {
-                    expected.measures.add(measure, number);
+        fn a_cell_adds_up_like_the_model(drains in vec(vec(num::u64::ANY, 1..20), 1..5)) {
+            let (cells, mut scratch) = (cells(2), Scratch::new());
+            for values in drains {
+                let mut expected = Aggregate::default();
+                for (i, nanos) in values.iter().map(|v| v >> 8 >> (v % 48)).enumerate() {
+                    let outcome = Outcome::ALL[i % OUTCOMES];
+                    let measures = [(Measure::PollTime, nanos / 2), (Measure::LongestPoll, nanos / 3)];
+                    cells.record(i, nanos, outcome, i % 3 == 0, measures);
+                    for (measure, number) in measures {
+                        expected.measures.add(measure, number);
+                    }
+                    expected.times.record(nanos);
+                    expected.outcomes.record(outcome, i % 3 == 0);
+                    let bucket = Histogram::new(4, [(bucket_of(nanos) as u16, 1)]);
+                    expected.histogram.merge(&bucket);
+                    let none = Histogram::default();
+                    match outcome {
+                        _ if i % 3 == 0 => expected.merge_parts(&bucket, &none),
+                        Outcome::ClientError => expected.merge_parts(&bucket, &none),
+                        Outcome::Cancelled | Outcome::BodyAborted => expected.merge_parts(&none, &bucket),
+                        _ => {}
+                    }
                 }
-                expected.times.record(nanos);
-                expected.outcomes.record(outcome, i % 3 == 0);
-                let bucket = Histogram::new(4, [(bucket_of(nanos) as u16, 1)]);
-                expected.histogram.merge(&bucket);
-                let none = Histogram::default();
-                match outcome {
-                    _ if i % 3 == 0 => expected.merge_parts(&bucket, &none),
-                    Outcome::ClientError => expected.merge_parts(&bucket, &none),
-                    Outcome::Cancelled | Outcome::BodyAborted => expected.merge_parts(&none, &bucket),
-                    _ => {}
-                }
+                prop_assert_eq!(cells.drain(&mut scratch), Some(expected));
             }
-            proptest::prop_assert_eq!(cells.drain(&mut Scratch::new()), Some(expected));
         }
     }
 

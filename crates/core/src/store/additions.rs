@@ -1,6 +1,8 @@
 //! Additions of a step: to counters and to the exported statistics, which other programs may add to as well, and to when
 //! each context was seen last.
 
+use std::sync::Arc;
+
 use tower_pulse_model::access_time::AccessTimeStats;
 use tower_pulse_model::context::ContextId;
 use tower_pulse_model::slice::Precision;
@@ -27,7 +29,7 @@ pub struct CounterAdditions {
     /// The start of the slice, in Unix seconds.
     pub slice: i64,
     /// By the name of the counter. A number that an `i64` cannot hold is refused as an overflow is.
-    pub added: Vec<(Box<str>, i128)>,
+    pub added: Vec<(Arc<str>, i128)>,
 }
 
 /// A context that was seen, and additions to its exported statistics. A store that exports none leaves those out.

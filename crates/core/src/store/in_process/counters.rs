@@ -1,11 +1,13 @@
 //! Counters by name and precision.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::store::{CleanReport, MAX_COUNTER_NAMES, Pass};
 use tower_pulse_model::context::is_reserved;
 use tower_pulse_model::slice::{DEFAULT_RETAINED, Precision, Precisions, SKEW_ALLOWED, SliceCount};
 use tower_pulse_model::snapshot::Problem;
+use tower_pulse_model::sorted;
 
 /// The counts of a counter at a precision, by the start of their slice.
 type SliceCounts = BTreeMap<i64, i64>;
@@ -13,7 +15,8 @@ type SliceCounts = BTreeMap<i64, i64>;
 /// All counters.
 #[derive(Clone, Debug, Default)]
 pub struct Counters {
-    by_name: HashMap<String, HashMap<u32, SliceCounts>>,
+    /// By the name of the counter, and by the seconds of the precision, in their order: there are few.
+    by_name: HashMap<String, Vec<(u32, SliceCounts)>>,
     /// The counters that have changed, with their precisions, if somebody writes them down.
     pub changed: Option<BTreeSet<(String, u32)>>,
 }
@@ -36,23 +39,25 @@ impl Counters {
             Some(counter) => counter,
             None => self.by_name.entry(name.to_owned()).or_default(),
         };
-        let slices = by_precision.entry(precision.seconds).or_default();
-        let old = slices.get(&slice).copied();
-        let sum = i64::try_from(i128::from(old.unwrap_or(0)) + n);
-        if let Ok(sum) = sum {
-            slices.insert(slice, sum);
-        }
-        if old.is_none() {
-            drop_pushed_out(slices, precision, slice);
-        }
-        self.note(name, precision.seconds);
-        match sum {
-            Ok(_) => Ok(()),
-            Err(_) => Err(Problem::new(
+        let slices = sorted::entry(by_precision, precision.seconds, SliceCounts::new);
+        let overflow = || {
+            Problem::new(
                 format!("count:{}:{name}", precision.seconds),
                 "increment or decrement would overflow",
-            )),
+            )
+        };
+        match slices.entry(slice) {
+            Entry::Occupied(mut count) => {
+                let sum = i64::try_from(i128::from(*count.get()) + n);
+                *count.get_mut() = sum.map_err(|_| overflow())?;
+            }
+            Entry::Vacant(place) => {
+                place.insert(i64::try_from(n).map_err(|_| overflow())?);
+                drop_pushed_out(slices, precision, slice);
+            }
         }
+        self.note(name, precision.seconds);
+        Ok(())
     }
 
     fn note(&mut self, name: &str, precision: u32) {
@@ -63,20 +68,22 @@ impl Counters {
 
     /// The counts of a counter at a precision.
     pub fn get(&self, name: &str, precision: u32) -> Option<&BTreeMap<i64, i64>> {
-        self.by_name.get(name)?.get(&precision)
+        let by_precision = self.by_name.get(name)?;
+        let of = by_precision
+            .iter()
+            .find(|(seconds, _)| *seconds == precision);
+        of.map(|(_, slices)| slices)
     }
 
     /// Sets the counts of a counter at a precision.
     pub fn set(&mut self, name: &str, precision: u32, counts: BTreeMap<i64, i64>) {
         let by_precision = self.by_name.entry(name.to_owned()).or_default();
-        by_precision.insert(precision, counts);
+        *sorted::entry(by_precision, precision, SliceCounts::new) = counts;
     }
 
     /// The slices of a counter.
     pub(super) fn slices(&self, name: &str, precision: u32) -> Vec<SliceCount> {
-        let counter = self.by_name.get(name);
-        let slices = counter.and_then(|by_precision| by_precision.get(&precision));
-        slices.map_or_else(Vec::new, |slices| {
+        self.get(name, precision).map_or_else(Vec::new, |slices| {
             let slices = slices.iter();
             slices
                 .map(|(start, n)| SliceCount::new(*start, *n))
@@ -87,7 +94,8 @@ impl Counters {
     /// The names of the user's counters that have slices at any of the precisions.
     pub(super) fn names(&self, precisions: &[u32]) -> Vec<String> {
         let counters = self.by_name.iter().filter(|(name, by_precision)| {
-            !is_reserved(name) && precisions.iter().any(|p| by_precision.contains_key(p))
+            let mut seconds = by_precision.iter().map(|(seconds, _)| seconds);
+            !is_reserved(name) && seconds.any(|seconds| precisions.contains(seconds))
         });
         let mut names: Vec<_> = counters.map(|(name, _)| name.clone()).collect();
         names.sort_unstable();
@@ -98,7 +106,7 @@ impl Counters {
     /// Removes a counter.
     pub(super) fn remove(&mut self, name: &str) {
         let removed = self.by_name.remove(name).unwrap_or_default();
-        for precision in removed.into_keys() {
+        for (precision, _) in removed {
             self.note(name, precision);
         }
     }
@@ -112,7 +120,7 @@ impl Counters {
     ) {
         let changed = &mut self.changed;
         for (name, by_precision) in &mut self.by_name {
-            by_precision.retain(|seconds, slices| {
+            by_precision.retain_mut(|(seconds, slices)| {
                 if !pass.examines(i64::from(*seconds)) {
                     return true;
                 }
@@ -145,7 +153,14 @@ impl Counters {
 
 /// Drops the slices for which a new slice leaves no room.
 fn drop_pushed_out<V>(slices: &mut BTreeMap<i64, V>, precision: Precision, new: i64) {
-    slices.remove(&precision.pushed_out_by(new));
+    let pushed_out = precision.pushed_out_by(new);
+    // Most slices are the newest, and push out at most the oldest: a search for it would take as long as the addition.
+    if slices
+        .first_key_value()
+        .is_some_and(|(oldest, _)| *oldest <= pushed_out)
+    {
+        slices.remove(&pushed_out);
+    }
     while slices.len() > precision.retained as usize {
         slices.pop_first();
     }
