@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use http::{Request, StatusCode};
-use pulse_rig::process::processor_millis;
+use pulse_rig::process::{processor_millis, resident_bytes};
 use pulse_rig::server::RedisServer;
 use redis::aio::MultiplexedConnection;
 use redis::{cmd, pipe};
@@ -200,17 +200,6 @@ impl Bench {
             .filter(|entry| !matches!(&*entry.3[0], b"HSET" | b"INFO" | b"SLOWLOG" | b"ZADD"));
         reads.map(|entry| entry.2 as f64 / 1e3).fold(0.0, f64::max)
     }
-}
-
-/// The memory of this process, in MiB.
-fn resident() -> f64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("VmRSS:"))
-        .unwrap();
-    let kib: f64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
-    kib / 1024.0
 }
 
 async fn get(app: &Router, window: &str) -> (serde_json::Value, Duration) {
@@ -421,7 +410,7 @@ async fn main() {
     }
     host_while_reading(&bench).await;
     let app = new_page(&bench);
-    let before = resident();
+    let before = resident_bytes(std::process::id());
 
     println!("\n| window | first answer | complete | whole after |\n|---|---|---|---|");
     for window in WINDOWS {
@@ -485,7 +474,7 @@ async fn main() {
             took[took.len() / 2],
             took[took.len() * 99 / 100],
             took[took.len() - 1],
-            resident() - before,
+            (resident_bytes(std::process::id()) as f64 - before as f64) / 1_048_576.0,
         );
         if label == LOOKED_AT {
             let looks = seconds as f64;

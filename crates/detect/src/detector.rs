@@ -11,7 +11,6 @@ use super::instances::InstanceDetector;
 use super::minute::all_id;
 pub use super::minute::{Cost, InstanceMinute, Minute, Sight, Verdict, Watched};
 use super::page::Page;
-use super::reference::Past;
 use super::speed;
 pub use super::state::DetectorState;
 use super::state::{Alarm, AlarmKind, Ended, SharedMinute, SharedMinutes};
@@ -182,23 +181,6 @@ impl Detector {
             compared: seen.iter().filter(|page| page.lens.is_some()).count(),
             gaps: ((now - first + 1) as usize).saturating_sub(judged),
         }
-    }
-
-    /// Approximate bytes in memory.
-    pub fn bytes(&self) -> usize {
-        let pages: usize = self.pages.values().map(Page::bytes).sum();
-        let past = |past: &Past| past.buckets.len() * 8 + size_of::<Past>();
-        let alarms = self
-            .state
-            .alarms
-            .iter()
-            .map(|alarm| past(&alarm.past) + 128);
-        let ended = self.state.ended.iter().map(|ended| past(&ended.past) + 128);
-        size_of::<Self>()
-            + pages
-            + alarms.chain(ended).sum::<usize>()
-            + self.state.shared.bytes()
-            + self.instances.bytes()
     }
 
     /// Adds a minute to the histories. `false` if it is not later than all others.

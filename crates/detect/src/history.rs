@@ -120,10 +120,6 @@ impl History {
             start = end;
         }
     }
-
-    pub(crate) fn bytes(&self) -> usize {
-        self.minutes.capacity() * size_of::<PageMinute>() + self.packed.capacity()
-    }
 }
 
 /// The packed histograms of a minute.

@@ -117,14 +117,4 @@ impl Page {
             lens.scored.pop_front();
         }
     }
-
-    pub(crate) fn bytes(&self) -> usize {
-        let lens = self.lens.as_ref().map_or(0, |lens| {
-            size_of::<Lens>()
-                + lens.scored.capacity() * size_of::<Scored>()
-                + lens.reference.bytes()
-                + lens.past.buckets.capacity() * 8
-        });
-        size_of::<(u64, Self)>() + self.history.bytes() + lens
-    }
 }

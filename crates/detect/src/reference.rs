@@ -286,10 +286,6 @@ impl Reference {
     pub(crate) fn count(&self) -> f64 {
         self.count
     }
-
-    pub(crate) fn bytes(&self) -> usize {
-        (self.scores.capacity() + self.shifted.capacity()) * size_of::<[f32; SCORES]>()
-    }
 }
 
 /// `-f'/f` by bucket, where `f` is the density smoothed with a normal kernel. The width of the kernel is

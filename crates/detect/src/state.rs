@@ -125,10 +125,6 @@ impl SharedMinutes {
         self.0.last()
     }
 
-    pub(crate) fn bytes(&self) -> usize {
-        self.0.capacity() * size_of::<SharedMinute>()
-    }
-
     fn at(&self, tick: Tick) -> Option<&SharedMinute> {
         let index = self.0.binary_search_by_key(&tick, |shared| shared.tick);
         index.ok().map(|index| &self.0[index])

@@ -6,7 +6,7 @@ use std::process::{Command, ExitStatus};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use super::process::{Leashed, TempDir, free_port};
+use super::process::{Leashed, TempDir, free_port, resident_bytes};
 
 /// The example `demo`, which `cargo test` and `make chaos` build beside the test that runs.
 pub fn built() -> PathBuf {
@@ -153,10 +153,7 @@ impl Demo {
 
     /// The memory of the process (`VmRSS`), in bytes; panics if it has ended.
     pub fn rss_bytes(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
-        let kilobytes = line.and_then(|line| line.split_ascii_whitespace().nth(1));
-        kilobytes.expect("VmRSS").parse::<u64>().unwrap() * 1024
+        resident_bytes(self.pid())
     }
 
     fn read(&self, name: &str) -> String {

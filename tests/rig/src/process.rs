@@ -202,6 +202,14 @@ pub fn processor_millis(pid: u32) -> f64 {
     ticks.sum::<f64>() * 10.0
 }
 
+/// The memory of a process (`VmRSS`), in bytes; panics if it has ended.
+pub fn resident_bytes(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    let kilobytes = line.and_then(|line| line.split_ascii_whitespace().nth(1));
+    kilobytes.expect("VmRSS").parse::<u64>().unwrap() * 1024
+}
+
 /// A TCP port on 127.0.0.1 without a listener.
 ///
 /// Ports come from below the kernel's range for outgoing connections (32768 and up). An outgoing connection

@@ -131,15 +131,6 @@ impl InstanceDetector {
         &self.state
     }
 
-    /// Approximate bytes in memory.
-    pub fn bytes(&self) -> usize {
-        let reported = self.minutes.iter().flat_map(|(_, of)| of.values());
-        let instances: usize = reported.clone().map(|of| of.instances.capacity()).sum();
-        reported.count() * size_of::<(RecordId, Reported)>()
-            + instances * size_of::<(Arc<str>, Moments)>()
-            + self.state.standing.len() * size_of::<OutOfLine>()
-    }
-
     /// Adds a minute that another detector has judged.
     pub fn recall(&mut self, start: i64, instances: &[InstanceMinute<'_>]) {
         let now = tick(start);
