@@ -85,7 +85,7 @@ fn aggregate(random: &mut Random, shares: &[f64]) -> Aggregate {
         .map(|share| random.poisson(*share) as u32)
         .collect();
     let mut aggregate = Aggregate {
-        histogram: Histogram::from_counts(&counts),
+        histogram: Histogram::from_counts(0, &counts),
         ..Aggregate::default()
     };
     let count = aggregate.histogram.count();

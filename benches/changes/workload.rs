@@ -214,10 +214,10 @@ impl Run {
             };
             aggregate.outcomes.record(outcome, failed);
         }
-        aggregate.histogram = Histogram::from_counts(&self.counts);
+        aggregate.histogram = Histogram::from_counts(0, &self.counts);
         self.counts.fill(0);
         if errors > 0 {
-            aggregate.failures = Histogram::from_counts(&self.failures);
+            aggregate.failures = Histogram::from_counts(0, &self.failures);
             self.failures.fill(0);
         }
         Some(aggregate)

@@ -113,3 +113,64 @@ pub(crate) fn is_over(shared: &SharedMinutes, then: f64, effect: f64) -> bool {
     });
     effect.signum() * (sum / f64::max(count, 1.0) - then) < 0.45 * effect.abs()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::SharedMinute;
+
+    /// The last minutes, up to minute 100, with these levels at their end, and 0.5, give or take a little, before.
+    fn minutes(last: &[f64]) -> SharedMinutes {
+        let first = 101 - last.len() as Tick;
+        let before = (25..first).map(|tick| (tick, 0.5 + 0.01 * f64::from(tick % 3 - 1)));
+        let last = (first..).zip(last.iter().copied());
+        let minutes = before.chain(last).map(|(tick, level)| SharedMinute {
+            tick,
+            level: (1e6 * level) as i64,
+            ..SharedMinute::default()
+        });
+        SharedMinutes(minutes.collect())
+    }
+
+    #[test]
+    fn a_level_that_stays_higher_is_a_change_since_it_rose() {
+        for length in [8, 12, 17] {
+            let change = search(&minutes(&vec![0.8; length]), 100).expect("it is higher");
+            assert_eq!(change.since, 101 - length as Tick);
+            assert!((change.then - 0.5).abs() < 1e-9 && (change.effect - 0.3).abs() < 1e-9);
+            // In deviations of a minute, 1.4826 times the median distance and a hundredth, of the mean of eight.
+            let strength = 0.3 / (1.4826 * 0.01 + 0.01) * 8f64.sqrt();
+            assert!((change.strength - strength).abs() < 1e-3, "{change:?}");
+        }
+        let lower = search(&minutes(&[0.2; 9]), 100).expect("it is lower");
+        assert!(lower.since == 92 && (lower.effect + 0.3).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_level_that_is_higher_for_a_short_time_is_none() {
+        let found = |last: &[f64]| search(&minutes(last), 100).is_some();
+        assert!(
+            !found(&[0.8; 6]) && found(&[0.8; 7]),
+            "one of eight minutes need not show it"
+        );
+        assert!(!found(&[0.65; 12]), "it is small");
+        assert!(
+            !found(&[0.8, 0.8, 0.8, 0.8, 0.8, 0.8, 0.8, 0.8, 0.8, 0.5, 0.5]),
+            "it returns"
+        );
+        assert!(
+            !found(&[0.9, 0.9, 0.9, 0.8, 0.8, 0.78, 0.77, 0.76]),
+            "it fades"
+        );
+    }
+
+    #[test]
+    fn a_change_is_over_when_less_than_half_of_it_is_left() {
+        let over = |level: f64| is_over(&minutes(&[level; 3]), 0.5, 0.3);
+        assert!(over(0.5) && over(0.63) && !over(0.64) && !over(0.8));
+        assert!(
+            is_over(&minutes(&[0.4; 3]), 0.5, -0.3) && !is_over(&minutes(&[0.3; 3]), 0.5, -0.3)
+        );
+        assert!(!is_over(&minutes(&[0.5, 0.8, 0.8, 0.8]), 0.5, 0.3));
+    }
+}

@@ -170,3 +170,6 @@ pub(crate) fn turning_point(lens: &Lens, minutes: &[Residual], kind: usize, effe
     }
     since
 }
+
+#[cfg(test)]
+mod tests;

@@ -140,3 +140,6 @@ impl Window {
         (self.variance + self.answers * self.answers) / (self.weights * self.weights).max(1e-24)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -337,3 +337,6 @@ fn narrowest_half(counts: &Counts, total: f64) -> f64 {
     }
     narrowest as f64
 }
+
+#[cfg(test)]
+mod tests;

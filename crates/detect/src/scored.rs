@@ -87,3 +87,20 @@ impl Past {
         counts
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_that_was_cut_off_above_the_median_counts_as_a_success() {
+        let mut tally = Tally::new();
+        (tally.successes[20], tally.successes[40]) = (10, 10);
+        for bucket in [10, 20, 30, 40, 50] {
+            tally.cut_off[bucket] = 5;
+        }
+        let counts = tally.finish();
+        let counted = [10, 20, 30, 40, 50].map(|bucket| counts[bucket]);
+        assert_eq!(counted, [0, 10, 0, 15, 5]);
+    }
+}

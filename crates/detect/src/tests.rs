@@ -56,8 +56,8 @@ fn requests(random: &mut fastrand::Rng, load: Load) -> Aggregate {
         counts[bucket_of(nanos)] += 1;
         failures[bucket_of(nanos)] += u32::from(failed);
     }
-    aggregate.histogram = Histogram::from_counts(&counts);
-    aggregate.failures = Histogram::from_counts(&failures);
+    aggregate.histogram = Histogram::from_counts(0, &counts);
+    aggregate.failures = Histogram::from_counts(0, &failures);
     aggregate
 }
 

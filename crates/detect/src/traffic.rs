@@ -258,3 +258,6 @@ pub(crate) fn recent(
     counts.reverse();
     counts
 }
+
+#[cfg(test)]
+mod tests;

@@ -146,13 +146,8 @@ impl Histogram {
         }
     }
 
-    /// The histogram of counts at [`SCALE`], from the first bucket on.
-    pub fn from_counts(counts: &[u32]) -> Self {
-        Self::from_counts_at(0, counts)
-    }
-
     /// The histogram of counts at [`SCALE`], from bucket `first` on.
-    pub fn from_counts_at(first: u16, counts: &[u32]) -> Self {
+    pub fn from_counts(first: u16, counts: &[u32]) -> Self {
         let buckets = (first..)
             .zip(counts)
             .filter(|(_, n)| **n > 0)

@@ -6,9 +6,6 @@ use super::pack::{self, packed};
 /// a CPU. A runtime in peace is about a millisecond late, as its timers are rounded up to one.
 pub const HIGH_DELAY_MICROS: u64 = 10_000;
 
-/// The share of a machine's CPUs from which on a process is called busy, in thousandths.
-pub const HIGH_CPU_MILLIS: u64 = 900;
-
 /// The runtime and the process of an instance in one minute. What the system does not tell is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MachineMinute {
@@ -79,12 +76,6 @@ impl MachineMinute {
         let cpus = self.cpus.max(1) as f64;
         Some(self.cpu_millis? as f64 / 1e3 / cpus)
     }
-
-    /// Whether the process took nearly all of its CPUs.
-    pub fn is_busy(&self) -> bool {
-        self.cpu_share()
-            .is_some_and(|share| share * 1e3 >= HIGH_CPU_MILLIS as f64)
-    }
 }
 
 /// Whether the scheduling delay of an instance was high in these minutes: in at least half of those of which it is known.
@@ -149,14 +140,14 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_busy_by_all_of_its_cpus() {
+    fn the_share_of_the_cpu_is_of_all_cpus() {
         let minute = |cpus, cpu_millis| MachineMinute {
             cpus,
             cpu_millis,
             ..MachineMinute::default()
         };
-        assert!(minute(1, Some(980)).is_busy() && minute(2, Some(1_960)).is_busy());
-        assert!(!minute(2, Some(980)).is_busy() && !minute(1, None).is_busy());
+        assert_eq!(minute(1, Some(980)).cpu_share(), Some(0.98));
         assert_eq!(minute(2, Some(980)).cpu_share(), Some(0.49));
+        assert_eq!(minute(1, None).cpu_share(), None);
     }
 }

@@ -203,11 +203,6 @@ impl SlowRequests {
         self.requests.iter()
     }
 
-    /// Moves all requests out, slowest first.
-    pub fn into_requests(self) -> Vec<SlowRequest> {
-        self.requests
-    }
-
     /// How many requests there are.
     pub fn len(&self) -> usize {
         self.requests.len()

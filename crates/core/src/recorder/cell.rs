@@ -234,7 +234,7 @@ impl Scratch {
         aggregate.measures.merge(&self.measures);
         let first = self.touched.start as u16;
         let histogram = |counts: &[u32; BUCKETS_PER_CELL]| {
-            Histogram::from_counts_at(first, &counts[self.touched.clone()])
+            Histogram::from_counts(first, &counts[self.touched.clone()])
         };
         aggregate.histogram.merge(&histogram(&self.buckets));
         let part = |counts, may_have_any: bool| match may_have_any {

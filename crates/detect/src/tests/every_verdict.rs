@@ -128,7 +128,7 @@ impl Service {
             counts[0][bucket_of(nanos)] += 1;
             counts[1][bucket_of(nanos)] += u32::from(failed);
         }
-        let [all, failures] = counts.map(|counts| Histogram::from_counts(&counts));
+        let [all, failures] = counts.map(|counts| Histogram::from_counts(0, &counts));
         (sums.histogram, sums.failures) = (all, failures);
         sums
     }

@@ -112,7 +112,7 @@ fn buckets_without_durations_are_left_out() {
     for histogram in [
         Histogram::new(SCALE, pairs),
         Histogram::from_sorted(SCALE, pairs.to_vec()),
-        Histogram::from_counts(&[0, 0, 0, 0, 0, 0, 0, 2, 0, 0]),
+        Histogram::from_counts(0, &[0, 0, 0, 0, 0, 0, 0, 2, 0, 0]),
     ] {
         assert_eq!(histogram.buckets(), [(7, 2)]);
     }

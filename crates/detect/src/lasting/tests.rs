@@ -1,0 +1,134 @@
+use super::*;
+use crate::noise::Noise;
+use crate::page::Page;
+use crate::reference::{PLACE, Past, RANK, SCORES};
+
+/// Minutes with these scores, the last of them now.
+fn minutes(scores: &[f64]) -> Vec<Residual> {
+    let minutes = (0..).zip(scores);
+    let minutes = minutes.map(|(tick, score)| Residual {
+        tick,
+        count: 100.0,
+        shift: 0.0,
+        scores: [*score; SCORES],
+        sampling: [0.01; SCORES],
+        answer: [0.0; SCORES],
+    });
+    minutes.collect()
+}
+
+/// What a page is compared with that does not wobble.
+fn lens() -> Lens {
+    let past = Past {
+        buckets: vec![(100, 200), (104, 200)],
+        minutes: 40,
+        noise: [Noise::default(); SCORES],
+        ..Past::default()
+    };
+    let mut page = Page::default();
+    page.freeze(&past, 100);
+    *page.lens.expect("the past has requests")
+}
+
+#[test]
+fn a_mean_is_weighted_by_what_is_certain() {
+    let mut two = minutes(&[1.0, 4.0]);
+    two[0].sampling[RANK] = 1.0;
+    two[1].sampling[RANK] = 0.25;
+    two[1].answer[RANK] = 0.5;
+    assert_eq!(weighted_mean(two.iter(), RANK), 3.0);
+    assert_eq!(weighted_mean([].iter(), RANK), 0.0);
+}
+
+#[test]
+fn the_largest_minute_is_left_out_of_a_mean() {
+    let three = minutes(&[1.0, 5.0, 3.0]);
+    assert_eq!(lower_mean(&three, PLACE, 1.0), 2.0);
+    assert_eq!(lower_mean(&three, PLACE, -1.0), -4.0);
+    assert_eq!(lower_mean(&three[..2], PLACE, 1.0), 1.0);
+}
+
+#[test]
+fn a_longer_window_spares_more_minutes() {
+    let spared = [1, 4, 5, 9, 10, 30].map(spared);
+    assert_eq!(spared, [1, 1, 2, 2, 3, 3]);
+}
+
+#[test]
+fn a_change_goes_on_while_nearly_all_minutes_show_it() {
+    let goes_on = |scores: &[f64]| {
+        let opposite: Vec<_> = scores.iter().map(|score| -score).collect();
+        let both = [
+            goes_on(&minutes(scores), RANK, 1.0),
+            goes_on(&minutes(&opposite), RANK, -1.0),
+        ];
+        assert_eq!(both[0], both[1], "{scores:?}");
+        both[0]
+    };
+    assert!(goes_on(&[1.0, 1.0, 1.0]));
+    assert!(!goes_on(&[1.0, 0.0, 1.0]), "each of three minutes shows it");
+    assert!(goes_on(&[1.0, 1.0, 0.0, 1.0]), "one of four need not");
+    assert!(!goes_on(&[1.0, 0.0, 0.0, 1.0]));
+    assert!(!goes_on(&[1.0, 1.0, 1.0, 1.0, 1.0, 0.5, 0.45]), "it ends");
+    // Most of it is that of the worst minute.
+    assert!(!goes_on(&[0.42, 2.0, 0.42, 0.42]));
+}
+
+#[test]
+fn a_change_is_left_over_of_a_larger_one() {
+    let left_over = |earlier: f64, effect: f64, length: usize| {
+        let (earlier, window) = (minutes(&[earlier; 12]), minutes(&vec![effect; length]));
+        is_left_over(&earlier, &window, RANK, effect)
+    };
+    assert!(left_over(1.0, 0.5, 5) && left_over(-1.0, -0.5, 5));
+    assert!(!left_over(1.0, 0.6, 5) && !left_over(-1.0, 0.5, 5));
+    assert!(!left_over(1.0, 0.5, LEFT_OVER), "it has lasted");
+    // Neither one minute alone nor one of long ago.
+    let window = minutes(&[0.5; 5]);
+    let mut scores = [0.0; 14];
+    (scores[0], scores[1], scores[8]) = (1.0, 1.0, 1.0);
+    assert!(!is_left_over(&minutes(&scores), &window, RANK, 0.5));
+    scores[9] = 1.0;
+    assert!(is_left_over(&minutes(&scores), &window, RANK, 0.5));
+}
+
+#[test]
+fn a_change_begins_where_its_scores_turn() {
+    let lens = lens();
+    let since = |scores: &[f64], effect: f64| turning_point(&lens, &minutes(scores), RANK, effect);
+    assert_eq!(since(&[0.1, -0.1, 0.2, 0.9, 1.1, 0.4, 1.0], 1.0), 3);
+    assert_eq!(since(&[0.1, -0.1, 0.2, -0.9, -1.1, -1.0], -1.0), 3);
+    assert_eq!(since(&[1.0, 1.0, 1.0], 1.0), 0);
+    // A minute with few requests says less than its neighbour.
+    let mut uncertain = minutes(&[0.0, 1.0, 0.2, 1.0, 1.0]);
+    uncertain[2].sampling[RANK] = 1.0;
+    assert_eq!(turning_point(&lens, &uncertain, RANK, 1.0), 1);
+    uncertain[2].sampling[RANK] = 0.001;
+    assert_eq!(turning_point(&lens, &uncertain, RANK, 1.0), 3);
+}
+
+#[test]
+fn a_change_fades_whose_last_minutes_are_much_less() {
+    let lens = lens();
+    let fades = |scores: &[f64], effect: f64| {
+        let finding = Finding {
+            score: RANK,
+            faster: effect < 0.0,
+            strength: 9.0,
+            effect,
+            since: 2,
+        };
+        fades(&lens, &minutes(scores), &finding)
+    };
+    assert!(fades(&[0.0, 0.0, 1.0, 1.0, 1.0, 0.5, 0.5, 0.5], 0.8));
+    assert!(fades(&[0.0, 0.0, -1.0, -1.0, -1.0, -0.5, -0.5, -0.5], -0.8));
+    assert!(!fades(&[0.0, 0.0, 1.0, 1.0, 1.0, 0.7, 0.7, 0.7], 0.8));
+    assert!(!fades(&[0.0, 0.0, 1.0, 1.0, 1.0, 0.5], 0.8), "it is young");
+    // Less by no more than chance makes of it.
+    assert!(!fades(&[0.0, 0.0, 0.1, 0.1, 0.1, 0.05, 0.05, 0.05], 0.1));
+    let mut long = vec![1.0; FADING + 2];
+    long[FADING - 1..].fill(0.3);
+    assert!(fades(&long, 0.8));
+    long.push(0.3);
+    assert!(!fades(&long, 0.8), "it has lasted for long");
+}

@@ -1,0 +1,100 @@
+use super::*;
+
+/// Residuals of so many minutes with this wobble and correlation, and with a variance of sampling.
+fn residuals(minutes: i32, wobble: f64, correlation: f64, sampling: f64) -> Vec<(i32, f64, f64)> {
+    let mut random = fastrand::Rng::with_seed(11);
+    // About normal: the sum of twelve uniform numbers.
+    let mut normal = || (0..12).map(|_| random.f64()).sum::<f64>() - 6.0;
+    let fresh = (1.0 - correlation * correlation).sqrt();
+    let mut state = normal();
+    let minutes = (0..minutes).map(|tick| {
+        state = correlation * state + fresh * normal();
+        (tick, wobble * state + sampling.sqrt() * normal(), sampling)
+    });
+    minutes.collect()
+}
+
+#[test]
+fn the_noise_of_a_long_past_is_estimated() {
+    for (wobble, correlation, sampling) in [(0.1, 0.3, 0.005), (0.2, 0.8, 0.02)] {
+        let noise = Noise::estimate(&residuals(8_000, wobble, correlation, sampling), 1.0);
+        let deviation = noise.variance().sqrt();
+        assert!((deviation / wobble - 1.0).abs() < 0.12, "{deviation}");
+        let estimated = noise.correlation();
+        assert!((estimated - correlation).abs() < 0.08, "{estimated}");
+    }
+}
+
+#[test]
+fn a_short_past_says_little() {
+    assert_eq!(
+        Noise::estimate(&[], 2.0),
+        Noise {
+            deviation: 60_000,
+            correlation: 600_000
+        }
+    );
+    // A page without wobble has the least one, in the unit of its score.
+    let quiet: Vec<_> = (0..2_000).map(|tick| (tick, 0.0, 1e-4)).collect();
+    assert_eq!(Noise::estimate(&quiet, 1.0).deviation, 10_000);
+    assert_eq!(Noise::estimate(&quiet, 2.0).deviation, 20_000);
+}
+
+#[test]
+fn minutes_that_are_not_neighbours_tell_nothing_about_correlation() {
+    let apart = residuals(2_000, 0.1, 0.9, 1e-4);
+    let apart: Vec<_> = apart
+        .into_iter()
+        .map(|(tick, r, s)| (2 * tick, r, s))
+        .collect();
+    let correlation = Noise::estimate(&apart, 1.0).correlation();
+    assert!(
+        (correlation - USUAL_CORRELATION).abs() < 1e-5,
+        "{correlation}"
+    );
+}
+
+#[test]
+fn few_outliers_are_not_the_wobble() {
+    let mut some = residuals(500, 0.1, 0.3, 1e-4);
+    let before = Noise::estimate(&some, 1.0).deviation;
+    some[100..110]
+        .iter_mut()
+        .for_each(|(_, residual, _)| *residual = 30.0);
+    let after = Noise::estimate(&some, 1.0).deviation;
+    assert!(after < before + before / 4, "{before} {after}");
+}
+
+#[test]
+fn the_variance_of_a_mean_has_all_its_parts() {
+    let noise = |deviation: f64, correlation: f64| Noise {
+        deviation: (deviation * 1e6) as u32,
+        correlation: (correlation * 1e6) as u32,
+    };
+    let close = |value: f64, expected: f64| {
+        assert!((value / expected - 1.0).abs() < 1e-9, "{value} {expected}");
+    };
+    // Without a wobble: by the inverse of the variances.
+    let mut window = Window::new(noise(0.0, 0.0));
+    window.grow(9, 1.0, 0.5, 0.0);
+    window.grow(8, 4.0, 0.25, 0.0);
+    close(window.mean(), 3.0);
+    close(window.variance(), 1.0 / 6.0);
+    // A wobble that lasts: the covariance of minutes that are three apart.
+    let mut window = Window::new(noise(0.2, 0.5));
+    window.grow(9, 1.0, 0.01, 0.0);
+    window.grow(6, 2.0, 0.01, 0.0);
+    close(window.mean(), 1.5);
+    close(window.variance(), (0.05 + 0.04 * 0.5f64.powi(3)) / 2.0);
+    window.grow(5, 0.0, 0.01, 0.0);
+    let covariances = 0.5f64.powi(3) + 0.5f64.powi(4) + 0.5;
+    close(
+        window.variance(),
+        (3.0 * 0.05 + 2.0 * 0.04 * covariances) / 9.0,
+    );
+    // An answer is the same deviate in each minute, so that it does not average out.
+    let mut window = Window::new(noise(0.0, 0.0));
+    window.grow(9, 1.0, 0.01, 0.3);
+    window.grow(8, 1.0, 0.01, 0.3);
+    close(window.variance(), 0.01 / 2.0 + 0.09);
+}

@@ -1,0 +1,157 @@
+use super::*;
+
+/// The counts of a normal distribution around a bucket, with a standard deviation of eight buckets.
+fn hill(height: f64, middle: usize) -> Counts {
+    let mut counts = [0; BUCKETS];
+    for (bucket, count) in counts.iter_mut().enumerate() {
+        let distance = bucket.abs_diff(middle) as f64 / 8.0;
+        *count = (height * (-0.5 * distance * distance).exp()).round() as u32;
+    }
+    counts
+}
+
+fn reference(counts: &Counts) -> Reference {
+    Reference::new(counts).expect("there are requests")
+}
+
+/// The mean of what is given of the scores of a kind, over all requests.
+fn mean(reference: &Reference, counts: &Counts, kind: usize, of: impl Fn(f64) -> f64) -> f64 {
+    let total: f64 = counts.iter().map(|count| f64::from(*count)).sum();
+    let counts = counts.iter().enumerate();
+    let scores = counts.map(|(bucket, count)| {
+        let score = f64::from(reference.of(bucket)[kind]);
+        f64::from(*count) * of(score)
+    });
+    scores.sum::<f64>() / total
+}
+
+fn assert_close(value: f64, expected: f64, tolerance: f64) {
+    let is_close = (value - expected).abs() <= tolerance;
+    assert!(is_close, "{value} instead of {expected}");
+}
+
+#[test]
+fn the_scores_of_the_past_have_no_mean_and_the_variance_that_is_said() {
+    let counts = hill(100_000.0, 100);
+    let reference = reference(&counts);
+    for kind in 0..SCORES {
+        assert_close(mean(&reference, &counts, kind, |score| score), 0.0, 1e-5);
+        assert_close(reference.expected(kind, 0.0), 0.0, 1e-9);
+        let variance = mean(&reference, &counts, kind, |score| score.powi(2));
+        assert_close(reference.variance(kind) / variance, 1.0, 1e-3);
+        let third = mean(&reference, &counts, kind, |score| score.powi(3));
+        assert_close(reference.skew(kind), third / variance, 1e-3);
+    }
+}
+
+#[test]
+fn a_shift_is_found_again() {
+    let reference = reference(&hill(1_000.0, 100));
+    for shift in [-1.5, -0.3, 0.0, 0.05, 0.4, 1.5] {
+        let found = reference.shift_of(reference.expected(RANK, shift));
+        assert_close(found, shift, 1e-3);
+    }
+    let farthest = FARTHEST as f64 * WIDTH;
+    assert_eq!(reference.shift_of(-1.0), -farthest);
+    assert_eq!(reference.shift_of(1.0), farthest);
+    for kind in [RANK, PLACE] {
+        let rise = reference.expected(kind, WIDTH) - reference.expected(kind, -WIDTH);
+        assert_close(reference.slope(kind), rise / (2.0 * WIDTH), 1e-9);
+    }
+}
+
+#[test]
+fn a_slope_has_a_least_value() {
+    // All requests took the same, so that a small shift changes nothing in the tail.
+    let mut counts = [0; BUCKETS];
+    counts[100] = 50;
+    let reference = reference(&counts);
+    assert!(reference.slope(TAIL) >= reference.tail_share());
+    assert!(reference.slope(RANK) >= 1e-3 && reference.slope(PLACE) >= 1e-3);
+}
+
+#[test]
+fn places_rise_from_one_side_of_the_mode_to_the_other() {
+    let reference = reference(&hill(1_000.0, 100));
+    let place = |bucket: usize| f64::from(reference.of(bucket)[PLACE]);
+    for distance in 1..=16 {
+        assert_close(place(100 + distance), -place(100 - distance), 0.02);
+    }
+    // For a normal distribution, it is the distance in standard deviations.
+    for (distance, deviations) in [(0, 0.0), (4, 0.5), (8, 1.0), (16, 2.0)] {
+        assert_close(place(100 + distance), deviations, 0.15);
+    }
+    let places = (0..BUCKETS).map(place);
+    let [least, most] = [f64::min, f64::max].map(|of| places.clone().fold(0.0, of));
+    assert_close(most, LARGEST_PLACE, 0.1);
+    assert_close(least, -LARGEST_PLACE, 0.1);
+}
+
+#[test]
+fn the_narrowest_half_is_that_of_the_highest_mode() {
+    let width = |counts: &[(usize, u32)]| {
+        let mut all = [0; BUCKETS];
+        counts
+            .iter()
+            .for_each(|(bucket, count)| all[*bucket] = *count);
+        narrowest_half(
+            &all,
+            counts.iter().map(|(_, count)| f64::from(*count)).sum(),
+        )
+    };
+    assert_eq!(width(&[(7, 3)]), 1.0);
+    assert_eq!(width(&[(50, 10), (100, 60), (101, 60), (200, 10)]), 2.0);
+    let even: Vec<_> = (30..40).map(|bucket| (bucket, 1)).collect();
+    assert_eq!(width(&even), 5.0);
+}
+
+#[test]
+fn means_are_of_all_and_of_the_slowest_tenth() {
+    let mut counts = [0; BUCKETS];
+    (counts[80], counts[120]) = (95, 5);
+    let means = Means::of(&counts);
+    let (fast, slow) = (seconds(80), seconds(120));
+    assert_close(slow / fast, 32.0, 1e-9);
+    let sum = 95.0 * fast + 5.0 * slow;
+    assert_close(means.all, sum / 100.0, 1e-12);
+    assert_close(means.tail, (fast + slow) / 2.0, 1e-12);
+    let squares = 95.0 * fast.powi(2) + 5.0 * slow.powi(2);
+    assert_close(means.variance, squares / sum.powi(2) - 0.01, 1e-12);
+    let none = Means::of(&[0; BUCKETS]);
+    assert_eq!((none.all, none.tail, none.variance), (0.0, 0.0, 0.0));
+}
+
+#[test]
+fn a_request_is_late_above_the_median() {
+    let mut counts = [0; BUCKETS];
+    (counts[20], counts[30]) = (10, 30);
+    let reference = reference(&counts);
+    let late = [20, 29, 30, 31].map(|bucket| reference.is_late(bucket));
+    assert_eq!(late, [false, false, true, true]);
+}
+
+#[test]
+fn few_requests_in_the_tail_count_as_usual_ones() {
+    let counts = hill(5.0, 100);
+    let reference = reference(&counts);
+    let share = reference.tail_share();
+    let total: f64 = counts.iter().map(|count| f64::from(*count)).sum();
+    let tail = |bucket: usize| f64::from(reference.of(bucket)[TAIL]);
+    let begins = (0..BUCKETS).find(|bucket| tail(*bucket) != tail(0));
+    let begins = begins.expect("there is a tail");
+    // The tail's first bucket has the smallest excess, half a bucket, less the usual one.
+    let usual = 0.5 * WIDTH - (tail(begins) - tail(0));
+    let weight = share * total / (share * total + USUAL_TAIL_REQUESTS);
+    assert!((0.1..0.9).contains(&weight), "{weight}");
+    let mix = |own: f64, usual: f64| weight * own + (1.0 - weight) * share * usual;
+    let variance = mix(
+        mean(&reference, &counts, TAIL, |score| score.powi(2)),
+        usual.powi(2),
+    );
+    assert_close(reference.variance(TAIL) / variance, 1.0, 1e-3);
+    let third = mix(
+        mean(&reference, &counts, TAIL, |score| score.powi(3)),
+        2.0 * usual.powi(3),
+    );
+    assert_close(reference.skew(TAIL), third / variance, 1e-3);
+}
