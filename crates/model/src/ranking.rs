@@ -316,6 +316,46 @@ mod tests {
     }
 
     #[test]
+    fn the_additions_of_several_instances_are_bounded_with_some_room() {
+        let spec = RankingSpec {
+            max_ids: 2 * ROOM_AT_LEAST as u32,
+            ..SPEC
+        };
+        assert_eq!(spec.most_at_once(), 4 * ROOM_AT_LEAST);
+        assert_eq!(SPEC.most_at_once(), 4 + ROOM_AT_LEAST);
+        let mut delta = RankingDelta::new(SPEC);
+        for number in 0..ROOM_AT_LEAST + 8 {
+            delta.add(&number.to_string().into(), 60, 1);
+        }
+        delta.bound();
+        assert_eq!((delta.ids.len(), delta.dropped), (ROOM_AT_LEAST + 8, 0));
+        delta.add(&"one more".into(), 60, 1);
+        delta.bound();
+        assert_eq!((delta.ids.len(), delta.dropped), (ROOM_AT_LEAST + 4, 5));
+    }
+
+    #[test]
+    fn the_worst_case_has_all_that_a_ranking_holds() {
+        let spec = RankingSpec {
+            max_ids: 10_000,
+            ..SPEC
+        };
+        // By instance: the ids of a process's shards, and a batch with an addition to each slice of each id.
+        let held = (10_000 + 4 * MIN_SHARD_IDS as u64) * RANKED_ID;
+        let pending = 10_000 * RANKED_ID + 30_000 * PENDING_SLICE;
+        // Three slices and the sums, of which the newest slice and the sums may have twice the ids.
+        let stored = 60_000 * RANKED_ID;
+        // The additions of a round, of twice the ids, beside the ids that are stored.
+        let folded = 30_000 * (RANKED_ID + PENDING_SLICE);
+        let shared = spec.worst_case(4, true);
+        assert_eq!(shared.process_bytes, held + pending + folded);
+        assert_eq!(shared.store_bytes, stored);
+        let alone = spec.worst_case(4, false);
+        assert_eq!(alone.process_bytes, held + pending + stored);
+        assert_eq!(alone.store_bytes, 0);
+    }
+
+    #[test]
     fn a_state_comes_back_from_its_text() {
         let mut state = RankingState::new(SPEC);
         assert_eq!(

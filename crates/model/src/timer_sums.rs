@@ -191,8 +191,22 @@ mod tests {
     }
 
     #[test]
+    fn a_timer_that_runs_more_than_twenty_times_a_request_is_repeated() {
+        assert!(!is_repeated(20, 1) && is_repeated(21, 1) && !is_repeated(60, 3));
+        assert!(!is_repeated(5, 0), "it ran in none");
+        assert!(!is_repeated(u64::MAX, u64::MAX));
+    }
+
+    #[test]
+    fn a_timer_outside_of_the_requests_own_time_covers_nothing() {
+        assert!(!timers([]).cover_some() && !timers([(1, 0)]).cover_some());
+        assert!(timers([(1, 0), (2, 7)]).cover_some());
+    }
+
+    #[test]
     fn sums_that_were_added_can_be_taken_out() {
         let (a, b) = (timers([(1, 5), (2, 7)]), timers([(2, 3), (3, 9)]));
+        assert_eq!((timers([]).bytes(), a.bytes()), (0, 2 * 40 + 16));
         let mut both = a.clone();
         both.merge(&b);
         assert_eq!(both.covered, 24);

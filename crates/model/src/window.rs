@@ -221,6 +221,16 @@ mod tests {
     }
 
     #[test]
+    fn slices_contain_their_start_and_not_their_end() {
+        let slices = Window::Between(NOW - 3_600, NOW).slices(Tiers::default(), NOW);
+        let contained = [slices.from - 1, slices.from, slices.to - 1, slices.to];
+        assert_eq!(
+            contained.map(|time| slices.contains(time)),
+            [false, true, true, false]
+        );
+    }
+
+    #[test]
     fn a_rounded_window_has_the_same_slices() {
         for (from, to) in [
             (30, 0),

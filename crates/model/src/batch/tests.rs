@@ -56,6 +56,33 @@ fn report(minute: i64, contexts: Vec<(RecordId, Aggregate)>) -> MinuteReport {
     }
 }
 
+#[test]
+fn slow_requests_are_those_of_their_hour() {
+    let slow = |nanos| SlowRequest {
+        nanos,
+        ended: 0,
+        context: "GET /".into(),
+        instance: "a".into(),
+        outcome: crate::outcome::Outcome::Success,
+        is_error: false,
+        status: Some(200),
+        trace_id: None,
+        path: None,
+    };
+    let mut batch = Batch::new(Precisions::default());
+    for (second, nanos) in [(HOUR, 5), (HOUR + 1, 9), (2 * HOUR, 7)] {
+        batch.add_slow(get(), second, slow(nanos));
+    }
+    let delta = &batch.contexts[&get()];
+    assert_eq!(delta.last_seen, 2 * HOUR);
+    let listed = delta.slowest.iter();
+    let listed = listed.map(|(hour, list)| {
+        let nanos: Vec<_> = list.iter().map(|slow| slow.nanos).collect();
+        (hour, nanos)
+    });
+    assert!(listed.eq([(HOUR, vec![9, 5]), (2 * HOUR, vec![7])]));
+}
+
 fn merged(a: &Batch, b: &Batch) -> Batch {
     let mut both = a.clone();
     both.merge(b.clone());
