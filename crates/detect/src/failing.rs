@@ -202,31 +202,4 @@ pub(crate) fn is_over(history: &History, now_tick: Tick, then: f64, now: f64) ->
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_deviance_is_that_of_a_table_of_four_fields() {
-        let share = |errors: f64, requests: f64| Share { errors, requests };
-        let (a, b) = (share(10.0, 100.0), share(10.0, 1_000.0));
-        // Twice the sum of the observed counts, each times the logarithm of it divided by the expected one.
-        let common = 20.0 / 1_100.0;
-        let fields = [
-            (10.0, 100.0 * common),
-            (90.0, 100.0 * (1.0 - common)),
-            (10.0, 1_000.0 * common),
-            (990.0, 1_000.0 * (1.0 - common)),
-        ];
-        let fields = fields
-            .iter()
-            .map(|(seen, expected): &(f64, f64)| seen * (seen / expected).ln());
-        let expected = 2.0 * fields.sum::<f64>();
-        assert!(
-            (deviance(a, b) - expected).abs() < 1e-9,
-            "{}",
-            deviance(a, b)
-        );
-        assert!(deviance(share(10.0, 100.0), share(100.0, 1_000.0)).abs() < 1e-9);
-        assert!(deviance(share(0.0, 100.0), share(0.0, 1_000.0)).abs() < 1e-9);
-    }
-}
+mod tests;

@@ -340,3 +340,6 @@ pub(crate) fn level_of(lens: &Lens, now: Tick) -> Option<(f64, f64)> {
         1.0 / (sampling + wobble),
     ))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,221 @@
+use super::*;
+use crate::noise::Noise;
+use crate::page::Page;
+use crate::reference::Past;
+use crate::scored::Scored;
+use crate::state::SharedMinute;
+
+/// Requests of a minute.
+const REQUESTS: f32 = 400.0;
+
+/// A page whose minutes, from minute 0 on, have all times shifted by so much, as logarithms.
+fn lens(shifts: &[f64]) -> Lens {
+    let counts = (60..=140u8).map(|bucket| {
+        let distance = (f64::from(bucket) - 100.0) / 8.0;
+        let count = 1_000.0 * (-0.5 * distance * distance).exp();
+        (bucket, count.round() as u32)
+    });
+    let past = Past {
+        buckets: counts.filter(|(_, count)| *count > 0).collect(),
+        minutes: 50,
+        noise: [Noise {
+            deviation: 10_000,
+            correlation: 600_000,
+        }; SCORES],
+        ..Past::default()
+    };
+    let mut page = Page::default();
+    page.freeze(&past, 0);
+    let mut lens = *page.lens.expect("the past has requests");
+    for (tick, shift) in (0..).zip(shifts) {
+        let reference = &lens.reference;
+        let score = |kind| reference.expected(kind, *shift) as f32;
+        let scored = Scored {
+            tick,
+            count: REQUESTS,
+            scores: std::array::from_fn(score),
+        };
+        lens.scored.push_back(scored);
+    }
+    lens
+}
+
+/// So many minutes with each shift.
+fn shifts(parts: &[(usize, f64)]) -> Vec<f64> {
+    let parts = parts.iter();
+    parts
+        .flat_map(|(length, shift)| vec![*shift; *length])
+        .collect()
+}
+
+/// What is found at the end of the last minute.
+fn found(parts: &[(usize, f64)]) -> Option<Finding> {
+    let shifts = shifts(parts);
+    let now = shifts.len() as Tick - 1;
+    search(&lens(&shifts), &SharedMinutes::default(), now, -1, false)
+}
+
+fn assert_close(value: f64, expected: f64, tolerance: f64) {
+    let is_close = (value - expected).abs() <= tolerance;
+    assert!(is_close, "{value} instead of {expected}");
+}
+
+#[test]
+fn a_page_is_slower_or_faster_since_its_scores_moved() {
+    let slower = found(&[(20, 0.0), (6, 0.3)]).expect("it is slower by a third");
+    assert_eq!((slower.since, slower.faster), (20, false));
+    let faster = found(&[(20, 0.0), (6, -0.3)]).expect("it is faster by a quarter");
+    assert_eq!((faster.since, faster.faster), (20, true));
+}
+
+#[test]
+fn a_change_is_large_enough_and_lasts() {
+    assert_eq!(found(&[(20, 0.0), (2, 0.3)]), None, "two minutes");
+    assert!(found(&[(20, 0.0), (3, 0.3)]).is_some());
+    assert_eq!(found(&[(20, 0.0), (6, 0.06)]), None, "it is small");
+    assert_eq!(
+        found(&[(20, 0.0), (6, -0.15)]),
+        None,
+        "it is a little faster"
+    );
+    assert_eq!(found(&[(20, 0.0), (6, 0.3), (2, 0.0)]), None, "it is over");
+    assert_eq!(
+        found(&[(16, 0.0), (10, 0.6), (6, 0.3)]).map(|of| of.since),
+        Some(16)
+    );
+}
+
+#[test]
+fn what_all_pages_share_is_no_change_of_one() {
+    let shifts = shifts(&[(20, 0.0), (6, 0.3)]);
+    let of = |level: f64| {
+        let shared = (0..26).map(|tick| SharedMinute {
+            tick,
+            level: if tick < 20 { 0 } else { (1e6 * level) as i64 },
+            ..SharedMinute::default()
+        });
+        let shared = SharedMinutes(shared.collect());
+        let lens = lens(&shifts);
+        let size = size(&lens, &shared, RANK, 20);
+        (search(&lens, &shared, 25, -1, false), size)
+    };
+    let (change, size) = of(0.3);
+    assert_eq!(change, None);
+    assert_close(size.body, 1.0, 0.01);
+    assert_close(size.shared, 0.3f64.exp(), 1e-6);
+    let (_, size) = of(0.1);
+    assert_close(size.body, 0.2f64.exp(), 0.01);
+    assert_close(size.shared, 0.1f64.exp(), 1e-6);
+    let (change, size) = of(0.0);
+    assert!(change.is_some() && !size.is_tail);
+    assert_close(size.body, 0.3f64.exp(), 0.01);
+}
+
+#[test]
+fn deviations_are_of_the_mean_of_all_minutes() {
+    let lens = lens(&[0.1; 4]);
+    let minutes: Vec<_> = residuals(&lens, &SharedMinutes::default()).collect();
+    let (deviation, effect) = deviations(&lens, &minutes, RANK).expect("there are minutes");
+    assert_close(effect, lens.reference.expected(RANK, 0.1), 1e-6);
+    let mut window = Window::new(lens.past.noise[RANK]);
+    minutes
+        .iter()
+        .rev()
+        .for_each(|minute| minute.add_to(&mut window, RANK));
+    let variance = window.variance() + past_variance(&lens, RANK);
+    let requests = 4.0 * f64::from(REQUESTS);
+    assert_close(
+        deviation,
+        strength(&lens, RANK, effect, variance, requests),
+        1e-9,
+    );
+    assert_eq!(deviations(&lens, &[], RANK), None);
+}
+
+#[test]
+fn a_change_begins_in_a_minute_that_the_ones_before_do_not_show() {
+    let lens = lens(&shifts(&[(10, 0.0), (5, 0.3)]));
+    let began = |since, least| began(&lens, &SharedMinutes::default(), since, least);
+    assert_close(began(10, 3.0).expect("it begins there"), 0.3, 0.03);
+    assert_close(began(11, 3.0).expect("or a minute later"), 0.3, 0.03);
+    assert_eq!(
+        began(12, 3.0),
+        None,
+        "two of the three minutes before show it"
+    );
+    assert_eq!((began(10, 1_000.0), began(15, 3.0)), (None, None));
+}
+
+#[test]
+fn the_size_of_an_effect_is_a_shift() {
+    let lens = lens(&[]);
+    for shift in [-0.2, 0.2] {
+        for kind in [RANK, PLACE] {
+            let effect = lens.reference.expected(kind, shift);
+            assert_close(log_size(&lens, kind, effect), shift, 0.02);
+        }
+    }
+    // In the tail, it is that of the requests that lie there.
+    let share = lens.reference.tail_share();
+    assert_close(log_size(&lens, TAIL, 0.5 * share), 0.5, 1e-12);
+    assert!(is_large(&lens, TAIL, 0.31 * share) && !is_large(&lens, TAIL, 0.29 * share));
+    assert!(
+        !is_large(&lens, TAIL, -0.5 * share),
+        "a shorter tail is no news"
+    );
+}
+
+#[test]
+fn a_change_that_stands_is_over_when_its_last_minutes_are_back() {
+    let followed = |parts: &[(usize, f64)], effect: f64| {
+        let lens = lens(&shifts(parts));
+        let effect = lens.reference.expected(RANK, effect);
+        let progress = follow(&lens, &SharedMinutes::default(), RANK, 5, effect);
+        (progress.is_over, progress.strength)
+    };
+    let over = |parts: &[(usize, f64)], effect| followed(parts, effect).0;
+    assert!(!over(&[(5, 0.0), (10, 0.3)], 0.3) && !over(&[(5, 0.0), (10, -0.3)], -0.3));
+    assert!(over(&[(5, 0.0), (10, 0.3), (3, 0.0)], 0.3));
+    assert!(over(&[(5, 0.0), (10, -0.3), (3, 0.0)], -0.3));
+    assert!(!over(&[(5, 0.0), (2, 0.0)], 0.3), "two minutes say nothing");
+    // It has grown, and is back to what it was when it began.
+    assert!(over(&[(5, 0.0), (10, 0.9), (3, 0.3)], 0.3));
+    assert!(
+        !over(&[(5, 0.0), (4, 0.9), (3, 0.3)], 0.3),
+        "four minutes are few"
+    );
+    let (_, strength) = followed(&[(5, 0.0), (10, 0.3)], 0.3);
+    assert!((5.0..500.0).contains(&strength), "{strength}");
+}
+
+#[test]
+fn every_window_of_the_last_minutes_is_looked_at() {
+    let lens = lens(&shifts(&[(4, 0.0), (3, 0.3)]));
+    let minutes: Vec<_> = residuals(&lens, &SharedMinutes::default()).collect();
+    let mut ranks = Vec::new();
+    each_window(&lens, &minutes, 4, |finding, window| {
+        assert_eq!(window[0].tick, finding.since);
+        if finding.score == RANK {
+            ranks.push((window.len(), finding.since, finding.faster));
+        }
+    });
+    assert_eq!(ranks, [(2, 5, false), (3, 4, false), (4, 3, false)]);
+}
+
+#[test]
+fn a_page_is_watched_after_two_minutes() {
+    let likely = |parts: &[(usize, f64)]| {
+        let shifts = shifts(parts);
+        let now = shifts.len() as Tick - 1;
+        watch(&lens(&shifts), &SharedMinutes::default(), now, -1, false)
+    };
+    let found = likely(&[(20, 0.0), (2, 0.3)]).expect("it is likely slower");
+    assert_eq!((found.since, found.faster), (20, false));
+    assert_eq!(
+        likely(&[(20, 0.0), (2, -0.3)]),
+        None,
+        "faster is not urgent"
+    );
+    assert_eq!(likely(&[(20, 0.0), (1, 0.3)]), None);
+    assert_eq!(likely(&[(20, 0.0), (2, 0.3), (1, 0.0)]), None);
+}
