@@ -204,3 +204,6 @@ pub(super) fn turning_point(sides: &Sides, measure: Measure, effect: f64) -> Tic
     }
     since
 }
+
+#[cfg(test)]
+mod tests;

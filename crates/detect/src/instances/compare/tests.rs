@@ -1,0 +1,126 @@
+use super::*;
+
+/// What one side did in a minute: successes whose times have this mean logarithm and standard deviation.
+fn timed(n: f64, log: f64, deviation: f64) -> Moments {
+    Moments {
+        requests: n,
+        successes: n,
+        logs: n * log,
+        squares: n * (log * log + deviation * deviation),
+        ..Moments::default()
+    }
+}
+
+fn failing(requests: f64, errors: f64) -> Moments {
+    Moments {
+        requests,
+        errors,
+        ..Moments::default()
+    }
+}
+
+fn sides(minutes: impl IntoIterator<Item = (Moments, Moments)>) -> Sides {
+    let minutes = (0..).zip(minutes);
+    minutes
+        .map(|(at, (own, others))| (at, own, others))
+        .collect()
+}
+
+fn assert_close(value: f64, expected: f64) {
+    assert!(
+        (value - expected).abs() < 1e-9,
+        "{value} instead of {expected}"
+    );
+}
+
+#[test]
+fn times_are_compared_by_their_logarithms() {
+    let minute = (timed(40.0, 0.5, 0.3), timed(120.0, 0.1, 0.3));
+    let difference = compare(&sides([minute; 4]), Measure::Time, 0, 3).expect("there are enough");
+    assert_close(difference.effect, 0.4);
+    assert_close(difference.own, 0.5);
+    assert_close(difference.others, 0.1);
+    // Four minutes of 160 requests, each of which takes two means.
+    let variance: f64 = 4.0 * 160.0 * 0.09 / (4.0 * 158.0);
+    let weights = 4.0 * 40.0 * 120.0 / 160.0;
+    assert_close(difference.z, 0.4 / (variance / weights).sqrt());
+}
+
+#[test]
+fn shares_of_errors_are_compared() {
+    let minute = (failing(100.0, 30.0), failing(300.0, 3.0));
+    let difference = compare(&sides([minute; 3]), Measure::Errors, 0, 3).expect("there are enough");
+    assert_close(difference.effect, 0.29);
+    let variance: f64 = 3.0 * (100.0 * 0.3 * 0.7 + 300.0 * 0.01 * 0.99) / (3.0 * 398.0);
+    assert_close(difference.z, 0.29 / (variance / (3.0 * 75.0)).sqrt());
+    // No error at all has the variance of half a one.
+    let none = (failing(100.0, 0.0), failing(300.0, 0.0));
+    let difference = compare(&sides([none; 3]), Measure::Errors, 0, 3).expect("there are enough");
+    assert_eq!((difference.effect, difference.z), (0.0, 0.0));
+}
+
+#[test]
+fn minutes_that_differ_among_themselves_say_less() {
+    let others = timed(100.0, 0.0, 0.3);
+    let even = [0.4; 4].map(|log| (timed(100.0, log, 0.3), others));
+    let uneven = [0.9, -0.1, 0.9, -0.1].map(|log| (timed(100.0, log, 0.3), others));
+    let [even, uneven] = [even, uneven]
+        .map(|minutes| compare(&sides(minutes), Measure::Time, 0, 3).expect("there are enough"));
+    assert_close(even.effect, uneven.effect);
+    // The weighted squares of the differences, 50 times four quarters, by three and the variance of a request.
+    let dispersion: f64 = 50.0 / 3.0 / (0.09 * 800.0 / 792.0);
+    assert_close(even.z / uneven.z, dispersion.sqrt());
+}
+
+#[test]
+fn few_minutes_or_requests_are_not_compared() {
+    let minute = (timed(40.0, 0.5, 0.3), timed(120.0, 0.1, 0.3));
+    let compared = |minutes: &[(Moments, Moments)], from| {
+        let sides = sides(minutes.iter().copied());
+        compare(&sides, Measure::Time, from, 3).is_some()
+    };
+    assert!(compared(&[minute; 3], 0) && !compared(&[minute; 2], 0));
+    assert!(compared(&[minute; 5], 2) && !compared(&[minute; 5], 3));
+    let (few, many) = (timed(9.0, 0.5, 0.3), timed(10.0, 0.5, 0.3));
+    assert!(!compared(&[(few, minute.1); 3], 0) && !compared(&[(minute.0, few); 3], 0));
+    assert!(compared(&[(many, minute.1); 3], 0) && compared(&[(minute.0, many); 3], 0));
+    // In a minute, both have requests.
+    let (alone, without) = (
+        (minute.0, Moments::default()),
+        (Moments::default(), minute.1),
+    );
+    assert!(!compared(&[minute, alone, without], 0));
+}
+
+#[test]
+fn a_difference_is_large_by_its_ratio() {
+    let of = |measure, effect: f64, own, others| {
+        let difference = Difference {
+            effect,
+            own,
+            others,
+            ..Difference::default()
+        };
+        is_large(measure, &difference)
+    };
+    assert!(
+        of(Measure::Time, 1.31f64.ln(), 0.0, 0.0) && !of(Measure::Time, 1.29f64.ln(), 0.0, 0.0)
+    );
+    assert!(of(Measure::Errors, 0.0, 0.121, 0.05) && !of(Measure::Errors, 0.0, 0.119, 0.05));
+}
+
+#[test]
+fn an_instance_is_out_of_line_since_its_difference_turned() {
+    let others = timed(100.0, 0.0, 0.3);
+    let own = [0.1, -0.1, 0.0, 0.5, 0.3, 0.4].map(|log| (timed(50.0, log, 0.3), others));
+    let mut sides = sides(own);
+    assert_eq!(turning_point(&sides, Measure::Time, 0.4), 3);
+    // Minutes in which only one of them had requests say nothing.
+    sides[3].2 = Moments::default();
+    sides[2].1 = Moments::default();
+    assert_eq!(turning_point(&sides, Measure::Time, 0.4), 4);
+    // Nor does one with few requests outweigh its neighbours.
+    sides[3] = (3, timed(1.0, 0.0, 0.0), others);
+    sides[2] = (2, timed(100.0, 0.4, 0.3), others);
+    assert_eq!(turning_point(&sides, Measure::Time, 0.4), 2);
+}
