@@ -210,3 +210,38 @@ impl DetectorState {
         ended.map(|ended| ended.to).max().unwrap_or(Tick::MIN)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tower_pulse_model::context::Kind;
+
+    fn minutes(ticks: &[Tick]) -> SharedMinutes {
+        let ticks = ticks.iter();
+        let minutes = ticks.map(|tick| SharedMinute {
+            tick: *tick,
+            level: 100_000 * i64::from(*tick),
+            ..SharedMinute::default()
+        });
+        SharedMinutes(minutes.collect())
+    }
+
+    #[test]
+    fn minutes_without_requests_are_not_judged() {
+        let shared = minutes(&[3, 4, 6, 8, 9]);
+        let after = [2, 3, 5, 8, 9].map(|tick| shared.judged_after(tick));
+        assert_eq!(after, [5, 4, 3, 1, 0]);
+        assert_eq!(shared.median_level(4, 9), Some(0.6));
+        assert_eq!(shared.median_level(10, 12), None);
+    }
+
+    #[test]
+    fn the_queue_shares_no_level_with_the_pages() {
+        let shared = minutes(&[3, 4]);
+        let page = RecordId::new(Kind::Http, "GET /");
+        assert_eq!(*shared.of(page), shared);
+        let of_queue = shared.of(queue()).into_owned();
+        let of_queue: Vec<_> = of_queue.0.iter().map(|of| (of.tick, of.level)).collect();
+        assert_eq!(of_queue, [(3, 0), (4, 0)]);
+    }
+}

@@ -19,7 +19,7 @@ fn failing(requests: f64, errors: f64) -> Moments {
     }
 }
 
-fn sides(minutes: impl IntoIterator<Item = (Moments, Moments)>) -> Sides {
+fn minutes_of(minutes: impl IntoIterator<Item = (Moments, Moments)>) -> Sides {
     let minutes = (0..).zip(minutes);
     minutes
         .map(|(at, (own, others))| (at, own, others))
@@ -36,7 +36,8 @@ fn assert_close(value: f64, expected: f64) {
 #[test]
 fn times_are_compared_by_their_logarithms() {
     let minute = (timed(40.0, 0.5, 0.3), timed(120.0, 0.1, 0.3));
-    let difference = compare(&sides([minute; 4]), Measure::Time, 0, 3).expect("there are enough");
+    let difference =
+        compare(&minutes_of([minute; 4]), Measure::Time, 0, 3).expect("there are enough");
     assert_close(difference.effect, 0.4);
     assert_close(difference.own, 0.5);
     assert_close(difference.others, 0.1);
@@ -49,13 +50,15 @@ fn times_are_compared_by_their_logarithms() {
 #[test]
 fn shares_of_errors_are_compared() {
     let minute = (failing(100.0, 30.0), failing(300.0, 3.0));
-    let difference = compare(&sides([minute; 3]), Measure::Errors, 0, 3).expect("there are enough");
+    let difference =
+        compare(&minutes_of([minute; 3]), Measure::Errors, 0, 3).expect("there are enough");
     assert_close(difference.effect, 0.29);
     let variance: f64 = 3.0 * (100.0 * 0.3 * 0.7 + 300.0 * 0.01 * 0.99) / (3.0 * 398.0);
     assert_close(difference.z, 0.29 / (variance / (3.0 * 75.0)).sqrt());
     // No error at all has the variance of half a one.
     let none = (failing(100.0, 0.0), failing(300.0, 0.0));
-    let difference = compare(&sides([none; 3]), Measure::Errors, 0, 3).expect("there are enough");
+    let difference =
+        compare(&minutes_of([none; 3]), Measure::Errors, 0, 3).expect("there are enough");
     assert_eq!((difference.effect, difference.z), (0.0, 0.0));
 }
 
@@ -64,8 +67,9 @@ fn minutes_that_differ_among_themselves_say_less() {
     let others = timed(100.0, 0.0, 0.3);
     let even = [0.4; 4].map(|log| (timed(100.0, log, 0.3), others));
     let uneven = [0.9, -0.1, 0.9, -0.1].map(|log| (timed(100.0, log, 0.3), others));
-    let [even, uneven] = [even, uneven]
-        .map(|minutes| compare(&sides(minutes), Measure::Time, 0, 3).expect("there are enough"));
+    let [even, uneven] = [even, uneven].map(|minutes| {
+        compare(&minutes_of(minutes), Measure::Time, 0, 3).expect("there are enough")
+    });
     assert_close(even.effect, uneven.effect);
     // The weighted squares of the differences, 50 times four quarters, by three and the variance of a request.
     let dispersion: f64 = 50.0 / 3.0 / (0.09 * 800.0 / 792.0);
@@ -76,7 +80,7 @@ fn minutes_that_differ_among_themselves_say_less() {
 fn few_minutes_or_requests_are_not_compared() {
     let minute = (timed(40.0, 0.5, 0.3), timed(120.0, 0.1, 0.3));
     let compared = |minutes: &[(Moments, Moments)], from| {
-        let sides = sides(minutes.iter().copied());
+        let sides = minutes_of(minutes.iter().copied());
         compare(&sides, Measure::Time, from, 3).is_some()
     };
     assert!(compared(&[minute; 3], 0) && !compared(&[minute; 2], 0));
@@ -113,7 +117,7 @@ fn a_difference_is_large_by_its_ratio() {
 fn an_instance_is_out_of_line_since_its_difference_turned() {
     let others = timed(100.0, 0.0, 0.3);
     let own = [0.1, -0.1, 0.0, 0.5, 0.3, 0.4].map(|log| (timed(50.0, log, 0.3), others));
-    let mut sides = sides(own);
+    let mut sides = minutes_of(own);
     assert_eq!(turning_point(&sides, Measure::Time, 0.4), 3);
     // Minutes in which only one of them had requests say nothing.
     sides[3].2 = Moments::default();
@@ -123,4 +127,10 @@ fn an_instance_is_out_of_line_since_its_difference_turned() {
     sides[3] = (3, timed(1.0, 0.0, 0.0), others);
     sides[2] = (2, timed(100.0, 0.4, 0.3), others);
     assert_eq!(turning_point(&sides, Measure::Time, 0.4), 2);
+    // Requests count once: three small minutes against one large one.
+    let small = (timed(10.0, 0.0, 0.3), timed(10.0, 0.0, 0.3));
+    let large = (timed(100.0, 0.25, 0.3), timed(100.0, 0.0, 0.3));
+    let last = (timed(100.0, 0.4, 0.3), timed(100.0, 0.0, 0.3));
+    let minutes = minutes_of([large, small, small, small, last]);
+    assert_eq!(turning_point(&minutes, Measure::Time, 0.4), 4);
 }
