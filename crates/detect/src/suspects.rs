@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::change::{Change, ChangeKind, Suspect};
+use super::change::{ChangeKind, Suspect};
 use super::side_by_side::SideBySide;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::escape_hidden;
@@ -103,17 +103,17 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     values.get(values.len() / 2).copied()
 }
 
-/// The marks around the start of a change, nearest first.
-pub fn deploys(change: &Change, marks: &[Mark]) -> Vec<Suspect> {
-    let around = change.since - DEPLOY_BEFORE..=change.since + DEPLOY_AFTER;
+/// The marks around the start of a change, in Unix seconds, nearest first.
+pub fn deploys(since: i64, marks: &[Mark]) -> Vec<Suspect> {
+    let around = since - DEPLOY_BEFORE..=since + DEPLOY_AFTER;
     let mut near: Vec<&Mark> = marks.iter().filter(|m| around.contains(&m.at)).collect();
-    near.sort_by_key(|mark| (mark.at - change.since).abs());
+    near.sort_by_key(|mark| (mark.at - since).abs());
     near.into_iter()
         .map(|mark| Suspect::Deploy {
             mark: mark.id.clone(),
             text: mark.text.clone(),
             version: mark.version.clone(),
-            seconds_before: change.since - mark.at,
+            seconds_before: since - mark.at,
             side_by_side: None,
         })
         .collect()
@@ -134,9 +134,9 @@ pub fn ratio_of(kind: ChangeKind, compared: &SideBySide) -> Option<f64> {
     }
 }
 
-/// Whether a change is that of the new version: beside the others it shows a good part of it.
-pub fn is_confirmed(change: &Change, side_by_side: f64) -> bool {
-    let (beside, change) = (side_by_side.ln(), change.ratio.ln());
+/// Whether a change by a ratio is that of the new version: beside the others it shows a good part of it.
+pub fn is_confirmed(ratio: f64, side_by_side: f64) -> bool {
+    let (beside, change) = (side_by_side.ln(), ratio.ln());
     change != 0.0 && beside / change >= MIN_CONFIRMED
 }
 

@@ -34,6 +34,25 @@ const USUAL: Load = Load {
     error_share: 0.0,
 };
 
+/// So many times each value, one after the other.
+pub(crate) fn repeated<T: Clone>(parts: &[(usize, T)]) -> Vec<T> {
+    let parts = parts.iter();
+    parts
+        .flat_map(|(length, value)| vec![value.clone(); *length])
+        .collect()
+}
+
+#[track_caller]
+pub(crate) fn assert_close(value: f64, expected: f64, tolerance: f64) {
+    let is_close = (value - expected).abs() <= tolerance;
+    assert!(is_close, "{value} instead of {expected}");
+}
+
+/// A number that is about normal: the sum of twelve uniform ones.
+pub(crate) fn normal(random: &mut fastrand::Rng) -> f64 {
+    (0..12).map(|_| random.f64()).sum::<f64>() - 6.0
+}
+
 fn requests(random: &mut fastrand::Rng, load: Load) -> Aggregate {
     let mut aggregate = Aggregate::default();
     let mut counts = vec![0u32; BUCKETS];
@@ -41,9 +60,7 @@ fn requests(random: &mut fastrand::Rng, load: Load) -> Aggregate {
     let jitter = 0.9 + 0.2 * random.f64();
     for _ in 0..(load.requests as f64 * jitter) as u64 {
         let failed = random.f64() < load.error_share;
-        // About normal: the sum of twelve uniform numbers.
-        let normal: f64 = (0..12).map(|_| random.f64()).sum::<f64>() - 6.0;
-        let nanos = (load.median * (0.5 * normal).exp() * 1e9) as u64;
+        let nanos = (load.median * (0.5 * normal(random)).exp() * 1e9) as u64;
         aggregate.times.record(nanos);
         aggregate.outcomes.record(
             if failed {

@@ -170,7 +170,7 @@ async fn deploys(
         Err(error) if error.kind() == StoreErrorKind::Unexpected => Vec::new(),
         marks => marks?,
     };
-    let mut deploys = suspects::deploys(change, &marks);
+    let mut deploys = suspects::deploys(change.since, &marks);
     if *change.context == *ALL || *change.context == *QUEUED || deploys.is_empty() {
         return Ok(deploys);
     }
@@ -192,7 +192,7 @@ async fn deploys(
         let compared = versions.compare(id_of(change));
         let ratio = compared.and_then(|compared| suspects::ratio_of(change.kind, &compared));
         *side_by_side = ratio;
-        ratio.is_none_or(|ratio| suspects::is_confirmed(change, ratio))
+        ratio.is_none_or(|ratio| suspects::is_confirmed(change.ratio, ratio))
     });
     Ok(deploys)
 }

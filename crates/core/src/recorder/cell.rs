@@ -49,9 +49,9 @@ impl Buckets {
         bucket.store(n.saturating_add(1), Ordering::Relaxed);
     }
 
-    /// Moves the counts of some buckets. All others are 0.
-    fn empty_into(&self, counts: &mut [u32; BUCKETS_PER_CELL], touched: Range<usize>) {
-        for (to, from) in counts[touched.clone()].iter_mut().zip(&self.0[touched]) {
+    /// Moves the counts of a range of buckets. All others are 0.
+    fn empty_into(&self, counts: &mut [u32; BUCKETS_PER_CELL], range: Range<usize>) {
+        for (to, from) in counts[range.clone()].iter_mut().zip(&self.0[range]) {
             *to = from.load(Ordering::Relaxed);
             from.store(0, Ordering::Relaxed);
         }
@@ -62,6 +62,14 @@ impl Buckets {
 #[inline(always)]
 fn place_of(nanos: u64) -> usize {
     bucket_of(nanos).min(BUCKETS_PER_CELL - 1)
+}
+
+/// The buckets from the shortest sample to the longest: few of all.
+fn range_of(times: &DurationSums) -> Range<usize> {
+    match times.count {
+        0 => 0..0,
+        _ => place_of(times.min)..place_of(times.max) + 1,
+    }
 }
 
 /// Sums of one context and shard since the last drain. The number of samples is the sum of the outcomes, as
@@ -89,8 +97,7 @@ pub(super) struct Scratch {
     times: DurationSums,
     outcomes: OutcomeCounts,
     measures: Measures,
-    /// The buckets from the shortest sample to the longest: few of all. Other elements of the arrays are of earlier copies.
-    touched: Range<usize>,
+    /// Beyond the range of `times`, this and the arrays below hold what earlier copies have left.
     buckets: [u32; BUCKETS_PER_CELL],
     /// Of the buckets, the failures; only if there may be any.
     failures: [u32; BUCKETS_PER_CELL],
@@ -197,15 +204,11 @@ impl Cell {
             min: take(&self.min, u64::MAX),
             max: take(&self.max, 0),
         };
-        let touched = match &scratch.times {
-            DurationSums { count: 0, .. } => 0..0,
-            times => place_of(times.min)..place_of(times.max) + 1,
-        };
-        scratch.touched = touched.clone();
-        (self.buckets).empty_into(&mut scratch.buckets, touched.clone());
+        let range = range_of(&scratch.times);
+        (self.buckets).empty_into(&mut scratch.buckets, range.clone());
         let empty_part = |part: &OnceLock<Box<Buckets>>, counts: &mut [u32; BUCKETS_PER_CELL]| {
             let part = part.get();
-            part.map(|part| part.empty_into(counts, touched.clone()))
+            part.map(|part| part.empty_into(counts, range.clone()))
                 .is_some()
         };
         scratch.has_failures = empty_part(&self.failures, &mut scratch.failures);
@@ -219,7 +222,6 @@ impl Scratch {
             times: DurationSums::default(),
             outcomes: OutcomeCounts::default(),
             measures: Measures::default(),
-            touched: 0..0,
             buckets: [0; BUCKETS_PER_CELL],
             failures: [0; BUCKETS_PER_CELL],
             has_failures: false,
@@ -232,9 +234,9 @@ impl Scratch {
         aggregate.times.merge(&self.times);
         aggregate.outcomes.merge(&self.outcomes);
         aggregate.measures.merge(&self.measures);
-        let first = self.touched.start as u16;
+        let range = range_of(&self.times);
         let histogram = |counts: &[u32; BUCKETS_PER_CELL]| {
-            Histogram::from_counts(first, &counts[self.touched.clone()])
+            Histogram::from_counts(range.start as u16, &counts[range.clone()])
         };
         aggregate.histogram.merge(&histogram(&self.buckets));
         let part = |counts, may_have_any: bool| match may_have_any {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::tests::{assert_close, repeated};
 use tower_pulse_model::aggregate::Aggregate;
 
 /// Minutes with so many requests of which so many failed, the first of them minute 0.
@@ -10,14 +11,6 @@ fn history(minutes: impl IntoIterator<Item = (u64, u64)>) -> History {
         history.push(tick, &sums);
     }
     history
-}
-
-/// So many times a minute.
-fn minutes(parts: &[(usize, (u64, u64))]) -> Vec<(u64, u64)> {
-    let parts = parts.iter();
-    parts
-        .flat_map(|(length, minute)| vec![*minute; *length])
-        .collect()
 }
 
 /// What is found at the end of the last minute.
@@ -45,20 +38,21 @@ fn a_deviance_is_that_of_a_table_of_four_fields() {
     let fields = fields.iter();
     let fields = fields.map(|(seen, expected): &(f64, f64)| seen * (seen / expected).ln());
     let expected = 2.0 * fields.sum::<f64>();
-    assert!(
-        (deviance(a, b) - expected).abs() < 1e-9,
-        "{}",
-        deviance(a, b)
+    assert_close(deviance(a, b), expected, 1e-9);
+    assert_close(
+        deviance(share(10.0, 100.0), share(100.0, 1_000.0)),
+        0.0,
+        1e-9,
     );
-    assert!(deviance(share(10.0, 100.0), share(100.0, 1_000.0)).abs() < 1e-9);
-    assert!(deviance(share(0.0, 100.0), share(0.0, 1_000.0)).abs() < 1e-9);
+    assert_close(deviance(share(0.0, 100.0), share(0.0, 1_000.0)), 0.0, 1e-9);
 }
 
 #[test]
 fn failures_are_found_since_they_began() {
-    let increase = found(minutes(&[(50, (100, 1)), (5, (100, 30))])).expect("thirty times as many");
+    let increase =
+        found(repeated(&[(50, (100, 1)), (5, (100, 30))])).expect("thirty times as many");
     assert_eq!(increase.since, 50);
-    assert!((increase.then - 0.01).abs() < 1e-12);
+    assert_close(increase.then, 0.01, 1e-12);
     // The past has the minutes up to 20 before the last: 35 with their one failure, as one expects.
     let share = |errors: f64, requests: f64| Share { errors, requests };
     let (now, past) = (share(150.0, 500.0), share(35.0, 3_500.0));
@@ -66,7 +60,7 @@ fn failures_are_found_since_they_began() {
     let of_minute = (1.0f64 - 100.0 * smoothed).powi(2) / (100.0 * smoothed * (1.0 - smoothed));
     let dispersion = (USUAL_MINUTES * USUAL_DISPERSION + 35.0 * of_minute) / (USUAL_MINUTES + 35.0);
     let strength = (deviance(now, past) / dispersion.max(1.0)).sqrt();
-    assert!((increase.strength - strength).abs() < 1e-9, "{increase:?}");
+    assert_close(increase.strength, strength, 1e-9);
 }
 
 #[test]
@@ -75,7 +69,7 @@ fn errors_that_come_in_clusters_say_less() {
     let clusters = (0..50).map(|minute| (100, if minute % 10 == 0 { 10 } else { 0 }));
     let clusters = clusters.chain([(100, 30); 5]).collect();
     let increase = found(clusters).expect("it is large");
-    let even = found(minutes(&[(50, (100, 1)), (5, (100, 30))])).expect("it is large");
+    let even = found(repeated(&[(50, (100, 1)), (5, (100, 30))])).expect("it is large");
     assert!(
         increase.strength < 0.5 * even.strength,
         "{increase:?} {even:?}"
@@ -90,22 +84,19 @@ fn errors_that_come_in_clusters_say_less() {
     };
     let dispersion = (13.0 + 4.0 * squares(10.0) + 31.0 * squares(0.0)) / 45.0;
     let strength = (deviance(share(150.0, 500.0), past) / dispersion).sqrt();
-    assert!(
-        (increase.strength - strength).abs() < 1e-9,
-        "{increase:?} {strength}"
-    );
+    assert_close(increase.strength, strength, 1e-9);
 }
 
 #[test]
 fn an_increase_is_of_a_hundredth_and_of_twice_as_many_at_least() {
-    let many = |then, now| found(minutes(&[(50, (10_000, then)), (5, (10_000, now))])).is_some();
+    let many = |then, now| found(repeated(&[(50, (10_000, then)), (5, (10_000, now))])).is_some();
     assert!(many(10, 120) && !many(10, 90), "of a thousandth");
     assert!(many(500, 1_010) && !many(500, 900), "of a twentieth");
 }
 
 #[test]
 fn a_few_minutes_with_errors_are_no_increase() {
-    let of = |parts: &[(usize, (u64, u64))]| found(minutes(parts)).is_some();
+    let of = |parts: &[(usize, (u64, u64))]| found(repeated(parts)).is_some();
     let usual = (50, (100, 1));
     assert!(!of(&[usual, (2, (100, 30))]) && of(&[usual, (3, (100, 30))]));
     assert!(!of(&[usual, (5, (100, 30)), (3, (100, 0))]), "it is over");
@@ -124,12 +115,12 @@ fn a_few_minutes_with_errors_are_no_increase() {
 #[test]
 fn times_of_alarms_are_no_past() {
     let of = |excluded: &[(Tick, Tick)]| {
-        let history = history(minutes(&[(20, (100, 30)), (30, (100, 1)), (5, (100, 30))]));
+        let history = history(repeated(&[(20, (100, 30)), (30, (100, 1)), (5, (100, 30))]));
         search(&history, 54, 0, excluded)
     };
     assert_eq!(of(&[]), None, "half of the past failed");
     let increase = of(&[(0, 19)]).expect("the past is what is left");
-    assert!((increase.then - 0.01).abs() < 1e-12, "{increase:?}");
+    assert_close(increase.then, 0.01, 1e-12);
 }
 
 #[test]

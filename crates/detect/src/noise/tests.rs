@@ -1,10 +1,10 @@
 use super::*;
+use crate::tests::normal;
 
 /// Residuals of so many minutes with this wobble and correlation, and with a variance of sampling.
 fn residuals(minutes: i32, wobble: f64, correlation: f64, sampling: f64) -> Vec<(i32, f64, f64)> {
     let mut random = fastrand::Rng::with_seed(11);
-    // About normal: the sum of twelve uniform numbers.
-    let mut normal = || (0..12).map(|_| random.f64()).sum::<f64>() - 6.0;
+    let mut normal = || normal(&mut random);
     let fresh = (1.0 - correlation * correlation).sqrt();
     let mut state = normal();
     let minutes = (0..minutes).map(|tick| {

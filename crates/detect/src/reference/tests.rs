@@ -1,4 +1,5 @@
 use super::*;
+use crate::tests::assert_close;
 
 /// The counts of a normal distribution around a bucket, with a standard deviation of eight buckets.
 fn hill(height: f64, middle: usize) -> Counts {
@@ -23,11 +24,6 @@ fn mean(reference: &Reference, counts: &Counts, kind: usize, of: impl Fn(f64) ->
         f64::from(*count) * of(score)
     });
     scores.sum::<f64>() / total
-}
-
-fn assert_close(value: f64, expected: f64, tolerance: f64) {
-    let is_close = (value - expected).abs() <= tolerance;
-    assert!(is_close, "{value} instead of {expected}");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use crate::page::Page;
 use crate::reference::Past;
 use crate::scored::Scored;
 use crate::state::SharedMinute;
+use crate::tests::{assert_close, repeated};
 
 /// Requests of a minute.
 const REQUESTS: f32 = 400.0;
@@ -40,24 +41,11 @@ fn lens(shifts: &[f64]) -> Lens {
     lens
 }
 
-/// So many minutes with each shift.
-fn shifts(parts: &[(usize, f64)]) -> Vec<f64> {
-    let parts = parts.iter();
-    parts
-        .flat_map(|(length, shift)| vec![*shift; *length])
-        .collect()
-}
-
 /// What is found at the end of the last minute.
 fn found(parts: &[(usize, f64)]) -> Option<Finding> {
-    let shifts = shifts(parts);
+    let shifts = repeated(parts);
     let now = shifts.len() as Tick - 1;
     search(&lens(&shifts), &SharedMinutes::default(), now, -1, false)
-}
-
-fn assert_close(value: f64, expected: f64, tolerance: f64) {
-    let is_close = (value - expected).abs() <= tolerance;
-    assert!(is_close, "{value} instead of {expected}");
 }
 
 #[test]
@@ -87,7 +75,7 @@ fn a_change_is_large_enough_and_lasts() {
 
 #[test]
 fn what_all_pages_share_is_no_change_of_one() {
-    let shifts = shifts(&[(20, 0.0), (6, 0.3)]);
+    let shifts = repeated(&[(20, 0.0), (6, 0.3)]);
     let of = |level: f64| {
         let shared = (0..26).map(|tick| SharedMinute {
             tick,
@@ -134,7 +122,7 @@ fn deviations_are_of_the_mean_of_all_minutes() {
 
 #[test]
 fn a_change_begins_in_a_minute_that_the_ones_before_do_not_show() {
-    let lens = lens(&shifts(&[(10, 0.0), (5, 0.3)]));
+    let lens = lens(&repeated(&[(10, 0.0), (5, 0.3)]));
     let began = |since, least| began(&lens, &SharedMinutes::default(), since, least);
     assert_close(began(10, 3.0).expect("it begins there"), 0.3, 0.03);
     assert_close(began(11, 3.0).expect("or a minute later"), 0.3, 0.03);
@@ -168,7 +156,7 @@ fn the_size_of_an_effect_is_a_shift() {
 #[test]
 fn a_change_that_stands_is_over_when_its_last_minutes_are_back() {
     let followed = |parts: &[(usize, f64)], effect: f64| {
-        let lens = lens(&shifts(parts));
+        let lens = lens(&repeated(parts));
         let effect = lens.reference.expected(RANK, effect);
         let progress = follow(&lens, &SharedMinutes::default(), RANK, 5, effect);
         (progress.is_over, progress.strength)
@@ -190,7 +178,7 @@ fn a_change_that_stands_is_over_when_its_last_minutes_are_back() {
 
 #[test]
 fn every_window_of_the_last_minutes_is_looked_at() {
-    let lens = lens(&shifts(&[(4, 0.0), (3, 0.3)]));
+    let lens = lens(&repeated(&[(4, 0.0), (3, 0.3)]));
     let minutes: Vec<_> = residuals(&lens, &SharedMinutes::default()).collect();
     let mut ranks = Vec::new();
     each_window(&lens, &minutes, 4, |finding, window| {
@@ -205,7 +193,7 @@ fn every_window_of_the_last_minutes_is_looked_at() {
 #[test]
 fn a_page_is_watched_after_two_minutes() {
     let likely = |parts: &[(usize, f64)]| {
-        let shifts = shifts(parts);
+        let shifts = repeated(parts);
         let now = shifts.len() as Tick - 1;
         watch(&lens(&shifts), &SharedMinutes::default(), now, -1, false)
     };

@@ -48,7 +48,7 @@ fn an_instance_is_suspected_of_what_only_it_has() {
     assert_eq!(suspected([0, 0, 1]), None);
 }
 
-/// What a context did in a minute with this delay in milliseconds, if it is known, of one CPU.
+/// A minute of a process on one CPU, with this scheduling delay in milliseconds.
 fn machine(delay: Option<u64>, cpu_millis: u64) -> MachineMinute {
     MachineMinute {
         cpus: 1,
@@ -118,39 +118,11 @@ fn what_is_said_of_a_machine_is_of_its_usual_minute() {
     assert_eq!(found, [("a".to_owned(), 30.0, Some(0.03))]);
 }
 
-/// A change that began at 10,000.
-fn change(ratio: f64) -> Change {
-    Change {
-        id: "a".into(),
-        kind: ChangeKind::Slower,
-        context: "GET /".into(),
-        instance: None,
-        since: 10_000,
-        detected: 10_300,
-        ended: None,
-        then: 0.1,
-        now: 0.1 * ratio,
-        ratio,
-        is_tail: false,
-        confidence: 1.0,
-        requests: 100,
-        minutes: 5,
-        seconds_per_minute: 0.0,
-        extra_seconds_per_minute: 0.0,
-        from_traffic: 0.0,
-        from_code: 0.0,
-        suspects: Vec::new(),
-        yesterday: None,
-        week_ago: None,
-        taken: None,
-    }
-}
-
 #[test]
 fn marks_near_the_start_of_a_change_are_suspects() {
     let marks = [9_399, 9_400, 9_990, 10_005, 10_120, 10_121];
     let marks = marks.map(|at| Mark::of_text(at.to_string(), at, "deploy").expect("it is a mark"));
-    let found = deploys(&change(2.0), &marks).into_iter();
+    let found = deploys(10_000, &marks).into_iter();
     let found = found.map(|suspect| match suspect {
         Suspect::Deploy {
             mark,
@@ -170,9 +142,9 @@ fn marks_near_the_start_of_a_change_are_suspects() {
 #[test]
 fn a_version_confirms_a_change_of_which_it_shows_a_part() {
     // Of a change to four times as much, 1.52 are three tenths in logarithms.
-    assert!(is_confirmed(&change(4.0), 1.52) && !is_confirmed(&change(4.0), 1.51));
-    assert!(is_confirmed(&change(0.25), 0.65) && !is_confirmed(&change(0.25), 0.67));
-    assert!(!is_confirmed(&change(4.0), 0.25) && !is_confirmed(&change(1.0), 4.0));
+    assert!(is_confirmed(4.0, 1.52) && !is_confirmed(4.0, 1.51));
+    assert!(is_confirmed(0.25, 0.65) && !is_confirmed(0.25, 0.67));
+    assert!(!is_confirmed(4.0, 0.25) && !is_confirmed(1.0, 4.0));
 }
 
 #[test]

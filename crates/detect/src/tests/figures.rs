@@ -67,15 +67,10 @@ impl Fleet {
         }
     }
 
-    /// About normal: the sum of twelve uniform numbers.
-    fn normal(&mut self) -> f64 {
-        (0..12).map(|_| self.random.f64()).sum::<f64>() - 6.0
-    }
-
     fn draw(&mut self, doing: Doing) -> Aggregate {
         let mut sums = Aggregate::default();
         let (mut all, mut failures) = (Vec::new(), Vec::new());
-        let count = doing.requests + doing.requests.sqrt() * self.normal();
+        let count = doing.requests + doing.requests.sqrt() * normal(&mut self.random);
         for _ in 0..count.round().max(0.0) as u64 {
             let millis = doing.work.map(|millis| {
                 let tail = if self.random.f64() < 0.02 { 6.0 } else { 1.0 };

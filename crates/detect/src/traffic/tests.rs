@@ -1,5 +1,6 @@
 use super::*;
 use crate::state::SharedMinute;
+use crate::tests::repeated;
 
 /// The traffic of a page whose first forty minutes are its past, from minute 0 on.
 fn traffic(counts: &[f64], rate: f64, dispersion: f64) -> Traffic {
@@ -11,16 +12,8 @@ fn traffic(counts: &[f64], rate: f64, dispersion: f64) -> Traffic {
     }
 }
 
-/// So many minutes with so many requests each, one after the other.
-fn minutes(parts: &[(usize, f64)]) -> Vec<f64> {
-    let parts = parts.iter();
-    parts
-        .flat_map(|(length, count)| vec![*count; *length])
-        .collect()
-}
-
 fn silent(parts: &[(usize, f64)], rate: f64, dispersion: f64) -> Option<(Tick, f64)> {
-    let change = silence(&traffic(&minutes(parts), rate, dispersion))?;
+    let change = silence(&traffic(&repeated(parts), rate, dispersion))?;
     assert_eq!(change.now, 0.0);
     Some((change.since, change.strength))
 }
@@ -81,7 +74,7 @@ fn a_page_that_fades_does_not_fall_silent() {
 }
 
 fn surged(parts: &[(usize, f64)], shared: &SharedMinutes) -> Option<TrafficChange> {
-    surge(&traffic(&minutes(parts), 10.0, 1.0), shared, 0)
+    surge(&traffic(&repeated(parts), 10.0, 1.0), shared, 0)
 }
 
 #[test]

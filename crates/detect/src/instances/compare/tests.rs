@@ -1,4 +1,5 @@
 use super::*;
+use crate::tests::assert_close;
 
 /// What one side did in a minute: successes whose times have this mean logarithm and standard deviation.
 fn timed(n: f64, log: f64, deviation: f64) -> Moments {
@@ -26,25 +27,18 @@ fn minutes_of(minutes: impl IntoIterator<Item = (Moments, Moments)>) -> Sides {
         .collect()
 }
 
-fn assert_close(value: f64, expected: f64) {
-    assert!(
-        (value - expected).abs() < 1e-9,
-        "{value} instead of {expected}"
-    );
-}
-
 #[test]
 fn times_are_compared_by_their_logarithms() {
     let minute = (timed(40.0, 0.5, 0.3), timed(120.0, 0.1, 0.3));
     let difference =
         compare(&minutes_of([minute; 4]), Measure::Time, 0, 3).expect("there are enough");
-    assert_close(difference.effect, 0.4);
-    assert_close(difference.own, 0.5);
-    assert_close(difference.others, 0.1);
+    assert_close(difference.effect, 0.4, 1e-9);
+    assert_close(difference.own, 0.5, 1e-9);
+    assert_close(difference.others, 0.1, 1e-9);
     // Four minutes of 160 requests, each of which takes two means.
     let variance: f64 = 4.0 * 160.0 * 0.09 / (4.0 * 158.0);
     let weights = 4.0 * 40.0 * 120.0 / 160.0;
-    assert_close(difference.z, 0.4 / (variance / weights).sqrt());
+    assert_close(difference.z, 0.4 / (variance / weights).sqrt(), 1e-9);
 }
 
 #[test]
@@ -52,9 +46,9 @@ fn shares_of_errors_are_compared() {
     let minute = (failing(100.0, 30.0), failing(300.0, 3.0));
     let difference =
         compare(&minutes_of([minute; 3]), Measure::Errors, 0, 3).expect("there are enough");
-    assert_close(difference.effect, 0.29);
+    assert_close(difference.effect, 0.29, 1e-9);
     let variance: f64 = 3.0 * (100.0 * 0.3 * 0.7 + 300.0 * 0.01 * 0.99) / (3.0 * 398.0);
-    assert_close(difference.z, 0.29 / (variance / (3.0 * 75.0)).sqrt());
+    assert_close(difference.z, 0.29 / (variance / (3.0 * 75.0)).sqrt(), 1e-9);
     // No error at all has the variance of half a one.
     let none = (failing(100.0, 0.0), failing(300.0, 0.0));
     let difference =
@@ -70,10 +64,10 @@ fn minutes_that_differ_among_themselves_say_less() {
     let [even, uneven] = [even, uneven].map(|minutes| {
         compare(&minutes_of(minutes), Measure::Time, 0, 3).expect("there are enough")
     });
-    assert_close(even.effect, uneven.effect);
+    assert_close(even.effect, uneven.effect, 1e-9);
     // The weighted squares of the differences, 50 times four quarters, by three and the variance of a request.
     let dispersion: f64 = 50.0 / 3.0 / (0.09 * 800.0 / 792.0);
-    assert_close(even.z / uneven.z, dispersion.sqrt());
+    assert_close(even.z / uneven.z, dispersion.sqrt(), 1e-9);
 }
 
 #[test]
