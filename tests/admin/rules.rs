@@ -18,6 +18,7 @@ const ALERTS: &str = include_str!("../../docs/prometheus/alerts.yml");
 const RULES_TEST: &str = include_str!("../../docs/prometheus/rules_test.yml");
 const PAGE: &str = include_str!("../../docs/prometheus.md");
 const GUIDE: &str = include_str!("../../src/guide/axum_prometheus.md");
+const API: &str = include_str!("../../src/guide/api.md");
 
 /// The words of a text that consist of what names of metrics and rules consist of.
 fn words(text: &str) -> impl Iterator<Item = &str> {
@@ -72,7 +73,16 @@ async fn rules_and_pages_name_what_there_is() {
     let rules = declared(RULES, "record:");
     assert_eq!(rules.len(), 10, "{rules:?}");
     assert!(names.contains("pulse_request_duration_seconds_bucket") && kinds.len() == 6);
+    for name in &names {
+        let parts = ["_bucket", "_sum", "_count"];
+        let metric = parts.iter().find_map(|part| name.strip_suffix(part));
+        let metric = metric.unwrap_or(name);
+        let is_listed = words(API).any(|word| word == metric);
+        assert!(is_listed, "the guide's page about the API lacks {metric}");
+    }
     names.extend(answered("?names=opentelemetry").await.0);
+    let groups = declared(RULES, "name:");
+    let groups: BTreeSet<&str> = groups.union(&declared(ALERTS, "name:")).copied().collect();
 
     for (file, text) in [
         ("rules.yml", RULES),
@@ -80,6 +90,7 @@ async fn rules_and_pages_name_what_there_is() {
         ("rules_test.yml", RULES_TEST),
         ("docs/prometheus.md", PAGE),
         ("axum_prometheus.md", GUIDE),
+        ("api.md", API),
     ] {
         for word in words(text) {
             let is_rule = word.starts_with("job") && word.contains(":pulse_");
@@ -90,8 +101,7 @@ async fn rules_and_pages_name_what_there_is() {
                 true => rules.contains(word),
                 false => !is_metric || names.contains(word) || is_group && file.ends_with(".md"),
             };
-            // The groups of rules have names too.
-            let is_known = is_known || text.contains(&format!("- name: {word}\n"));
+            let is_known = is_known || groups.contains(word);
             assert!(is_known, "{file} names {word}, which there is not");
         }
         for selected in text.split("kind=~\"").skip(1) {
