@@ -147,10 +147,12 @@ test-all-minimal-versions:
 # The rules and alerts of docs/prometheus in a real Prometheus that scrapes the demo while something goes wrong, and its
 # answers through the strict parser of PyPI's prometheus_client. Some three minutes. Debian's package is unpacked into
 # target/, as installing it would start a service.
+SUDO = $(if $(filter 0,$(shell id -u)),,sudo)
+
 test-all-prometheus: setup
 	@tests/setup.sh pip3
 	@[ -x target/prometheus/usr/bin/prometheus ] || { mkdir -p target/prometheus && cd target/prometheus && \
-	apt-get update -qq && apt-get download -qq prometheus && dpkg-deb -x prometheus_*.deb . && rm prometheus_*.deb; }
+	$(SUDO) apt-get update -qq && apt-get download -qq prometheus && dpkg-deb -x prometheus_*.deb . && rm prometheus_*.deb; }
 	@[ -d target/openmetrics/prometheus_client ] || \
 	pip3 install --quiet --root-user-action=ignore --target target/openmetrics prometheus_client==0.26.0
 	cargo build $(TESTED) --example demo
@@ -176,7 +178,7 @@ test-all-servers: setup
 	SERVERS="$(SERVERS)" TEST_THREADS=$(TEST_THREADS) tests/servers/run.sh $(SUITE)
 
 # The page of this version over the API of another one, and the other way round, in a real browser. OTHER=v0.1.0 names it;
-# else it is the last tag.
+# else it is the last tag, or before the first one e6d237e, from which on stores can be read.
 test-all-versions: setup
 	OTHER="$(OTHER)" tests/all/versions.sh $(TESTED)
 
