@@ -434,8 +434,8 @@ impl Builder {
     /// example `/users/7` instead of `/users/{id}` alone: at most 256 bytes of it, without the query, which is never
     /// recorded. Off by default.
     ///
-    /// A path may hold personal data, such as a name or an address. It is stored until ten minutes after the next
-    /// hour, and shown to all who may see the admin router.
+    /// A path may hold personal data, such as a name or an address. It is stored until ten minutes after the end of
+    /// the next hour, and shown to all who may see the admin router.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {

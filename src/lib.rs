@@ -1,7 +1,7 @@
 //! Which pages of a service are hot, slow, failing, or slower than before: middleware for tower and
 //! axum that times each request and keeps, per path, access-time statistics, counters at many
-//! precisions, histograms and a ranking of the slowest 100, in memory or in Redis over a whole
-//! fleet, with an admin router (dashboard, JSON, Prometheus) to mount in the same service.
+//! precisions, histograms and a ranking of the slowest 100, in memory, in a file or in Redis over a
+//! whole fleet, with an admin router (dashboard, JSON, Prometheus) to mount in the same service.
 //!
 //! ```
 //! # #[cfg(feature = "admin")]

@@ -74,7 +74,7 @@ impl<'a> Simulation<'a> {
     }
 
     /// Tells the store that this instance is alive, and which version of the application it runs; learns how many
-    /// instances and which versions the fleet has. A background task does it each second. For those who drive the
+    /// instances and which versions the fleet has. A background task does it once per flush interval. For those who drive the
     /// clock themselves, and play several instances: at least once in the clock's minute.
     ///
     /// A version that is new gets its [mark](crate::Pulse::mark) with the next [`flush`](crate::Pulse::flush), and is told by the

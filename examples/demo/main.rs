@@ -16,7 +16,7 @@
 //! | `PULSE_HISTORY_DAYS` | days of history, 15 to 400 | none |
 //! | `PULSE_FOLD_STEP` | contexts that a step of folding covers, for the fault tests | as the server's time allows |
 //! | `DEMO_HISTORY` | begin with so much simulated traffic, `30m` to `24h`, on a fleet of four instances | absent: none, and one instance |
-//! | `DEMO_INCIDENT` | what goes wrong, from the last ten minutes of the past on or from the start: `slow_query`, `bad_deploy`, `bad_instance`, `errors`, `surge`, `busy_host`, `queue`, `repeated` or `blocking` | absent: nothing |
+//! | `DEMO_INCIDENT` | what goes wrong, from eight minutes before the end of the past on or from the start: `slow_query`, `bad_deploy`, `bad_instance`, `errors`, `surge`, `busy_host`, `queue`, `repeated` or `blocking` | absent: nothing |
 //! | `DEMO_TRAFFIC` | `off`: no live traffic of its own | on |
 //! | `DEMO_LAYER` | `off`: the same routes without the layer, for comparisons | on |
 //!

@@ -9,8 +9,8 @@ use tower_pulse_core::clock::Clock;
 use tower_pulse_core::error::BuildError;
 use tower_pulse_redis::RedisCredentials;
 
-/// Configures a [`Dashboard`]. It needs the Redis; what is configured at the instances of the service (the prefix, the
-/// precisions, the target) is the same here.
+/// Configures a [`Dashboard`]. It needs the Redis of the service, and its settings of what is stored: `service` or
+/// `prefix`, `precisions`, `retained_slices` and `book_keys` are those of the instances. Targets may differ from theirs.
 ///
 /// ```
 /// # fn main() -> Result<(), tower_pulse::BuildError> {

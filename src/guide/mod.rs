@@ -31,7 +31,7 @@
 //! | [Where the time goes](request_timers) | which timers take the time of a context's requests |
 //! | [The slowest requests](slow_requests) | which requests were slow, which failed, their trace ids, and privacy |
 //! | [Your own log](own_log) | the dashboard of what has happened already |
-//! | [Recipes](recipes) | counters, rankings and cached rows: the six systems of *Redis in Action* behind this crate |
+//! | [Recipes](recipes) | counters, rankings and cached rows: the six systems of *Redis in Action*, and of an article, behind this crate |
 //!
 //! | To operate it | For |
 //! |---|---|

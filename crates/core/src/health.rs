@@ -19,9 +19,9 @@ const LATE_JUDGEMENT: i64 = 150;
 pub enum Status {
     /// The store last answered within three flush intervals.
     Ok,
-    /// The store last answered more than three flush intervals, but less than 10 s ago.
+    /// The store has not answered within three flush intervals, but within 10 s.
     Degraded,
-    /// The store has not answered for 10 s, or never.
+    /// The store has not answered within three flush intervals and 10 s, or never.
     #[default]
     Down,
 }

@@ -14,7 +14,7 @@
 //! | `{prefix}pulse:revisions` | HASH tier and place -> slice and version | the step of folding that last wrote each slice of the records | 15.5 days after its last write |
 //! | `{prefix}pulse:history1` | HASH `kept` -> packed history | which days are kept, where a history is asked for | for ever, or until nobody has asked for a week |
 //! | `{prefix}pulse:profiles1:{start}` | HASH context -> packed profile; `hours` | the hour-of-week profiles of the contexts that last had a sample in some five weeks, and how much of each hour was recorded | until the end of the next five weeks |
-//! | `{prefix}pulse:slow1:{hour}` | HASH context -> packed list | the slowest and the newest failed requests of an hour | 3 h after its last write |
+//! | `{prefix}pulse:slow1:{hour}` | HASH context -> packed list | the slowest and the newest failed requests of an hour | until ten minutes after the end of the next hour |
 //! | `{prefix}pulse:by_instance1:{minute}` | HASH instance -> version, packed records | what each instance did in a minute on its busiest contexts | 140 min after its last write |
 //! | `{prefix}pulse:by_version1:{minute}` | HASH context and version -> packed record | what each version of the application did in a minute, while several ran | 140 min after its last write |
 //! | `{prefix}slot_{ranking}_{slice}` | HASH id -> count | a slice of a ranking | until it leaves the window; three periods and two weeks after its last write |
