@@ -364,7 +364,8 @@ impl Builder {
         self
     }
 
-    /// Paths or route templates that are not recorded; `/assets/*` stands for all below `/assets`.
+    /// Paths or route templates that are not recorded; `/assets/*` stands for all below `/assets`. A path is what the
+    /// client asks for, also within a nested router. Requests to the admin router are never recorded.
     pub fn ignore<P: Into<String>>(mut self, paths: impl IntoIterator<Item = P>) -> Self {
         self.ignore.extend(paths.into_iter().map(Into::into));
         self

@@ -91,8 +91,7 @@ impl Builder {
                 .map(|version| escape_hidden(&version).into()),
             targets: self.targets.of_paths.clone(),
         };
-        let skips = IgnoreList::default();
-        self.ignore.iter().for_each(|path| skips.add(path));
+        let skips = IgnoreList::new(self.ignore.iter().map(String::as_str));
         let options = HandleOptions {
             clock: self.clock,
             precisions,

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use http::{Extensions, HeaderMap, Method, Request, Uri, Version};
 
@@ -74,10 +74,9 @@ impl fmt::Debug for Source {
     }
 }
 
-/// Paths that are not recorded: those the user ignores, and the mount points of the admin router. Cheap to
-/// clone; clones share later additions.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct IgnoreList(Arc<RwLock<Vec<Skip>>>);
+/// Paths that are not recorded. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct IgnoreList(Arc<[Skip]>);
 
 #[derive(Debug)]
 enum Skip {
@@ -86,21 +85,19 @@ enum Skip {
 }
 
 impl IgnoreList {
-    /// Adds a path or route template. One that ends in `/*` includes all paths below it.
-    pub(crate) fn add(&self, path: &str) {
-        let skip = match path.strip_suffix("/*") {
+    /// Paths or route templates. One that ends in `/*` includes all paths below it.
+    pub(crate) fn new<'a>(paths: impl IntoIterator<Item = &'a str>) -> Self {
+        let skips = paths.into_iter().map(|path| match path.strip_suffix("/*") {
             Some(parent) => Skip::Below(parent.to_owned()),
             None => Skip::Exactly(path.to_owned()),
-        };
-        let mut skips = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        skips.push(skip);
+        });
+        Self(skips.collect())
     }
 
     /// Whether some paths of a route template may be ignored, but not all of them.
     #[cfg(feature = "axum")]
     pub(crate) fn may_match(&self, template: &str) -> bool {
-        let skips = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        skips.iter().any(|skip| match skip {
+        self.0.iter().any(|skip| match skip {
             Skip::Exactly(path) => may_be(template, path, false),
             Skip::Below(parent) => may_be(template, parent, true),
         })
@@ -108,8 +105,7 @@ impl IgnoreList {
 
     /// Whether requests for this path, or of this route template, are ignored.
     pub(crate) fn contain(&self, path: &str) -> bool {
-        let skips = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        skips.iter().any(|skip| match skip {
+        self.0.iter().any(|skip| match skip {
             Skip::Exactly(skipped) => skipped == path,
             Skip::Below(parent) => path
                 .strip_prefix(parent.as_str())
@@ -138,9 +134,7 @@ mod tests {
 
     #[test]
     fn a_star_ignores_all_paths_below_and_no_others() {
-        let skips = IgnoreList::default();
-        skips.add("/healthz");
-        skips.add("/admin/pulse/*");
+        let skips = IgnoreList::new(["/healthz", "/admin/pulse/*"]);
         for path in [
             "/healthz",
             "/admin/pulse",
@@ -157,9 +151,7 @@ mod tests {
     #[cfg(feature = "axum")]
     #[test]
     fn templates_that_match_an_ignored_path_are_recognized() {
-        let skips = IgnoreList::default();
-        skips.add("/users/me");
-        skips.add("/files/private/*");
+        let skips = IgnoreList::new(["/users/me", "/files/private/*"]);
         for template in [
             "/users/{id}",
             "/{kind}/me",

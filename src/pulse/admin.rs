@@ -49,8 +49,7 @@ impl Pulse {
         S: Clone + Send + Sync + 'static,
     {
         let router = tower_pulse_admin::mounted(self.admin_source(), access, path)?;
-        self.0.skips.add(&format!("{path}/*"));
-        Ok(router.layer(self.layer().standing_in()))
+        Ok(self.unrecorded(router).layer(self.layer().standing_in()))
     }
 
     /// The admin router for axum's `nest` and `nest_service`. (`nest` never gives it the path with a
@@ -63,7 +62,16 @@ impl Pulse {
     where
         S: Clone + Send + Sync + 'static,
     {
-        tower_pulse_admin::or_panic(tower_pulse_admin::router(self.admin_source(), access))
+        let router = tower_pulse_admin::router(self.admin_source(), access);
+        self.unrecorded(tower_pulse_admin::or_panic(router))
+    }
+
+    /// A router whose routes no layer of this `Pulse` records, wherever it is added and however a request ends.
+    fn unrecorded<S>(&self, router: axum::Router<S>) -> axum::Router<S>
+    where
+        S: Clone + Send + Sync + 'static,
+    {
+        router.route_layer(self.layer().context(|_| None).standing_in())
     }
 
     fn admin_source(&self) -> tower_pulse_admin::Source {

@@ -272,6 +272,31 @@ async fn one_path_of_a_recorded_route_can_be_ignored() {
 }
 
 #[tokio::test]
+async fn an_ignored_path_is_the_whole_one_also_within_a_nest() {
+    // Whichever is asked first fills the slot of its route.
+    for first in ["/shop/me/items", "/shop/a/items", "/shop/healthz"] {
+        let (clock, _hand) = tower_pulse::Clock::manual(super::NOW);
+        let pulse = Pulse::builder().clock(clock);
+        let pulse = pulse.ignore(["/healthz", "/me/items", "/shop/a/items"]);
+        let pulse = pulse.build().unwrap();
+        let shop = Router::new()
+            .route("/{x}/items", get(ok))
+            .route("/healthz", get(ok))
+            .layer(pulse.layer());
+        let app = Router::new().nest("/shop", shop);
+        for path in [first, "/shop/me/items", "/shop/a/items", "/shop/healthz"] {
+            send(&app, "GET", path).await;
+        }
+        let both = |path: &str| 1 + u64::from(first == path);
+        let expected = expected([
+            ("GET /shop/{x}/items", both("/shop/me/items")),
+            ("GET /shop/healthz", both("/shop/healthz")),
+        ]);
+        assert_eq!(counts(&pulse).await, expected, "{first} first");
+    }
+}
+
+#[tokio::test]
 async fn ignored_paths_and_marked_responses_leave_no_trace() {
     let (clock, _hand) = tower_pulse::Clock::manual(super::NOW);
     let pulse = Pulse::builder()

@@ -128,3 +128,52 @@ async fn the_share_below_the_target_is_told() {
         assert!(shares.contains(&(json!(context), share)), "{shares:?}");
     }
 }
+
+#[tokio::test]
+async fn a_mount_elsewhere_leaves_the_routes_of_the_same_path_alone() {
+    let (pulse, _hand) = pulse();
+    let page = || get(|| async { "page" });
+    let app: Router = Router::new()
+        .route("/admin/users", page())
+        .route("/admin", page())
+        .nest(
+            "/api",
+            Router::new()
+                .route("/admin/items", page())
+                .layer(pulse.layer()),
+        )
+        .layer(pulse.layer());
+    // Of another listener.
+    let operators: Router = pulse.mount("/admin", Access::open());
+    for path in ["/admin/users", "/admin", "/api/admin/items"] {
+        assert_eq!(send(&app, "GET", path).await.status(), 200);
+        assert_eq!(
+            send(&operators, "GET", "/admin/api/paths").await.status(),
+            200
+        );
+    }
+    let expected = expected([
+        ("GET /admin/users", 1),
+        ("GET /admin", 1),
+        ("GET /api/admin/items", 1),
+    ]);
+    assert_eq!(counts(&pulse).await, expected);
+}
+
+#[tokio::test]
+async fn a_request_to_the_admin_router_that_is_given_up_is_not_recorded() {
+    let (pulse, _hand) = pulse();
+    let wait = |_: &http::request::Parts| std::future::pending::<bool>();
+    let access = || Access::custom_async(wait);
+    let mounted = shop().merge(pulse.mount("/admin/pulse", access()));
+    let nested = shop().nest("/admin/pulse", pulse.router(access()));
+    for app in [mounted.layer(pulse.layer()), nested.layer(pulse.layer())] {
+        for _ in 0..2 {
+            let request = send(&app, "GET", "/admin/pulse/api/overview");
+            let given_up = tokio::time::timeout(Duration::from_millis(20), request).await;
+            assert!(given_up.is_err());
+        }
+    }
+    assert_eq!(counts(&pulse).await, expected([]));
+    assert_eq!(pulse.health().recording.in_flight, 0);
+}
