@@ -1,17 +1,21 @@
 //! The bounds of what a configuration takes, and those of a process's memory in words.
 
+use super::validate::{JOURNAL, MEMORY, NAMES, REPLAY, RETAINED, SECONDS, nearest};
 use super::{Backend, Builder};
 use tower_pulse_core::fold::Folder;
 use tower_pulse_core::recorder::Recorder;
 use tower_pulse_model::context::MAX_NAME;
 use tower_pulse_model::expected::ExpectedBytes;
+use tower_pulse_model::slice::Precisions;
+use tower_pulse_model::tiers::MOST_DAYS;
 use tower_pulse_model::worst_case::{Bounds, ProcessBytes, WorstCase};
 
 impl Builder {
     /// The most memory that this configuration can ever take, whatever clients send: with requests in every context,
     /// every minute and at every duration. [`expected_bytes`](Self::expected_bytes) is what usual requests take, often a
     /// tenth of it. Both are logged at the start and shown in [`Health`](crate::Health). The guide's page about
-    /// [sizing](crate::guide::sizing) explains its parts.
+    /// [sizing](crate::guide::sizing) explains its parts. A value that [`build`](Self::build) refuses counts as the nearest
+    /// that is allowed.
     ///
     /// ```
     /// let builder = tower_pulse::Pulse::builder().max_contexts(100);
@@ -20,7 +24,7 @@ impl Builder {
     /// assert!(worst.process_bytes < 340_000_000 && worst.store_bytes == 0);
     /// ```
     pub fn worst_case(&self) -> WorstCase {
-        WorstCase::new(&self.bounds(), &self.all_precisions())
+        WorstCase::new(&self.bounds(), &self.bounded_precisions())
     }
 
     /// The memory that so many contexts are expected to take once they have had requests in each minute for two weeks,
@@ -33,12 +37,21 @@ impl Builder {
     /// assert!(expected.process_bytes < 20_000_000 && expected.store_bytes == 0);
     /// ```
     pub fn expected_bytes(&self, contexts: usize) -> ExpectedBytes {
-        ExpectedBytes::new(&self.bounds(), &self.all_precisions(), contexts)
+        ExpectedBytes::new(&self.bounds(), &self.bounded_precisions(), contexts)
     }
 
     /// The parts of the bound of this process's memory.
     pub(super) fn process_bytes(&self) -> ProcessBytes {
-        ProcessBytes::new(&self.bounds(), &self.all_precisions())
+        ProcessBytes::new(&self.bounds(), &self.bounded_precisions())
+    }
+
+    /// The precisions that are allowed.
+    fn bounded_precisions(&self) -> Precisions {
+        let seconds = self.precisions.iter().copied();
+        let seconds = seconds.filter(|seconds| SECONDS.contains(seconds));
+        let retained = nearest(self.retained_slices as usize, &RETAINED);
+        // Of the most that are allowed, there are fewer than u32 has.
+        Precisions::new(seconds, retained as u32)
     }
 
     pub(super) fn bounds(&self) -> Bounds {
@@ -53,22 +66,24 @@ impl Builder {
             Backend::Missing(_) => (true, true),
             Backend::Custom(store) => (store.is_in_process(), store.journal().is_some()),
         };
+        let max_contexts = nearest(self.max_contexts, &NAMES);
+        let memory_bytes = nearest(self.memory_bytes, &MEMORY);
         let mut bounds = Bounds {
-            max_contexts: self.max_contexts,
-            max_counters: self.max_counters,
+            max_contexts,
+            max_counters: nearest(self.max_counters, &NAMES),
             shards: Recorder::shards_of_this_machine(),
-            replay_bytes: self.replay_bytes,
-            pending_bytes: self.pending_bytes,
+            replay_bytes: nearest(self.replay_bytes, &REPLAY),
+            pending_bytes: nearest(self.pending_bytes, &MEMORY),
             folder_records: match has_journal {
-                true => Folder::most_records(is_in_process, self.max_contexts),
+                true => Folder::most_records(is_in_process, max_contexts),
                 false => 0,
             },
             is_in_process,
             journal_bytes: match is_in_process {
                 true => 0,
-                false => self.journal_bytes,
+                false => nearest(self.journal_bytes as usize, &JOURNAL) as u64,
             },
-            memory_bytes: matches!(self.backend, Backend::Memory).then_some(self.memory_bytes),
+            memory_bytes: matches!(self.backend, Backend::Memory).then_some(memory_bytes),
             file_bytes: match &self.backend {
                 #[cfg(feature = "file")]
                 Backend::File(_) => Some(self.file_bytes),
@@ -84,10 +99,10 @@ impl Builder {
             },
             has_version: self.app_version.is_some(),
             query_bytes: match cfg!(feature = "query") {
-                true => self.query_bytes,
+                true => nearest(self.query_bytes, &MEMORY),
                 false => 0,
             },
-            history_days: self.history_days().unwrap_or(0),
+            history_days: self.history_days().unwrap_or(0).min(MOST_DAYS),
             judging_bytes: 0,
         };
         bounds.judging_bytes = tower_pulse_detect::judging_bytes(bounds.contexts());
@@ -173,6 +188,26 @@ mod tests {
             "0 kB while somebody"
         };
         assert!(words.contains(asking), "{words}");
+    }
+
+    #[test]
+    fn what_build_refuses_counts_as_the_nearest_that_is_allowed() {
+        let most = |n: usize| {
+            Builder::default()
+                .max_contexts(n)
+                .max_counters(n)
+                .replay_bytes(n)
+                .pending_bytes(n)
+                .memory_bytes(n)
+                .query_bytes(n)
+        };
+        let beyond = most(usize::MAX)
+            .retained_slices(u32::MAX)
+            .history(std::time::Duration::MAX)
+            .worst_case();
+        assert!(beyond.process_bytes > most(1 << 20).worst_case().process_bytes);
+        let below = most(0).precisions([0]).retained_slices(0).worst_case();
+        assert!(below.process_bytes < Builder::default().worst_case().process_bytes);
     }
 
     /// The rows of the guide's page about sizing: contexts in use, then bytes on 2 and on 8 cores.

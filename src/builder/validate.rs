@@ -1,5 +1,6 @@
 //! What is allowed in each field, and the errors that say so.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use http::HeaderName;
@@ -11,6 +12,19 @@ use tower_pulse_model::context::escape_hidden;
 use tower_pulse_model::fleet::MAX_VERSION_BYTES;
 use tower_pulse_model::slice::{MAX_PRECISIONS, MAX_RETAINED};
 use tower_pulse_model::tiers::{LEAST_DAYS, MOST_DAYS};
+
+/// Contexts, and counters.
+pub(super) const NAMES: RangeInclusive<usize> = 1..=100_000;
+/// Bytes of calls that may have to be sent again.
+pub(super) const REPLAY: RangeInclusive<usize> = 0..=1 << 30;
+/// Bytes of what is pending, held or stored in this process.
+pub(super) const MEMORY: RangeInclusive<usize> = 1 << 20..=1 << 40;
+/// Bytes of the journal.
+pub(super) const JOURNAL: RangeInclusive<usize> = 1 << 20..=1 << 30;
+/// Slices of each precision.
+pub(super) const RETAINED: RangeInclusive<usize> = 1..=MAX_RETAINED as usize;
+/// Seconds of a precision: up to a year.
+pub(super) const SECONDS: RangeInclusive<u32> = 1..=365 * 24 * 3_600;
 
 impl Builder {
     pub(super) fn validate(&self) -> Result<(), BuildError> {
@@ -73,20 +87,14 @@ impl Builder {
         if let Some(url) = &self.trace_url {
             trace_url::check(url)?;
         }
-        let most = MAX_RETAINED as usize;
-        number("retained_slices", self.retained_slices as usize, 1, most)?;
-        number("max_contexts", self.max_contexts, 1, 100_000)?;
-        number("max_counters", self.max_counters, 1, 100_000)?;
-        number("replay_bytes", self.replay_bytes, 0, 1 << 30)?;
-        number("pending_bytes", self.pending_bytes, 1 << 20, 1 << 40)?;
-        number("memory_bytes", self.memory_bytes, 1 << 20, 1 << 40)?;
-        number("query_bytes", self.query_bytes, 1 << 20, 1 << 40)?;
-        number(
-            "journal_bytes",
-            self.journal_bytes as usize,
-            1 << 20,
-            1 << 30,
-        )?;
+        number("retained_slices", self.retained_slices as usize, RETAINED)?;
+        number("max_contexts", self.max_contexts, NAMES)?;
+        number("max_counters", self.max_counters, NAMES)?;
+        number("replay_bytes", self.replay_bytes, REPLAY)?;
+        number("pending_bytes", self.pending_bytes, MEMORY)?;
+        number("memory_bytes", self.memory_bytes, MEMORY)?;
+        number("query_bytes", self.query_bytes, MEMORY)?;
+        number("journal_bytes", self.journal_bytes as usize, JOURNAL)?;
         self.validate_precisions()?;
         self.parsed_queue_header()?;
         for name in &self.counters {
@@ -156,7 +164,6 @@ impl Builder {
     }
 
     fn validate_precisions(&self) -> Result<(), BuildError> {
-        const YEAR: u32 = 365 * 24 * 3_600;
         let refuse = |value: &dyn std::fmt::Debug| {
             let allowed = "1 to 16 different numbers of seconds, each 1 to 31,536,000 (a year)";
             Err(BuildError::new("precisions", format!("{value:?}"), allowed))
@@ -168,7 +175,7 @@ impl Builder {
         {
             return refuse(&self.precisions);
         }
-        if seconds.iter().any(|p| !(1..=YEAR).contains(p)) {
+        if seconds.iter().any(|p| !SECONDS.contains(p)) {
             return refuse(&self.precisions);
         }
         Ok(())
@@ -198,10 +205,20 @@ fn duration(
     Ok(())
 }
 
-fn number(field: &'static str, value: usize, least: usize, most: usize) -> Result<(), BuildError> {
-    if value < least || value > most {
-        let allowed = format!("{least} to {most} is allowed");
-        return Err(BuildError::new(field, value, allowed));
+fn number(
+    field: &'static str,
+    value: usize,
+    allowed: RangeInclusive<usize>,
+) -> Result<(), BuildError> {
+    if allowed.contains(&value) {
+        return Ok(());
     }
-    Ok(())
+    let (least, most) = allowed.into_inner();
+    let allowed = format!("{least} to {most} is allowed");
+    Err(BuildError::new(field, value, allowed))
+}
+
+/// The nearest number that is allowed.
+pub(super) fn nearest(value: usize, allowed: &RangeInclusive<usize>) -> usize {
+    value.clamp(*allowed.start(), *allowed.end())
 }
