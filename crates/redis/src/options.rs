@@ -174,6 +174,17 @@ impl RedisOptions {
         certificates: redis::TlsCertificates,
     ) -> Result<Self, BuildError> {
         const FIELD: &str = "redis_certificates";
+        const ALLOWED: &str = "must be PEM: the authority's certificate, and where the server asks clients for one, a \
+                               certificate with its key";
+        // The client takes a file without a certificate for no authority at all.
+        let authority = certificates.root_cert.as_deref();
+        let has_certificate = |pem: &[u8]| {
+            let begin = b"-----BEGIN CERTIFICATE-----";
+            pem.windows(begin.len()).any(|part| part == begin)
+        };
+        if authority.is_some_and(|pem| !has_certificate(pem)) {
+            return Err(BuildError::new(FIELD, "without a certificate", ALLOWED));
+        }
         let mut infos = vec![&mut self.info];
         if let Layout::Sentinel { info, .. } = &mut self.layout {
             infos.push(info);
@@ -186,9 +197,7 @@ impl RedisOptions {
             is_used = true;
             let client = redis::Client::build_with_tls(info.clone(), certificates.clone());
             let client = client.map_err(|error| {
-                let allowed = "must be PEM: the authority's certificate, and where the server asks clients for one, a \
-                               certificate with its key";
-                BuildError::new(FIELD, "not readable", allowed).with_source(error)
+                BuildError::new(FIELD, "not readable", ALLOWED).with_source(error)
             })?;
             *info = client.get_connection_info().clone();
         }
@@ -371,6 +380,21 @@ mod tests {
     fn a_tls_url_without_the_feature_names_the_feature() {
         let error = RedisOptions::new("rediss://:hunter2@localhost").expect_err("no feature");
         assert!(error.to_string().contains("redis-tls"), "{error}");
+    }
+
+    #[test]
+    #[cfg(feature = "tls")]
+    fn a_server_without_a_check_of_its_certificate_is_refused() {
+        let error = RedisOptions::new("rediss://localhost/#insecure").expect_err("no check");
+        assert!(error.to_string().contains("#insecure"), "{error}");
+        let without = redis::TlsCertificates {
+            client_tls: None,
+            root_cert: Some(b"[package]".to_vec()),
+        };
+        let options = RedisOptions::new("rediss://localhost").expect("a fine URL");
+        let error = options.certificates(without).expect_err("no certificate");
+        assert_eq!(error.field(), "redis_certificates");
+        assert!(error.to_string().contains("must be PEM"), "{error}");
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub(super) fn parse(field: &'static str, url: &str) -> Result<ConnectionInfo, Bu
              tower-pulse = { features = [\"redis-tls\"] }",
         ));
     }
-    url.into_connection_info().map_err(|error| {
+    let parsed = url.into_connection_info().map_err(|error| {
         // No source: the client's text could contain parts of the URL.
         BuildError::new(
             field,
@@ -29,7 +29,13 @@ pub(super) fn parse(field: &'static str, url: &str) -> Result<ConnectionInfo, Bu
                 error.category()
             ),
         )
-    })
+    })?;
+    if matches!(parsed.addr(), ConnectionAddr::TcpTls { insecure: true, .. }) {
+        let allowed = "TLS without a check of the certificate is not allowed: leave out #insecure, and give an authority of \
+                       your own by `redis_certificates`";
+        return Err(BuildError::new(field, without_password(url), allowed));
+    }
+    Ok(parsed)
 }
 
 /// Reads the URLs of servers that differ in host and port only: what they share, and the addresses.
@@ -57,8 +63,10 @@ pub(super) fn parse_all<U: AsRef<str>>(
     match shared {
         Some(shared) if addresses.len() <= MAX_URLS => Ok((shared, addresses)),
         Some(_) => {
-            let allowed = format!("at most {MAX_URLS}: a few of the nodes are enough");
-            Err(BuildError::new(field, "more URLs", allowed))
+            let value = format!("more than {MAX_URLS} URLs");
+            let allowed =
+                format!("at most {MAX_URLS} are allowed, and a few of the nodes are enough");
+            Err(BuildError::new(field, value, allowed))
         }
         None => {
             let allowed = "give at least one URL, redis://host:port or rediss://host:port";
