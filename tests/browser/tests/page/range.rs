@@ -1,5 +1,6 @@
 //! Ranges: chosen, dragged and typed; kept by links and by the history.
 
+use pulse_browser::emulation::Size;
 use pulse_browser::page::Page;
 use pulse_browser::service::Service;
 use pulse_browser::shop::Shop;
@@ -143,6 +144,26 @@ async fn every_range_is_a_step_that_back_takes_back() {
         page.back().await;
         page.until("Back shows the range before", &format!("location.hash.includes('range={range}') && document.querySelector('input[name=range]:checked').value === '{range}'")).await;
     }
+    page.end().await;
+}
+
+#[tokio::test]
+async fn a_phone_shows_all_ranges_beside_the_note_that_little_was_recorded() {
+    let shop = Shop::with("slow_query").await;
+    let page = Page::open(&shop.screen("overview?range=7d")).await;
+    page.resize(Size::PHONE).await;
+    page.until_shown("#complete").await;
+    page.until(
+        "no range is outside of its box",
+        "(({scrollWidth, clientWidth}) => clientWidth > 200 && scrollWidth <= clientWidth)(document.querySelector('.tools .segments'))",
+    )
+    .await;
+    page.click("label:has(input[name=range][value='5m'])").await;
+    page.until(
+        "the URL has the range",
+        "location.hash.includes('range=5m')",
+    )
+    .await;
     page.end().await;
 }
 
