@@ -163,9 +163,8 @@ async fn the_health_is_shown_while_the_store_is_away() {
 async fn the_service_goes_away() {
     let shop = Shop::start(Backend::Memory, &[]).await;
     let page = Page::open(&shop.screen("overview?refresh=1")).await;
-    page.tolerate("ERR_CONNECTION_REFUSED");
-    page.tolerate("ERR_CONNECTION_RESET");
-    page.tolerate("ERR_EMPTY_RESPONSE");
+    // Refused, reset, empty, or a connection that was kept and is none any more: what Chromium makes of the end is its own.
+    page.tolerate("net::ERR_");
     page.until_value("it shows requests", REQUESTS, |text: &String| {
         text.parse::<f64>().is_ok_and(|n| n > 0.0)
     })
