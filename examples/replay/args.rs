@@ -7,13 +7,13 @@ use std::path::PathBuf;
 pub(crate) const USAGE: &str = "\
 usage: replay [--serve] [--verdicts VERDICTS] FILE
   FILE     lines `unix_seconds,context,micros,status` sorted by time, or an access log: nginx's combined
-           format with $request_time at the end, Caddy's or Traefik's JSON, Envoy's or Traefik's default,
+           format with $request_time, Caddy's or Traefik's JSON, Envoy's or Traefik's default,
            or a common or combined log without times, which is only counted; - is standard input
   --serve  afterwards, show the dashboard on LISTEN (127.0.0.1:3000)
   --verdicts VERDICTS
            write what has changed at the end of each minute to this file, as lines of JSON
 REDIS_URL stores everything in Redis instead of memory, below PULSE_PREFIX (pulse:);
-PULSE_FILE stores everything in a new file, with the feature `file`.";
+PULSE_FILE stores everything in a new file.";
 
 /// All flags.
 const FLAGS: [&str; 3] = ["--serve", "--verdicts", "--help"];
@@ -54,6 +54,12 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command,
             "--verdicts" if !are_flags_over => {
                 let path = args.next().filter(|path| !path.is_empty());
                 let path = path.ok_or("--verdicts needs the name of a file to write")?;
+                let text = path.to_string_lossy();
+                if text.starts_with('-') {
+                    return Err(format!(
+                        "--verdicts needs the name of a file to write, and {text:?} looks like a flag: write ./{text}"
+                    ));
+                }
                 if verdicts.replace(PathBuf::from(path)).is_some() {
                     return Err("--verdicts is given twice".to_owned());
                 }

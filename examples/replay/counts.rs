@@ -8,12 +8,18 @@ use std::collections::HashMap;
 
 use tower_pulse::{Counter, Pulse};
 
+use crate::input::MAX_CONTEXTS;
 use crate::line::Ending;
 
 /// The counter of all requests; before a colon, those of the contexts.
 pub(crate) const REQUESTS: &str = "requests";
 /// The counter of all responses with 5xx; before a colon, those of the contexts.
 pub(crate) const FAILED: &str = "5xx";
+
+/// The most contexts that are counted apart: each has two counters, of which there are at most 100,000.
+pub(crate) const MAX_COUNTED: usize = MAX_CONTEXTS / 2 - 2;
+/// The context of all further ones.
+const OVERFLOW: &str = "<overflow>";
 
 /// The counters of a log.
 #[derive(Debug)]
@@ -31,7 +37,8 @@ struct CounterPair {
 
 /// The most counters of so many contexts.
 pub(crate) fn counters_of(contexts: usize) -> usize {
-    2 * contexts + 2
+    // Those of all requests, and of the overflow.
+    2 * contexts.min(MAX_COUNTED) + 4
 }
 
 impl Counts {
@@ -47,6 +54,11 @@ impl Counts {
 
     /// Counts a request in the second of the clock.
     pub(crate) fn add(&mut self, pulse: &Pulse, context: &str, ending: Ending) {
+        let is_known = self.contexts.contains_key(context);
+        let context = match is_known || self.contexts.len() < MAX_COUNTED {
+            true => context,
+            false => OVERFLOW,
+        };
         if !self.contexts.contains_key(context) {
             let pair = CounterPair {
                 requests: pulse.counter(&format!("{REQUESTS}:{context}")),

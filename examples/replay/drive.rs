@@ -28,7 +28,7 @@ const FLUSH_LINES: u64 = 250_000;
 /// Lines after which a drain is due within a step: so many durations of the longest kind add up to no more than a cell can
 /// hold.
 const DRAIN_LINES: u64 = 30_000;
-/// For how long a flush is tried again while the store is away.
+/// For how long a call is tried again while the store is away.
 const AWAY: Duration = Duration::from_secs(30);
 /// For how long it is tried again while the store is slow: a flush of many contexts may take minutes to fold.
 const SLOW: Duration = Duration::from_secs(600);
@@ -91,7 +91,14 @@ impl<'a> Replay<'a> {
 
     /// The changes that were found so far.
     pub(crate) async fn changes(&self) -> Result<Vec<Change>, StoreError> {
-        self.pulse.changes().await
+        until_answered(|| self.pulse.changes()).await
+    }
+
+    /// Judges the minutes that have ended.
+    pub(crate) async fn judge(&self) -> Result<(), StoreError> {
+        until_answered(|| self.pulse.simulation().judge())
+            .await
+            .map(drop)
     }
 
     /// Records a line of the current second.
@@ -167,8 +174,7 @@ impl<'a> Replay<'a> {
         if self.lines > self.flushed_lines {
             self.flush().await?;
         }
-        self.pulse.simulation().judge().await?;
-        Ok(())
+        self.judge().await
     }
 
     /// Takes everything to the store, and leaves the clock at the second of the last line.
@@ -195,20 +201,31 @@ impl<'a> Replay<'a> {
         // back by the seconds that a line was late.
         self.time.set_wall(self.latest);
         self.drained = self.latest;
-        let start = Instant::now();
-        while let Err(error) = self.pulse.flush().await {
-            let patience = match error.kind() {
-                StoreErrorKind::Unreachable => AWAY,
-                StoreErrorKind::TimedOut => SLOW,
-                _ => return Err(error),
-            };
-            if start.elapsed() > patience {
-                return Err(error);
-            }
-            tokio::time::sleep(RETRY).await;
-        }
+        until_answered(|| self.pulse.flush()).await?;
         self.flushed_lines = self.lines;
         self.minutes.clear();
         Ok(())
+    }
+}
+
+/// Tries a call again while the store is away or slow.
+async fn until_answered<T>(
+    mut call: impl AsyncFnMut() -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    let start = Instant::now();
+    loop {
+        let error = match call().await {
+            Ok(answer) => return Ok(answer),
+            Err(error) => error,
+        };
+        let patience = match error.kind() {
+            StoreErrorKind::Unreachable => AWAY,
+            StoreErrorKind::TimedOut => SLOW,
+            _ => return Err(error),
+        };
+        if start.elapsed() > patience {
+            return Err(error);
+        }
+        tokio::time::sleep(RETRY).await;
     }
 }

@@ -16,6 +16,17 @@ pub(crate) const MAX_CONTEXTS: usize = 100_000;
 const LONGEST_LINE: u64 = 64 * 1024;
 /// Bytes that are read at once.
 const READ_AT_ONCE: usize = 1 << 20;
+/// Seconds by which lines may be out of order.
+const DISORDER: i64 = 3_600;
+/// What some editors begin a file of UTF-8 with.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+/// What a compressed file begins with, and what writes it as it was.
+const COMPRESSED: [(&[u8], &str); 4] = [
+    (b"\x1f\x8b", "zcat"),
+    (b"\x28\xb5\x2f\xfd", "zstdcat"),
+    (b"\xfd7zXZ\0", "xzcat"),
+    (b"BZh", "bzcat"),
+];
 
 /// A file that can be read again from its beginning.
 #[derive(Debug)]
@@ -37,6 +48,8 @@ pub(crate) struct Survey {
     pub(crate) first: i64,
     /// The latest second of all lines that can be read.
     pub(crate) last: i64,
+    /// Number of lines that are more than [`DISORDER`] older than a line before.
+    pub(crate) disordered: u64,
     /// Number of different contexts; one more than [`MAX_CONTEXTS`] if there are more.
     pub(crate) contexts: usize,
 }
@@ -70,7 +83,14 @@ impl Input {
         // The second reading must not see lines that were added after the first.
         let with_len = opened.and_then(|file| Ok((file.metadata()?.len(), file)));
         let (bytes, file) = with_len.map_err(|error| format!("{name}: {error}"))?;
-        Ok(Self { name, file, bytes })
+        let mut input = Self { name, file, bytes };
+        if let Some(program) = compressed_by(input.lines()?.next()?.unwrap_or_default()) {
+            return Err(format!(
+                "{}: the file is compressed: {program} FILE | replay -",
+                input.name
+            ));
+        }
+        Ok(input)
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -104,6 +124,7 @@ impl Input {
                         (survey.format, survey.first) = (Some(format), line.second);
                         survey.last = line.second;
                     }
+                    survey.disordered += u64::from(line.second < survey.last - DISORDER);
                     survey.last = survey.last.max(line.second);
                     survey.readable += 1;
                     if contexts.len() <= MAX_CONTEXTS && !contexts.contains(line.context) {
@@ -153,12 +174,17 @@ pub(crate) struct Lines<'a> {
 impl Lines<'_> {
     /// The next line.
     pub(crate) fn next(&mut self) -> Result<Option<&[u8]>, String> {
+        let is_first = self.read == 0;
         match self.read() {
             Ok(true) => {}
             Ok(false) => return Ok(None),
             Err(error) => return Err(format!("{}: {error}", self.name)),
         }
         let line = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
+        let line = match is_first {
+            true => line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line),
+            false => line,
+        };
         Ok(Some(line.strip_suffix(b"\r").unwrap_or(line)))
     }
 
@@ -177,6 +203,13 @@ impl Lines<'_> {
     pub(crate) fn bytes(&self) -> u64 {
         self.read
     }
+}
+
+/// What writes the file as it was before it was compressed, if it was.
+fn compressed_by(first_line: &[u8]) -> Option<&'static str> {
+    let mut kinds = COMPRESSED.iter();
+    let kind = kinds.find(|(begin, _)| first_line.starts_with(begin));
+    kind.map(|(_, program)| *program)
 }
 
 /// Opens a file so that it can be read twice.

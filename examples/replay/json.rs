@@ -13,9 +13,15 @@ use crate::line::{Ending, Line, Unreadable, ending_of_status};
 use crate::{template, time};
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
+/// What the name of the logger begins with to which Caddy tells why a request failed, with all that its own line has.
+const CADDY_ERRORS: &str = "http.log.error";
+
 /// What Caddy writes, as far as it is read.
 #[derive(serde::Deserialize)]
 struct CaddyLine<'a> {
+    /// `http.log.access`, or `http.log.error`.
+    #[serde(borrow)]
+    logger: Option<Cow<'a, str>>,
     #[serde(borrow)]
     ts: Scalar<'a>,
     #[serde(borrow)]
@@ -69,6 +75,14 @@ pub(crate) fn parse_caddy<'a>(
 ) -> Result<Line<'a>, Unreadable> {
     let line: CaddyLine<'_> = serde_json::from_slice(line)
         .map_err(|_| Unreadable("not a line of Caddy's access log in JSON"))?;
+    if line
+        .logger
+        .is_some_and(|logger| logger.starts_with(CADDY_ERRORS))
+    {
+        return Err(Unreadable(
+            "an error that Caddy tells beside the line about its request",
+        ));
+    }
     let second = match line.ts {
         Scalar::Whole(number) => caddy_second(number as f64)?,
         Scalar::Fraction(number) => caddy_second(number)?,
@@ -82,7 +96,7 @@ pub(crate) fn parse_caddy<'a>(
     let took = match line.duration {
         Scalar::Fraction(seconds) => Duration::try_from_secs_f64(seconds).ok(),
         Scalar::Text(text) => time::go_duration(&text),
-        Scalar::Whole(0) => Some(Duration::ZERO),
+        // Also 0: what took less than a millisecond.
         Scalar::Whole(_) => {
             return Err(Unreadable(
                 "`duration` is a whole number, of milli- or nanoseconds: let `duration_format` be `seconds` or `string`",

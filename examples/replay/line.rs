@@ -47,7 +47,7 @@ impl Ending {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     Csv,
-    /// The combined log format with nginx's `$request_time` at the end, and that of Traefik.
+    /// The combined log format with nginx's `$request_time`, and that of Traefik.
     Combined,
     /// The common and the combined log format, without a duration.
     Untimed,

@@ -49,7 +49,7 @@ use progress::Progress;
 use serve::Server;
 use tower_pulse::store::CounterQuery;
 use tower_pulse::{Clock, ManualClock, Pulse, Task};
-use verdicts::Verdicts;
+use verdicts::VerdictsFile;
 
 /// Seconds at the end of a log whose minutes are judged, for the dashboard.
 const JUDGED: i64 = 3 * 3_600;
@@ -95,10 +95,11 @@ async fn run(args: &Args) -> Result<(), Box<dyn Error>> {
         true => Some(Server::from_env()?),
         false => None,
     };
-    let mut verdicts = match &args.verdicts {
-        Some(path) => Some(Verdicts::create(path)?),
-        None => None,
-    };
+    let output = args
+        .verdicts
+        .as_deref()
+        .map(VerdictsFile::open)
+        .transpose()?;
     let start = Instant::now();
     let mut input = Input::open(&args.file)?;
     let survey = input.survey()?;
@@ -108,6 +109,7 @@ async fn run(args: &Args) -> Result<(), Box<dyn Error>> {
             return Err("no line could be read".into());
         }
         println!("0 lines");
+        output.map(VerdictsFile::begin).transpose()?;
         return match server {
             Some(server) => {
                 let (pulse, time, tasks) = build(&survey, unix_now())?;
@@ -117,13 +119,14 @@ async fn run(args: &Args) -> Result<(), Box<dyn Error>> {
         };
     };
 
-    if verdicts.is_some() && !format.has_durations() {
+    if output.is_some() && !format.has_durations() {
         return Err(
             "--verdicts: the log has no durations, so that there is nothing to judge".into(),
         );
     }
     let (pulse, time, tasks) = build(&survey, survey.first)?;
     refuse_other_data(&pulse).await?;
+    let mut verdicts = output.map(VerdictsFile::begin).transpose()?;
     let mut replay = Replay::new(&pulse, time.clone(), (survey.first, survey.last));
     if server.is_some() && format.has_durations() {
         replay.judge_from(survey.last - JUDGED);
@@ -154,7 +157,7 @@ async fn run(args: &Args) -> Result<(), Box<dyn Error>> {
         verdicts.finish(&mut replay).await?;
     }
     replay.finish().await?;
-    pulse.simulation().judge().await?;
+    replay.judge().await?;
     progress.clear();
 
     let took = start.elapsed();
@@ -165,8 +168,8 @@ async fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     };
     let seconds = took.as_secs_f64();
     println!(
-        "{} lines of {contexts} in {seconds:.2} s: {:.0} lines/s",
-        replay.lines(),
+        "{} of {contexts} in {seconds:.2} s: {:.0} lines/s",
+        in_words(replay.lines()),
         replay.lines() as f64 / seconds
     );
     if !format.has_durations() {
@@ -174,6 +177,13 @@ async fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     }
     if survey.unreadable > 0 {
         report_unreadable(&survey);
+    }
+    if survey.disordered > 0 {
+        let verb = if survey.disordered == 1 { "is" } else { "are" };
+        println!(
+            "{} {verb} more than an hour older than a line before: sort the log by time",
+            in_words(survey.disordered)
+        );
     }
     match server {
         Some(server) => server.run(&pulse, time, tasks).await,
@@ -185,27 +195,30 @@ async fn run(args: &Args) -> Result<(), Box<dyn Error>> {
 /// the last line is recorded, nobody but [`Replay`] may drain or flush.
 fn build(survey: &Survey, second: i64) -> Result<(Pulse, ManualClock, Vec<Task>), Box<dyn Error>> {
     let (clock, time) = Clock::manual(second);
-    if survey.contexts > MAX_CONTEXTS {
+    let is_untimed = survey.format.is_some_and(|format| !format.has_durations());
+    let (most, counters) = match is_untimed {
+        true => (counts::MAX_COUNTED, counts::counters_of(survey.contexts)),
+        false => (MAX_CONTEXTS, 1),
+    };
+    if survey.contexts > most {
         tracing::warn!(
-            "the file has more than {MAX_CONTEXTS} contexts, the most that `max_contexts` can be: all further \
-             ones are counted together as <overflow>"
+            "the file has more than {most} contexts, the most that can be told apart: all further ones are counted \
+             together as <overflow>"
         );
     }
-    let counters = match survey.format {
-        Some(format) if !format.has_durations() => counts::counters_of(survey.contexts),
-        _ => 1,
-    };
     let mut builder = Pulse::builder()
         .clock(clock)
         .max_contexts(survey.contexts.clamp(1, MAX_CONTEXTS))
-        .max_counters(counters.clamp(1, MAX_CONTEXTS))
+        .max_counters(counters)
         .shutdown_timeout(Duration::from_secs(5));
-    if let Some(url) = variable("REDIS_URL")?.filter(|url| !url.is_empty()) {
-        builder = builder.redis(url);
-    }
-    if let Some(path) = variable("PULSE_FILE")?.filter(|path| !path.is_empty()) {
-        builder = builder.file(path);
-    }
+    let url = variable("REDIS_URL")?.filter(|url| !url.is_empty());
+    let path = variable("PULSE_FILE")?.filter(|path| !path.is_empty());
+    builder = match (url, path) {
+        (Some(_), Some(_)) => return Err("set REDIS_URL or PULSE_FILE, and not both".into()),
+        (Some(url), None) => builder.redis(url),
+        (None, Some(path)) => builder.file(path),
+        (None, None) => builder,
+    };
     if let Some(prefix) = variable("PULSE_PREFIX")? {
         builder = builder.prefix(prefix);
     }
@@ -229,13 +242,13 @@ async fn refuse_other_data(pulse: &Pulse) -> Result<(), Box<dyn Error>> {
     .into())
 }
 
+fn in_words(n: u64) -> String {
+    let noun = if n == 1 { "line" } else { "lines" };
+    format!("{n} {noun}")
+}
+
 fn report_unreadable(survey: &Survey) {
-    let noun = if survey.unreadable == 1 {
-        "line"
-    } else {
-        "lines"
-    };
-    println!("{} {noun} could not be read", survey.unreadable);
+    println!("{} could not be read", in_words(survey.unreadable));
     if let Some(first) = &survey.first_unreadable {
         println!("the first is {first}");
     }

@@ -9,8 +9,8 @@
 
 use std::error::Error;
 use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::path::Path;
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use tower_pulse::{Change, ChangeKind};
@@ -18,6 +18,15 @@ use tower_pulse::{Change, ChangeKind};
 use crate::drive::Replay;
 
 const MINUTE: i64 = 60;
+/// Bytes of a first line that are looked at.
+const LOOKED_AT: u64 = 64 * 1024;
+
+/// A file that will be written.
+#[derive(Debug)]
+pub(crate) struct VerdictsFile {
+    file: File,
+    path: PathBuf,
+}
 
 /// The file, and how far it is written.
 #[derive(Debug)]
@@ -27,17 +36,56 @@ pub(crate) struct Verdicts {
     minutes: Option<(i64, i64)>,
 }
 
-impl Verdicts {
-    /// Creates the file, or empties it.
-    pub(crate) fn create(path: &Path) -> Result<Self, String> {
-        let file = File::create(path);
-        let file = file.map_err(|error| format!("--verdicts {}: {error}", path.display()))?;
+impl VerdictsFile {
+    /// Opens the file, and creates it if there is none. Refuses one with anything but verdicts, such as the log itself:
+    /// it is about to be overwritten.
+    pub(crate) fn open(path: &Path) -> Result<Self, String> {
+        let with_path = |error: io::Error| format!("--verdicts {}: {error}", path.display());
+        if holds_something_else(path).map_err(with_path)? {
+            let path = path.display();
+            return Err(format!(
+                "--verdicts {path}: the file exists and holds no verdicts: name another one, or remove it"
+            ));
+        }
+        let mut options = File::options();
+        let file = options.write(true).create(true).truncate(false).open(path);
         Ok(Self {
-            file: BufWriter::new(file),
-            minutes: None,
+            file: file.map_err(with_path)?,
+            path: path.to_owned(),
         })
     }
 
+    /// Empties the file.
+    pub(crate) fn begin(self) -> Result<Verdicts, String> {
+        let path = self.path.display();
+        let is_file = self.file.metadata().is_ok_and(|file| file.is_file());
+        if is_file && let Err(error) = self.file.set_len(0) {
+            return Err(format!("--verdicts {path}: {error}"));
+        }
+        Ok(Verdicts {
+            file: BufWriter::new(self.file),
+            minutes: None,
+        })
+    }
+}
+
+/// Whether a file exists whose first line is no verdict. A device or a pipe holds nothing.
+fn holds_something_else(path: &Path) -> io::Result<bool> {
+    match std::fs::metadata(path) {
+        Ok(file) if file.is_file() => {}
+        Ok(_) => return Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error),
+    }
+    let mut first = Vec::new();
+    let mut start = BufReader::new(File::open(path)?.take(LOOKED_AT));
+    start.read_until(b'\n', &mut first)?;
+    let verdict = serde_json::from_slice(&first);
+    let is_verdict = verdict.is_ok_and(|line: Value| line["minute"].is_i64());
+    Ok(!first.is_empty() && !is_verdict)
+}
+
+impl Verdicts {
     /// Ends the minutes before that of `second`, and writes a line about each.
     pub(crate) async fn write_until(
         &mut self,

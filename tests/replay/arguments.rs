@@ -54,5 +54,6 @@ fn what_is_not_allowed_is_an_error_that_says_what_is() {
         assert!(error(incomplete).contains("needs the name of a file"));
     }
     assert!(error(&["--verdicts", "a", "--verdicts", "b", "c"]).contains("twice"));
+    assert!(error(&["--verdicts", "--serve", "a.csv"]).contains("./--serve"));
     assert!(error(&["a.csv", "b.csv"]).contains("b.csv"));
 }

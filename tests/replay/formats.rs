@@ -150,7 +150,6 @@ fn nginx_lines_that_cannot_be_read() {
         nginx("14/Foo/2023:22:13:20 +0000", "GET / HTTP/1.1", "200", "0.1"),
         nginx("14/Nov/2023:24:13:20 +0000", "GET / HTTP/1.1", "200", "0.1"),
         nginx("31/Dec/1969:23:59:59 +0000", "GET / HTTP/1.1", "200", "0.1"),
-        nginx(time, "GET / HTTP/1.1", "000", "0.1"),
         nginx(time, "GET / HTTP/1.1", "200", "-"),
         nginx(time, "GET / HTTP/1.1", "200", "-0.1"),
         // Apache's `%D`, in microseconds, or `%T`, in seconds.
@@ -160,9 +159,40 @@ fn nginx_lines_that_cannot_be_read() {
         nginx(time, "GET / HTTP/1.1", "200", "604800.001"),
         // The combined format alone has no time.
         good.trim_end_matches(" 0.1").to_owned(),
-        format!("{good} \"more\""),
+        // Which of them is it?
+        format!("{good} 0.2"),
+        format!("{good} \"-\" \"x\" 12ms"),
+        good.replace(" 0.1", " \"-\" other=0.1"),
     ] {
         assert!(fields(Format::Combined, &line).is_err(), "{line}");
+    }
+}
+
+#[test]
+fn the_time_of_nginx_stands_alone_or_has_a_name() {
+    let time = "14/Nov/2023:22:13:20 +0000";
+    let line = nginx(time, "GET / HTTP/1.1", "200", "");
+    let line = line.trim_end();
+    let head = line.split(" 1024 ").next().unwrap();
+    for line in [
+        format!("{line} 0.012"),
+        format!("{line} \"10.0.0.9\" 0.012 "),
+        format!("{line} 0.012 \"10.0.0.9\""),
+        format!("{line} \"-\" rt=0.012 ut=\"0.010\" 7"),
+        format!("{line} request_time=0.012 0.010"),
+        format!("{line} sn=\"a \\\"b\\\"\" rt=\"0.012\""),
+        format!("{head} 1024 0.012"),
+        format!("{head} 1024 0.012 \"-\" \"curl\""),
+    ] {
+        assert_eq!(format_of(line.as_bytes()), Ok(Format::Combined), "{line}");
+        let micros = fields(Format::Combined, &line).unwrap().2;
+        assert_eq!(micros, 12_000, "{line}");
+    }
+    for line in [
+        format!("{line} \"10.0.0.9\""),
+        format!("{line} \"-\" cs=- sn=\"x\" "),
+    ] {
+        assert_eq!(format_of(line.as_bytes()), Ok(Format::Untimed), "{line}");
     }
 }
 
@@ -170,8 +200,10 @@ fn nginx_lines_that_cannot_be_read() {
 fn a_request_that_the_client_gave_up_is_cancelled() {
     let csv = fields(Format::Csv, "1700000000,GET /,1500,499").unwrap();
     let line = nginx("14/Nov/2023:22:13:20 +0000", "GET / HTTP/1.1", "499", "0.1");
-    let nginx = fields(Format::Combined, line).unwrap();
+    let nginx = fields(Format::Combined, &line).unwrap();
     assert_eq!([csv.3, nginx.3], [Ending::GivenUp; 2]);
+    let line = line.replace("\" 499 ", "\" 000 ");
+    assert_eq!(fields(Format::Combined, line).unwrap().3, Ending::GivenUp);
     let cancelled: RequestOutcome = Outcome::Cancelled.into();
     assert_eq!(csv.3.outcome(), cancelled);
     assert!(!csv.3.is_failure() && status(500).is_failure() && !status(404).is_failure());
@@ -316,6 +348,8 @@ fn json_lines_that_cannot_be_read() {
         ("null", "0.1", "200"),
         ("\"yesterday\"", "0.1", "200"),
         ("1700000000.1", "5", "200"),
+        // Below a millisecond, with `duration_format ms`.
+        ("1700000000.1", "0", "200"),
         ("1700000000.1", "-0.1", "200"),
         ("1700000000.1", "1e30", "200"),
         ("1700000000.1", "604800.1", "200"),

@@ -114,6 +114,33 @@ fn of_nginx() {
     }
 }
 
+/// With nginx 1.22.1: its own `main`, and fields with and without names.
+#[test]
+fn of_nginx_with_more_fields() {
+    const SECOND: i64 = 1_795_730_308;
+    let contexts = ["GET /users/{id}", "GET /x", "<unmatched>"];
+    for (name, format, micros) in [
+        ("nginx_main.log", Format::Untimed, [None; 3]),
+        (
+            "nginx_named.log",
+            Format::Combined,
+            [Some(0), Some(0), Some(13_000)],
+        ),
+    ] {
+        let lines = read_all(name, format);
+        assert_eq!(lines.len(), 3);
+        for (at, line) in lines.into_iter().enumerate() {
+            let (second, code) = if at == 2 {
+                (SECOND + 1, 400)
+            } else {
+                (SECOND, 200)
+            };
+            let expected = (second, contexts[at].to_owned(), micros[at], status(code));
+            assert_eq!(line, expected, "{name}");
+        }
+    }
+}
+
 #[test]
 fn of_nginx_as_csv() {
     // The format of the guide: a path as it is, and milliseconds with three more digits.
@@ -134,6 +161,20 @@ fn of_caddy() {
     }
     let lines = read_all("caddy_2_11.log", Format::Caddy);
     assert_eq!(lines[0], (AT, "GET /".into(), Some(3_657), status(200)));
+}
+
+/// What Caddy 2.6.2 writes to standard error, where a failed request has two lines.
+#[test]
+fn of_caddy_among_its_errors() {
+    let (format, lines) = read("caddy_stderr.log");
+    assert_eq!((format, lines.len()), (Format::Caddy, 4));
+    assert!(lines[0].is_err());
+    let ok = lines[1].as_ref().unwrap();
+    assert_eq!((&*ok.1, ok.3), ("GET /ok", status(200)));
+    let why = lines[2].clone().unwrap_err().0;
+    assert!(why.contains("beside the line about its request"), "{why}");
+    let failed = lines[3].as_ref().unwrap();
+    assert_eq!((&*failed.1, failed.3), ("GET /api/{id}", status(502)));
 }
 
 #[test]

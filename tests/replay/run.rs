@@ -211,3 +211,34 @@ async fn what_cannot_work_is_refused_before_anything_is_read() {
         );
     }
 }
+
+#[tokio::test]
+async fn a_byte_order_mark_and_a_compressed_file_are_known() {
+    let line = b"1700000000,GET /,5,200\n";
+    let output = run(&["-"], &[], &[b"\xef\xbb\xbf", &line[..]].concat()).await;
+    let (stdout, stderr) = said(&output);
+    assert!(
+        stdout.starts_with("1 line of 1 context in "),
+        "{stdout}{stderr}"
+    );
+    assert!(!stdout.contains("could not be read"), "{stdout}");
+    let output = run(&["-"], &[], b"\x1f\x8b\x08\0\0").await;
+    assert!(!output.status.success());
+    assert!(said(&output).1.contains("zcat FILE | replay -"));
+}
+
+#[tokio::test]
+async fn lines_out_of_order_are_told() {
+    let line = |second: i64| format!("{second},GET /,5,200\n");
+    let day = 86_400;
+    let log: String = (0..20).map(|n| line(1_700_000_000 + n)).collect();
+    let in_order = log.clone() + &line(1_700_000_000 + 300 * day);
+    let (stdout, _) = said(&run(&["-"], &[], in_order.as_bytes()).await);
+    assert!(!stdout.contains("older than"), "{stdout}");
+    let first = line(1_700_000_000 + 300 * day) + &log;
+    let (stdout, _) = said(&run(&["-"], &[], first.as_bytes()).await);
+    assert!(
+        stdout.contains("\n20 lines are more than an hour older than a line before: sort"),
+        "{stdout}"
+    );
+}

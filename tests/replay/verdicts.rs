@@ -146,8 +146,25 @@ async fn a_file_that_cannot_be_created_is_refused_before_anything_is_read() {
 #[tokio::test]
 async fn a_log_without_a_line_has_no_verdicts() {
     let dir = TempDir::new("verdicts");
-    let file = dir.path().join("empty");
-    std::fs::write(&file, "of another log\n").unwrap();
+    let file = dir.path().join("earlier");
+    let earlier = br#"{"failing":[],"faster":[],"minute":0,"slower":[],"surges":[]}"#;
+    std::fs::write(&file, earlier).unwrap();
+    // Nothing is written before the log is known to be one.
+    assert!(!run(&file, "", b"no line\n").await.status.success());
+    assert_eq!(std::fs::read(&file).unwrap(), earlier);
     assert!(run(&file, "", b"").await.status.success());
     assert_eq!(std::fs::read(&file).unwrap(), b"");
+}
+
+#[tokio::test]
+async fn a_file_that_holds_something_else_is_left_as_it_is() {
+    let dir = TempDir::new("verdicts");
+    let log = dir.path().join("access.log");
+    let line = "1700000000,GET /,5,200\n";
+    std::fs::write(&log, line).unwrap();
+    let output = run(&log, "", line.as_bytes()).await;
+    assert!(!output.status.success());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("holds no verdicts"), "{said}");
+    assert_eq!(std::fs::read_to_string(&log).unwrap(), line);
 }
