@@ -56,7 +56,7 @@ impl Settings {
         let history = "a number of minutes or hours, 30m to 24h, as 3h";
         let history = parsed("DEMO_HISTORY", history)?.map(|History(length)| length);
         let incident = parsed("DEMO_INCIDENT", Incident::ALLOWED)?;
-        let has_layer = variable("DEMO_LAYER")?.as_deref() != Some("off");
+        let has_layer = is_on("DEMO_LAYER")?;
         if !has_layer && (history.is_some() || incident.is_some()) {
             return Err(
                 "DEMO_LAYER=off records nothing: leave out DEMO_HISTORY and DEMO_INCIDENT".into(),
@@ -74,7 +74,7 @@ impl Settings {
             access: token.map_or_else(Access::open, Access::token),
             redis,
             file,
-            has_traffic: variable("DEMO_TRAFFIC")?.as_deref() != Some("off"),
+            has_traffic: is_on("DEMO_TRAFFIC")?,
             has_layer,
             history,
             incident,
@@ -161,6 +161,15 @@ pub(crate) fn variable(name: &str) -> Result<Option<String>, String> {
         Ok(value) => Ok(Some(value)),
         Err(std::env::VarError::NotPresent) => Ok(None),
         Err(error) => Err(format!("{name}: {error}")),
+    }
+}
+
+/// Whether a switch is on, as it is unless it says `off`.
+fn is_on(name: &str) -> Result<bool, String> {
+    match variable(name)?.as_deref() {
+        None | Some("" | "on") => Ok(true),
+        Some("off") => Ok(false),
+        Some(value) => Err(format!("{name}={value:?}: must be on or off")),
     }
 }
 

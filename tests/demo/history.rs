@@ -118,6 +118,7 @@ async fn an_invalid_past_or_incident_is_refused_with_what_is_allowed() {
         ("DEMO_HISTORY", "-1h", allowed),
         ("DEMO_HISTORY", "99999999999999999999h", allowed),
         ("DEMO_INCIDENT", "fire", incidents),
+        ("DEMO_TRAFFIC", "Off", "on or off"),
     ] {
         let output = std::process::Command::new(built())
             .env("LISTEN", "127.0.0.1:0")
