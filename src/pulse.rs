@@ -310,7 +310,9 @@ impl Pulse {
         Simulation::new(&self.0.handle)
     }
 
-    /// Takes everything recorded so far to the store, now, and returns when it can be read.
+    /// Takes everything recorded so far to the store, now, and returns when it can be read. A question that was answered
+    /// before, by the admin router or a query, has the same answer for a second of the clock: with
+    /// [`Clock::manual`](crate::Clock::manual), advance it by a second before the question is asked again.
     ///
     /// # Errors
     /// The store failed, or nobody has folded it within 5 s. Nothing is lost: it is tried again at the

@@ -60,7 +60,12 @@ impl Flusher {
             };
             let is_denied = admission.denies(&result);
             (wait, backoff) = match result {
-                Ok(_) => (self.until_next(), *BACKOFF.start()),
+                Ok(_) => {
+                    if backoff > *BACKOFF.start() {
+                        tracing::info!("flushing works again");
+                    }
+                    (self.until_next(), *BACKOFF.start())
+                }
                 Err(error) => {
                     if backoff == *BACKOFF.start() {
                         tracing::warn!(%error, "flushing failed; samples wait in this process and are sent later");
