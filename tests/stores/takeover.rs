@@ -96,8 +96,9 @@ async fn a_journal_without_a_folder_waits_for_the_next_instance() {
     .await;
     assert_eq!(runs(&first).await, 0);
     let journal = first.health().fold.journal.unwrap();
-    assert_eq!((journal.entries, journal.folder), (1, None));
-    assert!(journal.bytes > 0);
+    // At the turn of a minute the instance also tells of its machine, in an entry of its own.
+    assert!(journal.entries > 0 && journal.bytes > 0, "{journal:?}");
+    assert_eq!(journal.folder, None);
     tasks.iter().for_each(|task| task.abort());
     drop(first);
     let (second, tasks) = instance(&server);
