@@ -136,6 +136,9 @@ TEST_ALL := test-all-feature-pairs test-all-minimal-versions test-all-prometheus
 .PHONY: test-all $(TEST_ALL)
 test-all: $(TEST_ALL)
 
+# Before what only root may do.
+SUDO = $(if $(filter 0,$(shell id -u)),,sudo)
+
 # Each feature alone and each two of them, as an application may choose them.
 test-all-feature-pairs: setup
 	tests/all/feature_pairs.sh
@@ -147,8 +150,6 @@ test-all-minimal-versions:
 # The rules and alerts of docs/prometheus in a real Prometheus that scrapes the demo while something goes wrong, and its
 # answers through the strict parser of PyPI's prometheus_client. Some three minutes. Debian's package is unpacked into
 # target/, as installing it would start a service.
-SUDO = $(if $(filter 0,$(shell id -u)),,sudo)
-
 test-all-prometheus: setup
 	@tests/setup.sh pip3
 	@[ -x target/prometheus/usr/bin/prometheus ] || { mkdir -p target/prometheus && cd target/prometheus && \

@@ -112,7 +112,7 @@ impl<'a> Fields<'a> {
         for (at, part) in parts.enumerate() {
             if at % 2 == 1 {
                 match name.take() {
-                    Some(name) => fields.name(name, part),
+                    Some(name) => fields.add_named(name, part),
                     None => fields.quoted += 1,
                 }
                 continue;
@@ -126,7 +126,7 @@ impl<'a> Fields<'a> {
             for word in words {
                 match word.iter().position(|byte| *byte == b'=') {
                     Some(end) if end + 1 == word.len() => name = Some(&word[..end]),
-                    Some(end) => fields.name(&word[..end], &word[end + 1..]),
+                    Some(end) => fields.add_named(&word[..end], &word[end + 1..]),
                     None => fields.add_bare(word),
                 }
             }
@@ -142,7 +142,7 @@ impl<'a> Fields<'a> {
         self.bare += 1;
     }
 
-    fn name(&mut self, name: &[u8], value: &'a [u8]) {
+    fn add_named(&mut self, name: &[u8], value: &'a [u8]) {
         if TIME_NAMES.contains(&name) {
             self.time = Some(value);
         }

@@ -54,23 +54,22 @@ impl Counts {
 
     /// Counts a request in the second of the clock.
     pub(crate) fn add(&mut self, pulse: &Pulse, context: &str, ending: Ending) {
-        let is_known = self.contexts.contains_key(context);
-        let context = match is_known || self.contexts.len() < MAX_COUNTED {
-            true => context,
-            false => OVERFLOW,
-        };
-        if !self.contexts.contains_key(context) {
-            let pair = CounterPair {
-                requests: pulse.counter(&format!("{REQUESTS}:{context}")),
-                failed: None,
-            };
-            self.contexts.insert(context.to_owned(), pair);
-        }
         let has_failed = ending.is_failure();
         self.all.add(has_failed, || pulse.counter(FAILED));
         if let Some(pair) = self.contexts.get_mut(context) {
             pair.add(has_failed, || pulse.counter(&format!("{FAILED}:{context}")));
+            return;
         }
+        let context = match self.contexts.len() < MAX_COUNTED {
+            true => context,
+            false => OVERFLOW,
+        };
+        let pair = self.contexts.entry(context.to_owned());
+        let pair = pair.or_insert_with(|| CounterPair {
+            requests: pulse.counter(&format!("{REQUESTS}:{context}")),
+            failed: None,
+        });
+        pair.add(has_failed, || pulse.counter(&format!("{FAILED}:{context}")));
     }
 }
 

@@ -50,7 +50,7 @@ impl Builder {
         let seconds = self.precisions.iter().copied();
         let seconds = seconds.filter(|seconds| SECONDS.contains(seconds));
         let retained = nearest(self.retained_slices as usize, &RETAINED);
-        // Of the most that are allowed, there are fewer than u32 has.
+        // The most that is allowed is far below the largest u32.
         Precisions::new(seconds, retained as u32)
     }
 

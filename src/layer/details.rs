@@ -43,7 +43,7 @@ impl Detailed {
             buffer.set_trace_id(id);
         }
         if options.paths {
-            buffer.set_path(path(head));
+            buffer.set_path(head.whole_path());
         }
         Self(Some(buffer))
     }
@@ -139,15 +139,6 @@ impl Buffer {
         self.path.clear();
         self.queue_time = None;
     }
-}
-
-/// The path as the client sent it, without the query.
-fn path<'a>(head: &Head<'a>) -> &'a str {
-    #[cfg(feature = "axum")]
-    if let Some(uri) = super::matched::original_uri(head.extensions) {
-        return uri.path();
-    }
-    head.uri.path()
 }
 
 /// The id of the trace, or else that of the request.

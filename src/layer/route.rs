@@ -11,7 +11,7 @@ use http::{Extensions, Method};
 
 use super::details::Detailed;
 #[cfg(feature = "axum")]
-use super::matched::{MatchedPath, Template, original_uri};
+use super::matched::{MatchedPath, Template};
 use super::source::{Head, IgnoreList, Source};
 use tower_pulse_core::recorder::{Entry, Queue, Recorder, RecordingState, Scope, thread_number};
 use tower_pulse_model::context::{Kind, clean_name};
@@ -41,15 +41,6 @@ struct Sharing {
     /// there are `others`.
     last_thread: AtomicUsize,
     changes: AtomicU32,
-}
-
-/// The path that the client has asked for, also within a router that was given a part of it.
-fn asked_path<'a>(head: &Head<'a>) -> &'a str {
-    #[cfg(feature = "axum")]
-    if let Some(uri) = original_uri(head.extensions) {
-        return uri.path();
-    }
-    head.uri.path()
 }
 
 impl Routes {
@@ -356,7 +347,7 @@ impl Route {
         if !slot.needs_head {
             return Some(target);
         }
-        if self.skips.contain(asked_path(head)) {
+        if self.skips.contain_path_of(head) {
             return None;
         }
         Some(self.detailed(target, head))
@@ -379,7 +370,7 @@ impl Route {
         thread_local! {
             static NAME: RefCell<String> = const { RefCell::new(String::new()) };
         }
-        if self.skips.contain(path.as_str()) || self.skips.contain(asked_path(head)) {
+        if self.skips.contain(path.as_str()) || self.skips.contain_path_of(head) {
             return None;
         }
         let write = |name: &mut String| {
@@ -426,7 +417,7 @@ impl Route {
 
     /// The context of a request without a route template.
     fn other(self: &Arc<Self>, head: &Head<'_>) -> Option<Target> {
-        if self.skips.contain(asked_path(head)) {
+        if self.skips.contain_path_of(head) {
             return None;
         }
         if self.fallback_only && !self.recording.has_layer() {

@@ -32,6 +32,15 @@ impl<'a> Head<'a> {
             extensions: request.extensions(),
         }
     }
+
+    /// The path as the client sent it, without the query, also within a router that was given a part of it.
+    pub(super) fn whole_path(&self) -> &'a str {
+        #[cfg(feature = "axum")]
+        if let Some(uri) = super::matched::original_uri(self.extensions) {
+            return uri.path();
+        }
+        self.uri.path()
+    }
 }
 
 /// A request of any body.
@@ -101,6 +110,11 @@ impl IgnoreList {
             Skip::Exactly(path) => may_be(template, path, false),
             Skip::Below(parent) => may_be(template, parent, true),
         })
+    }
+
+    /// Whether the path of a request is ignored. Mostly nothing is, and the path is not looked up.
+    pub(super) fn contain_path_of(&self, head: &Head<'_>) -> bool {
+        !self.0.is_empty() && self.contain(head.whole_path())
     }
 
     /// Whether requests for this path, or of this route template, are ignored.

@@ -66,7 +66,8 @@ impl Pulse {
         self.unrecorded(tower_pulse_admin::or_panic(router))
     }
 
-    /// A router whose routes no layer of this `Pulse` records, wherever it is added and however a request ends.
+    /// A router whose routes no layer of this `Pulse` records, wherever it is added and however a request ends. Its own
+    /// layer does not count as one that the user has added.
     fn unrecorded<S>(&self, router: axum::Router<S>) -> axum::Router<S>
     where
         S: Clone + Send + Sync + 'static,
