@@ -28,7 +28,8 @@ mutate() {
   [ $result -lt 4 ] && [ $result -ne 1 ] || exit $result
 }
 
-mutate units "$out/shard.txt" --minimum-test-timeout 20
+# Two breaks at a time: one core compiles a break, for longer than its tests take. The suites keep both cores busy.
+mutate units "$out/shard.txt" --jobs 2 --minimum-test-timeout 40
 # Without a baseline, which would look for the suites in the packages that are broken. Most tests wait for a server.
 suites=(--test-package tower-pulse)
 for suite in builder journal layer stores warnings; do suites+=("--cargo-arg=--test=$suite"); done
