@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tower_pulse::store::RankedId;
 use tower_pulse::store::memory::MemoryStore;
-use tower_pulse::{Clock, ManualClock};
+use tower_pulse::{Clock, ManualClock, Pulse};
 use tower_pulse_core::store::Store;
 use tower_pulse_core::store::{FencedBatch, RankingPage, RankingPlace, RankingQuery};
 use tower_pulse_model::batch::Batch;
@@ -507,6 +507,25 @@ async fn sums_of_slices_that_are_gone_go_with_the_window() {
     later.add(&"b".into(), pair.now(), 3);
     fold(&mut pair, later).await;
     assert_eq!(top(&pair).await, pairs(&[("b", 3)]));
+}
+
+#[tokio::test]
+async fn the_window_of_whoever_asks_moves_on_without_additions() {
+    let server = RedisServer::start().await;
+    for store in [Pulse::builder(), Pulse::builder().redis(server.url())] {
+        let (clock, manual_clock) = Clock::manual(NOW);
+        let (pulse, tasks) = store.clock(clock).build_with_tasks().unwrap();
+        let tasks: Vec<_> = tasks.into_iter().map(tokio::spawn).collect();
+        let posts = pulse.ranking("posts").build().unwrap();
+        posts.add("7", 3);
+        pulse.flush().await.unwrap();
+        assert_eq!(posts.rank("7").await.unwrap(), Some(0));
+        // From here on no fold takes out what has left the window.
+        tasks.iter().for_each(tokio::task::JoinHandle::abort);
+        manual_clock.advance(Duration::from_secs(90 * 86_400));
+        assert_eq!(posts.top(0, 10).await.unwrap(), []);
+        assert_eq!(posts.score("7").await.unwrap(), None);
+    }
 }
 
 /// However many ids there are to take out: no slice may begin before.

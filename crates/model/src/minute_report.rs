@@ -162,7 +162,6 @@ impl MinuteReport {
             contexts: std::mem::replace(&mut self.contexts, tail),
             // Once.
             machine: self.machine.take(),
-            minute: self.minute,
             instance: self.instance.clone(),
             version: self.version.clone(),
             ..*self

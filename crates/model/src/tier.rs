@@ -223,6 +223,27 @@ mod tests {
     }
 
     #[test]
+    fn a_slice_is_overdue_when_no_entry_has_rolled_it_up_for_three_minutes() {
+        let minute = FINEST.slice(1_000_000_040);
+        let overdue = minute + 60 + GRACE + OVERDUE;
+        let mut rolled = RolledUp::default();
+        rolled.add(minute);
+        assert!(!rolled.is_overdue(overdue), "the first entry rolls it up");
+        rolled.advance(minute);
+        rolled.finish();
+        for slice in (minute - 60..=minute + HOUR).step_by(60) {
+            rolled.remove(slice);
+        }
+        assert!(!rolled.is_overdue(overdue), "no slice holds records");
+        rolled.add(minute);
+        assert!(!rolled.is_overdue(overdue - 1));
+        assert!(rolled.is_overdue(overdue));
+        rolled.advance(overdue);
+        rolled.finish();
+        assert!(!rolled.is_overdue(overdue + HOUR), "it is rolled up");
+    }
+
+    #[test]
     fn slices_are_due_once_they_have_ended_and_it_never_goes_back() {
         let mut rolled = RolledUp::default();
         rolled.advance(1_000_000_040);

@@ -198,7 +198,9 @@ mod tests {
     #[test]
     fn a_request_takes_its_own_scope_only() {
         let (first, second) = (scope(), scope());
+        assert!(!is_within_any());
         let outer = enter(7);
+        assert!(is_within_any());
         resume(7, &first);
         let inner = enter(9);
         assert!(is_within(7) && is_within(9) && !is_within(8));
@@ -209,6 +211,7 @@ mod tests {
         assert!(leave(outer));
         let taken = suspend(7, outer);
         assert!(taken.is_some_and(|taken| Arc::ptr_eq(&taken, &first)));
+        assert!(!is_within_any());
         assert_eq!((ACTIVE.get(), has_scopes()), (0, false));
     }
 }

@@ -104,7 +104,8 @@ impl Started {
 impl RequestTimers {
     /// Adds them to the context of the request.
     pub fn add_to(self, entry: &Entry) {
-        if !self.sums.is_empty() || self.covered > 0 {
+        // Time that is covered is covered by a timer, which has sums.
+        if !self.sums.is_empty() {
             entry.add_timers(self.covered, self.sums);
         }
     }

@@ -4,6 +4,7 @@ use super::*;
 use crate::batch::MAX_CALL_COST;
 use crate::context::MAX_NAME;
 use crate::entry::MAX_ENTRY_BYTES;
+use crate::ranking::MAX_RANKING_SLICES;
 use crate::slice::{MAX_PRECISIONS, MAX_RETAINED};
 use crate::tier::FINEST;
 
@@ -128,6 +129,25 @@ fn what_no_sender_makes_is_refused() {
     let mut bytes = pack(&of_names(&[1]));
     bytes.resize(MAX_ENTRY_BYTES + 1, 0);
     assert!(EntryReader::new(&bytes).is_err());
+}
+
+#[test]
+fn a_ranking_without_length_or_slices_is_refused() {
+    let is_read = |interval, slices| {
+        let (mut batch, max_ids) = (plain(), 10);
+        let spec = RankingSpec {
+            interval,
+            slices,
+            max_ids,
+        };
+        batch.add_ranking("hot".into(), RankingDelta::new(spec));
+        unpacked(&pack(&batch)) == Ok(batch)
+    };
+    assert!(is_read(1, 1));
+    assert!(is_read(u32::MAX, MAX_RANKING_SLICES));
+    for (interval, slices) in [(0, 1), (1, 0), (0, 0), (1, MAX_RANKING_SLICES + 1)] {
+        assert!(!is_read(interval, slices), "{interval} s, {slices} slices");
+    }
 }
 
 #[test]
