@@ -118,11 +118,6 @@ impl RunningSums {
         pack::read_aggregate(self.sums.get(&id)?)
     }
 
-    /// Whether a context has sums.
-    pub fn contains(&self, id: RecordId) -> bool {
-        self.sums.contains_key(&id)
-    }
-
     /// Approximate bytes in memory.
     pub fn bytes(&self) -> usize {
         let slices = self.slices.iter().map(HashMap::len).sum::<usize>();
@@ -230,7 +225,7 @@ mod tests {
         assert_eq!((sums.times.count, left), (0, Some(7)));
         assert!(running.bytes() > PER_SLICE + PER_CONTEXT);
         change(&mut running, Some((60, &second)), None);
-        assert_eq!((running.contains(id), running.bytes()), (false, 0));
+        assert_eq!((running.get(id), running.bytes()), (None, 0));
     }
 
     proptest! {
