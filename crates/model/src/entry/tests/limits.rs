@@ -134,12 +134,12 @@ fn what_no_sender_makes_is_refused() {
 #[test]
 fn a_ranking_without_length_or_slices_is_refused() {
     let is_read = |interval, slices| {
-        let (mut batch, max_ids) = (plain(), 10);
         let spec = RankingSpec {
             interval,
             slices,
-            max_ids,
+            max_ids: 10,
         };
+        let mut batch = plain();
         batch.add_ranking("hot".into(), RankingDelta::new(spec));
         unpacked(&pack(&batch)) == Ok(batch)
     };
