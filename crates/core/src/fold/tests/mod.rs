@@ -96,6 +96,8 @@ struct Scripted {
     is_recorded: bool,
     /// The newest entry, if that is gone.
     head: Option<Position>,
+    /// Seconds since `NOW`.
+    since_now: Mutex<i64>,
     progress: Mutex<Progress>,
     /// The number of records of each step.
     records: Mutex<Vec<usize>>,
@@ -220,7 +222,7 @@ impl Journal for Scripted {
             Behaviour::Stolen => Step::Stale("another".to_owned()),
             _ => Step::Done(Entries {
                 head: self.head.or(newest).unwrap_or_default(),
-                now: NOW,
+                now: NOW + *lock(&self.since_now),
                 entries: left.take(most).cloned().collect(),
             }),
         };

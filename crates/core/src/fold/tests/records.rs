@@ -1,5 +1,7 @@
 //! Records between rounds: which slices may expire, and which records are remembered.
 
+use std::time::Duration;
+
 use super::{Call, Folding, NOW, Scripted, entry};
 use crate::fold::Attendance;
 use crate::task::lock;
@@ -19,6 +21,27 @@ async fn only_slices_that_are_rolled_up_may_expire() {
     // Clocks may be ahead, so there may be later slices too.
     let newest = released.iter().max();
     assert_eq!(newest, Some(&(FINEST.slice(NOW) - 60)));
+}
+
+#[tokio::test]
+async fn slices_are_rolled_up_late_although_no_entry_arrives() {
+    let journal = Scripted {
+        is_recorded: true,
+        ..Scripted::default()
+    };
+    lock(&journal.entries).push(entry(100, &["GET /"], NOW));
+    let folding = Folding::of(journal, 100);
+    assert_eq!(folding.fold().await, Attendance::Mine);
+    let slice = FINEST.slice(NOW);
+    let delay = slice + 60 + 15 + 180 - NOW;
+    for (seconds, is_released) in [(delay - 1, false), (1, true)] {
+        lock(&folding.journal.released).clear();
+        *lock(&folding.journal.since_now) += seconds;
+        folding.time.advance(Duration::from_secs(seconds as u64));
+        assert_eq!(folding.fold().await, Attendance::Mine);
+        let released = lock(&folding.journal.released);
+        assert_eq!(released.contains(&slice), is_released, "{released:?}");
+    }
 }
 
 #[tokio::test]
