@@ -215,6 +215,7 @@ fn a_timer_and_a_request_of_one_name_are_two_contexts() {
     let (recorder, _) = recorder(9);
     let [http, timer] = [Kind::Http, Kind::Timer].map(|kind| recorder.entry(kind, "job"));
     assert_eq!((http.kind, timer.kind), (Kind::Http, Kind::Timer));
+    assert_eq!(recorder.contexts(), 2);
     assert_eq!(&*recorder.entry(Kind::Timer, "/").name, "\\/");
 }
 
