@@ -172,6 +172,10 @@ async fn a_slice_of_100_000_long_ids_leaves_while_entries_are_folded_and_folders
     let counts: Vec<u32> =
         redis::from_redis_value(fleet.command(&["EVAL", WRONG, "0"]).await).unwrap();
     assert_eq!(counts, [MAX_IDS / 2, 0]);
+    let state = fleet.command(&["HGET", "pulse:rankings", "posts"]).await;
+    let state: String = redis::from_redis_value(state).unwrap();
+    let second = START + 60;
+    assert_eq!(state, format!("60 1500 {MAX_IDS} {second}"));
     let page = fleet.page(usize::MAX).await;
     assert_eq!(page.total, 50_000);
     let ids: BTreeSet<_> = page.top.iter().map(|id| (&id.id, id.score)).collect();
