@@ -15,6 +15,7 @@ use crate::access_time::DurationSums;
 use crate::aggregate::Aggregate;
 use crate::context::{Kind, RecordId};
 use crate::histogram::Histogram;
+use crate::machine::MachineMinute;
 use crate::mark::StoredMark;
 use crate::minute_report::{InstanceMinute, MinuteReport};
 use crate::outcome::{OUTCOMES as OUTCOME_COUNT, Outcome};
@@ -195,6 +196,28 @@ fn a_minute_of_an_instance_comes_back() {
             assert_eq!(InstanceMinute::unpack(&packed[..length]), None);
         }
     }
+}
+
+#[test]
+fn the_machine_of_a_minute_comes_back() {
+    let machine = MachineMinute {
+        cpus: 2,
+        cpu_millis: Some(1_500),
+        delay_micros: Some(0),
+        ..MachineMinute::default()
+    };
+    let mut batch = Batch::new(Precisions::default());
+    for (instance, machine) in [("a", Some(machine)), ("b", None)] {
+        let mut report = report(1_700_000_040, instance, 2, Aggregate::default());
+        report.machine = machine;
+        batch.reports.push(report);
+    }
+    assert_eq!(unpacked(&pack(&batch)), Ok(batch));
+    let minute = InstanceMinute {
+        machine: Some(machine),
+        ..InstanceMinute::default()
+    };
+    assert_eq!(InstanceMinute::unpack(&minute.pack()), Some(minute));
 }
 
 #[test]
