@@ -7,8 +7,8 @@ use crate::fold::Attendance;
 use crate::task::lock;
 use tower_pulse_model::tier::FINEST;
 
-#[tokio::test]
-async fn only_slices_that_are_rolled_up_may_expire() {
+/// A folder that has folded an entry, where every slice has a record.
+async fn with_records_everywhere() -> Folding {
     let journal = Scripted {
         is_recorded: true,
         ..Scripted::default()
@@ -16,6 +16,12 @@ async fn only_slices_that_are_rolled_up_may_expire() {
     lock(&journal.entries).push(entry(100, &["GET /"], NOW));
     let folding = Folding::of(journal, 100);
     assert_eq!(folding.fold().await, Attendance::Mine);
+    folding
+}
+
+#[tokio::test]
+async fn only_slices_that_are_rolled_up_may_expire() {
+    let folding = with_records_everywhere().await;
     let released = lock(&folding.journal.released);
     assert_eq!(released.len(), 129);
     // Clocks may be ahead, so there may be later slices too.
@@ -25,13 +31,7 @@ async fn only_slices_that_are_rolled_up_may_expire() {
 
 #[tokio::test]
 async fn slices_are_rolled_up_late_although_no_entry_arrives() {
-    let journal = Scripted {
-        is_recorded: true,
-        ..Scripted::default()
-    };
-    lock(&journal.entries).push(entry(100, &["GET /"], NOW));
-    let folding = Folding::of(journal, 100);
-    assert_eq!(folding.fold().await, Attendance::Mine);
+    let folding = with_records_everywhere().await;
     let slice = FINEST.slice(NOW);
     let delay = slice + 60 + 15 + 180 - NOW;
     for (seconds, is_released) in [(delay - 1, false), (1, true)] {
