@@ -90,7 +90,7 @@ impl<B: Body> Body for TimedBody<B> {
                 }
             }
             None => guard.body_ended(*this.outcome),
-            Some(Err(_)) => guard.body_ended(Outcome::BodyAborted),
+            Some(Err(_)) => guard.end(Outcome::BodyFailed, true),
         }
         Poll::Ready(frame)
     }

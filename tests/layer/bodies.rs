@@ -119,7 +119,7 @@ async fn a_body_ends_with_its_trailers() {
 }
 
 #[tokio::test]
-async fn a_body_error_is_an_aborted_body() {
+async fn a_body_that_the_service_breaks_off_has_failed() {
     let (pulse, _hand) = pulse();
     let handler = || async {
         let parts = [
@@ -133,7 +133,7 @@ async fn a_body_error_is_an_aborted_body() {
         .layer(pulse.layer().until_body_end());
     let response = send(&app, "GET", "/").await;
     response.into_body().collect().await.unwrap_err();
-    assert_eq!(outcome(&pulse, "GET /", Outcome::BodyAborted).await, (1, 0));
+    assert_eq!(outcome(&pulse, "GET /", Outcome::BodyFailed).await, (1, 1));
 }
 
 #[tokio::test]

@@ -154,7 +154,7 @@ async fn a_body_that_ends_early_has_the_status_of_its_head() {
         .route("/whole", get(|| async { (StatusCode::ACCEPTED, "whole") }))
         .layer(pulse.layer().until_body_end());
     for (path, status, outcome) in [
-        ("/fails", 206, Outcome::BodyAborted),
+        ("/fails", 206, Outcome::BodyFailed),
         ("/whole", 202, Outcome::Success),
     ] {
         let _ = send(&app, "GET", path).await.into_body().collect().await;

@@ -185,8 +185,8 @@ impl ContextDelta {
             true => 0,
             false => VERSION_WITH_WHOLE_RECORDS,
         };
-        let measures = self.all_records().map(|sums| sums.measures.version());
-        measures.fold(whole, u8::max)
+        let of_record = |sums: &Aggregate| sums.measures.version().max(sums.outcomes.version());
+        self.all_records().map(of_record).fold(whole, u8::max)
     }
 
     pub(super) fn is_empty(&self) -> bool {

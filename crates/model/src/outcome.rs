@@ -23,13 +23,17 @@ pub enum Outcome {
     Cancelled,
     /// The handler panicked.
     Panicked,
-    /// The head was sent, but not the whole body. Recorded only with
+    /// The head was sent, and the body was dropped before its end: the client went away. Recorded only with
     /// `until_body_end`.
     BodyAborted,
+    /// The head was sent, and the body ended with an error of the service. Recorded only with `until_body_end`.
+    BodyFailed,
 }
 
 /// Number of outcomes.
-pub const OUTCOMES: usize = 10;
+pub const OUTCOMES: usize = 11;
+/// The version of entries since which there is [`Outcome::BodyFailed`].
+const VERSION_WITH_BODY_FAILED: u8 = 7;
 
 impl std::fmt::Display for Outcome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -50,6 +54,7 @@ impl Outcome {
         Self::Cancelled,
         Self::Panicked,
         Self::BodyAborted,
+        Self::BodyFailed,
     ];
 
     /// The outcome of a response with this status code. A code outside of 100 to 599 counts as a server
@@ -82,13 +87,17 @@ impl Outcome {
             Self::Cancelled => "cancelled",
             Self::Panicked => "panicked",
             Self::BodyAborted => "body_aborted",
+            Self::BodyFailed => "body_failed",
         }
     }
 
-    /// Whether the outcome is an error by itself: 5xx, a service error, a panic.
+    /// Whether the outcome is an error by itself: 5xx, a service error, a panic, a body that failed.
     #[inline]
     pub fn is_error(self) -> bool {
-        matches!(self, Self::ServerError | Self::Failed | Self::Panicked)
+        matches!(
+            self,
+            Self::ServerError | Self::Failed | Self::Panicked | Self::BodyFailed
+        )
     }
 }
 
@@ -125,6 +134,14 @@ impl OutcomeCounts {
         self.errors = self.errors.saturating_sub(other.errors);
     }
 
+    /// The oldest version of entries that has all of these outcomes.
+    pub(crate) fn version(&self) -> u8 {
+        match self.count(Outcome::BodyFailed) {
+            0 => 0,
+            _ => VERSION_WITH_BODY_FAILED,
+        }
+    }
+
     /// Number of samples that ended with `outcome`.
     pub fn count(&self, outcome: Outcome) -> u64 {
         self.counts[outcome as usize]
@@ -149,7 +166,12 @@ mod tests {
         let errors = Outcome::ALL
             .into_iter()
             .filter(|outcome| outcome.is_error());
-        let expected = [Outcome::ServerError, Outcome::Failed, Outcome::Panicked];
+        let expected = [
+            Outcome::ServerError,
+            Outcome::Failed,
+            Outcome::Panicked,
+            Outcome::BodyFailed,
+        ];
         assert!(errors.eq(expected));
     }
 
@@ -160,7 +182,7 @@ mod tests {
             counts.record(Outcome::Success, error);
         }
         let counted = Outcome::ALL.map(|outcome| counts.count(outcome));
-        assert_eq!(counted, [0, 0, 3, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(counted, [0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(counts.errors, 1);
     }
 }

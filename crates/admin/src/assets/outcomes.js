@@ -3,12 +3,13 @@
 import { attr, el, sync, text } from './dom.js';
 import { count, percent } from './format.js';
 
-const CLASSES = { '1xx': '2xx', completed: '2xx', panicked: 'error', body_aborted: 'cancelled' };
+const CLASSES = { '1xx': '2xx', completed: '2xx', panicked: 'error', body_aborted: 'cancelled', body_failed: 'error' };
 const OUTCOMES = {
 	error: 'failed',
 	cancelled: 'cancelled',
 	panicked: 'panicked',
 	body_aborted: 'body aborted',
+	body_failed: 'body failed',
 	completed: 'completed',
 };
 

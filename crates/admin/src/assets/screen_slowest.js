@@ -28,6 +28,7 @@ const STATUSES = [
 	['panicked', 'Panicked'],
 	['cancelled', 'Cancelled'],
 	['body_aborted', 'Body aborted'],
+	['body_failed', 'Body failed'],
 ];
 const PER_PATHS = [
 	['1', '1 per path'],

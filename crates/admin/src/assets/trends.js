@@ -19,7 +19,7 @@ const OUTCOMES = [
 	{ key: '3xx', label: '3xx', color: 'c-3xx', of: ['3xx'] },
 	{ key: '4xx', label: '4xx', color: 'c-4xx', of: ['4xx'] },
 	{ key: 'cut', label: 'aborted', color: 'c-cancelled', of: ['cancelled', 'body_aborted'] },
-	{ key: '5xx', label: '5xx, failed', color: 'c-5xx', of: ['5xx', 'error', 'panicked'] },
+	{ key: '5xx', label: '5xx, failed', color: 'c-5xx', of: ['5xx', 'error', 'panicked', 'body_failed'] },
 ];
 const CALLS = [
 	{ key: 'completed', label: 'completed', color: 'c-2xx', of: ['completed'] },

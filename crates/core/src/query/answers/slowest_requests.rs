@@ -144,7 +144,11 @@ impl RequestStatus {
             Ending::Failed => summary.outcomes.errors > 0,
             Ending::Outcome(outcome) => has(outcome),
             // A response whose body broke off has a status too.
-            Ending::Code(code) => has(Outcome::from_status(code)) || has(Outcome::BodyAborted),
+            Ending::Code(code) => {
+                has(Outcome::from_status(code))
+                    || has(Outcome::BodyAborted)
+                    || has(Outcome::BodyFailed)
+            }
         }
     }
 }
