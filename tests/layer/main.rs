@@ -8,6 +8,7 @@ mod contexts;
 mod mounted;
 mod names;
 mod nested_timers;
+mod order;
 mod outcomes;
 mod polls;
 mod queue;

@@ -142,6 +142,11 @@ impl OutcomeCounts {
         }
     }
 
+    /// Number of samples.
+    pub fn total(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
     /// Number of samples that ended with `outcome`.
     pub fn count(&self, outcome: Outcome) -> u64 {
         self.counts[outcome as usize]

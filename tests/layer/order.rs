@@ -1,0 +1,147 @@
+//! Where the layer belongs among those of tower-http: the table of the guide's quick start, each of its rows measured.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::routing::get;
+use http::{Request, Response, StatusCode};
+use http_body_util::BodyExt;
+use tower::{Layer, ServiceExt};
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::compression::CompressionLayer;
+use tower_http::cors::CorsLayer;
+use tower_http::limit::RequestBodyLimitLayer;
+use tower_http::timeout::TimeoutLayer;
+use tower_http::validate_request::ValidateRequestHeaderLayer;
+use tower_pulse::Pulse;
+use tower_pulse_model::outcome::Outcome;
+
+use super::{pulse, snapshot};
+
+/// The page of the guide with the table.
+const GUIDE: &str = include_str!("../../src/guide/quick_start.md");
+
+fn routes() -> Router {
+    let slow = || tokio::time::sleep(Duration::from_secs(3_600));
+    let text = || async { "a text that is worth compressing ".repeat(100) };
+    Router::new()
+        .route("/slow", get(slow))
+        .route("/panics", get(async || -> () { panic!("on purpose") }))
+        .route("/text", get(text).post(|body: String| async { body }))
+}
+
+/// How the only request ended, as the table says it.
+async fn recorded(pulse: &Pulse) -> String {
+    let contexts = snapshot(pulse).await.contexts;
+    let ended = contexts.into_iter().map(|context| {
+        let outcomes = context.hour.unwrap().aggregate.outcomes;
+        assert_eq!(outcomes.total(), 1, "{}", context.context);
+        let mut all = Outcome::ALL.into_iter();
+        let outcome = all.find(|one| outcomes.count(*one) == 1).unwrap();
+        let error = if outcomes.errors == 1 {
+            ", an error"
+        } else {
+            ""
+        };
+        format!("`{outcome}`{error}")
+    });
+    let ended: Vec<_> = ended.collect();
+    match &ended[..] {
+        [] => "nothing".to_owned(),
+        [one] => one.clone(),
+        more => panic!("{more:?}"),
+    }
+}
+
+/// Sends the request to a service with both layers, and measures the row of the table.
+macro_rules! row {
+    ($name:literal, $layer:expr, $request:expr, $status:literal) => {{
+        let mut cells = Vec::new();
+        for is_outside in [true, false] {
+            let (pulse, _hand) = pulse();
+            let app = match is_outside {
+                true => routes().layer($layer).layer(pulse.layer()),
+                false => routes().layer(pulse.layer()).layer($layer),
+            };
+            let response = app.oneshot($request).await.unwrap();
+            assert_eq!(response.status().as_u16(), $status, "{}", $name);
+            response.into_body().collect().await.unwrap();
+            cells.push(recorded(&pulse).await);
+        }
+        let row = format!("| `{}` | {} | {} |", $name, cells[0], cells[1]);
+        assert!(GUIDE.contains(&row), "the guide lacks {row}");
+    }};
+}
+
+fn get_of(path: &str) -> Request<Body> {
+    Request::get(path).body(Body::empty()).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timeout() {
+    let (status, after) = (StatusCode::SERVICE_UNAVAILABLE, Duration::from_secs(1));
+    let timeout = TimeoutLayer::with_status_code(status, after);
+    row!("TimeoutLayer", timeout, get_of("/slow"), 503);
+}
+
+#[tokio::test]
+async fn a_limit_of_the_body() {
+    let request = || {
+        let post = Request::post("/text").header("content-length", "100");
+        post.body(Body::from("x".repeat(100))).unwrap()
+    };
+    row!(
+        "RequestBodyLimitLayer",
+        RequestBodyLimitLayer::new(10),
+        request(),
+        413
+    );
+}
+
+#[tokio::test]
+async fn a_preflight() {
+    let request = || {
+        let preflight = Request::options("/text").header("origin", "https://shop.example");
+        let preflight = preflight.header("access-control-request-method", "POST");
+        preflight.body(Body::empty()).unwrap()
+    };
+    row!("CorsLayer", CorsLayer::permissive(), request(), 200);
+}
+
+#[tokio::test]
+async fn a_panic_that_is_caught() {
+    row!(
+        "CatchPanicLayer",
+        CatchPanicLayer::new(),
+        get_of("/panics"),
+        500
+    );
+}
+
+#[tokio::test]
+async fn a_login() {
+    let refuse = |_: &mut Request<Body>| {
+        let refused = Response::builder().status(StatusCode::UNAUTHORIZED);
+        Err(refused.body(Body::empty()).unwrap())
+    };
+    let login = ValidateRequestHeaderLayer::custom(refuse);
+    row!(
+        "ValidateRequestHeaderLayer",
+        login.clone(),
+        get_of("/text"),
+        401
+    );
+}
+
+#[tokio::test]
+async fn compression() {
+    let request = || {
+        let get = Request::get("/text").header("accept-encoding", "gzip");
+        get.body(Body::empty()).unwrap()
+    };
+    row!("CompressionLayer", CompressionLayer::new(), request(), 200);
+    let compressed = CompressionLayer::new().layer(routes());
+    let response = compressed.oneshot(request()).await.unwrap();
+    assert_eq!(response.headers()["content-encoding"], "gzip");
+}
