@@ -50,6 +50,8 @@ use tower_pulse_redis::RedisOptions;
 #[must_use = "a builder does nothing until it is built"]
 pub struct Builder {
     backend: Backend,
+    /// The method that named the store, and the one that named another.
+    store_named_by: [Option<&'static str>; 2],
     prefix: Option<String>,
     service: Option<String>,
     instance: Option<String>,
@@ -120,6 +122,7 @@ impl Default for Builder {
     fn default() -> Self {
         Self {
             backend: Backend::Memory,
+            store_named_by: [None; 2],
             prefix: None,
             service: None,
             instance: None,
@@ -187,8 +190,8 @@ impl Builder {
 
     /// The name under which this instance appears in slow and failed requests, in reports and in [`Health`](crate::Health),
     /// such as its host name: 1 to 100 bytes without control characters, of which others that show nothing, or turn the
-    /// direction of text, are escaped. By default a generated id, which no
-    /// other process has had.
+    /// direction of text, are escaped. By default the name of the host with a
+    /// short random suffix, such as `web-1-3fa9`.
     ///
     /// Instances of the same name are shown as one; nothing else depends on it. The leases of folding and
     /// cleaning name their holder with its id behind a colon.

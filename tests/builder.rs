@@ -437,3 +437,43 @@ fn redis_urls() {
         .map(|_| ())
         .unwrap();
 }
+
+/// The last one would win in silence.
+#[cfg(all(feature = "file", feature = "redis"))]
+#[test]
+fn two_stores() {
+    let b = Pulse::builder;
+    let (url, path) = ("redis://127.0.0.1/", "/tmp/pulse.redb");
+    let memory =
+        || tower_pulse::store::memory::MemoryStore::new(Default::default(), Default::default());
+    refused(
+        b().file(path).redis(url),
+        "redis",
+        "a second store",
+        "`file` has named one before",
+    );
+    refused(
+        b().redis(url).file(path),
+        "file",
+        "a second store",
+        "`redis` has named one before",
+    );
+    refused(
+        b().redis(url).redis(url),
+        "redis",
+        "a second store",
+        "`redis` has named one before",
+    );
+    refused(
+        b().redis_cluster([url]).store(memory()),
+        "store",
+        "a second store",
+        "`redis_cluster`",
+    );
+    refused(
+        b().store(memory()).redis_sentinel("shop", [url]),
+        "redis_sentinel",
+        "a second store",
+        "`store`",
+    );
+}

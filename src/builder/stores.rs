@@ -20,6 +20,17 @@ fn without_feature(feature: &'static str, value: String) -> Backend {
 }
 
 impl Builder {
+    /// Sets the store. `method` is the one that names it.
+    fn kept_in(mut self, method: &'static str, backend: Backend) -> Self {
+        self.backend = backend;
+        let [first, second] = &mut self.store_named_by;
+        match first {
+            None => *first = Some(method),
+            Some(_) => *second = Some(method),
+        }
+        self
+    }
+
     /// Keeps everything in one file of this machine, which is made if it does not exist: history survives a restart,
     /// without a server. The file serves one process at a time. The process of a deploy that starts while the old one
     /// still holds the file records in memory, and brings that into the file when the old one has ended.
@@ -35,17 +46,12 @@ impl Builder {
     /// ```
     ///
     /// Needs the feature `file`: [`build`](Self::build) says so where it is missing.
-    pub fn file(mut self, path: impl Into<std::path::PathBuf>) -> Self {
+    pub fn file(self, path: impl Into<std::path::PathBuf>) -> Self {
         #[cfg(feature = "file")]
-        {
-            self.backend = Backend::File(FileOptions::new(path));
-        }
+        let backend = Backend::File(FileOptions::new(path));
         #[cfg(not(feature = "file"))]
-        {
-            let path = path.into();
-            self.backend = without_feature("file", path.display().to_string());
-        }
-        self
+        let backend = without_feature("file", path.into().display().to_string());
+        self.kept_in("file", backend)
     }
 
     /// The most bytes of the file: 16 MiB to 64 GiB, 256 MiB by default. A third to a half of them is data. Above that,
@@ -81,27 +87,25 @@ impl Builder {
     /// ```
     ///
     /// Needs the feature `redis`: [`build`](Self::build) says so where it is missing.
-    pub fn redis(mut self, url: impl Into<String>) -> Self {
+    pub fn redis(self, url: impl Into<String>) -> Self {
         #[cfg(feature = "redis")]
-        {
-            self.backend = Backend::Redis(RedisOptions::new(&url.into()).map(Box::new));
-        }
+        let backend = Backend::Redis(RedisOptions::new(&url.into()).map(Box::new));
         #[cfg(not(feature = "redis"))]
-        {
+        let backend = {
             // Not the URL, which may have a password in it.
             let _: String = url.into();
-            self.backend = without_feature("redis", "a URL".to_owned());
-        }
-        self
+            without_feature("redis", "a URL".to_owned())
+        };
+        self.kept_in("redis", backend)
     }
 
     /// Keeps everything in the Redis server of a client that is configured elsewhere: its address,
     /// database, credentials, TLS and TCP settings are taken over. The connections are opened anew, with
     /// timeouts and retries of this crate, since exact counts depend on both.
     #[cfg(feature = "redis")]
-    pub fn redis_client(mut self, client: redis::Client) -> Self {
-        self.backend = Backend::Redis(Ok(Box::new(client.get_connection_info().clone().into())));
-        self
+    pub fn redis_client(self, client: redis::Client) -> Self {
+        let options = client.get_connection_info().clone().into();
+        self.kept_in("redis_client", Backend::Redis(Ok(Box::new(options))))
     }
 
     /// Keeps everything in a Redis Cluster, of which these are some nodes: `redis://[user:password@]host[:port]` or
@@ -120,17 +124,12 @@ impl Builder {
     /// ```
     ///
     /// Needs the feature `redis`: [`build`](Self::build) says so where it is missing.
-    pub fn redis_cluster<U: AsRef<str>>(mut self, urls: impl IntoIterator<Item = U>) -> Self {
+    pub fn redis_cluster<U: AsRef<str>>(self, urls: impl IntoIterator<Item = U>) -> Self {
         #[cfg(feature = "redis")]
-        {
-            self.backend = Backend::Redis(RedisOptions::cluster(urls).map(Box::new));
-        }
+        let backend = Backend::Redis(RedisOptions::cluster(urls).map(Box::new));
         #[cfg(not(feature = "redis"))]
-        {
-            let _ = urls;
-            self.backend = without_feature("redis", "a cluster".to_owned());
-        }
-        self
+        let (_, backend) = (urls, without_feature("redis", "a cluster".to_owned()));
+        self.kept_in("redis_cluster", backend)
     }
 
     /// Keeps everything in the Redis that Sentinel names as the primary of a service: the name after `sentinel monitor`,
@@ -153,29 +152,25 @@ impl Builder {
     ///
     /// Needs the feature `redis`: [`build`](Self::build) says so where it is missing.
     pub fn redis_sentinel<U: AsRef<str>>(
-        mut self,
+        self,
         service: impl AsRef<str>,
         urls: impl IntoIterator<Item = U>,
     ) -> Self {
         #[cfg(feature = "redis")]
-        {
-            let options = RedisOptions::sentinel(service.as_ref(), urls);
-            self.backend = Backend::Redis(options.map(Box::new));
-        }
+        let backend = Backend::Redis(RedisOptions::sentinel(service.as_ref(), urls).map(Box::new));
         #[cfg(not(feature = "redis"))]
-        {
+        let backend = {
             let _ = (service, urls);
-            self.backend = without_feature("redis", "a service of Sentinels".to_owned());
-        }
-        self
+            without_feature("redis", "a service of Sentinels".to_owned())
+        };
+        self.kept_in("redis_sentinel", backend)
     }
 
     /// Keeps everything in one of the stores of [`store`](crate::store) that was made elsewhere, for
     /// example to share it. Without it: in the memory of this process. The
     /// [`prefix`](Self::prefix), the bounds of the store and the timeouts are those that it was made with. Its
     /// precisions must be those of this builder.
-    pub fn store(mut self, store: impl Into<crate::store::Store>) -> Self {
-        self.backend = Backend::Custom(store.into().into());
-        self
+    pub fn store(self, store: impl Into<crate::store::Store>) -> Self {
+        self.kept_in("store", Backend::Custom(store.into().into()))
     }
 }

@@ -28,6 +28,10 @@ pub(super) const SECONDS: RangeInclusive<u32> = 1..=365 * 24 * 3_600;
 
 impl Builder {
     pub(super) fn validate(&self) -> Result<(), BuildError> {
+        if let [Some(first), Some(second)] = self.store_named_by {
+            let allowed = format!("one store, and `{first}` has named one before: remove either");
+            return Err(BuildError::new(second, "a second store", allowed));
+        }
         let second = Duration::from_secs(1);
         let year = 365 * 24 * 3_600 * second;
         duration(
