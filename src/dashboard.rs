@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::pulse::PageOptions;
 use tower_pulse_core::clock::Clock;
+use tower_pulse_core::health::Notices;
 use tower_pulse_core::query::{Reader, Source, StoreReader};
 use tower_pulse_core::store::Store;
 use tower_pulse_core::targets::Targets;
@@ -69,6 +70,7 @@ impl Dashboard {
             store,
             clock,
             targets,
+            notices: Notices::default(),
             process: None,
         });
         Self {

@@ -40,7 +40,7 @@
 //! Each question reaches the store at most once a second, however many ask.
 
 pub use tower_pulse_core::query::{
-    Answer, Answering, Before, BothHours, Bucket, Burn, BurningPath, ChangeRow, Changes,
+    Advice, Answer, Answering, Before, BothHours, Bucket, Burn, BurningPath, ChangeRow, Changes,
     ChangesQuery, CleaningHealth, CleaningPass, ComparedWindow, ContextHour, ContextName,
     CounterRow, CounterSamples, Counters, CountersQuery, Covered, Deploy, DeployQuery, DeployRow,
     DeployVerdict, ENOUGH_FOR_P99, ENOUGH_REQUESTS, FixFirst, FixReason, FixRow, FlushLosses,

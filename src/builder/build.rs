@@ -1,9 +1,9 @@
 //! Building: the store, the parts of a [`Pulse`] and its tasks, of a configuration that is allowed.
 
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
-use super::memory::{expected_in_words, most_in_words};
+use super::memory::expected_in_words;
 use super::{Backend, Builder};
 use crate::layer::IgnoreList;
 use crate::pulse::{PageOptions, Pulse};
@@ -11,6 +11,8 @@ use tower_pulse_core::cleaner::Retention;
 use tower_pulse_core::error::BuildError;
 use tower_pulse_core::flush::FlushOptions;
 use tower_pulse_core::handle::{Handle, HandleOptions};
+use tower_pulse_core::health::Notices;
+use tower_pulse_core::random::short_random_name;
 use tower_pulse_core::recorder::Limits;
 use tower_pulse_core::store::Store;
 use tower_pulse_core::store::memory::MemoryStore;
@@ -21,6 +23,31 @@ use tower_pulse_model::context::escape_hidden;
 use tower_pulse_model::expected::{ExpectedBytes, USUAL_CONTEXTS};
 use tower_pulse_model::slice::Precisions;
 use tower_pulse_model::tier::DAY;
+
+/// The most characters of the host's name.
+const HOST_CHARS: usize = 64;
+
+/// The shown name of an instance that has none: the host's, with a suffix that tells its processes apart.
+fn instance_name() -> String {
+    let in_file = |path| std::fs::read_to_string(path).ok();
+    let host = in_file("/proc/sys/kernel/hostname")
+        .or_else(|| in_file("/etc/hostname"))
+        .or_else(|| {
+            std::env::var("HOSTNAME")
+                .or(std::env::var("COMPUTERNAME"))
+                .ok()
+        });
+    let host = host
+        .as_deref()
+        .map(str::trim)
+        .filter(|host| !host.is_empty());
+    let host: String = host
+        .unwrap_or("instance")
+        .chars()
+        .take(HOST_CHARS)
+        .collect();
+    format!("{host}-{}", &short_random_name()[..4])
+}
 
 impl Builder {
     /// Builds it, and spawns its tasks on the current tokio runtime.
@@ -61,8 +88,10 @@ impl Builder {
         let worst = self.worst_case();
         let (bounds, precisions) = (self.bounds(), self.all_precisions());
         let expected = ExpectedBytes::new(&bounds, &precisions, USUAL_CONTEXTS);
-        let most = most_in_words(&self.process_bytes(), &bounds);
-        let memory_warning = self.memory_warning();
+        let notices = Notices::default();
+        self.memory_warning()
+            .into_iter()
+            .for_each(|warning| notices.add(warning));
         let history_days = self.history_days();
         let queue_header = self.parsed_queue_header()?;
         let store: Arc<dyn Store> = match &self.backend {
@@ -99,7 +128,7 @@ impl Builder {
             flush: FlushOptions {
                 interval: self.flush_interval,
                 replay_bytes: self.replay_bytes,
-                name: self.instance.map(|name| escape_hidden(&name).into()),
+                name: Some(escape_hidden(&self.instance.unwrap_or_else(instance_name)).into()),
             },
             fold_step_contexts: self.fold_step_contexts,
             history_days,
@@ -114,20 +143,10 @@ impl Builder {
             shutdown_timeout: self.shutdown_timeout,
             worst,
             bounds,
-            memory_warning,
+            notices,
         };
-        tracing::info!(
-            store = %store.describe(),
-            expected_process_bytes = expected.process_bytes,
-            expected_store_bytes = expected.store_bytes,
-            max_process_bytes = options.worst.process_bytes,
-            max_store_bytes = options.worst.store_bytes,
-            "tower-pulse records; {}; {most}",
-            expected_in_words(&expected)
-        );
-        if let Some(warning) = &options.memory_warning {
-            tracing::warn!("{warning}");
-        }
+        static FIRST: Once = Once::new();
+        FIRST.call_once(|| tracing::info!("{}", expected_in_words(&store.describe(), &expected)));
         let (handle, tasks) = Handle::new(options, store);
         let page = PageOptions {
             service: self.service,

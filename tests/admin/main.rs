@@ -3,6 +3,7 @@
 
 mod access;
 mod answer_size;
+mod first_hour;
 mod guide;
 mod hosts;
 mod names;

@@ -16,6 +16,7 @@ use subtle::{Choice, ConstantTimeEq};
 use super::hosts::Hosts;
 use super::response::ApiError;
 use tower_pulse_core::error::BuildError;
+use tower_pulse_core::health::Notices;
 use tower_pulse_core::task::BoxFuture;
 use tower_pulse_detect::change::SOMEONE;
 
@@ -269,6 +270,19 @@ impl Access {
         }
     }
 
+    /// Adds a warning where the secret is one that others guess. A build with debug assertions is no deployment.
+    pub(super) fn warn_if_weak(&self, notices: &Notices, has_debug_assertions: bool) {
+        let (Rule::Token(secret) | Rule::Basic(_, secret)) = &self.rule else {
+            return;
+        };
+        if secret.is_weak && !has_debug_assertions {
+            notices.add(format!(
+                "the secret of {self:?} is easily guessed: use a random one of {STRONG} characters or more, such as \
+                 `openssl rand -hex 16` makes, from an environment variable or a file"
+            ));
+        }
+    }
+
     /// Refuses secrets that protect nothing, and hosts that are none.
     pub(super) fn validate(&self) -> Result<(), BuildError> {
         let refuse = |value, allowed| Err(BuildError::new("access", value, allowed));
@@ -351,13 +365,19 @@ impl fmt::Debug for Access {
 struct Secret {
     digest: [u8; 32],
     usable: bool,
+    is_weak: bool,
 }
+
+/// The fewest characters of a secret that is not weak.
+const STRONG: usize = 16;
 
 impl Secret {
     fn new(secret: &str) -> Self {
         Self {
             digest: Sha256::digest(secret).into(),
             usable: !secret.trim().is_empty(),
+            // "change me" of the documentation is shorter, too.
+            is_weak: secret.chars().count() < STRONG,
         }
     }
 

@@ -119,6 +119,7 @@ where
     S: Clone + Send + Sync + 'static,
 {
     access.warn_if_open();
+    access.warn_if_weak(&source.query.source().notices, cfg!(debug_assertions));
     let admin = Arc::new(Admin {
         query: source.query.clone(),
         page: Page::new(&source),

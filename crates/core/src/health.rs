@@ -1,8 +1,10 @@
 //! The state of an instance, by stage, as `api/health` shows it. The page
 //! [reading health](https://docs.rs/tower-pulse/latest/tower_pulse/guide/reading_health/index.html) of the guide says what to do about each field.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::task::lock;
 use tower_pulse_detect::detector::Sight;
 use tower_pulse_model::expected::ExpectedBytes;
 use tower_pulse_model::snapshot::Problem;
@@ -63,8 +65,7 @@ pub struct Health {
     pub status: Status,
     /// Sentences for the operator. Each ends in what to do.
     pub warnings: Vec<String>,
-    /// Name of this instance: that of `Builder::instance`, or a generated id, which
-    /// changes when the store is reset.
+    /// Name of this instance: that of `Builder::instance`, or the host's name with a random suffix.
     pub instance: String,
     /// `recorded / (recorded + dropped + lost)`, of samples or of additions, whichever is smaller. 1 only if nothing
     /// at all is missing.
@@ -83,6 +84,26 @@ pub struct Health {
     pub expected: ExpectedBytes,
     /// Upper bounds of the memory that this configuration can take.
     pub worst_case: WorstCase,
+}
+
+/// Warnings about the configuration of this process, which stay in its health. All clones are one list.
+#[derive(Clone, Debug, Default)]
+pub struct Notices(Arc<Mutex<Vec<String>>>);
+
+impl Notices {
+    /// Adds a warning and logs it, unless it is there.
+    pub fn add(&self, warning: String) {
+        let mut notices = lock(&self.0);
+        if !notices.contains(&warning) {
+            tracing::warn!("{warning}");
+            notices.push(warning);
+        }
+    }
+
+    /// The warnings.
+    pub fn all(&self) -> Vec<String> {
+        lock(&self.0).clone()
+    }
 }
 
 /// Recording in this instance.

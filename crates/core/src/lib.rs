@@ -6,6 +6,7 @@
 //!
 //! Read [`recorder`], [`flush`], [`store`], [`fold`], [`changes`], [`query`], then [`handle`], which puts them together.
 
+pub mod advice;
 pub mod changes;
 pub mod cleaner;
 pub mod clock;

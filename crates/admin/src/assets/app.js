@@ -261,7 +261,8 @@ function report() {
 	if (view.answers?.changes) showProblems(view.answers.changes);
 	setTitle();
 	if (health && !isUnreachable) {
-		const sentences = problems(health, failure);
+		const { overview, path } = view.answers ?? {};
+		const sentences = problems(health, failure, [(path ?? overview)?.advice ?? []].flat());
 		sync(
 			$('warnings'),
 			sentences,

@@ -8,7 +8,7 @@ const SNIPPET = [
 	'let pulse = Pulse::builder().build()?;',
 	'let app = Router::new()',
 	'    .route("/", get(home))',
-	'    .layer(pulse.layer())',
+	'    .layer(pulse.layer()) // after all routes',
 	'    .merge(pulse.mount("/admin/pulse", access));',
 ].join('\n');
 
@@ -22,7 +22,8 @@ export function emptyState(root) {
 	const how = el(
 		'p',
 		'',
-		'The layer records each request that passes it. Add it to the router, outside of its routes, and send a request:',
+		'The layer records each request that passes it. Add it to the router after all routes, as routes that are added ' +
+			'behind `.layer` are not recorded, and neither are those of another axum than 0.8. Then send a request:',
 	);
 	const node = el('section', 'card nothing', title, how, el('pre', '', SNIPPET));
 	node.dataset.panel = 'empty';

@@ -22,6 +22,7 @@ export function mount(root, page) {
 	const panel = card('fix-first', 'Fix first', { head: [all], parts: [first.node] });
 	let empty = null; // what to do while nothing was ever recorded, once that was so
 	let isEmpty = false; // the range has no requests
+	let advise = null; // why paths are missing, once that was so
 	let burning = null; // the targets whose error budget burns, once there were some
 	root.append(attention.node, tiles.node, trends.node, panel);
 	return {
@@ -44,6 +45,13 @@ export function mount(root, page) {
 					{ ...overview.window, in_flight: overview.in_flight },
 					{ now, target: overview.target, length },
 				);
+				const advice = [overview.advice ?? []].flat();
+				if (advice.length && !advise)
+					import('./advice.js').then(
+						({ adviceCards }) => (advise ??= adviceCards(tiles.node))(advice),
+						() => {},
+					);
+				advise?.(advice);
 				const burnt = overview.burning ?? []; // by an older version there are none
 				if (burnt.length && !burning)
 					import('./burning.js').then(

@@ -18,13 +18,17 @@ const LOSSES = {
 	'fold.late': ['measurement', 'too late to be counted'],
 };
 
-/** The sentences of a health answer, without those that end with the error of `failure`, which is shown already. */
-export function problems(health, failure) {
+/**
+ * The sentences of a health answer, without those that are shown already: that end with the error of `failure`, or begin
+ * with the text of `advice`.
+ */
+export function problems(health, failure, advice = []) {
 	// Both begin with what could not be done.
 	const [, error] = /^[^:]*: (.*)$/s.exec(failure?.message ?? '') ?? [];
 	const sentences = [health.warnings ?? []]
 		.flat()
 		.filter((warning) => !(error && warning.endsWith(error)))
+		.filter((warning) => !advice.some(({ text }) => warning.startsWith(text)))
 		.map(visible);
 	for (const [path, [noun, fate]] of Object.entries(LOSSES)) {
 		const n = path.split('.').reduce((object, key) => object?.[key], health);

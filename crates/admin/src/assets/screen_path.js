@@ -1,5 +1,6 @@
 // One path or timer: since when it has changed and why, where its time goes, its slowest requests, its instances.
 
+import { adviceCards } from './advice.js';
 import { question, serverNow } from './api.js';
 import { anchor, card, offerExport } from './card.js';
 import { isOfAll } from './change.js';
@@ -49,7 +50,7 @@ export function mount(root, page) {
 	const head = [el('span', 'muted'), distribution.button];
 	const histogram = card('histogram', 'Distribution', { head, parts: [picture, distribution.node] });
 	offerExport('Distribution', 'histogram', picture, () => histogramRows(shape));
-	const timeTable = timeGoes();
+	const timeTable = timeGoes(name === '<unmatched>' ? 'No timer ran within these requests' : undefined);
 	const requests = new Table({
 		name: 'slow-requests',
 		caption: 'Slowest requests',
@@ -81,6 +82,7 @@ export function mount(root, page) {
 	);
 	change.node.append(target.line);
 	root.append(el('p', 'crumbs', back, ' / ', title), note, body);
+	const advise = adviceCards(change.node);
 	// Requests and instances are those of paths.
 	if (isTimer) show(target.node.previousSibling, false);
 	let standing = null;
@@ -140,6 +142,7 @@ export function mount(root, page) {
 			}
 			tiles.draw(window, { now, target: isTimer ? null : page.config.target, length: lengthName() });
 			page.complete(window, window.count > 0);
+			advise(path.advice ?? []);
 			drawOutcomes(outcomes, window);
 			target.draw(path.path_target ?? null);
 			const kept = keptRequests(path);

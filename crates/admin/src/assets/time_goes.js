@@ -22,8 +22,11 @@ function computing({ polls, change }) {
 	return `${part('computing')}, ${part('waiting')}${longest}`;
 }
 
-/** Where the time goes: per request, in each timer and outside of all, now and before. */
-export function timeGoes() {
+/**
+ * Where the time goes: per request, in each timer and outside of all, now and before.
+ * @param {string} [noTimers] the sentence for requests without timers
+ */
+export function timeGoes(noTimers = NO_TIMERS) {
 	const table = new Table({
 		name: 'time-goes',
 		caption: 'Where the time goes, per request',
@@ -115,7 +118,7 @@ export function timeGoes() {
 					change: own.queue.change,
 					per_request: null,
 				});
-			table.draw(rows, rows.length ? '' : requests > 0 ? NO_TIMERS : 'No requests in this time');
+			table.draw(rows, rows.length ? '' : requests > 0 ? noTimers : 'No requests in this time');
 			text(node.querySelector('.muted'), rows.length ? label : '');
 			const repeated = now.filter((timer) => timer.repeated).map(repetition);
 			show(repeats, repeated.length > 0);

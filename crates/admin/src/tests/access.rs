@@ -6,6 +6,7 @@ use http::header::AUTHORIZATION;
 
 use super::super::mounted;
 use super::*;
+use tower_pulse_core::health::Notices;
 
 fn basic(user: &str, password: &str) -> String {
     format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))
@@ -159,4 +160,32 @@ fn secrets_that_protect_nothing_are_refused_and_none_is_printed() {
         assert!(!format!("{access:?}").contains("s3cret"));
     }
     assert_eq!(format!("{:?}", Access::open()), "Access::open()");
+}
+
+/// A build with debug assertions is no deployment.
+#[test]
+fn a_secret_that_others_guess_is_told() {
+    let told = |access: Access, has_debug_assertions| {
+        let notices = Notices::default();
+        access.warn_if_weak(&notices, has_debug_assertions);
+        notices.all()
+    };
+    for access in [
+        Access::token("change me"),
+        Access::token("123456789012345\n"),
+        Access::basic("an operator", "change me"),
+    ] {
+        assert_eq!(told(access.clone(), true), Vec::<String>::new());
+        let warnings = told(access, false);
+        assert!(warnings[0].contains("16 characters"), "{warnings:?}");
+        assert!(!warnings[0].contains("change me"), "{warnings:?}");
+    }
+    for access in [
+        Access::token("1234567890123456"),
+        Access::basic("x", "größe-größe-größe"),
+        Access::open(),
+        Access::custom(|_| true),
+    ] {
+        assert_eq!(told(access, false), Vec::<String>::new());
+    }
 }

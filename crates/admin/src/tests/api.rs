@@ -28,6 +28,7 @@ async fn overview() {
     let bench = bench();
     let answer = json(&bench.router, "/api/overview").await;
     let fields = [
+        "advice",
         "as_of",
         "burning",
         "contexts",

@@ -113,6 +113,7 @@ pub(super) fn query_with(
         clock,
         precisions: Precisions::default(),
         targets,
+        notices: Default::default(),
         process: Some(Arc::new(process)),
     })
 }

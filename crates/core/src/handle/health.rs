@@ -4,6 +4,7 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use super::Stages;
+use crate::advice;
 use crate::health::{
     ChangeHealth, FlushHealth, Health, QueueHealth, RecordingHealth, Status, StoreHealth,
 };
@@ -44,7 +45,8 @@ impl Stages {
                 "changes are not detected, which is tried again: {error}"
             ));
         }
-        warnings.extend(self.options.memory_warning.clone());
+        warnings.extend(self.options.notices.all());
+        warnings.extend(self.layer_warning());
         self.recorder.drain.counters(|counters| {
             warnings.extend(self.recording_warnings(&drain, counters));
             warnings.extend(self.queue_warnings());
@@ -91,6 +93,9 @@ impl Stages {
         })
     }
 }
+
+/// How long after the start a layer without any request to a route is worth a warning.
+const NO_ROUTES_AFTER: Duration = Duration::from_secs(10);
 
 /// One of so many requests whose wait makes no sense is worth a warning: a client may send anything now and then.
 const SENSELESS_OF: u64 = 100;
@@ -152,6 +157,16 @@ impl Stages {
             contexts => contexts,
         };
         ExpectedBytes::new(&self.options.bounds, &self.options.precisions, contexts)
+    }
+
+    /// Why requests have no route, or none is recorded, where the layer is in use.
+    fn layer_warning(&self) -> Option<String> {
+        let recording = &self.recorder.recording;
+        if recording.has_warned_unmatched() {
+            return Some(advice::UNMATCHED.to_string());
+        }
+        let is_due = recording.has_layer() && recording.age() >= NO_ROUTES_AFTER;
+        (is_due && !self.recorder.drain.has_routes()).then(|| advice::NO_ROUTES.to_string())
     }
 
     /// Requests without a context of their own, and what is gone: what happened and what to do.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::cleaner::Retention;
 use crate::clock::Clock;
 use crate::flush::FlushOptions;
+use crate::health::Notices;
 use crate::recorder::Limits;
 use crate::targets::Targets;
 use tower_pulse_model::slice::Precisions;
@@ -41,6 +42,6 @@ pub struct HandleOptions {
     pub worst: WorstCase,
     /// On what that depends.
     pub bounds: Bounds,
-    /// Why the bound of this process's memory deserves attention, if it does.
-    pub memory_warning: Option<String>,
+    /// The warnings about the configuration.
+    pub notices: Notices,
 }

@@ -29,6 +29,7 @@ impl Handle {
                 clock,
                 precisions: stages.options.precisions.clone(),
                 targets,
+                notices: stages.options.notices.clone(),
                 process: Some(stages.clone()),
             })
         })

@@ -24,6 +24,7 @@ pub use self::answers::*;
 pub use self::error::QueryError;
 pub use self::reader::{Answer, Answering, Reader};
 pub use self::window::Window;
+pub use crate::advice::Advice;
 pub use tower_pulse_detect::detector::{Sight, Watched};
 pub use tower_pulse_detect::side_by_side::{Side, SideBySide};
 pub use tower_pulse_model::context::Kind;

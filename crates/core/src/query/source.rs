@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::store_reader::StoreReader;
 use crate::clock::Clock;
-use crate::health::Health;
+use crate::health::{Health, Notices};
 use crate::store::Store;
 use crate::targets::Targets;
 #[cfg(feature = "rankings")]
@@ -24,6 +24,8 @@ pub struct Source {
     pub precisions: Precisions,
     /// What requests should achieve.
     pub targets: Arc<Targets>,
+    /// The warnings about the configuration.
+    pub notices: Notices,
     /// What only an instance knows; `None` in a process that is none.
     pub process: Option<Arc<dyn Process>>,
 }

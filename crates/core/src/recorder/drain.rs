@@ -21,7 +21,7 @@ use crate::task::{Stopped, lock};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::amounts::Amounts;
 use tower_pulse_model::batch::Batch;
-use tower_pulse_model::context::{ALL, ContextId, Kind, OVERFLOW, TIMER_OVERFLOW};
+use tower_pulse_model::context::{ALL, ContextId, Kind, OVERFLOW, TIMER_OVERFLOW, UNMATCHED};
 use tower_pulse_model::fleet::Fleet;
 use tower_pulse_model::machine::MachineMinute;
 use tower_pulse_model::mark::{MAX_PENDING_MARKS, Mark, TooManyMarks};
@@ -176,6 +176,18 @@ impl Drain {
         totals
             .map(|(context, totals)| (context.name.clone(), totals.clone()))
             .collect()
+    }
+
+    /// Whether a request in another context than `<unmatched>` was recorded.
+    pub fn has_routes(&self) -> bool {
+        let state = lock(&self.state);
+        let is_route = |context: &ContextId, totals: &Totals| {
+            context.kind == Kind::Http && &*context.name != UNMATCHED && totals.count > 0
+        };
+        state
+            .totals
+            .iter()
+            .any(|(context, totals)| is_route(context, totals))
     }
 
     /// How draining is doing.

@@ -59,7 +59,8 @@ pub use within::Within;
 
 use http::StatusCode;
 
-use crate::clock::Clock;
+use crate::advice;
+use crate::clock::{Clock, Tick};
 use crate::error::BuildError;
 use counter::{CounterEntry, Gauge};
 use queue::QueueCounts;
@@ -137,6 +138,7 @@ pub struct RecordingState {
     /// Never 0, and different for each recorder of a process.
     id: u32,
     clock: Clock,
+    started: Tick,
     in_flight: Gauge,
     closed: AtomicBool,
     has_layer: AtomicBool,
@@ -190,6 +192,7 @@ impl Recorder {
             // 31 bits, as the marks of threads use the last bit.
             id: (NEXT.fetch_add(1, Ordering::Relaxed) & (u32::MAX >> 1)).max(1),
             clock: clock.clone(),
+            started: clock.tick(),
             in_flight: Gauge::new(),
             closed: AtomicBool::new(false),
             has_layer: AtomicBool::new(false),
@@ -328,6 +331,11 @@ impl RecordingState {
         &self.clock
     }
 
+    /// The time since the start.
+    pub fn age(&self) -> Duration {
+        self.clock.since(self.started)
+    }
+
     /// Requests that have begun and not ended.
     pub fn in_flight(&self) -> i64 {
         self.in_flight.sum().max(0)
@@ -359,13 +367,13 @@ impl RecordingState {
         if !self.warned_unmatched.load(Ordering::Relaxed)
             && !self.warned_unmatched.swap(true, Ordering::Relaxed)
         {
-            tracing::warn!(
-                "a request that matched no route was answered with 2xx, and is recorded as <unmatched>. \
-                 If routes are missing: add the layer with `Router::layer`, as a layer around the whole Router sees no route. \
-                 A service behind `fallback_service` or `nest_service` has no route either: name it there, \
-                 `.fallback_service(tower::ServiceBuilder::new().layer(pulse.layer().named(\"static\")).service(files))`"
-            );
+            tracing::warn!("{}", advice::UNMATCHED);
         }
+    }
+
+    /// Whether a request landed in `<unmatched>` although its response was 2xx.
+    pub fn has_warned_unmatched(&self) -> bool {
+        self.warned_unmatched.load(Ordering::Relaxed)
     }
 
     /// Warns once that `max_contexts` is exceeded.

@@ -5,13 +5,14 @@ use serde::Serialize;
 use super::compared::ComparedWindow;
 use super::measured::Times;
 use super::path_targets::{BurningPath, burning_paths};
+use crate::advice::Advice;
 use crate::query::error::QueryError;
 use crate::query::source::Source;
 use crate::query::span::Span;
 use crate::query::window::Window;
 use crate::query::windows::sums::PartSums;
 use crate::store::RECENT_SLICES;
-use tower_pulse_model::context::ContextId;
+use tower_pulse_model::context::{ContextId, Kind, UNMATCHED};
 use tower_pulse_model::snapshot::FleetSnapshot;
 use tower_pulse_model::window::Window as Slices;
 
@@ -41,6 +42,8 @@ pub struct Overview {
     pub target: Option<f64>,
     /// Contexts with a target of their own whose error budget burns, the fastest of the last hour first.
     pub burning: Vec<BurningPath>,
+    /// Why paths are missing, where the way in which the service uses the layer explains it.
+    pub advice: Option<Advice>,
     /// All requests of the window, if one was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<ComparedWindow>,
@@ -80,11 +83,8 @@ pub(in crate::query) async fn overview(
     source: &Source,
     window: Option<Window>,
 ) -> Result<Overview, QueryError> {
-    let window = match window {
-        Some(window) => {
-            let sums = source.reader.window(window.slices()).await?;
-            Some(ComparedWindow::new(&sums, &ContextId::all(), &[]))
-        }
+    let sums = match window {
+        Some(window) => Some(source.reader.window(window.slices()).await?),
         None => None,
     };
     let hours = source.reader.window(Slices::HoursAgo(0)).await?;
@@ -104,8 +104,16 @@ pub(in crate::query) async fn overview(
         instances: fleet.instances,
         target: source.target_seconds(),
         burning: burning_paths(source).await?,
-        window,
+        advice: advice(&sums.as_ref().unwrap_or(&hours).now),
+        window: sums.map(|sums| ComparedWindow::new(&sums, &ContextId::all(), &[])),
     })
+}
+
+/// The advice about all requests of a window.
+fn advice(sums: &PartSums) -> Option<Advice> {
+    let unmatched = sums.get(&ContextId::new(Kind::Http, UNMATCHED))?;
+    let all = sums.get(&ContextId::all())?;
+    Advice::about_all(all.outcomes.total(), &unmatched.outcomes)
 }
 
 /// Requests per second over the last ten complete seconds that can be read, or over the last complete slice if that is

@@ -10,12 +10,13 @@ use super::path_targets::{TargetBudget, target_of};
 use super::questions::{WorstRequests, worst_requests};
 use super::slow_requests::{ListedRequests, listed_requests};
 use super::timers::{RequestTimers, TimerPath};
+use crate::advice::Advice;
 use crate::query::book::added_hours;
 use crate::query::error::QueryError;
 use crate::query::source::Source;
 use crate::query::window::Window;
 use tower_pulse_model::aggregate::Aggregate;
-use tower_pulse_model::context::{ContextId, Kind};
+use tower_pulse_model::context::{ContextId, Kind, UNMATCHED};
 use tower_pulse_model::histogram::{Histogram, lower_bound};
 use tower_pulse_model::outcome::OutcomeCounts;
 use tower_pulse_model::snapshot::HourSnapshot;
@@ -46,6 +47,9 @@ pub struct Path {
     /// The timers within its requests, in the same hour as the histogram.
     #[serde(flatten)]
     pub timers: RequestTimers,
+    /// Why its requests are here, or end as they do, where the way in which the service uses the layer explains it: in
+    /// the window, or else in the same hour as the histogram.
+    pub advice: Vec<Advice>,
     /// Its own target, if it has one.
     pub path_target: Option<TargetBudget>,
     /// The window, if one was asked for.
@@ -133,6 +137,9 @@ pub(in crate::query) async fn path(source: &Source, query: &PathQuery) -> Result
     let snapshot = of_kind(&snapshots, query.kind);
     let snapshot = snapshot.ok_or(QueryError::NotFound("there is no context of this name"))?;
     let id = ContextId::new(snapshot.kind, context);
+    let aggregate = aggregate(snapshot.hour.as_ref(), snapshot.last_hour.as_ref());
+    let of_hour = aggregate.map_or_else(OutcomeCounts::default, |hour| hour.outcomes);
+    let mut outcomes = of_hour;
     let window = match query.window {
         Some(window) => {
             let sums = source.reader.window(window.slices()).await?;
@@ -142,6 +149,7 @@ pub(in crate::query) async fn path(source: &Source, query: &PathQuery) -> Result
                 false => Vec::new(),
             };
             let [now, before] = source.reader.window_of(window.slices(), &id).await?;
+            outcomes = now.outcomes;
             let window_of = ComparedWindow::new(&sums, &id, &added);
             let mut timers = RequestTimers::new(source, id.kind, &now).await?;
             let timers_before = RequestTimers::new(source, id.kind, &before).await?;
@@ -168,7 +176,6 @@ pub(in crate::query) async fn path(source: &Source, query: &PathQuery) -> Result
         None => None,
     };
     let listed = listed_requests(source, &id).await?;
-    let aggregate = aggregate(snapshot.hour.as_ref(), snapshot.last_hour.as_ref());
     let timers = match aggregate {
         Some(aggregate) => RequestTimers::new(source, snapshot.kind, aggregate).await?,
         None => RequestTimers::default(),
@@ -180,10 +187,11 @@ pub(in crate::query) async fn path(source: &Source, query: &PathQuery) -> Result
         hour: snapshot.hour.as_ref().map(ContextHour::from),
         last_hour: snapshot.last_hour.as_ref().map(ContextHour::from),
         histogram: aggregate.map_or_else(Vec::new, |aggregate| buckets(&aggregate.histogram)),
-        outcomes: Outcomes::new(
-            snapshot.kind,
-            aggregate.map_or_else(OutcomeCounts::default, |s| s.outcomes),
-        ),
+        outcomes: Outcomes::new(snapshot.kind, of_hour),
+        advice: match id.kind {
+            Kind::Http => Advice::about(&outcomes, context == UNMATCHED),
+            _ => Vec::new(),
+        },
         listed,
         changes: match id.kind {
             Kind::Timer => changes_by(source, context).await?,

@@ -1,0 +1,26 @@
+// Advice on where the layer belongs: the reason, and the lines that mend it.
+
+import { el, sync } from './dom.js';
+
+/**
+ * Adds cards in front of a node.
+ * @param {HTMLElement} before
+ * @returns {(list: { text: string, code: string }[]) => void} draws the advice
+ */
+export function adviceCards(before) {
+	const node = el('div', 'stack');
+	before.before(node);
+	return (list) => {
+		sync(
+			node,
+			list,
+			(one) => one.text,
+			(one) => {
+				const card = el('section', 'card nothing', el('p', '', `${one.text}:`), el('pre', '', one.code));
+				card.dataset.panel = 'advice';
+				return card;
+			},
+			() => {},
+		);
+	};
+}

@@ -1,0 +1,78 @@
+//! Advice on where the layer belongs: for logs, health and the screens of the page, in the same words.
+
+use tower_pulse_model::outcome::{Outcome, OutcomeCounts};
+
+/// A way in which a service uses the layer that hides what its requests do, and the lines that mend it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "query", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct Advice {
+    /// The reason, in sentences.
+    pub text: &'static str,
+    /// Lines of Rust that mend it.
+    pub code: &'static str,
+}
+
+/// Requests without a route were answered with success.
+pub const UNMATCHED: Advice = Advice {
+    text: "Requests that matched no route were answered with 2xx, and are counted together as <unmatched>. A service behind \
+           `fallback_service` or `nest_service` has no route: give it a name. If requests to your routes are among them, \
+           the layer sees no route: add it by `Router::layer` of axum 0.8, and not around the whole Router",
+    code: ".fallback_service(\n    tower::ServiceBuilder::new().layer(pulse.layer().named(\"static\")).service(files),\n)",
+};
+
+/// No request to a route was recorded.
+pub const NO_ROUTES: Advice = Advice {
+    text: "No request to a route is recorded. Routes that are added after `.layer(pulse.layer())` are not recorded, nor are \
+           those of another axum than 0.8: add the layer after all routes, and send a request",
+    code: ".route(\"/\", get(home))\n.layer(pulse.layer()) // after all routes\n.merge(pulse.mount(\"/admin/pulse\", access))",
+};
+
+/// Many requests were dropped before they had a response.
+pub const CANCELLED: Advice = Advice {
+    text: "More than a fifth of these requests were dropped before they had a response: the clients went away, or a timeout \
+           around the layer ended them. The layer does not see the answer of such a timeout, so it counts as no error. Add \
+           the layer after the timeout, which puts it outside",
+    code: ".layer(TimeoutLayer::with_status_code(StatusCode::SERVICE_UNAVAILABLE, timeout))\n.layer(pulse.layer())",
+};
+
+/// One of so many requests without a route is worth advice about all requests.
+const UNMATCHED_OF: u64 = 100;
+/// One of so many requests that are cancelled is worth advice.
+const CANCELLED_OF: u64 = 5;
+
+impl Advice {
+    /// The advice about the requests of one context.
+    pub fn about(outcomes: &OutcomeCounts, is_unmatched: bool) -> Vec<Self> {
+        let of = |outcome| outcomes.count(outcome);
+        let unmatched = is_unmatched && of(Outcome::Success) > 0;
+        let cancelled = of(Outcome::Cancelled).saturating_mul(CANCELLED_OF) > outcomes.total();
+        let advice = [(unmatched, UNMATCHED), (cancelled, CANCELLED)];
+        advice
+            .into_iter()
+            .filter_map(|(is_due, one)| is_due.then_some(one))
+            .collect()
+    }
+
+    /// The advice about all requests, from their number and the outcomes of those without a route.
+    pub fn about_all(all: u64, unmatched: &OutcomeCounts) -> Option<Self> {
+        let answered = unmatched.count(Outcome::Success);
+        if answered > 0 && answered.saturating_mul(UNMATCHED_OF) >= all {
+            return Some(UNMATCHED);
+        }
+        (all > 0 && unmatched.total() == all).then_some(NO_ROUTES)
+    }
+}
+
+impl std::fmt::Display for Advice {
+    /// In one line, for logs and health.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.text)?;
+        f.write_str(": ")?;
+        let mut lines = self
+            .code
+            .lines()
+            .map(|line| line.split(" //").next().unwrap_or(line).trim());
+        lines.try_for_each(|line| f.write_str(line))
+    }
+}

@@ -1,0 +1,190 @@
+//! A user's first hour: services that use the layer in a way that hides what their requests do are told why.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::get;
+use http::StatusCode;
+use serde_json::Value;
+use tower::ServiceBuilder;
+use tower_http::services::ServeDir;
+use tower_http::timeout::TimeoutLayer;
+use tower_pulse::admin::Access;
+use tower_pulse::{Clock, ManualClock, Pulse};
+
+use crate::serve;
+use pulse_rig::http::Client;
+
+const NOW: i64 = 1_700_001_000;
+
+fn pulse() -> (Pulse, ManualClock) {
+    let (clock, hand) = Clock::manual(NOW);
+    (Pulse::builder().clock(clock).build().unwrap(), hand)
+}
+
+/// Serves a router with the page. Sends a request to each of the paths, and returns a client.
+async fn served(pulse: &Pulse, app: Router, paths: &[&str]) -> Client {
+    let app = app.merge(pulse.mount("/pulse", Access::open()));
+    let mut client = Client::connect(serve(app).await).await;
+    for path in paths {
+        client.get(path).await;
+    }
+    pulse.flush().await.unwrap();
+    client
+}
+
+async fn answer(client: &mut Client, endpoint: &str) -> Value {
+    let answer = client.get(&format!("/pulse/api/{endpoint}")).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.json()
+}
+
+/// The warnings of health that contain a text.
+async fn warnings(client: &mut Client, text: &str) -> usize {
+    let health = answer(client, "health").await;
+    let warnings = health["warnings"].as_array().unwrap().iter();
+    warnings
+        .filter(|one| one.as_str().unwrap().contains(text))
+        .count()
+}
+
+fn home() -> Router {
+    Router::new().route("/", get(|| async { "home" }))
+}
+
+#[tokio::test]
+async fn files_behind_a_fallback_are_told_how_to_get_a_name() {
+    for is_nested in [false, true] {
+        let (pulse, _hand) = pulse();
+        let files = ServeDir::new(env!("CARGO_MANIFEST_DIR"));
+        let app = match is_nested {
+            true => home().nest_service("/files", files),
+            false => home().fallback_service(files),
+        };
+        let path = if is_nested {
+            "/files/Cargo.toml"
+        } else {
+            "/Cargo.toml"
+        };
+        let app = app.layer(pulse.layer());
+        let mut client = served(&pulse, app, &["/", path, path, "/missing"]).await;
+        assert_eq!(warnings(&mut client, "named(\"static\")").await, 1);
+        let overview = answer(&mut client, "overview?window=hour").await;
+        let advice = &overview["advice"];
+        assert!(
+            advice["text"]
+                .as_str()
+                .unwrap()
+                .contains("has no route: give it a name")
+        );
+        assert_eq!(advice["code"].as_str().unwrap().lines().count(), 3);
+        for window in ["", "&window=15m"] {
+            let path = format!("path?context=%3Cunmatched%3E{window}");
+            assert_eq!(
+                answer(&mut client, &path).await["advice"],
+                Value::from(vec![advice.clone()])
+            );
+        }
+        let home = answer(&mut client, "path?context=GET%20%2F&window=hour").await;
+        assert_eq!(home["advice"], Value::Array(Vec::new()));
+    }
+}
+
+/// The advice, as code, names the files.
+#[tokio::test]
+async fn files_with_a_name_need_no_advice() {
+    let (pulse, _hand) = pulse();
+    let files = ServeDir::new(env!("CARGO_MANIFEST_DIR"));
+    let files = ServiceBuilder::new()
+        .layer(pulse.layer().named("static"))
+        .service(files);
+    let app = home().fallback_service(files).layer(pulse.layer());
+    let mut client = served(&pulse, app, &["/", "/Cargo.toml", "/missing"]).await;
+    assert_eq!(
+        answer(&mut client, "health").await["warnings"],
+        Value::Array(Vec::new())
+    );
+    assert_eq!(answer(&mut client, "overview").await["advice"], Value::Null);
+    let files = answer(&mut client, "path?context=static").await;
+    assert_eq!(files["outcomes"]["2xx"], 1);
+}
+
+#[tokio::test]
+async fn a_404_alone_needs_no_advice_beside_requests_to_routes() {
+    let (pulse, hand) = pulse();
+    let app = home().layer(pulse.layer());
+    let mut client = served(&pulse, app, &["/", "/missing", "/missing"]).await;
+    hand.advance(Duration::from_secs(20));
+    assert_eq!(
+        answer(&mut client, "health").await["warnings"],
+        Value::Array(Vec::new())
+    );
+    assert_eq!(answer(&mut client, "overview").await["advice"], Value::Null);
+    let unmatched = answer(&mut client, "path?context=%3Cunmatched%3E").await;
+    assert_eq!(unmatched["advice"], Value::Array(Vec::new()));
+}
+
+#[tokio::test]
+async fn a_layer_before_the_routes_is_told_after_ten_seconds() {
+    for paths in [&["/", "/"][..], &["/", "/favicon.ico"]] {
+        let (pulse, hand) = pulse();
+        let app = Router::new().layer(pulse.layer()).merge(home());
+        let mut client = served(&pulse, app, paths).await;
+        assert_eq!(warnings(&mut client, "after all routes").await, 0);
+        hand.advance(Duration::from_secs(10));
+        assert_eq!(warnings(&mut client, "after all routes").await, 1);
+        assert_eq!(warnings(&mut client, "axum than 0.8").await, 1);
+        let advice = &answer(&mut client, "overview?window=hour").await["advice"];
+        // An empty page says it by itself.
+        assert_eq!(
+            advice.is_object(),
+            paths.contains(&"/favicon.ico"),
+            "{advice}"
+        );
+    }
+    // A layer around the routes says nothing once a request has come.
+    let (pulse, hand) = pulse();
+    let mut client = served(&pulse, home().layer(pulse.layer()), &["/"]).await;
+    hand.advance(Duration::from_secs(10));
+    assert_eq!(warnings(&mut client, "after all routes").await, 0);
+}
+
+/// A router of another axum has routes of a type that the layer does not know.
+#[tokio::test]
+async fn routes_that_the_layer_does_not_see_are_told_which_axum_is_needed() {
+    let (pulse, _hand) = pulse();
+    let around = ServiceBuilder::new().layer(pulse.layer()).service(home());
+    let app = Router::new().fallback_service(around);
+    let mut client = served(&pulse, app, &["/", "/"]).await;
+    assert_eq!(warnings(&mut client, "axum 0.8").await, 1);
+}
+
+#[tokio::test]
+async fn more_than_a_fifth_of_cancelled_requests_are_told_which_order_mends_it() {
+    let (pulse, _hand) = pulse();
+    let (status, after) = (StatusCode::SERVICE_UNAVAILABLE, Duration::from_millis(20));
+    let slow = || tokio::time::sleep(Duration::from_secs(3_600));
+    let app = home()
+        .route("/slow", get(slow))
+        .layer(pulse.layer())
+        .layer(TimeoutLayer::with_status_code(status, after));
+    let mut client = served(&pulse, app, &["/", "/slow"]).await;
+    for window in ["", "&window=hour"] {
+        let slow = answer(&mut client, &format!("path?context=GET%20%2Fslow{window}")).await;
+        let advice = &slow["advice"][0];
+        assert!(
+            advice["text"]
+                .as_str()
+                .unwrap()
+                .contains("a timeout around the layer")
+        );
+        assert!(
+            advice["code"]
+                .as_str()
+                .unwrap()
+                .ends_with(".layer(pulse.layer())")
+        );
+        let home = answer(&mut client, &format!("path?context=GET%20%2F{window}")).await;
+        assert_eq!(home["advice"], Value::Array(Vec::new()));
+    }
+}
