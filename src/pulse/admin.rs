@@ -24,6 +24,8 @@ impl Pulse {
     /// # Ok(()) }
     /// ```
     ///
+    /// To nest the pages in a router of your own, use [`router`](Self::router).
+    ///
     /// # Panics
     /// The path does not begin with a slash, ends with one or holds a parameter, or the access has
     /// an empty secret or allows something that is no host. As with axum's `Router::nest`, that is found out when the service starts;
@@ -52,8 +54,20 @@ impl Pulse {
         Ok(self.unrecorded(router).layer(self.layer().standing_in()))
     }
 
-    /// The admin router for axum's `nest` and `nest_service`. (`nest` never gives it the path with a
-    /// slash at its end; [`mount`](Self::mount) serves both.)
+    /// The admin router without a path, for axum's `nest_service`, which serves the path with and without a slash at its
+    /// end. (`nest` works too, but answers 404 to the path with a slash at its end.)
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
+    /// use axum::Router;
+    /// use tower_pulse::admin::Access;
+    ///
+    /// let pulse = tower_pulse::Pulse::builder().build()?;
+    /// let app: Router = Router::new()
+    ///     .layer(pulse.layer())
+    ///     .nest_service("/admin/pulse", pulse.router(Access::token("change me")));
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Panics
     /// The access has an empty secret, or allows something that is no host.

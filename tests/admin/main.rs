@@ -7,6 +7,7 @@ mod first_hour;
 mod guide;
 mod hosts;
 mod names;
+mod nested;
 mod posts;
 mod rules;
 

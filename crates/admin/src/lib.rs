@@ -145,7 +145,8 @@ where
 fn validate_path(path: &str) -> Result<(), BuildError> {
     let allowed = "a path such as \"/admin/pulse\": it starts with a slash, does not end with one, \
                    and has no empty segment, no \"{\", \"}\", \"?\" or \"#\", nothing that a URL \
-                   must escape, and no segment that starts with \":\" or \"*\" or is \".\" or \"..\"";
+                   must escape, and no segment that starts with \":\" or \"*\" or is \".\" or \"..\". \
+                   To nest, use `router`: .nest_service(\"/admin/pulse\", pulse.router(access))";
     let segment_is_fine = |segment: &str| {
         !segment.is_empty()
             && !segment.starts_with([':', '*'])

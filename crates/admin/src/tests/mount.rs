@@ -120,7 +120,13 @@ fn invalid_mount_paths_are_refused() {
         "/a#b", "/../a", "/.", "/ü", "/a\n",
     ] {
         let mounted = mounted::<()>(source(Canned::default()).0, Access::open(), path);
-        assert_eq!(mounted.expect_err(path).field(), "mount");
+        let error = mounted.expect_err(path);
+        assert_eq!(error.field(), "mount");
+        // A user who nests `mount("/", …)` meets this text as a panic.
+        let text = error.to_string();
+        let value = format!("mount is {path:?}: a path such as \"/admin/pulse\"");
+        let way = "To nest, use `router`: .nest_service(\"/admin/pulse\", pulse.router(access))";
+        assert!(text.starts_with(&value) && text.ends_with(way), "{text}");
     }
     for path in ["/pulse", "/admin/pulse", "/a-b_c.d/~e/%20", "/a:b*"] {
         let _ = mount(path);
