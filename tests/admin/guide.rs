@@ -1,14 +1,17 @@
 //! The guide beside real answers.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use axum::Router;
+use axum::routing::get;
 use serde_json::Value;
 use tower_pulse::admin::Access;
 use tower_pulse::{Clock, Pulse};
 
 use crate::serve;
 use pulse_rig::http::Client;
+use pulse_rig::server::RedisServer;
 
 /// The fields of an answer. Those of a group have its name and a dot before theirs.
 fn fields(prefix: &str, value: &Value, names: &mut Vec<String>) {
@@ -51,5 +54,120 @@ async fn the_guide_names_every_field_of_health() {
         let shown = format!("`{shown}`");
         assert!(page.contains(&shown), "the guide lacks {name}");
     }
+    pulse.shutdown().await.unwrap();
+}
+
+/// Metrics by name, with the names of their labels.
+type Metrics = BTreeMap<String, BTreeSet<String>>;
+
+/// A name and its labels, with or without values: `pulse_changes{kind}` or `pulse_changes{kind="slower"}`.
+fn metric(text: &str) -> (String, BTreeSet<String>) {
+    let (name, labels) = text.split_once('{').unwrap_or((text, ""));
+    let labels = labels.rsplit_once('}').map_or("", |(labels, _)| labels);
+    let names = labels.split(',').filter(|label| !label.is_empty());
+    let names = names.map(|label| label.split('=').next().unwrap().trim().to_owned());
+    (name.to_owned(), names.collect())
+}
+
+/// The metrics that a document names, each as it is written.
+fn named(document: &str) -> Vec<(String, BTreeSet<String>)> {
+    let spans = document.split('`').skip(1).step_by(2);
+    let metrics =
+        spans.filter(|span| span.starts_with("pulse_") || span.starts_with("http_server_"));
+    // `pulse_fleet_…` stands for many.
+    let metrics = metrics.map(metric).filter(|(name, _)| !name.contains('…'));
+    metrics.collect()
+}
+
+/// The metrics of a scrape: those of a histogram by its own name, too.
+fn served(text: &str) -> (Metrics, Metrics) {
+    let (mut families, mut samples) = (Metrics::new(), Metrics::new());
+    let mut family = "";
+    for line in text.lines() {
+        if let Some(begun) = line.strip_prefix("# TYPE ") {
+            (family, _) = begun.split_once(' ').unwrap();
+        } else if !line.starts_with('#') {
+            let (name, mut labels) = metric(line.rsplit_once(' ').unwrap().0);
+            samples.insert(name, labels.clone());
+            labels.remove("le");
+            let before = families.insert(family.to_owned(), labels.clone());
+            assert!(before.is_none_or(|before| before == labels), "{line}");
+        }
+    }
+    let typed = text.lines().filter(|line| line.starts_with("# TYPE "));
+    assert_eq!(typed.count(), families.len(), "each has a sample: {text}");
+    samples.extend(families.clone());
+    (families, samples)
+}
+
+#[tokio::test]
+async fn the_guide_names_every_metric_with_its_labels() {
+    let server = RedisServer::start().await;
+    let pulse = Pulse::builder().redis(server.url()).target_for(
+        "GET /users/{id}",
+        Duration::from_millis(100),
+        0.99,
+    );
+    let pulse = pulse.build().unwrap();
+    let app = Router::new()
+        .route("/users/{id}", get(|| async { "a user" }))
+        .layer(pulse.layer())
+        .merge(pulse.mount("/pulse", Access::open()));
+    let mut client = Client::connect(serve(app).await).await;
+    client.get("/users/7").await;
+    pulse.timer("db:find_user").failed();
+    pulse.counter("lookups").increment();
+    pulse.flush().await.unwrap();
+    let scrape = client.get("/pulse/metrics").await.text();
+    let (families, mut samples) = served(&scrape);
+
+    let page = include_str!("../../src/guide/api.md");
+    let (_, section) = page.split_once("\n# `metrics`\n").unwrap();
+    let (section, _) = section.split_once("\n# ").unwrap();
+    let rows = section.lines().filter(|line| line.starts_with("| `"));
+    let table: Metrics = rows.flat_map(named).collect();
+    let differing = |a: &Metrics, b: &Metrics| {
+        let differ = a
+            .iter()
+            .filter(|(name, labels)| b.get(*name) != Some(labels));
+        let differ = differ.map(|(name, labels)| format!("{name}{labels:?}"));
+        differ.collect::<Vec<_>>()
+    };
+    assert_eq!(
+        (differing(&table, &families), differing(&families, &table)),
+        (vec![], vec![]),
+        "in the table of api.md, and in `metrics`"
+    );
+
+    // Other documents may leave out labels, but name none that is not there.
+    let scrape = client
+        .get("/pulse/metrics?names=opentelemetry")
+        .await
+        .text();
+    for (name, labels) in served(&scrape).1 {
+        samples.entry(name).or_default().extend(labels);
+    }
+    let mut found = 0;
+    for (document, text) in [
+        ("api.md", page),
+        (
+            "axum_prometheus.md",
+            include_str!("../../src/guide/axum_prometheus.md"),
+        ),
+        (
+            "quick_start.md",
+            include_str!("../../src/guide/quick_start.md"),
+        ),
+        ("recipes.md", include_str!("../../src/guide/recipes.md")),
+        ("prometheus.md", include_str!("../../docs/prometheus.md")),
+    ] {
+        for (name, labels) in named(text) {
+            let there = samples.get(&name);
+            let is_there = there.is_some_and(|there| labels.is_subset(there));
+            assert!(is_there, "{document}: {name}{labels:?}");
+            found += 1;
+        }
+    }
+    assert!(found > 60, "only {found}");
     pulse.shutdown().await.unwrap();
 }
