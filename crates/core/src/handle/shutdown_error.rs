@@ -4,7 +4,7 @@ use crate::error::StoreError;
 use tower_pulse_model::amounts::Amounts;
 
 /// A shutdown could not flush everything that was recorded, or has found that the store lost what it had taken. Its
-/// [`source`](std::error::Error::source) says why.
+/// text says why, and its [`source`](std::error::Error::source) is the cause.
 #[derive(Debug)]
 pub struct ShutdownError {
     lost: Amounts,
@@ -13,7 +13,12 @@ pub struct ShutdownError {
 
 impl std::fmt::Display for ShutdownError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} could not be flushed before the shutdown", self.lost)
+        let Self { lost, source } = self;
+        // With its cause, as a program that ends prints this text and nothing else.
+        write!(
+            f,
+            "{lost} could not be flushed before the shutdown: {source}"
+        )
     }
 }
 
