@@ -19,6 +19,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             let _ = tokio::signal::ctrl_c().await;
         })
         .await?;
-    pulse.shutdown().await?;
+    if let Err(error) = pulse.shutdown().await {
+        eprintln!("tower-pulse: {error}");
+    }
     Ok(())
 }

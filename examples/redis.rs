@@ -35,6 +35,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         })
         .await?;
     // Flushes the samples that are still pending.
-    pulse.shutdown().await?;
+    if let Err(error) = pulse.shutdown().await {
+        eprintln!("tower-pulse: {error}");
+    }
     Ok(())
 }

@@ -41,6 +41,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             println!("{} at {}: {}", counter.name, slice.start, slice.count);
         }
     }
-    pulse.shutdown().await?;
+    if let Err(error) = pulse.shutdown().await {
+        eprintln!("tower-pulse: {error}");
+    }
     Ok(())
 }

@@ -15,7 +15,9 @@
 //!     .layer(pulse.layer())
 //!     .merge(pulse.mount("/admin/pulse", Access::token("change me")));
 //! // axum::serve(listener, app).await?;
-//! pulse.shutdown().await?;
+//! if let Err(error) = pulse.shutdown().await {
+//!     eprintln!("tower-pulse: {error}");
+//! }
 //! # Ok(()) }
 //! # #[cfg(not(feature = "admin"))] fn main() {}
 //! ```

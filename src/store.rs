@@ -144,7 +144,9 @@ pub mod memory {
 /// pulse.flush().await?;
 /// let sold = store.counters(&CounterQuery::new(["sales"], 86_400)).await?;
 /// assert_eq!(sold[0].sum(), 3);
-/// pulse.shutdown().await?;
+/// if let Err(error) = pulse.shutdown().await {
+///     eprintln!("tower-pulse: {error}");
+/// }
 /// # std::fs::remove_dir_all(&directory)?;
 /// # Ok(()) }
 /// ```

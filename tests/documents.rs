@@ -21,10 +21,14 @@ fn read(path: &Path) -> String {
 
 /// The documents of a folder.
 fn documents(folder: &str) -> Vec<PathBuf> {
+    files(folder, "md")
+}
+
+fn files(folder: &str, kind: &str) -> Vec<PathBuf> {
     let files = fs::read_dir(root().join(folder)).unwrap();
     let paths = files.map(|file| file.unwrap().path());
     paths
-        .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
+        .filter(|path| path.extension().is_some_and(|extension| extension == kind))
         .collect()
 }
 
@@ -140,4 +144,27 @@ fn the_guide_lists_each_page() {
 fn readme_is_a_page() {
     let lines = read(&root().join("README.md")).lines().count();
     assert!(lines <= README_LINES, "{lines} lines");
+}
+
+/// `tests/programs` runs two of them.
+#[test]
+fn no_program_fails_as_its_store_is_away_at_the_end() {
+    let mut all = documents("");
+    for folder in ["docs", "src/guide"] {
+        all.extend(documents(folder));
+    }
+    for folder in [
+        "src",
+        "src/builder",
+        "src/pulse",
+        "examples",
+        "examples/webhook",
+        "examples/row_cache",
+    ] {
+        all.extend(files(folder, "rs"));
+    }
+    for path in all {
+        let fails = read(&path).contains("shutdown().await?");
+        assert!(!fails, "{}", path.display());
+    }
 }

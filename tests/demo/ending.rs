@@ -87,9 +87,9 @@ async fn the_demo_ends_even_while_redis_hangs_and_a_stream_is_open() {
     }
     demo.signal("TERM");
     let status = demo.wait_exit(PATIENCE).await.expect("it ends");
-    // The error names the samples that could not be flushed.
-    assert!(!status.success());
+    // The end is no failure. The log names the samples that could not be flushed.
     let said = demo.stderr();
+    assert!(status.success(), "{status}: {said}");
     assert!(said.contains("could not be flushed"), "{said}");
     let _ = streaming.await;
 }
