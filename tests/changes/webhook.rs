@@ -1,15 +1,69 @@
-//! The webhook of the example.
+//! The webhook of the guide and of the example.
 
-use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
 
+use axum::routing::post;
+use axum::{Json, Router};
 use serde_json::Value;
 use tower_pulse::Change;
 
+use crate::fleet::{Backend, Fleet, MINUTE, START};
 use crate::notify;
+use crate::traffic::{SEARCH, Traffic, slow_down};
 
-/// A change as it is answered and stored.
-fn change() -> Change {
+#[test]
+fn the_guide_has_the_code_that_is_tested() {
+    let guide = include_str!("../../src/guide/changes.md");
+    let (_, code) = include_str!("../../examples/webhook/notify.rs")
+        .split_once("\n\n")
+        .unwrap();
+    let code = code.replace("pub(crate) ", "");
+    assert!(guide.contains(&code), "the guide lacks {code}");
+    let caller = include_str!("../../examples/webhook/main.rs");
+    let call = "tracing::error!(%error, \"the webhook does not answer\")";
+    assert!(guide.contains(call) && caller.contains(call));
+}
+
+#[tokio::test]
+async fn a_page_that_becomes_slower_is_posted_to_a_server() {
+    let posted: Arc<Mutex<Vec<Value>>> = Arc::default();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/hook", listener.local_addr().unwrap());
+    let received = posted.clone();
+    // `Json` refuses a body that is not sent as JSON.
+    let hook = async move |Json(body): Json<Value>| received.lock().unwrap().push(body);
+    let server = Router::new().route("/hook", post(hook));
+    tokio::spawn(async move { axum::serve(listener, server).await });
+
+    let mut fleet = Fleet::new(Backend::memory(), 1);
+    fleet.instances[0].pulse.on_change(move |change| {
+        notify::post(&url, change).unwrap();
+    });
+    let mut traffic = Traffic::new(1, 1);
+    let slow_at = START + 60 * MINUTE;
+    while posted.lock().unwrap().is_empty() {
+        assert!(fleet.now < slow_at + 15 * MINUTE, "nothing was posted");
+        let mut requests = traffic.minute();
+        if fleet.now >= slow_at {
+            slow_down(&mut requests, SEARCH, 2.0);
+        }
+        fleet.pass_and_judge(&requests).await;
+    }
+    let body = posted.lock().unwrap().remove(0);
+    let text = body["text"].as_str().unwrap();
+    assert!(text.starts_with(&format!("{SEARCH} is slower: ")), "{text}");
+    assert!(fleet.now > slow_at, "{body}");
+    // Both have gone through text, which rounds a float.
+    let change = serde_json::to_string(&fleet.changes().await[0]).unwrap();
+    assert_eq!(
+        body["change"],
+        serde_json::from_str::<Value>(&change).unwrap()
+    );
+}
+
+#[test]
+fn a_webhook_that_is_away_is_an_error() {
     let change = serde_json::json!({
         "id": "1", "kind": "slower", "context": "GET /search", "instance": null,
         "since": 1_700_000_000, "detected": 1_700_000_240, "ended": null,
@@ -17,48 +71,9 @@ fn change() -> Change {
         "extra_seconds_per_minute": 5.2, "from_traffic": 0.0, "from_code": 5.2,
         "suspects": [], "yesterday": null, "week_ago": null,
     });
-    serde_json::from_value(change).unwrap()
-}
-
-#[test]
-fn a_change_is_posted_as_json() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/hook", listener.local_addr().unwrap());
-    let posted = std::thread::spawn(move || {
-        let (stream, _) = listener.accept().unwrap();
-        let mut reader = BufReader::new(stream);
-        let (mut head, mut length) = (String::new(), 0);
-        loop {
-            let mut line = String::new();
-            reader.read_line(&mut line).unwrap();
-            let lower = line.to_ascii_lowercase();
-            if let Some(value) = lower.strip_prefix("content-length:") {
-                length = value.trim().parse().unwrap();
-            }
-            if line.trim().is_empty() {
-                break;
-            }
-            head.push_str(&lower);
-        }
-        let mut body = vec![0; length];
-        reader.read_exact(&mut body).unwrap();
-        let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok";
-        reader.get_mut().write_all(answer).unwrap();
-        (head, serde_json::from_slice::<Value>(&body).unwrap())
-    });
-    notify::post(&url, &change()).unwrap();
-    let (head, body) = posted.join().unwrap();
-    assert!(head.starts_with("post /hook "), "{head}");
-    assert!(head.contains("content-type: application/json"), "{head}");
-    let text = "GET /search is slower: 1.52 times as before";
-    assert_eq!(body["text"], text);
-    assert_eq!(body["change"]["since"], 1_700_000_000);
-}
-
-#[test]
-fn a_webhook_that_is_away_is_an_error() {
+    let change: Change = serde_json::from_value(change).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/hook", listener.local_addr().unwrap());
     drop(listener);
-    assert!(notify::post(&url, &change()).is_err());
+    assert!(notify::post(&url, &change).is_err());
 }
