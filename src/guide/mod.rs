@@ -35,6 +35,10 @@
 //!
 //! | To operate it | For |
 //! |---|---|
+#![cfg_attr(
+    feature = "admin",
+    doc = "| [Deploying](deploying) | SIGTERM, Kubernetes, Docker, systemd, a file or replicas, starting over |"
+)]
 //! | [Configuration](configuration) | each setting and feature, its default and its range |
 //! | [Reading health](reading_health) | each field: what it means, its unit, what to do |
 //! | [Troubleshooting](troubleshooting) | what you see, why, and what to do |
@@ -104,6 +108,10 @@ pub mod own_log {}
 
 #[doc = include_str!("recipes.md")]
 pub mod recipes {}
+
+#[cfg(feature = "admin")]
+#[doc = include_str!("deploying.md")]
+pub mod deploying {}
 
 #[doc = include_str!("configuration.md")]
 pub mod configuration {}
