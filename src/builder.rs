@@ -191,7 +191,7 @@ impl Builder {
     /// The name under which this instance appears in slow and failed requests, in reports and in [`Health`](crate::Health),
     /// such as its host name: 1 to 100 bytes without control characters, of which others that show nothing, or turn the
     /// direction of text, are escaped. By default the name of the host with a
-    /// short random suffix, such as `web-1-3fa9`.
+    /// short random suffix, such as `web-1-3fa9c2`.
     ///
     /// Instances of the same name are shown as one; nothing else depends on it. The leases of folding and
     /// cleaning name their holder with its id behind a colon.

@@ -95,6 +95,20 @@ async fn a_bound_of_memory_above_what_is_allowed() {
     assert!(lines.len() == 1 && lines[0].contains("WARN"), "{lines:?}");
 }
 
+/// The fold fails, the cleaner and the flush: they need the file.
+#[cfg(feature = "file")]
+#[tokio::test]
+async fn one_cause_is_one_warning() {
+    let pulse = built(Pulse::builder().file("/no/such/directory/pulse.redb"));
+    pulse.record_duration("job", std::time::Duration::from_millis(3));
+    pulse.flush().await.unwrap_err();
+    let warnings = pulse.health().warnings;
+    assert!(
+        warnings.len() == 1 && warnings[0].contains("create it"),
+        "{warnings:?}"
+    );
+}
+
 /// The first line of the first `Pulse` of the process is short.
 #[tokio::test]
 async fn a_start_is_one_short_line() {
@@ -113,7 +127,7 @@ async fn an_instance_has_the_name_of_its_host() {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
     for name in &names {
         let suffix = name.strip_prefix(host.trim()).unwrap();
-        assert!(suffix.len() == 5 && suffix.starts_with('-'), "{name}");
+        assert!(suffix.len() == 7 && suffix.starts_with('-'), "{name}");
     }
     assert_ne!(names[0], names[1]);
 }

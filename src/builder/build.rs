@@ -46,7 +46,7 @@ fn instance_name() -> String {
         .chars()
         .take(HOST_CHARS)
         .collect();
-    format!("{host}-{}", &short_random_name()[..4])
+    format!("{host}-{}", &short_random_name()[..6])
 }
 
 impl Builder {

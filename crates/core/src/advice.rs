@@ -15,9 +15,9 @@ pub struct Advice {
 
 /// Requests without a route were answered with success.
 pub const UNMATCHED: Advice = Advice {
-    text: "Requests that matched no route were answered with 2xx, and are counted together as <unmatched>. A service behind \
-           `fallback_service` or `nest_service` has no route: give it a name. If requests to your routes are among them, \
-           the layer sees no route: add it by `Router::layer` of axum 0.8, and not around the whole Router",
+    text: "Requests that matched no route were answered with 2xx, and are counted together as <unmatched>. If requests to \
+           your routes are among them, the layer sees no route: add it by `Router::layer` of axum 0.8, and not around the \
+           whole Router. A service behind `fallback_service` or `nest_service` has no route: give it a name",
     code: ".fallback_service(\n    tower::ServiceBuilder::new().layer(pulse.layer().named(\"static\")).service(files),\n)",
 };
 

@@ -106,6 +106,26 @@ impl Notices {
     }
 }
 
+/// Leaves one warning for each cause: of those that end with the same error, the first.
+pub(crate) fn one_per_cause(warnings: Vec<String>) -> Vec<String> {
+    // A warning begins with what could not be done, unless it is the error itself.
+    let cause = |warning: &str| match warning.split_once(": ") {
+        Some((_, error)) => error.to_owned(),
+        None => warning.to_owned(),
+    };
+    let mut kept: Vec<String> = Vec::new();
+    for warning in warnings {
+        let error = cause(&warning);
+        if !kept
+            .iter()
+            .any(|other| *other == error || cause(other) == error)
+        {
+            kept.push(warning);
+        }
+    }
+    kept
+}
+
 /// Recording in this instance.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "query", derive(serde::Serialize))]
@@ -289,7 +309,22 @@ pub struct StoreHealth {
 
 #[cfg(test)]
 mod tests {
-    use super::Status;
+    use super::{Status, one_per_cause};
+
+    #[test]
+    fn one_cause_is_one_warning() {
+        let away = "/x cannot be written: create it";
+        let folding = format!("folding fails: {away}");
+        let cleaning = format!("cleaning fails: {away}");
+        let other = "folding fails: another error".to_owned();
+        let all = |warnings: &[&String]| one_per_cause(warnings.iter().copied().cloned().collect());
+        assert_eq!(
+            all(&[&away.to_owned(), &folding, &cleaning, &other]),
+            [away, &other]
+        );
+        assert_eq!(all(&[&folding, &cleaning, &folding]), [folding.clone()]);
+        assert_eq!(all(&[&other, &folding]), [other.clone(), folding]);
+    }
 
     #[test]
     fn a_status_has_the_name_of_the_api() {

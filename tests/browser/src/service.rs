@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use tower_pulse::admin::Access;
 use tower_pulse::layer::Head;
 use tower_pulse::store::memory::MemoryStore;
-use tower_pulse::{Builder, Clock, Pulse};
+use tower_pulse::{Builder, Clock, Outcome, Pulse};
 use tower_pulse_model::slice::Precisions;
 
 use crate::rig::http::Client;
@@ -98,6 +98,42 @@ impl Service {
         }
         client.get("/slow").await;
         service.flush().await;
+        service
+    }
+
+    /// A service whose files and failing requests are told how to be recorded: a fallback without a name, and a layer
+    /// inside of a timeout. `is_empty`: its layer stands before the routes, and no request is recorded.
+    pub async fn misused(is_empty: bool) -> Self {
+        let (clock, hand) = Clock::manual(Clock::system().now_seconds());
+        let pulse = Pulse::builder()
+            .clock(clock)
+            .build()
+            .expect("a valid configuration");
+        let files = || async { "a file" };
+        let routes = Router::new().route("/", get(|| async { "home" }));
+        let app = match is_empty {
+            true => Router::new().layer(pulse.layer()).merge(routes),
+            false => routes.fallback(files).layer(pulse.layer()),
+        };
+        let app = app.merge(pulse.mount("/admin/pulse", Access::open()));
+        let service = Self::serve(pulse, app).await;
+        let mut client = Client::connect(service.address).await;
+        for path in ["/", "/style.css", "/script.js"]
+            .iter()
+            .take(if is_empty { 1 } else { 3 })
+        {
+            client.get(path).await;
+        }
+        if !is_empty {
+            for _ in 0..2 {
+                let second = Duration::from_secs(1);
+                service
+                    .pulse
+                    .record("GET /slow", second, Outcome::Cancelled);
+            }
+        }
+        service.flush().await;
+        hand.advance(Duration::from_secs(10));
         service
     }
 

@@ -19,8 +19,8 @@ const LOSSES = {
 };
 
 /**
- * The sentences of a health answer, without those that are shown already: that end with the error of `failure`, or begin
- * with the text of `advice`.
+ * The sentences of a health answer, without those that are shown already: they end with the error of `failure`, or
+ * begin with the text of `advice`.
  */
 export function problems(health, failure, advice = []) {
 	// Both begin with what could not be done.

@@ -7,6 +7,7 @@ use super::Stages;
 use crate::advice;
 use crate::health::{
     ChangeHealth, FlushHealth, Health, QueueHealth, RecordingHealth, Status, StoreHealth,
+    one_per_cause,
 };
 use crate::recorder::{DrainStats, FlushCounters};
 use tower_pulse_model::amounts::Amounts;
@@ -53,7 +54,7 @@ impl Stages {
             let recorded = counters.recorded.saturating_sub(counters.lost);
             Health {
                 status: Status::at_age(age, interval),
-                warnings,
+                warnings: one_per_cause(warnings),
                 instance: flush.instance,
                 completeness: completeness(recorded, counters.lost + drain.dropped),
                 recording: RecordingHealth {

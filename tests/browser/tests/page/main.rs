@@ -1,6 +1,7 @@
 //! The page, as somebody on call reads it: in a real browser, on a real demo.
 
 mod accessibility;
+mod advice;
 mod charts;
 mod cost;
 mod figures;

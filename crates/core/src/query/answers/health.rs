@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::health::{
     ChangeHealth, FlushHealth, FoldHealth, Health, RecordingHealth, Status, StoreHealth,
+    one_per_cause,
 };
 use crate::query::source::Source;
 use crate::store::PassRecord;
@@ -330,7 +331,7 @@ async fn of_the_fleet(source: &Source) -> ProcessHealth {
     };
     ProcessHealth {
         status: Status::at_age(age, ASKED_EVERY),
-        warnings,
+        warnings: one_per_cause(warnings),
         instance: None,
         own: None,
         fold: store.map_or_else(FoldHealth::default, |store| store.fold_health(false)),
