@@ -4,6 +4,7 @@
 
 mod handover;
 mod power;
+mod replaced;
 mod restart;
 mod service;
 mod trouble;

@@ -4,11 +4,12 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use redb::StorageBackend;
 
 use super::trouble::Trouble;
+use tower_pulse_core::task::lock;
 
 /// The bytes of the first page.
 pub(super) const HEADER: u64 = 4_096;
@@ -16,6 +17,8 @@ pub(super) const HEADER: u64 = 4_096;
 const MAGIC: &[u8; 16] = b"tower-pulse file";
 /// The version of the form of the file. A file of a newer one is left alone.
 const VERSION: u32 = 1;
+/// The bytes of a copy that are in memory at a time.
+const COPIED_AT_ONCE: usize = 1024 * 1024;
 
 /// How a file is read and written: a test makes it fail.
 #[cfg_attr(
@@ -76,10 +79,12 @@ fn write_at(mut file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// An open file, which no other process opens as long as this one holds it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Disk {
-    file: File,
+    file: Arc<File>,
     io: Arc<dyn FileIo>,
+    /// The beginning of the database as it was last written. Empty where that is not known, as after a failure.
+    beginning: Arc<Mutex<Vec<u8>>>,
     /// The most bytes of the file.
     most_bytes: u64,
 }
@@ -98,12 +103,57 @@ impl Disk {
             Err(TryLockError::Error(error)) => return Err(error.into()),
         }
         let disk = Self {
-            file,
+            file: file.into(),
             io,
+            beginning: Arc::default(),
             most_bytes,
         };
         disk.check_header()?;
         Ok(disk)
+    }
+
+    /// Whether this file stands at a path. Elsewhere than on Unix, any file does.
+    pub(super) fn stands_at(&self, path: &Path) -> io::Result<bool> {
+        let found = std::fs::metadata(path)?;
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::MetadataExt;
+            let file = self.file.metadata()?;
+            Ok((file.dev(), file.ino()) == (found.dev(), found.ino()))
+        }
+        #[cfg(not(unix))]
+        Ok(found.is_file())
+    }
+
+    /// Whether another program has written into the file, or its server has removed it.
+    pub(super) fn is_lost(&self) -> bool {
+        let written = lock(&self.beginning);
+        let mut found = vec![0; written.len().max(1)];
+        match read_at(&self.file, HEADER, &mut found) {
+            Ok(()) => !found.starts_with(&written),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => !written.is_empty(),
+            Err(error) => error.kind() == io::ErrorKind::StaleNetworkFileHandle,
+        }
+    }
+
+    fn refuse_lost(&self) -> io::Result<()> {
+        match self.is_lost() {
+            true => Err(io::Error::other("another program wrote into the file")),
+            false => Ok(()),
+        }
+    }
+
+    /// Copies all bytes to another file, and makes them durable.
+    pub(super) fn copy_to(&self, new: &Self) -> io::Result<()> {
+        let len = self.file.metadata()?.len();
+        let mut bytes = vec![0; COPIED_AT_ONCE];
+        for offset in (0..len).step_by(COPIED_AT_ONCE) {
+            bytes.truncate((len - offset).min(COPIED_AT_ONCE as u64) as usize);
+            self.io.read(&self.file, offset, &mut bytes)?;
+            self.io.write(&new.file, offset, &bytes)?;
+        }
+        self.refuse_lost()?;
+        self.io.sync(&new.file)
     }
 
     /// Refuses a file that is not ours before anything is written to it.
@@ -162,14 +212,51 @@ impl StorageBackend for Disk {
             let message = format!("the file has no room within {} bytes", self.most_bytes);
             return Err(io::Error::new(io::ErrorKind::QuotaExceeded, message));
         }
+        self.refuse_lost()?;
         self.io.set_len(&self.file, HEADER + len)
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.io.sync(&self.file)
+        let synced = self.io.sync(&self.file);
+        synced.inspect_err(|_| lock(&self.beginning).clear())
     }
 
     fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.io.write(&self.file, HEADER + offset, bytes)
+        self.refuse_lost()?;
+        let written = self.io.write(&self.file, HEADER + offset, bytes);
+        if offset == 0 || written.is_err() {
+            let known = if written.is_ok() { bytes } else { &[] };
+            *lock(&self.beginning) = known.to_vec();
+        }
+        written
+    }
+}
+
+/// How many bytes the tables may take in a file that has `len` bytes, and may have `most`. The file doubles when it
+/// grows; two thirds of it are fields when that happens (measured), and each time that it was `full` a quarter less fits
+/// than was expected.
+pub(super) fn table_bytes(len: u64, most: u64, full: u32) -> usize {
+    let mut largest = len.max(HEADER);
+    while 2 * largest <= most {
+        largest *= 2;
+    }
+    let mut bytes = largest / 2;
+    for _ in 0..full.min(8) {
+        bytes -= bytes / 4;
+    }
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::table_bytes;
+
+    #[test]
+    fn tables_take_half_of_the_largest_file_that_doubling_reaches() {
+        let mib = 1024 * 1024;
+        assert_eq!(table_bytes(5 * mib, 256 * mib, 0), 80 * 1024 * 1024);
+        assert_eq!(table_bytes(16 * mib, 16 * mib, 0), 8 * 1024 * 1024);
+        assert_eq!(table_bytes(16 * mib, 16 * mib, 2), 4_718_592);
+        assert_eq!(table_bytes(0, 64, 0), 2_048);
     }
 }

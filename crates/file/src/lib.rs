@@ -6,6 +6,7 @@
 //! A thread of its own works on the file (`worker`), as a disk may take its time. It has one open transaction, which is
 //! committed from time to time: what was done before is durable then. After a failure the file is opened again where it
 //! was durable last, and those who flush append again what it has lost, as after a failover of a server.
+//! The thread also looks whether the file still stands at its path (`worker::place`).
 
 // `disk` is the file, `fields` its tables (`keys` names them), `kept` the other data, `trouble` why a file cannot be used,
 // `export` what an import into another store reads and notes.
@@ -67,6 +68,8 @@ struct Thread {
 struct Report {
     /// Why the file cannot be used now.
     trouble: Mutex<Option<String>>,
+    /// Where the store is, if that is not as it was.
+    place: Mutex<Option<String>>,
     /// What an operator should know, although the file can be used.
     notes: Mutex<Vec<String>>,
     /// The numbers of the last calls that are durable, by instance.
@@ -184,8 +187,9 @@ impl Place for Thread {
 
     fn trouble(&self) -> Vec<String> {
         let trouble = lock(&self.report.trouble).clone();
+        let place = lock(&self.report.place).clone();
         let notes = lock(&self.report.notes).clone();
-        trouble.into_iter().chain(notes).collect()
+        trouble.into_iter().chain(place).chain(notes).collect()
     }
 }
 

@@ -1,15 +1,18 @@
 //! The thread that works on the file.
 
+mod place;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, absolute};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use redb::{Database, TableDefinition};
+use redb::{Database, StorageBackend, TableDefinition};
 
+use self::place::LOOK_EVERY;
 use super::Report;
-use super::disk::{Disk, HEADER};
+use super::disk::{Disk, HEADER, table_bytes};
 use super::fields::{Definition, fields_of, take_failure};
 use super::kept::{self, Earlier};
 use super::options::FileOptions;
@@ -64,6 +67,13 @@ pub(super) struct Worker {
     requests: Receiver<Request>,
     report: Arc<Report>,
     open: Option<Open>,
+    /// Where the store is: at the path of its options, or beside another file that stands there.
+    path: Arc<Path>,
+    /// The file, once it was open.
+    held: Option<Disk>,
+    /// When the store last looked for its file, and how long to wait for the next time.
+    looked: Tick,
+    look_after: Duration,
     /// When this process began to record, in Unix seconds.
     started: i64,
     /// What stays of this process when the file is opened again.
@@ -114,11 +124,17 @@ impl Open {
 
 impl Worker {
     pub(super) fn new(
-        options: FileOptions,
+        mut options: FileOptions,
         requests: Receiver<Request>,
         report: Arc<Report>,
     ) -> Self {
+        // A service may change its directory.
+        options.path = absolute(&options.path).map_or(options.path, Into::into);
         Self {
+            path: options.path.clone(),
+            held: None,
+            looked: options.clock.tick(),
+            look_after: LOOK_EVERY,
             tried: options.clock.tick(),
             started: options.clock.now_seconds(),
             options,
@@ -154,6 +170,7 @@ impl Worker {
             if worker.open.as_ref().is_some_and(|open| open.is_dirty) {
                 worker.commit();
             }
+            worker.look();
         });
     }
 
@@ -174,7 +191,8 @@ impl Worker {
             Some(open) if open.is_writable => self.until_commit(open),
             _ => self.retry.saturating_sub(self.since(self.tried)),
         };
-        left.clamp(PAUSE, LAST_RETRY)
+        let look = self.look_after.saturating_sub(self.since(self.looked));
+        left.min(look).clamp(PAUSE, LAST_RETRY)
     }
 
     /// How long until a commit is due.
@@ -189,6 +207,9 @@ impl Worker {
 
     /// Does what is due. `is_idle`: nobody has asked for anything meanwhile.
     fn keep_up(&mut self, is_idle: bool) {
+        if self.since(self.looked) >= self.look_after {
+            self.look();
+        }
         let is_due = match &self.open {
             Some(open) if open.is_writable => {
                 let is_due = self.until_commit(open).is_zero();
@@ -216,8 +237,10 @@ impl Worker {
                 if is_dirty {
                     self.commit();
                 }
+                self.look();
                 let is_writable = self.open.as_ref().is_some_and(|open| open.is_writable);
-                answer(match is_writable {
+                // As long as a move fails, all ends with this process.
+                answer(match is_writable && self.look_after == LOOK_EVERY {
                     true => Ok(()),
                     false => Err(self.error()),
                 });
@@ -241,8 +264,12 @@ impl Worker {
     /// Why the file cannot be written, as the error of a call.
     fn error(&self) -> StoreError {
         match &self.trouble {
-            Some((trouble, _)) => trouble.to_error(&self.options.path),
-            None => StoreError::new(StoreErrorKind::Unreachable, "the file is not open yet"),
+            Some((trouble, _)) => trouble.to_error(&self.path),
+            None => {
+                let told = lock(&self.report.place).clone();
+                let message = told.unwrap_or_else(|| "the file is not open yet".to_owned());
+                StoreError::new(StoreErrorKind::Unreachable, message)
+            }
         }
     }
 
@@ -265,14 +292,15 @@ impl Worker {
     /// Bounds the tables by what the file can hold.
     fn bound(&mut self) {
         let Some(open) = &mut self.open else { return };
-        let len = std::fs::metadata(&*self.options.path).map_or(HEADER, |file| file.len());
+        let len = self.held.as_ref().and_then(|held| held.len().ok());
+        let len = len.map_or(HEADER, |len| HEADER + len);
         let bytes = table_bytes(len, self.options.file_bytes, self.full);
         open.state.tables.bound = Bound::All(bytes);
         if open.state.tables.removed_for_room() > 0 {
             self.note(format!(
                 "{} holds as much as `file_bytes` = {} allows: the oldest minutes, then the oldest half hours are removed \
                  before their time; allow more",
-                self.options.path.display(),
+                self.path.display(),
                 self.options.file_bytes
             ));
         }
@@ -313,7 +341,7 @@ impl Worker {
                 self.retry = FIRST_RETRY;
                 self.trouble = None;
                 if lock(&self.report.trouble).take().is_some() {
-                    tracing::info!(file = %self.options.path.display(), "the file can be written again");
+                    tracing::info!(file = %self.path.display(), "the file can be written again");
                 }
             }
             Err(trouble) => self.fail(trouble),
@@ -322,15 +350,16 @@ impl Worker {
 
     /// Gives up what is not durable, and opens the file again for those who read.
     fn fail(&mut self, trouble: Trouble) {
-        if let Some(open) = self.open.take() {
-            self.earlier = Earlier {
-                heartbeats: open.state.heartbeats.clone(),
-                writes: open.state.tables.writes(),
-            };
-            // A transaction that was half done may panic once more.
-            let _ = catch_unwind(AssertUnwindSafe(|| drop(open)));
-        }
         self.tried = self.options.clock.tick();
+        if self.is_lost() {
+            self.look();
+            return;
+        }
+        self.close();
+        if self.has_name() {
+            // Its device may have been away. A file without a name cannot be opened anew.
+            self.held = None;
+        }
         self.full += u32::from(matches!(trouble, Trouble::Full));
         self.must_check |= trouble.is_damage() || matches!(trouble, Trouble::Panicked);
         self.explain(trouble);
@@ -340,9 +369,21 @@ impl Worker {
         }
     }
 
+    /// Closes the file, and gives up what is not durable.
+    fn close(&mut self) {
+        if let Some(open) = self.open.take() {
+            self.earlier = Earlier {
+                heartbeats: open.state.heartbeats.clone(),
+                writes: open.state.tables.writes(),
+            };
+            // A transaction that was half done may panic once more.
+            let _ = catch_unwind(AssertUnwindSafe(|| drop(open)));
+        }
+    }
+
     /// Says why the file cannot be written.
     fn explain(&mut self, trouble: Trouble) {
-        let path = &self.options.path;
+        let path = &self.path;
         let mut message = trouble.in_words(path);
         let since = match &self.trouble {
             Some((before, since)) if before.in_words(path) == message => *since,
@@ -371,11 +412,13 @@ impl Worker {
     /// Opens the file. What cannot be read any more gets another name, and a new file takes its place.
     fn open_file(&mut self) -> Result<Open, Trouble> {
         match self.open_as_it_is() {
-            Err(trouble) if trouble.is_damage() && !self.options.is_export => {
-                let aside = self.set_aside()?;
+            Err(trouble) if trouble.is_damage() && self.has_name() && !self.options.is_export => {
+                self.held = None;
+                let aside = self.free_name(".damaged-");
+                std::fs::rename(&*self.path, &aside)?;
                 self.note(format!(
                     "{}: it was renamed to {} and a new file was begun",
-                    trouble.in_words(&self.options.path),
+                    trouble.in_words(&self.path),
                     aside.display()
                 ));
                 self.open_as_it_is()
@@ -385,8 +428,12 @@ impl Worker {
     }
 
     fn open_as_it_is(&mut self) -> Result<Open, Trouble> {
-        let FileOptions { path, clock, .. } = &self.options;
-        let disk = Disk::open(path, self.options.io.clone(), self.options.file_bytes)?;
+        let (io, most_bytes) = (self.options.io.clone(), self.options.file_bytes);
+        let held = match &self.held {
+            Some(held) => held.clone(),
+            None => Disk::open(&self.path, io, most_bytes)?,
+        };
+        let (path, clock, disk) = (&self.path, &self.options.clock, held.clone());
         let now = clock.now_seconds();
         let opened = catch_unwind(AssertUnwindSafe(|| {
             let mut builder = redb::Builder::new();
@@ -416,6 +463,8 @@ impl Worker {
             ));
         }
         self.must_check = false;
+        // Nothing is looked for while a file is imported.
+        self.held = (!self.options.is_export).then_some(held);
         Ok(Open {
             committed: clock.tick(),
             committed_head: state.journal.head.offset,
@@ -425,22 +474,6 @@ impl Worker {
             state,
             database,
         })
-    }
-
-    /// Renames the file. Returns its new name, which no other file had.
-    fn set_aside(&self) -> std::io::Result<PathBuf> {
-        let now = self.options.clock.now_seconds();
-        let mut suffix = format!(".damaged-{now}");
-        loop {
-            let mut name = self.options.path.as_os_str().to_owned();
-            name.push(&suffix);
-            let name = PathBuf::from(name);
-            if !name.try_exists()? {
-                std::fs::rename(&*self.options.path, &name)?;
-                return Ok(name);
-            }
-            suffix.push('x');
-        }
     }
 }
 
@@ -462,33 +495,4 @@ fn commit_probe(open: &mut Open, now: i64) -> Result<(), redb::Error> {
     let transaction = fields_of(&mut open.state)?.transaction()?;
     transaction.open_table(PROBE)?.remove(&[][..])?;
     kept::commit(&mut open.state, &open.database, now)
-}
-
-/// How many bytes the tables may take in a file that has `len` bytes, and may have `most`. The file doubles when it
-/// grows; two thirds of it are fields when that happens (measured), and each time that it was `full` a quarter less fits
-/// than was expected.
-fn table_bytes(len: u64, most: u64, full: u32) -> usize {
-    let mut largest = len.max(HEADER);
-    while 2 * largest <= most {
-        largest *= 2;
-    }
-    let mut bytes = largest / 2;
-    for _ in 0..full.min(8) {
-        bytes -= bytes / 4;
-    }
-    usize::try_from(bytes).unwrap_or(usize::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::table_bytes;
-
-    #[test]
-    fn tables_take_half_of_the_largest_file_that_doubling_reaches() {
-        let mib = 1024 * 1024;
-        assert_eq!(table_bytes(5 * mib, 256 * mib, 0), 80 * 1024 * 1024);
-        assert_eq!(table_bytes(16 * mib, 16 * mib, 0), 8 * 1024 * 1024);
-        assert_eq!(table_bytes(16 * mib, 16 * mib, 2), 4_718_592);
-        assert_eq!(table_bytes(0, 64, 0), 2_048);
-    }
 }

@@ -1,0 +1,152 @@
+//! Where the file stands. An open file stays whole without a name: where it is removed, renamed or replaced, the store
+//! copies it to its path, or to a name beside the file that stands there.
+
+use std::io::ErrorKind::{NotADirectory, NotFound};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{fs, io};
+
+use super::{LAST_RETRY, Worker};
+use crate::disk::Disk;
+use crate::trouble::Trouble;
+use tower_pulse_core::task::lock;
+
+/// How often the store looks for its file.
+pub(super) const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// How a store that has moved is told, and one whose file another program has written into.
+const MOVED: &str =
+    "was removed, renamed or replaced while the service ran. All that was recorded is now in";
+const LOST: &str =
+    "was overwritten while the service ran, with all that was recorded. The store goes on in";
+
+impl Worker {
+    /// Looks for the file, and moves the store where another one stands at its path, or none.
+    pub(super) fn look(&mut self) {
+        self.looked = self.options.clock.tick();
+        let is_lost = self.is_lost();
+        let Some(place) = self.new_place(is_lost) else {
+            self.look_after = LOOK_EVERY;
+            return;
+        };
+        let wanted = self.options.path.display().to_string();
+        let told = match self.move_to(&place, is_lost) {
+            Ok(how) => {
+                (self.path, self.look_after) = (place.into(), LOOK_EVERY);
+                let then = match self.path == self.options.path {
+                    true => String::new(),
+                    false => format!(
+                        ". {wanted} is left as it is, and the next start reads it: to go on with the new file, stop the \
+                         service and rename it to {wanted}"
+                    ),
+                };
+                format!("{wanted} {how} a new file, {}{then}", self.path.display())
+            }
+            // The file beside another one stays where it is.
+            Err(_) if self.has_name() => return,
+            Err(trouble) => {
+                self.look_after = (2 * self.look_after).min(LAST_RETRY);
+                let why = trouble.in_words(Path::new("the new file"));
+                format!(
+                    "{wanted} was removed, renamed or replaced while the service ran, and all that was recorded ends with \
+                     this process unless a new file can be made: {why}"
+                )
+            }
+        };
+        let before = lock(&self.report.place).replace(told.clone());
+        if self.look_after == LOOK_EVERY || before.as_ref() != Some(&told) {
+            tracing::warn!("{told}");
+        }
+        if self.open.is_none() {
+            self.attempt();
+        }
+    }
+
+    /// Whether the file stands where the store has it, or was not open yet.
+    pub(super) fn has_name(&self) -> bool {
+        let stands = |held: &Disk| matches!(held.stands_at(&self.path), Ok(true));
+        self.held.as_ref().is_none_or(stands)
+    }
+
+    /// Whether the content of the file is not that of the store any more.
+    pub(super) fn is_lost(&self) -> bool {
+        self.held.as_ref().is_some_and(Disk::is_lost)
+    }
+
+    /// The path to which the store must move, if it must.
+    fn new_place(&mut self, is_lost: bool) -> Option<PathBuf> {
+        let (wanted, held) = (&self.options.path, self.held.as_ref()?);
+        let is_beside = self.path != *wanted;
+        match held.stands_at(wanted) {
+            // Elsewhere than on Unix, files cannot be told apart.
+            Ok(true) if !is_lost && (cfg!(unix) || !is_beside) => {
+                if is_beside || self.look_after > LOOK_EVERY {
+                    self.path = wanted.clone();
+                    *lock(&self.report.place) = None;
+                }
+                None
+            }
+            Ok(_) if is_beside && !is_lost && self.has_name() => None,
+            Ok(_) => Some(self.free_name(".beside-")),
+            Err(error) if matches!(error.kind(), NotFound | NotADirectory) => {
+                Some(wanted.to_path_buf())
+            }
+            // The path cannot be looked at, which says nothing about the file.
+            Err(_) => None,
+        }
+    }
+
+    /// Makes all that was recorded a file at a path at which none stands. Returns what happened.
+    fn move_to(&mut self, place: &Path, is_lost: bool) -> Result<&'static str, Trouble> {
+        let Some(held) = self.held.clone().filter(|_| !is_lost) else {
+            self.close();
+            self.held = None;
+            return Ok(LOST);
+        };
+        // A link to a file that is gone stays one.
+        let link = fs::read_link(place);
+        let target = link.map_or_else(|_| place.into(), |link| place.with_file_name(link));
+        if self.has_name() {
+            rename(&self.path, &target)?;
+            return Ok(MOVED);
+        }
+        let part = self.free_name(".copy-");
+        // The database is closed only where a file can be made.
+        let new = Disk::open(&part, self.options.io.clone(), self.options.file_bytes);
+        let new = new.inspect_err(|_| drop(fs::remove_file(&part)))?;
+        if self.open.as_ref().is_some_and(|open| open.is_dirty) {
+            self.commit();
+        }
+        self.close();
+        if let Err(error) = held.copy_to(&new).and_then(|()| rename(&part, &target)) {
+            drop(fs::remove_file(&part));
+            return Err(error.into());
+        }
+        self.held = Some(new);
+        Ok(MOVED)
+    }
+
+    /// A name beside the path of the store, which no other file has.
+    pub(super) fn free_name(&self, suffix: &str) -> PathBuf {
+        let mut name = self.options.path.as_os_str().to_owned();
+        name.push(format!("{suffix}{}", self.options.clock.now_seconds()));
+        // Where that cannot be found out, no file can be made or renamed.
+        while Path::new(&name).try_exists().unwrap_or(false) {
+            name.push("x");
+        }
+        name.into()
+    }
+}
+
+/// Gives a file another name, unless a file has it.
+fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    if let Err(error) = fs::hard_link(from, to) {
+        if to.try_exists()? {
+            return Err(error);
+        }
+        // Some file systems have no links.
+        return fs::rename(from, to);
+    }
+    let _ = fs::remove_file(from);
+    Ok(())
+}

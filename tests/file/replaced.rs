@@ -1,0 +1,449 @@
+//! A file that is removed, renamed, replaced or overwritten while the service runs: nothing that was recorded is lost
+//! where it still can be read, another file is never overwritten, and health says where the store is.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tower_pulse::store::file::FileOptions;
+use tower_pulse_core::store::{Store, Upkeep};
+use tower_pulse_file::FileIo;
+
+use crate::power::Power;
+use crate::service::{PAGE, Place, Service, released};
+use pulse_rig::wait::until;
+
+const ANEW: &str = "All that was recorded is now in a new file";
+const BESIDE: &str = "pulse.redb is left as it is, and the next start reads it";
+const OVERWRITTEN: &str = "pulse.redb was overwritten while the service ran";
+
+/// Lets 10 s pass, and waits until the service tells something.
+async fn told(place: &Place, service: &Service, what: &str) -> String {
+    place.hand.advance(Duration::from_secs(10));
+    // The call wakes the store.
+    let _ = service.store.status(place.clock.now_seconds()).await;
+    until(what, async || service.warnings().contains(what)).await;
+    let warnings = service.warnings();
+    // Health is made of them.
+    assert!(service.pulse.health().warnings.contains(&warnings));
+    warnings
+}
+
+async fn serve(service: &Service, requests: u64) {
+    service.serve(PAGE, requests);
+    service.settle().await;
+}
+
+/// Ends a service, and returns what the next one finds at a path.
+async fn next(place: &Place, service: Service, path: &Path) -> [u64; 3] {
+    service.shutdown().await;
+    found(place, path).await
+}
+
+/// What a service finds at a path.
+async fn found(place: &Place, path: &Path) -> [u64; 3] {
+    released(path).await;
+    let options = FileOptions::new(path).unwrap().clock(place.clock.clone());
+    let service = Service::new(options, &place.clock, |builder| builder);
+    service.is_open().await;
+    let found = service.served(&[PAGE.to_owned()]).await;
+    assert_eq!(service.warnings(), "");
+    service.shutdown().await;
+    released(path).await;
+    found
+}
+
+/// A place with a service that has recorded 15 requests, of which ten are durable.
+async fn running() -> (Place, Service) {
+    let place = Place::new();
+    let service = place.start();
+    serve(&service, 10).await;
+    service.store.sync().await.unwrap();
+    serve(&service, 5).await;
+    (place, service)
+}
+
+/// A place with a file of an earlier time, which has three requests, and a service that has recorded 15 more.
+async fn with_backup() -> (Place, Service, PathBuf) {
+    let place = Place::new();
+    let service = place.start();
+    serve(&service, 3).await;
+    service.shutdown().await;
+    place.released().await;
+    let backup = place.dir.path().join("backup");
+    std::fs::copy(place.path(), &backup).unwrap();
+    let service = place.start();
+    serve(&service, 15).await;
+    service.store.sync().await.unwrap();
+    (place, service, backup)
+}
+
+/// The file beside the one at the path.
+fn beside(place: &Place) -> PathBuf {
+    let files = place.files();
+    let mut beside = files.iter().filter(|name| name.contains(".beside-"));
+    let name = beside.next().unwrap();
+    assert!(beside.next().is_none(), "{files:?}");
+    place.dir.path().join(name)
+}
+
+#[tokio::test]
+async fn a_removed_file_is_made_anew_with_all_that_it_had() {
+    let (place, service) = running().await;
+    std::fs::remove_file(place.path()).unwrap();
+    let warnings = told(&place, &service, ANEW).await;
+    assert!(warnings.contains("pulse.redb was removed"), "{warnings}");
+    let mode = std::fs::metadata(place.path()).unwrap().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    serve(&service, 7).await;
+    assert_eq!(place.files(), ["pulse.redb"]);
+    assert_eq!(next(&place, service, &place.path()).await, [22; 3]);
+}
+
+#[tokio::test]
+async fn a_store_that_is_not_asked_notices_as_well() {
+    let (place, service) = running().await;
+    std::fs::remove_file(place.path()).unwrap();
+    place.hand.advance(Duration::from_secs(10));
+    until("the file is there", async || place.path().exists()).await;
+    drop(service);
+}
+
+#[tokio::test]
+async fn a_renamed_file_stays_complete_and_the_store_goes_on_at_its_path() {
+    let (place, service) = running().await;
+    let moved = place.dir.path().join("moved.redb");
+    std::fs::rename(place.path(), &moved).unwrap();
+    told(&place, &service, ANEW).await;
+    assert_eq!(found(&place, &moved).await, [15; 3]);
+    serve(&service, 7).await;
+    assert_eq!(place.files(), ["moved.redb", "pulse.redb"]);
+    assert_eq!(next(&place, service, &place.path()).await, [22; 3]);
+}
+
+#[tokio::test]
+async fn a_file_that_is_removed_again_is_made_again() {
+    let (place, service) = running().await;
+    for n in 1..=3 {
+        std::fs::remove_file(place.path()).unwrap();
+        place.hand.advance(Duration::from_secs(10));
+        until("the file is there", async || {
+            service.is_open().await;
+            place.path().exists()
+        })
+        .await;
+        serve(&service, 1).await;
+        assert_eq!(service.sum("served").await, 15 + n);
+    }
+    assert_eq!(service.store.warnings().len(), 1);
+    assert_eq!(next(&place, service, &place.path()).await, [18; 3]);
+}
+
+#[tokio::test]
+async fn a_file_that_is_removed_again_and_again_under_flushes_counts_each_request_once() {
+    let (place, service) = running().await;
+    let mut served = 15;
+    for round in 0..40 {
+        service.serve(PAGE, round);
+        served += round;
+        let flush = service.pulse.flush();
+        if round % 3 == 0 {
+            let _ = std::fs::remove_file(place.path());
+        }
+        place.hand.advance(Duration::from_secs(2));
+        flush.await.unwrap();
+    }
+    assert_eq!(next(&place, service, &place.path()).await, [served; 3]);
+    assert_eq!(place.files(), ["pulse.redb"]);
+}
+
+#[tokio::test]
+async fn a_shutdown_right_after_the_removal_loses_nothing() {
+    let (place, service) = running().await;
+    std::fs::remove_file(place.path()).unwrap();
+    assert_eq!(next(&place, service, &place.path()).await, [15; 3]);
+    let service = place.start();
+    serve(&service, 1).await;
+    std::fs::remove_file(place.path()).unwrap();
+    drop(service);
+    until("the file is there", async || place.path().exists()).await;
+    assert_eq!(found(&place, &place.path()).await, [16; 3]);
+}
+
+#[tokio::test]
+async fn a_file_that_is_put_at_the_path_is_never_touched() {
+    let (place, service, backup) = with_backup().await;
+    let content = std::fs::read(&backup).unwrap();
+    std::fs::rename(&backup, place.path()).unwrap();
+    let warnings = told(&place, &service, BESIDE).await;
+    let beside = beside(&place);
+    assert!(warnings.contains(beside.to_str().unwrap()), "{warnings}");
+    serve(&service, 7).await;
+    told(&place, &service, BESIDE).await;
+    assert_eq!(service.store.warnings().len(), 1);
+    assert_eq!(place.files().len(), 2);
+    service.shutdown().await;
+    released(&beside).await;
+    assert_eq!(std::fs::read(place.path()).unwrap(), content);
+    assert_eq!(found(&place, &place.path()).await, [3; 3]);
+    // The operator does what health has said.
+    std::fs::rename(&beside, place.path()).unwrap();
+    assert_eq!(found(&place, &place.path()).await, [25; 3]);
+}
+
+#[tokio::test]
+async fn a_file_beside_another_one_is_as_safe_and_comes_back_when_the_other_one_goes() {
+    let (place, service, backup) = with_backup().await;
+    let content = std::fs::read(&backup).unwrap();
+    std::fs::copy(&backup, place.dir.path().join("new")).unwrap();
+    std::fs::rename(place.dir.path().join("new"), place.path()).unwrap();
+    told(&place, &service, BESIDE).await;
+    let first = beside(&place);
+    std::fs::remove_file(&first).unwrap();
+    place.hand.advance(Duration::from_secs(10));
+    until("there is another one", async || {
+        service.is_open().await;
+        place.files().iter().any(|name| name.contains(".beside-"))
+    })
+    .await;
+    assert_ne!(beside(&place), first);
+    assert_eq!(std::fs::read(place.path()).unwrap(), content);
+    std::fs::remove_file(place.path()).unwrap();
+    place.hand.advance(Duration::from_secs(10));
+    until("the store comes back", async || {
+        service.is_open().await;
+        place.files() == ["backup", "pulse.redb"]
+    })
+    .await;
+    until("it is told", async || !service.warnings().contains(BESIDE)).await;
+    assert!(service.warnings().contains(ANEW), "{}", service.warnings());
+    serve(&service, 7).await;
+    assert_eq!(next(&place, service, &place.path()).await, [25; 3]);
+}
+
+#[tokio::test]
+async fn a_file_beside_that_is_renamed_to_the_path_is_no_warning_any_more() {
+    let (place, service, backup) = with_backup().await;
+    std::fs::rename(&backup, place.path()).unwrap();
+    told(&place, &service, BESIDE).await;
+    std::fs::rename(beside(&place), place.path()).unwrap();
+    place.hand.advance(Duration::from_secs(10));
+    until("the warning ends", async || {
+        service.is_open().await;
+        service.warnings().is_empty()
+    })
+    .await;
+    serve(&service, 7).await;
+    assert_eq!(place.files(), ["pulse.redb"]);
+    assert_eq!(next(&place, service, &place.path()).await, [25; 3]);
+}
+
+/// `cp backup pulse.redb` keeps the file and changes its content.
+#[tokio::test]
+async fn a_backup_that_is_copied_over_the_file_is_never_overwritten() {
+    for has_recorded in [false, true] {
+        let (place, service, backup) = with_backup().await;
+        std::fs::copy(&backup, place.path()).unwrap();
+        if has_recorded {
+            serve(&service, 2).await;
+            let _ = service.store.sync().await;
+        }
+        let warnings = told(&place, &service, OVERWRITTEN).await;
+        serve(&service, 7).await;
+        let beside = beside(&place);
+        assert!(warnings.contains(beside.to_str().unwrap()), "{warnings}");
+        assert_eq!(service.store.warnings().len(), 1);
+        service.shutdown().await;
+        released(&beside).await;
+        let content = std::fs::read(&backup).unwrap();
+        assert!(std::fs::read(place.path()).unwrap() == content);
+        assert_eq!(found(&place, &place.path()).await, [3; 3]);
+        assert!(found(&place, &beside).await[0] >= 7);
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_is_emptied_is_told() {
+    let (place, service) = running().await;
+    let file = File::options().write(true).open(place.path()).unwrap();
+    file.set_len(0).unwrap();
+    told(&place, &service, OVERWRITTEN).await;
+    serve(&service, 7).await;
+    service.shutdown().await;
+    assert_eq!(std::fs::metadata(place.path()).unwrap().len(), 0);
+    assert!(found(&place, &beside(&place)).await[0] >= 7);
+}
+
+#[tokio::test]
+async fn a_directory_that_is_removed_with_the_file_is_waited_for() {
+    let place = Place::new();
+    let dir = place.dir.path().join("data");
+    let path = dir.join("pulse.redb");
+    std::fs::create_dir(&dir).unwrap();
+    let options = FileOptions::new(&path).unwrap().clock(place.clock.clone());
+    let service = Service::new(options, &place.clock, |builder| builder);
+    serve(&service, 15).await;
+    std::fs::remove_dir_all(&dir).unwrap();
+    let warnings = told(&place, &service, "its directory does not exist: create it").await;
+    assert_eq!(service.store.warnings().len(), 1, "{warnings}");
+    serve(&service, 7).await;
+    let error = service.store.sync().await.unwrap_err().to_string();
+    assert!(error.contains("ends with this process"), "{error}");
+    std::fs::create_dir(&dir).unwrap();
+    place.hand.advance(Duration::from_secs(20));
+    told(&place, &service, ANEW).await;
+    assert_eq!(service.store.warnings().len(), 1);
+    serve(&service, 1).await;
+    assert_eq!(next(&place, service, &path).await, [23; 3]);
+}
+
+#[tokio::test]
+async fn a_directory_that_comes_back_with_the_file_is_no_warning_any_more() {
+    let place = Place::new();
+    let (dir, away) = (place.dir.path().join("data"), place.dir.path().join("away"));
+    let path = dir.join("pulse.redb");
+    std::fs::create_dir(&dir).unwrap();
+    let options = FileOptions::new(&path).unwrap().clock(place.clock.clone());
+    let service = Service::new(options, &place.clock, |builder| builder);
+    serve(&service, 15).await;
+    std::fs::rename(&dir, &away).unwrap();
+    told(&place, &service, "create it").await;
+    std::fs::rename(&away, &dir).unwrap();
+    place.hand.advance(Duration::from_secs(20));
+    until("the warning ends", async || {
+        service.is_open().await;
+        service.warnings().is_empty()
+    })
+    .await;
+    serve(&service, 7).await;
+    assert_eq!(next(&place, service, &path).await, [22; 3]);
+}
+
+/// A disk on which files that have a name get no more than a part of what is written, while it is told to.
+#[derive(Debug, Default)]
+struct NoRoom(AtomicBool);
+
+impl FileIo for NoRoom {
+    fn write(&self, file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let is_named = file.metadata()?.nlink() > 0;
+        if is_named && self.0.load(Ordering::SeqCst) {
+            file.write_all_at(&bytes[..bytes.len() / 2], offset)?;
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        file.write_all_at(bytes, offset)
+    }
+}
+
+#[tokio::test]
+async fn a_copy_that_finds_no_room_leaves_no_file_and_is_tried_again() {
+    let place = Place::new();
+    let disk = Arc::new(NoRoom::default());
+    let service = place.start_on(disk.clone());
+    serve(&service, 15).await;
+    std::fs::remove_file(place.path()).unwrap();
+    disk.0.store(true, Ordering::SeqCst);
+    told(
+        &place,
+        &service,
+        "the new file cannot be written: the disk is full",
+    )
+    .await;
+    for _ in 0..5 {
+        serve(&service, 2).await;
+        place.hand.advance(Duration::from_secs(20));
+    }
+    assert_eq!(place.files(), [""; 0]);
+    assert_eq!(service.store.warnings().len(), 1);
+    disk.0.store(false, Ordering::SeqCst);
+    place.hand.advance(Duration::from_secs(20));
+    told(&place, &service, ANEW).await;
+    serve(&service, 1).await;
+    assert_eq!(next(&place, service, &place.path()).await, [26; 3]);
+    assert_eq!(place.files(), ["pulse.redb"]);
+}
+
+/// After a failure the file is opened again: by then another one, or none, stands at its path.
+#[tokio::test]
+async fn a_failure_after_the_removal_takes_no_other_file() {
+    for is_replaced in [false, true] {
+        let place = Place::new();
+        let power = Arc::new(Power::new(io::ErrorKind::Other));
+        let service = place.start_on(power.clone());
+        serve(&service, 10).await;
+        service.store.sync().await.unwrap();
+        serve(&service, 5).await;
+        std::fs::remove_file(place.path()).unwrap();
+        if is_replaced {
+            std::fs::write(place.path(), "").unwrap();
+        }
+        power.fail_syncs(1);
+        let _ = service.store.sync().await;
+        until("the file is written again", async || {
+            place.hand.advance(Duration::from_secs(20));
+            service.pulse.flush().await.is_ok()
+        })
+        .await;
+        serve(&service, 7).await;
+        assert_eq!(service.served(&[PAGE.to_owned()]).await, [22; 3]);
+        let path = match is_replaced {
+            true => beside(&place),
+            false => place.path(),
+        };
+        assert_eq!(next(&place, service, &path).await, [22; 3]);
+        if is_replaced {
+            assert_eq!(std::fs::read(place.path()).unwrap(), b"");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_link_to_the_file_stays_one() {
+    let place = Place::new();
+    let (data, link) = (place.dir.path().join("data"), place.path());
+    std::fs::create_dir(&data).unwrap();
+    std::os::unix::fs::symlink("data/real.redb", &link).unwrap();
+    let service = place.start();
+    serve(&service, 15).await;
+    std::fs::remove_file(data.join("real.redb")).unwrap();
+    told(&place, &service, ANEW).await;
+    serve(&service, 7).await;
+    assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(
+        next(&place, service, &data.join("real.redb")).await,
+        [22; 3]
+    );
+    // The link itself is removed, and is a file from then on.
+    let service = place.start();
+    service.is_open().await;
+    std::fs::remove_file(&link).unwrap();
+    told(&place, &service, ANEW).await;
+    assert_eq!(next(&place, service, &link).await, [22; 3]);
+}
+
+#[tokio::test]
+async fn a_directory_at_the_path_is_left_as_it_is() {
+    let (place, service) = running().await;
+    std::fs::remove_file(place.path()).unwrap();
+    std::fs::create_dir(place.path()).unwrap();
+    told(&place, &service, BESIDE).await;
+    serve(&service, 7).await;
+    assert_eq!(next(&place, service, &beside(&place)).await, [22; 3]);
+    assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn a_file_that_the_next_process_has_begun_is_left_to_it() {
+    let (place, old) = running().await;
+    std::fs::remove_file(place.path()).unwrap();
+    let new = place.start();
+    serve(&new, 4).await;
+    told(&place, &old, BESIDE).await;
+    serve(&old, 7).await;
+    serve(&new, 1).await;
+    assert_eq!(next(&place, old, &beside(&place)).await, [22; 3]);
+    assert_eq!(next(&place, new, &place.path()).await, [5; 3]);
+}
