@@ -222,7 +222,8 @@ async fn compare(guide: &mut Guide, instance: &Instance) {
 }
 
 /// What these incidents, in memory, do not show.
-const UNSEEN: [&str; 8] = [
+const UNSEEN: [&str; 9] = [
+    "Advice",
     "FailedRow",
     "RowSums",
     "CleaningPass",
