@@ -31,7 +31,7 @@ scripts: setup
 lint:
 	cargo clippy --locked --workspace --exclude pulse-loom --exclude pulse-protocols --all-targets --all-features -- -D warnings
 	cargo clippy --locked -p pulse-loom --tests -- -D warnings
-	for features in "" query admin rankings redis row-cache import; do \
+	for features in "" query admin rankings redis row-cache; do \
 	cargo clippy --locked -p tower-pulse --lib --no-default-features --features "$$features" -- -D warnings || exit 1; done
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features $(PUBLISHED:%=-p %)
 

@@ -73,8 +73,6 @@ mod builder;
 #[cfg(all(feature = "query", feature = "redis"))]
 mod dashboard;
 pub mod guide;
-#[cfg(feature = "import")]
-pub mod import;
 pub mod layer;
 mod pulse;
 #[cfg(feature = "query")]

@@ -29,9 +29,6 @@ const ENTRIES: Definition = TableDefinition::new("journal");
 /// The slices of counters, by [precision and name](counter_key).
 pub(super) const COUNTERS: Definition = TableDefinition::new("counters");
 
-/// Notes of imports, by the generation of the store that they go to and a number.
-pub(super) const IMPORTS: Definition = TableDefinition::new("imports");
-
 /// The state without its entries, counters and tables.
 #[derive(Debug)]
 struct KeptState {
@@ -370,15 +367,6 @@ fn load_state(
     kept.restore(&mut state, entries);
     state.tables = Tables::reopened(state.tables.into_fields(), extents, earlier.writes);
     Ok(Some((state, Some(written_at))))
-}
-
-/// Whether an import of the file has begun. What cannot be read has not.
-pub(super) fn has_begun_import(state: &mut State) -> bool {
-    let first = fields_of(state).and_then(|fields| {
-        let notes = fields.transaction()?.open_table(IMPORTS)?;
-        Ok(notes.first()?.is_some())
-    });
-    first.unwrap_or(false)
 }
 
 /// Writes what has changed of the state, and commits the transaction: then it is durable.

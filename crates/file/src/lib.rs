@@ -8,15 +8,10 @@
 //! was durable last, and those who flush append again what it has lost, as after a failover of a server.
 //! The thread also looks whether the file still stands at its path (`worker::place`).
 
-// `disk` is the file, `fields` its tables (`keys` names them), `kept` the other data, `trouble` why a file cannot be used,
-// `export` what an import into another store reads and notes.
+// `disk` is the file, `fields` its tables (`keys` names them), `kept` the other data, `trouble` why a file cannot be used.
 
 mod disk;
-#[cfg(feature = "import")]
-pub mod export;
 mod fields;
-#[cfg(feature = "import")]
-pub mod import;
 mod kept;
 mod keys;
 mod options;
@@ -50,8 +45,6 @@ const MAX_WAITING: usize = 1_000;
 #[derive(Debug)]
 pub struct FileStore {
     store: InProcessStore,
-    #[cfg(feature = "import")]
-    thread: Arc<Thread>,
 }
 
 /// The thread that works on a file, for those who ask it. It ends when nobody can any more.
@@ -101,11 +94,7 @@ impl FileStore {
         });
         let mut store = InProcessStore::new(precisions, clock, thread.clone());
         store.has_context_counters = has_context_counters;
-        Ok(Self {
-            store,
-            #[cfg(feature = "import")]
-            thread,
-        })
+        Ok(Self { store })
     }
 }
 

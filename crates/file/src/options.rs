@@ -28,8 +28,6 @@ pub struct FileOptions {
     pub(super) durable_every: Duration,
     pub(super) has_context_counters: bool,
     pub(super) io: Arc<dyn FileIo>,
-    /// Whether its history is brought into another store. Nothing else is written to it then.
-    pub(super) is_export: bool,
 }
 
 impl FileOptions {
@@ -55,7 +53,6 @@ impl FileOptions {
             durable_every: DURABLE_EVERY,
             has_context_counters: false,
             io: Arc::new(PlainIo),
-            is_export: false,
         })
     }
 
@@ -104,13 +101,6 @@ impl FileOptions {
         }
         self.durable_every = every;
         Ok(self)
-    }
-
-    /// Opens the file to bring its history into another store.
-    #[cfg(feature = "import")]
-    pub(super) fn for_export(mut self) -> Self {
-        self.is_export = true;
-        self
     }
 
     /// Reads and writes the file in another way: a test makes the disk fail.

@@ -24,8 +24,6 @@ pub(super) enum Trouble {
     Database(redb::Error),
     /// Work on the file has panicked.
     Panicked,
-    /// Its history was brought into another store, or is on its way there.
-    Exported,
 }
 
 impl From<io::Error> for Trouble {
@@ -107,9 +105,6 @@ impl Trouble {
             },
             Self::Database(error) => format!("its database fails ({error})"),
             Self::Panicked => "work on it has panicked".to_owned(),
-            Self::Exported => "its history was imported into another store, or a part of it: finish the import, record \
-                               there, or choose another path"
-                .to_owned(),
         };
         format!("{file} cannot be written: {why}")
     }
@@ -121,9 +116,7 @@ impl Trouble {
             Self::Io(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 StoreErrorKind::Forbidden
             }
-            Self::Foreign | Self::Newer(_) | Self::Full | Self::Io(_) | Self::Exported => {
-                StoreErrorKind::Refused
-            }
+            Self::Foreign | Self::Newer(_) | Self::Full | Self::Io(_) => StoreErrorKind::Refused,
             Self::Damaged(_) | Self::Database(_) => StoreErrorKind::Unexpected,
         };
         StoreError::new(kind, self.in_words(path))

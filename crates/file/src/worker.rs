@@ -330,10 +330,6 @@ impl Worker {
         self.bound();
         let now = self.options.clock.now_seconds();
         let Some(open) = &mut self.open else { return };
-        if !self.options.is_export && kept::has_begun_import(&mut open.state) {
-            // Those who read still can.
-            return self.explain(Trouble::Exported);
-        }
         match probe(open, now) {
             Ok(()) => {
                 open.is_writable = true;
@@ -412,7 +408,7 @@ impl Worker {
     /// Opens the file. What cannot be read any more gets another name, and a new file takes its place.
     fn open_file(&mut self) -> Result<Open, Trouble> {
         match self.open_as_it_is() {
-            Err(trouble) if trouble.is_damage() && self.has_name() && !self.options.is_export => {
+            Err(trouble) if trouble.is_damage() && self.has_name() => {
                 self.held = None;
                 let aside = self.free_name(".damaged-");
                 std::fs::rename(&*self.path, &aside)?;
@@ -463,8 +459,7 @@ impl Worker {
             ));
         }
         self.must_check = false;
-        // Nothing is looked for while a file is imported.
-        self.held = (!self.options.is_export).then_some(held);
+        self.held = Some(held);
         Ok(Open {
             committed: clock.tick(),
             committed_head: state.journal.head.offset,

@@ -46,7 +46,7 @@ const INTERNAL: [&str; 7] = [
 ];
 
 /// The features that a user may choose.
-const FEATURES: &str = "file,import,rankings,redis,redis-tls,row-cache";
+const FEATURES: &str = "file,rankings,redis,redis-tls,row-cache";
 
 /// All that is public with all features, one item a line: first the items of the crate, then those of the types of
 /// [`INTERNAL`] crates that it re-exports.
