@@ -10,7 +10,8 @@
 //! let pulse = Pulse::builder().build()?;
 //! pulse.record("GET /users/{id}", Duration::from_millis(4), StatusCode::OK);
 //! pulse.flush().await?;
-//! let query = PathsQuery { window: Window::last(Duration::from_secs(300)), ..PathsQuery::default() };
+//! let mut query = PathsQuery::default();
+//! query.window = Window::last(Duration::from_secs(300));
 //! let answer = pulse.query().paths(&query).await?;
 //! let users = &answer.paths[0];
 //! assert_eq!((&*users.name.context, users.now.count), ("GET /users/{id}", 1));

@@ -14,7 +14,8 @@ impl Pulse {
     /// # let pulse = tower_pulse::Pulse::builder().build()?;
     /// # pulse.record("GET /search", std::time::Duration::from_millis(7), http::StatusCode::OK);
     /// # pulse.flush().await?;
-    /// let search = PathQuery { window: Some("1h".parse()?), ..PathQuery::new("GET /search") };
+    /// let mut search = PathQuery::new("GET /search");
+    /// search.window = Some("1h".parse()?);
     /// let answer = pulse.query().path(&search).await?;
     /// if let Some(window) = &answer.window {
     ///     println!("p95: {:?} s, before: {:?} s", window.window.now.times.p95, window.window.before.measured.times.p95);

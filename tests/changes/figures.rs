@@ -34,11 +34,9 @@ fn near(a: f64, b: f64) -> bool {
 async fn in_window(query: &Reader, window: Window, name: &str) {
     let overview = query.overview(Some(window)).await.unwrap();
     let all = overview.window.as_ref().unwrap();
-    let asked = PathsQuery {
-        window,
-        limit: 1_000,
-        ..PathsQuery::default()
-    };
+    let mut asked = PathsQuery::default();
+    asked.window = window;
+    asked.limit = 1_000;
     let paths = query.paths(&asked).await.unwrap();
     assert_eq!(
         (all.covered, all.before.covered),
@@ -55,11 +53,9 @@ async fn in_window(query: &Reader, window: Window, name: &str) {
     assert!(count == 0 || near(shares, 1.0), "{name}: {shares}");
     for row in &paths.paths {
         measured(&row.now, paths.now.recorded_seconds, name);
-        let asked = PathQuery {
-            window: Some(window),
-            kind: Some(Kind::Http),
-            ..PathQuery::new(&row.name.context)
-        };
+        let mut asked = PathQuery::new(&row.name.context);
+        asked.window = Some(window);
+        asked.kind = Some(Kind::Http);
         let page = query.path(&asked).await.unwrap();
         let page = page.window.as_ref().unwrap();
         assert_eq!(
@@ -78,11 +74,9 @@ async fn in_window(query: &Reader, window: Window, name: &str) {
         assert_eq!(ratio.is_some(), can_compare, "{name}: {row:#?}");
         assert!(!(row.is_new && old > 0), "{name}: {row:#?}");
     }
-    let series = SeriesQuery {
-        metric: SeriesMetric::Outcomes,
-        window: Some(window),
-        ..SeriesQuery::default()
-    };
+    let mut series = SeriesQuery::default();
+    series.metric = SeriesMetric::Outcomes;
+    series.window = Some(window);
     let series = query.series(&series).await.unwrap();
     if series
         .window
@@ -148,14 +142,12 @@ async fn fix_first(query: &Reader, window: Window, name: &str) {
         if row.name.kind != Kind::Http || row.instance.is_some() {
             continue;
         }
-        let asked = PathQuery {
-            window: match row.cause {
-                Some(_) => Some(Window::between(row.window.from, row.window.to).unwrap()),
-                None => Some(window),
-            },
-            kind: Some(Kind::Http),
-            ..PathQuery::new(&row.name.context)
+        let mut asked = PathQuery::new(&row.name.context);
+        asked.window = match row.cause {
+            Some(_) => Some(Window::between(row.window.from, row.window.to).unwrap()),
+            None => Some(window),
         };
+        asked.kind = Some(Kind::Http);
         let page = query.path(&asked).await.unwrap();
         let page = &page.window.as_ref().unwrap().window;
         assert_eq!(
@@ -228,10 +220,8 @@ async fn changes(query: &Reader) {
 /// A deploy is charged with what is slower since, and not with traffic.
 async fn deploys(query: &Reader) {
     for mark in &query.marks().await.unwrap().marks {
-        let asked = DeployQuery {
-            mark: Some(mark.id.to_string()),
-            ..DeployQuery::default()
-        };
+        let mut asked = DeployQuery::default();
+        asked.mark = Some(mark.id.to_string());
         let deploy = query.deploy(&asked).await.unwrap();
         for row in &deploy.contexts {
             let about = || format!("{row:#?}");
@@ -271,10 +261,8 @@ async fn a_window_of_any_length_is_answered() {
         in_window(pulse.query(), window, "of any length").await;
     }
     let future = Window::between(most - 60, most).unwrap();
-    let paths = PathsQuery {
-        window: future,
-        ..PathsQuery::default()
-    };
+    let mut paths = PathsQuery::default();
+    paths.window = future;
     assert_eq!(pulse.query().paths(&paths).await.unwrap().total, 0);
 }
 

@@ -105,7 +105,7 @@ impl Asked<'_> {
         let about = format!("{:?}: {answer:#?}", self.incident);
         match self.incident {
             Incident::SlowQuery => {
-                let is_query = matches!(&answer.part, Part::Timer { timer, share }
+                let is_query = matches!(&answer.part, Part::Timer { timer, share, .. }
                     if **timer == *QUERY && *share > 0.8);
                 assert!(is_query, "{about}");
                 let seconds = |timers: &tower_pulse::query::RequestTimers| {
@@ -116,8 +116,7 @@ impl Asked<'_> {
                 assert!(now / before > 5.0, "{about}");
             }
             Incident::BadInstance => {
-                let is_instance =
-                    matches!(&answer.part, Part::Instance { instance } if **instance == *"web-3");
+                let is_instance = matches!(&answer.part, Part::Instance { instance, .. } if **instance == *"web-3");
                 assert!(is_instance, "{about}");
             }
             Incident::Surge => assert_eq!(answer.part, Part::Traffic, "{about}"),

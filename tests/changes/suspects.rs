@@ -131,6 +131,7 @@ async fn a_timer_that_takes_the_time_is_the_suspect(backend: Backend) {
             then,
             now,
             share,
+            ..
         },
         Suspect::Computing { .. },
     ] = &change.suspects[..]
@@ -166,7 +167,9 @@ async fn code_that_computes_is_the_suspect(backend: Backend) {
     };
     let (fleet, change) = hour_of_orders(backend, growth).await;
     let [
-        Suspect::Code { then, now, share },
+        Suspect::Code {
+            then, now, share, ..
+        },
         Suspect::Computing {
             then: computing_then,
             now: computing_now,
@@ -223,6 +226,7 @@ async fn code_that_waits_is_the_suspect(backend: Backend) {
             now,
             share,
             text,
+            ..
         },
     ] = &change.suspects[..]
     else {

@@ -50,10 +50,8 @@ async fn filled(contexts: usize) -> (Pulse, Vec<tower_pulse::Task>, axum::Router
         pulse.flush().await.unwrap();
     }
     let window: Window = "1h".parse().unwrap();
-    let query = PathsQuery {
-        window,
-        ..PathsQuery::default()
-    };
+    let mut query = PathsQuery::default();
+    query.window = window;
     let query_of = pulse.query();
     assert_eq!(query_of.paths(&query).await.unwrap().total, contexts);
     (pulse, tasks, router)

@@ -33,9 +33,8 @@ fn pass() -> Pass {
 
 /// A store in real time whose finest precision is retained for two seconds.
 fn store(server: &RedisServer) -> (Arc<dyn Store>, Precisions) {
-    let precisions = Precisions {
-        counters: vec![Precision::new(1, 2), Precision::new(86_400, 2)],
-    };
+    let mut precisions = Precisions::default();
+    precisions.counters = vec![Precision::new(1, 2), Precision::new(86_400, 2)];
     let options = RedisOptions::new(&server.url()).unwrap();
     let options = options.precisions(precisions.clone());
     let options = options.response_timeout(Duration::from_secs(5));

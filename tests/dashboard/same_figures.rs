@@ -182,10 +182,8 @@ async fn a_dashboard_shows_what_an_instance_shows_and_writes_nothing() {
     fleet.flush(&instances).await;
     fleet.look_again();
     same(&instance, &dashboard).await;
-    let query = PathsQuery {
-        contains: "/new".to_owned(),
-        ..PathsQuery::default()
-    };
+    let mut query = PathsQuery::default();
+    query.contains = "/new".to_owned();
     let in_rust = fleet.builder().build().unwrap();
     assert_eq!(in_rust.query().paths(&query).await.unwrap().total, 1);
 }

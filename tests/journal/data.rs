@@ -60,9 +60,9 @@ pub struct Data {
 
 /// The precisions of these tests: an hour, and a minute whose many slices make steps large.
 pub fn precisions() -> Precisions {
-    Precisions {
-        counters: vec![Precision::new(60, 10_000), Precision::new(3_600, 120)],
-    }
+    let mut precisions = Precisions::default();
+    precisions.counters = vec![Precision::new(60, 10_000), Precision::new(3_600, 120)];
+    precisions
 }
 
 impl Data {

@@ -381,9 +381,9 @@ pub async fn bad_ids_and_delays_are_refused(service: &Service) {
         assert!(matches!(error, RowError::Delay { .. }), "{error}");
     }
     let error = cache.schedule(&"x".repeat(257), SECOND).await.unwrap_err();
-    assert!(matches!(error, RowError::Id { bytes: 257 }), "{error}");
+    assert!(matches!(error, RowError::Id { bytes: 257, .. }), "{error}");
     let error = cache.get::<Stock>(&"x".repeat(257)).await.unwrap_err();
-    assert!(matches!(error, RowError::Id { bytes: 257 }), "{error}");
+    assert!(matches!(error, RowError::Id { bytes: 257, .. }), "{error}");
     assert_eq!(cache.list(0, 9).await.unwrap().total, 0);
     let long = "ü".repeat(128);
     cache.schedule(&long, SECOND).await.unwrap();

@@ -58,11 +58,9 @@ async fn windows_know_their_longest_poll(mut fixture: Fixture, minutes: usize) {
         }
         fixture.merge_clean(batch).await;
         for sort in [Sort::LongestPoll, Sort::Computing, Sort::Waiting] {
-            let query = PathsQuery {
-                window: "5m".parse::<Window>().unwrap(),
-                sort,
-                ..PathsQuery::default()
-            };
+            let mut query = PathsQuery::default();
+            query.window = "5m".parse::<Window>().unwrap();
+            query.sort = sort;
             let answer = pulse.query().paths(&query).await.unwrap();
             let within = |context: usize, from: i64, to: i64| {
                 let of = all.iter().filter(move |served| served.context == context);
@@ -125,11 +123,9 @@ async fn windows_know_their_longest_poll(mut fixture: Fixture, minutes: usize) {
         fixture.manual_clock.advance(Duration::from_secs(60));
     }
     assert!(moved_on > 0, "no slice has left the window before");
-    let query = SeriesQuery {
-        context: Some("GET /0".to_owned()),
-        metric: SeriesMetric::LongestPoll,
-        ..SeriesQuery::default()
-    };
+    let mut query = SeriesQuery::default();
+    query.context = Some("GET /0".to_owned());
+    query.metric = SeriesMetric::LongestPoll;
     let series = pulse.query().series(&query).await.unwrap();
     let of = all.iter().filter(|served| served.context == 0);
     let expected: Vec<u64> = of.filter_map(|of| of.polls.iter().copied().max()).collect();

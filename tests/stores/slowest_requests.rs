@@ -230,10 +230,8 @@ async fn are_filtered(fleet: Fleet) {
         assert!(error.contains(says), "{query}: {error}");
     }
     // In Rust as over HTTP.
-    let none = SlowestRequestsQuery {
-        per_path: Some(0),
-        ..SlowestRequestsQuery::default()
-    };
+    let mut none = SlowestRequestsQuery::default();
+    none.per_path = Some(0);
     let refused = fleet.first.query().slowest_requests(&none).await;
     assert!(matches!(
         refused,
@@ -242,12 +240,10 @@ async fn are_filtered(fleet: Fleet) {
             ..
         })
     ));
-    let query = SlowestRequestsQuery {
-        context: Some(USERS.to_owned()),
-        status: Some(RequestStatus::FAILED),
-        hours: tower_pulse::query::ListedHours::Last,
-        ..SlowestRequestsQuery::default()
-    };
+    let mut query = SlowestRequestsQuery::default();
+    query.context = Some(USERS.to_owned());
+    query.status = Some(RequestStatus::FAILED);
+    query.hours = tower_pulse::query::ListedHours::Last;
     let answer = fleet.first.query().slowest_requests(&query).await.unwrap();
     assert_eq!(answer.requests.len(), failed.len());
 }

@@ -70,7 +70,7 @@ impl AnswerSize<'_> {
     /// The error of a question. One of an answer that would be too large says how to ask for less.
     pub(super) fn refusal(self, error: QueryError) -> ApiError {
         match error {
-            QueryError::TooLarge { points, most } => {
+            QueryError::TooLarge { points, most, .. } => {
                 self.too_large(&format!("{points} points, and at most {most}"))
             }
             error => error.into(),
@@ -185,9 +185,8 @@ mod tests {
     #[test]
     fn an_answer_and_all_answers_together_have_a_most() {
         let screen = ScreenSize::default();
-        let (points, most) = (MAX_POINTS + 1, MAX_POINTS);
-        let refused = size(&screen).refusal(QueryError::TooLarge { points, most });
-        let refused = error(Err::<(), _>(refused));
+        let what = format!("{} points, and at most {MAX_POINTS}", MAX_POINTS + 1);
+        let refused = error(Err::<(), _>(size(&screen).too_large(&what)));
         for part in ["16385 points", "16384", "ask for fewer rows", r#""limit""#] {
             assert!(refused.contains(part), "{refused}");
         }

@@ -35,7 +35,7 @@ pub(super) struct ApiError {
 impl From<QueryError> for ApiError {
     fn from(error: QueryError) -> Self {
         match error {
-            QueryError::Parameter { name, message } => Self::parameter(name, message),
+            QueryError::Parameter { name, message, .. } => Self::parameter(name, message),
             QueryError::NotFound(message) => Self::new(StatusCode::NOT_FOUND, message),
             QueryError::TooLarge { .. } => Self::new(StatusCode::BAD_REQUEST, error.to_string()),
             error => Self::unavailable(error.to_string()),

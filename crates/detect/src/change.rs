@@ -69,6 +69,7 @@ impl fmt::Display for ChangeKind {
 #[non_exhaustive]
 pub enum Suspect {
     /// A mark a short time before the change began.
+    #[non_exhaustive]
     Deploy {
         /// The id of the mark.
         mark: Arc<str>,
@@ -82,6 +83,7 @@ pub enum Suspect {
         side_by_side: Option<f64>,
     },
     /// One instance, out of line with the others.
+    #[non_exhaustive]
     Instance {
         /// The name of the instance.
         instance: Arc<str>,
@@ -91,6 +93,7 @@ pub enum Suspect {
         share: f64,
     },
     /// The machine of an instance: what is ready there waits for a CPU, so that everything takes longer.
+    #[non_exhaustive]
     Machine {
         /// The name of the instance.
         instance: Arc<str>,
@@ -102,6 +105,7 @@ pub enum Suspect {
         text: Arc<str>,
     },
     /// A timer within the requests of the context.
+    #[non_exhaustive]
     Timer {
         /// The name of the timer.
         timer: Arc<str>,
@@ -113,6 +117,7 @@ pub enum Suspect {
         share: f64,
     },
     /// The code outside of all timers that run within the requests of the context. A context without timers never has it.
+    #[non_exhaustive]
     Code {
         /// Seconds per request before.
         then: f64,
@@ -123,6 +128,7 @@ pub enum Suspect {
     },
     /// The requests compute for longer, or block their workers. Never while the scheduling delay of an instance is high, as
     /// the time of a poll then includes what the system gives to others.
+    #[non_exhaustive]
     Computing {
         /// Seconds per request within polls before.
         then: f64,
@@ -136,6 +142,7 @@ pub enum Suspect {
         text: Arc<str>,
     },
     /// The requests wait for longer.
+    #[non_exhaustive]
     Waiting {
         /// Seconds per request outside of polls before.
         then: f64,

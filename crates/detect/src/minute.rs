@@ -84,6 +84,7 @@ pub struct Watched {
 /// How well a detector can see.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub struct Sight {
     /// Contexts with requests in the last hour.
     pub contexts: usize,

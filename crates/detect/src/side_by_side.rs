@@ -30,6 +30,7 @@ struct Sides {
 /// A new version compared with the others, in the same minutes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct SideBySide {
     /// The minutes in which both had requests of the context.
     pub minutes: usize,
@@ -44,6 +45,7 @@ pub struct SideBySide {
 /// What a version did.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct Side {
     /// Number of requests.
     pub count: u64,

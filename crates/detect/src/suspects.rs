@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::change::{ChangeKind, Suspect};
+use super::change::{Change, ChangeKind, Suspect};
 use super::side_by_side::SideBySide;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::escape_hidden;
@@ -117,6 +117,26 @@ pub fn deploys(since: i64, marks: &[Mark]) -> Vec<Suspect> {
             side_by_side: None,
         })
         .collect()
+}
+
+/// The timer that a whole change is about.
+pub fn whole_timer(change: &Change, timer: &str) -> Suspect {
+    Suspect::Timer {
+        timer: timer.into(),
+        then: change.then,
+        now: change.now,
+        share: 1.0,
+    }
+}
+
+/// The instance that a whole change is about, if it is about one.
+pub fn own_instance(change: &Change) -> Option<Suspect> {
+    let instance = change.instance.clone()?;
+    Some(Suspect::Instance {
+        instance,
+        ratio: change.ratio,
+        share: 1.0,
+    })
 }
 
 /// How many times as much a new version does of what has changed as the others do in the same minutes.

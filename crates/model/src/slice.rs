@@ -20,6 +20,7 @@ pub const MAX_PRECISIONS: usize = 16;
 
 /// The length of a slice in seconds, and the number of slices that are retained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub struct Precision {
     /// Length of a slice in seconds, at least 1.
     pub seconds: u32,
@@ -70,6 +71,7 @@ impl Precision {
 
 /// The precisions of all counters of a deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Precisions {
     /// Finest first.
     pub counters: Vec<Precision>,

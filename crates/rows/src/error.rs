@@ -12,6 +12,7 @@ pub enum RowError {
     /// The store failed. What was scheduled stays scheduled; rows are refreshed once it answers.
     Store(StoreError),
     /// The loader failed, panicked or took too long. A row that was cached before stays.
+    #[non_exhaustive]
     Load {
         /// The id of the row.
         id: String,
@@ -19,6 +20,7 @@ pub enum RowError {
         reason: String,
     },
     /// The cached JSON is not of the type that was asked for.
+    #[non_exhaustive]
     Type {
         /// The id of the row.
         id: String,
@@ -26,16 +28,19 @@ pub enum RowError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The id is longer than 256 bytes.
+    #[non_exhaustive]
     Id {
         /// Length of the id.
         bytes: usize,
     },
     /// The delay is not a number, infinite, or longer than a year.
+    #[non_exhaustive]
     Delay {
         /// The delay, in seconds.
         seconds: f64,
     },
     /// There are as many scheduled rows as the cache may have.
+    #[non_exhaustive]
     Full {
         /// The id of the first row that was not scheduled.
         id: String,

@@ -182,14 +182,68 @@ fn cargo() -> Result<Command, Box<dyn Error>> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use super::*;
+
+    static PUBLIC: LazyLock<String> =
+        LazyLock::new(|| public_items().expect("rustdoc describes the crate"));
+
+    /// The types of a list that other crates can build or match exhaustively: structs with public fields, enums, and
+    /// variants with named fields, unless they are `#[non_exhaustive]`.
+    fn exhaustive(list: &str) -> BTreeSet<&str> {
+        let path = |item: &'static str| {
+            let paths = list.lines().filter_map(move |line| line.strip_prefix(item));
+            paths.map(|path| path.split(['<', '(', ' ']).next().unwrap_or(path))
+        };
+        let enums: BTreeSet<&str> = path("pub enum ").collect();
+        let open_enums: BTreeSet<&str> = path("#[non_exhaustive] pub enum ").collect();
+        let structs: BTreeSet<&str> = path("pub struct ").collect();
+        let is_variant = |of: &str| {
+            let of = of.rsplit_once("::").map_or(of, |(of, _)| of);
+            enums.contains(of) || open_enums.contains(of)
+        };
+        let open_variants: BTreeSet<&str> = path("#[non_exhaustive] pub ").collect();
+        let fields = list.lines().filter_map(|line| line.strip_prefix("pub "));
+        let fields = fields.filter_map(|line| Some(line.split_once(": ")?.0.rsplit_once("::")?.0));
+        let of_fields = fields
+            .filter(|of| structs.contains(of) || is_variant(of) && !open_variants.contains(of));
+        of_fields.chain(enums.iter().copied()).collect()
+    }
+
+    #[test]
+    fn what_may_grow_is_not_exhaustive() {
+        let exhaustive = exhaustive(&PUBLIC);
+        assert!(
+            exhaustive.is_empty(),
+            "a field or a variant more would break who builds or matches these: they need \
+             #[non_exhaustive], and a constructor where users build them: {exhaustive:#?}"
+        );
+    }
+
+    #[test]
+    fn what_can_be_built_or_matched_elsewhere_is_noticed() {
+        let list = "pub struct a::Query\npub a::Query::limit: usize\n\
+            pub struct a::Pair(pub i64, pub i64)\npub a::Pair::0: i64\n\
+            #[non_exhaustive] pub struct a::Answer<T>\npub a::Answer::value: T\n\
+            pub struct a::Handle<'a>\npub fn a::Handle<'a>::get(&self, limit: usize) -> u64\n\
+            pub enum a::Order\npub a::Order::Up\n\
+            #[non_exhaustive] pub enum a::Part\npub a::Part::Page(u64)\n\
+            pub a::Part::Timer\npub a::Part::Timer::share: f64\n\
+            #[non_exhaustive] pub a::Part::Code\npub a::Part::Code::share: f64\n";
+        let expected = ["a::Order", "a::Pair", "a::Part::Timer", "a::Query"];
+        assert!(
+            exhaustive(list).iter().eq(&expected),
+            "{:?}",
+            exhaustive(list)
+        );
+    }
 
     #[test]
     fn what_is_public_is_listed() {
         let list = fs::read_to_string(package().join(LIST)).expect("the list is in the repository");
-        let public = public_items().expect("rustdoc describes the crate");
         // Sets: the order of the lines follows that of the files in which the items are written.
-        let public = public.lines().collect::<BTreeSet<_>>();
+        let public = PUBLIC.lines().collect::<BTreeSet<_>>();
         let list = list.lines().collect::<BTreeSet<_>>();
         let new = public.difference(&list).collect::<Vec<_>>();
         let gone = list.difference(&public).collect::<Vec<_>>();

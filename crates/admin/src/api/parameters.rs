@@ -89,49 +89,48 @@ pub(super) fn paths(params: &Params, now: i64) -> Result<PathsQuery, ApiError> {
         ("mean", Some(RowMetric::Mean)),
         ("p95", Some(RowMetric::P95)),
     ];
-    Ok(PathsQuery {
-        window: window(params, now)?.unwrap_or(Window::HOUR),
-        kind: params.choice("kind", &kinds)?,
-        sort: params.choice("sort", &Sort::NAMED)?,
-        descending: params.choice("order", &[("desc", true), ("asc", false)])?,
-        status: params.choice("status", &statuses)?,
-        contains: params.text("q")?.to_owned(),
-        series: params.choice("series", &series)?,
-        limit: limit(params)?,
-        offset: offset(params)?,
-    })
+    let mut query = PathsQuery::default();
+    query.window = window(params, now)?.unwrap_or(query.window);
+    query.kind = params.choice("kind", &kinds)?;
+    query.sort = params.choice("sort", &Sort::NAMED)?;
+    query.descending = params.choice("order", &[("desc", true), ("asc", false)])?;
+    query.status = params.choice("status", &statuses)?;
+    query.contains = params.text("q")?.to_owned();
+    query.series = params.choice("series", &series)?;
+    query.limit = limit(params)?;
+    query.offset = offset(params)?;
+    Ok(query)
 }
 
 pub(super) fn path(params: &Params, now: i64) -> Result<PathQuery, ApiError> {
-    Ok(PathQuery {
-        context: params.required("context")?.to_owned(),
-        kind: kind(params)?,
-        window: window(params, now)?,
-    })
+    let mut query = PathQuery::new(params.required("context")?);
+    query.kind = kind(params)?;
+    query.window = window(params, now)?;
+    Ok(query)
 }
 
 pub(super) fn profile(params: &Params) -> Result<ProfileQuery, ApiError> {
-    Ok(ProfileQuery {
-        context: name(params, "context")?,
-        kind: kind(params)?,
-    })
+    let mut query = ProfileQuery::default();
+    query.context = name(params, "context")?;
+    query.kind = kind(params)?;
+    Ok(query)
 }
 
 pub(super) fn changes(params: &Params) -> Result<ChangesQuery, ApiError> {
     let kinds = ChangeKind::ALL.map(|kind| (kind.as_str(), Some(kind)));
-    Ok(ChangesQuery {
-        kind: params.choice("kind", &[&[("any", None)], &kinds[..]].concat())?,
-        limit: limit(params)?,
-        offset: offset(params)?,
-    })
+    let mut query = ChangesQuery::default();
+    query.kind = params.choice("kind", &[&[("any", None)], &kinds[..]].concat())?;
+    query.limit = limit(params)?;
+    query.offset = offset(params)?;
+    Ok(query)
 }
 
 pub(super) fn deploy(params: &Params) -> Result<DeployQuery, ApiError> {
-    Ok(DeployQuery {
-        mark: name(params, "mark")?,
-        limit: limit(params)?,
-        offset: offset(params)?,
-    })
+    let mut query = DeployQuery::default();
+    query.mark = name(params, "mark")?;
+    query.limit = limit(params)?;
+    query.offset = offset(params)?;
+    Ok(query)
 }
 
 pub(super) fn instance(params: &Params, now: i64) -> Result<InstanceQuery, ApiError> {
@@ -142,72 +141,71 @@ pub(super) fn instance(params: &Params, now: i64) -> Result<InstanceQuery, ApiEr
 }
 
 pub(super) fn instances(params: &Params, now: i64) -> Result<InstancesQuery, ApiError> {
-    let default = InstancesQuery::default();
-    Ok(InstancesQuery {
-        context: name(params, "context")?,
-        window: window(params, now)?.unwrap_or(default.window),
-        limit: limit(params)?,
-        offset: offset(params)?,
-    })
+    let mut query = InstancesQuery::default();
+    query.context = name(params, "context")?;
+    query.window = window(params, now)?.unwrap_or(query.window);
+    query.limit = limit(params)?;
+    query.offset = offset(params)?;
+    Ok(query)
 }
 
 pub(super) fn counters(params: &Params, now: i64) -> Result<CountersQuery, ApiError> {
     let series = params.choice("series", &[("false", false), ("true", true)])?;
-    Ok(CountersQuery {
-        contains: params.text("q")?.to_owned(),
-        precision: precision(params)?,
-        series,
-        window: match series {
-            true => window(params, now)?,
-            false => None,
-        },
-        limit: limit(params)?,
-        offset: offset(params)?,
-    })
+    let mut query = CountersQuery::default();
+    query.contains = params.text("q")?.to_owned();
+    query.precision = precision(params)?;
+    query.series = series;
+    query.window = match series {
+        true => window(params, now)?,
+        false => None,
+    };
+    query.limit = limit(params)?;
+    query.offset = offset(params)?;
+    Ok(query)
 }
 
 pub(super) fn slowest_requests(params: &Params) -> Result<SlowestRequestsQuery, ApiError> {
     let status = params.name("status")?;
-    Ok(SlowestRequestsQuery {
-        hours: params.choice("window", &ListedHours::NAMED)?,
-        context: name(params, "context")?,
-        contains: params.text("q")?.to_owned(),
-        instance: name(params, "instance")?,
-        status: status.map(str::parse).transpose()?,
-        per_path: match params.name("per_path")? {
-            Some(_) => Some(params.number("per_path", MAX_ROWS, MAX_ROWS)?),
-            None => None,
-        },
-        limit: limit(params)?,
-    })
+    let mut query = SlowestRequestsQuery::default();
+    query.hours = params.choice("window", &ListedHours::NAMED)?;
+    query.context = name(params, "context")?;
+    query.contains = params.text("q")?.to_owned();
+    query.instance = name(params, "instance")?;
+    query.status = status.map(str::parse).transpose()?;
+    query.per_path = match params.name("per_path")? {
+        Some(_) => Some(params.number("per_path", MAX_ROWS, MAX_ROWS)?),
+        None => None,
+    };
+    query.limit = limit(params)?;
+    Ok(query)
 }
 
 #[cfg(feature = "row-cache")]
 pub(super) fn rows(params: &Params) -> Result<RowsQuery, ApiError> {
-    Ok(RowsQuery {
-        name: name(params, "name")?,
-        contains: params.text("q")?.to_owned(),
-        limit: limit(params)?,
-        offset: offset(params)?,
-    })
+    let mut query = RowsQuery::default();
+    query.name = name(params, "name")?;
+    query.contains = params.text("q")?.to_owned();
+    query.limit = limit(params)?;
+    query.offset = offset(params)?;
+    Ok(query)
 }
 
 pub(super) fn series(params: &Params, now: i64) -> Result<SeriesQuery, ApiError> {
     let metrics = SeriesMetric::ALL.map(|metric| (metric.as_str(), metric));
-    Ok(SeriesQuery {
-        context: name(params, "context")?,
-        kind: kind(params)?,
-        metric: params.choice("metric", &metrics)?,
-        window: window(params, now)?,
-        precision: precision(params)?,
-    })
+    let mut query = SeriesQuery::default();
+    query.context = name(params, "context")?;
+    query.kind = kind(params)?;
+    query.metric = params.choice("metric", &metrics)?;
+    query.window = window(params, now)?;
+    query.precision = precision(params)?;
+    Ok(query)
 }
 
 pub(super) fn heat_map(params: &Params, now: i64) -> Result<HeatMapQuery, ApiError> {
-    Ok(HeatMapQuery {
-        context: name(params, "context")?,
-        kind: kind(params)?,
-        window: window(params, now)?.unwrap_or(Window::HOUR),
-        precision: precision(params)?,
-    })
+    let mut query = HeatMapQuery::default();
+    query.context = name(params, "context")?;
+    query.kind = kind(params)?;
+    query.window = window(params, now)?.unwrap_or(query.window);
+    query.precision = precision(params)?;
+    Ok(query)
 }

@@ -58,20 +58,9 @@ pub(super) async fn find(
         suspects.extend(machines);
     }
     if is_of_queue {
-        timers.push(Suspect::Timer {
-            timer: QUEUE.into(),
-            then: change.then,
-            now: change.now,
-            share: 1.0,
-        });
+        timers.push(suspects::whole_timer(change, QUEUE));
     }
-    if let Some(instance) = &change.instance {
-        suspects.push(Suspect::Instance {
-            instance: instance.clone(),
-            ratio: change.ratio,
-            share: 1.0,
-        });
-    }
+    suspects.extend(suspects::own_instance(change));
     if !is_of_a_page && !is_of_queue {
         suspects.extend(machines(change, &suspects, &reports));
     }

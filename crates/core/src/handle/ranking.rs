@@ -180,6 +180,7 @@ pub struct Ranking {
 pub enum RankingError {
     /// The store did not confirm the change. The change stays recorded, and is sent again by itself: do not repeat
     /// it.
+    #[non_exhaustive]
     Unconfirmed {
         /// The name of the ranking.
         ranking: String,
@@ -187,6 +188,7 @@ pub enum RankingError {
         source: StoreError,
     },
     /// The `Pulse` is shut down. The change is dropped, unless it was made while the shutdown began.
+    #[non_exhaustive]
     ShutDown {
         /// The name of the ranking.
         ranking: String,

@@ -18,6 +18,7 @@ pub enum QueryError {
     /// The store did not answer within 2 s. It is asked anew a second later at the earliest.
     Unanswered,
     /// A part of the question has a value that is not allowed.
+    #[non_exhaustive]
     Parameter {
         /// The name of the part.
         name: &'static str,
@@ -27,6 +28,7 @@ pub enum QueryError {
     /// There is nothing of the name that was asked for. The message says what there is not.
     NotFound(&'static str),
     /// The sums of the window do not fit into `query_bytes`.
+    #[non_exhaustive]
     NoRoom {
         /// The number of contexts.
         contexts: usize,
@@ -34,6 +36,7 @@ pub enum QueryError {
         most_bytes: usize,
     },
     /// The answer would have more values of series than are allowed.
+    #[non_exhaustive]
     TooLarge {
         /// How many it would have.
         points: usize,

@@ -194,7 +194,9 @@ impl PassRun<'_> {
 
     /// Whether the slices of a counter are to be listed. `left` is the number of seconds until it expires.
     fn is_suspect(&self, counter: &DueCounter<'_>, left: Option<i64>) -> bool {
-        let Precision { seconds, retained } = counter.precision;
+        let Precision {
+            seconds, retained, ..
+        } = counter.precision;
         let seconds = i64::from(seconds);
         let idle = counter.precision.key_ttl() - left.unwrap_or(-1);
         self.thorough

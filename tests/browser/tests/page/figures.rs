@@ -54,17 +54,13 @@ async fn a_caller_an_endpoint_and_the_page_give_the_same_figures() {
 
     let overview = query.overview(Some(window)).await.expect("an answer");
     assert_eq!(endpoint("overview?window=1h").await, json(&overview));
-    let rows = PathsQuery {
-        window,
-        ..PathsQuery::default()
-    };
+    let mut rows = PathsQuery::default();
+    rows.window = window;
     let paths = query.paths(&rows).await.expect("an answer");
     assert_eq!(endpoint("paths?window=1h").await, json(&paths));
-    let one = PathQuery {
-        window: Some(window),
-        kind: Some(Kind::Http),
-        ..PathQuery::new("GET /")
-    };
+    let mut one = PathQuery::new("GET /");
+    one.window = Some(window);
+    one.kind = Some(Kind::Http);
     let path = query.path(&one).await.expect("an answer");
     let uri = "path?window=1h&kind=http&context=GET%20%2F";
     assert_eq!(endpoint(uri).await, json(&path));

@@ -88,6 +88,7 @@ pub struct ChangeRow {
 
 /// Which changes are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ChangesQuery {
     /// Only those of a kind.
     pub kind: Option<ChangeKind>,

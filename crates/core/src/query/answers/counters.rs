@@ -74,6 +74,7 @@ pub struct CounterRow {
 
 /// Which counters are asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CountersQuery {
     /// Only those whose name contains it, whatever the case of letters.
     pub contains: String,

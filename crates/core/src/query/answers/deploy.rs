@@ -58,6 +58,7 @@ pub struct DeployRow {
 
 /// Which mark, and which of its contexts are asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DeployQuery {
     /// The id of the mark. If there is none, the newest of a version, or else the newest mark.
     pub mark: Option<String>,

@@ -56,6 +56,7 @@ pub struct HeatSlice {
 
 /// Which heat map is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HeatMapQuery {
     /// The context; `None` stands for all requests.
     pub context: Option<String>,

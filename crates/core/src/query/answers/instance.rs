@@ -153,6 +153,7 @@ pub struct InstancePath {
 
 /// Which instance is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct InstanceQuery {
     /// The name of the instance.
     pub instance: String,

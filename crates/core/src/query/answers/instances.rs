@@ -72,6 +72,7 @@ pub struct InstanceRow {
 
 /// Which instances are asked for, and on what.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct InstancesQuery {
     /// On a context, or on all that they reported.
     pub context: Option<String>,

@@ -111,6 +111,7 @@ impl From<&HourSnapshot> for ContextHour {
 
 /// Which context is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PathQuery {
     /// The context.
     pub context: String,

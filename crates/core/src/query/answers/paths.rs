@@ -266,6 +266,7 @@ fn repeated(sums: &WindowSums) -> HashMap<RecordId, Repeated> {
 
 /// Which contexts are asked for, and in which order.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PathsQuery {
     /// The window.
     pub window: Window,

@@ -52,6 +52,7 @@ pub struct HourOfWeek {
 
 /// Which context is asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ProfileQuery {
     /// The context; `None` for all requests.
     pub context: Option<String>,

@@ -62,6 +62,7 @@ pub enum Part {
     /// There are more requests, or none any more; they take as long as before.
     Traffic,
     /// A timer within the requests.
+    #[non_exhaustive]
     Timer {
         /// Its name.
         timer: Arc<str>,
@@ -69,6 +70,7 @@ pub enum Part {
         share: f64,
     },
     /// One instance; the others are as before.
+    #[non_exhaustive]
     Instance {
         /// Its name.
         instance: Arc<str>,

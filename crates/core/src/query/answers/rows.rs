@@ -30,6 +30,7 @@ pub struct Rows {
 
 /// Which rows are asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RowsQuery {
     /// The name of the cache; the unnamed one, or else the first by name, if there is none.
     pub name: Option<String>,

@@ -41,6 +41,7 @@ pub struct Series {
 
 /// Which series is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SeriesQuery {
     /// The context; `None` stands for all requests.
     pub context: Option<String>,

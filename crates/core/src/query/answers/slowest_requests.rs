@@ -30,6 +30,7 @@ const MAX_INSTANCES: usize = 100;
 
 /// Which requests are asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SlowestRequestsQuery {
     /// The hours that they ended in.
     pub hours: ListedHours,
