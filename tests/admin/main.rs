@@ -9,6 +9,7 @@ mod hosts;
 mod names;
 mod nested;
 mod posts;
+mod refused;
 mod rules;
 
 use std::net::SocketAddr;

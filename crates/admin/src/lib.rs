@@ -200,6 +200,7 @@ impl Admin {
             (&Method::GET | &Method::HEAD, _) => {}
             (&Method::POST, Endpoint::Api(Question::Marks)) => {
                 let instance = to_write(true)?;
+                Params::none(query)?;
                 let body = writing::read(body).await?;
                 let mark = api::marks::add(self, instance, &body).await?;
                 return Ok(response::created(mark));
@@ -210,6 +211,7 @@ impl Admin {
             }
             (&Method::POST, Endpoint::Api(Question::Changes)) => {
                 let instance = to_write(true)?;
+                Params::none(query)?;
                 let body = writing::read(body).await?;
                 let by = permission.name();
                 let change = api::changes::take(self, instance, by, &body).await?;
@@ -237,7 +239,7 @@ impl Admin {
                 let size = ScreenSize::default();
                 question.answer(self, query, &size).await?
             }
-            Endpoint::Screen => api::screen::screen(self, &Params::parse(query)?).await?,
+            Endpoint::Screen => api::screen::screen(self, query).await?,
         };
         Ok(response::json(parts, answer.json, answer.as_of))
     }

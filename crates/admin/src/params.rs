@@ -1,18 +1,52 @@
 //! The parameters of a query, decoded strictly.
 
+use std::cell::RefCell;
+use std::ops::RangeInclusive;
+
 use super::response::ApiError;
+use tower_pulse_core::query::out_of_range;
 
 /// The longest text of a parameter, in bytes. Names that this crate writes have at most 256; other writers
 /// of the book's keys may use longer ones.
 const MAX_TEXT: usize = 1_024;
 
-/// The parameters of a query. Unknown ones are ignored.
+/// The parameters of a query.
 #[derive(Debug, Default)]
-pub(super) struct Params(Vec<(String, String)>);
+pub(super) struct Params {
+    given: Vec<(String, String)>,
+    /// Those that were asked for, which are those that the endpoint has.
+    known: RefCell<Vec<&'static str>>,
+}
 
 impl Params {
+    /// Reads the parameters of a query. Refuses all that `read` does not ask for, as one that is misspelt would otherwise be
+    /// left out in silence.
+    pub(super) fn read<T>(
+        query: Option<&str>,
+        read: impl FnOnce(&Self) -> Result<T, ApiError>,
+    ) -> Result<T, ApiError> {
+        let params = Self::parse(query)?;
+        let value = read(&params)?;
+        let known = params.known.into_inner();
+        let mut given = params.given.iter().map(|(name, _)| name);
+        let Some(unknown) = given.find(|name| !known.contains(&name.as_str())) else {
+            return Ok(value);
+        };
+        let (unknown, known) = (shortened(unknown), known.join(", "));
+        let message = match known.is_empty() {
+            true => format!("{unknown} is unknown here: no parameter is allowed"),
+            false => format!("{unknown} is unknown here: allowed are {known}"),
+        };
+        Err(ApiError::parameter(unknown, message))
+    }
+
+    /// Refuses any parameter.
+    pub(super) fn none(query: Option<&str>) -> Result<(), ApiError> {
+        Self::read(query, |_| Ok(()))
+    }
+
     /// Decodes a query as HTML forms write it: `+` is a space, `%41` is `A`. The result must be UTF-8.
-    pub(super) fn parse(query: Option<&str>) -> Result<Self, ApiError> {
+    fn parse(query: Option<&str>) -> Result<Self, ApiError> {
         let pairs = query.unwrap_or_default().split('&');
         pairs
             .filter(|pair| !pair.is_empty())
@@ -26,26 +60,38 @@ impl Params {
                 decoded.ok_or_else(invalid)
             })
             .collect::<Result<_, _>>()
-            .map(Self)
+            .map(|given| Self {
+                given,
+                ..Self::default()
+            })
+    }
+
+    /// The values of a parameter.
+    fn values(&self, name: &'static str) -> impl Iterator<Item = &str> {
+        let mut known = self.known.borrow_mut();
+        if !known.contains(&name) {
+            known.push(name);
+        }
+        let given = self.given.iter().filter(move |(n, _)| n == name);
+        given.map(|(_, value)| value.as_str())
     }
 
     /// The value of a parameter, which may be given only once.
     fn get(&self, name: &'static str) -> Result<Option<&str>, ApiError> {
-        let mut given = self.0.iter().filter(|(n, _)| n == name);
+        let mut given = self.values(name);
         match (given.next(), given.next()) {
             (_, Some(_)) => Err(ApiError::parameter(name, format!("{name} is given twice"))),
-            (Some((_, value)), _) if value.len() > MAX_TEXT => Err(ApiError::parameter(
+            (Some(value), _) if value.len() > MAX_TEXT => Err(ApiError::parameter(
                 name,
                 format!("{name} is longer than {MAX_TEXT} bytes"),
             )),
-            (first, None) => Ok(first.map(|(_, value)| value.as_str())),
+            (first, None) => Ok(first),
         }
     }
 
     /// All values of a parameter that may be given several times, of any length.
-    pub(super) fn all(&self, name: &'static str) -> impl Iterator<Item = &str> {
-        let given = self.0.iter().filter(move |(n, _)| n == name);
-        given.map(|(_, value)| value.as_str())
+    pub(super) fn all(&self, name: &'static str) -> Vec<String> {
+        self.values(name).map(str::to_owned).collect()
     }
 
     /// Any text, which may be empty.
@@ -67,22 +113,23 @@ impl Params {
         self.name(name)?.ok_or_else(missing)
     }
 
-    /// A whole number from 0. A number above `most` counts as `most`, so that clients need not know the
-    /// limit.
+    /// A whole number that is allowed, if the parameter is given.
     pub(super) fn number(
         &self,
         name: &'static str,
-        default: usize,
-        most: usize,
-    ) -> Result<usize, ApiError> {
-        match self.get(name)? {
-            None => Ok(default),
-            Some(text) if is_number(text) => Ok(text.parse().unwrap_or(most).min(most)),
-            Some(_) => Err(ApiError::parameter(
-                name,
-                format!("{name} must be a whole number from 0"),
-            )),
+        allowed: RangeInclusive<usize>,
+    ) -> Result<Option<usize>, ApiError> {
+        let Some(text) = self.get(name)? else {
+            return Ok(None);
+        };
+        if !is_number(text) {
+            let (least, most) = allowed.into_inner();
+            let message = format!("{name} must be a whole number from {least} to {most}");
+            return Err(ApiError::parameter(name, message));
         }
+        let number = text.parse().ok().filter(|number| allowed.contains(number));
+        let refused = || out_of_range(name, shortened(text), &allowed);
+        Ok(Some(number.ok_or_else(refused)?))
     }
 
     /// One of several words. The first is the default.
@@ -146,9 +193,9 @@ fn hex(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).map(|value| value as u8)
 }
 
-/// The beginning of a name that could not be decoded, for the error message.
-fn shortened(name: &str) -> String {
-    name.chars().take(64).collect()
+/// The beginning of a name or a number that a client has chosen, for an error message.
+fn shortened(text: &str) -> String {
+    text.chars().take(64).collect()
 }
 
 #[cfg(test)]
@@ -174,14 +221,16 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_clamped_or_refused() {
-        let number = |query: &str| params(query).number("limit", 100, 1_000).ok();
-        assert_eq!(number(""), Some(100));
-        assert_eq!(number("limit=0"), Some(0));
-        assert_eq!(number("limit=007"), Some(7));
-        assert_eq!(number("limit=99999999999999999999999"), Some(1_000));
+    fn numbers_within_their_range_are_read() {
+        let number = |query: &str| params(query).number("limit", 0..=1_000).ok();
+        assert_eq!(number(""), Some(None));
+        assert_eq!(number("limit=0"), Some(Some(0)));
+        assert_eq!(number("limit=007"), Some(Some(7)));
+        assert_eq!(number("limit=1000"), Some(Some(1_000)));
         for query in [
             "limit=",
+            "limit=1001",
+            "limit=99999999999999999999999",
             "limit=-1",
             "limit=%2B1",
             "limit=+1",
@@ -197,7 +246,7 @@ mod tests {
         #[test]
         fn garbage_never_panics(query in "[%a-f0-9=&+é]{0,40}") {
             if let Ok(params) = Params::parse(Some(&query)) {
-                let _ = (params.number("a", 1, 2), params.digits("a"), params.required("a"));
+                let _ = (params.number("a", 1..=2), params.digits("a"), params.required("a"));
             }
         }
 

@@ -69,7 +69,7 @@ impl ApiError {
         }
     }
 
-    /// 400: the parameter `name` is invalid. The message must not repeat its value.
+    /// 400: the parameter `name` is invalid. The message must not repeat its value, unless that is a number.
     pub(super) fn parameter(name: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             parameter: Some(name.into()),

@@ -42,8 +42,8 @@ pub(crate) async fn remove(
     instance: &Instance,
     query: Option<&str>,
 ) -> Result<Vec<u8>, ApiError> {
-    let params = Params::parse(query)?;
-    let mark = instance.write.remove_mark(params.required("id")?).await?;
+    let id = Params::read(query, |params| params.required("id").map(str::to_owned))?;
+    let mark = instance.write.remove_mark(&id).await?;
     admin.query.source().reader.forget_marks().await;
     to_json(&mark)
 }

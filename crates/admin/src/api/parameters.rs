@@ -7,14 +7,15 @@ use tower_pulse_core::query::RowsQuery;
 use tower_pulse_core::query::{
     ChangesQuery, CountersQuery, DeployQuery, HeatMapQuery, InstanceQuery, InstancesQuery, Kind,
     ListedHours, MAX_ROWS, PathQuery, PathsQuery, ProfileQuery, RowMetric, RowStatus, SeriesMetric,
-    SeriesQuery, SlowestRequestsQuery, Sort, Window,
+    SeriesQuery, SlowestRequestsQuery, Sort, Window, most_rows,
 };
 use tower_pulse_detect::change::ChangeKind;
+use tower_pulse_model::slow_request::SLOW_OF_ALL;
 
 /// Number of rows, unless the request sets a limit.
 const DEFAULT_ROWS: usize = 100;
 
-/// The largest offset. A larger one counts as this one: nothing has so many rows.
+/// The largest offset: nothing has so many rows.
 const MAX_OFFSET: usize = 1_000_000_000;
 
 /// Reads `window`, or `from` and `to`. `None` if the request has none of them.
@@ -52,16 +53,18 @@ fn kind(params: &Params) -> Result<Option<Kind>, ApiError> {
     params.choice("kind", &kinds)
 }
 
-pub(super) fn limit(params: &Params) -> Result<usize, ApiError> {
-    params.number("limit", DEFAULT_ROWS, MAX_ROWS)
+/// How many rows are asked for, of so many at most.
+pub(super) fn limit(params: &Params, most: usize) -> Result<usize, ApiError> {
+    let limit = params.number("limit", 0..=most)?;
+    Ok(limit.unwrap_or(DEFAULT_ROWS))
 }
 
-pub(super) fn offset(params: &Params) -> Result<usize, ApiError> {
-    params.number("offset", 0, MAX_OFFSET)
+fn offset(params: &Params) -> Result<usize, ApiError> {
+    Ok(params.number("offset", 0..=MAX_OFFSET)?.unwrap_or(0))
 }
 
 /// The length of slices. What is no number counts as 0, which no slice has.
-pub(super) fn precision(params: &Params) -> Result<Option<u32>, ApiError> {
+fn precision(params: &Params) -> Result<Option<u32>, ApiError> {
     let given = params.digits("precision")?;
     Ok(given.map(Option::unwrap_or_default))
 }
@@ -97,7 +100,7 @@ pub(super) fn paths(params: &Params, now: i64) -> Result<PathsQuery, ApiError> {
     query.status = params.choice("status", &statuses)?;
     query.contains = params.text("q")?.to_owned();
     query.series = params.choice("series", &series)?;
-    query.limit = limit(params)?;
+    query.limit = limit(params, most_rows(query.series.is_some()))?;
     query.offset = offset(params)?;
     Ok(query)
 }
@@ -120,7 +123,7 @@ pub(super) fn changes(params: &Params) -> Result<ChangesQuery, ApiError> {
     let kinds = ChangeKind::ALL.map(|kind| (kind.as_str(), Some(kind)));
     let mut query = ChangesQuery::default();
     query.kind = params.choice("kind", &[&[("any", None)], &kinds[..]].concat())?;
-    query.limit = limit(params)?;
+    query.limit = limit(params, MAX_ROWS)?;
     query.offset = offset(params)?;
     Ok(query)
 }
@@ -128,7 +131,7 @@ pub(super) fn changes(params: &Params) -> Result<ChangesQuery, ApiError> {
 pub(super) fn deploy(params: &Params) -> Result<DeployQuery, ApiError> {
     let mut query = DeployQuery::default();
     query.mark = name(params, "mark")?;
-    query.limit = limit(params)?;
+    query.limit = limit(params, MAX_ROWS)?;
     query.offset = offset(params)?;
     Ok(query)
 }
@@ -136,7 +139,7 @@ pub(super) fn deploy(params: &Params) -> Result<DeployQuery, ApiError> {
 pub(super) fn instance(params: &Params, now: i64) -> Result<InstanceQuery, ApiError> {
     let mut query = InstanceQuery::new(params.required("instance")?);
     query.window = window(params, now)?.unwrap_or(query.window);
-    query.limit = limit(params)?;
+    query.limit = limit(params, MAX_ROWS)?;
     Ok(query)
 }
 
@@ -144,24 +147,35 @@ pub(super) fn instances(params: &Params, now: i64) -> Result<InstancesQuery, Api
     let mut query = InstancesQuery::default();
     query.context = name(params, "context")?;
     query.window = window(params, now)?.unwrap_or(query.window);
-    query.limit = limit(params)?;
+    query.limit = limit(params, MAX_ROWS)?;
     query.offset = offset(params)?;
     Ok(query)
 }
 
-pub(super) fn counters(params: &Params, now: i64) -> Result<CountersQuery, ApiError> {
-    let series = params.choice("series", &[("false", false), ("true", true)])?;
-    let mut query = CountersQuery::default();
-    query.contains = params.text("q")?.to_owned();
+/// The counter that is asked for, or else which ones.
+pub(super) fn counters(
+    params: &Params,
+    now: i64,
+) -> Result<(Option<String>, CountersQuery), ApiError> {
+    let (name, mut query) = (name(params, "name")?, CountersQuery::default());
     query.precision = precision(params)?;
-    query.series = series;
-    query.window = match series {
-        true => window(params, now)?,
-        false => None,
+    if name.is_none() {
+        query.contains = params.text("q")?.to_owned();
+        query.series = params.choice("series", &[("false", false), ("true", true)])?;
+        query.window = window(params, now)?;
+        query.limit = limit(params, most_rows(query.series))?;
+        query.offset = offset(params)?;
+    }
+    Ok((name, query))
+}
+
+/// The ranking that is asked for, with offset and limit; `None` if the list of all is.
+#[cfg(feature = "rankings")]
+pub(super) fn ranking(params: &Params) -> Result<Option<(String, usize, usize)>, ApiError> {
+    let Some(name) = name(params, "name")? else {
+        return Ok(None);
     };
-    query.limit = limit(params)?;
-    query.offset = offset(params)?;
-    Ok(query)
+    Ok(Some((name, offset(params)?, limit(params, MAX_ROWS)?)))
 }
 
 pub(super) fn slowest_requests(params: &Params) -> Result<SlowestRequestsQuery, ApiError> {
@@ -172,11 +186,8 @@ pub(super) fn slowest_requests(params: &Params) -> Result<SlowestRequestsQuery, 
     query.contains = params.text("q")?.to_owned();
     query.instance = name(params, "instance")?;
     query.status = status.map(str::parse).transpose()?;
-    query.per_path = match params.name("per_path")? {
-        Some(_) => Some(params.number("per_path", MAX_ROWS, MAX_ROWS)?),
-        None => None,
-    };
-    query.limit = limit(params)?;
+    query.per_path = params.number("per_path", 1..=MAX_ROWS)?;
+    query.limit = limit(params, SLOW_OF_ALL)?;
     Ok(query)
 }
 
@@ -185,7 +196,7 @@ pub(super) fn rows(params: &Params) -> Result<RowsQuery, ApiError> {
     let mut query = RowsQuery::default();
     query.name = name(params, "name")?;
     query.contains = params.text("q")?.to_owned();
-    query.limit = limit(params)?;
+    query.limit = limit(params, MAX_ROWS)?;
     query.offset = offset(params)?;
     Ok(query)
 }

@@ -7,7 +7,9 @@ use super::super::answer_size::{AnswerSize, ScreenSize};
 use super::super::params::Params;
 use super::super::response::ApiError;
 use super::parameters;
-use tower_pulse_core::query::{Answer as Answered, Counters, HeatMap, Paths, QueryError, Window};
+use tower_pulse_core::query::{
+    Answer as Answered, Counters, HeatMap, MAX_ROWS, Paths, QueryError, Window,
+};
 use tower_pulse_core::task::BoxFuture;
 
 /// The number of rows of [`Question::FixFirst`], unless the request sets a limit, and the most.
@@ -136,58 +138,79 @@ impl Question {
             screen,
             less: self.less(),
         };
-        let params = &Params::parse(query)?;
         let (reader, now) = (&admin.query, admin.query.source().clock.now_seconds());
         match self {
             Self::Overview => {
-                let window = parameters::window(params, now)?;
+                let window = Params::read(query, |params| parameters::window(params, now))?;
                 size.write(reader.overview(window).await)
             }
             Self::Paths => {
-                let answer = reader.paths(&parameters::paths(params, now)?).await;
+                let query = Params::read(query, |params| parameters::paths(params, now))?;
+                let answer = reader.paths(&query).await;
                 let points = |of: &Paths| {
                     let series = of.paths.iter().flat_map(|row| &row.series);
                     series.map(Vec::len).sum()
                 };
                 size.write_series(answer, points)
             }
-            Self::Path => size.write(reader.path(&parameters::path(params, now)?).await),
-            Self::Profile => size.write(reader.profile(&parameters::profile(params)?).await),
+            Self::Path => {
+                let query = Params::read(query, |params| parameters::path(params, now))?;
+                size.write(reader.path(&query).await)
+            }
+            Self::Profile => {
+                let query = Params::read(query, parameters::profile)?;
+                size.write(reader.profile(&query).await)
+            }
             Self::FixFirst => {
-                let window = parameters::window(params, now)?.unwrap_or(Window::HOUR);
-                let limit = params.number("limit", FIX_ROWS, MAX_FIX_ROWS)?;
+                let (window, limit) = Params::read(query, |params| {
+                    let window = parameters::window(params, now)?.unwrap_or(Window::HOUR);
+                    let limit = params.number("limit", 0..=MAX_FIX_ROWS)?;
+                    Ok((window, limit.unwrap_or(FIX_ROWS)))
+                })?;
                 size.write(reader.fix_first(window, limit).await)
             }
-            Self::Changes => size.write(reader.changes(&parameters::changes(params)?).await),
-            Self::Deploy => size.write(reader.deploy(&parameters::deploy(params)?).await),
-            Self::Marks => size.write(reader.marks().await),
+            Self::Changes => {
+                let query = Params::read(query, parameters::changes)?;
+                size.write(reader.changes(&query).await)
+            }
+            Self::Deploy => {
+                let query = Params::read(query, parameters::deploy)?;
+                size.write(reader.deploy(&query).await)
+            }
+            Self::Marks => {
+                Params::none(query)?;
+                size.write(reader.marks().await)
+            }
             Self::Instance => {
-                size.write(reader.instance(&parameters::instance(params, now)?).await)
+                let query = Params::read(query, |params| parameters::instance(params, now))?;
+                size.write(reader.instance(&query).await)
             }
             Self::Instances => {
-                size.write(reader.instances(&parameters::instances(params, now)?).await)
+                let query = Params::read(query, |params| parameters::instances(params, now))?;
+                size.write(reader.instances(&query).await)
             }
-            Self::Slowest => size.write(reader.slowest(parameters::limit(params)?).await),
+            Self::Slowest => {
+                let limit = Params::read(query, |params| parameters::limit(params, MAX_ROWS))?;
+                size.write(reader.slowest(limit).await)
+            }
             #[cfg(feature = "rankings")]
-            Self::Rankings => {
-                let (limit, offset) = (parameters::limit(params)?, parameters::offset(params)?);
-                match params.name("name")? {
-                    None => size.write(reader.rankings().await),
-                    Some(name) => size.write(reader.ranking(name, offset, limit).await),
+            Self::Rankings => match Params::read(query, parameters::ranking)? {
+                None => size.write(reader.rankings().await),
+                Some((name, offset, limit)) => {
+                    size.write(reader.ranking(&name, offset, limit).await)
                 }
-            }
+            },
             Self::SlowestRequests => {
-                let query = parameters::slowest_requests(params)?;
+                let query = Params::read(query, parameters::slowest_requests)?;
                 size.write(reader.slowest_requests(&query).await)
             }
-            Self::Counters => match params.name("name")? {
-                Some(name) => {
-                    let precision = parameters::precision(params)?;
-                    let answer = reader.counter(name, precision).await;
+            Self::Counters => match Params::read(query, |of| parameters::counters(of, now))? {
+                (Some(name), query) => {
+                    let answer = reader.counter(&name, query.precision).await;
                     size.write_series(answer, |of| of.samples.len())
                 }
-                None => {
-                    let answer = reader.counters(&parameters::counters(params, now)?).await;
+                (None, query) => {
+                    let answer = reader.counters(&query).await;
                     let points = |of: &Counters| {
                         let series = of.counters.iter().flat_map(|row| &row.series);
                         series.map(Vec::len).sum()
@@ -196,21 +219,27 @@ impl Question {
                 }
             },
             #[cfg(feature = "row-cache")]
-            Self::Rows => size.write(reader.rows(&parameters::rows(params)?).await),
+            Self::Rows => {
+                let query = Params::read(query, parameters::rows)?;
+                size.write(reader.rows(&query).await)
+            }
             Self::Series => {
-                let answer = reader.series(&parameters::series(params, now)?).await;
+                let query = Params::read(query, |params| parameters::series(params, now))?;
+                let answer = reader.series(&query).await;
                 size.write_series(answer, |of| of.points.len())
             }
             Self::HeatMap => {
-                let answer = reader.heat_map(&parameters::heat_map(params, now)?).await;
+                let query = Params::read(query, |params| parameters::heat_map(params, now))?;
+                let answer = reader.heat_map(&query).await;
                 let points = |of: &HeatMap| of.slices.iter().map(|slice| slice.cells.len()).sum();
                 size.write_series(answer, points)
             }
             Self::Health => {
                 // Answered whatever the state of the store.
                 let parts = [("all", false), ("status", true)];
+                let is_status = Params::read(query, |params| params.choice("part", &parts))?;
                 let as_of = reader.as_of();
-                let (json, as_of) = match params.choice("part", &parts)? {
+                let (json, as_of) = match is_status {
                     true => {
                         let (status, as_of) = tokio::join!(reader.health_status(), as_of);
                         (size.to_json(&status), as_of)

@@ -19,8 +19,8 @@ const MAX_ASK: usize = 4_096;
 
 /// Answers each `ask` in its place as its own endpoint would, at the same time. `as_of` is the earliest of theirs. Fails if
 /// the answers are too large together.
-pub(crate) async fn screen(admin: &Admin, params: &Params) -> Result<Answer, ApiError> {
-    let asks: Vec<&str> = params.all("ask").collect();
+pub(crate) async fn screen(admin: &Admin, query: Option<&str>) -> Result<Answer, ApiError> {
+    let asks = Params::read(query, |params| Ok(params.all("ask")))?;
     if asks.is_empty() {
         return Err(ApiError::parameter("ask", "ask is missing"));
     }
@@ -29,7 +29,7 @@ pub(crate) async fn screen(admin: &Admin, params: &Params) -> Result<Answer, Api
         return Err(ApiError::parameter("ask", message));
     }
     let size = ScreenSize::default();
-    let answers = join_all(asks.into_iter().map(|ask| answer(admin, ask, &size)), &size).await?;
+    let answers = join_all(asks.iter().map(|ask| answer(admin, ask, &size)), &size).await?;
     let successful = answers.iter().filter_map(|answer| answer.as_ref().ok());
     let as_of = successful.filter_map(|answer| answer.as_of).min();
     let mut json = b"{\"answers\":[".to_vec();

@@ -39,7 +39,7 @@ impl Names {
             ("pulse", Self::Pulse),
             ("opentelemetry", Self::OpenTelemetry),
         ];
-        Params::parse(query)?.choice("names", &choices)
+        Params::read(query, |params| params.choice("names", &choices))
     }
 
     /// The histogram of the durations of requests.

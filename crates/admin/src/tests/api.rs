@@ -183,14 +183,8 @@ async fn paths_are_filtered_sorted_and_paged() {
         (vec!["GET /reports/{day}"], &json!(3))
     );
     assert_eq!(contexts(&get("?limit=0").await), [""; 0]);
-    assert_eq!(
-        contexts(&get("?limit=99999999999999999999&offset=0").await).len(),
-        3
-    );
-    assert_eq!(
-        contexts(&get("?offset=99999999999999999999").await),
-        [""; 0]
-    );
+    assert_eq!(contexts(&get("?limit=1000&offset=0").await).len(), 3);
+    assert_eq!(contexts(&get("?offset=1000000000").await), [""; 0]);
 }
 
 #[tokio::test]
@@ -257,11 +251,7 @@ async fn a_part_of_a_ranking_says_the_rank_of_each_id() {
         answer["ids"],
         json!([{"id": "b\"<", "score": 7, "rank": 0}])
     );
-    let answer = json(
-        &bench.router,
-        "/api/rankings?name=posts&offset=99999999999999999999",
-    )
-    .await;
+    let answer = json(&bench.router, "/api/rankings?name=posts&offset=1000000000").await;
     assert_eq!((&answer["total"], &answer["ids"]), (&json!(3), &json!([])));
     let answer = json(&bench.router, "/api/rankings?name=new+%3Cb%3E").await;
     assert_eq!((&answer["total"], &answer["ids"]), (&json!(0), &json!([])));
@@ -340,6 +330,8 @@ async fn invalid_parameters_are_named() {
         ("/api/paths?limit=", "limit"),
         ("/api/paths?limit=1.5", "limit"),
         ("/api/paths?limit=1&limit=2", "limit"),
+        ("/api/paths?limit=1001", "limit"),
+        ("/api/overview?unknown=1", "unknown"),
         ("/api/paths?offset=-1", "offset"),
         ("/api/paths?window=day", "window"),
         ("/api/paths?kind=HTTP", "kind"),
@@ -360,7 +352,7 @@ async fn invalid_parameters_are_named() {
         ("/api/paths?q=%", "q"),
         ("/api/slowest?limit=x", "limit"),
         #[cfg(feature = "rankings")]
-        ("/api/rankings?offset=-1", "offset"),
+        ("/api/rankings?name=posts&offset=-1", "offset"),
         #[cfg(feature = "rankings")]
         ("/api/rankings?name=", "name"),
         ("/api/path", "context"),
@@ -406,12 +398,10 @@ async fn invalid_parameters_are_named() {
     );
     let long = format!("/api/counters?name={}", "x".repeat(2_000));
     assert_eq!(get(&bench.router, &long).await.status, 400);
-    assert_eq!(
-        get(&bench.router, "/api/overview?limit=x&unknown=1")
-            .await
-            .status,
-        200
-    );
+    // The question is wrong, whatever the store does.
+    bench.store.set(store::FaultMode::Failing);
+    let refused = get(&bench.router, "/api/paths?limit=1001").await;
+    assert_eq!(refused.status, 400);
 }
 
 proptest! {

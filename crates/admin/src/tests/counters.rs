@@ -82,7 +82,7 @@ async fn counters_are_listed_by_name() {
     assert_eq!(page["precision"], 5);
     let wanted = get("?q=l").await;
     assert_eq!((names(&wanted).len(), &wanted["total"]), (3, &json!(3)));
-    assert_eq!(names(&get("?offset=99999999999999999999").await), [""; 0]);
+    assert_eq!(names(&get("?offset=1000000000").await), [""; 0]);
     let page = get("?limit=0").await;
     assert_eq!((names(&page).len(), &page["total"]), (0, &json!(4)));
 }

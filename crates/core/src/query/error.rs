@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::error::StoreError;
@@ -53,6 +54,19 @@ impl QueryError {
             message: message.into(),
         }
     }
+}
+
+/// The error of a number that a question must not have, which a client may have written with any number of digits.
+pub fn out_of_range(
+    name: &'static str,
+    given: impl fmt::Display,
+    allowed: &RangeInclusive<usize>,
+) -> QueryError {
+    let (least, most) = (allowed.start(), allowed.end());
+    QueryError::parameter(
+        name,
+        format!("{name} is {given}: allowed are {least} to {most}"),
+    )
 }
 
 impl fmt::Display for QueryError {

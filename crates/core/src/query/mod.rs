@@ -21,7 +21,7 @@ mod window;
 mod windows;
 
 pub use self::answers::*;
-pub use self::error::QueryError;
+pub use self::error::{QueryError, out_of_range};
 pub use self::reader::{Answer, Answering, Reader};
 pub use self::window::Window;
 pub use crate::advice::Advice;

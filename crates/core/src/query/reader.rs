@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::answers::{
     self, Changes, ChangesQuery, CounterSamples, Counters, CountersQuery, Deploy, DeployQuery,
     DeployVerdict, FixFirst, FullHealth, HealthStatus, HeatMap, HeatMapQuery, Instance,
-    InstanceQuery, Instances, InstancesQuery, MAX_ROWS, Marks, Overview, Path, PathQuery, Paths,
-    PathsQuery, Profile, ProfileQuery, Series, SeriesQuery, SinceWhen, Slowest, SlowestRequests,
+    InstanceQuery, Instances, InstancesQuery, Marks, Overview, Path, PathQuery, Paths, PathsQuery,
+    Profile, ProfileQuery, Series, SeriesQuery, SinceWhen, Slowest, SlowestRequests,
     SlowestRequestsQuery, WhichInstance, WhichPart, WorstRequests,
 };
 #[cfg(feature = "rankings")]
@@ -47,7 +47,7 @@ pub type Answering<'a, T> = BoxFuture<'a, Result<Answer<T>, QueryError>>;
 /// # Errors
 /// Each question fails with [`QueryError::Store`] or [`QueryError::Unanswered`] while the store cannot be read, and
 /// with [`QueryError::Parameter`] when a part of it is not allowed. One about a window fails with [`QueryError::NoRoom`] if
-/// its sums do not fit into `query_bytes`. A limit above 1,000 counts as 1,000.
+/// its sums do not fit into `query_bytes`. A limit of more than 1,000 rows is not allowed.
 ///
 /// # Cancel safety
 /// Dropping a future changes nothing.
@@ -121,9 +121,9 @@ impl Reader {
         self.answer(answers::heat_map(&self.0, query))
     }
 
-    /// The ranking of the slowest contexts by mean.
+    /// The ranking of the slowest 100 contexts by mean.
     pub fn slowest(&self, limit: usize) -> Answering<'_, Slowest> {
-        self.answer(answers::slowest(&self.0, limit.min(MAX_ROWS)))
+        self.answer(answers::slowest(&self.0, limit))
     }
 
     /// The slowest requests of this hour or the last, 100 at most.
@@ -134,7 +134,7 @@ impl Reader {
         self.answer(answers::slowest_requests(&self.0, query))
     }
 
-    /// Which pages and instances to fix first, why, and what that would save; 100 at most.
+    /// Which pages and instances to fix first, why, and what that would save. The limit is at most 100.
     pub fn fix_first(&self, window: Window, limit: usize) -> Answering<'_, FixFirst> {
         self.answer(answers::fix_first(&self.0, window, limit))
     }
@@ -233,7 +233,6 @@ impl Reader {
         offset: usize,
         limit: usize,
     ) -> Answering<'a, RankingPart> {
-        let limit = limit.min(MAX_ROWS);
         self.answer(answers::ranking(&self.0, name, offset, limit))
     }
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::deploy_verdict::DeployVerdict;
 use super::measured::share;
 
-use super::{DEFAULT_ROWS, MAX_ROWS};
+use super::{DEFAULT_ROWS, MAX_ROWS, check_limit};
 use crate::query::error::QueryError;
 use crate::query::source::Source;
 use crate::store::marks::leave_out_removed;
@@ -92,7 +92,7 @@ pub struct ChangeRow {
 pub struct ChangesQuery {
     /// Only those of a kind.
     pub kind: Option<ChangeKind>,
-    /// The most changes that are answered.
+    /// The most changes that are answered, at most 1,000.
     pub limit: usize,
     /// How many are left out before.
     pub offset: usize,
@@ -136,6 +136,7 @@ pub(in crate::query) async fn changes(
         limit,
         offset,
     } = *query;
+    check_limit(limit, MAX_ROWS)?;
     let log = source.reader.changes().await?;
     let marks = source.reader.marks().await?;
     let mut matching: Vec<&Change> = (log.changes.iter())
@@ -151,7 +152,7 @@ pub(in crate::query) async fn changes(
         changes: matching
             .into_iter()
             .skip(offset)
-            .take(limit.min(MAX_ROWS))
+            .take(limit)
             .map(|change| ChangeRow::new(change, &marks))
             .collect(),
         watched: (log.judged.watched.iter())

@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::resolution::{Bounds, MAX_ROW_POINTS, Resolution};
-use super::row_series::{MAX_SERIES_ROWS, SeriesSpan};
-use super::{DEFAULT_PRECISION, DEFAULT_ROWS, MAX_ROWS, NameFilter, check_points};
+use super::row_series::{SeriesSpan, most_rows};
+use super::{DEFAULT_PRECISION, DEFAULT_ROWS, NameFilter, check_limit, check_points};
 use crate::query::error::QueryError;
 use crate::query::source::Source;
 use crate::query::span::Span;
@@ -84,7 +84,7 @@ pub struct CountersQuery {
     pub series: bool,
     /// The window of the series; the newest 60 slices if there is none.
     pub window: Option<Window>,
-    /// The most counters that are answered; 100 with a series.
+    /// The most counters that are answered, at most 1,000, or 100 with a series.
     pub limit: usize,
     /// How many are left out before.
     pub offset: usize,
@@ -107,6 +107,7 @@ pub(in crate::query) async fn counters(
     source: &Source,
     query: &CountersQuery,
 ) -> Result<Counters, QueryError> {
+    check_limit(query.limit, most_rows(query.series))?;
     let now = source.clock.now_seconds();
     let window = query.window.filter(|_| query.series);
     let bounds = window.map(|window| Bounds::new(window.slices(), now));
@@ -209,11 +210,7 @@ async fn list(
     series: Option<Option<Bounds>>,
 ) -> Result<Counters, QueryError> {
     let wanted = NameFilter::new(&query.contains);
-    let limit = query.limit.min(match series {
-        Some(_) => MAX_SERIES_ROWS,
-        None => MAX_ROWS,
-    });
-    let offset = query.offset;
+    let (limit, offset) = (query.limit, query.offset);
     let precisions = &source.precisions;
     let precision = precisions.counter(seconds);
     let precision = precision.unwrap_or(Precision::new(seconds, 1));

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::compared::{Compared, Ratios};
 use super::measured::{ContextName, Covered, Measured};
-use super::{DEFAULT_ROWS, MAX_ROWS};
+use super::{DEFAULT_ROWS, MAX_ROWS, check_limit};
 use crate::query::error::QueryError;
 use crate::query::source::Source;
 use crate::query::windows::sums::WindowSums;
@@ -62,7 +62,7 @@ pub struct DeployRow {
 pub struct DeployQuery {
     /// The id of the mark. If there is none, the newest of a version, or else the newest mark.
     pub mark: Option<String>,
-    /// The most contexts that are answered.
+    /// The most contexts that are answered, at most 1,000.
     pub limit: usize,
     /// How many are left out before.
     pub offset: usize,
@@ -82,6 +82,7 @@ pub(in crate::query) async fn deploy(
     source: &Source,
     query: &DeployQuery,
 ) -> Result<Deploy, QueryError> {
+    check_limit(query.limit, MAX_ROWS)?;
     let marks = source.reader.marks().await?;
     let mark = match &query.mark {
         Some(id) => marks.shown().find(|mark| *mark.id == **id),
@@ -137,7 +138,7 @@ pub(in crate::query) async fn deploy(
         contexts: rows
             .into_iter()
             .skip(query.offset)
-            .take(query.limit.min(MAX_ROWS))
+            .take(query.limit)
             .collect(),
     })
 }

@@ -6,9 +6,9 @@ use serde::Serialize;
 
 use super::compared::Compared;
 use super::instances::Reported;
-use super::keep_first;
 use super::measured::{ContextName, Covered, Measured, share};
 use super::row_series::MAX_SERIES_ROWS;
+use super::{check_limit, keep_first};
 use crate::query::error::QueryError;
 use crate::query::source::Source;
 use crate::query::span::Span;
@@ -154,7 +154,7 @@ pub(in crate::query) async fn fix_first(
     window: Window,
     limit: usize,
 ) -> Result<FixFirst, QueryError> {
-    let limit = limit.min(MAX_SERIES_ROWS);
+    check_limit(limit, MAX_SERIES_ROWS)?;
     let log = source.reader.changes().await?;
     let sums = source.reader.window(window.slices()).await?;
     let span = source.reader.recorded_span().await?;

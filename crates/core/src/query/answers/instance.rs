@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::instance_verdict::{Compare, InstanceVerdict};
 use super::instances::{FleetRows, InstanceRow, Reported};
 use super::measured::{ContextName, Covered, Measured};
-use super::{DEFAULT_ROWS, MAX_ROWS, keep_first};
+use super::{DEFAULT_ROWS, MAX_ROWS, check_limit, keep_first};
 use crate::query::error::QueryError;
 use crate::query::instance_minutes::beside_others::{ContextBeside, MinuteBeside};
 use crate::query::source::Source;
@@ -159,7 +159,7 @@ pub struct InstanceQuery {
     pub instance: String,
     /// The window, of which the last 130 minutes are answered.
     pub window: Window,
-    /// The most paths that are answered.
+    /// The most paths that are answered, at most 1,000.
     pub limit: usize,
 }
 
@@ -184,6 +184,7 @@ pub(in crate::query) async fn instance(
     source: &Source,
     query: &InstanceQuery,
 ) -> Result<Instance, QueryError> {
+    check_limit(query.limit, MAX_ROWS)?;
     let FleetRows {
         covered,
         error,
@@ -217,7 +218,7 @@ pub(in crate::query) async fn instance(
         }
     }
     let total = paths.len();
-    keep_first(&mut paths, query.limit.min(MAX_ROWS), |a, b| {
+    keep_first(&mut paths, query.limit, |a, b| {
         let stands_out = |row: &Row| row.path.slower || row.path.failing;
         let extra = |row: &Row| row.extra.unwrap_or(0.0);
         (stands_out(b).cmp(&stands_out(a)))

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::measured::{Covered, Measured, share};
 use super::resolution::{Bounds, Resolution, SliceSource};
-use super::{DEFAULT_ROWS, MAX_ROWS};
+use super::{DEFAULT_ROWS, MAX_ROWS, check_limit};
 use crate::query::error::QueryError;
 use crate::query::instance_minutes::InstanceSums;
 use crate::query::source::Source;
@@ -78,7 +78,7 @@ pub struct InstancesQuery {
     pub context: Option<String>,
     /// The window, of which the last 130 minutes are answered.
     pub window: Window,
-    /// The most instances that are answered.
+    /// The most instances that are answered, at most 1,000.
     pub limit: usize,
     /// How many are left out before.
     pub offset: usize,
@@ -117,6 +117,7 @@ pub(in crate::query) async fn instances(
     source: &Source,
     query: &InstancesQuery,
 ) -> Result<Instances, QueryError> {
+    check_limit(query.limit, MAX_ROWS)?;
     let fleet = FleetRows::read(source, query.window, query.context.as_deref()).await?;
     Ok(Instances {
         covered: fleet.covered,
@@ -125,7 +126,7 @@ pub(in crate::query) async fn instances(
         total: fleet.rows.len(),
         instances: (fleet.rows.into_iter())
             .skip(query.offset)
-            .take(query.limit.min(MAX_ROWS))
+            .take(query.limit)
             .collect(),
     })
 }

@@ -57,7 +57,7 @@ pub use self::profile::{HourOfWeek, Profile, ProfileQuery};
 pub use self::questions::{Part, SinceWhen, WhichInstance, WhichPart, WorstRequests};
 #[cfg(feature = "rankings")]
 pub use self::rankings::{RankedRow, RankingHead, RankingPart, RankingRow, Rankings};
-pub use self::row_series::{PointValue, RowMetric, SeriesSpan};
+pub use self::row_series::{PointValue, RowMetric, SeriesSpan, most_rows};
 #[cfg(feature = "row-cache")]
 pub use self::rows::{Rows, RowsQuery};
 pub use self::series::{Series, SeriesQuery};
@@ -93,15 +93,16 @@ pub(super) use self::slowest::slowest;
 pub(super) use self::slowest_requests::slowest_requests;
 
 use std::cmp::Ordering;
+use std::ops::RangeInclusive;
 
-use super::error::QueryError;
+use super::error::{QueryError, out_of_range};
 use tower_pulse_model::context::Kind;
 use tower_pulse_model::snapshot::ContextSnapshot;
 
 /// Number of rows, unless a question sets a limit.
 const DEFAULT_ROWS: usize = 100;
 
-/// The most rows of an answer. A larger limit counts as this one; a question with an offset gets further rows.
+/// The most rows of an answer: a question with an offset gets further rows.
 pub const MAX_ROWS: usize = 1_000;
 
 /// The most values of the series of an answer: more than a table of 100 rows has of the slices of any tier.
@@ -109,6 +110,23 @@ pub const MAX_POINTS: usize = 16_384;
 
 /// The length of slices, in seconds, if a question does not say it and they are kept.
 const DEFAULT_PRECISION: u32 = 60;
+
+/// Refuses a number of a question that is not allowed.
+fn check_number(
+    name: &'static str,
+    given: usize,
+    allowed: RangeInclusive<usize>,
+) -> Result<(), QueryError> {
+    match allowed.contains(&given) {
+        true => Ok(()),
+        false => Err(out_of_range(name, given, &allowed)),
+    }
+}
+
+/// Refuses a limit of more rows than an answer may have.
+fn check_limit(limit: usize, most: usize) -> Result<(), QueryError> {
+    check_number("limit", limit, 0..=most)
+}
 
 /// To be called before so many values of series are computed.
 fn check_points(points: usize) -> Result<(), QueryError> {

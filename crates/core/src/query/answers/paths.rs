@@ -10,8 +10,8 @@ use super::changes::urgencies;
 use super::compared::{Compared, Ratios};
 use super::measured::{ContextName, Covered, Measured, share};
 use super::path_targets::{TargetBurn, burning};
-use super::row_series::{MAX_SERIES_ROWS, PointValue, RowMetric, SeriesSpan};
-use super::{DEFAULT_ROWS, MAX_ROWS, NameFilter, check_points, keep_first};
+use super::row_series::{PointValue, RowMetric, SeriesSpan, most_rows};
+use super::{DEFAULT_ROWS, NameFilter, check_limit, check_points, keep_first};
 use crate::query::book::Book;
 use crate::query::error::QueryError;
 use crate::query::source::Source;
@@ -282,7 +282,7 @@ pub struct PathsQuery {
     pub descending: bool,
     /// What the series of each row shows, if there shall be one.
     pub series: Option<RowMetric>,
-    /// The most contexts that are answered; 100 with a series.
+    /// The most contexts that are answered, at most 1,000, or 100 with a series.
     pub limit: usize,
     /// How many are left out before.
     pub offset: usize,
@@ -324,10 +324,7 @@ pub(in crate::query) async fn paths(
     source: &Source,
     query: &PathsQuery,
 ) -> Result<Paths, QueryError> {
-    let limit = query.limit.min(match query.series {
-        Some(_) => MAX_SERIES_ROWS,
-        None => MAX_ROWS,
-    });
+    check_limit(query.limit, most_rows(query.series.is_some()))?;
     // The book has statistics of hours.
     let book = match query.window.is_hour() {
         true => Some(source.reader.book().await?),
@@ -337,7 +334,7 @@ pub(in crate::query) async fn paths(
     let total = table.rows.len();
     keep_first(
         &mut table.rows,
-        query.offset.saturating_add(limit),
+        query.offset.saturating_add(query.limit),
         |a, b| query.precedes(a, b),
     );
     let page: Vec<Row> = table.rows.into_iter().skip(query.offset).collect();

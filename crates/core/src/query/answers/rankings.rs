@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use serde::Serialize;
 
+use super::{MAX_ROWS, check_limit};
 use crate::query::error::QueryError;
 use crate::query::source::Source;
 use crate::store::{RankedId, RankingPage};
@@ -106,6 +107,7 @@ pub(in crate::query) async fn ranking(
     offset: usize,
     limit: usize,
 ) -> Result<RankingPart, QueryError> {
+    check_limit(limit, MAX_ROWS)?;
     let page = source.reader.ranking(name, offset, limit).await?;
     let page = page.as_deref();
     let own = || {

@@ -2,10 +2,19 @@
 
 use serde::Serialize;
 
+use super::MAX_ROWS;
 use crate::query::windows::points::{Point, WindowPoints};
 
 /// The most rows of an answer that have a series.
 pub(super) const MAX_SERIES_ROWS: usize = 100;
+
+/// The most rows of a table, each of which has a series or none.
+pub fn most_rows(has_series: bool) -> usize {
+    match has_series {
+        true => MAX_SERIES_ROWS,
+        false => MAX_ROWS,
+    }
+}
 
 /// What the series of a row shows of each slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

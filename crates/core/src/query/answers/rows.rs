@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::{DEFAULT_ROWS, MAX_ROWS};
+use super::{DEFAULT_ROWS, MAX_ROWS, check_limit};
 use crate::query::error::QueryError;
 use crate::query::source::Source;
 use crate::row_lists::{FailedRow, ListedCache, RowInfo, RowSums};
@@ -36,7 +36,7 @@ pub struct RowsQuery {
     pub name: Option<String>,
     /// Only rows whose id contains it.
     pub contains: String,
-    /// The most rows that are answered.
+    /// The most rows that are answered, at most 1,000.
     pub limit: usize,
     /// How many are left out before.
     pub offset: usize,
@@ -54,10 +54,11 @@ impl Default for RowsQuery {
 }
 
 pub(in crate::query) async fn rows(source: &Source, query: &RowsQuery) -> Result<Rows, QueryError> {
+    check_limit(query.limit, MAX_ROWS)?;
     let stored = RowQuery {
         contains: query.contains.clone(),
         offset: query.offset,
-        limit: query.limit.min(MAX_ROWS),
+        limit: query.limit,
     };
     let caches = source.row_caches();
     let name_of = |cache: &Arc<dyn ListedCache>| cache.name().to_owned();

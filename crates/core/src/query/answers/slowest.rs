@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use super::measured::ContextName;
+use super::{MAX_ROWS, check_limit};
 use crate::query::error::QueryError;
 use crate::query::source::Source;
 use tower_pulse_model::context::Kind;
@@ -39,6 +40,7 @@ pub(in crate::query) async fn slowest(
     source: &Source,
     limit: usize,
 ) -> Result<Slowest, QueryError> {
+    check_limit(limit, MAX_ROWS)?;
     let ranking = source.reader.slowest().await?;
     let hours = source.reader.window(Slices::HoursAgo(0)).await?;
     // The ranking has names only.

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::measured::Covered;
 use super::slow_requests::ListedRequest;
-use super::{NameFilter, keep_first};
+use super::{MAX_ROWS, NameFilter, check_limit, check_number, keep_first};
 use crate::query::error::QueryError;
 use crate::query::source::Source;
 use crate::query::windows::sums::Summary;
@@ -42,9 +42,9 @@ pub struct SlowestRequestsQuery {
     pub instance: Option<String>,
     /// Only those that ended in a way.
     pub status: Option<RequestStatus>,
-    /// The most of each context, at least 1.
+    /// The most of each context, 1 to 1,000.
     pub per_path: Option<usize>,
-    /// The most requests that are answered, 100 at most.
+    /// The most requests that are answered, at most 100.
     pub limit: usize,
 }
 
@@ -310,10 +310,8 @@ pub(in crate::query) async fn slowest_requests(
     source: &Source,
     query: &SlowestRequestsQuery,
 ) -> Result<SlowestRequests, QueryError> {
-    if query.per_path == Some(0) {
-        let message = "per_path must be a whole number from 1";
-        return Err(QueryError::parameter("per_path", message));
-    }
+    check_limit(query.limit, SLOW_OF_ALL)?;
+    check_number("per_path", query.per_path.unwrap_or(1), 1..=MAX_ROWS)?;
     let span = source.reader.recorded_span().await?;
     let starts = query.hours.starts(span.now);
     let contains = NameFilter::new(&query.contains);
@@ -354,7 +352,7 @@ pub(in crate::query) async fn slowest_requests(
         total: requests.len(),
         requests: requests
             .into_iter()
-            .take(query.limit.min(SLOW_OF_ALL))
+            .take(query.limit)
             .map(ListedRequest::from)
             .collect(),
     })

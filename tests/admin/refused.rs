@@ -1,0 +1,234 @@
+//! Every endpoint refuses what it does not have: unknown parameters, repeated ones, and numbers beyond their range.
+
+use std::time::Duration;
+
+use axum::Router;
+use http::StatusCode;
+use tower_pulse::Pulse;
+use tower_pulse::admin::Access;
+use tower_pulse::query::{
+    ChangesQuery, CountersQuery, DeployQuery, InstanceQuery, InstancesQuery, PathsQuery,
+    QueryError, RowMetric, RowsQuery, SlowestRequestsQuery, Window,
+};
+
+use crate::serve;
+use pulse_rig::http::{Client, Response};
+
+/// Questions that are answered, of every endpoint, and the most rows that each may ask for.
+const QUESTIONS: [(&str, Option<usize>); 25] = [
+    ("api/overview", None),
+    ("api/paths", Some(1_000)),
+    ("api/paths?series=hits", Some(100)),
+    ("api/path?context=GET+/ping", None),
+    ("api/profile", None),
+    ("api/fix_first", Some(100)),
+    ("api/changes", Some(1_000)),
+    ("api/marks", None),
+    ("api/deploy", Some(1_000)),
+    ("api/instances", Some(1_000)),
+    ("api/instance?instance=web-1", Some(1_000)),
+    ("api/slowest", Some(1_000)),
+    ("api/slowest_requests", Some(100)),
+    ("api/rankings", None),
+    ("api/rankings?name=posts", Some(1_000)),
+    ("api/rows", Some(1_000)),
+    ("api/counters", Some(1_000)),
+    ("api/counters?series=true", Some(100)),
+    ("api/counters?name=hits", None),
+    ("api/series", None),
+    ("api/heat_map", None),
+    ("api/health", None),
+    ("api/health?part=status", None),
+    ("api/screen?ask=health", None),
+    ("metrics", None),
+];
+
+async fn served() -> (Client, Pulse) {
+    let pulse = Pulse::builder().instance("web-1").build().unwrap();
+    pulse.record("GET /ping", Duration::from_millis(3), StatusCode::OK);
+    let ranking = pulse.ranking("posts").build().unwrap();
+    ranking.add("one", 1);
+    pulse.mark("new index").await.unwrap();
+    pulse.flush().await.unwrap();
+    pulse.simulation().heartbeat().await.unwrap();
+    let app = Router::new().merge(pulse.mount("/pulse", Access::open()));
+    (Client::connect(serve(app).await).await, pulse)
+}
+
+/// The URL of a question with one more parameter.
+fn with(question: &str, parameter: &str) -> String {
+    let and = if question.contains('?') { '&' } else { '?' };
+    format!("/pulse/{question}{and}{parameter}")
+}
+
+/// That it is refused for the parameter, and says each of these.
+fn is_refused(uri: &str, answer: &Response, parameter: &str, says: &[&str]) {
+    assert_eq!(answer.status, 400, "{uri}: {}", answer.text());
+    let answer = answer.json();
+    assert_eq!(answer["parameter"], parameter, "{uri}: {answer}");
+    let error = answer["error"].as_str().unwrap();
+    for part in says {
+        assert!(error.contains(part), "{uri}: {error:?} lacks {part:?}");
+    }
+}
+
+#[test]
+fn every_endpoint_of_the_guide_is_asked() {
+    let guide = include_str!("../../src/guide/api.md");
+    let (_, table) = guide.split_once("# Endpoints").unwrap();
+    let (table, _) = table.split_once("\n\n`window`").unwrap();
+    let endpoints = table.lines().filter_map(|line| line.strip_prefix("| `"));
+    let endpoints: Vec<_> = endpoints
+        .filter_map(|line| line.split('`').next())
+        .collect();
+    assert!(endpoints.len() > 20, "{endpoints:?}");
+    for endpoint in endpoints {
+        let asks = |(question, _): &(&str, _)| question.split('?').next() == Some(endpoint);
+        assert!(QUESTIONS.iter().any(asks), "{endpoint} is not asked");
+    }
+}
+
+#[tokio::test]
+async fn a_parameter_that_an_endpoint_does_not_have_is_refused() {
+    let (mut client, _pulse) = served().await;
+    for (question, _) in QUESTIONS {
+        let answer = client.get(&format!("/pulse/{question}")).await;
+        assert_eq!(answer.status, 200, "{question}: {}", answer.text());
+        for (unknown, name) in [
+            ("limt=3", "limt"),
+            ("Limit=3", "Limit"),
+            ("unknown", "unknown"),
+            ("%20=", " "),
+            ("x%5B%5D=1", "x[]"),
+        ] {
+            let uri = with(question, unknown);
+            is_refused(&uri, &client.get(&uri).await, name, &[name, "allowed"]);
+        }
+        let Some((_, given)) = question.split_once('?') else {
+            continue;
+        };
+        let name = given.split('=').next().unwrap();
+        if name != "ask" {
+            let uri = with(question, given);
+            is_refused(&uri, &client.get(&uri).await, name, &[name, "twice"]);
+        }
+    }
+    for (question, name, says) in [
+        (
+            "api/paths?sorts=p95",
+            "sorts",
+            &["window", "sort, ", "limit"][..],
+        ),
+        ("api/marks?limit=3", "limit", &["no parameter is allowed"]),
+        // A parameter of the endpoint's other form would have no effect.
+        ("api/counters?name=hits&q=x", "q", &["name, precision"]),
+        ("api/rankings?limit=3", "limit", &["name"]),
+    ] {
+        let answer = client.get(&format!("/pulse/{question}")).await;
+        is_refused(question, &answer, name, says);
+    }
+    // A link to the page may have any query, as others may add to it.
+    for path in ["/pulse?x=1", "/pulse/?x=1"] {
+        assert_eq!(client.get(path).await.status, 200, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_writes_has_no_other_parameters_either() {
+    let (mut client, _pulse) = served().await;
+    let json = [("content-type", "application/json")];
+    for (method, question, body) in [
+        ("POST", "api/marks", r#"{"text": "index"}"#),
+        ("POST", "api/changes", r#"{"id": "1", "taken": true}"#),
+        ("DELETE", "api/marks?id=1", ""),
+    ] {
+        let uri = with(question, "x=1");
+        let answer = client.request(method, &uri, &json, body).await;
+        is_refused(&uri, &answer, "x", &["x", "allowed"]);
+    }
+    let marks = client.json("/pulse/api/marks").await;
+    assert_eq!(marks["marks"].as_array().unwrap().len(), 1, "{marks}");
+}
+
+#[tokio::test]
+async fn a_number_beyond_its_range_is_refused() {
+    let (mut client, _pulse) = served().await;
+    let huge = "9".repeat(30);
+    for (question, most) in QUESTIONS {
+        let Some(most) = most else {
+            let uri = with(question, "limit=1");
+            is_refused(&uri, &client.get(&uri).await, "limit", &["allowed"]);
+            continue;
+        };
+        let answer = client.get(&with(question, &format!("limit={most}"))).await;
+        assert_eq!(answer.status, 200, "{question}: {}", answer.text());
+        let allowed = format!("0 to {most}");
+        for given in [&(most + 1).to_string(), &huge] {
+            let uri = with(question, &format!("limit={given}"));
+            let says = [&**given, &allowed];
+            is_refused(&uri, &client.get(&uri).await, "limit", &says);
+        }
+    }
+    for (question, name, given, allowed) in [
+        ("api/paths", "offset", "1000000001", "0 to 1000000000"),
+        ("api/changes", "offset", &*huge, "0 to 1000000000"),
+        ("api/slowest_requests", "per_path", "0", "1 to 1000"),
+        ("api/slowest_requests", "per_path", "1001", "1 to 1000"),
+    ] {
+        let uri = with(question, &format!("{name}={given}"));
+        is_refused(&uri, &client.get(&uri).await, name, &[given, allowed]);
+    }
+    let screen = client
+        .json("/pulse/api/screen?ask=paths%3Flimit%3D1001&ask=health%3Fx&ask=health")
+        .await;
+    let statuses = [0, 1, 2].map(|at| screen["answers"][at]["status"].as_i64().unwrap());
+    assert_eq!(statuses, [400, 400, 200], "{screen}");
+}
+
+#[tokio::test]
+async fn a_number_beyond_its_range_is_refused_in_rust() {
+    let (_client, pulse) = served().await;
+    let query = pulse.query();
+    let says = |error: QueryError| match error {
+        QueryError::Parameter { name, message, .. } => format!("{name}, {message}"),
+        error => panic!("{error}"),
+    };
+    macro_rules! refused {
+        ($most:literal, $query:expr, $asked:ident) => {
+            let mut of = $query;
+            of.limit = $most;
+            assert!(query.$asked(&of).await.is_ok(), stringify!($asked));
+            of.limit += 1;
+            let said = says(query.$asked(&of).await.err().unwrap());
+            let expected = format!("limit, limit is {}: allowed are 0 to {}", of.limit, $most);
+            assert_eq!(said, expected, stringify!($asked));
+        };
+    }
+    refused!(1_000, PathsQuery::default(), paths);
+    let mut with_series = PathsQuery::default();
+    with_series.series = Some(RowMetric::Hits);
+    refused!(100, with_series, paths);
+    refused!(1_000, ChangesQuery::default(), changes);
+    refused!(1_000, DeployQuery::default(), deploy);
+    refused!(1_000, InstancesQuery::default(), instances);
+    refused!(1_000, InstanceQuery::new("web-1"), instance);
+    refused!(100, SlowestRequestsQuery::default(), slowest_requests);
+    refused!(1_000, RowsQuery::default(), rows);
+    refused!(1_000, CountersQuery::default(), counters);
+    let mut with_series = CountersQuery::default();
+    with_series.series = true;
+    refused!(100, with_series, counters);
+
+    let allowed = "limit, limit is 1001: allowed are 0 to 1000";
+    assert_eq!(says(query.slowest(1_001).await.err().unwrap()), allowed);
+    let ranking = query.ranking("posts", 0, 1_001).await;
+    assert_eq!(says(ranking.err().unwrap()), allowed);
+    let fix_first = query.fix_first(Window::HOUR, 101).await;
+    let allowed = "limit, limit is 101: allowed are 0 to 100";
+    assert_eq!(says(fix_first.err().unwrap()), allowed);
+    let mut none = SlowestRequestsQuery::default();
+    none.per_path = Some(0);
+    let none = query.slowest_requests(&none).await;
+    let allowed = "per_path, per_path is 0: allowed are 1 to 1000";
+    assert_eq!(says(none.err().unwrap()), allowed);
+}
