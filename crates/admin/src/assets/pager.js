@@ -7,6 +7,7 @@ import { state } from './state.js';
 
 const LIMITS = [10, 25, 50, 100];
 const ALL_ROWS = 1000; // of an answer, at most
+const MAX_OFFSET = 1e9; // of a question, at most: a link may have more
 
 export class Pager {
 	#initial;
@@ -35,7 +36,7 @@ export class Pager {
 
 	/** The parameters of the question. */
 	parameters() {
-		return { limit: this.#limit, offset: state.offset };
+		return { limit: this.#limit, offset: Math.min(state.offset, MAX_OFFSET) };
 	}
 
 	/** Shows that `count` rows of `total` are drawn. Behind the last page, goes to it and returns `false`. */

@@ -1,5 +1,7 @@
 //! Every screen, wherever the page stands and whatever the store is.
 
+use std::collections::BTreeSet;
+
 use pulse_browser::page::Page;
 use pulse_browser::rig::http::Client;
 use pulse_browser::screens::{SCREENS, Screen};
@@ -55,6 +57,45 @@ async fn every_screen_is_drawn(base: &str) {
 #[tokio::test]
 async fn every_screen_is_drawn_in_memory() {
     every_screen_is_drawn(&Shop::with("bad_deploy").await.url()).await;
+}
+
+#[tokio::test]
+async fn no_screen_asks_for_what_the_api_refuses() {
+    let shop = Shop::with("bad_deploy").await;
+    let page = Page::empty().await;
+    let (to, from) = (shop.past_ended(), shop.past_ended() - 1_800);
+    for screen in SCREENS {
+        for state in [
+            "range=5m&heat=1",
+            "range=24h&precision=3600&utc=1",
+            &format!("from={from}&to={to}&precision=60"),
+            "q=a&sort=p95&order=asc&limit=100&offset=25",
+            // A link may have more than the API takes.
+            "limit=999999999999&offset=999999999999",
+        ] {
+            let (fragment, _) = screen
+                .fragment
+                .split_once("range")
+                .unwrap_or((screen.fragment, ""));
+            let fragment = fragment.trim_end_matches(['?', '&']);
+            let and = if fragment.contains('?') { '&' } else { '?' };
+            page.go(&format!("{}{and}{state}", shop.screen(fragment)))
+                .await;
+            page.until_screen(screen.name).await;
+        }
+    }
+    let asked = page.exchanges().await;
+    let asked = asked.iter().filter(|exchange| exchange.is_poll());
+    let asked: BTreeSet<&str> = asked.map(|exchange| exchange.path()).collect();
+    assert!(asked.len() > 40, "{asked:#?}");
+    let mut client = Client::connect(shop.demo().address()).await;
+    for path in asked {
+        let answer = client.json(path).await;
+        for answer in answer["answers"].as_array().expect("answers") {
+            assert_ne!(answer["status"], 400, "{path}: {}", answer["body"]);
+        }
+    }
+    page.end().await;
 }
 
 #[tokio::test]
