@@ -208,9 +208,13 @@ async fn are_filtered(fleet: Fleet) {
 
     for (query, parameter, says) in [
         ("window=5m", "window", "hour, last_hour, both_hours"),
-        ("per_path=0", "per_path", "a whole number from 1"),
+        (
+            "per_path=0",
+            "per_path",
+            "per_path is 0: allowed are 1 to 1000",
+        ),
         ("per_path=-1", "per_path", "a whole number"),
-        ("per_path=", "per_path", "empty"),
+        ("per_path=", "per_path", "a whole number from 1 to 1000"),
         ("status=6xx", "status", "5xx"),
         ("status=99", "status", "a status of 100 to 999"),
         ("status=+99", "status", "a status of 100 to 999"),

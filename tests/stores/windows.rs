@@ -199,7 +199,7 @@ impl Page {
 
     /// Checks the answers about a window, with a series of one of [`METRICS`].
     pub async fn check_window(&self, query: &str, metric: &str) {
-        let uri = format!("/api/paths?{query}&limit=1000&series={metric}");
+        let uri = format!("/api/paths?{query}&limit=100&series={metric}");
         let paths = self.get(&uri).await;
         let range = |answer: &Value| {
             (
