@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::clock::{Clock, Tick};
 use crate::task::lock;
 use tower_pulse_detect::detector::Sight;
 use tower_pulse_model::expected::ExpectedBytes;
@@ -86,23 +87,53 @@ pub struct Health {
     pub worst_case: WorstCase,
 }
 
-/// Warnings about the configuration of this process, which stay in its health. All clones are one list.
+/// Warnings that no stage of an instance has: about the configuration of this process, which stay, and about what fails
+/// again and again. All clones are one list.
 #[derive(Clone, Debug, Default)]
-pub struct Notices(Arc<Mutex<Vec<String>>>);
+pub struct Notices(Arc<Mutex<Vec<Notice>>>);
+
+#[derive(Debug)]
+struct Notice {
+    warning: String,
+    /// When it last failed; `None` for a warning that stays.
+    failed_at: Option<Tick>,
+}
+
+/// How long after the last failure there is a warning of it.
+const FAILS_FOR: Duration = Duration::from_secs(9);
+/// The most failures that are warned of at a time.
+const MAX_FAILURES: usize = 8;
 
 impl Notices {
-    /// Adds a warning and logs it, unless it is there.
+    /// Adds a warning that stays, and logs it, unless it is there.
     pub fn add(&self, warning: String) {
+        self.note(warning, None);
+    }
+
+    /// Adds a warning of a failure, which stays until nothing has failed so for a while.
+    pub fn fails(&self, clock: &Clock, warning: String) {
+        self.note(warning, Some(clock.tick()));
+    }
+
+    fn note(&self, warning: String, failed_at: Option<Tick>) {
         let mut notices = lock(&self.0);
-        if !notices.contains(&warning) {
+        if let Some(known) = notices.iter_mut().find(|one| one.warning == warning) {
+            known.failed_at = failed_at;
+            return;
+        }
+        let failures = notices.iter().filter(|one| one.failed_at.is_some());
+        if failed_at.is_none() || failures.count() < MAX_FAILURES {
             tracing::warn!("{warning}");
-            notices.push(warning);
+            notices.push(Notice { warning, failed_at });
         }
     }
 
     /// The warnings.
-    pub fn all(&self) -> Vec<String> {
-        lock(&self.0).clone()
+    pub fn all(&self, clock: &Clock) -> Vec<String> {
+        let mut notices = lock(&self.0);
+        let is_over = |at| clock.since(at) >= FAILS_FOR;
+        notices.retain(|one| !one.failed_at.is_some_and(is_over));
+        notices.iter().map(|one| one.warning.clone()).collect()
     }
 }
 

@@ -168,7 +168,7 @@ fn a_secret_that_others_guess_is_told() {
     let told = |access: Access, has_debug_assertions| {
         let notices = Notices::default();
         access.warn_if_weak(&notices, has_debug_assertions);
-        notices.all()
+        notices.all(&Clock::system())
     };
     for access in [
         Access::token("change me"),

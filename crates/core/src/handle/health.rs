@@ -30,6 +30,8 @@ impl Stages {
         });
         let interval = flush.interval.max(Duration::from_secs(1));
         let mut warnings = self.store.warnings();
+        // A store in this process says by itself why it is another one.
+        let has_told_reset = self.store.is_in_process() && !warnings.is_empty();
         {
             let cleaning = self.cleaning.lock();
             warnings.extend(cleaning.unwrap_or_else(PoisonError::into_inner).warnings());
@@ -46,10 +48,10 @@ impl Stages {
                 "changes are not detected, which is tried again: {error}"
             ));
         }
-        warnings.extend(self.options.notices.all());
+        warnings.extend(self.options.notices.all(&self.options.clock));
         warnings.extend(self.layer_warning());
         self.recorder.drain.counters(|counters| {
-            warnings.extend(self.recording_warnings(&drain, counters));
+            warnings.extend(self.recording_warnings(&drain, counters, has_told_reset));
             warnings.extend(self.queue_warnings());
             let recorded = counters.recorded.saturating_sub(counters.lost);
             Health {
@@ -171,7 +173,12 @@ impl Stages {
     }
 
     /// Requests without a context of their own, and what is gone: what happened and what to do.
-    fn recording_warnings(&self, drain: &DrainStats, counts: &FlushCounters) -> Vec<String> {
+    fn recording_warnings(
+        &self,
+        drain: &DrainStats,
+        counts: &FlushCounters,
+        has_told_reset: bool,
+    ) -> Vec<String> {
         let mut warnings = Vec::new();
         let limits = &self.recorder.limits;
         let (contexts, counters) = self.recorder.recording.overflows();
@@ -191,7 +198,7 @@ impl Stages {
                 limits.max_counters
             ));
         }
-        if counts.store_resets > 0 {
+        if counts.store_resets > 0 && !has_told_reset {
             warnings.push(format!(
                 "the store was reset or came back empty {}, and its earlier data is gone except for calls \
                  that were sent again (`replayed`): look for FLUSHALL, a restart without persistence, \

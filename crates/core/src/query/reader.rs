@@ -263,10 +263,18 @@ impl Reader {
         value: impl Future<Output = Result<T, QueryError>> + Send + 'a,
     ) -> Answering<'a, T> {
         Box::pin(async move {
-            // Read before the data, so that the data is at least as new.
-            let as_of = self.0.reader.as_of().await?;
-            let value = value.await?;
-            Ok(Answer { value, as_of })
+            let source = &self.0;
+            let answered = async {
+                // Read before the data, so that the data is at least as new.
+                let as_of = source.reader.as_of().await?;
+                let value = value.await?;
+                Ok(Answer { value, as_of })
+            };
+            answered.await.inspect_err(|error| {
+                if matches!(error, QueryError::Store(_) | QueryError::Unanswered) {
+                    source.notices.fails(&source.clock, error.to_string());
+                }
+            })
         })
     }
 }

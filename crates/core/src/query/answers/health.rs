@@ -314,7 +314,7 @@ async fn of_the_fleet(source: &Source) -> ProcessHealth {
         Err(error) => (None, Some(error.to_string())),
     };
     let mut warnings = source.store.warnings();
-    warnings.extend(source.notices.all());
+    warnings.extend(source.notices.all(&source.clock));
     let store = status.as_ref().map(|status| &status.store);
     warnings.extend(store.into_iter().flat_map(|store| store.warnings()));
     if store.is_some_and(|store| store.created.is_none()) {

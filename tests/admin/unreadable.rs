@@ -1,0 +1,82 @@
+//! Reads that fail while writes work: health says so while they do, and not for longer.
+
+use std::time::Duration;
+
+use axum::Router;
+use http::StatusCode;
+use pulse_rig::http::Client;
+use pulse_rig::server::RedisServer;
+use redis::aio::MultiplexedConnection;
+use tower_pulse::admin::Access;
+use tower_pulse::{Clock, Pulse};
+
+use crate::serve;
+
+/// Commands of reads alone: what is recorded needs none of them.
+const COMMANDS: [&str; 3] = ["hscan", "zrange", "zcard"];
+
+async fn set_rights(redis: &mut MultiplexedConnection, rights: &str) {
+    let mut set = redis::cmd("ACL");
+    set.arg(&["SETUSER", "default", rights]);
+    let _: () = set.query_async(redis).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_told_and_quiet_once_it_can() {
+    let server = RedisServer::start().await;
+    let mut redis = server.connection().await;
+    let (clock, hand) = Clock::manual(1_700_001_000);
+    let pulse = Pulse::builder()
+        .redis(server.url())
+        .clock(clock)
+        .build()
+        .unwrap();
+    pulse.record("GET /", Duration::from_millis(3), StatusCode::OK);
+    pulse.counter("sales").add(1);
+    pulse.flush().await.unwrap();
+    let app = Router::new().merge(pulse.mount("/pulse", Access::open()));
+    let mut client = Client::connect(serve(app).await).await;
+    // The number of endpoints that cannot answer, and of the warnings of a command.
+    let mut ask = async |command: &str| {
+        let mut failed = 0;
+        for question in [
+            "overview",
+            "paths",
+            "counters",
+            "slowest",
+            "changes",
+            "marks",
+            "instances",
+        ] {
+            failed +=
+                usize::from(client.get(&format!("/pulse/api/{question}")).await.status == 503);
+        }
+        let health = client.get("/pulse/api/health").await.json();
+        let warnings = health["warnings"].as_array().unwrap().iter();
+        let warnings: Vec<_> = warnings
+            .map(|one| one.as_str().unwrap().to_owned())
+            .collect();
+        let of = format!("+{command}");
+        (
+            failed,
+            warnings.iter().filter(|one| one.contains(&of)).count(),
+            warnings,
+        )
+    };
+    for command in COMMANDS {
+        set_rights(&mut redis, &format!("-{command}")).await;
+        hand.advance(Duration::from_secs(2));
+        let (failed, told, warnings) = ask(command).await;
+        assert!(
+            failed > 0 && told == 1,
+            "{command}: {failed} failed, {warnings:?}"
+        );
+        set_rights(&mut redis, &format!("+{command}")).await;
+        hand.advance(Duration::from_secs(9));
+        let (failed, told, warnings) = ask(command).await;
+        assert!(
+            failed == 0 && told == 0,
+            "{command}: {failed} failed, {warnings:?}"
+        );
+    }
+}
