@@ -2,11 +2,12 @@
 
 use redis::cmd;
 
+use crate::rig::fold::JournalKeys;
 use crate::rig::proxy::{Proxy, Swallow};
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::until;
-use crate::service::{Service, Stored, builder, without_flushes};
+use crate::service::{PREFIX, Service, Stored, builder, without_flushes};
 use tower_pulse::Builder;
 
 struct Failover {
@@ -154,7 +155,8 @@ async fn a_replica_that_may_not_be_written_changes_nothing() {
     let service = Service::new(without_flushes(&proxy.url()));
     service.requests(100).await;
     service.settle().await;
-    let instance = service.health().instance;
+    let (keys, conn) = (JournalKeys::below(PREFIX), &mut primary.connection().await);
+    let fences = keys.fences(conn).await;
     service.requests(100).await;
     proxy.swallow_replies(1.0, 1, Swallow::Cut);
     service.pulse.flush().await.unwrap_err();
@@ -165,9 +167,9 @@ async fn a_replica_that_may_not_be_written_changes_nothing() {
     }
     let health = service.health();
     assert_eq!((health.flush.store_resets, health.flush.lost), (0, 0));
-    assert_eq!(health.instance, instance);
     proxy.set_upstream(primary.port());
     service.end_exactly(&primary).await;
+    assert_eq!(keys.fences(conn).await, fences);
 }
 
 #[tokio::test]
@@ -177,9 +179,12 @@ async fn a_fence_that_is_ahead_belongs_to_another_instance() {
     service.requests(20).await;
     service.settle().await;
     let mut conn = server.connection().await;
-    let fence = format!("f:{}", service.health().instance);
+    let fences = JournalKeys::below(PREFIX).fences(&mut conn).await;
+    let [fence] = &fences[..] else {
+        panic!("{fences:?}")
+    };
     let mut set = cmd("HSET");
-    set.arg("pulse:pulse:state").arg(&fence);
+    set.arg("pulse:pulse:state").arg(fence);
     set.arg("99999999999999999999999 0");
     set.exec_async(&mut conn).await.unwrap();
     service.requests(160).await;

@@ -6,12 +6,13 @@ use redis::cmd;
 use tower_pulse::Clock;
 
 use crate::hours::{now, with_clock};
+use crate::rig::fold::JournalKeys;
 use crate::rig::proxy::{Proxy, Swallow};
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::until;
 use crate::service::{
-    PATIENT, Service, Stored, builder, pause, with_response_timeout, without_flushes,
+    PATIENT, PREFIX, Service, Stored, builder, pause, with_response_timeout, without_flushes,
 };
 
 #[tokio::test]
@@ -70,7 +71,9 @@ async fn a_server_restarted_without_data_gets_only_new_samples() {
     service.settle().await;
     hand.advance(YOUNG + Duration::from_secs(1));
     service.settle().await;
-    let (before, instance) = (service.oracle.served(), service.health().instance);
+    let keys = JournalKeys::below(PREFIX);
+    let fences = keys.fences(&mut server.connection().await).await;
+    let before = service.oracle.served();
 
     // A call in doubt that was in fact appended.
     service.requests(50).await;
@@ -91,7 +94,7 @@ async fn a_server_restarted_without_data_gets_only_new_samples() {
         health.warnings
     );
     assert_eq!(warned("50 requests are lost"), health.flush.lost == 50);
-    assert_ne!(health.instance, instance);
+    assert_ne!(keys.fences(&mut server.connection().await).await, fences);
     let stored = Stored::read(&mut server.connection().await).await;
     for (precision, hits) in &stored.hits {
         assert_eq!(
@@ -117,10 +120,11 @@ async fn a_server_restarted_while_its_generation_is_young_gets_all_samples_again
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
     let service = Service::new(without_flushes(&proxy.url()));
+    let keys = JournalKeys::below(PREFIX);
     for n in 1..=2 {
         service.requests(200).await;
         service.settle().await;
-        let instance = service.health().instance;
+        let fences = keys.fences(&mut server.connection().await).await;
         service.requests(50).await;
         proxy.swallow_replies(1.0, n, Swallow::Cut);
         service.pulse.flush().await.unwrap_err();
@@ -130,7 +134,8 @@ async fn a_server_restarted_while_its_generation_is_young_gets_all_samples_again
         service.settle().await;
         service.assert_exact(&server).await;
         let health = service.health();
-        assert_eq!((health.flush.store_resets, health.instance), (n, instance));
+        assert_eq!(health.flush.store_resets, n);
+        assert_eq!(keys.fences(&mut server.connection().await).await, fences);
         assert!(health.flush.replayed > 0);
     }
     service.end_exactly(&server).await;

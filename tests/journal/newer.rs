@@ -3,6 +3,7 @@
 
 use redis::cmd;
 use tower_pulse_core::store::Upkeep;
+use tower_pulse_model::entry::ENTRY_VERSION;
 
 use crate::drive::{Drive, contexts};
 use crate::ground::Ground;
@@ -110,7 +111,7 @@ fn an_append_raises_need_for_folders_of_earlier_versions() {
 #[test]
 fn folders_wait_at_an_entry_of_a_later_version_and_tell_it() {
     let (drive, mut folding) = waiting();
-    assert_eq!(told(&drive), Some((9, 6)));
+    assert_eq!(told(&drive), Some((9, ENTRY_VERSION.into())));
     // Whoever looks after it does not read the journal to find out.
     let mut second = drive.folder("second");
     let read = drive.until(&mut second, |request| matches!(request, Request::Read(..)));
@@ -157,7 +158,7 @@ fn a_begun_round_waits_for_its_later_version_and_is_finished_without_it() {
     drive.turn(&mut folding);
     assert_eq!(
         (told(&drive), drive.counted("GET /0")),
-        (Some((9, 6)), (1, 1))
+        (Some((9, ENTRY_VERSION.into())), (1, 1))
     );
     drive.wait(&mut folding, GRACE);
     assert_eq!(drive.counted("GET /0"), (2, 2));
@@ -224,7 +225,7 @@ fn an_entry_of_a_later_version_stamped_a_year_ahead_waits_for_ten_minutes() {
     drive.data.manual_clock.set_wall(now);
     let mut folding = drive.folder("folder");
     drive.turn(&mut folding);
-    assert_eq!(told(&drive), Some((9, 6)));
+    assert_eq!(told(&drive), Some((9, ENTRY_VERSION.into())));
     drive.wait(&mut folding, GRACE - 1);
     assert_eq!(drive.number("set_aside"), 0);
     drive.wait(&mut folding, 1);

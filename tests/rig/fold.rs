@@ -28,10 +28,28 @@ impl JournalKeys {
         }
     }
 
-    /// The instance that folds.
+    /// The name of the instance that folds, without the id behind it.
     pub async fn folder(&self, conn: &mut MultiplexedConnection) -> Option<String> {
         let mut get = cmd("GET");
-        get.arg(&self.lease).query_async(conn).await.unwrap()
+        let holder: Option<String> = get.arg(&self.lease).query_async(conn).await.unwrap();
+        let name = |holder: String| {
+            holder
+                .rsplit_once(':')
+                .map_or(holder.clone(), |(name, _)| name.to_owned())
+        };
+        holder.map(name)
+    }
+
+    /// The fields of the fences: an instance has another one after a reset.
+    pub async fn fences(&self, conn: &mut MultiplexedConnection) -> Vec<String> {
+        let mut get = cmd("HKEYS");
+        let fields: Vec<String> = get.arg(&self.state).query_async(conn).await.unwrap();
+        let mut fences: Vec<_> = fields
+            .into_iter()
+            .filter(|field| field.starts_with("f:"))
+            .collect();
+        fences.sort_unstable();
+        fences
     }
 
     /// A field of the state; empty if it does not exist.

@@ -137,6 +137,14 @@ impl Notices {
     }
 }
 
+/// The shown name of an instance that holds a lease, which names it with its id.
+pub(crate) fn shown_name(holder: &str) -> String {
+    holder
+        .rsplit_once(':')
+        .map_or(holder, |(name, _)| name)
+        .to_owned()
+}
+
 /// Leaves one warning for each cause: of those that end with the same error, the first.
 pub(crate) fn one_per_cause(warnings: Vec<String>) -> Vec<String> {
     // A warning begins with what could not be done, unless it is the error itself.

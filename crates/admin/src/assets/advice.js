@@ -1,6 +1,6 @@
 // Advice on where the layer belongs: the reason, and the lines that mend it.
 
-import { el, sync } from './dom.js';
+import { el, show, sync } from './dom.js';
 
 /**
  * Adds cards in front of a node.
@@ -11,6 +11,7 @@ export function adviceCards(before) {
 	const node = el('div', 'stack');
 	before.before(node);
 	return (list) => {
+		show(node, list.length > 0);
 		sync(
 			node,
 			list,

@@ -20,11 +20,11 @@ export function mount(root, page) {
 	const all = anchor('', 'All paths');
 	all.className = 'button quiet';
 	const panel = card('fix-first', 'Fix first', { head: [all], parts: [first.node] });
-	let empty = null; // what to do while nothing was ever recorded, once that was so
 	let isEmpty = false; // the range has no requests
-	let advise = null; // why paths are missing, once that was so
-	let burning = null; // the targets whose error budget burns, once there were some
 	root.append(attention.node, tiles.node, trends.node, panel);
+	const empty = once(async () => (await import('./empty.js')).emptyState(root));
+	const advise = once(async () => (await import('./advice.js')).adviceCards(tiles.node));
+	const burning = once(async () => (await import('./burning.js')).burningList(attention.node));
 	return {
 		remove: () => trends.remove(),
 		questions: () => ({
@@ -45,35 +45,32 @@ export function mount(root, page) {
 					{ ...overview.window, in_flight: overview.in_flight },
 					{ now, target: overview.target, length },
 				);
-				const advice = [overview.advice ?? []].flat();
-				if (advice.length && !advise)
-					import('./advice.js').then(
-						({ adviceCards }) => (advise ??= adviceCards(tiles.node))(advice),
-						() => {},
-					);
-				advise?.(advice);
-				const burnt = overview.burning ?? []; // by an older version there are none
-				if (burnt.length && !burning)
-					import('./burning.js').then(
-						({ burningList }) => (burning ??= burningList(attention.node)).draw(burnt),
-						() => {},
-					);
-				burning?.draw(burnt);
+				const { advice, burning: burnt = [] } = overview; // an older version has neither
+				advise(advice, (draw) => draw(advice ? [advice] : []));
+				burning(burnt.length, (list) => list.draw(burnt));
 				page.complete(overview.window, overview.window.count > 0);
 				const wasEmpty = isEmpty;
 				isEmpty = overview.window.count === 0;
 				if (isEmpty && !wasEmpty) page.ask();
-				if (isEmpty && ever?.total === 0 && !empty) {
-					import('./empty.js').then(
-						({ emptyState }) => (empty ??= emptyState(root)).draw(ever, now),
-						() => {},
-					);
-				}
-				empty?.draw(isEmpty ? ever : null, now);
+				empty(isEmpty && ever?.total === 0, (card) => card.draw(isEmpty ? ever : null, now));
 			}
 			trends.draw(series, { marks: marked, changes: standing, asOf });
 			if (fix) first.draw(fix.rows, fix.rows.length ? '' : 'No requests in this range');
 		},
+	};
+}
+
+/** Loads a part of the screen when it is first due, and draws it from then on. */
+function once(load) {
+	let part = null;
+	let loading = null;
+	return (isDue, draw) => {
+		if (part) draw(part);
+		else if (isDue)
+			loading ??= load().then(
+				(loaded) => draw((part = loaded)),
+				() => (loading = null),
+			);
 	};
 }
 

@@ -2,7 +2,7 @@
 
 use super::journal::NEWER_GRACE;
 use super::{JournalStatus, StoreStatus};
-use crate::health::{FoldHealth, JournalHealth};
+use crate::health::{FoldHealth, JournalHealth, shown_name};
 
 /// Seconds for which an entry may wait to be folded before that is a warning.
 const UNFOLDED_TOLERATED: f64 = 15.0;
@@ -14,7 +14,7 @@ impl StoreStatus {
             entries: journal.entries,
             bytes: journal.bytes,
             oldest_age_seconds: journal.oldest_age,
-            folder: journal.folder.clone(),
+            folder: journal.folder.as_deref().map(shown_name),
             is_folder,
             last_fold_seconds: journal.last_fold,
             set_aside: journal.set_aside,

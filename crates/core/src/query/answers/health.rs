@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::health::{
     ChangeHealth, FlushHealth, FoldHealth, Health, RecordingHealth, Status, StoreHealth,
-    one_per_cause,
+    one_per_cause, shown_name,
 };
 use crate::query::source::Source;
 use crate::store::PassRecord;
@@ -255,7 +255,7 @@ impl From<PassRecord> for CleaningPass {
         Self {
             at: pass.at,
             number: pass.number,
-            instance: pass.instance,
+            instance: shown_name(&pass.instance),
             duration_seconds: pass.millis as f64 / 1e3,
             examined: pass.cleaned.examined,
             slices: pass.cleaned.slices,
