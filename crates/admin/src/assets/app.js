@@ -261,8 +261,8 @@ function report() {
 	if (view.answers?.changes) showProblems(view.answers.changes);
 	setTitle();
 	if (health && !isUnreachable) {
-		const { overview, path } = view.answers ?? {};
-		const sentences = problems(health, failure, [(path ?? overview)?.advice ?? []].flat());
+		const advice = Object.values(view.answers ?? {}).flatMap((answer) => answer.advice ?? []);
+		const sentences = problems(health, failure, advice);
 		sync(
 			$('warnings'),
 			sentences,

@@ -18,12 +18,6 @@ export function contextParts(item) {
 	return parts;
 }
 
-/** Splits "GET /users/{id}" of a ranking, where the API does not give the method. */
-export function splitContext(context) {
-	const match = /^([A-Z]{3,10}) (\/.*)$/s.exec(context);
-	return { context, kind: 'http', method: match?.[1] ?? null, path: match?.[2] ?? null };
-}
-
 function badge(label, method) {
 	const node = el('span', 'badge', label);
 	node.dataset.method = method;

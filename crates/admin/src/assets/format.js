@@ -149,10 +149,6 @@ export function sense(ratio, margin = 0.1) {
 	return ratio >= 1 + margin ? 'bad' : ratio <= 1 - margin ? 'good' : null;
 }
 
-/** A time of day with its seconds, and with the date if it is not that of `now`. */
-export const instant = (unix, now) =>
-	time(unix, 'day') === time(now, 'day') ? time(unix) : `${time(unix, 'day')}, ${time(unix)}`;
-
 /** A long name without its middle, as its end tells it from others. */
 export function shortened(name, most = 64) {
 	const all = [...name];

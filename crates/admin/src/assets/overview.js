@@ -21,10 +21,8 @@ export function mount(root, page) {
 	all.className = 'button quiet';
 	const panel = card('fix-first', 'Fix first', { head: [all], parts: [first.node] });
 	let isEmpty = false; // the range has no requests
+	let drawMore = null; // draws the parts that are rarely there, once one was
 	root.append(attention.node, tiles.node, trends.node, panel);
-	const empty = once(async () => (await import('./empty.js')).emptyState(root));
-	const advise = once(async () => (await import('./advice.js')).adviceCards(tiles.node));
-	const burning = once(async () => (await import('./burning.js')).burningList(attention.node));
 	return {
 		remove: () => trends.remove(),
 		questions: () => ({
@@ -45,32 +43,22 @@ export function mount(root, page) {
 					{ ...overview.window, in_flight: overview.in_flight },
 					{ now, target: overview.target, length },
 				);
-				const { advice, burning: burnt = [] } = overview; // an older version has neither
-				advise(advice, (draw) => draw(advice ? [advice] : []));
-				burning(burnt.length, (list) => list.draw(burnt));
 				page.complete(overview.window, overview.window.count > 0);
 				const wasEmpty = isEmpty;
 				isEmpty = overview.window.count === 0;
 				if (isEmpty && !wasEmpty) page.ask();
-				empty(isEmpty && ever?.total === 0, (card) => card.draw(isEmpty ? ever : null, now));
+				const drawn = [overview, isEmpty ? ever : null, now];
+				if (drawMore) drawMore(...drawn);
+				else if (overview.advice || overview.burning?.length || (isEmpty && ever?.total === 0))
+					import('./overview_more.js').then(
+						({ moreOfOverview }) =>
+							(drawMore ??= moreOfOverview(root, attention.node, tiles.node))(...drawn),
+						() => {},
+					);
 			}
 			trends.draw(series, { marks: marked, changes: standing, asOf });
 			if (fix) first.draw(fix.rows, fix.rows.length ? '' : 'No requests in this range');
 		},
-	};
-}
-
-/** Loads a part of the screen when it is first due, and draws it from then on. */
-function once(load) {
-	let part = null;
-	let loading = null;
-	return (isDue, draw) => {
-		if (part) draw(part);
-		else if (isDue)
-			loading ??= load().then(
-				(loaded) => draw((part = loaded)),
-				() => (loading = null),
-			);
 	};
 }
 

@@ -27,8 +27,9 @@ export function problems(health, failure, advice = []) {
 	const [, error] = /^[^:]*: (.*)$/s.exec(failure?.message ?? '') ?? [];
 	const sentences = [health.warnings ?? []]
 		.flat()
-		.filter((warning) => !(error && warning.endsWith(error)))
-		.filter((warning) => !advice.some(({ text }) => warning.startsWith(text)))
+		.filter(
+			(warning) => !(error && warning.endsWith(error)) && !advice.some(({ text }) => warning.startsWith(text)),
+		)
 		.map(visible);
 	for (const [path, [noun, fate]] of Object.entries(LOSSES)) {
 		const n = path.split('.').reduce((object, key) => object?.[key], health);

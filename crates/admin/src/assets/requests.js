@@ -2,10 +2,14 @@
 
 import { serverNow } from './api.js';
 import { attr, el, text } from './dom.js';
-import { duration, instant, visible } from './format.js';
+import { duration, time, visible } from './format.js';
 import { instanceLink } from './instances.js';
 import { contextColumn, numberColumn } from './table.js';
 import { drawTrace } from './trace.js';
+
+/** A time of day with its seconds, and with the date if it is not that of `now`. */
+const instant = (unix, now) =>
+	time(unix, 'day') === time(now, 'day') ? time(unix) : `${time(unix, 'day')}, ${time(unix)}`;
 
 /** What a row of a table of single requests is known by. */
 export const requestKey = (row) => `${row.ended} ${row.duration} ${row.instance} ${row.trace_id}`;

@@ -4,7 +4,7 @@ import { adviceCards } from './advice.js';
 import { question, serverNow } from './api.js';
 import { anchor, card, offerExport } from './card.js';
 import { isOfAll } from './change.js';
-import { contextParts, splitContext } from './context.js';
+import { contextParts } from './context.js';
 import { attr, el, show, text } from './dom.js';
 import { moment } from './format.js';
 import { drawHistogram, histogramRows, histogramTable } from './hist.js';
@@ -24,6 +24,12 @@ import { week } from './week.js';
 
 const INSTANCES = 12;
 const PROFILE_FOR = 600; // seconds for which the usual week is shown before it is asked for again
+
+/** Splits "GET /users/{id}" of a ranking, where the API does not give the method. */
+function splitContext(context) {
+	const match = /^([A-Z]{3,10}) (\/.*)$/s.exec(context);
+	return { context, kind: 'http', method: match?.[1] ?? null, path: match?.[2] ?? null };
+}
 
 export function mount(root, page) {
 	// A change of the queue in front is about its timer.
