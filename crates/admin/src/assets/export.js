@@ -1,6 +1,7 @@
 // The menu that saves what a screen shows as a file.
 
 import { el } from './dom.js';
+import { revealed } from './format.js';
 
 /** Lists in the menu what can be saved, each as CSV and as JSON. */
 export function list(menu, offered) {
@@ -46,13 +47,20 @@ export function save(format, { name, columns, rows }) {
 	setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
-/** RFC 4180. A name that a spreadsheet would take for a formula gets an apostrophe. */
+/** The begin of a formula. NFKC makes full-width and small signs these. */
+const FORMULA = /^[\t\r\n]|^[\s\p{Cc}\p{Cf}]*[=+\-@]/u;
+
+/**
+ * RFC 4180. Text that a spreadsheet would take for a formula gets an apostrophe, and text with a separator of any
+ * spreadsheet gets quotes. Control characters but tabs and ends of lines are made visible.
+ */
 function csv(columns, rows) {
 	const cell = (value) => {
 		if (value === null || value === undefined) return '';
 		if (typeof value === 'number') return String(value);
-		const text = String(value).replace(/^[=+\-@\t\r]/, "'$&");
-		return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+		const given = String(value);
+		const text = (FORMULA.test(given.normalize('NFKC')) ? "'" : '') + given.replace(/[^\t\r\n]+/g, revealed);
+		return /[",;\t\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 	};
 	return `${[columns, ...rows].map((row) => row.map(cell).join(',')).join('\r\n')}\r\n`;
 }

@@ -159,15 +159,18 @@ export function shortened(name, most = 64) {
 /** 1 error, 2 errors */
 export const plural = (n, noun) => `${count(n)} ${noun}${n === 1 ? '' : 's'}`;
 
-/** Names come from requests: control characters, and marks that change the direction of text, are made visible. */
-export function visible(name) {
-	const text = String(name ?? '');
-	if (text === '') return '(empty)';
-	return text
-		.replace(/^ +| +$/g, (spaces) => '␣'.repeat(spaces.length))
+/** Control characters, and marks that show nothing or change the direction of text, are made visible. */
+export const revealed = (text) =>
+	text
 		.replace(/[\u0000-\u001f]/g, (c) => String.fromCharCode(0x2400 + c.charCodeAt(0)))
 		.replace(
 			/[\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]/gu,
 			(c) => `\\u{${c.codePointAt(0).toString(16)}}`,
 		);
+
+/** Names come from requests, so hidden characters are made visible. */
+export function visible(name) {
+	const text = String(name ?? '');
+	if (text === '') return '(empty)';
+	return revealed(text.replace(/^ +| +$/g, (spaces) => '␣'.repeat(spaces.length)));
 }

@@ -124,6 +124,58 @@ async fn a_formula_in_a_file_is_text() {
     page.end().await;
 }
 
+/// Saves cells that no name of the service could have, as names are escaped when they are recorded.
+#[tokio::test]
+async fn no_spreadsheet_takes_a_cell_for_a_formula_or_for_two() {
+    let cells = [
+        ("=1+1", "'=1+1"),
+        ("-1", "'-1"),
+        ("@SUM(A1)", "'@SUM(A1)"),
+        ("\u{ff1d}1", "'\u{ff1d}1"),
+        ("\u{ff0b}1", "'\u{ff0b}1"),
+        ("\u{ff0d}1", "'\u{ff0d}1"),
+        ("\u{ff20}1", "'\u{ff20}1"),
+        ("\u{fe66}1", "'\u{fe66}1"),
+        ("  =1", "'  =1"),
+        ("\u{a0}\u{3000}+1", "'\u{a0}\u{3000}+1"),
+        ("\t=1", "\"'\t=1\""),
+        ("\r\n=1", "\"'\r\n=1\""),
+        ("\u{0}=1", "'\u{2400}=1"),
+        ("\u{1b}\u{7f}@1", "'\u{241b}\\u{7f}@1"),
+        ("\u{feff}\u{200b}-1", "'\\u{feff}\\u{200b}-1"),
+        ("\u{202e}=1", "'\\u{202e}=1"),
+        ("a;b", "\"a;b\""),
+        ("a\tb", "\"a\tb\""),
+        ("a,b", "\"a,b\""),
+        ("a\nb", "\"a\nb\""),
+        ("a\"b", "\"a\"\"b\""),
+        ("\tb", "\"'\tb\""),
+        ("\u{0}\u{1b}[31m", "\u{2400}\u{241b}[31m"),
+        ("a\u{2067}b\u{61c}", "a\\u{2067}b\\u{61c}"),
+        ("a = b - c @ d", "a = b - c @ d"),
+        ("", ""),
+        ("größe \u{1f422}", "größe \u{1f422}"),
+    ];
+    let service = Service::hostile().await;
+    let page = Page::open(&service.url("/admin/pulse#paths")).await;
+    let rows = serde_json::to_string(&cells.map(|(cell, _)| [cell, "end"])).unwrap();
+    page.run(&format!(
+        "const app = document.querySelector('script[type=module]').src; \
+         const rows = [...{rows}, [-1.5, null]]; \
+         import(new URL('export.js', app)).then(({{ save }}) => \
+         save('csv', {{ name: 'cells', columns: ['=cell', 'end'], rows }}))"
+    ))
+    .await;
+    let (name, csv) = page.download().await;
+    assert_eq!(name, "cells.csv");
+    let mut expected = "'=cell,end\r\n".to_owned();
+    for (_, cell) in cells {
+        expected += &format!("{cell},end\r\n");
+    }
+    assert_eq!(csv, expected + "-1.5,\r\n");
+    page.end().await;
+}
+
 #[tokio::test]
 async fn a_state_that_makes_no_sense_is_the_default() {
     let service = Service::everywhere().await;
