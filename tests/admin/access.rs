@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -11,11 +12,12 @@ use axum::routing::get;
 use http::StatusCode;
 use http::header::COOKIE;
 use http::request::Parts;
-use tower_pulse::Pulse;
 use tower_pulse::admin::Access;
+use tower_pulse::{Clock, Pulse};
 
 use crate::serve;
 use pulse_rig::http::Client;
+use pulse_rig::log::Log;
 
 /// The role of each session, as a database would have it.
 #[derive(Clone)]
@@ -132,4 +134,57 @@ async fn a_route_layer_around_an_open_admin_router() {
     // Refusals are not recorded either.
     pulse.flush().await.unwrap();
     assert_eq!(pulse.health().recording.recorded, 4);
+}
+
+/// A scraper with an old token, or somebody who guesses.
+#[tokio::test]
+async fn wrong_credentials_are_counted_and_logged_once_a_minute() {
+    let (log, _guard) = Log::start();
+    let (clock, hand) = Clock::manual(1_700_000_000);
+    let pulse = Pulse::builder().clock(clock).build().unwrap();
+    let by_role = Access::custom(|parts| parts.headers.contains_key(COOKIE));
+    let app = Router::new()
+        .merge(pulse.mount("/token", Access::token("s3cret")))
+        .merge(pulse.mount("/user", Access::basic("ops", "s3cret")))
+        .merge(pulse.mount("/role", by_role));
+    let mut client = Client::connect(serve(app).await).await;
+    let mut status = async |path: &str, authorization: Option<&str>| {
+        let headers: Vec<_> = authorization
+            .map(|value| ("authorization", value))
+            .into_iter()
+            .collect();
+        client.request("GET", path, &headers, "").await.status
+    };
+    let told = || log.lines_with("wrong credentials");
+    for path in ["/token", "/user", "/token/api/health"] {
+        assert_eq!(status(path, None).await, 401);
+    }
+    assert_eq!(status("/role", Some("Bearer other")).await, 403);
+    assert_eq!(status("/token", Some("Bearer s3cret")).await, 200);
+    assert_eq!((pulse.health().wrong_credentials, told().len()), (0, 0));
+    for wrong in ["Bearer öther other", "Basic !!", "nothing", ""] {
+        assert_eq!(status("/token", Some(wrong)).await, 401, "{wrong}");
+        assert_eq!(status("/user/nothing", Some(wrong)).await, 401, "{wrong}");
+    }
+    assert_eq!(pulse.health().wrong_credentials, 8);
+    assert!(told()[0].contains(" 1 request to "), "{:?}", told());
+    hand.advance(Duration::from_secs(59));
+    assert_eq!(status("/token", Some("Bearer other")).await, 401);
+    assert_eq!(told().len(), 1);
+    // A wall clock that is set back does not silence the log.
+    hand.set_wall(1_600_000_000);
+    hand.advance(Duration::from_secs(1));
+    assert_eq!(status("/token", Some("Bearer other")).await, 401);
+    assert_eq!(told().len(), 2);
+    assert!(told()[1].contains(" 9 requests to "), "{:?}", told());
+    assert!(!log.text().contains("other"), "{}", log.text());
+    let token = [("authorization", "Bearer s3cret")];
+    let metrics = client.request("GET", "/token/metrics", &token, "").await;
+    assert!(
+        metrics
+            .text()
+            .contains("\npulse_wrong_credentials_total 10\n")
+    );
+    let health = client.request("GET", "/token/api/health", &token, "").await;
+    assert_eq!(health.json()["wrong_credentials"], 10);
 }

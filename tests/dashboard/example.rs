@@ -23,6 +23,9 @@ async fn the_example_shows_a_store_to_whoever_has_the_token() {
     let mut client = Client::connect(example.address()).await;
     assert_eq!(client.get("/board/api/health").await.status, 401);
     let token = ("authorization", "Bearer secret");
+    let wrong = [("authorization", "Bearer secrets")];
+    let refused = client.request("GET", "/board/metrics", &wrong, "");
+    assert_eq!(refused.await.status, 401);
     let mut get = async |path: &str| client.request("GET", path, &[token], "").await;
     assert_eq!(get("/board").await.status, 200);
     let health = get("/board/api/health").await.json();
@@ -30,6 +33,14 @@ async fn the_example_shows_a_store_to_whoever_has_the_token() {
         health["instance"].is_null() && health["status"] == "ok",
         "{health}"
     );
+    assert_eq!(health["wrong_credentials"], 1, "one request had none");
+    let metrics = get("/board/metrics").await.text();
+    assert!(
+        metrics.contains("\npulse_wrong_credentials_total 1\n"),
+        "{metrics}"
+    );
+    let logged = example.stderr();
+    assert!(logged.contains("1 request to the admin pages"), "{logged}");
     assert_eq!(
         get("/board/api/slowest").await.json()["slowest"][0]["context"],
         "GET /a"

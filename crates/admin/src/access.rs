@@ -300,8 +300,13 @@ impl Access {
         }
     }
 
-    /// Returns what the request may do, or an error if it may not even read.
-    pub(super) async fn check(&self, parts: &Parts) -> Result<Permission, ApiError> {
+    /// Returns what the request may do, or an error if it may not even read. Calls `on_wrong` for wrong credentials, and
+    /// not for a request that has none, nor for one that a function refuses, which may have no credentials to be wrong.
+    pub(super) async fn check(
+        &self,
+        parts: &Parts,
+        on_wrong: impl FnOnce(),
+    ) -> Result<Permission, ApiError> {
         let (permission, otherwise) = match &self.rule {
             Rule::Open => (Permission::write(), StatusCode::FORBIDDEN),
             Rule::Custom(allows) => (allows(parts), StatusCode::FORBIDDEN),
@@ -335,6 +340,11 @@ impl Access {
         };
         if permission.may_read {
             return Ok(permission);
+        }
+        if otherwise == StatusCode::UNAUTHORIZED
+            && parts.headers.contains_key(header::AUTHORIZATION)
+        {
+            on_wrong();
         }
         Err(ApiError::new(otherwise, "access denied"))
     }

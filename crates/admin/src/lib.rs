@@ -184,7 +184,9 @@ impl Admin {
 
     /// Checks access first, so that a refused request does not reveal which paths exist.
     async fn answer(&self, parts: &Parts, body: Body) -> Result<Response, ApiError> {
-        let permission = self.access.check(parts).await?;
+        let source = self.query.source();
+        let count = || source.notices.add_wrong_credentials(&source.clock);
+        let permission = self.access.check(parts, count).await?;
         let path = parts.uri.path();
         let path = path.strip_prefix(&*self.prefix).unwrap_or(path);
         // The page itself is answered, so that it can say why.

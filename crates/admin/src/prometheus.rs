@@ -63,6 +63,9 @@ pub(super) async fn metrics(admin: &Admin, parts: &Parts) -> Result<Response, Ap
             text.counters(&counters);
             text.health(&process.health(), names);
         }
+        let help = "Requests to the admin pages with wrong credentials.";
+        let wrong = query.source().notices.wrong_credentials();
+        text.single("pulse_wrong_credentials_total", "counter", help, wrong);
         text.journal(journal.as_ref());
         text.fleet(fleet);
         text.changes(changes.as_deref());

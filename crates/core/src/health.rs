@@ -14,6 +14,9 @@ use tower_pulse_model::worst_case::WorstCase;
 /// Seconds after the end of a minute from which on its judgement is late.
 const LATE_JUDGEMENT: i64 = 150;
 
+/// The time between two log lines about wrong credentials.
+const CREDENTIALS_TOLD_EVERY: Duration = Duration::from_secs(60);
+
 /// Whether the store answers, in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "query", derive(serde::Serialize))]
@@ -71,6 +74,8 @@ pub struct Health {
     /// `recorded / (recorded + dropped + lost)`, of samples or of additions, whichever is smaller. 1 only if nothing
     /// at all is missing.
     pub completeness: f64,
+    /// Requests to the admin routers of this process with wrong credentials. One without any is not counted.
+    pub wrong_credentials: u64,
     /// Recording: from requests and other code to the pending batch.
     pub recording: RecordingHealth,
     /// Flushing: from the pending batch to the store.
@@ -88,9 +93,12 @@ pub struct Health {
 }
 
 /// Warnings that no stage of an instance has: about the configuration of this process, which stay, and about what fails
-/// again and again. All clones are one list.
+/// again and again; and the wrong credentials that its admin routers got. All clones are one.
 #[derive(Clone, Debug, Default)]
-pub struct Notices(Arc<Mutex<Vec<Notice>>>);
+pub struct Notices {
+    warnings: Arc<Mutex<Vec<Notice>>>,
+    credentials: Arc<Mutex<WrongCredentials>>,
+}
 
 #[derive(Debug)]
 struct Notice {
@@ -104,6 +112,14 @@ const FAILS_FOR: Duration = Duration::from_secs(9);
 /// The most failures that are warned of at a time.
 const MAX_FAILURES: usize = 8;
 
+#[derive(Debug, Default)]
+struct WrongCredentials {
+    count: u64,
+    /// How many of them the log tells of, and since when.
+    told: u64,
+    told_at: Option<Tick>,
+}
+
 impl Notices {
     /// Adds a warning that stays, and logs it, unless it is there.
     pub fn add(&self, warning: String) {
@@ -116,7 +132,7 @@ impl Notices {
     }
 
     fn note(&self, warning: String, failed_at: Option<Tick>) {
-        let mut notices = lock(&self.0);
+        let mut notices = lock(&self.warnings);
         if let Some(known) = notices.iter_mut().find(|one| one.warning == warning) {
             known.failed_at = failed_at;
             return;
@@ -130,10 +146,34 @@ impl Notices {
 
     /// The warnings.
     pub fn all(&self, clock: &Clock) -> Vec<String> {
-        let mut notices = lock(&self.0);
+        let mut notices = lock(&self.warnings);
         let is_over = |at| clock.since(at) >= FAILS_FOR;
         notices.retain(|one| !one.failed_at.is_some_and(is_over));
         notices.iter().map(|one| one.warning.clone()).collect()
+    }
+
+    /// Counts a request with wrong credentials. A line a minute, at most, logs how many there were since the last one.
+    pub fn add_wrong_credentials(&self, clock: &Clock) {
+        let mut wrong = lock(&self.credentials);
+        wrong.count += 1;
+        let is_told = |at| clock.since(at) < CREDENTIALS_TOLD_EVERY;
+        if wrong.told_at.is_some_and(is_told) {
+            return;
+        }
+        let new = wrong.count - wrong.told;
+        wrong.told = wrong.count;
+        wrong.told_at = Some(clock.tick());
+        drop(wrong);
+        let requests = if new == 1 { "request" } else { "requests" };
+        tracing::warn!(
+            "{new} {requests} to the admin pages had wrong credentials, and got 401: look in the log of the proxy for a \
+             client that has an old secret, or guesses. One line a minute tells of those since the line before"
+        );
+    }
+
+    /// How many requests had wrong credentials.
+    pub fn wrong_credentials(&self) -> u64 {
+        lock(&self.credentials).count
     }
 }
 

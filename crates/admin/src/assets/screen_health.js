@@ -20,7 +20,7 @@ const CARDS = {
 	changes: ['Changes', ['changes']],
 	memory: ['Memory', ['expected', 'worst_case']],
 	cleaning: ['Cleaner', ['cleaning']],
-	process: [isInstance ? 'This instance' : 'This dashboard', ['instance', 'status', 'version']],
+	process: [isInstance ? 'This instance' : 'This dashboard', ['instance', 'status', 'version', 'wrong_credentials']],
 };
 const OF_INSTANCES = ['flush', 'recording', 'memory'];
 const LOSSES =

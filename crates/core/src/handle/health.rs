@@ -59,6 +59,7 @@ impl Stages {
                 warnings: one_per_cause(warnings),
                 instance: flush.instance,
                 completeness: completeness(recorded, counters.lost + drain.dropped),
+                wrong_credentials: self.options.notices.wrong_credentials(),
                 recording: RecordingHealth {
                     recorded: recorded.requests,
                     recorded_additions: recorded.additions,

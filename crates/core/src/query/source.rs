@@ -24,7 +24,7 @@ pub struct Source {
     pub precisions: Precisions,
     /// What requests should achieve.
     pub targets: Arc<Targets>,
-    /// The warnings about the configuration.
+    /// The warnings about the configuration, and the wrong credentials.
     pub notices: Notices,
     /// What only an instance knows; `None` in a process that is none.
     pub process: Option<Arc<dyn Process>>,

@@ -144,6 +144,8 @@ pub struct ProcessHealth {
     pub warnings: Vec<String>,
     /// Name of this instance; `None` in a process that is no instance.
     pub instance: Option<String>,
+    /// Requests to the admin routers of this process with wrong credentials. One without any is not counted.
+    pub wrong_credentials: u64,
     /// What only an instance has.
     #[serde(flatten)]
     pub own: Option<OwnHealth>,
@@ -177,6 +179,7 @@ impl From<Health> for ProcessHealth {
             status: health.status,
             warnings: health.warnings,
             instance: Some(health.instance),
+            wrong_credentials: health.wrong_credentials,
             own: Some(OwnHealth {
                 completeness: health.completeness,
                 recording: health.recording,
@@ -333,6 +336,7 @@ async fn of_the_fleet(source: &Source) -> ProcessHealth {
         status: Status::at_age(age, ASKED_EVERY),
         warnings: one_per_cause(warnings),
         instance: None,
+        wrong_credentials: source.notices.wrong_credentials(),
         own: None,
         fold: store.map_or_else(FoldHealth::default, |store| store.fold_health(false)),
         changes: ChangeHealth::new(until, sight, source.clock.now_seconds()),
