@@ -51,7 +51,9 @@ impl Pulse {
         S: Clone + Send + Sync + 'static,
     {
         let router = tower_pulse_admin::mounted(self.admin_source(), access, path)?;
-        Ok(self.unrecorded(router).layer(self.layer().standing_in()))
+        // Around the fallback alone: each route within it would take one of the `max_contexts`.
+        let fallback = axum::Router::new().layer(self.layer().standing_in());
+        Ok(self.unrecorded(router).merge(fallback))
     }
 
     /// The admin router without a path, for axum's `nest_service`, which serves the path with and without a slash at its

@@ -11,6 +11,7 @@ use tower_pulse::admin::Access;
 use tower_pulse::{Clock, Pulse};
 use tower_pulse_model::outcome::Outcome;
 
+use super::rig::log::Log;
 use super::{NOW, counts, expected, pulse, send};
 
 fn shop() -> Router {
@@ -80,6 +81,35 @@ async fn admin_requests_leave_no_trace_however_the_router_is_added() {
         };
         assert_eq!(counts, expected, "way {how}");
         assert_eq!(pulse.health().recording.in_flight, 0);
+    }
+}
+
+/// `replay --serve` warned at its first request, as its log fills the recorder.
+#[tokio::test]
+async fn the_mount_takes_no_place_of_a_context() {
+    for has_layer in [false, true] {
+        let (log, _guard) = Log::start();
+        let (clock, _hand) = Clock::manual(NOW);
+        let builder = Pulse::builder().clock(clock).max_contexts(1);
+        let pulse = builder.build().unwrap();
+        let shop = match has_layer {
+            false => shop(),
+            true => shop().layer(pulse.layer()),
+        };
+        let app = shop.merge(pulse.mount("/admin/pulse", Access::open()));
+        for _ in 0..2 {
+            for path in ["", "/", "/api/overview", "/nothing"] {
+                send(&app, "GET", &format!("/admin/pulse{path}")).await;
+            }
+        }
+        send(&app, "GET", "/").await;
+        let told = log.lines_with("max_contexts");
+        assert_eq!(told, Vec::<String>::new(), "with a layer: {has_layer}");
+        let shown = match has_layer {
+            false => expected([]),
+            true => expected([("GET /", 1)]),
+        };
+        assert_eq!(counts(&pulse).await, shown);
     }
 }
 
