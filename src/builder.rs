@@ -256,9 +256,10 @@ impl Builder {
     /// reach as far back as the history does. It begins when it is first asked for: days before that are shown as not
     /// recorded. A store in memory has it until the process ends, within [`memory_bytes`](Self::memory_bytes).
     ///
-    /// Set it alike in all instances of a service. Where it differs, the longest wins, for a week after an instance that
-    /// asks for it has last written to the store; a history that no instance has asked for since then ends. Paths
-    /// that had no request for [`context_retention`](Self::context_retention) are not listed in any window.
+    /// Set it alike in all instances of a service. Where it differs, the longest wins within half a minute, and health
+    /// warns in the other instances. It stays for a week after an instance asked for it; a history that no instance has
+    /// asked for since then ends. Paths that had no request for [`context_retention`](Self::context_retention) are not
+    /// listed in any window.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {

@@ -4,6 +4,9 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use tower_pulse::{Clock, ManualClock, Pulse};
+use tower_pulse_core::store::history;
+use tower_pulse_core::store::table_reads::Purpose;
 use tower_pulse_core::testing::TestFolder;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{Kind, RecordId};
@@ -12,7 +15,10 @@ use tower_pulse_model::slices::Merge;
 use tower_pulse_model::timer_sums::TimerSums;
 
 use crate::fixture::{Fixture, NOW, aggregate_of};
+use crate::rig::reads::StoreOf;
 use crate::rig::seed::seed;
+use crate::rig::server::RedisServer;
+use crate::rig::wait::until;
 use crate::windows::{CONTEXTS, METRICS, OUTCOMES, Page, Served, near};
 
 const HOUR: i64 = 3_600;
@@ -223,6 +229,97 @@ async fn a_longer_history_keeps_the_days_of_the_shorter_one(mut fixture: Fixture
     assert!((now - first - recorded).abs() <= DAY, "{window}");
     let expected = page.expected(None, now - recorded, now + 1).len();
     assert_eq!(window["count"], expected, "{window}");
+}
+
+/// Records by all instances, second by second, until something is so. Returns the seconds.
+async fn seconds_until(
+    what: &str,
+    hand: &ManualClock,
+    pulses: &[&Pulse],
+    mut is_so: impl AsyncFnMut() -> bool,
+) -> u64 {
+    let mut seconds = 0;
+    until(what, async || {
+        hand.advance(Duration::from_secs(1));
+        seconds += 1;
+        for pulse in pulses {
+            pulse.timer("job").stop();
+            // A busy server may answer too late.
+            let _ = pulse.flush().await;
+        }
+        is_so().await
+    })
+    .await;
+    seconds
+}
+
+/// The days of an instance that came later were kept only once it happened to fold, and no instance told of it.
+#[tokio::test]
+async fn the_longest_history_wins_whichever_instance_folds() {
+    let server = RedisServer::start().await;
+    let (clock, hand) = Clock::manual(NOW);
+    let instance = |days: u32| {
+        let builder = Pulse::builder().redis(server.url()).clock(clock.clone());
+        let history = Duration::from_secs(86_400) * days;
+        builder.history(history).build().unwrap()
+    };
+    // A dashboard reads them once a minute.
+    let days = async |pulse: &Pulse| {
+        let store = pulse.backend();
+        let kept = history::read(store.journal().unwrap(), Purpose::Query).await;
+        kept.unwrap().map(|of| of.days)
+    };
+    let told = |pulse: &Pulse| {
+        let warnings = pulse.health().warnings.into_iter();
+        let of_history = warnings.filter(|warning| warning.contains("history"));
+        of_history.collect::<Vec<_>>()
+    };
+    let is_folder = |pulse: &Pulse| pulse.health().fold.journal.is_some_and(|of| of.is_folder);
+    let short = instance(30);
+    seconds_until("30 days", &hand, &[&short], async || {
+        days(&short).await == Some(30)
+    })
+    .await;
+    assert!(is_folder(&short));
+    let long = instance(200);
+    let both = [&short, &long];
+    let seconds = seconds_until("200 days", &hand, &both, async || {
+        days(&short).await == Some(200)
+    })
+    .await;
+    assert!(seconds <= 30, "{seconds} s");
+    let seconds = seconds_until("a warning", &hand, &both, async || !told(&short).is_empty()).await;
+    assert!(seconds <= 12, "{seconds} s");
+    let warnings = told(&short);
+    assert!(
+        warnings.len() == 1 && warnings[0].contains(" 30 ") && warnings[0].contains(" 200"),
+        "{warnings:?}"
+    );
+    assert_eq!(told(&long), Vec::<String>::new());
+    // The shorter one folds again, and the longer one does not take turns with it.
+    long.shutdown().await.unwrap();
+    seconds_until("another folder", &hand, &[&short], async || {
+        is_folder(&short)
+    })
+    .await;
+    let long = instance(200);
+    for _ in 0..30 {
+        seconds_until("a second", &hand, &[&short, &long], async || true).await;
+    }
+    assert!(is_folder(&short) && !is_folder(&long));
+    assert_eq!(days(&long).await, Some(200));
+    // After an hour the longer one asks again. Two hours after it has gone, nothing is told any more.
+    hand.advance(Duration::from_secs(3_600));
+    let both = [&short, &long];
+    seconds_until("it asks again", &hand, &both, async || is_folder(&long)).await;
+    assert_eq!(told(&short).len(), 1);
+    long.shutdown().await.unwrap();
+    hand.advance(Duration::from_secs(7_200));
+    seconds_until("no warning", &hand, &[&short], async || {
+        told(&short).is_empty()
+    })
+    .await;
+    assert_eq!(days(&short).await, Some(200), "for a week");
 }
 
 /// What a busy page and a quiet one measure in a day: durations around 30 ms, most of them between 8 and 120 ms.

@@ -12,7 +12,9 @@ pub const LEAST_DAYS: u32 = (TIERS[TIERS.len() - 1].span() / DAY as i64) as u32;
 pub const MOST_DAYS: u32 = 400;
 
 /// Seconds after which an instance that folds asks for its history again.
-const RENEWED_AFTER: i64 = 6 * 3_600;
+const RENEWED_AFTER: i64 = 600;
+/// Seconds after which an instance that does not fold asks for its history again.
+const RENEWED_BY_OTHERS_AFTER: i64 = 3_600;
 /// Seconds for which a history is kept after somebody last asked for it.
 const HONORED_FOR: i64 = 7 * 86_400;
 
@@ -64,6 +66,16 @@ impl History {
             },
             asked_at: now,
         })
+    }
+
+    /// Whether an instance that asks for so many days finds fewer, or as many that are to be asked for again.
+    pub fn lacks(&self, days: u32, now: i64) -> bool {
+        self.days < days || self.days == days && !self.is_asked_for(RENEWED_BY_OTHERS_AFTER, now)
+    }
+
+    /// Whether an instance has lately asked for more than so many days.
+    pub fn outdoes(&self, days: u32, now: i64) -> bool {
+        self.days > days && self.is_asked_for(2 * RENEWED_BY_OTHERS_AFTER, now)
     }
 
     /// Whether somebody asked for it within some seconds around `now`: clocks differ.
@@ -148,6 +160,28 @@ mod tests {
             let agreed = History::agreed(begun, Some(90), NOW + ago, NOW);
             assert_eq!(agreed, Some(history(90, NOW - 60, asked_at)), "{ago}");
         }
+    }
+
+    #[test]
+    fn a_longer_history_is_asked_for_at_once_and_the_same_once_an_hour() {
+        let stored = history(90, NOW, NOW);
+        let lacks = |days, ago| stored.lacks(days, NOW + ago);
+        assert_eq!(
+            [30, 90, 91].map(|days| lacks(days, 0)),
+            [false, false, true]
+        );
+        let hour = RENEWED_BY_OTHERS_AFTER;
+        assert_eq!([hour - 1, hour].map(|ago| lacks(90, ago)), [false, true]);
+        assert!(!lacks(30, 9 * hour), "the shorter waits for its end");
+        let outdoes = |days, ago| stored.outdoes(days, NOW + ago);
+        assert_eq!(
+            [89, 90, 91].map(|days| outdoes(days, 0)),
+            [true, false, false]
+        );
+        assert_eq!(
+            [2 * hour - 1, 2 * hour].map(|ago| outdoes(89, ago)),
+            [true, false]
+        );
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::store::table::Table;
 use crate::task::{BoxFuture, lock};
 
 /// How often a write by hand ends the lease of another instance.
-const TAKEOVERS: usize = 5;
+pub(super) const TAKEOVERS: usize = 5;
 /// The longest wait before that: two instances that write by hand are apart by then.
 const TAKEOVER_WAIT: Duration = Duration::from_millis(40);
 
@@ -95,7 +95,7 @@ impl Folder {
 
     /// Ends the lease of the instance that holds it. What that instance does then has no effect until it has acquired the
     /// lease again. `false` if no other instance holds it.
-    async fn end_lease_of_another(&self) -> Result<bool, StoreError> {
+    pub(super) async fn end_lease_of_another(&self) -> Result<bool, StoreError> {
         let status = self.store.status(self.clock.now_seconds()).await?;
         let holder = status.journal.and_then(|journal| journal.folder);
         let (Some(holder), Some(journal)) = (holder, self.store.journal()) else {

@@ -24,6 +24,7 @@ mod feature;
 mod features;
 mod gather;
 mod ground;
+mod history;
 mod lease;
 mod pace;
 mod plan;
@@ -111,6 +112,8 @@ pub struct FoldStatus {
     pub last_error: Option<String>,
     /// What this instance cannot keep up although it folds.
     pub upkeep_failures: Vec<String>,
+    /// A warning about another instance that asks for a longer history, if one does.
+    pub history: Option<String>,
 }
 
 /// Which instance folds.

@@ -40,6 +40,7 @@ impl Stages {
             warnings.push(format!("folding fails, and is tried again: {error}"));
         }
         warnings.extend(fold.upkeep_failures);
+        warnings.extend(fold.history);
         warnings.extend(flush.fleet.warnings());
         let judge = self.judge.status();
         let changes = ChangeHealth::new(judge.until, judge.sight, self.options.clock.now_seconds());

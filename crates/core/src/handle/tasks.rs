@@ -109,7 +109,11 @@ impl Stages {
             }
         };
         let drain = self.recorder.clone().drain_each_second(stopped.clone());
-        let fold = self.folder.clone().fold_at_intervals(stopped.clone());
+        let folding = self.folder.clone().fold_at_intervals(stopped.clone());
+        let asking = self.folder.clone().ask_for_history(stopped.clone());
+        let fold = async move {
+            tokio::join!(folding, asking);
+        };
         let heartbeat = self.flusher.clone().heartbeat_at_intervals(stopped.clone());
         let judge = self.judge.clone().judge_at_intervals(stopped.clone());
         vec![

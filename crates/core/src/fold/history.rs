@@ -1,0 +1,80 @@
+//! The folder decides which days the store keeps, so an instance that asks for more of them becomes the folder.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::conditional::TAKEOVERS;
+use super::{Attendance, Folder};
+use crate::error::StoreError;
+use crate::store::history;
+use crate::store::journal::Journal;
+use crate::store::table_reads::Purpose;
+use crate::task::{Stopped, lock};
+
+/// How often an instance looks which days the store keeps.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// The longest wait after a look. The wait doubles while taking the lease over is in vain, as it is without requests.
+const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
+
+impl Folder {
+    /// Folds instead of another instance when the store keeps fewer days than this one asks for, until the `Pulse` shuts
+    /// down.
+    pub async fn ask_for_history(self: Arc<Self>, mut stopped: Stopped) {
+        let (Some(days), Some(journal)) = (self.limits.history_days, self.store.journal()) else {
+            return;
+        };
+        if self.store.is_in_process() {
+            return; // The instances fold in turn.
+        }
+        let mut wait = LOOK_EVERY;
+        loop {
+            // Instances that started together look one after the other.
+            let pause = self.clock.sleep(wait.mul_f64(0.5 + fastrand::f64() / 2.0));
+            if stopped.or(pause).await.is_none() {
+                return;
+            }
+            wait = match stopped.or(self.look_at_history(journal, days)).await {
+                None => return,
+                Some(Ok(true)) => (2 * wait).min(LONGEST_WAIT),
+                // An error is told by the tasks that read and write more often.
+                Some(_) => LOOK_EVERY,
+            };
+        }
+    }
+
+    /// Returns whether another instance had to end its lease.
+    async fn look_at_history(&self, journal: &dyn Journal, days: u32) -> Result<bool, StoreError> {
+        let kept = history::read(journal, Purpose::Fold).await?;
+        let now = self.clock.now_seconds();
+        let longer = kept.filter(|kept| kept.outdoes(days, now));
+        let warning = longer.map(|kept| {
+            format!(
+                "this instance asks for a history of {days} days, and another one for {}, which the store keeps: set \
+                 `history` alike in all instances",
+                kept.days
+            )
+        });
+        let is_folder = {
+            let mut status = lock(&self.status);
+            if let Some(warning) = &warning
+                && status.history.is_none()
+            {
+                tracing::warn!("{warning}");
+            }
+            status.history = warning;
+            status.is_folder
+        };
+        if is_folder || kept.is_some_and(|kept| !kept.lacks(days, now)) {
+            return Ok(false);
+        }
+        // The other instance may acquire the lease first.
+        for _ in 0..TAKEOVERS {
+            let has_ended = self.end_lease_of_another().await?;
+            if self.fold().await? == Attendance::Mine {
+                self.unattended.notify_one();
+                return Ok(has_ended);
+            }
+        }
+        Ok(true)
+    }
+}
