@@ -20,6 +20,7 @@ mod failover;
 mod faulty;
 mod folding;
 mod folds;
+mod grants;
 mod hours;
 mod losses;
 mod model;

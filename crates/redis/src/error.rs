@@ -19,6 +19,7 @@ pub(super) struct ServerInfo {
     name: &'static str,
     /// `127.0.0.1:6379/0`
     pub(super) place: String,
+    user: String,
     /// The rule that gives the user all permissions that the store needs.
     acl: String,
     is_cluster: bool,
@@ -43,11 +44,17 @@ impl ServerInfo {
         Self {
             name: "Redis",
             place,
+            user: user.to_owned(),
             acl,
             is_cluster: false,
             has_failover: false,
             has_callback: false,
         }
+    }
+
+    /// The rule that gives the user one more command.
+    pub(super) fn grant(&self, command: &str) -> String {
+        format!("ACL SETUSER {} +{command}", self.user)
     }
 
     /// For a server that is found in this way.
@@ -71,6 +78,7 @@ impl ServerInfo {
         Self {
             name: "Sentinel",
             place: String::new(),
+            user: user.to_owned(),
             acl: format!("ACL SETUSER {user} +sentinel|get-master-addr-by-name"),
             is_cluster: false,
             has_failover: false,

@@ -322,8 +322,17 @@ impl Journal for RedisStore {
     fn fold<'a>(&'a self, step: &'a FoldStep) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
         Box::pin(async move {
             let script = self.encode_step(step);
-            Ok(self.run_step(&FOLD, &script).await?.map(drop))
+            let step = self.run_step(&FOLD, &script).await?;
+            Ok(step.map(|reply| {
+                if let Some(refusal) = items(&reply).get(1).and_then(text) {
+                    self.untrimmed.set(refusal);
+                }
+            }))
         })
+    }
+
+    fn has_trimmed(&self) -> bool {
+        self.untrimmed.refusal().is_empty()
     }
 
     fn set_aside<'a>(

@@ -49,7 +49,7 @@ use self::heartbeat::LastExpiry;
 use self::keys::Keys;
 use self::oversized::OversizedKeys;
 use self::replaced_keys::ReplacedKeys;
-use self::status::LastListing;
+use self::status::{LastListing, Untrimmed};
 use tower_pulse_core::clock::Clock;
 use tower_pulse_core::error::{BuildError, StoreError};
 use tower_pulse_core::store::exports::Exports;
@@ -88,6 +88,7 @@ pub struct RedisStore {
     record_cache: RecordCache,
     last_expiry: LastExpiry,
     last_listing: LastListing,
+    untrimmed: Untrimmed,
     /// Replaces the server's clock in tests.
     clock: Option<Clock>,
 }
@@ -122,6 +123,7 @@ impl RedisStore {
             record_cache: RecordCache::default(),
             last_expiry: LastExpiry::default(),
             last_listing: LastListing::default(),
+            untrimmed: Untrimmed::default(),
             clock: None,
         })
     }
@@ -163,6 +165,7 @@ impl Store for RedisStore {
         let server = self.connections.server();
         let mut warnings = server.map_or_else(Vec::new, |server| server.warnings());
         warnings.extend(self.connections.warning());
+        warnings.extend(self.untrimmed_warning());
         warnings.extend(self.replaced_keys.warnings());
         warnings.extend(self.oversized.warnings());
         #[cfg(feature = "row-cache")]

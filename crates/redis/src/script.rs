@@ -40,16 +40,16 @@ fn replaced(_: &[&str]) -> Option<Cow<'static, str>> {
 
 lua!(HELLO, "lua/hello.lua");
 lua!(APPEND, "lua/append.lua");
-lua!(ACQUIRE, "lua/acquire.lua");
-lua!(READ, "lua/read.lua");
+lua!(ACQUIRE, "lua/try.lua", "lua/acquire.lua");
+lua!(READ, "lua/try.lua", "lua/read.lua");
 lua!(FOLD, "lua/exports.lua", "lua/fold.lua");
-lua!(AMEND, "lua/amend.lua");
-lua!(CLEAN, "lua/clean.lua");
-lua!(FORGET, "lua/forget.lua");
+lua!(AMEND, "lua/try.lua", "lua/amend.lua");
+lua!(CLEAN, "lua/try.lua", "lua/clean.lua");
+lua!(FORGET, "lua/try.lua", "lua/forget.lua");
 #[cfg(feature = "row-cache")]
 lua!(ROWS_SCHEDULE, "lua/rows_schedule.lua");
 #[cfg(feature = "row-cache")]
-lua!(ROWS_LEASE, "lua/rows_lease.lua");
+lua!(ROWS_LEASE, "lua/try.lua", "lua/rows_lease.lua");
 #[cfg(feature = "row-cache")]
 lua!(ROWS_DROP, "lua/rows_drop.lua");
 #[cfg(feature = "row-cache")]

@@ -31,7 +31,7 @@ const NOTHING_LISTED_FOR: i64 = 5;
 /// Rankings with several configurations that are listed, about.
 const MAX_MIXED_RANKINGS: usize = 20;
 
-const FIELDS: [&str; 14] = [
+const FIELDS: [&str; 15] = [
     "created",
     "since",
     "head",
@@ -46,11 +46,31 @@ const FIELDS: [&str; 14] = [
     "orphaned",
     "folder",
     "newer",
+    "untrimmed",
 ];
 
 /// When there was last nothing to list, in Unix seconds, and how often a key had been quarantined by then.
 #[derive(Debug, Default)]
 pub(super) struct LastListing(Mutex<Option<(i64, u64)>>);
+
+/// Why the server does not remove entries of the journal that are folded, as the folder has noted it; empty if it does.
+#[derive(Debug, Default)]
+pub(super) struct Untrimmed(Mutex<String>);
+
+impl Untrimmed {
+    pub(super) fn set(&self, refusal: &str) {
+        let mut noted = lock(&self.0);
+        if noted.is_empty() && !refusal.is_empty() {
+            let refusal = shown(refusal.as_bytes());
+            tracing::warn!(%refusal, "entries that are folded cannot be removed; allow XTRIM");
+        }
+        *noted = shown(refusal.as_bytes());
+    }
+
+    pub(super) fn refusal(&self) -> String {
+        lock(&self.0).clone()
+    }
+}
 
 /// What the operator should know of single keys.
 #[derive(Debug, Default)]
@@ -60,6 +80,20 @@ struct Lists {
 }
 
 impl RedisStore {
+    pub(super) fn untrimmed_warning(&self) -> Option<String> {
+        let refusal = self.untrimmed.refusal();
+        // The instances of a fleet have one user, and who only reads has another.
+        let user = Some(self.connections.server_info()).filter(|_| !self.is_read_only);
+        let grant = user.map_or_else(|| "ACL SETUSER … +xtrim".into(), |user| user.grant("xtrim"));
+        (!refusal.is_empty()).then(|| {
+            format!(
+                "entries of {} that are folded stay there, and at `journal_bytes` instances hold their samples back, \
+                 as XTRIM is denied ({refusal}): allow it with {grant}",
+                self.keys.journal()
+            )
+        })
+    }
+
     pub(super) async fn read_status(&self, now: i64) -> Result<StoreStatus, StoreError> {
         let mut pipeline = pipe();
         self.ask_status(&mut pipeline, now);
@@ -157,6 +191,7 @@ impl RedisStore {
         let oldest = field("oldest").and_then(|at| at.parse::<i64>().ok());
         let oldest = oldest.filter(|_| head != low);
         let count = |value: &Value| int(value).and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
+        self.untrimmed.set(field("untrimmed").unwrap_or_default());
         let quarantined = number("quarantined");
         let lists = self.lists_of(now, quarantined, lists).await?;
         let time = |name| field(name).and_then(|at| at.parse::<i64>().ok());

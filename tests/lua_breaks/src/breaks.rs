@@ -73,11 +73,11 @@ breaks! {
 
     "a journal without its state is deleted",
     "a journal without its state is set aside for a week",
-    "if left > 0 then redis.pcall('XADD', KEYS[3]," => "if false then redis.pcall('XADD', KEYS[3],";
+    "if left > 0 then redis.call('XADD', KEYS[3]," => "if false then redis.call('XADD', KEYS[3],";
 
     "a journal of any size is set aside",
     "what is kept of an orphaned journal is bounded in bytes",
-    "if left > 0 then redis.pcall('XADD', KEYS[3]," => "if true then redis.pcall('XADD', KEYS[3],";
+    "if left > 0 then redis.call('XADD', KEYS[3]," => "if true then redis.call('XADD', KEYS[3],";
 
     "an orphaned journal also stays the journal",
     "a new generation appends from offset 0",
@@ -344,7 +344,7 @@ breaks! {
 
     "the sums of a ranking are read as the fields of a hash",
     "additions are merged with the sums that the store holds",
-    "redis.pcall(ARGV[a + 1], KEYS[i]" => "redis.pcall('HMGET', KEYS[i]";
+    "try(ARGV[a + 1], KEYS[i]" => "try('HMGET', KEYS[i]";
 
     "records of 20 MiB are read",
     "a record that is too large reads as empty and is replaced",
@@ -352,7 +352,7 @@ breaks! {
 
     "records of another type stop the fold",
     "a key that cannot be read reads as empty, and is quarantined",
-    "redis.pcall(ARGV[a + 1]" => "redis.call(ARGV[a + 1]";
+    "try(ARGV[a + 1]" => "redis.call(ARGV[a + 1]";
 ]
 "fold": [
     "a step under another version takes effect",
@@ -445,15 +445,40 @@ breaks! {
 
     "trimming does not free the journal's bytes",
     "a journal that was full accepts calls again after it was folded",
-    "  call('HSET', state, 'trimmed', string.match(ARGV[7], '^%d+'))\n" => "";
+    "call('HSET', state, 'trimmed', string.match(ARGV[7], '^%d+'), 'untrimmed', '')" => "call('HSET', state, 'untrimmed', '')";
+
+    "entries that could not be trimmed free the journal's bytes",
+    "the bound of the journal holds while XTRIM is denied",
+    "if refusal == '' then call('HSET', state, 'trimmed'" => "if true then call('HSET', state, 'trimmed'";
+
+    "entries that could not be trimmed are not told",
+    "a denied XTRIM is told",
+    "else call('HSET', state, 'untrimmed', refusal) end" => "end";
+
+    "the warning of a denied XTRIM stays",
+    "a warning is quiet when its cause is mended",
+    "string.match(ARGV[7], '^%d+'), 'untrimmed', '')" => "string.match(ARGV[7], '^%d+'))";
 
     "the journal is never trimmed",
     "entries that are folded are trimmed",
-    "  try('XTRIM', KEYS[2], 'MINID', ARGV[7])\n" => "";
+    "local trimmed = try('XTRIM', KEYS[2], 'MINID', ARGV[7])" => "local trimmed = 0";
 
     "entries that are not folded are trimmed",
     "an entry is trimmed when it is folded",
     "try('XTRIM', KEYS[2], 'MINID', ARGV[7])" => "try('XTRIM', KEYS[2], 'MAXLEN', 0)";
+]
+"try": [
+    "a command that is denied counts as data of another program",
+    "only data of another program is told as such",
+    "if refusal and not (" => "if false and not (";
+
+    "a key of another type ends a script",
+    "a key of another type is replaced",
+    "string.find(refusal, 'wrong kind of value', 1, true)" => "false";
+
+    "a stream that takes no entry ends a script",
+    "an entry is set aside whatever another program has written there",
+    " or string.find(refusal, 'exhausted', 1, true)" => "";
 ]
 "exports": [
     "the last new counters are not listed",
@@ -603,7 +628,7 @@ breaks! {
 
     "data of another program in pulse:aside stops the fold",
     "an entry that cannot be decoded never stops the fold",
-    "foreign = redis.pcall(unpack(copy)).err" => "foreign = redis.call(unpack(copy)).err";
+    "foreign = try(unpack(copy)).err" => "foreign = redis.call(unpack(copy)).err";
 
     "requests that are set aside are not counted",
     "what is set aside is counted in requests",
@@ -636,7 +661,7 @@ breaks! {
 
     "a key of another type stops cleaning",
     "garbage in a key stops the cleaning of that key only",
-    "redis.pcall('HDEL', key" => "redis.call('HDEL', key";
+    "try('HDEL', key" => "redis.call('HDEL', key";
 
     "the oldest slices but one are dropped",
     "cleaning keeps the slices within their retention",
@@ -681,7 +706,7 @@ breaks! {
 
     "a forgotten context stays in the ranking",
     "a context is forgotten with all its data",
-    "local ranks = redis.pcall('ZREM', KEYS[4], name)" => "local ranks = ARGV[4] == 'RANK' and redis.pcall('ZREM', KEYS[4], name)";
+    "local ranks = try('ZREM', KEYS[4], name)" => "local ranks = ARGV[4] == 'RANK' and try('ZREM', KEYS[4], name)";
 
     "the last key of a forgotten context stays",
     "a context is forgotten with all its data",

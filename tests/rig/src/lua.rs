@@ -11,6 +11,10 @@ pub fn script(name: &str) -> String {
             "/../../crates/redis/src"
         ))
     });
-    let file = folder.join(format!("lua/{name}.lua"));
-    std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+    let read = |name: &str| {
+        let file = folder.join(format!("lua/{name}.lua"));
+        std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+    };
+    // Some scripts stand behind this one.
+    read("try") + &read(name)
 }

@@ -130,8 +130,8 @@ impl Flusher {
         self.unattended.notify_one();
         StoreError::new(
             StoreErrorKind::Refused,
-            "the journal is full (`journal_bytes`), because no instance folds it: samples wait in this \
-             process; health names the instance that folds, whose `store.last_error` says why",
+            "the journal is full (`journal_bytes`), because no instance folds or trims it: samples wait in this \
+             process; health names the instance that folds, whose warnings and `store.last_error` say why",
         )
     }
 

@@ -121,7 +121,8 @@ impl Ground<'_> {
     async fn skip_hole(&mut self, head: Position) -> Result<Outcome, Interrupted> {
         let lease = &mut *self.lease;
         if lease.progress.upto.is_none() && head == lease.progress.low {
-            if !lease.is_trimmed || !lease.folded.is_empty() {
+            let is_trimmed = lease.is_trimmed && self.journal.has_trimmed();
+            if !is_trimmed || !lease.folded.is_empty() {
                 // At the bound of the journal no entry is appended, so that no later round would trim these.
                 lease.folded.push_back(lease.progress.low);
                 self.trim().await?;

@@ -216,6 +216,11 @@ pub trait Journal: TableReader {
     /// Writes some partitions of a round.
     fn fold<'a>(&'a self, step: &'a FoldStep) -> BoxFuture<'a, Result<Step<()>, StoreError>>;
 
+    /// Whether the last step that was to trim entries could: a server may deny that, and is asked again.
+    fn has_trimmed(&self) -> bool {
+        true
+    }
+
     /// Sets aside an entry that cannot be folded.
     fn set_aside<'a>(
         &'a self,

@@ -7,7 +7,7 @@
 --       newest stamp of the round that was begun, or ''}.
 local low, upto, done, aside, rolled, newer, head, trimmed, judged = unpack(redis.call('HMGET', KEYS[1], 'low', 'upto', 'done', 'aside', 'rolled', 'newer', 'head', 'trimmed', 'judged'))
 if not low then return {'NONE'} end
-local holder, left = redis.pcall('GET', KEYS[3]), redis.call('TTL', KEYS[3])
+local holder, left = try('GET', KEYS[3]), redis.call('TTL', KEYS[3])
 local foreign = type(holder) == 'table' and holder.err or (left == -1 or left > 600) and 'it does not expire soon' or ''
 if holder and holder ~= ARGV[1] and foreign == '' then return {'HELD'} end
 redis.call('PERSIST', KEYS[1]) -- Allowed without free memory, and so are all writes after it: folding frees memory.

@@ -41,8 +41,8 @@ else
       bytes, left = bytes + #part, left - #part
     end
     if left < 0 or #fields > 100 then copy[#copy + 1], copy[#copy + 2] = 'cut_from_bytes', bytes end
-    foreign = redis.pcall(unpack(copy)).err
-    if foreign then redis.call('DEL', KEYS[3]); redis.pcall(unpack(copy)) end
+    foreign = try(unpack(copy)).err
+    if foreign then redis.call('DEL', KEYS[3]); redis.call(unpack(copy)) end
     redis.pcall('EXPIRE', KEYS[3], ARGV[7])
     redis.pcall('HINCRBY', state, 'set_aside', ARGV[4])
     redis.call('HSET', state, 'aside', (aside or '') .. target .. ' ')

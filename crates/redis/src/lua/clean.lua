@@ -8,7 +8,7 @@ redis.call('EXPIRE', KEYS[1], ARGV[2])
 local slices, counters, a = 0, 0, 2
 for i = 3, #KEYS do
   local key, ttl, n = KEYS[i], ARGV[a + 2], tonumber(ARGV[a + 3])
-  local dropped = n > 0 and redis.pcall('HDEL', key, unpack(ARGV, a + 4, a + 3 + n)) -- The key may have changed its type.
+  local dropped = n > 0 and try('HDEL', key, unpack(ARGV, a + 4, a + 3 + n)) -- The key may have changed its type.
   if type(dropped) == 'number' then slices = slices + dropped end
   if redis.call('EXISTS', key) == 0 then
     counters = counters + redis.call('ZREM', KEYS[2], ARGV[a + 1])

@@ -7,9 +7,10 @@
 --       stamp, 9 to 11 see exports.lua, 12 late, 13 skewed, 14 duration of the round in ms, 15 bytes of missing entries,
 --       16 slices rolled up, 17 and 18 see exports.lua, 19 writes of tables, then those of additions, and
 --       for each write: command, key TTL or '', n, and n arguments.
--- Returns {'DONE'}, {'STALE', version}, or {'ABSENT'} when the round's last entry is not there.
+-- Returns {'DONE', of a step that trims why it could not, or ''}, {'STALE', version}, or {'ABSENT'} when the round's last
+--       entry is not there.
 local KEYS, ARGV, tonumber, type, unpack, call, try = KEYS, ARGV, tonumber, type, unpack, redis.call, redis.pcall
-local state, upto = KEYS[1], ARGV[5]
+local state, upto, refusal = KEYS[1], ARGV[5], nil
 local v, head, open = unpack(call('HMGET', state, 'v', 'head', 'upto'))
 if v ~= ARGV[1] then return {'STALE', v} end
 if open == '' and upto ~= '' and upto ~= head and #call('XRANGE', KEYS[2], upto, upto) == 0 then return {'ABSENT'} end
@@ -54,7 +55,10 @@ if ARGV[6] == 'ALL' then
   if upto == head then call('HSET', state, 'need', 0) end
 end
 if ARGV[7] ~= '' then
-  call('HSET', state, 'trimmed', string.match(ARGV[7], '^%d+'))
-  try('XTRIM', KEYS[2], 'MINID', ARGV[7])
+  -- What is not removed still counts for the bound of the journal.
+  local trimmed = try('XTRIM', KEYS[2], 'MINID', ARGV[7])
+  refusal = type(trimmed) == 'table' and trimmed.err or ''
+  if refusal == '' then call('HSET', state, 'trimmed', string.match(ARGV[7], '^%d+'), 'untrimmed', '')
+  else call('HSET', state, 'untrimmed', refusal) end
 end
-return {'DONE'}
+return {'DONE', refusal}

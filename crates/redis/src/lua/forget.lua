@@ -9,16 +9,16 @@ redis.call('EXPIRE', KEYS[1], ARGV[2])
 local cut_off, forgotten, k, a = tonumber(ARGV[3]), 0, 5, 4
 while a < #ARGV do
   local name, n, m = ARGV[a + 1], tonumber(ARGV[a + 2]), tonumber(ARGV[a + 3])
-  local http = tonumber(redis.pcall('ZSCORE', KEYS[2], name) or nil)
-  local timer = tonumber(redis.pcall('ZSCORE', KEYS[3], name) or nil)
+  local http = tonumber(try('ZSCORE', KEYS[2], name) or nil)
+  local timer = tonumber(try('ZSCORE', KEYS[3], name) or nil)
   if (http or cut_off) <= cut_off and (timer or cut_off) <= cut_off then
-    local ranks = redis.pcall('ZREM', KEYS[4], name)
+    local ranks = try('ZREM', KEYS[4], name)
     if ARGV[4] == 'RANK' then
       forgotten = forgotten + (tonumber(ranks) or 0)
     elseif http or timer then
-      redis.pcall('ZREM', KEYS[2], name); redis.pcall('ZREM', KEYS[3], name)
+      try('ZREM', KEYS[2], name); try('ZREM', KEYS[3], name)
       for i = 1, n do redis.call('DEL', KEYS[k + i]) end
-      for i = 1, m do redis.pcall('ZREM', KEYS[5], ARGV[a + 3 + i]) end
+      for i = 1, m do try('ZREM', KEYS[5], ARGV[a + 3 + i]) end
       forgotten = forgotten + 1
     end
   end

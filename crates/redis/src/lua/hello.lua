@@ -17,7 +17,7 @@ if orphans > 0 then -- Without the state, the position up to which it was folded
     for _, entry in ipairs(page) do
       local fields = entry[2]
       for i = 1, #fields do left = left - #fields[i] end
-      if left > 0 then redis.pcall('XADD', KEYS[3], entry[1], unpack(fields, 1, math.min(#fields, 100))) end
+      if left > 0 then redis.call('XADD', KEYS[3], entry[1], unpack(fields, 1, math.min(#fields, 100))) end
       from = '(' .. entry[1]
     end
   until left <= 0 or #page < 8

@@ -35,7 +35,7 @@ if ARGV[4] ~= '' then
   result[4] = entries
 end
 for i = 4, #KEYS do
-  local values = redis.pcall(ARGV[a + 1], KEYS[i], unpack(ARGV, a + 3, a + 2 + ARGV[a + 2]))
+  local values = try(ARGV[a + 1], KEYS[i], unpack(ARGV, a + 3, a + 2 + ARGV[a + 2]))
   for j = 1, #values do values[j] = values[j] and #values[j] <= 2 ^ 20 and values[j] end -- Records are smaller.
   a, result[i] = a + 2 + ARGV[a + 2], values.err and {} or values
 end

@@ -43,7 +43,7 @@ end
 
 if ARGV[4] ~= 'DUE' then
   -- A value that cannot be read is replaced: of another type, of which this is an error, empty or too long.
-  local function byte(at) return redis.pcall('GETRANGE', KEYS[5], at, at) end
+  local function byte(at) return try('GETRANGE', KEYS[5], at, at) end
   local first_byte = byte(0)
   local is_cached = type(first_byte) == 'string' and first_byte ~= ''
   if ARGV[4] == 'ROW' or not is_cached or byte(ARGV[6]) ~= '' then

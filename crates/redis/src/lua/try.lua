@@ -1,0 +1,10 @@
+-- Stands before other scripts. Calls a command about a key that may hold the data of another program. Returns the error that
+-- means so: of another type, or a stream that takes no further entry. Any other error, such as of a command that is denied,
+-- tells nothing about the key, and ends the script.
+local function try(...)
+  local reply = redis.pcall(...)
+  local refusal = type(reply) == 'table' and reply.err
+  if refusal and not (string.find(refusal, 'wrong kind of value', 1, true) or string.find(refusal, 'exhausted', 1, true)) then return redis.call(...) end
+  return reply
+end
+

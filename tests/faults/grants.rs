@@ -1,0 +1,125 @@
+//! Commands that are denied while connected, and a memory that the server bounds or evicts from: told with the remedy,
+//! quiet once it is mended, and never told as the doing of another program.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::cmd;
+use tower_pulse::store::redis::{RedisOptions, RedisStore};
+use tower_pulse::{Clock, Health, ManualClock, Pulse};
+
+use crate::hours::now;
+use crate::rig::server::RedisServer;
+use crate::rig::wait::{look_until, until};
+use crate::service::{PATIENT, PREFIX, Service, pause};
+
+/// How long anything may take here.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+async fn run(conn: &mut MultiplexedConnection, command: &str) {
+    let mut words = command.split(' ');
+    let mut command = cmd(words.next().unwrap());
+    command.arg(words.collect::<Vec<_>>());
+    command.exec_async(conn).await.unwrap();
+}
+
+fn options(server: &RedisServer) -> RedisOptions {
+    let url = format!("redis://app:any@127.0.0.1:{}/", server.port());
+    let options = RedisOptions::new(&url).unwrap().prefix(PREFIX).unwrap();
+    options.response_timeout(PATIENT)
+}
+
+/// A server with the user `app`, who may do what `rule` says.
+async fn permitting(rule: &str) -> (RedisServer, MultiplexedConnection) {
+    let server = RedisServer::start().await;
+    let mut conn = server.connection().await;
+    run(&mut conn, &format!("ACL SETUSER app on nopass ~* {rule}")).await;
+    (server, conn)
+}
+
+/// A service as that user, whose clock the test moves.
+fn service(options: RedisOptions) -> (Service, ManualClock) {
+    let (clock, hand) = Clock::manual(now());
+    let store = RedisStore::open(options).unwrap().with_clock(clock.clone());
+    let builder = Pulse::builder().store(Arc::new(store)).clock(clock);
+    (Service::new(builder), hand)
+}
+
+/// All that health says is wrong.
+fn told(health: &Health) -> Vec<String> {
+    let error = health.store.last_error.iter();
+    health.warnings.iter().chain(error).cloned().collect()
+}
+
+/// Passes the seconds, one by one, until what health says is as it should be.
+async fn pass_until(
+    service: &Service,
+    hand: &ManualClock,
+    what: &str,
+    condition: impl Fn(&[String]) -> bool,
+) -> Vec<String> {
+    look_until(PATIENCE, async || {
+        hand.advance(Duration::from_secs(1));
+        pause(20).await;
+        let told = told(&service.health());
+        match condition(&told) {
+            true => Ok(told),
+            false => Err(format!("{what}: {told:#?}")),
+        }
+    })
+    .await
+}
+
+fn is_told(told: &[String], words: &[&str]) -> bool {
+    told.iter()
+        .any(|text| words.iter().all(|word| text.contains(word)))
+}
+
+async fn field(conn: &mut MultiplexedConnection, field: &str) -> String {
+    let key = format!("{PREFIX}pulse:state");
+    let value = cmd("HGET").arg(key).arg(field).query_async(conn).await;
+    value.unwrap()
+}
+
+async fn entries(conn: &mut MultiplexedConnection) -> u64 {
+    let key = format!("{PREFIX}pulse:journal");
+    cmd("XLEN").arg(key).query_async(conn).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_denied_xtrim_is_told_and_the_journal_stays_within_its_bound() {
+    let (server, mut conn) = permitting("+@all").await;
+    let (service, hand) = service(options(&server).journal_bytes(20_000));
+    service.requests(48).await;
+    service.settle().await;
+    run(&mut conn, "ACL SETUSER app -xtrim").await;
+    let before = field(&mut conn, "trimmed").await;
+    let mut flushes = 0;
+    loop {
+        service.requests(48).await;
+        hand.advance(Duration::from_secs(1));
+        match service.pulse.flush().await {
+            Ok(()) => flushes += 1,
+            Err(error) => {
+                assert!(error.to_string().contains("full"), "{error}");
+                break;
+            }
+        }
+        assert!(flushes < 300, "the bound of the journal does not hold");
+    }
+    assert!(flushes > 1, "it is folded meanwhile");
+    assert!(entries(&mut conn).await > 1);
+    assert_eq!(field(&mut conn, "trimmed").await, before);
+    let words = ["XTRIM", "ACL SETUSER app +xtrim"];
+    pass_until(&service, &hand, "it is told", |told| is_told(told, &words)).await;
+
+    // No entry is appended, and so no round trims.
+    run(&mut conn, "ACL SETUSER app +xtrim").await;
+    pass_until(&service, &hand, "it is quiet", <[_]>::is_empty).await;
+    until("the journal is trimmed", async || {
+        entries(&mut conn.clone()).await == 0
+    })
+    .await;
+    service.end_exactly(&server).await;
+}
