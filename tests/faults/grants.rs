@@ -8,8 +8,10 @@ use redis::aio::MultiplexedConnection;
 use redis::cmd;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::{Clock, Health, ManualClock, Pulse};
+use tower_pulse_core::store::{Heartbeat, Store, Upkeep};
 
 use crate::hours::now;
+use crate::rig::peer::Peer;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::{look_until, until};
 use crate::service::{PATIENT, PREFIX, Service, pause};
@@ -121,5 +123,85 @@ async fn a_denied_xtrim_is_told_and_the_journal_stays_within_its_bound() {
         entries(&mut conn.clone()).await == 0
     })
     .await;
+    service.end_exactly(&server).await;
+}
+
+#[tokio::test]
+async fn a_command_that_a_script_is_denied_is_named_and_no_other_program_is_blamed() {
+    let (server, mut conn) = permitting("+@all").await;
+    // The server has its own time.
+    let store = RedisStore::open(options(&server)).unwrap();
+    let (clock, hand) = Clock::manual(now());
+    let builder = Pulse::builder().store(Arc::new(store)).clock(clock);
+    let service = Service::new(builder);
+    service.requests(48).await;
+    service.settle().await;
+    for command in ["get", "persist", "time", "xadd", "xrange", "hincrby", "set"] {
+        run(&mut conn, &format!("ACL SETUSER app -{command}")).await;
+        service.requests(48).await;
+        // Another instance may have folded meanwhile, so that the lease is asked for.
+        run(&mut conn, &format!("DEL {PREFIX}pulse:lease:fold")).await;
+        run(&mut conn, &format!("HSET {PREFIX}pulse:state v another")).await;
+        let upper = command.to_uppercase();
+        let told = pass_until(&service, &hand, command, |told| {
+            let name = format!("'{command}'");
+            is_told(told, &[&name, "ACL SETUSER app"])
+                || is_told(told, &[&upper, "ACL SETUSER app"])
+        })
+        .await;
+        assert!(!is_told(&told, &["another program"]), "{told:#?}");
+        assert!(!is_told(&told, &["held something else"]), "{told:#?}");
+        run(&mut conn, &format!("ACL SETUSER app +{command}")).await;
+        pass_until(&service, &hand, "it is quiet", <[_]>::is_empty).await;
+        service.settle().await;
+    }
+    service.end_exactly(&server).await;
+}
+
+/// A proxy may answer anything with an error of its own.
+#[tokio::test]
+async fn an_error_that_is_not_about_the_type_of_a_key_deletes_nothing() {
+    let deleted = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let seen = deleted.clone();
+    let peer = Peer::start(move |words| match &*words[0] {
+        b"INFO" => "$21\r\nredis_version:7.2.0\r\n\r\n".into(),
+        b"DEL" if !words[1].ends_with(b":probe") => {
+            seen.store(true, std::sync::atomic::Ordering::SeqCst);
+            ":1\r\n".into()
+        }
+        b"HSET" | b"ZADD" | b"HSCAN" | b"HMGET" | b"GETRANGE" => {
+            "-ERR no backend is available\r\n".into()
+        }
+        _ => ":1\r\n".into(),
+    })
+    .await;
+    let options = RedisOptions::new(&peer.url()).unwrap();
+    let store = RedisStore::open(options.response_timeout(PATIENT)).unwrap();
+    let heartbeat = Heartbeat {
+        instance: "a".into(),
+        name: None,
+        at: now(),
+        in_flight: 0,
+        dropped: 0,
+        version: None,
+    };
+    let error = store.heartbeat(&heartbeat).await.unwrap_err().to_string();
+    assert!(error.contains("no backend is available"), "{error}");
+    store.status(now()).await.unwrap_err();
+    store.last_pass().await.unwrap_err();
+    assert!(!deleted.load(std::sync::atomic::Ordering::SeqCst));
+    assert_eq!(store.warnings(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_missing_info_is_told_until_it_is_granted() {
+    let (server, mut conn) = permitting("+@all -info").await;
+    let (service, hand) = service(options(&server));
+    service.requests(48).await;
+    service.settle().await;
+    let words = ["INFO", "ACL SETUSER app +info"];
+    pass_until(&service, &hand, "it is told", |told| is_told(told, &words)).await;
+    run(&mut conn, "ACL SETUSER app +info").await;
+    pass_until(&service, &hand, "it is quiet", <[_]>::is_empty).await;
     service.end_exactly(&server).await;
 }

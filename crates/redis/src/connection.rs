@@ -30,7 +30,7 @@ use super::commands::is_read;
 use super::error::{ServerInfo, is_of_another_type};
 use super::keys::Keys;
 use super::options::RedisOptions;
-use super::permissions::{Permissions, is_denial};
+use super::permissions::{Permissions, Refusal, is_denial};
 use super::script::{Invocation, Lua};
 use super::server::Server;
 use super::stream::Oversized;
@@ -167,7 +167,7 @@ impl Connections {
         self.topology.warning()
     }
 
-    /// The server's answer to INFO at the last connection.
+    /// What the server has answered to INFO.
     pub(super) fn server(&self) -> Option<Server> {
         let server = self.server.read().unwrap_or_else(PoisonError::into_inner);
         server.clone()
@@ -310,9 +310,21 @@ impl Connections {
             StoreErrorKind::TimedOut if answer.is_large() => explained.with_source(Oversized),
             _ => explained,
         };
-        let is_denied = error
-            .code()
-            .is_some_and(|code| is_denial(code, error.detail().unwrap_or_default()));
+        let detail = error.detail().unwrap_or_default();
+        let is_denied = error.code().is_some_and(|code| is_denial(code, detail));
+        // The error of a script may not name the command.
+        let (explained, at) = match subject {
+            Subject::Script(_) if is_denied && !detail.contains("permissions to run") => {
+                let commands = &mut connection.commands.clone();
+                match self.permissions.check(commands).await {
+                    Err(Refusal::Denied(at, detail)) => {
+                        (self.server_info.answered("NOPERM", &detail), Some(at))
+                    }
+                    _ => (explained, None),
+                }
+            }
+            _ => (explained, None),
+        };
         let is_dead = match explained.kind() {
             // The remainder of an answer must not be taken for the answer to the next command.
             StoreErrorKind::TimedOut => {
@@ -320,8 +332,8 @@ impl Connections {
                 timeouts >= TIMEOUTS_TOLERATED || answer.is_under_way()
             }
             StoreErrorKind::Unreachable => true,
-            // Before the next call, the permissions are checked again.
-            StoreErrorKind::Forbidden => !is_denied || matches!(role, Role::Write),
+            // Before the next call, the permissions are checked again, or the one that is known to be missing.
+            StoreErrorKind::Forbidden => !is_denied || matches!(role, Role::Write) || at.is_some(),
             // After a failover the host name may resolve to another server. In a cluster, a node that serves nothing now
             // may not be the owner any more.
             StoreErrorKind::Refused => match error.code() {
@@ -344,7 +356,6 @@ impl Connections {
                 && let Some(connection) = state.connection.take()
                 && is_denied
             {
-                let at = None;
                 state.denied = Some(DeniedConnection { connection, at });
             }
         }

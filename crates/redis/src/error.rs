@@ -267,10 +267,9 @@ pub(super) fn is_of_another_type(error: &RedisError) -> bool {
     error.code() == Some("WRONGTYPE") || detail.contains("wrong kind of value")
 }
 
-/// Whether an error is about the one key of its command only.
+/// Whether an error is about the one key of its command only. A proxy may answer anything with an `ERR` of its own.
 pub(super) fn is_of_a_key(error: &ServerError) -> bool {
-    let detail = error.details().unwrap_or_default();
-    matches!(real_code(error.code(), detail), "WRONGTYPE" | "ERR")
+    error.code() == "WRONGTYPE"
 }
 
 #[cfg(test)]

@@ -39,6 +39,8 @@ mod tls;
 mod topology;
 mod value;
 
+use std::sync::atomic::AtomicI64;
+
 pub use credentials::RedisCredentials;
 pub use options::RedisOptions;
 
@@ -89,6 +91,8 @@ pub struct RedisStore {
     last_expiry: LastExpiry,
     last_listing: LastListing,
     untrimmed: Untrimmed,
+    /// When the server was last asked for what it had refused to tell, in Unix seconds.
+    server_asked_at: AtomicI64,
     /// Replaces the server's clock in tests.
     clock: Option<Clock>,
 }
@@ -124,6 +128,7 @@ impl RedisStore {
             last_expiry: LastExpiry::default(),
             last_listing: LastListing::default(),
             untrimmed: Untrimmed::default(),
+            server_asked_at: AtomicI64::default(),
             clock: None,
         })
     }
@@ -163,7 +168,8 @@ impl Store for RedisStore {
 
     fn warnings(&self) -> Vec<String> {
         let server = self.connections.server();
-        let mut warnings = server.map_or_else(Vec::new, |server| server.warnings());
+        let grant = self.connections.server_info().grant("info");
+        let mut warnings = server.map_or_else(Vec::new, |server| server.warnings(&grant));
         warnings.extend(self.connections.warning());
         warnings.extend(self.untrimmed_warning());
         warnings.extend(self.replaced_keys.warnings());

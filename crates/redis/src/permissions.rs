@@ -94,7 +94,7 @@ pub(super) async fn server_info(connection: &mut MultiplexedConnection) -> Redis
         match cmd("INFO").arg(section).query_async(connection).await {
             Ok(Value::BulkString(text)) => info += &String::from_utf8_lossy(&text),
             Ok(_) => {}
-            Err(error) if is_refusal(&error) => {}
+            Err(error) if is_refusal(&error) => break,
             Err(error) => return Err(error),
         }
     }

@@ -43,7 +43,13 @@ impl Server {
             .to_owned()
     }
 
-    pub(super) fn warnings(&self) -> Vec<String> {
+    /// Whether it has answered to INFO.
+    pub(super) fn is_known(&self) -> bool {
+        self.version().is_some()
+    }
+
+    /// Sentences for the operator. `grant` gives the user INFO.
+    pub(super) fn warnings(&self, grant: &str) -> Vec<String> {
         let mut warnings = Vec::new();
         let oldest = match self.flavour {
             "valkey" => OLDEST_VALKEY,
@@ -58,11 +64,9 @@ impl Server {
                 oldest.1
             )),
             Some(_) => {}
-            None => warnings.push(
-                "the server's version is unknown, because INFO is not permitted: allow it with \
-                 ACL SETUSER … +info"
-                    .to_owned(),
-            ),
+            None => warnings.push(format!(
+                "the server's version, and whether it evicts, is unknown, as INFO is not permitted: allow it with {grant}"
+            )),
         }
         if let Some(policy) = &self.eviction {
             warnings.push(format!(
@@ -93,15 +97,15 @@ mod tests {
     #[test]
     fn warnings_name_old_versions_eviction_and_clusters() {
         let info = "redis_version:6.0.16\r\nredis_mode:cluster\r\nmaxmemory_policy:allkeys-lru\r\n";
-        let warnings = Server::parse(info, false).warnings();
+        let warnings = Server::parse(info, false).warnings("");
         assert_eq!(warnings.len(), 3, "{warnings:?}");
         assert!(warnings[0].contains("6.0.16") && warnings[1].contains("allkeys-lru"));
         assert!(warnings[2].contains("`redis_cluster`"));
-        assert_eq!(Server::parse(info, true).warnings().len(), 2);
+        assert_eq!(Server::parse(info, true).warnings("").len(), 2);
         let info = "redis_version:7.2.4\r\nvalkey_version:8.0.1\r\nmaxmemory_policy:noeviction\r\n";
         let server = Server::parse(info, false);
         assert_eq!(server.name(), "valkey 8.0.1");
-        assert!(server.warnings().is_empty());
-        assert!(Server::parse("", false).warnings()[0].contains("+info"));
+        assert!(server.warnings("").is_empty());
+        assert!(Server::parse("", false).warnings("+info")[0].contains("+info"));
     }
 }

@@ -2,11 +2,13 @@
 //! use.
 
 use std::sync::Mutex;
+use std::sync::atomic::Ordering;
 
 use redis::{Pipeline, Value, pipe};
 
 use super::RedisStore;
 use super::connection::Role;
+use super::server::Server;
 use super::value::{bytes, int, items, pairs, problem, shown, text};
 use tower_pulse_core::error::StoreError;
 use tower_pulse_core::store::read;
@@ -48,6 +50,9 @@ const FIELDS: [&str; 15] = [
     "newer",
     "untrimmed",
 ];
+
+/// Seconds after which the server is asked again for what it has refused to tell about itself.
+const ASKED_AGAIN_AFTER: i64 = 5;
 
 /// When there was last nothing to list, in Unix seconds, and how often a key had been quarantined by then.
 #[derive(Debug, Default)]
@@ -164,12 +169,25 @@ impl RedisStore {
         Ok(lists)
     }
 
+    /// Asks again for what the server has refused to tell about itself, now and then.
+    async fn ask_for_server(&self, now: i64) {
+        let is_known = |server: Server| server.is_known();
+        let last = self.server_asked_at.load(Ordering::Relaxed);
+        let is_recent = (0..ASKED_AGAIN_AFTER).contains(&now.saturating_sub(last));
+        if !is_recent && !self.connections.server().is_none_or(is_known) {
+            self.server_asked_at.store(now, Ordering::Relaxed);
+            // The status does not depend on it, and the next call meets the same error.
+            let _ = self.connections.ask_for_server().await;
+        }
+    }
+
     /// The status by the replies to the commands of [`ask_status`](Self::ask_status).
     pub(super) async fn status_of(
         &self,
         now: i64,
         mut replies: Vec<Result<Value, String>>,
     ) -> Result<StoreStatus, StoreError> {
+        self.ask_for_server(now).await;
         let lists = replies.split_off(replies.len().min(4));
         let replies: Vec<Value> = (replies.into_iter())
             .map(|reply| reply.unwrap_or(Value::Nil))

@@ -3,17 +3,35 @@
 
 use std::sync::PoisonError;
 
-use redis::RedisError;
 use redis::aio::MultiplexedConnection;
+use redis::{RedisError, cmd};
 
 use super::dial::oversized;
 use super::role::Role;
 use super::{Connection, Connections, DeniedConnection};
 use crate::permissions::{Refusal, server_info};
 use crate::server::Server;
+use crate::subject::Subject;
 use tower_pulse_core::error::StoreError;
 
 impl Connections {
+    /// Asks again for the kind and version of the server, which it has refused to tell.
+    pub(crate) async fn ask_for_server(&self) -> Result<(), StoreError> {
+        let (generation, connection) = self.connection(Role::Write).await?;
+        let result = server_info(&mut connection.commands.clone()).await;
+        let info = cmd("INFO");
+        let subject = Subject::Command(&info);
+        let info = self.check_reply(Role::Write, generation, &connection, &subject, result);
+        self.set_server(&info.await?);
+        Ok(())
+    }
+
+    /// Takes note of an answer to INFO, which is empty where the server refuses it.
+    pub(crate) fn set_server(&self, info: &str) {
+        let server = Server::parse(info, self.topology.is_cluster());
+        *self.server.write().unwrap_or_else(PoisonError::into_inner) = Some(server);
+    }
+
     /// Makes a connection, or goes on with one that was denied a command, if it is permitted now.
     pub(super) async fn connect(
         &self,
@@ -78,8 +96,7 @@ impl Connections {
     ) -> Result<(), (StoreError, Option<usize>)> {
         let failed = |error: RedisError| (self.server_info.explain(&error), None);
         let info = server_info(connection).await.map_err(failed)?;
-        let server = Server::parse(&info, self.topology.is_cluster());
-        *self.server.write().unwrap_or_else(PoisonError::into_inner) = Some(server);
+        self.set_server(&info);
         let checked = self.permissions.check(connection).await;
         checked.map_err(|refusal| match refusal {
             Refusal::Failed(error) => failed(error),
