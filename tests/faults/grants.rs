@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
+use tower_pulse::admin::Access;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
-use tower_pulse::{Clock, Health, ManualClock, Pulse};
+use tower_pulse::{Clock, Dashboard, Health, ManualClock, Pulse};
 use tower_pulse_core::store::{Heartbeat, Store, Upkeep};
 
-use crate::hours::now;
+use crate::hours::{now, with_clock};
 use crate::rig::peer::Peer;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::{look_until, until};
-use crate::service::{PATIENT, PREFIX, Service, pause};
+use crate::service::{PATIENT, PREFIX, Service, Stored, pause};
 
 /// How long anything may take here.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -78,6 +79,18 @@ fn is_told(told: &[String], words: &[&str]) -> bool {
         .any(|text| words.iter().all(|word| text.contains(word)))
 }
 
+/// Ends services that share an oracle. Slices of a second may have left their retention meanwhile.
+async fn end_exactly(services: &[&Service], conn: &mut MultiplexedConnection) {
+    for service in services {
+        service.end().await;
+        service.assert_well();
+        assert!((service.health().completeness - 1.0).abs() < f64::EPSILON);
+    }
+    let stored = Stored::read(conn).await;
+    let served = services[0].oracle.served() as i64;
+    assert_eq!((stored.total(), stored.by_page()), (served, served));
+}
+
 async fn field(conn: &mut MultiplexedConnection, field: &str) -> String {
     let key = format!("{PREFIX}pulse:state");
     let value = cmd("HGET").arg(key).arg(field).query_async(conn).await;
@@ -123,7 +136,7 @@ async fn a_denied_xtrim_is_told_and_the_journal_stays_within_its_bound() {
         entries(&mut conn.clone()).await == 0
     })
     .await;
-    service.end_exactly(&server).await;
+    end_exactly(&[&service], &mut conn).await;
 }
 
 #[tokio::test]
@@ -155,7 +168,7 @@ async fn a_command_that_a_script_is_denied_is_named_and_no_other_program_is_blam
         pass_until(&service, &hand, "it is quiet", <[_]>::is_empty).await;
         service.settle().await;
     }
-    service.end_exactly(&server).await;
+    end_exactly(&[&service], &mut conn).await;
 }
 
 /// A proxy may answer anything with an error of its own.
@@ -194,14 +207,94 @@ async fn an_error_that_is_not_about_the_type_of_a_key_deletes_nothing() {
 }
 
 #[tokio::test]
-async fn a_missing_info_is_told_until_it_is_granted() {
+async fn a_missing_info_is_told_until_it_is_granted_and_again_when_it_is_taken_away() {
     let (server, mut conn) = permitting("+@all -info").await;
     let (service, hand) = service(options(&server));
     service.requests(48).await;
     service.settle().await;
-    let words = ["INFO", "ACL SETUSER app +info"];
-    pass_until(&service, &hand, "it is told", |told| is_told(told, &words)).await;
+    for _ in 0..2 {
+        let words = ["INFO", "ACL SETUSER app +info"];
+        pass_until(&service, &hand, "it is told", |told| is_told(told, &words)).await;
+        run(&mut conn, "ACL SETUSER app +info").await;
+        pass_until(&service, &hand, "it is quiet", <[_]>::is_empty).await;
+        run(&mut conn, "ACL SETUSER app -info").await;
+    }
     run(&mut conn, "ACL SETUSER app +info").await;
-    pass_until(&service, &hand, "it is quiet", <[_]>::is_empty).await;
-    service.end_exactly(&server).await;
+    end_exactly(&[&service], &mut conn).await;
+}
+
+/// What health says where a store is only read.
+async fn told_by(dashboard: &Dashboard) -> Vec<String> {
+    use tower::ServiceExt;
+    let request = http::Request::get("/api/health").header("host", "localhost");
+    let request = request.body(axum::body::Body::empty()).unwrap();
+    let response = dashboard.router(Access::open()).oneshot(request);
+    let body = response.await.unwrap().into_body();
+    let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
+    let health: serde_json::Value = serde_json::from_slice(&body).unwrap();
+    let warnings = health["warnings"].as_array().unwrap().iter();
+    warnings
+        .map(|text| text.as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[tokio::test]
+async fn eviction_and_a_full_memory_are_told_by_all_while_they_last() {
+    let server = RedisServer::start().await;
+    let mut conn = server.connection().await;
+    let (clock, hand) = Clock::manual(now());
+    let folder = Service::new(with_clock(&server.url(), &clock));
+    folder.requests(48).await;
+    folder.settle().await;
+    let other = folder.join(with_clock(&server.url(), &clock));
+    other.requests(48).await;
+    other.settle().await;
+    let dashboard = Dashboard::builder().redis(server.url()).prefix(PREFIX);
+    let dashboard = dashboard.build().unwrap();
+    for (set, words, back) in [
+        (
+            "CONFIG SET maxmemory-policy allkeys-lru",
+            "maxmemory-policy is allkeys-lru",
+            "CONFIG SET maxmemory-policy noeviction",
+        ),
+        (
+            "CONFIG SET maxmemory-policy volatile-lru",
+            "maxmemory-policy is volatile-lru",
+            "CONFIG SET maxmemory-policy noeviction",
+        ),
+        (
+            "CONFIG SET maxmemory 1",
+            "no memory left: raise maxmemory",
+            "CONFIG SET maxmemory 0",
+        ),
+    ] {
+        run(&mut conn, set).await;
+        for service in [&folder, &other] {
+            pass_until(service, &hand, set, |told| {
+                let warnings = service.health().warnings;
+                is_told(told, &[words]) && is_told(&warnings, &[words])
+            })
+            .await;
+        }
+        look_until(PATIENCE, async || {
+            hand.advance(Duration::from_secs(1));
+            let told = told_by(&dashboard).await;
+            let is_told = is_told(&told, &[words]);
+            is_told.then_some(()).ok_or(format!("{set}: {told:?}"))
+        })
+        .await;
+        run(&mut conn, back).await;
+        for service in [&folder, &other] {
+            pass_until(service, &hand, back, <[_]>::is_empty).await;
+        }
+        look_until(PATIENCE, async || {
+            hand.advance(Duration::from_secs(1));
+            let told = told_by(&dashboard).await;
+            told.is_empty()
+                .then_some(())
+                .ok_or(format!("{back}: {told:?}"))
+        })
+        .await;
+    }
+    end_exactly(&[&other, &folder], &mut conn).await;
 }

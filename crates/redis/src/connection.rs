@@ -313,18 +313,15 @@ impl Connections {
         let detail = error.detail().unwrap_or_default();
         let is_denied = error.code().is_some_and(|code| is_denial(code, detail));
         // The error of a script may not name the command.
-        let (explained, at) = match subject {
-            Subject::Script(_) if is_denied && !detail.contains("permissions to run") => {
-                let commands = &mut connection.commands.clone();
-                match self.permissions.check(commands).await {
-                    Err(Refusal::Denied(at, detail)) => {
-                        (self.server_info.answered("NOPERM", &detail), Some(at))
-                    }
-                    _ => (explained, None),
-                }
-            }
-            _ => (explained, None),
-        };
+        let (mut explained, mut at) = (explained, None);
+        if let Subject::Script(_) = subject
+            && is_denied
+            && !detail.contains("permissions to run")
+            && let commands = &mut connection.commands.clone()
+            && let Err(Refusal::Denied(place, detail)) = self.permissions.check(commands).await
+        {
+            (explained, at) = (self.server_info.answered("NOPERM", &detail), Some(place));
+        }
         let is_dead = match explained.kind() {
             // The remainder of an answer must not be taken for the answer to the next command.
             StoreErrorKind::TimedOut => {

@@ -80,7 +80,12 @@ impl RedisStore {
         running.arg("+inf").arg("LIMIT").arg(0).arg(MAX_VERSIONS);
         keys.push(&versions);
         self.ask_status(&mut pipeline, heartbeat.at);
-        let mut replies = self.write_own_keys(&mut pipeline, &keys).await?;
+        let written = self.write_own_keys(&mut pipeline, &keys).await;
+        if matches!(&written, Err(error) if error.kind() == StoreErrorKind::Refused) {
+            // A server without free memory tells why in the status.
+            self.read_status(heartbeat.at).await?;
+        }
+        let mut replies = written?;
         let status = replies.split_off(keys.len().min(replies.len()));
         let reply = |at: usize| replies.get(at).and_then(|reply| reply.as_ref().ok());
         let is_new = |at: usize| reply(at).and_then(int).is_some_and(|added| added > 0);

@@ -44,7 +44,7 @@ impl RedisStore {
     }
 
     /// The call of a script with its first keys and arguments.
-    fn step(&self, keys: &[String], args: &[&str]) -> Invocation {
+    pub(super) fn step(&self, keys: &[String], args: &[&str]) -> Invocation {
         let mut script = Invocation::default();
         keys.iter().for_each(|key| script.key(&**key));
         args.iter().for_each(|arg| script.arg(*arg));
@@ -177,6 +177,7 @@ impl RedisStore {
         let (Some(head), Some(now)) = (head.and_then(position_of), now.and_then(int)) else {
             return Err(self.not_understood("read.lua"));
         };
+        self.ask_about_server(now, true).await;
         let Value::Array(mut reply) = reply else {
             return Err(self.not_understood("read.lua"));
         };

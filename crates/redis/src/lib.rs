@@ -91,7 +91,7 @@ pub struct RedisStore {
     last_expiry: LastExpiry,
     last_listing: LastListing,
     untrimmed: Untrimmed,
-    /// When the server was last asked for what it had refused to tell, in Unix seconds.
+    /// When the server was last asked about itself, in Unix seconds.
     server_asked_at: AtomicI64,
     /// Replaces the server's clock in tests.
     clock: Option<Clock>,

@@ -89,16 +89,11 @@ impl Permissions {
 
 /// What the server tells about itself, as far as the user may ask: for warnings only.
 pub(super) async fn server_info(connection: &mut MultiplexedConnection) -> RedisResult<String> {
-    let mut info = String::new();
-    for section in ["server", "memory"] {
-        match cmd("INFO").arg(section).query_async(connection).await {
-            Ok(Value::BulkString(text)) => info += &String::from_utf8_lossy(&text),
-            Ok(_) => {}
-            Err(error) if is_refusal(&error) => break,
-            Err(error) => return Err(error),
-        }
+    match cmd("INFO").query_async(connection).await {
+        Ok(Value::BulkString(text)) => Ok(String::from_utf8_lossy(&text).into_owned()),
+        Err(error) if !is_refusal(&error) => Err(error),
+        _ => Ok(String::new()),
     }
-    Ok(info)
 }
 
 /// Whether a server answers that it does not run a command: its user lacks the permission, or nobody has it, as at some

@@ -13,7 +13,8 @@ pub(super) struct Server {
     version: String,
     /// Whether it is a node of a cluster, and is used as if it were none.
     is_lone_node: bool,
-    eviction: Option<String>,
+    /// What it does when its memory is full, as memory.lua notes it.
+    memory: String,
 }
 
 impl Server {
@@ -32,7 +33,9 @@ impl Server {
             flavour,
             version: version.unwrap_or_default(),
             is_lone_node: !is_in_cluster && field("redis_mode").as_deref() == Some("cluster"),
-            eviction: field("maxmemory_policy").filter(|policy| policy != "noeviction"),
+            memory: ["maxmemory_policy", "evicted_keys"]
+                .map(|name| field(name).unwrap_or_default())
+                .join(" "),
         }
     }
 
@@ -68,12 +71,7 @@ impl Server {
                 "the server's version, and whether it evicts, is unknown, as INFO is not permitted: allow it with {grant}"
             )),
         }
-        if let Some(policy) = &self.eviction {
-            warnings.push(format!(
-                "maxmemory-policy is {policy}, so the server may evict data of this crate: set it to \
-                 noeviction"
-            ));
-        }
+        warnings.extend(self.memory_warning());
         if self.is_lone_node {
             warnings.push(
                 "the server is a node of a Redis Cluster, which may give its slot away: give its URL to \
@@ -82,6 +80,31 @@ impl Server {
             );
         }
         warnings
+    }
+
+    /// Takes over what memory.lua has noted.
+    pub(super) fn set_memory(&mut self, memory: &str) {
+        if self.memory != memory {
+            let was_told = self.memory_warning().is_some();
+            self.memory = shown(memory.as_bytes());
+            if let Some(warning) = self.memory_warning().filter(|_| !was_told) {
+                tracing::warn!("{warning}");
+            }
+        }
+    }
+
+    fn memory_warning(&self) -> Option<String> {
+        let mut memory = self.memory.split(' ');
+        match (memory.next()?, memory.next()?, memory.next()) {
+            ("noeviction", _, Some("1")) => {
+                Some("the server has no memory left: raise maxmemory, or delete keys".into())
+            }
+            ("" | "noeviction", ..) => None,
+            (policy, evicted, _) => Some(format!(
+                "maxmemory-policy is {policy}, so the server may evict data of this crate, and has evicted {evicted} \
+                 keys of all programs: set it to noeviction"
+            )),
+        }
     }
 
     fn version(&self) -> Option<(u64, u64)> {

@@ -8,7 +8,8 @@ use redis::{Pipeline, Value, pipe};
 
 use super::RedisStore;
 use super::connection::Role;
-use super::server::Server;
+use super::error::is_permission;
+use super::script::MEMORY;
 use super::value::{bytes, int, items, pairs, problem, shown, text};
 use tower_pulse_core::error::StoreError;
 use tower_pulse_core::store::read;
@@ -33,7 +34,7 @@ const NOTHING_LISTED_FOR: i64 = 5;
 /// Rankings with several configurations that are listed, about.
 const MAX_MIXED_RANKINGS: usize = 20;
 
-const FIELDS: [&str; 15] = [
+const FIELDS: [&str; 16] = [
     "created",
     "since",
     "head",
@@ -49,10 +50,13 @@ const FIELDS: [&str; 15] = [
     "folder",
     "newer",
     "untrimmed",
+    "memory",
 ];
 
-/// Seconds after which the server is asked again for what it has refused to tell about itself.
-const ASKED_AGAIN_AFTER: i64 = 5;
+/// Seconds after which the server is asked again for what it has refused to tell about itself, and after which the folder
+/// notes again what it does when its memory is full.
+const ASKED_AFTER: i64 = 5;
+const NOTED_AFTER: i64 = 10;
 
 /// When there was last nothing to list, in Unix seconds, and how often a key had been quarantined by then.
 #[derive(Debug, Default)]
@@ -64,12 +68,11 @@ pub(super) struct Untrimmed(Mutex<String>);
 
 impl Untrimmed {
     pub(super) fn set(&self, refusal: &str) {
-        let mut noted = lock(&self.0);
+        let (mut noted, refusal) = (lock(&self.0), shown(refusal.as_bytes()));
         if noted.is_empty() && !refusal.is_empty() {
-            let refusal = shown(refusal.as_bytes());
             tracing::warn!(%refusal, "entries that are folded cannot be removed; allow XTRIM");
         }
-        *noted = shown(refusal.as_bytes());
+        *noted = refusal;
     }
 
     pub(super) fn refusal(&self) -> String {
@@ -169,15 +172,27 @@ impl RedisStore {
         Ok(lists)
     }
 
-    /// Asks again for what the server has refused to tell about itself, now and then.
-    async fn ask_for_server(&self, now: i64) {
-        let is_known = |server: Server| server.is_known();
+    /// Asks the server about itself, unless that was done a moment ago: again for what it has refused to tell, or, for the
+    /// instance that folds, what it does when its memory is full, which is noted for all.
+    pub(super) async fn ask_about_server(&self, now: i64, is_folder: bool) {
+        let is_known = self.connections.server().map(|server| server.is_known());
         let last = self.server_asked_at.load(Ordering::Relaxed);
-        let is_recent = (0..ASKED_AGAIN_AFTER).contains(&now.saturating_sub(last));
-        if !is_recent && !self.connections.server().is_none_or(is_known) {
-            self.server_asked_at.store(now, Ordering::Relaxed);
-            // The status does not depend on it, and the next call meets the same error.
+        let is_recent = |seconds| (0..seconds).contains(&now.saturating_sub(last));
+        if is_known != Some(is_folder)
+            || is_recent(if is_folder { NOTED_AFTER } else { ASKED_AFTER })
+        {
+            return;
+        }
+        self.server_asked_at.store(now, Ordering::Relaxed);
+        // The next call meets the errors of the server, too.
+        if !is_folder {
             let _ = self.connections.ask_for_server().await;
+        } else if let script = self.step(&[self.keys.state()], &[])
+            && let Ok(reply) = self.connections.run(Role::Fold, &MEMORY, &script).await
+            && let Some(refusal) = items(&reply).get(1).and_then(text)
+            && is_permission(refusal)
+        {
+            self.connections.set_server("");
         }
     }
 
@@ -187,7 +202,7 @@ impl RedisStore {
         now: i64,
         mut replies: Vec<Result<Value, String>>,
     ) -> Result<StoreStatus, StoreError> {
-        self.ask_for_server(now).await;
+        self.ask_about_server(now, false).await;
         let lists = replies.split_off(replies.len().min(4));
         let replies: Vec<Value> = (replies.into_iter())
             .map(|reply| reply.unwrap_or(Value::Nil))
@@ -210,6 +225,9 @@ impl RedisStore {
         let oldest = oldest.filter(|_| head != low);
         let count = |value: &Value| int(value).and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
         self.untrimmed.set(field("untrimmed").unwrap_or_default());
+        if let Some(memory) = field("memory") {
+            self.connections.set_memory(memory);
+        }
         let quarantined = number("quarantined");
         let lists = self.lists_of(now, quarantined, lists).await?;
         let time = |name| field(name).and_then(|at| at.parse::<i64>().ok());

@@ -467,6 +467,19 @@ breaks! {
     "an entry is trimmed when it is folded",
     "try('XTRIM', KEYS[2], 'MINID', ARGV[7])" => "try('XTRIM', KEYS[2], 'MAXLEN', 0)";
 ]
+"memory": [
+    "a policy of eviction that is set later is not noted",
+    "a policy of eviction is told by all while it lasts",
+    "if generation and memory ~= before then" => "if generation and not before then";
+
+    "a full memory is not noted",
+    "a server without free memory is told by all while it lasts",
+    "used >= 0.99 * most and 1 or 0" => "used < 0 and 1 or 0";
+
+    "a note needs free memory",
+    "a server without free memory is told by all while it lasts",
+    "  redis.call('PERSIST', KEYS[1]) -- Allowed without free memory, and so is the write after it.\n" => "";
+]
 "try": [
     "a command that is denied counts as data of another program",
     "only data of another program is told as such",

@@ -32,6 +32,12 @@ impl Connections {
         *self.server.write().unwrap_or_else(PoisonError::into_inner) = Some(server);
     }
 
+    /// Takes over what is noted of the server's memory.
+    pub(crate) fn set_memory(&self, memory: &str) {
+        let server = &mut *self.server.write().unwrap_or_else(PoisonError::into_inner);
+        server.iter_mut().for_each(|it| it.set_memory(memory));
+    }
+
     /// Makes a connection, or goes on with one that was denied a command, if it is permitted now.
     pub(super) async fn connect(
         &self,
