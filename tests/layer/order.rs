@@ -120,6 +120,7 @@ async fn a_panic_that_is_caught() {
 }
 
 #[tokio::test]
+#[allow(clippy::result_large_err, reason = "tower-http asks for it")]
 async fn a_login() {
     let refuse = |_: &mut Request<Body>| {
         let refused = Response::builder().status(StatusCode::UNAUTHORIZED);

@@ -396,12 +396,10 @@ mod tests {
         let folding = format!("folding fails: {away}");
         let cleaning = format!("cleaning fails: {away}");
         let other = "folding fails: another error".to_owned();
-        let all = |warnings: &[&String]| one_per_cause(warnings.iter().copied().cloned().collect());
-        assert_eq!(
-            all(&[&away.to_owned(), &folding, &cleaning, &other]),
-            [away, &other]
-        );
-        assert_eq!(all(&[&folding, &cleaning, &folding]), [folding.clone()]);
+        let all =
+            |warnings: &[&str]| one_per_cause(warnings.iter().map(|&one| one.into()).collect());
+        assert_eq!(all(&[away, &folding, &cleaning, &other]), [away, &other]);
+        assert_eq!(all(&[&folding, &cleaning, &folding]), [&*folding]);
         assert_eq!(all(&[&other, &folding]), [other.clone(), folding]);
     }
 
