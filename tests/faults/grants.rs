@@ -136,6 +136,7 @@ async fn a_denied_xtrim_is_told_and_the_journal_stays_within_its_bound() {
         entries(&mut conn.clone()).await == 0
     })
     .await;
+    assert_eq!(field(&mut conn, "untrimmed").await, "");
     end_exactly(&[&service], &mut conn).await;
 }
 

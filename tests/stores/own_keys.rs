@@ -216,8 +216,20 @@ async fn a_quarantine_of_another_type_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_key_of_entries_set_aside_of_another_type_is_replaced() {
+async fn a_key_of_entries_set_aside_that_holds_something_else_is_replaced() {
+    let (fixture, connection) = poisoned("aside").await;
+    sets_aside(fixture, connection).await;
+    // A stream that takes no further entry.
     let (fixture, mut connection) = poisoned("aside").await;
+    run(&mut connection, &["DEL", &key("aside")]).await;
+    let last = "18446744073709551615-18446744073709551615";
+    let add = ["XADD", &key("aside"), last, "foo", "bar"];
+    run(&mut connection, &add).await;
+    sets_aside(fixture, connection).await;
+}
+
+/// Sets an entry aside, which replaces what is there.
+async fn sets_aside(fixture: Fixture, mut connection: MultiplexedConnection) {
     let call = next_call(&fixture).await;
     fixture.store.append(&call).await.unwrap();
     let head: String = cmd("HGET")
