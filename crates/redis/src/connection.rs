@@ -167,7 +167,7 @@ impl Connections {
         self.topology.warning()
     }
 
-    /// What the server has answered to INFO.
+    /// The answer of the server to INFO.
     pub(super) fn server(&self) -> Option<Server> {
         let server = self.server.read().unwrap_or_else(PoisonError::into_inner);
         server.clone()

@@ -13,7 +13,7 @@ pub(super) struct Server {
     version: String,
     /// Whether it is a node of a cluster, and is used as if it were none.
     is_lone_node: bool,
-    /// What it does when its memory is full, as memory.lua notes it.
+    /// Its policy of eviction, keys evicted so far, and 1 if no memory is left, as memory.lua notes them.
     memory: String,
 }
 
