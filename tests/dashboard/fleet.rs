@@ -69,8 +69,13 @@ impl Fleet {
     }
 
     pub fn builder(&self) -> DashboardBuilder {
+        self.builder_at(self.server.url())
+    }
+
+    /// The same, as another user.
+    pub fn builder_at(&self, url: String) -> DashboardBuilder {
         Dashboard::builder()
-            .redis(self.server.url())
+            .redis(url)
             .redis_response_timeout(Duration::from_secs(5))
             .target(Duration::from_millis(50))
             .clock(self.clock.clone())

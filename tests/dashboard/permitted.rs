@@ -27,7 +27,7 @@ async fn a_user_that_may_not_write_sees_all() {
     };
     permit(&["+@read", "+info", "+select", "-hscan"]).await;
     let url = format!("redis://reader:secret@127.0.0.1:{}/", fleet.server.port());
-    let dashboard = fleet.builder().redis(url).build().unwrap();
+    let dashboard = fleet.builder_at(url).build().unwrap();
     let app = dashboard.mount("/pulse", tower_pulse::admin::Access::open());
     let (status, body) = send(&app, "GET", "api/overview").await;
     assert_eq!(status, 503, "{body}");
