@@ -18,9 +18,10 @@ const CRATES: [(&str, &[&str]); 7] = [
 ];
 
 /// The modules of the core, lowest first. Those of a rank do not know each other.
-const RANKS: [&[&str]; 7] = [
-    &["clock", "error", "health", "random", "targets"],
+const RANKS: [&[&str]; 8] = [
+    &["clock", "error", "random", "targets"],
     &["task"],
+    &["advice", "health"],
     &["recorder", "store"],
     &[
         "changes",
