@@ -236,7 +236,13 @@ async fn a_dashboard_tells_nothing_that_only_an_instance_has() {
         .filter(|line| !line.starts_with('#'))
         .collect();
     let is_of_the_fleet = |line: &&&str| {
-        let fleet = ["pulse_fleet_", "pulse_store_up ", "pulse_changes{"];
+        // A dashboard asks for credentials as well.
+        let fleet = [
+            "pulse_fleet_",
+            "pulse_store_up ",
+            "pulse_changes{",
+            "pulse_wrong_credentials_total 0",
+        ];
         fleet.iter().any(|name| line.starts_with(name))
     };
     assert!(

@@ -10,9 +10,12 @@ mod values;
 
 use std::fmt::Debug;
 
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::context::Kind;
 use tower_pulse_model::entry;
 use tower_pulse_model::mark::StoredMark;
 use tower_pulse_model::minute_report::InstanceMinute;
+use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::pack::{self, Packed};
 use tower_pulse_model::ranking::RankingState;
 use tower_pulse_model::ranking::specs::CarriedSpecs;
@@ -183,4 +186,16 @@ fn this_version_writes_what_the_last_one_wrote() {
             form.before_a_change
         );
     }
+}
+
+/// A folder of an earlier version would lose the outcome.
+#[test]
+fn an_entry_with_a_body_that_failed_has_a_version_of_its_own() {
+    let mut batch = values::requests();
+    assert_eq!(entry::version(&batch), 3);
+    let mut sums = Aggregate::default();
+    sums.times.record(1);
+    sums.outcomes.record(Outcome::BodyFailed, true);
+    batch.add(&"GET /".into(), Kind::Http, 1_700_000_047, &sums);
+    assert_eq!(entry::version(&batch), 7);
 }
