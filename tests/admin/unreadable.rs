@@ -79,4 +79,12 @@ async fn what_cannot_be_read_is_told_and_quiet_once_it_can() {
             "{command}: {failed} failed, {warnings:?}"
         );
     }
+    // Of a store that is away, health tells by its status and by what cannot be folded.
+    server.kill_9();
+    hand.advance(Duration::from_secs(2));
+    let (failed, _, warnings) = ask("x").await;
+    let told = warnings
+        .iter()
+        .any(|one| one.starts_with("the store cannot be read"));
+    assert!(failed > 0 && !told, "{failed} failed, {warnings:?}");
 }

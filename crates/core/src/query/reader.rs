@@ -17,6 +17,7 @@ use super::answers::{Rows, RowsQuery};
 use super::error::QueryError;
 use super::source::Source;
 use super::window::Window;
+use crate::error::StoreErrorKind;
 use crate::task::BoxFuture;
 
 /// An answer, and how new it is. The fields of the answer can be read as its own.
@@ -271,7 +272,12 @@ impl Reader {
                 Ok(Answer { value, as_of })
             };
             answered.await.inspect_err(|error| {
-                if matches!(error, QueryError::Store(_) | QueryError::Unanswered) {
+                // Health tells by other means that the store does not answer at all.
+                let is_away =
+                    |kind| matches!(kind, StoreErrorKind::Unreachable | StoreErrorKind::TimedOut);
+                if let QueryError::Store(cause) = error
+                    && !is_away(cause.kind())
+                {
                     source.notices.fails(&source.clock, error.to_string());
                 }
             })
