@@ -90,6 +90,7 @@ pub use dashboard::Dashboard;
 pub use pulse::Pulse;
 pub use simulation::Simulation;
 pub use tower_pulse_core::clock::{Clock, ManualClock};
+pub use tower_pulse_core::condition::{Condition, ConditionEvent};
 pub use tower_pulse_core::error::{AmendError, BuildError, StoreError, StoreErrorKind};
 pub use tower_pulse_core::handle::ShutdownError;
 #[cfg(feature = "rankings")]

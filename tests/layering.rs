@@ -19,9 +19,9 @@ const CRATES: [(&str, &[&str]); 7] = [
 
 /// The modules of the core, lowest first. Those of a rank do not know each other.
 const RANKS: [&[&str]; 8] = [
-    &["clock", "error", "random", "targets"],
+    &["clock", "condition", "error", "random", "targets"],
     &["task"],
-    &["advice", "health"],
+    &["advice", "callbacks", "health"],
     &["recorder", "store"],
     &[
         "changes",

@@ -4,7 +4,7 @@
 use http::{Request, Response};
 use pulse_rig::log::Log;
 use tower::{Layer, Service};
-use tower_pulse::{Builder, Clock, Pulse};
+use tower_pulse::{Builder, Clock, Condition, Pulse};
 
 fn built(builder: Builder) -> Pulse {
     let (clock, _hand) = Clock::manual(1_700_001_000);
@@ -35,6 +35,7 @@ async fn raw_paths_as_contexts() {
     assert_eq!(pulse.health().recording.overflowed, 1_000);
     assert_eq!(warnings_with(&pulse, "1000 requests"), 1);
     assert_eq!(warnings_with(&pulse, "max_contexts"), 1);
+    assert_eq!(pulse.health().conditions, [Condition::Overflow]);
     let lines = log.lines_with("there are more contexts");
     let [line] = &lines[..] else {
         panic!("{lines:?}")
@@ -69,14 +70,20 @@ async fn counters_with_names_of_the_crate() {
 #[tokio::test]
 async fn requests_that_succeed_without_a_route() {
     let (log, _logging) = Log::start();
-    let pulse = built(Pulse::builder());
+    let (clock, hand) = Clock::manual(1_700_001_000);
+    let pulse = Pulse::builder().clock(clock).build().unwrap();
     let service = async |_: Request<()>| Ok::<_, std::io::Error>(Response::new(()));
     let mut service = pulse.layer().layer(tower::service_fn(service));
     for _ in 0..3 {
         service.call(Request::new(())).await.unwrap();
     }
-    assert_eq!(log.lines_with("matched no route").len(), 1);
     assert_eq!(warnings_with(&pulse, "matched no route"), 1);
+    assert_eq!(pulse.health().conditions, [Condition::Routes]);
+    for _ in 0..30 {
+        hand.advance(std::time::Duration::from_secs(1));
+        pulse_rig::wait::let_tasks_run().await;
+    }
+    assert_eq!(log.lines_with("matched no route").len(), 1);
 }
 
 #[tokio::test]
@@ -91,6 +98,7 @@ async fn a_bound_of_memory_above_what_is_allowed() {
     assert_eq!(pulse.health().warnings, Vec::<String>::new());
     let pulse = built(Pulse::builder().warn_above_bytes(most - 1));
     assert_eq!(warnings_with(&pulse, "warn_above_bytes"), 1);
+    assert_eq!(pulse.health().conditions, [Condition::Configuration]);
     let lines = log.lines_with("warn_above_bytes");
     assert!(lines.len() == 1 && lines[0].contains("WARN"), "{lines:?}");
 }

@@ -68,6 +68,7 @@ impl Light {
             instance: self.instance.clone(),
             name: None,
             at: crate::now(),
+            every: 1,
             in_flight: 0,
             dropped: 0,
             version: None,

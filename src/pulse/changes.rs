@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Pulse;
+use tower_pulse_core::condition::ConditionEvent;
 use tower_pulse_core::error::{AmendError, StoreError};
 use tower_pulse_detect::change::Change;
 use tower_pulse_model::mark::Mark;
@@ -28,6 +29,30 @@ impl Pulse {
     /// ```
     pub fn on_change(&self, on_change: impl Fn(&Change) + Send + Sync + 'static) {
         self.0.handle.on_change(Arc::new(on_change));
+    }
+
+    /// Calls `on_condition` with each [`Condition`](crate::Condition) of this instance or its store that begins or ends:
+    /// folding fails, a command is denied, samples are lost, … Health and the gauge `pulse_condition` have the same
+    /// ones. Call it once, after the `Pulse` is built; each function is called, by each instance.
+    ///
+    /// A condition begins when it is there for two seconds in a row, and ends likewise
+    /// ([`ConditionEvent::ended`](crate::ConditionEvent::ended) is set then). The call happens on a thread that may
+    /// block; the next event waits for it for 10 s.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use tower_pulse::Condition;
+    ///
+    /// let pulse = tower_pulse::Pulse::builder().build()?;
+    /// pulse.on_condition(|event| match (event.condition, event.ended) {
+    ///     (Condition::Routes, _) => {}                  // known
+    ///     (_, None) => eprintln!("begins: {event}"),    // eviction: maxmemory-policy is allkeys-lru, …
+    ///     (_, Some(_)) => eprintln!("ends: {event}"),   // eviction is over after 95 s
+    /// });
+    /// # Ok(()) }
+    /// ```
+    pub fn on_condition(&self, on_condition: impl Fn(&ConditionEvent) + Send + Sync + 'static) {
+        self.0.handle.on_condition(Arc::new(on_condition));
     }
 
     /// The changes of the fleet: those that stand first, by the time that they cost, then those that have ended.

@@ -7,7 +7,7 @@ use axum::Router;
 use axum::routing::get;
 use serde_json::Value;
 use tower_pulse::admin::Access;
-use tower_pulse::{Clock, Pulse};
+use tower_pulse::{Clock, Condition, Pulse};
 
 use crate::serve;
 use pulse_rig::http::Client;
@@ -55,6 +55,22 @@ async fn the_guide_names_every_field_of_health() {
         assert!(page.contains(&shown), "the guide lacks {name}");
     }
     pulse.shutdown().await.unwrap();
+}
+
+#[test]
+fn the_guide_has_the_table_of_conditions() {
+    let page = include_str!("../../src/guide/reading_health.md");
+    let table = page.split("## Conditions").nth(1).unwrap();
+    let rows = table.lines().filter(|line| line.starts_with("| `"));
+    let rows = rows.map(|row| row.split('|').map(str::trim).collect::<Vec<_>>());
+    let rows: Vec<_> = rows.take(Condition::ALL.len() + 1).collect();
+    for (row, condition) in rows.iter().zip(Condition::ALL) {
+        assert_eq!(row[1], format!("`{condition}`"));
+        assert_eq!(format!("{}.", row[2]), condition.meaning());
+        assert!(!row[3].is_empty(), "{row:?}");
+    }
+    let is_next_table = rows.last().unwrap()[1].starts_with("`recording.");
+    assert!(is_next_table, "the guide has more conditions");
 }
 
 /// Metrics by name, with the names of their labels.

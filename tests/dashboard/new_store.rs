@@ -1,6 +1,7 @@
 //! A dashboard before the first instance, and one whose store is away or holds keys of another program.
 
 use std::time::Duration;
+use tower_pulse::Condition;
 
 use http::StatusCode;
 use redis::cmd;
@@ -45,6 +46,7 @@ async fn a_dashboard_waits_for_the_first_instance() {
         let says =
             |warning: &serde_json::Value| warning.as_str().unwrap().contains("nothing is recorded");
         assert!(warnings.iter().any(says), "{health}");
+        assert_eq!(health["conditions"][0], Condition::EmptyStore.as_str());
         assert_eq!(health["status"], "ok");
     }
     assert!(fleet.values().await.is_empty());

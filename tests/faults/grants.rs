@@ -195,6 +195,7 @@ async fn an_error_that_is_not_about_the_type_of_a_key_deletes_nothing() {
         instance: "a".into(),
         name: None,
         at: now(),
+        every: 1,
         in_flight: 0,
         dropped: 0,
         version: None,

@@ -14,6 +14,8 @@ mod rig;
 mod service;
 
 mod behind;
+mod conditions;
+mod denials;
 mod denied;
 mod ending;
 mod failover;

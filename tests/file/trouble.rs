@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use tower_pulse::Condition;
 use tower_pulse::store::file::FileOptions;
 use tower_pulse_core::store::{Store, Upkeep};
 use tower_pulse_file::FileIo;
@@ -28,6 +29,8 @@ async fn refused(content: &[u8]) -> String {
         "{}",
         service.warnings()
     );
+    let conditions = service.pulse.health().conditions;
+    assert!(conditions.contains(&Condition::File), "{conditions:?}");
     drop(service);
     place.released().await;
     assert_eq!(std::fs::read(place.path()).unwrap(), content);

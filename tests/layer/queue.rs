@@ -6,6 +6,7 @@ use axum::routing::get;
 use http::{HeaderValue, Request};
 use http_body_util::BodyExt;
 use tower::{ServiceBuilder, ServiceExt};
+use tower_pulse::Condition;
 use tower_pulse::{Clock, ManualClock, Pulse};
 
 use super::request_timers::{after, sums_of, timers};
@@ -102,6 +103,7 @@ async fn a_wait_that_makes_no_sense_is_counted_and_told() {
         .map(|warning| warning.split(" of 10 ").next().unwrap())
         .collect();
     assert_eq!(told, ["2", "2", "5"], "{:?}", health.warnings);
+    assert_eq!(health.conditions, [Condition::QueueHeader]);
     let sums = sums_of(&timers(&pulse, "GET /").await, "queue");
     assert_eq!((sums.count, sums.sum), (3, 60_000_000_000));
     assert_eq!(

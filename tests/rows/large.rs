@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use redis::{AsyncCommands, cmd, pipe};
 use tower_pulse::row_cache::{RowCache, RowError};
+use tower_pulse_core::condition::Condition;
 use tower_pulse_core::store::rows::{FinishedRow, LeaseOf, LoadedRow};
 
 use crate::fixture::Service;
@@ -229,6 +230,8 @@ async fn a_row_of_another_program_that_is_too_large_is_named_and_replaced() {
     let [first, second] = &warnings[..] else {
         panic!("{warnings:?}")
     };
+    let conditions = service.store.conditions();
+    assert!((conditions.iter()).all(|warning| warning.condition == Condition::LargeRow));
     assert!(first.starts_with("inv:9 20000: "), "{first}");
     assert!(second.starts_with("inv:small:1: "), "{second}");
     for (warning, max_bytes) in [(first, "67108864"), (second, "1000")] {

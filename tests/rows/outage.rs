@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use tower_pulse::Condition;
 use tower_pulse::row_cache::{RowCache, RowError};
 
 use crate::fixture::{Mode, Service, Stock};
@@ -21,6 +22,12 @@ async fn reads_fail_at_once_or_answer_from_this_process() {
         .await;
     let server = service.server.as_ref().unwrap();
     server.freeze();
+    service
+        .until("it is told", async || {
+            let conditions = service.pulse().health().conditions;
+            conditions.contains(&Condition::RowRefresh)
+        })
+        .await;
     let start = Instant::now();
     let error = plain.get::<Stock>("1").await.unwrap_err();
     let took = start.elapsed();

@@ -129,6 +129,7 @@ impl Pair {
                         instance: instance.to_string(),
                         name: None,
                         at: now,
+                        every: 1,
                         in_flight: *in_flight,
                         dropped: 0,
                         version: (in_flight % 3 > 0).then(|| (in_flight % 3).to_string().into()),

@@ -37,6 +37,7 @@ fn heartbeat(at: i64, version: Option<&str>) -> Heartbeat {
         instance: "a".into(),
         name: None,
         at,
+        every: 1,
         in_flight: 0,
         dropped: 0,
         version: version.map(Into::into),

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use tower_pulse::Condition;
 use tower_pulse::{Clock, ManualClock, Pulse};
 use tower_pulse_core::store::history;
 use tower_pulse_core::store::table_reads::Purpose;
@@ -295,6 +296,7 @@ async fn the_longest_history_wins_whichever_instance_folds() {
         warnings.len() == 1 && warnings[0].contains(" 30 ") && warnings[0].contains(" 200"),
         "{warnings:?}"
     );
+    assert_eq!(short.health().conditions, [Condition::History]);
     assert_eq!(told(&long), Vec::<String>::new());
     // The shorter one folds again, and the longer one does not take turns with it.
     long.shutdown().await.unwrap();

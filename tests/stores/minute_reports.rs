@@ -105,6 +105,7 @@ fn heartbeat(instance: &str, at: i64, version: Option<&str>) -> Heartbeat {
         instance: instance.into(),
         name: None,
         at,
+        every: 1,
         in_flight: 0,
         dropped: 0,
         version: version.map(Arc::from),

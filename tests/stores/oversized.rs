@@ -4,6 +4,7 @@
 use crate::rig::reads::StoreReads;
 use redis::aio::MultiplexedConnection;
 use redis::{cmd, pipe};
+use tower_pulse_core::condition::Condition;
 use tower_pulse_model::context::Kind;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::snapshot::{ContextSnapshot, Problem};
@@ -127,6 +128,8 @@ async fn a_record_of_20_mib_is_named_and_replaced() {
             .len(),
         1
     );
+    let conditions = fixture.store.conditions();
+    assert!((conditions.iter()).all(|warning| warning.condition == Condition::UnreadableKey));
     let warnings = fixture.store.warnings();
     assert!(
         warnings.iter().any(|text| text.contains(&key)),

@@ -46,6 +46,7 @@ fn heartbeat() -> Heartbeat {
         instance: "a".into(),
         name: None,
         at: NOW,
+        every: 1,
         in_flight: 1,
         dropped: 0,
         version: None,

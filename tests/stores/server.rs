@@ -173,6 +173,7 @@ async fn call_every_method(fixture: &Fixture, store: &Arc<dyn Store>) {
         instance: "x".into(),
         name: None,
         at: NOW,
+        every: 1,
         in_flight: 1,
         dropped: 0,
         version: None,

@@ -547,6 +547,7 @@ pub async fn instances_are_alive_for_a_minute_after_a_heartbeat(fixture: &mut Fi
             instance: instance.into(),
             name: (instance != "c").then(|| "web".into()),
             at,
+            every: 1,
             in_flight,
             dropped: 0,
             version: Some(format!("1.{in_flight}").into()),

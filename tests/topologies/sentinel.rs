@@ -1,5 +1,6 @@
 //! A primary that Sentinels replace.
 
+use tower_pulse::Condition;
 use tower_pulse::StoreErrorKind;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse_core::store::Append;
@@ -32,8 +33,9 @@ async fn a_failover_under_load_loses_nothing() {
     sentinels.kill_sentinels();
     service.flushed_again().await;
     until("it is told", async || {
-        let warnings = service.health().warnings;
-        warnings.iter().any(|warning| warning.contains("Sentinel"))
+        let health = service.health();
+        let is_named = |warning: &String| warning.contains("Sentinel");
+        health.conditions.contains(&Condition::Sentinel) && health.warnings.iter().any(is_named)
     })
     .await;
     service.flushed_again().await;

@@ -21,6 +21,7 @@ use self::text::Text;
 use super::encoding;
 use super::response::ApiError;
 use super::{Admin, response};
+use tower_pulse_core::condition::Condition;
 use tower_pulse_core::health::{Health, JournalHealth};
 use tower_pulse_core::recorder::totals::Totals;
 use tower_pulse_core::store::judgement::ChangeLog;
@@ -44,6 +45,7 @@ pub(super) async fn metrics(admin: &Admin, parts: &Parts) -> Result<Response, Ap
     let changes = query.source().reader.changes().await.ok();
     let totals = admin.source.instance.as_ref();
     let totals = totals.map(|instance| instance.totals.clone());
+    let conditions = query.health_status().await.conditions;
     // An instance tells of the journal by itself.
     let journal = match totals {
         Some(_) => None,
@@ -66,6 +68,15 @@ pub(super) async fn metrics(admin: &Admin, parts: &Parts) -> Result<Response, Ap
         let help = "Requests to the admin pages with wrong credentials.";
         let wrong = query.source().notices.wrong_credentials();
         text.single("pulse_wrong_credentials_total", "counter", help, wrong);
+        let (name, help) = (
+            "pulse_condition",
+            "1 while the condition stands. `api/health` says what to do.",
+        );
+        text.begin(name, "gauge", help);
+        for condition in Condition::ALL {
+            let stands = conditions.contains(condition);
+            text.sample(name, &[("name", condition.as_str())], u8::from(stands));
+        }
         text.journal(journal.as_ref());
         text.fleet(fleet);
         text.changes(changes.as_deref());

@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::clock::Clock;
+use crate::condition::{Condition, Warning};
 use crate::error::StoreError;
 use crate::store::{CleanReport, Pass, Store};
 use crate::task::{DENIED_WAIT, Stopped};
 use tower_pulse_model::snapshot::Problem;
 
 /// Waits after a failed pass, doubled each time.
-const BACKOFF: std::ops::RangeInclusive<Duration> =
-    Duration::from_secs(1)..=Duration::from_secs(60);
+const BACKOFF: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(5);
 
 /// Retention of the data that is not stored in slices.
 #[derive(Clone, Copy, Debug)]
@@ -50,13 +50,19 @@ pub struct CleanerStatus {
 }
 
 impl CleanerStatus {
-    /// Texts for the operator.
-    pub fn warnings(&self) -> impl Iterator<Item = String> {
+    /// What an operator should know.
+    pub fn warnings(&self) -> impl Iterator<Item = Warning> {
         let error = self.error.iter();
         let error =
             error.map(|error| format!("cleaning fails, and is tried again by itself: {error}"));
         let problems = self.problems.iter();
-        error.chain(problems.map(|p| format!("cleaning skips {}: {}", p.key, p.reason)))
+        let texts = error.chain(problems.map(|p| {
+            format!(
+                "cleaning skips {}: {}. Mend or delete the key",
+                p.key, p.reason
+            )
+        }));
+        texts.map(|text| Condition::Cleaning.warning(text))
     }
 }
 
@@ -81,14 +87,6 @@ impl Cleaner {
                 .map(|last| last.cleaned.problems),
         };
         let mut status = self.lock_status();
-        for problem in problems.iter().flatten() {
-            if !status.problems.contains(problem) {
-                tracing::warn!(
-                    key = %problem.key, reason = %problem.reason,
-                    "cleaning skipped a key that it does not understand; mend or delete the key"
-                );
-            }
-        }
         status.problems = problems.unwrap_or_default();
         status.error = None;
         drop(status);
@@ -118,14 +116,7 @@ impl Cleaner {
                     (remainder.max(min_wait), *BACKOFF.start())
                 }
                 Err(error) => {
-                    if self
-                        .lock_status()
-                        .error
-                        .replace(error.to_string())
-                        .is_none()
-                    {
-                        tracing::warn!(%error, "a cleaning pass failed; the next pass tries again");
-                    }
+                    self.lock_status().error = Some(error.to_string());
                     match is_denied {
                         true => (Duration::ZERO, *BACKOFF.start()),
                         false => (backoff, (backoff * 2).min(*BACKOFF.end())),

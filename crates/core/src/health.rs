@@ -1,10 +1,12 @@
 //! The state of an instance, by stage, as `api/health` shows it. The page
 //! [reading health](https://docs.rs/tower-pulse/latest/tower_pulse/guide/reading_health/index.html) of the guide says what to do about each field.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::clock::{Clock, Tick};
+use crate::condition::{Condition, Warning};
 use crate::task::lock;
 use tower_pulse_detect::detector::Sight;
 use tower_pulse_model::expected::ExpectedBytes;
@@ -69,6 +71,8 @@ pub struct Health {
     pub status: Status,
     /// Sentences for the operator. Each ends in what to do.
     pub warnings: Vec<String>,
+    /// The conditions that these sentences are about.
+    pub conditions: Vec<Condition>,
     /// Name of this instance: that of `Builder::instance`, or the host's name with a random suffix.
     pub instance: String,
     /// `recorded / (recorded + dropped + lost)`, of samples or of additions, whichever is smaller. 1 only if nothing
@@ -92,25 +96,35 @@ pub struct Health {
     pub worst_case: WorstCase,
 }
 
-/// Warnings that no stage of an instance has: about the configuration of this process, which stay, and about what fails
-/// again and again; and the wrong credentials that its admin routers got. All clones are one.
+/// Warnings that no stage of an instance has: about the configuration of this process, which stay, about what fails again
+/// and again, and about losses for a while; and the wrong credentials that its admin routers got. All clones are one.
 #[derive(Clone, Debug, Default)]
 pub struct Notices {
     warnings: Arc<Mutex<Vec<Notice>>>,
+    losses: Arc<Mutex<BTreeMap<Condition, Loss>>>,
     credentials: Arc<Mutex<WrongCredentials>>,
 }
 
 #[derive(Debug)]
 struct Notice {
-    warning: String,
+    warning: Warning,
     /// When it last failed; `None` for a warning that stays.
     failed_at: Option<Tick>,
+}
+
+/// A count of what is lost, and when it last grew.
+#[derive(Debug)]
+struct Loss {
+    count: u64,
+    grew_at: Option<Tick>,
 }
 
 /// How long after the last failure there is a warning of it.
 const FAILS_FOR: Duration = Duration::from_secs(9);
 /// The most failures that are warned of at a time.
 const MAX_FAILURES: usize = 8;
+/// How long a loss is warned of. Its count stays.
+const LOSS_WARNED_FOR: Duration = Duration::from_secs(600);
 
 #[derive(Debug, Default)]
 struct WrongCredentials {
@@ -121,17 +135,17 @@ struct WrongCredentials {
 }
 
 impl Notices {
-    /// Adds a warning that stays, and logs it, unless it is there.
+    /// Adds a warning about the configuration, which stays, and logs it, unless it is there.
     pub fn add(&self, warning: String) {
-        self.note(warning, None);
+        self.note(Condition::Configuration.warning(warning), None);
     }
 
     /// Adds a warning of a failure, which stays until nothing has failed so for a while.
-    pub fn fails(&self, clock: &Clock, warning: String) {
+    pub fn fails(&self, clock: &Clock, warning: Warning) {
         self.note(warning, Some(clock.tick()));
     }
 
-    fn note(&self, warning: String, failed_at: Option<Tick>) {
+    fn note(&self, warning: Warning, failed_at: Option<Tick>) {
         let mut notices = lock(&self.warnings);
         if let Some(known) = notices.iter_mut().find(|one| one.warning == warning) {
             known.failed_at = failed_at;
@@ -139,17 +153,41 @@ impl Notices {
         }
         let failures = notices.iter().filter(|one| one.failed_at.is_some());
         if failed_at.is_none() || failures.count() < MAX_FAILURES {
-            tracing::warn!("{warning}");
+            if failed_at.is_none() {
+                // A process that is no instance has no task that logs conditions.
+                tracing::warn!("{}", warning.text);
+            }
             notices.push(Notice { warning, failed_at });
         }
     }
 
-    /// The warnings.
-    pub fn all(&self, clock: &Clock) -> Vec<String> {
+    /// The warnings that stay, and those of failures.
+    pub fn all(&self, clock: &Clock) -> Vec<Warning> {
         let mut notices = lock(&self.warnings);
         let is_over = |at| clock.since(at) >= FAILS_FOR;
         notices.retain(|one| !one.failed_at.is_some_and(is_over));
         notices.iter().map(|one| one.warning.clone()).collect()
+    }
+
+    /// Whether a count of what is lost grew a short time ago. The first one is `before` or, if it is unknown, no news.
+    pub(crate) fn has_grown(
+        &self,
+        clock: &Clock,
+        condition: Condition,
+        count: u64,
+        before: Option<u64>,
+    ) -> bool {
+        let mut losses = lock(&self.losses);
+        let first = Loss {
+            count: before.unwrap_or(count),
+            grew_at: None,
+        };
+        let loss = losses.entry(condition).or_insert(first);
+        if count > loss.count {
+            loss.grew_at = Some(clock.tick());
+        }
+        loss.count = count;
+        (loss.grew_at).is_some_and(|at| clock.since(at) < LOSS_WARNED_FOR)
     }
 
     /// Counts a request with wrong credentials. A line a minute, at most, logs how many there were since the last one.
@@ -183,26 +221,6 @@ pub(crate) fn shown_name(holder: &str) -> String {
         .rsplit_once(':')
         .map_or(holder, |(name, _)| name)
         .to_owned()
-}
-
-/// Leaves one warning for each cause: of those that end with the same error, the first.
-pub(crate) fn one_per_cause(warnings: Vec<String>) -> Vec<String> {
-    // A warning begins with what could not be done, unless it is the error itself.
-    let cause = |warning: &str| match warning.split_once(": ") {
-        Some((_, error)) => error.to_owned(),
-        None => warning.to_owned(),
-    };
-    let mut kept: Vec<String> = Vec::new();
-    for warning in warnings {
-        let error = cause(&warning);
-        if !kept
-            .iter()
-            .any(|other| *other == error || cause(other) == error)
-        {
-            kept.push(warning);
-        }
-    }
-    kept
 }
 
 /// Recording in this instance.
@@ -388,20 +406,7 @@ pub struct StoreHealth {
 
 #[cfg(test)]
 mod tests {
-    use super::{Status, one_per_cause};
-
-    #[test]
-    fn one_cause_is_one_warning() {
-        let away = "/x cannot be written: create it";
-        let folding = format!("folding fails: {away}");
-        let cleaning = format!("cleaning fails: {away}");
-        let other = "folding fails: another error".to_owned();
-        let all =
-            |warnings: &[&str]| one_per_cause(warnings.iter().map(|&one| one.into()).collect());
-        assert_eq!(all(&[away, &folding, &cleaning, &other]), [away, &other]);
-        assert_eq!(all(&[&folding, &cleaning, &folding]), [&*folding]);
-        assert_eq!(all(&[&other, &folding]), [other.clone(), folding]);
-    }
+    use super::Status;
 
     #[test]
     fn a_status_has_the_name_of_the_api() {

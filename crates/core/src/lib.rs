@@ -7,9 +7,11 @@
 //! Read [`recorder`], [`flush`], [`store`], [`fold`], [`changes`], [`query`], then [`handle`], which puts them together.
 
 pub mod advice;
+pub mod callbacks;
 pub mod changes;
 pub mod cleaner;
 pub mod clock;
+pub mod condition;
 pub mod error;
 pub mod flush;
 pub mod fold;

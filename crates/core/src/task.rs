@@ -44,8 +44,8 @@ impl Task {
         }
     }
 
-    /// The task's purpose in a word: `"drain"`, `"flush"`, `"fold"`, `"judge"`, `"clean"`, `"heartbeat"`, `"machine"`
-    /// or `"rows"`.
+    /// The task's purpose in a word: `"drain"`, `"flush"`, `"fold"`, `"judge"`, `"clean"`, `"heartbeat"`, `"watch"`,
+    /// `"machine"` or `"rows"`.
     pub fn name(&self) -> &'static str {
         self.name
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::changes::{Findings, Tables};
 use crate::clock::Clock;
+use crate::condition::Warning;
 use crate::error::StoreError;
 use crate::flush::{FlushOptions, Flusher};
 use crate::fold::{Attendance, Folder};
@@ -61,7 +62,7 @@ impl TestFolder {
     }
 
     /// What it cannot keep up although it folds.
-    pub fn upkeep_failures(&self) -> Vec<String> {
+    pub fn upkeep_failures(&self) -> Vec<Warning> {
         self.folder.status().upkeep_failures
     }
 

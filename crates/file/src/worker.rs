@@ -310,7 +310,6 @@ impl Worker {
     fn note(&self, note: String) {
         let mut notes = lock(&self.report.notes);
         if !notes.contains(&note) {
-            tracing::warn!("{note}");
             notes.push(note);
         }
     }
@@ -336,9 +335,7 @@ impl Worker {
                 open.note_durable(self.options.clock.tick(), &self.report);
                 self.retry = FIRST_RETRY;
                 self.trouble = None;
-                if lock(&self.report.trouble).take().is_some() {
-                    tracing::info!(file = %self.path.display(), "the file can be written again");
-                }
+                *lock(&self.report.trouble) = None;
             }
             Err(trouble) => self.fail(trouble),
         }
@@ -396,11 +393,6 @@ impl Worker {
             false if is_new => FIRST_RETRY,
             false => (2 * self.retry).min(LAST_RETRY),
         };
-        if is_new && is_held && !is_overdue {
-            tracing::info!("{message}");
-        } else if is_new {
-            tracing::warn!("{message}; it is tried again, and what is recorded waits in memory");
-        }
         *lock(&self.report.trouble) = Some(message);
         self.trouble = Some((trouble, since));
     }

@@ -17,6 +17,7 @@ use super::oversized::Reply;
 use super::rows::State;
 use super::stream::Oversized;
 use super::value::{int, items, shown, text, unix_seconds};
+use tower_pulse_core::condition::{Condition, Warning};
 use tower_pulse_core::error::{StoreError, StoreErrorKind};
 use tower_pulse_core::store::rows::CachedRow;
 use tower_pulse_core::task::lock;
@@ -54,7 +55,7 @@ impl LargeRows {
         }
     }
 
-    pub(super) fn warnings(&self) -> Vec<String> {
+    pub(super) fn warnings(&self) -> Vec<Warning> {
         let mut rows = lock(&self.0);
         rows.retain(|_, (at, _)| at.elapsed() < WARNED_FOR);
         let warning = |(key, (_, max_bytes)): (&String, &(Instant, usize))| {
@@ -66,7 +67,10 @@ impl LargeRows {
         };
         let mut warnings: Vec<_> = rows.iter().map(warning).collect();
         warnings.sort_unstable();
+        let warnings = warnings.into_iter();
         warnings
+            .map(|text| Condition::LargeRow.warning(text))
+            .collect()
     }
 }
 

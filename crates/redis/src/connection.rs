@@ -36,6 +36,7 @@ use super::server::Server;
 use super::stream::Oversized;
 use super::subject::Subject;
 use super::topology::{Layout, Topology};
+use tower_pulse_core::condition::Warning;
 use tower_pulse_core::error::{StoreError, StoreErrorKind};
 
 /// After this many timeouts in a row the next one drops the connection, even if TCP considers it alive.
@@ -163,7 +164,7 @@ impl Connections {
     }
 
     /// What an operator should know of how the server is found.
-    pub(super) fn warning(&self) -> Option<String> {
+    pub(super) fn warning(&self) -> Option<Warning> {
         self.topology.warning()
     }
 

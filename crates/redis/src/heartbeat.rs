@@ -54,6 +54,8 @@ impl RedisStore {
             .arg(heartbeat.in_flight)
             .arg("dropped")
             .arg(heartbeat.dropped)
+            .arg("every")
+            .arg(heartbeat.every)
             .arg("version")
             .arg(env!("CARGO_PKG_VERSION"));
         if let Some(name) = &heartbeat.name {

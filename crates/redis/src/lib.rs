@@ -53,6 +53,7 @@ use self::oversized::OversizedKeys;
 use self::replaced_keys::ReplacedKeys;
 use self::status::{LastListing, Untrimmed};
 use tower_pulse_core::clock::Clock;
+use tower_pulse_core::condition::Warning;
 use tower_pulse_core::error::{BuildError, StoreError};
 use tower_pulse_core::store::exports::Exports;
 use tower_pulse_core::store::journal::Journal;
@@ -166,7 +167,7 @@ impl Store for RedisStore {
         self.book_keys
     }
 
-    fn warnings(&self) -> Vec<String> {
+    fn conditions(&self) -> Vec<Warning> {
         let server = self.connections.server();
         let grant = self.connections.server_info().grant("info");
         let mut warnings = server.map_or_else(Vec::new, |server| server.warnings(&grant));

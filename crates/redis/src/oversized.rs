@@ -14,6 +14,7 @@ use super::connection::Role;
 use super::stream::Oversized;
 use super::subject::key_of;
 use super::value::shown;
+use tower_pulse_core::condition::{Condition, Warning};
 use tower_pulse_core::error::StoreError;
 use tower_pulse_core::task::lock;
 
@@ -80,12 +81,14 @@ impl OversizedKeys {
         keys.any(|(_, other)| Some(&**other) == key)
     }
 
-    pub(super) fn warnings(&self) -> Vec<String> {
+    pub(super) fn warnings(&self) -> Vec<Warning> {
         let left_out = self.lock();
         let mut keys: Vec<_> = left_out.commands.values().map(|(_, key)| key).collect();
         keys.sort_unstable();
         keys.dedup();
-        let warning = |key: &Vec<u8>| format!("{}: {TOO_LARGE}", shown(key));
+        let warning = |key: &Vec<u8>| {
+            Condition::UnreadableKey.warning(format!("{}: {TOO_LARGE}", shown(key)))
+        };
         keys.into_iter().map(warning).collect()
     }
 }
@@ -227,6 +230,6 @@ mod tests {
         assert!(oversized.is_empty());
         oversized.add(cmd("GET").arg("a"));
         let warnings = oversized.warnings();
-        assert!(matches!(&warnings[..], [one] if one.starts_with("a: ")));
+        assert!(matches!(&warnings[..], [one] if one.text.starts_with("a: ")));
     }
 }

@@ -10,13 +10,14 @@ use redis::cmd;
 use super::RedisStore;
 use super::connection::Role;
 use super::value::problem;
+use tower_pulse_core::condition::{Condition, Warning};
 use tower_pulse_core::error::StoreError;
 use tower_pulse_core::task::lock;
 use tower_pulse_model::snapshot::Problem;
 
 /// The most keys that are listed, and for how long a key is listed.
 const MAX_LISTED: usize = 20;
-const LISTED_FOR: Duration = Duration::from_secs(3_600);
+const LISTED_FOR: Duration = Duration::from_secs(9);
 
 /// The newest replaced keys, for health.
 #[derive(Debug, Default)]
@@ -29,10 +30,6 @@ impl ReplacedKeys {
             return;
         }
         let problem = problem(key, &String::from_utf8_lossy(reason));
-        tracing::warn!(
-            key = %problem.key, reason = %problem.reason,
-            "a key of this crate held something else, which was replaced; look for a program that writes below the prefix"
-        );
         let mut listed = lock(&self.0);
         listed.retain(|(_, other)| other.key != problem.key);
         listed.push_back((Instant::now(), problem));
@@ -41,14 +38,14 @@ impl ReplacedKeys {
         }
     }
 
-    pub(super) fn warnings(&self) -> Vec<String> {
+    pub(super) fn warnings(&self) -> Vec<Warning> {
         let mut listed = lock(&self.0);
         listed.retain(|(at, _)| at.elapsed() < LISTED_FOR);
         let warning = |(_, Problem { key, reason, .. }): &(Instant, Problem)| {
-            format!(
+            Condition::ReplacedKey.warning(format!(
                 "{key} held something else, which was replaced; look for a program that \
                  writes below the prefix ({reason})"
-            )
+            ))
         };
         listed.iter().map(warning).collect()
     }

@@ -1,5 +1,7 @@
 //! The server's kind, version and configuration, read from INFO.
 
+use tower_pulse_core::condition::{Condition, Warning};
+
 use super::value::shown;
 
 /// The oldest versions that are supported.
@@ -52,32 +54,33 @@ impl Server {
     }
 
     /// Sentences for the operator. `grant` gives the user INFO.
-    pub(super) fn warnings(&self, grant: &str) -> Vec<String> {
+    pub(super) fn warnings(&self, grant: &str) -> Vec<Warning> {
         let mut warnings = Vec::new();
         let oldest = match self.flavour {
             "valkey" => OLDEST_VALKEY,
             _ => OLDEST_REDIS,
         };
         match self.version() {
-            Some(version) if version < oldest => warnings.push(format!(
-                "{} is older than {} {}.{}, the oldest that is supported: upgrade it",
-                self.name(),
-                self.flavour,
-                oldest.0,
-                oldest.1
-            )),
+            Some(version) if version < oldest => {
+                warnings.push(Condition::OldServer.warning(format!(
+                    "{} is older than {} {}.{}, the oldest that is supported: upgrade it",
+                    self.name(),
+                    self.flavour,
+                    oldest.0,
+                    oldest.1
+                )));
+            }
             Some(_) => {}
-            None => warnings.push(format!(
+            None => warnings.push(Condition::UnknownServer.warning(format!(
                 "the server's version, and whether it evicts, is unknown, as INFO is not permitted: allow it with {grant}"
-            )),
+            ))),
         }
         warnings.extend(self.memory_warning());
         if self.is_lone_node {
-            warnings.push(
+            warnings.push(Condition::LoneNode.warning(
                 "the server is a node of a Redis Cluster, which may give its slot away: give its URL to \
-                 `redis_cluster` in the place of `redis`"
-                    .to_owned(),
-            );
+                 `redis_cluster` instead of `redis`",
+            ));
         }
         warnings
     }
@@ -85,25 +88,22 @@ impl Server {
     /// Takes over what memory.lua has noted.
     pub(super) fn set_memory(&mut self, memory: &str) {
         if self.memory != memory {
-            let was_told = self.memory_warning().is_some();
             self.memory = shown(memory.as_bytes());
-            if let Some(warning) = self.memory_warning().filter(|_| !was_told) {
-                tracing::warn!("{warning}");
-            }
         }
     }
 
-    fn memory_warning(&self) -> Option<String> {
+    fn memory_warning(&self) -> Option<Warning> {
         let mut memory = self.memory.split(' ');
         match (memory.next()?, memory.next()?, memory.next()) {
             ("noeviction", _, Some("1")) => {
-                Some("the server has no memory left: raise maxmemory, or delete keys".into())
+                let text = "the server has no memory left: raise maxmemory, or delete keys";
+                Some(Condition::FullServer.warning(text))
             }
             ("" | "noeviction", ..) => None,
-            (policy, evicted, _) => Some(format!(
+            (policy, evicted, _) => Some(Condition::Eviction.warning(format!(
                 "maxmemory-policy is {policy}, so the server may evict data of this crate, and has evicted {evicted} \
                  keys of all programs: set it to noeviction"
-            )),
+            ))),
         }
     }
 
@@ -116,12 +116,20 @@ impl Server {
 #[cfg(test)]
 mod tests {
     use super::Server;
+    use tower_pulse_core::condition::{Condition, conditions, texts};
 
     #[test]
     fn warnings_name_old_versions_eviction_and_clusters() {
         let info = "redis_version:6.0.16\r\nredis_mode:cluster\r\nmaxmemory_policy:allkeys-lru\r\n";
-        let warnings = Server::parse(info, false).warnings("");
+        let warnings = texts(Server::parse(info, false).warnings(""));
         assert_eq!(warnings.len(), 3, "{warnings:?}");
+        let conditions = conditions(&Server::parse(info, false).warnings(""));
+        let all = [
+            Condition::OldServer,
+            Condition::Eviction,
+            Condition::LoneNode,
+        ];
+        assert_eq!(conditions, all);
         assert!(warnings[0].contains("6.0.16") && warnings[1].contains("allkeys-lru"));
         assert!(warnings[2].contains("`redis_cluster`"));
         assert_eq!(Server::parse(info, true).warnings("").len(), 2);
@@ -129,6 +137,10 @@ mod tests {
         let server = Server::parse(info, false);
         assert_eq!(server.name(), "valkey 8.0.1");
         assert!(server.warnings("").is_empty());
-        assert!(Server::parse("", false).warnings("+info")[0].contains("+info"));
+        assert!(
+            Server::parse("", false).warnings("+info")[0]
+                .text
+                .contains("+info")
+        );
     }
 }

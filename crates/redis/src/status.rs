@@ -10,13 +10,14 @@ use super::RedisStore;
 use super::connection::Role;
 use super::error::is_permission;
 use super::script::MEMORY;
-use super::value::{bytes, int, items, pairs, problem, shown, text};
+use super::value::{bytes, float, int, items, pairs, problem, shown, text};
+use tower_pulse_core::condition::{Condition, Warning};
 use tower_pulse_core::error::StoreError;
 use tower_pulse_core::store::read;
 use tower_pulse_core::store::table::Table;
 use tower_pulse_core::store::{
     Exceptions, INSTANCE_TTL, JournalStatus, MAX_QUARANTINED_KEYS, NewerEntry, Position,
-    StoreStatus,
+    SilentInstance, StoreStatus,
 };
 use tower_pulse_core::task::lock;
 use tower_pulse_model::entry::ENTRY_VERSION;
@@ -33,6 +34,10 @@ const NOTHING_LISTED_FOR: i64 = 5;
 
 /// Rankings with several configurations that are listed, about.
 const MAX_MIXED_RANKINGS: usize = 20;
+
+/// Seconds for which a heartbeat may be late, about, and the most instances that are listed whose heartbeat is.
+const SILENT_AFTER: i64 = 5;
+const MAX_SILENT: usize = 5;
 
 const FIELDS: [&str; 16] = [
     "created",
@@ -56,7 +61,7 @@ const FIELDS: [&str; 16] = [
 /// Seconds after which the server is asked again for what it has refused to tell about itself, and after which the folder
 /// notes again what it does when its memory is full.
 const ASKED_AFTER: i64 = 5;
-const NOTED_AFTER: i64 = 10;
+const NOTED_AFTER: i64 = 5;
 
 /// When there was last nothing to list, in Unix seconds, and how often a key had been quarantined by then.
 #[derive(Debug, Default)]
@@ -68,11 +73,7 @@ pub(super) struct Untrimmed(Mutex<String>);
 
 impl Untrimmed {
     pub(super) fn set(&self, refusal: &str) {
-        let (mut noted, refusal) = (lock(&self.0), shown(refusal.as_bytes()));
-        if noted.is_empty() && !refusal.is_empty() {
-            tracing::warn!(%refusal, "entries that are folded cannot be removed; allow XTRIM");
-        }
-        *noted = refusal;
+        *lock(&self.0) = shown(refusal.as_bytes());
     }
 
     pub(super) fn refusal(&self) -> String {
@@ -85,20 +86,21 @@ impl Untrimmed {
 struct Lists {
     quarantined_keys: Vec<Problem>,
     ranking_warnings: Vec<String>,
+    silent: Vec<SilentInstance>,
 }
 
 impl RedisStore {
-    pub(super) fn untrimmed_warning(&self) -> Option<String> {
+    pub(super) fn untrimmed_warning(&self) -> Option<Warning> {
         let refusal = self.untrimmed.refusal();
         // The instances of a fleet have one user, and who only reads has another.
         let user = Some(self.connections.server_info()).filter(|_| !self.is_read_only);
         let grant = user.map_or_else(|| "ACL SETUSER … +xtrim".into(), |user| user.grant("xtrim"));
         (!refusal.is_empty()).then(|| {
-            format!(
+            Condition::Untrimmed.warning(format!(
                 "entries of {} that are folded stay there, and at `journal_bytes` instances hold their samples back, \
                  as XTRIM is denied ({refusal}): allow it with {grant}",
                 self.keys.journal()
-            )
+            ))
         })
     }
 
@@ -122,11 +124,11 @@ impl RedisStore {
         let is_recent =
             |(at, _): (i64, _)| (0..NOTHING_LISTED_FOR).contains(&now.saturating_sub(at));
         if !last.is_some_and(is_recent) {
-            self.ask_lists(pipeline);
+            self.ask_lists(pipeline, now);
         }
     }
 
-    fn ask_lists(&self, pipeline: &mut Pipeline) {
+    fn ask_lists(&self, pipeline: &mut Pipeline, now: i64) {
         let keys = &self.keys;
         // One command lists all quarantined keys, unless another program has added many.
         let quarantine = pipeline.cmd("HSCAN").arg(keys.quarantine());
@@ -134,6 +136,10 @@ impl RedisStore {
         let specs = pipeline.cmd("HSCAN");
         specs.arg(keys.table(&Table::RankingSpecs)).arg(0);
         specs.arg("COUNT").arg(MAX_MIXED_RANKINGS);
+        let silent = pipeline.cmd("ZRANGEBYSCORE").arg(keys.instances());
+        silent.arg(now.saturating_sub(INSTANCE_TTL));
+        silent.arg(now.saturating_sub(SILENT_AFTER));
+        silent.arg("WITHSCORES").arg("LIMIT").arg(0).arg(MAX_SILENT);
     }
 
     /// The lists by the replies about them. They are asked for if there are none, and a key was quarantined meanwhile.
@@ -149,7 +155,7 @@ impl RedisStore {
                 return Ok(Lists::default());
             }
             let mut pipeline = pipe();
-            self.ask_lists(&mut pipeline);
+            self.ask_lists(&mut pipeline, now);
             replies = self
                 .connections
                 .pipeline(Role::Write, &mut pipeline)
@@ -159,17 +165,50 @@ impl RedisStore {
             self.delete_own(Role::Write, &self.keys.quarantine(), reason)
                 .await?;
         }
-        let page = |at: usize| {
-            let reply = replies.get(at)?.as_ref().ok()?;
-            items(reply).get(1)
-        };
+        let reply = |at: usize| replies.get(at)?.as_ref().ok();
+        let page = |at| items(reply(at)?).get(1);
         let lists = Lists {
             quarantined_keys: page(0).map_or_else(Vec::new, problems),
             ranking_warnings: page(1).map_or_else(Vec::new, ranking_warnings),
+            silent: self.silent_instances(reply(2), now).await?,
         };
-        let has_none = lists.quarantined_keys.is_empty() && lists.ranking_warnings.is_empty();
+        let has_none = lists.quarantined_keys.is_empty()
+            && lists.ranking_warnings.is_empty()
+            && lists.silent.is_empty();
         *lock(&self.last_listing.0) = has_none.then_some((now, quarantined));
         Ok(lists)
+    }
+
+    /// The instances that are silent, of those whose last heartbeat is a while ago.
+    async fn silent_instances(
+        &self,
+        late: Option<&Value>,
+        now: i64,
+    ) -> Result<Vec<SilentInstance>, StoreError> {
+        let late = late.into_iter().flat_map(pairs);
+        let late = late.filter_map(|(id, at)| Some((text(id)?, float(at)? as i64)));
+        let late: Vec<_> = late.collect();
+        let mut pipeline = pipe();
+        for (id, _) in &late {
+            let heartbeat = pipeline.cmd("HMGET").arg(self.keys.instance(id));
+            heartbeat.arg("name").arg("every");
+        }
+        if late.is_empty() {
+            return Ok(Vec::new());
+        }
+        let replies = self.connections.pipeline(Role::Write, &mut pipeline);
+        let silent = |((id, at), reply): ((&str, i64), Result<Value, String>)| {
+            let reply = reply.ok()?;
+            let [name, every] = items(&reply) else {
+                return None;
+            };
+            let seconds = now.saturating_sub(at);
+            let name = bytes(name).map_or_else(|| id.to_owned(), shown);
+            let is_silent = seconds >= int(every)?.saturating_add(SILENT_AFTER - 1);
+            is_silent.then_some(SilentInstance { name, seconds })
+        };
+        let replies = late.into_iter().zip(replies.await?);
+        Ok(replies.filter_map(silent).collect())
     }
 
     /// Asks the server about itself, unless that was done a moment ago: again for what it has refused to tell, or, for the
@@ -245,6 +284,7 @@ impl RedisStore {
                 quarantined_keys: lists.quarantined_keys,
             },
             ranking_warnings: lists.ranking_warnings,
+            silent: lists.silent,
             journal: Some(JournalStatus {
                 entries: count(entries),
                 bytes: head.offset.saturating_sub(low.offset),

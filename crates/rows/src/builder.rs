@@ -288,7 +288,11 @@ impl<L: RowLoader> RowCacheBuilder<L> {
                 allowed,
             ));
         }
-        let daemon = Daemon::new(cache.clone(), handle.options().shutdown_timeout / 2);
+        let daemon = Daemon::new(
+            cache.clone(),
+            handle.options().notices.clone(),
+            handle.options().shutdown_timeout / 2,
+        );
         let task = Task::new("rows", daemon.refresh_until(handle.stopped()));
         Ok((RowCache(cache), task))
     }

@@ -8,7 +8,9 @@ use tokio::task::JoinSet;
 use super::cache::Cache;
 use super::places::{DaemonPlaces, Place};
 use tower_pulse_core::clock::Tick;
+use tower_pulse_core::condition::Condition;
 use tower_pulse_core::error::StoreError;
+use tower_pulse_core::health::Notices;
 use tower_pulse_core::random::short_random_name;
 use tower_pulse_core::store::rows::{LeaseOf, LeasedRow};
 use tower_pulse_core::task::{DENIED_WAIT, Stopped};
@@ -17,9 +19,6 @@ use tower_pulse_core::task::{DENIED_WAIT, Stopped};
 const MAX_WAIT: Duration = Duration::from_secs(1);
 /// The least time between two looks, so that rows whose turns are close together are leased together.
 const MIN_WAIT: Duration = Duration::from_millis(5);
-/// The least time between two warnings about the same cause.
-const WARNING_INTERVAL: Duration = Duration::from_secs(10);
-
 /// Refreshes due rows, several at once.
 pub(super) struct Daemon {
     cache: Arc<Cache>,
@@ -28,8 +27,7 @@ pub(super) struct Daemon {
     end_timeout: Duration,
     /// Whether the store has answered last.
     is_answered: bool,
-    store_warning: Option<Tick>,
-    entry_warning: Option<Tick>,
+    notices: Notices,
 }
 
 /// The end of a refresh.
@@ -41,14 +39,13 @@ struct LoadEnd {
 }
 
 impl Daemon {
-    pub(super) fn new(cache: Arc<Cache>, end_timeout: Duration) -> Self {
+    pub(super) fn new(cache: Arc<Cache>, notices: Notices, end_timeout: Duration) -> Self {
         Self {
             cache,
             loading: JoinSet::new(),
             end_timeout,
             is_answered: true,
-            store_warning: None,
-            entry_warning: None,
+            notices,
         }
     }
 
@@ -185,27 +182,26 @@ impl Daemon {
         });
     }
 
-    fn warn_of_store(&mut self, error: &StoreError) {
-        if is_due(&self.cache, &mut self.store_warning) {
-            tracing::warn!(%error, cache = self.cache.options.name, "rows are not refreshed until the store answers");
+    fn warn_of_store(&self, error: &StoreError) {
+        let name = &self.cache.options.name;
+        self.warn(format!(
+            "rows of the cache {name:?} are not refreshed, which is tried again: {error}"
+        ));
+    }
+
+    fn warn_of_entries(&self, problems: &[(String, String)]) {
+        if let Some((entry, reason)) = problems.first() {
+            let name = &self.cache.options.name;
+            self.warn(format!(
+                "{} entries in the schedule of the cache {name:?} are no rows, and are skipped, such as {entry}: {reason}. \
+                 Delete them",
+                problems.len()
+            ));
         }
     }
 
-    fn warn_of_entries(&mut self, problems: &[(String, String)]) {
-        if let Some((entry, reason)) = problems.first()
-            && is_due(&self.cache, &mut self.entry_warning)
-        {
-            let others = problems.len() - 1;
-            tracing::warn!(%entry, %reason, others, "an entry of the schedule is no row, and is skipped");
-        }
+    fn warn(&self, text: String) {
+        let warning = Condition::RowRefresh.warning(text);
+        self.notices.fails(&self.cache.clock, warning);
     }
-}
-
-/// Whether a warning may be logged again.
-fn is_due(cache: &Cache, last: &mut Option<Tick>) -> bool {
-    let is_due = last.is_none_or(|last| cache.clock.since(last) >= WARNING_INTERVAL);
-    if is_due {
-        *last = Some(cache.clock.tick());
-    }
-    is_due
 }

@@ -64,6 +64,7 @@ async fn requests_come_out_as_they_went_in() {
         instance: "abc".into(),
         name: None,
         at: NOW,
+        every: 1,
         in_flight: 7,
         dropped: 0,
         version: None,

@@ -16,15 +16,12 @@ mod suspects;
 mod tables;
 mod usual;
 
-use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
-
-use tokio::task::JoinHandle;
 
 pub use self::session::JudgedScope;
 use self::session::Session;
 pub use self::tables::{Findings, Tables};
+use crate::callbacks::{Callback, Callbacks};
 use crate::clock::Clock;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::Store;
@@ -41,12 +38,6 @@ const MINUTE: i64 = 60;
 /// Seconds for which the last judgement must stay one of the far future before it is replaced.
 const STAYS_AHEAD: i64 = 3 * MINUTE;
 
-/// For how long detection waits for the user's functions.
-const CALLBACK_PATIENCE: Duration = Duration::from_secs(10);
-
-/// A function of the user that is called with each change.
-type Callback = Arc<dyn Fn(&Change) + Send + Sync>;
-
 /// Judges the minutes of a fleet.
 pub struct Judge {
     store: Arc<dyn Store>,
@@ -60,7 +51,7 @@ pub struct Judge {
     /// Taken out while a minute is judged: if the future is dropped then, the slot stays empty, and the next call
     /// goes on from the store.
     session: tokio::sync::Mutex<Option<Session>>,
-    callbacks: Mutex<Vec<Callback>>,
+    callbacks: Callbacks<Change>,
     /// The revision of a judgement of the far future, and when it was seen first, in Unix seconds.
     ahead: Mutex<Option<(Arc<str>, i64)>>,
     status: Mutex<JudgeStatus>,
@@ -93,15 +84,15 @@ impl Judge {
             unsent_since: Box::new(unsent_since),
             scope,
             session: tokio::sync::Mutex::default(),
-            callbacks: Mutex::default(),
+            callbacks: Callbacks::new("on_change"),
             ahead: Mutex::default(),
             status: Mutex::default(),
         }
     }
 
     /// Calls a function with each change that this instance finds to begin or to end.
-    pub fn on_change(&self, callback: Callback) {
-        lock(&self.callbacks).push(callback);
+    pub fn on_change(&self, callback: Callback<Change>) {
+        self.callbacks.add(callback);
     }
 
     /// How judging is doing.
@@ -130,9 +121,6 @@ impl Judge {
         match &result {
             Ok(_) => status.last_error = None,
             Err(error) => {
-                if status.last_error.is_none() {
-                    tracing::warn!(%error, "changes cannot be detected now; it is tried again by itself");
-                }
                 status.last_error = Some(error.to_string());
             }
         }
@@ -190,7 +178,7 @@ impl Judge {
             self.remember(session.until(), session.sight());
             *slot = Some(session);
             judged += 1;
-            self.report(events).await;
+            self.callbacks.call(&self.clock, events).await;
         }
     }
 
@@ -217,39 +205,4 @@ impl Judge {
         status.until = (until > 0).then_some(until);
         status.sight = sight;
     }
-
-    /// Calls the user's functions with each change, and waits for them, but not for ever.
-    async fn report(&self, changes: Vec<Change>) {
-        let callbacks = lock(&self.callbacks).clone();
-        if callbacks.is_empty() || changes.is_empty() {
-            return;
-        }
-        let mut calls: Vec<_> = (changes.into_iter())
-            .map(|change| call(callbacks.clone(), change))
-            .collect();
-        let all = async {
-            for call in &mut calls {
-                // Joining fails only if the runtime ends.
-                let _ = call.await;
-            }
-        };
-        tokio::select! {
-            () = all => {}
-            () = self.clock.sleep(CALLBACK_PATIENCE) => tracing::warn!(
-                "functions passed to `on_change` take longer than {CALLBACK_PATIENCE:?}: changes are detected meanwhile"
-            ),
-        }
-    }
-}
-
-/// Calls the user's functions, which may block, or panic.
-fn call(callbacks: Vec<Callback>, change: Change) -> JoinHandle<()> {
-    tokio::task::spawn_blocking(move || {
-        for callback in callbacks {
-            let call = AssertUnwindSafe(|| callback(&change));
-            if std::panic::catch_unwind(call).is_err() {
-                tracing::error!(id = %change.id, "a function passed to `on_change` has panicked");
-            }
-        }
-    })
 }

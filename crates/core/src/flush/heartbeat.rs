@@ -51,6 +51,7 @@ impl Flusher {
             instance: self.instance(),
             name: self.name.as_deref().map(Arc::from),
             at: now,
+            every: self.heartbeat_period().as_secs(),
             in_flight: self.recorder.recording.in_flight(),
             dropped: self.recorder.drain.drain_stats().dropped.requests,
             version,

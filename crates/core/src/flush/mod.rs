@@ -68,6 +68,8 @@ pub struct Flusher {
     state: Mutex<FlushState>,
     /// When the store last answered.
     contacted_at: Mutex<Option<Tick>>,
+    /// Why the last heartbeat failed.
+    heartbeat_error: Mutex<Option<String>>,
     /// What a shutdown has given up, for now.
     given_up: Mutex<Amounts>,
     /// The state of the fleet when the store was last asked for it.
@@ -188,6 +190,10 @@ pub struct FlushStatus {
     pub last_interval: Duration,
     /// What the store last told of the fleet.
     pub fleet: StoreStatus,
+    /// Whether the last flush failed.
+    pub is_failing: bool,
+    /// Why the last heartbeat failed.
+    pub heartbeat_error: Option<String>,
 }
 
 /// Samples of this instance that are not known to be in the store: pending, taken or in doubt.
@@ -266,6 +272,7 @@ impl Flusher {
             state: Mutex::new(FlushState::from(&sending)),
             sending: tokio::sync::Mutex::new(sending),
             contacted_at: Mutex::default(),
+            heartbeat_error: Mutex::default(),
             given_up: Mutex::default(),
             fleet: Mutex::default(),
             finishing: AtomicBool::new(false),
@@ -386,6 +393,12 @@ impl Flusher {
         })
     }
 
+    /// About how much waits in this process.
+    pub fn unsent_amounts(&self) -> Amounts {
+        let taken = lock(&self.state).amounts;
+        self.recorder.drain.pending_amounts() + taken
+    }
+
     /// How flushing is doing.
     pub fn status(&self) -> FlushStatus {
         let state = lock(&self.state).clone();
@@ -401,6 +414,8 @@ impl Flusher {
                 millis => self.interval().min(Duration::from_millis(millis)),
             },
             fleet: lock(&self.fleet).clone(),
+            is_failing: state.is_failing,
+            heartbeat_error: lock(&self.heartbeat_error).clone(),
             unique_name: match &self.name {
                 Some(name) => format!("{name}:{}", state.instance),
                 None => state.instance.clone(),
@@ -423,13 +438,7 @@ impl Flusher {
             let millis = u64::try_from(interval.as_millis()).unwrap_or(u64::MAX);
             self.interval.store(millis, Ordering::Relaxed);
         }
-        let mut fleet = lock(&self.fleet);
-        for problem in &status.exceptions.quarantined_keys {
-            if !fleet.exceptions.quarantined_keys.contains(problem) {
-                tracing::warn!(key = %problem.key, reason = %problem.reason, "a key holds something else: what belongs there is dropped until it is mended or deleted");
-            }
-        }
-        *fleet = status;
+        *lock(&self.fleet) = status;
     }
 }
 

@@ -60,16 +60,8 @@ impl Flusher {
             };
             let is_denied = admission.denies(&result);
             (wait, backoff) = match result {
-                Ok(_) => {
-                    if backoff > *BACKOFF.start() {
-                        tracing::info!("flushing works again");
-                    }
-                    (self.until_next(), *BACKOFF.start())
-                }
-                Err(error) => {
-                    if backoff == *BACKOFF.start() {
-                        tracing::warn!(%error, "flushing failed; samples wait in this process and are sent later");
-                    }
+                Ok(_) => (self.until_next(), *BACKOFF.start()),
+                Err(_) => {
                     let wait = match is_denied {
                         true => Duration::ZERO,
                         false => backoff.mul_f64(fastrand::f64()),
@@ -105,19 +97,25 @@ impl Flusher {
         Duration::from_nanos(u64::try_from(nanos - since_turn).unwrap_or(u64::MAX))
     }
 
+    /// The time between two heartbeats.
+    pub(super) fn heartbeat_period(&self) -> Duration {
+        (self.interval()).clamp(Duration::from_secs(1), Duration::from_secs(20))
+    }
+
     /// Sends heartbeats to the store. By their answers it also finds out whether the store is alive when there
     /// is nothing to flush.
     pub async fn heartbeat_at_intervals(self: Arc<Self>, mut stopped: Stopped) {
         let mut admission = stopped.admission();
         loop {
-            let period = (self.interval()).clamp(Duration::from_secs(1), Duration::from_secs(20));
             let Some(result) = stopped.or(self.beat()).await else {
                 return;
             };
             let is_denied = admission.denies(&result);
-            match result {
+            let error = result.as_ref().err().map(ToString::to_string);
+            lock(&self.heartbeat_error).clone_from(&error);
+            match error {
                 // A store that takes heartbeats and refuses flushes is not well.
-                Ok(()) => {
+                None => {
                     if !lock(&self.state).is_failing {
                         self.contacted();
                         self.recorder
@@ -125,8 +123,7 @@ impl Flusher {
                             .counters(|counters| counters.last_error = None);
                     }
                 }
-                Err(error) => {
-                    let text = error.to_string();
+                Some(text) => {
                     self.recorder
                         .drain
                         .counters(|counters| counters.last_error.get_or_insert(text).len());
@@ -135,7 +132,7 @@ impl Flusher {
             let waiting = async {
                 match is_denied {
                     true => admission.wait(|| self.clock().sleep(DENIED_WAIT)).await,
-                    false => self.clock().sleep(period).await,
+                    false => self.clock().sleep(self.heartbeat_period()).await,
                 }
             };
             if stopped.or(waiting).await.is_none() {
@@ -158,7 +155,7 @@ impl Drop for Unfinished {
             return;
         }
         recorder.drain();
-        let lost = recorder.drain.pending_amounts() + lock(&self.flusher.state).amounts;
+        let lost = self.flusher.unsent_amounts();
         if !lost.is_zero() {
             tracing::warn!(
                 requests = lost.requests,

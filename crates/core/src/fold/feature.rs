@@ -3,6 +3,7 @@
 use super::ground::Ground;
 use super::lease::Lease;
 use super::plan::Plans;
+use crate::condition::Warning;
 use crate::store::interrupted::Interrupted;
 use crate::store::table::FieldWrites;
 use crate::task::BoxFuture;
@@ -56,7 +57,7 @@ pub(super) trait Feature: Send {
     fn forget(&mut self) {}
 
     /// What cannot be kept up although entries are folded, for the operator.
-    fn failures(&self) -> Vec<String> {
+    fn failures(&self) -> Vec<Warning> {
         Vec::new()
     }
 }

@@ -56,11 +56,6 @@ impl Folder {
         });
         let is_folder = {
             let mut status = lock(&self.status);
-            if let Some(warning) = &warning
-                && status.history.is_none()
-            {
-                tracing::warn!("{warning}");
-            }
             status.history = warning;
             status.is_folder
         };

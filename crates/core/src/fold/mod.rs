@@ -47,6 +47,7 @@ use self::lease::Lease;
 use self::pace::Pace;
 use self::plan::Outcome;
 use crate::clock::Clock;
+use crate::condition::Warning;
 use crate::error::StoreError;
 use crate::store::interrupted::Interrupted;
 use crate::store::journal::Journal;
@@ -97,7 +98,7 @@ struct Held {
 
 impl Held {
     /// What cannot be kept up, although entries are folded.
-    fn failures(&self) -> Vec<String> {
+    fn failures(&self) -> Vec<Warning> {
         let features = self.features.iter();
         features.flat_map(|feature| feature.failures()).collect()
     }
@@ -111,7 +112,7 @@ pub struct FoldStatus {
     /// Why the last attempt failed.
     pub last_error: Option<String>,
     /// What this instance cannot keep up although it folds.
-    pub upkeep_failures: Vec<String>,
+    pub upkeep_failures: Vec<Warning>,
     /// A warning about another instance that asks for a longer history, if one does.
     pub history: Option<String>,
 }
@@ -223,9 +224,6 @@ impl Folder {
                     failures.unwrap_or(std::mem::take(&mut status.upkeep_failures));
             }
             Err(error) => {
-                if status.last_error.is_none() {
-                    tracing::warn!(%error, "folding failed, and is tried again by itself");
-                }
                 status.last_error = Some(error.to_string());
             }
         }

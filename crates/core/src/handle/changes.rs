@@ -1,9 +1,9 @@
 //! Changes and marks.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::{FLUSH_DEADLINE, Handle, not_readable};
+use crate::callbacks::Callback;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::random::short_random_name;
 use crate::store::judgement::read_changes;
@@ -17,7 +17,7 @@ const MARK_RETRY: Duration = Duration::from_millis(100);
 
 impl Handle {
     /// Adds a function that is called with each change that begins or ends.
-    pub fn on_change(&self, on_change: Arc<dyn Fn(&Change) + Send + Sync>) {
+    pub fn on_change(&self, on_change: Callback<Change>) {
         self.0.stages.judge.on_change(on_change);
     }
 

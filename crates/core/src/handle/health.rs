@@ -1,15 +1,19 @@
 //! The health of an instance: the state of each stage, and warnings for the operator.
 
-use std::sync::PoisonError;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::Stages;
 use crate::advice;
+use crate::clock::{Clock, Tick};
+use crate::condition::{Condition, Warning, conditions, texts};
+use crate::flush::FlushStatus;
 use crate::health::{
     ChangeHealth, FlushHealth, Health, QueueHealth, RecordingHealth, Status, StoreHealth,
-    one_per_cause,
 };
-use crate::recorder::{DrainStats, FlushCounters};
+use crate::recorder::FlushCounters;
+use crate::recorder::queue::QueueStats;
+use crate::task::lock;
 use tower_pulse_model::amounts::Amounts;
 use tower_pulse_model::expected::{ExpectedBytes, USUAL_CONTEXTS};
 
@@ -29,75 +33,129 @@ impl Stages {
             (nanos as f64 / 1e9).max(0.0)
         });
         let interval = flush.interval.max(Duration::from_secs(1));
-        let mut warnings = self.store.warnings();
+        let counters = self.recorder.drain.counters(|counters| counters.clone());
+        let judge = self.judge.status();
+        let changes = ChangeHealth::new(judge.until, judge.sight, self.options.clock.now_seconds());
+        let warnings = self.warnings();
+        let recorded = counters.recorded.saturating_sub(counters.lost);
+        Health {
+            status: Status::at_age(age, interval),
+            conditions: conditions(&warnings),
+            warnings: texts(warnings),
+            instance: flush.instance,
+            completeness: completeness(recorded, counters.lost + drain.dropped),
+            wrong_credentials: self.options.notices.wrong_credentials(),
+            recording: RecordingHealth {
+                recorded: recorded.requests,
+                recorded_additions: recorded.additions,
+                in_flight: self.recorder.recording.in_flight(),
+                dropped: drain.dropped.requests,
+                dropped_additions: drain.dropped.additions,
+                overflowed: drain.overflowed,
+                pending_series: drain.pending + flush.series,
+                drain_lag_seconds: drain.lag,
+                max_drain_lag_seconds: drain.max_lag,
+                queue: self.queue_health(),
+            },
+            flush: FlushHealth {
+                interval_seconds: flush.last_interval.as_secs_f64(),
+                last_flush_age_seconds: flush.flushed_age.map(|age| age.as_secs_f64()),
+                pending_age_seconds,
+                in_doubt_age_seconds: flush.in_doubt_age.map(|age| age.as_secs_f64()),
+                errors: counters.flush_errors,
+                replayed: counters.replayed,
+                lost: counters.lost.requests,
+                lost_additions: counters.lost.additions,
+                lost_details: counters.lost.details,
+                store_resets: counters.store_resets,
+            },
+            fold: flush.fleet.fold_health(fold.is_folder),
+            changes,
+            store: StoreHealth {
+                description: self.store.describe(),
+                contact_age_seconds: age.map(|age| age.as_secs_f64()),
+                last_error: counters.last_error.clone(),
+            },
+            expected: self.expected(),
+            worst_case: self.options.worst,
+        }
+    }
+
+    /// What a person should know of each stage: what happened, and what to do.
+    pub(super) fn warnings(&self) -> Vec<Warning> {
+        let (flush, clock) = (self.flusher.status(), &self.options.clock);
+        let counters = self.recorder.drain.counters(|counters| counters.clone());
+        let notices = &self.options.notices;
+        let mut warnings = self.store_warnings(&flush, &counters);
         // A store in this process says by itself why it is another one.
-        let has_told_reset = self.store.is_in_process() && !warnings.is_empty();
+        let of_store = self.store.conditions();
+        let has_told_reset = self.store.is_in_process() && !of_store.is_empty();
+        warnings.extend(of_store);
         {
             let cleaning = self.cleaning.lock();
             warnings.extend(cleaning.unwrap_or_else(PoisonError::into_inner).warnings());
         }
+        let fold = self.folder.status();
         if let Some(error) = fold.last_error {
-            warnings.push(format!("folding fails, and is tried again: {error}"));
+            let text = format!("folding fails, and is tried again: {error}");
+            warnings.push(Condition::Fold.warning(text));
         }
         warnings.extend(fold.upkeep_failures);
-        warnings.extend(fold.history);
-        warnings.extend(flush.fleet.warnings());
-        let judge = self.judge.status();
-        let changes = ChangeHealth::new(judge.until, judge.sight, self.options.clock.now_seconds());
-        if let Some(error) = judge.last_error {
-            warnings.push(format!(
-                "changes are not detected, which is tried again: {error}"
-            ));
+        warnings.extend(fold.history.map(|text| Condition::History.warning(text)));
+        warnings.extend(flush.fleet.warnings(notices, clock));
+        if let Some(error) = self.judge.status().last_error {
+            let text = format!("changes are not detected, which is tried again: {error}");
+            warnings.push(Condition::Judgement.warning(text));
         }
-        warnings.extend(self.options.notices.all(&self.options.clock));
+        warnings.extend(notices.all(clock));
         warnings.extend(self.layer_warning());
-        self.recorder.drain.counters(|counters| {
-            warnings.extend(self.recording_warnings(&drain, counters, has_told_reset));
-            warnings.extend(self.queue_warnings());
-            let recorded = counters.recorded.saturating_sub(counters.lost);
-            Health {
-                status: Status::at_age(age, interval),
-                warnings: one_per_cause(warnings),
-                instance: flush.instance,
-                completeness: completeness(recorded, counters.lost + drain.dropped),
-                wrong_credentials: self.options.notices.wrong_credentials(),
-                recording: RecordingHealth {
-                    recorded: recorded.requests,
-                    recorded_additions: recorded.additions,
-                    in_flight: self.recorder.recording.in_flight(),
-                    dropped: drain.dropped.requests,
-                    dropped_additions: drain.dropped.additions,
-                    overflowed: drain.overflowed,
-                    pending_series: drain.pending + flush.series,
-                    drain_lag_seconds: drain.lag,
-                    max_drain_lag_seconds: drain.max_lag,
-                    queue: self.queue_health(),
-                },
-                flush: FlushHealth {
-                    interval_seconds: flush.last_interval.as_secs_f64(),
-                    last_flush_age_seconds: flush.flushed_age.map(|age| age.as_secs_f64()),
-                    pending_age_seconds,
-                    in_doubt_age_seconds: flush.in_doubt_age.map(|age| age.as_secs_f64()),
-                    errors: counters.flush_errors,
-                    replayed: counters.replayed,
-                    lost: counters.lost.requests,
-                    lost_additions: counters.lost.additions,
-                    lost_details: counters.lost.details,
-                    store_resets: counters.store_resets,
-                },
-                fold: flush.fleet.fold_health(fold.is_folder),
-                changes,
-                store: StoreHealth {
-                    description: self.store.describe(),
-                    contact_age_seconds: age.map(|age| age.as_secs_f64()),
-                    last_error: counters.last_error.clone(),
-                },
-                expected: self.expected(),
-                worst_case: self.options.worst,
-            }
-        })
+        warnings.extend(self.recording_warnings(&counters, has_told_reset));
+        warnings.extend(self.queue_warnings());
+        warnings
+    }
+
+    /// Why what was recorded does not reach the store. Each ends with the error, which other stages may have as well.
+    fn store_warnings(&self, flush: &FlushStatus, counters: &FlushCounters) -> Vec<Warning> {
+        let mut warnings = Vec::new();
+        let interval = flush.interval.max(Duration::from_secs(1));
+        // A store that was never asked says nothing about itself.
+        let age = (flush.contact_age).or(counters
+            .last_error
+            .as_ref()
+            .map(|_| self.recorder.recording.age()));
+        let is_away = age.is_some_and(|age| age >= (3 * interval).max(AWAY_AFTER));
+        let error = counters
+            .last_error
+            .as_deref()
+            .unwrap_or("there was no error");
+        if is_away || flush.is_failing {
+            let (condition, text) = match is_away {
+                true => (
+                    Condition::Unreachable,
+                    "the store has not answered for a while",
+                ),
+                false => (
+                    Condition::Flush,
+                    "the store answers, and does not take what was recorded",
+                ),
+            };
+            let unsent = self.flusher.unsent_amounts();
+            warnings.push(condition.warning(format!(
+                "{text}, so that {unsent} wait in this process: {error}"
+            )));
+        }
+        let refused = flush.heartbeat_error.as_ref().filter(|_| !is_away);
+        warnings.extend(refused.map(|error| {
+            Condition::Heartbeat.warning(format!(
+                "this instance cannot tell others that it is alive: {error}"
+            ))
+        }));
+        warnings
     }
 }
+
+/// How long a store may be without an answer before a warning tells it.
+const AWAY_AFTER: Duration = Duration::from_secs(5);
 
 /// How long after the start a layer without any request to a route is worth a warning.
 const NO_ROUTES_AFTER: Duration = Duration::from_secs(10);
@@ -120,37 +178,71 @@ impl Stages {
         })
     }
 
-    /// Waits in front of this instance that make no sense, if they are more than a few: what to do.
-    fn queue_warnings(&self) -> Vec<String> {
-        let (Some(queue), Some(header)) = (self.queue_health(), &self.recorder.limits.queue_header)
+    /// Waits in front of this instance that made no sense in the last seconds, if they are more than a few: what to do.
+    fn queue_warnings(&self) -> Vec<Warning> {
+        let (Some(_), Some(header)) = (&self.recorder.queue, &self.recorder.limits.queue_header)
         else {
             return Vec::new();
         };
+        let queue = self
+            .queue_since
+            .counted(&self.options.clock, self.recorder.recording.queue_stats());
         let all = queue.timed + queue.too_long + queue.unreadable;
         let is_worth = |count: u64| count > 0 && count.saturating_mul(SENSELESS_OF) >= all;
         let mut warnings = Vec::new();
-        if is_worth(queue.negative) {
-            warnings.push(format!(
-                "{} of {all} requests came before their proxy took them, by `{header}`, and their wait counts as 0: \
-                 set the clocks of the proxy and of this machine (NTP)",
-                queue.negative
-            ));
-        }
-        if is_worth(queue.too_long) {
-            warnings.push(format!(
-                "{} of {all} requests waited for more than a minute, by `{header}`, which is not counted: let the \
-                 proxy replace the header that a client sends, and set the clocks (NTP)",
-                queue.too_long
-            ));
-        }
-        if is_worth(queue.unreadable) {
-            warnings.push(format!(
-                "{} of {all} requests have a `{header}` that is no Unix time, which is not counted: let the proxy \
-                 replace the header that a client sends",
-                queue.unreadable
-            ));
-        }
+        let mut add = |count: u64, text: String| {
+            if is_worth(count) {
+                let text = format!("{count} of the last {all} requests {text}");
+                warnings.push(Condition::QueueHeader.warning(text));
+            }
+        };
+        add(
+            queue.negative,
+            format!(
+                "came before their proxy took them, by `{header}`, and their wait counts as 0: set the clocks of the proxy \
+             and of this machine (NTP)"
+            ),
+        );
+        add(
+            queue.too_long,
+            format!(
+                "waited for more than a minute, by `{header}`, which is not counted: let the proxy replace the header that \
+             a client sends, and set the clocks (NTP)"
+            ),
+        );
+        add(
+            queue.unreadable,
+            format!(
+                "have a `{header}` that is no Unix time, which is not counted: let the proxy replace the header that a \
+             client sends"
+            ),
+        );
         warnings
+    }
+}
+
+/// The counts of the header of the queue, some seconds ago.
+#[derive(Default)]
+pub(super) struct QueueSince(Mutex<[Option<(Tick, QueueStats)>; 2]>);
+
+/// The least time between two of these counts.
+const QUEUE_COUNTED_FOR: Duration = Duration::from_secs(4);
+
+impl QueueSince {
+    /// What was counted since the older of two moments, which are some seconds apart.
+    fn counted(&self, clock: &Clock, now: QueueStats) -> QueueStats {
+        let mut since = lock(&self.0);
+        let is_over = |(at, _): (Tick, _)| clock.since(at) >= QUEUE_COUNTED_FOR;
+        if since[1].is_none_or(is_over) {
+            *since = [since[1], Some((clock.tick(), now))];
+        }
+        let before = since[0].map_or_else(QueueStats::default, |(_, before)| before);
+        QueueStats {
+            timed: now.timed - before.timed,
+            negative: now.negative - before.negative,
+            too_long: now.too_long - before.too_long,
+            unreadable: now.unreadable - before.unreadable,
+        }
     }
 }
 
@@ -165,56 +257,61 @@ impl Stages {
     }
 
     /// Why requests have no route, or none is recorded, where the layer is in use.
-    fn layer_warning(&self) -> Option<String> {
+    fn layer_warning(&self) -> Option<Warning> {
         let recording = &self.recorder.recording;
-        if recording.has_warned_unmatched() {
-            return Some(advice::UNMATCHED.to_string());
-        }
         let is_due = recording.has_layer() && recording.age() >= NO_ROUTES_AFTER;
-        (is_due && !self.recorder.drain.has_routes()).then(|| advice::NO_ROUTES.to_string())
+        let advice = match recording.has_warned_unmatched() {
+            true => advice::UNMATCHED,
+            false if is_due && !self.recorder.drain.has_routes() => advice::NO_ROUTES,
+            false => return None,
+        };
+        Some(Condition::Routes.warning(advice.to_string()))
     }
 
     /// Requests without a context of their own, and what is gone: what happened and what to do.
-    fn recording_warnings(
-        &self,
-        drain: &DrainStats,
-        counts: &FlushCounters,
-        has_told_reset: bool,
-    ) -> Vec<String> {
+    fn recording_warnings(&self, counts: &FlushCounters, has_told_reset: bool) -> Vec<Warning> {
         let mut warnings = Vec::new();
         let limits = &self.recorder.limits;
+        let overflowed = self.recorder.drain.drain_stats().overflowed;
         let (contexts, counters) = self.recorder.recording.overflows();
-        if contexts && drain.overflowed > 0 {
-            warnings.push(format!(
-                "{} requests are counted as <overflow>, since there are more contexts than \
+        if contexts && overflowed > 0 {
+            warnings.push(Condition::Overflow.warning(format!(
+                "{overflowed} requests are counted as <overflow>, since there are more contexts than \
                  `max_contexts` ({}): let context functions return route templates or few fixed names, \
                  never raw paths, or raise `max_contexts`",
-                drain.overflowed, limits.max_contexts
-            ));
+                limits.max_contexts
+            )));
         }
         if counters {
-            warnings.push(format!(
+            warnings.push(Condition::Overflow.warning(format!(
                 "some counters are counted as <overflow>, since there are more names than \
                  `max_counters` ({}): name counters by what they count, not by an id, or raise \
                  `max_counters`",
                 limits.max_counters
-            ));
+            )));
         }
-        if counts.store_resets > 0 && !has_told_reset {
-            warnings.push(format!(
+        let (notices, clock) = (&self.options.notices, &self.options.clock);
+        let has_grown = |condition, count| notices.has_grown(clock, condition, count, Some(0));
+        if has_grown(Condition::StoreReset, counts.store_resets) && !has_told_reset {
+            warnings.push(Condition::StoreReset.warning(format!(
                 "the store was reset or came back empty {}, and its earlier data is gone except for calls \
                  that were sent again (`replayed`): look for FLUSHALL, a restart without persistence, \
                  evictions (use `maxmemory-policy noeviction`) and a failover to an empty replica",
                 times(counts.store_resets)
-            ));
+            )));
         }
-        if !counts.lost.is_zero() {
-            warnings.push(format!(
+        let Amounts {
+            requests,
+            additions,
+            details,
+        } = counts.lost;
+        if has_grown(Condition::Lost, requests + additions + details) {
+            warnings.push(Condition::Lost.warning(format!(
                 "{} are lost, since the store lost them, or was away at a shutdown or for too long: see the log \
                  for the time, use persistence and a replica, and raise `replay_bytes` if a failover \
                  loses more than it holds",
                 counts.lost
-            ));
+            )));
         }
         warnings
     }

@@ -2,6 +2,7 @@
 
 mod amend;
 mod changes;
+mod conditions;
 mod health;
 mod options;
 #[cfg(feature = "query")]
@@ -62,6 +63,8 @@ struct Stages {
     judge: Arc<Judge>,
     cleaning: Arc<Mutex<CleanerStatus>>,
     options: HandleOptions,
+    watch: conditions::Watch,
+    queue_since: health::QueueSince,
     #[cfg(feature = "row-cache")]
     row_caches: crate::row_lists::RowCaches,
 }

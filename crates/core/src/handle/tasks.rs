@@ -83,12 +83,14 @@ impl Stages {
             judge: Arc::new(judge),
             cleaning: Arc::<Mutex<CleanerStatus>>::default(),
             options,
+            watch: Default::default(),
+            queue_since: Default::default(),
             #[cfg(feature = "row-cache")]
             row_caches: Default::default(),
         }
     }
 
-    fn tasks(&self, stopped: &Stopped) -> Vec<Task> {
+    fn tasks(self: &Arc<Self>, stopped: &Stopped) -> Vec<Task> {
         let cleaner = Cleaner {
             store: self.store.clone(),
             clock: self.options.clock.clone(),
@@ -122,6 +124,7 @@ impl Stages {
             Task::new("fold", fold),
             Task::new("heartbeat", heartbeat),
             Task::new("judge", judge),
+            Task::new("watch", self.clone().watch_conditions(stopped.clone())),
             Task::new(
                 "machine",
                 machine::measure(self.recorder.clone(), stopped.clone()),

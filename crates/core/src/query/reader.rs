@@ -17,6 +17,7 @@ use super::answers::{Rows, RowsQuery};
 use super::error::QueryError;
 use super::source::Source;
 use super::window::Window;
+use crate::condition::Condition;
 use crate::error::StoreErrorKind;
 use crate::task::BoxFuture;
 
@@ -278,7 +279,8 @@ impl Reader {
                 if let QueryError::Store(cause) = error
                     && !is_away(cause.kind())
                 {
-                    source.notices.fails(&source.clock, error.to_string());
+                    let warning = Condition::Read.warning(error.to_string());
+                    source.notices.fails(&source.clock, warning);
                 }
             })
         })

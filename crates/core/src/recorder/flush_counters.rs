@@ -3,7 +3,7 @@
 use tower_pulse_model::amounts::Amounts;
 
 /// Counts since this instance started.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct FlushCounters {
     /// What was recorded and drained.
     pub recorded: Amounts,

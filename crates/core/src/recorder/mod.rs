@@ -20,7 +20,7 @@ mod flush_counters;
 mod limits;
 mod minute_reports;
 mod polls;
-mod queue;
+pub(crate) mod queue;
 mod ranking;
 mod registry;
 mod request_outcome;
@@ -59,7 +59,6 @@ pub use within::Within;
 
 use http::StatusCode;
 
-use crate::advice;
 use crate::clock::{Clock, Tick};
 use crate::error::BuildError;
 use counter::{CounterEntry, Gauge};
@@ -361,13 +360,11 @@ impl RecordingState {
         self.closed.load(Ordering::SeqCst)
     }
 
-    /// Warns once that a request landed in `<unmatched>` although its response was 2xx.
+    /// Notes that a request landed in `<unmatched>` although its response was 2xx.
     #[inline]
     pub fn warn_unmatched(&self) {
-        if !self.warned_unmatched.load(Ordering::Relaxed)
-            && !self.warned_unmatched.swap(true, Ordering::Relaxed)
-        {
-            tracing::warn!("{}", advice::UNMATCHED);
+        if !self.warned_unmatched.load(Ordering::Relaxed) {
+            self.warned_unmatched.store(true, Ordering::Relaxed);
         }
     }
 

@@ -50,8 +50,9 @@ pub use self::upkeep::MAX_QUARANTINED_KEYS;
 pub use self::upkeep::Upkeep;
 pub use self::upkeep::{
     CleanReport, Exceptions, Heartbeat, INSTANCE_TTL, JournalStatus, NewerEntry, Pass, PassRecord,
-    StoreStatus,
+    SilentInstance, StoreStatus,
 };
+use crate::condition::{Warning, texts};
 use crate::error::{StoreError, StoreErrorKind};
 pub use crate::task::BoxFuture;
 use tower_pulse_model::batch::Batch;
@@ -107,9 +108,14 @@ pub trait Store: Append + Query + Upkeep + 'static {
         None
     }
 
-    /// Warnings for the operator about the store: an old version, an eviction policy, …
-    fn warnings(&self) -> Vec<String> {
+    /// What an operator should know of the store: an old version, an eviction policy, …
+    fn conditions(&self) -> Vec<Warning> {
         Vec::new()
+    }
+
+    /// The texts of these warnings.
+    fn warnings(&self) -> Vec<String> {
+        texts(self.conditions())
     }
 }
 

@@ -2,7 +2,9 @@
 
 use super::journal::NEWER_GRACE;
 use super::{JournalStatus, StoreStatus};
-use crate::health::{FoldHealth, JournalHealth, shown_name};
+use crate::clock::Clock;
+use crate::condition::{Condition, Warning};
+use crate::health::{FoldHealth, JournalHealth, Notices, shown_name};
 
 /// Seconds for which an entry may wait to be folded before that is a warning.
 const UNFOLDED_TOLERATED: f64 = 15.0;
@@ -30,48 +32,147 @@ impl StoreStatus {
         }
     }
 
-    /// What the operator should know about rankings and the journal.
-    pub fn warnings(&self) -> Vec<String> {
-        let mut warnings = self.ranking_warnings.clone();
-        warnings.extend(self.journal.iter().flat_map(journal_warnings));
+    /// What an operator should know of rankings, of other instances, of the journal, and of losses that are new.
+    pub fn warnings(&self, notices: &Notices, clock: &Clock) -> Vec<Warning> {
+        let rankings = self.ranking_warnings.iter();
+        let mut warnings: Vec<_> = rankings
+            .map(|text| Condition::RankingSpecs.warning(text))
+            .collect();
+        for silent in &self.silent {
+            warnings.push(Condition::SilentInstance.warning(format!(
+                "{} has sent no heartbeat for {} s, and did not say that it ends: it has crashed, or cannot write to the \
+                 store, which its own health says",
+                silent.name, silent.seconds
+            )));
+        }
+        let Some(journal) = &self.journal else {
+            return warnings;
+        };
+        warnings.extend(journal_warnings(journal));
+        let losses = [
+            (
+                Condition::SetAside,
+                journal.set_aside,
+                "requests are in entries that no instance could read (`pulse:aside`): upgrade again after a rollback",
+            ),
+            (
+                Condition::JournalHole,
+                journal.hole_bytes,
+                "bytes of the journal were gone before they were folded: look for DEL, FLUSHALL and evictions",
+            ),
+            (
+                Condition::Orphaned,
+                journal.orphaned,
+                "entries were in a journal without its state (`pulse:orphaned`): look for DEL, RENAME and evictions",
+            ),
+            (
+                Condition::Skewed,
+                self.exceptions.skewed,
+                "samples were refused, as their time was more than an hour ahead of the store's: set the clocks (NTP)",
+            ),
+        ];
+        for (condition, count, text) in losses {
+            // The first count that is known is of earlier losses, unless the store has just begun.
+            let is_known = self.created.is_some();
+            if is_known && notices.has_grown(clock, condition, count, None) {
+                warnings.push(condition.warning(format!("{count} {text}")));
+            }
+        }
         warnings
     }
 }
 
-fn journal_warnings(journal: &JournalStatus) -> Vec<String> {
+fn journal_warnings(journal: &JournalStatus) -> Vec<Warning> {
     let mut warnings = Vec::new();
     if let Some(age) = journal.oldest_age.filter(|age| *age > UNFOLDED_TOLERATED) {
-        warnings.push(format!(
-            "the journal's oldest entry has waited for {age:.0} s to be folded: what is newer is not shown yet"
-        ));
+        warnings.push(Condition::JournalWaits.warning(format!(
+            "the journal's oldest entry has waited for {age:.0} s to be folded, and newer ones are not shown yet: the \
+             health of the instance that folds says why"
+        )));
     }
     if let Some(newer) = &journal.newer {
-        warnings.push(format!(
+        warnings.push(Condition::NewerEntry.warning(format!(
             "the journal waits at an entry of version {}, which a newer version of tower-pulse wrote, and this \
              instance reads versions up to {}: what is behind it is not shown. Start an instance of the newer \
              version, which folds it; after {} s more without one, such entries are set aside (`pulse:aside`)",
             newer.version,
             newer.readable,
             NEWER_GRACE.unsigned_abs().saturating_sub(newer.waited)
-        ));
-    }
-    for (n, what) in [
-        (
-            journal.set_aside,
-            "requests are in entries that nobody could read (`pulse:aside`)",
-        ),
-        (
-            journal.hole_bytes,
-            "bytes of the journal were gone before they were folded",
-        ),
-        (
-            journal.orphaned,
-            "entries were in a journal without its state (`pulse:orphaned`)",
-        ),
-    ] {
-        if n > 0 {
-            warnings.push(format!("{n} {what}"));
-        }
+        )));
     }
     warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::condition::conditions;
+    use crate::store::{Exceptions, NewerEntry, SilentInstance};
+
+    #[test]
+    fn a_loss_is_warned_of_for_a_while_and_all_else_as_long_as_it_stands() {
+        let (clock, hand) = Clock::manual(1_700_000_000);
+        let notices = Notices::default();
+        let well = || StoreStatus {
+            created: Some(1),
+            journal: Some(JournalStatus::default()),
+            ..StoreStatus::default()
+        };
+        let told = |status: &StoreStatus| conditions(&status.warnings(&notices, &clock));
+        // What was lost before this process began is no news.
+        let mut lost = well();
+        lost.exceptions.skewed = 7;
+        assert_eq!(told(&lost), []);
+
+        let standing = StoreStatus {
+            ranking_warnings: vec!["two configurations".into()],
+            silent: vec![SilentInstance {
+                name: "web-2".into(),
+                seconds: 6,
+            }],
+            journal: Some(JournalStatus {
+                oldest_age: Some(15.5),
+                newer: Some(NewerEntry {
+                    version: 2,
+                    readable: 1,
+                    waited: 5,
+                }),
+                ..JournalStatus::default()
+            }),
+            exceptions: Exceptions {
+                skewed: 7,
+                ..Exceptions::default()
+            },
+            ..well()
+        };
+        let all = [
+            Condition::JournalWaits,
+            Condition::NewerEntry,
+            Condition::SilentInstance,
+            Condition::RankingSpecs,
+        ];
+        assert_eq!(told(&standing), all);
+        assert_eq!(told(&lost), []);
+
+        lost.exceptions.skewed = 8;
+        lost.journal = Some(JournalStatus {
+            set_aside: 1,
+            hole_bytes: 1,
+            orphaned: 1,
+            ..JournalStatus::default()
+        });
+        let losses = [
+            Condition::Skewed,
+            Condition::SetAside,
+            Condition::JournalHole,
+            Condition::Orphaned,
+        ];
+        assert_eq!(told(&lost), losses);
+        hand.advance(Duration::from_secs(599));
+        assert_eq!(told(&lost), losses);
+        hand.advance(Duration::from_secs(1));
+        assert_eq!(told(&lost), []);
+    }
 }

@@ -94,8 +94,19 @@ pub struct StoreStatus {
     pub exceptions: Exceptions,
     /// Rankings whose configurations differ between the instances, in a sentence each.
     pub ranking_warnings: Vec<String>,
+    /// Instances that have sent no heartbeat for a while, and did not end.
+    pub silent: Vec<SilentInstance>,
     /// The status of the journal, if the store has one.
     pub journal: Option<JournalStatus>,
+}
+
+/// An instance that has sent no heartbeat for a while.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SilentInstance {
+    /// Its name.
+    pub name: String,
+    /// Seconds since its last heartbeat.
+    pub seconds: i64,
 }
 
 /// A heartbeat of an instance.
@@ -107,6 +118,8 @@ pub struct Heartbeat {
     pub name: Option<Arc<str>>,
     /// The time of the heartbeat, in Unix seconds.
     pub at: i64,
+    /// Seconds until the next one.
+    pub every: u64,
     /// Requests in flight.
     pub in_flight: i64,
     /// Samples that were dropped since the instance started.

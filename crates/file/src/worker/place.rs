@@ -53,10 +53,7 @@ impl Worker {
                 )
             }
         };
-        let before = lock(&self.report.place).replace(told.clone());
-        if self.look_after == LOOK_EVERY || before.as_ref() != Some(&told) {
-            tracing::warn!("{told}");
-        }
+        *lock(&self.report.place) = Some(told);
         if self.open.is_none() {
             self.attempt();
         }

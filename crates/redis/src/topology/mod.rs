@@ -22,6 +22,7 @@ use self::sentinel::Sentinels;
 pub(crate) use self::slot::hash_tag;
 use self::slot::slot_of;
 use crate::connection::{Connection, Dialer, Role};
+use tower_pulse_core::condition::Warning;
 use tower_pulse_core::error::StoreError;
 
 /// How the server is found, as it is configured.
@@ -147,7 +148,7 @@ impl Topology {
     }
 
     /// What an operator should know.
-    pub(crate) fn warning(&self) -> Option<String> {
+    pub(crate) fn warning(&self) -> Option<Warning> {
         match self {
             Self::Sentinel(sentinels) => sentinels.warning(),
             _ => None,

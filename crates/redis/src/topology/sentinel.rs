@@ -14,6 +14,7 @@ use super::race::first_answer;
 use crate::connection::{Connection, Dialer, Role};
 use crate::permissions::is_refusal;
 use crate::value::{int, items, text};
+use tower_pulse_core::condition::{Condition, Warning};
 use tower_pulse_core::error::{StoreError, StoreErrorKind};
 use tower_pulse_core::task::lock;
 
@@ -84,12 +85,12 @@ impl Sentinels {
     }
 
     /// What an operator should know.
-    pub(super) fn warning(&self) -> Option<String> {
+    pub(super) fn warning(&self) -> Option<Warning> {
         let trouble = lock(&self.asked.trouble).clone()?;
-        Some(format!(
+        Some(Condition::Sentinel.warning(format!(
             "no Sentinel tells which server is the primary of `{}`, so that a failover would not be noticed: {trouble}",
             self.asked.service
-        ))
+        )))
     }
 
     /// Called at each call to the primary: the Sentinels are asked by a task as long as there are calls.

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::condition::{Condition, conditions, texts};
 use crate::health::{
-    ChangeHealth, FlushHealth, FoldHealth, Health, RecordingHealth, Status, StoreHealth,
-    one_per_cause, shown_name,
+    ChangeHealth, FlushHealth, FoldHealth, Health, RecordingHealth, Status, StoreHealth, shown_name,
 };
 use crate::query::source::Source;
 use crate::store::PassRecord;
@@ -30,6 +30,8 @@ pub struct HealthStatus {
     pub status: Status,
     /// Sentences for the operator. Each ends in what to do.
     pub warnings: Vec<String>,
+    /// The conditions that these sentences are about.
+    pub conditions: Vec<Condition>,
     /// What was not recorded; `None` in a process that is no instance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recording: Option<RecordingLosses>,
@@ -111,6 +113,7 @@ impl From<ProcessHealth> for HealthStatus {
         Self {
             status: health.status,
             warnings: health.warnings,
+            conditions: health.conditions,
             recording: own.map(|own| RecordingLosses {
                 dropped: own.recording.dropped,
                 dropped_additions: own.recording.dropped_additions,
@@ -142,6 +145,8 @@ pub struct ProcessHealth {
     pub status: Status,
     /// Sentences for the operator. Each ends in what to do.
     pub warnings: Vec<String>,
+    /// The conditions that these sentences are about.
+    pub conditions: Vec<Condition>,
     /// Name of this instance; `None` in a process that is no instance.
     pub instance: Option<String>,
     /// Requests to the admin routers of this process with wrong credentials. One without any is not counted.
@@ -178,6 +183,7 @@ impl From<Health> for ProcessHealth {
         Self {
             status: health.status,
             warnings: health.warnings,
+            conditions: health.conditions,
             instance: Some(health.instance),
             wrong_credentials: health.wrong_credentials,
             own: Some(OwnHealth {
@@ -274,7 +280,7 @@ impl From<PassRecord> for CleaningPass {
 pub(in crate::query) async fn status(source: &Source) -> HealthStatus {
     HealthStatus {
         history: history(source).await,
-        ..of_process(source).await.into()
+        ..of_process(source, &unreadable(source).await).await.into()
     }
 }
 
@@ -287,11 +293,9 @@ async fn history(source: &Source) -> Option<HistoryHealth> {
 pub(in crate::query) async fn health(source: &Source) -> FullHealth {
     // If the store cannot be read, all other fields are still answered.
     let reader = &source.reader;
-    let (last_pass, book, fleet) = tokio::join!(reader.last_pass(), reader.book(), reader.fleet());
-    let mut unreadable = book.map_or_else(|_| Vec::new(), |book| book.problems());
-    unreadable.extend(fleet.iter().flat_map(|fleet| fleet.problems.clone()));
+    let (last_pass, unreadable) = tokio::join!(reader.last_pass(), unreadable(source));
     FullHealth {
-        health: of_process(source).await,
+        health: of_process(source, &unreadable).await,
         cleaning: CleaningHealth {
             last_pass: last_pass.ok().flatten().map(CleaningPass::from),
         },
@@ -301,11 +305,32 @@ pub(in crate::query) async fn health(source: &Source) -> FullHealth {
     }
 }
 
-async fn of_process(source: &Source) -> ProcessHealth {
-    match &source.process {
+/// The keys that could not be read.
+async fn unreadable(source: &Source) -> Vec<Problem> {
+    let (book, fleet) = tokio::join!(source.reader.book(), source.reader.fleet());
+    let mut unreadable = book.map_or_else(|_| Vec::new(), |book| book.problems());
+    unreadable.extend(fleet.iter().flat_map(|fleet| fleet.problems.clone()));
+    unreadable
+}
+
+/// The most unreadable keys that are warned of.
+const MAX_WARNED: usize = 5;
+
+async fn of_process(source: &Source, unreadable: &[Problem]) -> ProcessHealth {
+    let mut health = match &source.process {
         Some(process) => process.health().into(),
         None => of_the_fleet(source).await,
+    };
+    for Problem { key, reason, .. } in unreadable.iter().take(MAX_WARNED) {
+        let text = format!(
+            "{key} cannot be read ({reason}): delete it, and look for the program that writes it"
+        );
+        health.warnings.push(text);
     }
+    if !unreadable.is_empty() && !health.conditions.contains(&Condition::UnreadableKey) {
+        health.conditions.push(Condition::UnreadableKey);
+    }
+    health
 }
 
 /// What a process can tell that only reads the store.
@@ -316,16 +341,20 @@ async fn of_the_fleet(source: &Source) -> ProcessHealth {
         Ok(status) => (Some(status), None),
         Err(error) => (None, Some(error.to_string())),
     };
-    let mut warnings = source.store.warnings();
+    let mut warnings = source.store.conditions();
     warnings.extend(source.notices.all(&source.clock));
     let store = status.as_ref().map(|status| &status.store);
-    warnings.extend(store.into_iter().flat_map(|store| store.warnings()));
+    warnings.extend(
+        store
+            .into_iter()
+            .flat_map(|store| store.warnings(&source.notices, &source.clock)),
+    );
     if store.is_some_and(|store| store.created.is_none()) {
-        warnings.push(format!(
+        warnings.push(Condition::EmptyStore.warning(format!(
             "nothing is recorded in {} yet: start an instance of the service there, and look whether it has the same \
              prefix",
             source.store.describe()
-        ));
+        )));
     }
     let age = reader.contact_age();
     let (until, sight) = match &changes {
@@ -334,7 +363,8 @@ async fn of_the_fleet(source: &Source) -> ProcessHealth {
     };
     ProcessHealth {
         status: Status::at_age(age, ASKED_EVERY),
-        warnings: one_per_cause(warnings),
+        conditions: conditions(&warnings),
+        warnings: texts(warnings),
         instance: None,
         wrong_credentials: source.notices.wrong_credentials(),
         own: None,

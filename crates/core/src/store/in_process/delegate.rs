@@ -1,6 +1,7 @@
 //! The traits of a store, for what has an [`InProcessStore`]. That is compiled once, and not for each kind of place.
 
 use super::InProcess;
+use crate::condition::Warning;
 use crate::error::StoreError;
 use crate::store::journal::Journal;
 use crate::store::table_reads::TableReader;
@@ -36,8 +37,8 @@ impl<S: InProcess> Store for S {
         self.in_process().has_context_counters()
     }
 
-    fn warnings(&self) -> Vec<String> {
-        self.in_process().warnings()
+    fn conditions(&self) -> Vec<Warning> {
+        self.in_process().conditions()
     }
 
     fn sync(&self) -> BoxFuture<'_, Result<(), StoreError>> {

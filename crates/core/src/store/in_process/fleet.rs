@@ -67,6 +67,7 @@ impl State {
             instances: self.heartbeats.alive(since).count() as u64,
             exceptions: self.exceptions.clone(),
             ranking_warnings: read::ranking_warnings(specs),
+            silent: Vec::new(),
             journal: None,
         })
     }

@@ -3,6 +3,7 @@
 use super::entered::PackedCall;
 use super::table_reads::len_of_part;
 use super::{Access, InProcessStore};
+use crate::condition::{Condition, Warning};
 use crate::error::StoreError;
 use crate::store::journal::{Acquired, Entries, Entry, FieldValues, FoldStep, Journal, Step};
 use crate::store::table::Table;
@@ -40,8 +41,9 @@ impl Store for InProcessStore {
         self.has_context_counters
     }
 
-    fn warnings(&self) -> Vec<String> {
-        self.place.trouble()
+    fn conditions(&self) -> Vec<Warning> {
+        let texts = self.place.trouble().into_iter();
+        texts.map(|text| Condition::File.warning(text)).collect()
     }
 
     fn sync(&self) -> BoxFuture<'_, Result<(), StoreError>> {

@@ -10,7 +10,7 @@ use tower_pulse_model::ranking::specs::CarriedSpecs;
 use tower_pulse_model::ranking::{RankingSpec, RankingState};
 
 /// How long after a failure the upkeep of a ranking is tried again: an answer that is too large costs the connection.
-const TRIED_AGAIN_AFTER: Duration = Duration::from_secs(30);
+const TRIED_AGAIN_AFTER: Duration = Duration::from_secs(5);
 
 /// The rankings of the store.
 #[derive(Default)]
@@ -113,7 +113,6 @@ impl KnownRankings {
             "" => "rankings".to_owned(),
             name => format!("the ranking {name:?}"),
         };
-        tracing::warn!(%error, "the upkeep of {what} failed, and is tried again by itself");
         let failure = format!(
             "{what} cannot be kept up, so that ids which have left the window stay; it is tried again: {error}"
         );

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use self::known::KnownRankings;
+use crate::condition::{Condition, Warning};
 use crate::fold::feature::{Feature, Folding};
 use crate::fold::ground::Ground;
 use crate::fold::lease::Lease;
@@ -50,7 +51,10 @@ impl Feature for Rankings {
         Box::pin(self.limit(ground))
     }
 
-    fn failures(&self) -> Vec<String> {
-        self.known.failures().map(str::to_owned).collect()
+    fn failures(&self) -> Vec<Warning> {
+        let failures = self.known.failures();
+        failures
+            .map(|text| Condition::Upkeep.warning(text))
+            .collect()
     }
 }

@@ -1,0 +1,220 @@
+//! The conditions that a person should know of: the one table of them, which health, metrics, `on_condition` and the guide
+//! follow.
+
+/// Declares the conditions: for each its meaning, its variant and its name.
+macro_rules! conditions {
+    ($($(#[doc = $meaning:literal])+ $variant:ident = $name:literal,)+) => {
+        /// A condition of an instance or its store that a person should know of. Its warnings in health say what is
+        /// concerned, and what to do.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
+        pub enum Condition {
+            $($(#[doc = $meaning])+ $variant,)+
+        }
+
+        impl Condition {
+            /// All conditions.
+            pub const ALL: &[Self] = &[$(Self::$variant,)+];
+
+            /// The name, as in health, in the label of the gauge and in the log.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)+
+                }
+            }
+
+            /// The meaning, in a sentence.
+            pub fn meaning(self) -> &'static str {
+                match self {
+                    $(Self::$variant => concat!($($meaning),+).trim_ascii(),)+
+                }
+            }
+        }
+    };
+}
+
+conditions! {
+    /// The store does not answer.
+    Unreachable = "unreachable",
+    /// The store answers, and refuses what was recorded.
+    Flush = "flush",
+    /// The store refuses the heartbeats of this instance.
+    Heartbeat = "heartbeat",
+    /// Folding fails.
+    Fold = "fold",
+    /// Ids that have left the window of a ranking cannot be removed.
+    Upkeep = "upkeep",
+    /// Cleaning fails, or skips a key.
+    Cleaning = "cleaning",
+    /// Changes are not detected.
+    Judgement = "judgement",
+    /// The store refuses what is read for the admin router.
+    Read = "read",
+    /// A key cannot be read: its value has another form, or is too large.
+    UnreadableKey = "unreadable_key",
+    /// A key holds something else, so that what belongs there is dropped.
+    QuarantinedKey = "quarantined_key",
+    /// A key of this crate held something else, and was replaced.
+    ReplacedKey = "replaced_key",
+    /// A cached row is larger than its cache allows.
+    LargeRow = "large_row",
+    /// Cached rows are not refreshed.
+    RowRefresh = "row_refresh",
+    /// The server denies XTRIM.
+    Untrimmed = "untrimmed",
+    /// The server denies INFO.
+    UnknownServer = "unknown_server",
+    /// The server is older than the oldest version that is supported.
+    OldServer = "old_server",
+    /// The server may evict keys.
+    Eviction = "eviction",
+    /// The server has no memory left.
+    FullServer = "full_server",
+    /// The server is a node of a cluster, and is used as if it were none.
+    LoneNode = "lone_node",
+    /// No Sentinel tells which server is the primary.
+    Sentinel = "sentinel",
+    /// Nothing is recorded in the store.
+    EmptyStore = "empty_store",
+    /// The file of the store cannot be used, or is not where it was.
+    File = "file",
+    /// The journal waits to be folded.
+    JournalWaits = "journal_waits",
+    /// The journal waits for an instance of a newer version.
+    NewerEntry = "newer_entry",
+    /// Another instance has sent no heartbeat for a while.
+    SilentInstance = "silent_instance",
+    /// The instances of the fleet configure a ranking differently.
+    RankingSpecs = "ranking_specs",
+    /// The instances of the fleet ask for different histories.
+    History = "history",
+    /// No request to a route is recorded, or requests without a route are answered.
+    Routes = "routes",
+    /// There are more contexts or counters than are allowed.
+    Overflow = "overflow",
+    /// The header of the proxy in front makes no sense.
+    QueueHeader = "queue_header",
+    /// The configuration of this process may not be meant so.
+    Configuration = "configuration",
+    /// Samples of this instance are lost.
+    Lost = "lost",
+    /// The store was reset, or came back empty.
+    StoreReset = "store_reset",
+    /// Samples were refused, as their time is an hour ahead of the store's.
+    Skewed = "skewed",
+    /// Entries of the journal that no instance could read were set aside.
+    SetAside = "set_aside",
+    /// Entries of the journal were gone before they were folded.
+    JournalHole = "journal_hole",
+    /// A journal was without its state.
+    Orphaned = "orphaned",
+}
+
+impl std::fmt::Display for Condition {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(feature = "query")]
+impl serde::Serialize for Condition {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+/// A sentence about a condition, which ends in what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// The condition.
+    pub condition: Condition,
+    /// The sentence.
+    pub text: String,
+}
+
+impl Condition {
+    /// A warning of this condition.
+    pub fn warning(self, text: impl Into<String>) -> Warning {
+        Warning {
+            condition: self,
+            text: text.into(),
+        }
+    }
+}
+
+/// The conditions of some warnings, each once.
+pub fn conditions(warnings: &[Warning]) -> Vec<Condition> {
+    let mut conditions: Vec<_> = warnings.iter().map(|warning| warning.condition).collect();
+    conditions.sort_unstable();
+    conditions.dedup();
+    conditions
+}
+
+/// The texts of some warnings, one for each cause: of those that end with the same error, the first.
+pub fn texts(warnings: Vec<Warning>) -> Vec<String> {
+    // A warning begins with the task that failed, unless it is the error itself.
+    let cause = |warning: &str| match warning.split_once(": ") {
+        Some((_, error)) => error.to_owned(),
+        None => warning.to_owned(),
+    };
+    let mut texts: Vec<String> = Vec::new();
+    for Warning { text, .. } in warnings {
+        let error = cause(&text);
+        if !(texts.iter()).any(|other| *other == error || cause(other) == error) {
+            texts.push(text);
+        }
+    }
+    texts
+}
+
+/// A condition that begins or ends, as `Pulse::on_condition` passes it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ConditionEvent {
+    /// The condition.
+    pub condition: Condition,
+    /// Name of the instance that has it.
+    pub instance: String,
+    /// The warnings when it began.
+    pub warnings: Vec<String>,
+    /// When it began, in Unix seconds.
+    pub since: i64,
+    /// When it ended, in Unix seconds; `None` if it begins.
+    pub ended: Option<i64>,
+}
+
+impl std::fmt::Display for ConditionEvent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            condition, since, ..
+        } = self;
+        match (self.ended, self.warnings.first()) {
+            (Some(ended), _) => write!(f, "{condition} is over after {} s", ended - since),
+            (None, Some(warning)) => write!(f, "{condition}: {warning}"),
+            (None, None) => write!(f, "{condition}: {}", condition.meaning()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_cause_is_one_warning() {
+        let away = "/x cannot be written: create it";
+        let folding = format!("folding fails: {away}");
+        let cleaning = format!("cleaning fails: {away}");
+        let other = "folding fails: another error".to_owned();
+        let all = |warnings: &[&str]| {
+            texts(
+                (warnings.iter())
+                    .map(|&text| Condition::Fold.warning(text))
+                    .collect(),
+            )
+        };
+        assert_eq!(all(&[away, &folding, &cleaning, &other]), [away, &other]);
+        assert_eq!(all(&[&folding, &cleaning, &folding]), [&*folding]);
+        assert_eq!(all(&[&other, &folding]), [other.clone(), folding]);
+    }
+}

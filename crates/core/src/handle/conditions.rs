@@ -1,0 +1,144 @@
+//! Watching the conditions of an instance: the log and the user's functions learn when one begins and when it ends.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::{Handle, Stages};
+use crate::callbacks::{Callback, Callbacks};
+use crate::clock::{Clock, Tick};
+use crate::condition::{Condition, ConditionEvent, Warning};
+use crate::task::{Stopped, lock};
+
+/// The time between two looks. A condition begins or ends when two looks in a row agree, so that a call which fails once
+/// is none.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The least time between two log lines about the beginning of a condition.
+const LOGGED_EVERY: Duration = Duration::from_secs(60);
+
+/// The conditions that stand.
+pub(super) struct Watch {
+    seen: Mutex<BTreeMap<Condition, Seen>>,
+    callbacks: Callbacks<ConditionEvent>,
+}
+
+/// What the last looks have seen of a condition.
+#[derive(Debug, Default)]
+struct Seen {
+    since: i64,
+    stands: bool,
+    /// Whether the last look saw it.
+    is_there: bool,
+    warnings: Vec<String>,
+    logged_at: Option<Tick>,
+}
+
+impl Default for Watch {
+    fn default() -> Self {
+        Self {
+            seen: Mutex::default(),
+            callbacks: Callbacks::new("on_condition"),
+        }
+    }
+}
+
+impl Watch {
+    /// Compares what is there with what stands. Returns what begins and what ends.
+    fn look(&self, instance: &str, clock: &Clock, warnings: Vec<Warning>) -> Vec<ConditionEvent> {
+        let mut there = BTreeMap::<Condition, Vec<String>>::new();
+        for Warning { condition, text } in warnings {
+            there.entry(condition).or_default().push(text);
+        }
+        let mut seen = lock(&self.seen);
+        for condition in there.keys() {
+            seen.entry(*condition).or_default();
+        }
+        let mut events = Vec::new();
+        for (condition, seen) in &mut *seen {
+            let warnings = there.remove(condition);
+            let is_confirmed = warnings.is_some() == seen.is_there;
+            seen.is_there = warnings.is_some();
+            if let Some(warnings) = warnings
+                && !seen.stands
+            {
+                seen.warnings = warnings;
+                if !is_confirmed {
+                    seen.since = clock.now_seconds();
+                    continue;
+                }
+            } else if seen.is_there || !is_confirmed || !seen.stands {
+                continue;
+            }
+            seen.stands = !seen.stands;
+            let event = ConditionEvent {
+                condition: *condition,
+                instance: instance.to_owned(),
+                warnings: seen.warnings.clone(),
+                since: seen.since,
+                ended: (!seen.stands).then(|| clock.now_seconds()),
+            };
+            let is_recent = |at| clock.since(at) < LOGGED_EVERY;
+            if matches!(condition, Condition::Configuration | Condition::Overflow) {
+                // The log has the setting or the first name already.
+            } else if !seen.stands {
+                tracing::info!("{event}");
+            } else if !seen.logged_at.is_some_and(is_recent) {
+                seen.logged_at = Some(clock.tick());
+                tracing::warn!("{event}");
+            }
+            events.push(event);
+        }
+        events
+    }
+}
+
+impl Stages {
+    /// Looks at the conditions each second, until the `Pulse` shuts down.
+    pub(super) async fn watch_conditions(self: Arc<Self>, mut stopped: Stopped) {
+        let clock = &self.options.clock;
+        while stopped.or(clock.sleep(LOOK_EVERY)).await.is_some() {
+            let instance = self.flusher.status().instance;
+            let events = self.watch.look(&instance, clock, self.warnings());
+            if stopped
+                .or(self.watch.callbacks.call(clock, events))
+                .await
+                .is_none()
+            {
+                return;
+            }
+        }
+    }
+}
+
+impl Handle {
+    /// Adds a function that is called with each condition that begins or ends.
+    pub fn on_condition(&self, on_condition: Callback<ConditionEvent>) {
+        self.0.stages.watch.callbacks.add(on_condition);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_condition_begins_and_ends_when_two_looks_agree() {
+        let (clock, manual) = Clock::manual(1_000);
+        let watch = Watch::default();
+        let look = |warnings: &[&str]| {
+            manual.advance(LOOK_EVERY);
+            let warnings = warnings.iter().map(|text| Condition::Fold.warning(*text));
+            let events = watch.look("web-1", &clock, warnings.collect());
+            let of = |event: &ConditionEvent| (event.since, event.ended, event.to_string());
+            events.iter().map(of).collect::<Vec<_>>()
+        };
+        assert!(look(&["a"]).is_empty() && look(&[]).is_empty());
+        assert!(look(&["b"]).is_empty());
+        assert_eq!(look(&["c"]), [(1_003, None, "fold: c".to_owned())]);
+        assert!(look(&["c"]).is_empty() && look(&[]).is_empty() && look(&["d"]).is_empty());
+        assert!(look(&[]).is_empty());
+        let end = "fold is over after 6 s".to_owned();
+        assert_eq!(look(&[]), [(1_003, Some(1_009), end)]);
+        assert!(look(&[]).is_empty() && look(&["e"]).is_empty());
+    }
+}

@@ -1,0 +1,267 @@
+//! A walk through the table of conditions: each begins and ends, in health, in the gauge and for `on_condition`. Those that
+//! need another kind of store or host are walked by the tests beside their like.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::body::{Body, to_bytes};
+use http::Request;
+use redis::cmd;
+use tokio::task::JoinSet;
+use tower::ServiceExt;
+use tower_pulse::admin::Access;
+use tower_pulse::{Clock, Condition, ConditionEvent, ManualClock};
+
+use crate::denials::SERVER_FAULTS;
+use crate::hours::{now, with_clock};
+use crate::rig::server::RedisServer;
+use crate::rig::wait::look_until;
+use crate::service::{PREFIX, Service, Stored, pause};
+
+/// How long anything may take here.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The files whose tests let a condition begin and end that none of this file does.
+const ELSEWHERE: &[(Condition, &str)] = &[
+    (Condition::Upkeep, "tests/stores/large_rankings.rs"),
+    (Condition::Judgement, "tests/changes/failures.rs"),
+    (Condition::UnreadableKey, "tests/stores/oversized.rs"),
+    (Condition::QuarantinedKey, "tests/journal/foreign.rs"),
+    (Condition::LargeRow, "tests/rows/large.rs"),
+    (Condition::RowRefresh, "tests/rows/outage.rs"),
+    (Condition::OldServer, "crates/redis/src/server.rs"),
+    (Condition::LoneNode, "crates/redis/src/server.rs"),
+    (Condition::Sentinel, "tests/topologies/sentinel.rs"),
+    (Condition::EmptyStore, "tests/dashboard/new_store.rs"),
+    (Condition::File, "tests/file/trouble.rs"),
+    (
+        Condition::JournalWaits,
+        "crates/core/src/store/status_health.rs",
+    ),
+    (
+        Condition::NewerEntry,
+        "crates/core/src/store/status_health.rs",
+    ),
+    (
+        Condition::RankingSpecs,
+        "crates/core/src/store/status_health.rs",
+    ),
+    (
+        Condition::SetAside,
+        "crates/core/src/store/status_health.rs",
+    ),
+    (
+        Condition::JournalHole,
+        "crates/core/src/store/status_health.rs",
+    ),
+    (
+        Condition::Orphaned,
+        "crates/core/src/store/status_health.rs",
+    ),
+    (Condition::Skewed, "crates/core/src/store/status_health.rs"),
+    (Condition::History, "tests/stores/history.rs"),
+    (Condition::Routes, "tests/warnings.rs"),
+    (Condition::Overflow, "tests/warnings.rs"),
+    (Condition::QueueHeader, "tests/layer/queue.rs"),
+    (Condition::Configuration, "tests/warnings.rs"),
+    (Condition::Lost, "tests/faults/losses.rs"),
+];
+
+/// An instance whose conditions are watched.
+struct Watched {
+    service: Service,
+    server: RedisServer,
+    clock: Clock,
+    hand: ManualClock,
+    events: Arc<Mutex<Vec<ConditionEvent>>>,
+    walked: BTreeSet<Condition>,
+}
+
+impl Watched {
+    async fn start() -> Self {
+        let server = RedisServer::start().await;
+        let (clock, hand) = Clock::manual(now());
+        let builder = with_clock(&server.url(), &clock).flush_interval(Duration::from_secs(1));
+        let service = Service::new(builder.clean_interval(Duration::from_secs(1)));
+        let events = Arc::<Mutex<Vec<ConditionEvent>>>::default();
+        let noted = events.clone();
+        service
+            .pulse
+            .on_condition(move |event| noted.lock().unwrap().push(event.clone()));
+        service.requests(48).await;
+        service.settle().await;
+        Self {
+            service,
+            server,
+            clock,
+            hand,
+            events,
+            walked: BTreeSet::new(),
+        }
+    }
+
+    /// Runs commands, one in a line.
+    async fn run(&self, commands: &str) {
+        let mut conn = self.server.connection().await;
+        for command in commands.lines() {
+            let mut words = command.trim().split(' ');
+            let mut command = cmd(words.next().unwrap());
+            command.arg(words.collect::<Vec<_>>());
+            command.exec_async(&mut conn).await.unwrap();
+        }
+    }
+
+    /// The value of the condition's gauge.
+    async fn gauge(&self, condition: Condition) -> String {
+        let app = axum::Router::new().merge(self.service.pulse.mount("/pulse", Access::open()));
+        let request = Request::get("/pulse/metrics").header("host", "localhost");
+        let response = app.oneshot(request.body(Body::empty()).unwrap());
+        let body = to_bytes(response.await.unwrap().into_body(), usize::MAX);
+        let text = String::from_utf8(body.await.unwrap().to_vec()).unwrap();
+        let begin = format!("pulse_condition{{name=\"{condition}\"}} ");
+        let line = text.lines().find_map(|line| line.strip_prefix(&begin));
+        line.unwrap().to_owned()
+    }
+
+    /// Passes seconds until the condition stands, or does not: in health and for `on_condition`.
+    async fn pass_until(&self, condition: Condition, stands: bool) {
+        look_until(PATIENCE, async || {
+            self.service.requests(1).await;
+            let _ = self.service.pulse.query().paths(&Default::default()).await;
+            self.hand.advance(Duration::from_secs(1));
+            pause(20).await;
+            let health = self.service.health();
+            let is_there = health.conditions.contains(&condition);
+            let events = self.events.lock().unwrap();
+            let last = events.iter().rfind(|event| event.condition == condition);
+            let is_told = last.is_some_and(|event| event.ended.is_none());
+            let why = || format!("{condition}, {stands}: {is_there}, {last:?}, {health:#?}");
+            (is_there == stands && is_told == stands)
+                .then_some(())
+                .ok_or_else(why)
+        })
+        .await;
+    }
+
+    async fn walk(
+        &mut self,
+        condition: Condition,
+        begin: impl AsyncFnOnce(&Self),
+        end: impl AsyncFnOnce(&Self),
+    ) {
+        begin(self).await;
+        self.pass_until(condition, true).await;
+        if condition != Condition::Unreachable {
+            assert_eq!(self.gauge(condition).await, "1", "{condition}");
+        }
+        let warnings = self.service.health().warnings;
+        assert!(!warnings.is_empty(), "{condition}");
+        end(self).await;
+        self.pass_until(condition, false).await;
+        assert_eq!(self.gauge(condition).await, "0", "{condition}");
+        self.walked.insert(condition);
+    }
+}
+
+fn by_name(name: &str) -> Condition {
+    let mut all = Condition::ALL.iter();
+    *all.find(|condition| condition.as_str() == name).unwrap()
+}
+
+#[tokio::test]
+async fn each_condition_is_told_and_quiet_once_it_is_mended() {
+    let mut watched = Watched::start().await;
+    for fault in &SERVER_FAULTS {
+        let condition = by_name(fault.condition);
+        watched
+            .walk(
+                condition,
+                async |watched| watched.run(fault.begin).await,
+                async |watched| watched.run(fault.end).await,
+            )
+            .await;
+    }
+    watched
+        .walk(
+            Condition::Unreachable,
+            async |watched| watched.server.freeze(),
+            async |watched| watched.server.thaw(),
+        )
+        .await;
+    watched
+        .walk(
+            Condition::ReplacedKey,
+            async |watched| {
+                let key = format!("{PREFIX}pulse:instances");
+                watched.run(&format!("SET {key} x")).await;
+            },
+            async |_| {},
+        )
+        .await;
+
+    let (other, tasks) = with_clock(&watched.server.url(), &watched.clock)
+        .flush_interval(Duration::from_secs(1))
+        .instance("web-2")
+        .build_with_tasks()
+        .unwrap();
+    let mut running = JoinSet::new();
+    tasks.into_iter().for_each(|task| drop(running.spawn(task)));
+    let mut running = Some(running);
+    watched
+        .walk(
+            Condition::SilentInstance,
+            async |watched| {
+                look_until(PATIENCE, async || {
+                    watched.hand.advance(Duration::from_secs(1));
+                    pause(20).await;
+                    let status = other.health().status;
+                    (status == tower_pulse::Status::Ok)
+                        .then_some(())
+                        .ok_or(status.to_string())
+                })
+                .await;
+                running.take().unwrap().shutdown().await;
+            },
+            async |watched| {
+                let warnings = watched.service.health().warnings;
+                let names_it = warnings
+                    .iter()
+                    .any(|text| text.starts_with("web-2 has sent no"));
+                assert!(names_it, "{warnings:?}");
+                watched.hand.advance(Duration::from_secs(60));
+            },
+        )
+        .await;
+    watched.service.settle().await;
+    watched.service.assert_well();
+    let stored = Stored::read(&mut watched.server.connection().await).await;
+    let total = watched.service.oracle.served() as i64;
+    assert_eq!((stored.total(), stored.by_page()), (total, total));
+
+    watched
+        .walk(
+            Condition::StoreReset,
+            async |watched| watched.run("FLUSHALL").await,
+            async |watched| {
+                watched.pass_until(Condition::StoreReset, true).await;
+                watched.hand.advance(Duration::from_secs(600));
+            },
+        )
+        .await;
+    assert_eq!(
+        watched.service.health().flush.store_resets,
+        1,
+        "the count stays"
+    );
+
+    let elsewhere: BTreeSet<_> = ELSEWHERE.iter().map(|(condition, _)| *condition).collect();
+    let walked: BTreeSet<_> = watched.walked.union(&elsewhere).copied().collect();
+    assert_eq!(walked, Condition::ALL.iter().copied().collect());
+    for (condition, file) in ELSEWHERE {
+        let path = format!("{}/{file}", env!("CARGO_MANIFEST_DIR"));
+        let test = std::fs::read_to_string(path).expect(file);
+        let variant = format!("Condition::{condition:?}");
+        assert!(test.contains(&variant), "{file} does not test {variant}");
+    }
+}
