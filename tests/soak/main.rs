@@ -7,7 +7,7 @@
 //!
 //! Read in this order: [`order`] (a request and what it must leave in the store), [`service`] (an instance),
 //! [`traffic`] (its clients), [`fleet`], [`fault`] (the ten kinds), [`sample`] (memory and journal), [`compare`],
-//! [`run`] (one run from start to end), [`table`].
+//! [`run`] (one run from start to end), [`told`] (which conditions are told, and when), [`table`].
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -17,6 +17,8 @@
     reason = "test code: a panic is a failed test; not all of the shared parts are used here"
 )]
 
+#[path = "../faults/denials.rs"]
+mod denials;
 #[path = "../faults/service.rs"]
 mod read;
 #[path = "../rig/mod.rs"]
@@ -32,6 +34,7 @@ mod run;
 mod sample;
 mod service;
 mod table;
+mod told;
 mod traffic;
 
 use std::time::Duration;

@@ -13,6 +13,7 @@ use crate::rig::fold::{JournalKeys, fold_rest};
 use crate::rig::proxy::Proxy;
 use crate::sample::Samples;
 use crate::table::{Report, lost_by_kills};
+use crate::told::ToldFault;
 
 const INSTANCES: usize = 3;
 /// A fault begins every ten seconds.
@@ -35,6 +36,7 @@ pub async fn run(length: Duration, seed: u64) -> bool {
     let mut site = start(&mut rng).await;
     let mut samples = Samples::new(INSTANCES);
     let mut report = Report::new(seed);
+    let told_faults = ToldFault::all();
     let start = Instant::now();
     let begin = |number: usize| {
         let offset = plans.get(number).map(|plan| plan.offset);
@@ -53,7 +55,14 @@ pub async fn run(length: Duration, seed: u64) -> bool {
         };
         eprintln!("{at:>5} s  {}: {said}; {well}", plan.fault.name());
         report.note(plan.fault, recovery);
+        // Every other fault has a condition, which is waited for.
+        let fault = told_faults[number % told_faults.len()];
+        let late = report.told.inflict(fault, &mut site).await;
+        report.faults.extend(late);
         watch(&mut site, &mut samples, next).await;
+        if start.elapsed() >= length {
+            break;
+        }
     }
     report.length = start.elapsed();
     for instance in &mut site.fleet {

@@ -35,6 +35,8 @@ pub async fn serve() {
     let pulse = Pulse::builder()
         .redis(variable(REDIS))
         .prefix(PREFIX)
+        // So that a denied command is noticed between two faults.
+        .clean_interval(std::time::Duration::from_secs(2))
         .instance(order::instance_name(life.instance))
         .build()
         .unwrap();

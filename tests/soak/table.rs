@@ -10,6 +10,7 @@ use crate::fault::Fault;
 use crate::fleet::{HealthCounts, Kill};
 use crate::order::{Key, Life, Quantity, instance_name};
 use crate::sample::{JOURNAL, RSS, Rule, Samples, Series, USED_MEMORY};
+use crate::told::Told;
 
 /// How many violations are printed one by one.
 const MOST_FAULTS: usize = 30;
@@ -41,6 +42,7 @@ pub struct Report {
     /// Violations, one line each.
     pub faults: Vec<String>,
     pub notes: Vec<String>,
+    pub told: Told,
     pub kills: Vec<LostByKill>,
     /// Each instance and its counts.
     pub health_counts: Vec<(String, HealthCounts)>,
@@ -232,6 +234,7 @@ impl Report {
                 compared.difference()
             );
         }
+        self.told.print();
         println!("\n| Flat | Median of the second third | Of the last | Allowed | Most |");
         println!("|---|---|---|---|---|");
         self.rows.iter().for_each(|row| println!("{row}"));

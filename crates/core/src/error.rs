@@ -77,6 +77,13 @@ pub enum StoreErrorKind {
     Unexpected,
 }
 
+impl StoreErrorKind {
+    /// Whether the store gave no answer at all.
+    pub(crate) fn is_without_answer(self) -> bool {
+        matches!(self, Self::Unreachable | Self::TimedOut)
+    }
+}
+
 /// A store could not answer a call.
 ///
 /// The text says what happened and, where this crate knows a remedy, what to do. It never contains

@@ -84,8 +84,10 @@ impl RedisStore {
         self.ask_status(&mut pipeline, heartbeat.at);
         let written = self.write_own_keys(&mut pipeline, &keys).await;
         if matches!(&written, Err(error) if error.kind() == StoreErrorKind::Refused) {
-            // A server without free memory tells why in the status.
+            // A server without free memory tells why in the status. Without memory, an instance may not become the folder,
+            // which notes this for all.
             self.read_status(heartbeat.at).await?;
+            self.connections.ask_for_server().await?;
         }
         let mut replies = written?;
         let status = replies.split_off(keys.len().min(replies.len()));

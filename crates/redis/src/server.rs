@@ -27,6 +27,11 @@ impl Server {
                 .find(|(field, _)| *field == name)
                 .map(|(_, value)| shown(value.as_bytes()))
         };
+        let bytes = |name| field(name).and_then(|bytes| bytes.parse::<f64>().ok());
+        let is_full = match (bytes("maxmemory"), bytes("used_memory")) {
+            (Some(most), Some(used)) => most > 0.0 && used >= 0.99 * most,
+            _ => false,
+        };
         let (flavour, version) = match field("valkey_version") {
             Some(version) => ("valkey", Some(version)),
             None => ("redis", field("redis_version")),
@@ -35,9 +40,12 @@ impl Server {
             flavour,
             version: version.unwrap_or_default(),
             is_lone_node: !is_in_cluster && field("redis_mode").as_deref() == Some("cluster"),
-            memory: ["maxmemory_policy", "evicted_keys"]
-                .map(|name| field(name).unwrap_or_default())
-                .join(" "),
+            memory: format!(
+                "{} {} {}",
+                field("maxmemory_policy").unwrap_or_default(),
+                field("evicted_keys").unwrap_or_default(),
+                u8::from(is_full)
+            ),
         }
     }
 

@@ -69,7 +69,7 @@ pub struct Flusher {
     /// When the store last answered.
     contacted_at: Mutex<Option<Tick>>,
     /// Why the last heartbeat failed.
-    heartbeat_error: Mutex<Option<String>>,
+    heartbeat_error: Mutex<Option<StoreError>>,
     /// What a shutdown has given up, for now.
     given_up: Mutex<Amounts>,
     /// The state of the fleet when the store was last asked for it.
@@ -117,8 +117,8 @@ struct Sending {
     newest: Option<(u64, Receipt)>,
     /// When the store last acknowledged a call.
     flushed_at: Option<Tick>,
-    /// The last flush failed.
-    is_failing: bool,
+    /// Why the last flush failed, if it did.
+    failed: Option<StoreErrorKind>,
 }
 
 impl Sending {
@@ -150,7 +150,7 @@ struct FlushState {
     series: usize,
     /// About how much is taken and not acknowledged.
     amounts: Amounts,
-    is_failing: bool,
+    failed: Option<StoreErrorKind>,
 }
 
 impl From<&Sending> for FlushState {
@@ -165,7 +165,7 @@ impl From<&Sending> for FlushState {
             in_doubt_since: sending.in_doubt_since,
             series,
             amounts: in_doubt + sending.unsequenced_amounts,
-            is_failing: sending.is_failing,
+            failed: sending.failed,
         }
     }
 }
@@ -190,10 +190,10 @@ pub struct FlushStatus {
     pub last_interval: Duration,
     /// What the store last told of the fleet.
     pub fleet: StoreStatus,
-    /// Whether the last flush failed.
-    pub is_failing: bool,
+    /// Why the last flush failed, if it did.
+    pub failed: Option<StoreErrorKind>,
     /// Why the last heartbeat failed.
-    pub heartbeat_error: Option<String>,
+    pub heartbeat_error: Option<StoreError>,
 }
 
 /// Samples of this instance that are not known to be in the store: pending, taken or in doubt.
@@ -260,7 +260,7 @@ impl Flusher {
             sizer: BatchSizer::new(*costs.start(), costs, CALL_TIME),
             newest: None,
             flushed_at: None,
-            is_failing: false,
+            failed: None,
         };
         Self {
             recorder,
@@ -365,7 +365,7 @@ impl Flusher {
             // Nothing was asked, so nothing is known either.
             Ok(0) => Ok(()),
             Ok(_) => {
-                sending.is_failing = false;
+                sending.failed = None;
                 self.publish(sending);
                 let drain = &self.recorder.drain;
                 drain.counters(|counters| counters.last_error = None);
@@ -374,7 +374,7 @@ impl Flusher {
             Err(error) => {
                 // The samples merge with later ones, so that an outage of any length stays bounded.
                 self.recorder.put_back(sending.take_unsequenced());
-                sending.is_failing = true;
+                sending.failed = Some(error.kind());
                 self.publish(sending);
                 self.recorder.drain.counters(|counters| {
                     counters.flush_errors += 1;
@@ -389,7 +389,7 @@ impl Flusher {
     pub fn unsent(&self) -> Option<Unsent> {
         Some(Unsent {
             since: self.recorder.drain.unsent_since()?,
-            is_failing: lock(&self.state).is_failing,
+            is_failing: lock(&self.state).failed.is_some(),
         })
     }
 
@@ -414,7 +414,7 @@ impl Flusher {
                 millis => self.interval().min(Duration::from_millis(millis)),
             },
             fleet: lock(&self.fleet).clone(),
-            is_failing: state.is_failing,
+            failed: state.failed,
             heartbeat_error: lock(&self.heartbeat_error).clone(),
             unique_name: match &self.name {
                 Some(name) => format!("{name}:{}", state.instance),

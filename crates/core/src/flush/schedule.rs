@@ -111,12 +111,12 @@ impl Flusher {
                 return;
             };
             let is_denied = admission.denies(&result);
-            let error = result.as_ref().err().map(ToString::to_string);
-            lock(&self.heartbeat_error).clone_from(&error);
-            match error {
+            let text = result.as_ref().err().map(ToString::to_string);
+            *lock(&self.heartbeat_error) = result.err();
+            match text {
                 // A store that takes heartbeats and refuses flushes is not well.
                 None => {
-                    if !lock(&self.state).is_failing {
+                    if lock(&self.state).failed.is_none() {
                         self.contacted();
                         self.recorder
                             .drain

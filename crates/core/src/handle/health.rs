@@ -117,39 +117,32 @@ impl Stages {
     /// Why what was recorded does not reach the store. Each ends with the error, which other stages may have as well.
     fn store_warnings(&self, flush: &FlushStatus, counters: &FlushCounters) -> Vec<Warning> {
         let mut warnings = Vec::new();
-        let interval = flush.interval.max(Duration::from_secs(1));
-        // A store that was never asked says nothing about itself.
-        let age = (flush.contact_age).or(counters
-            .last_error
-            .as_ref()
-            .map(|_| self.recorder.recording.age()));
-        let is_away = age.is_some_and(|age| age >= (3 * interval).max(AWAY_AFTER));
-        let error = counters
-            .last_error
-            .as_deref()
-            .unwrap_or("there was no error");
-        if is_away || flush.is_failing {
-            let (condition, text) = match is_away {
-                true => (
-                    Condition::Unreachable,
-                    "the store has not answered for a while",
-                ),
-                false => (
-                    Condition::Flush,
-                    "the store answers, and does not take what was recorded",
-                ),
-            };
+        let waiting = |condition: Condition, text: &str, error: &str| {
             let unsent = self.flusher.unsent_amounts();
-            warnings.push(condition.warning(format!(
+            condition.warning(format!(
                 "{text}, so that {unsent} wait in this process: {error}"
-            )));
-        }
-        let refused = flush.heartbeat_error.as_ref().filter(|_| !is_away);
-        warnings.extend(refused.map(|error| {
-            Condition::Heartbeat.warning(format!(
-                "this instance cannot tell others that it is alive: {error}"
             ))
-        }));
+        };
+        let age = (flush.contact_age).unwrap_or_else(|| self.recorder.recording.age());
+        match &flush.heartbeat_error {
+            Some(error) if error.kind().is_without_answer() => {
+                let interval = flush.interval.max(Duration::from_secs(1));
+                if age >= (3 * interval).max(AWAY_AFTER) {
+                    let text = "the store has not answered for a while";
+                    warnings.push(waiting(Condition::Unreachable, text, &error.to_string()));
+                }
+            }
+            Some(error) => {
+                let text = "this instance cannot tell others that it is alive";
+                warnings.push(Condition::Heartbeat.warning(format!("{text}: {error}")));
+            }
+            None => {}
+        }
+        let is_refused = flush.failed.is_some_and(|kind| !kind.is_without_answer());
+        if let Some(error) = counters.last_error.as_ref().filter(|_| is_refused) {
+            let text = "the store answers, and does not take what was recorded";
+            warnings.push(waiting(Condition::Flush, text, error));
+        }
         warnings
     }
 }

@@ -18,7 +18,6 @@ use super::error::QueryError;
 use super::source::Source;
 use super::window::Window;
 use crate::condition::Condition;
-use crate::error::StoreErrorKind;
 use crate::task::BoxFuture;
 
 /// An answer, and how new it is. The fields of the answer can be read as its own.
@@ -274,10 +273,8 @@ impl Reader {
             };
             answered.await.inspect_err(|error| {
                 // Health tells by other means that the store does not answer at all.
-                let is_away =
-                    |kind| matches!(kind, StoreErrorKind::Unreachable | StoreErrorKind::TimedOut);
                 if let QueryError::Store(cause) = error
-                    && !is_away(cause.kind())
+                    && !cause.kind().is_without_answer()
                 {
                     let warning = Condition::Read.warning(error.to_string());
                     source.notices.fails(&source.clock, warning);
