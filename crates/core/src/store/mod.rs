@@ -45,12 +45,13 @@ pub use self::read::{
     RankingPage, RankingQuery, RecordCache, RecordIndex, RecordQuery, SliceRecords,
     SlowRequestQuery, VersionRecords,
 };
+pub(crate) use self::status_health::refusals;
 pub use self::table_reads::RankingPlace;
 pub use self::upkeep::MAX_QUARANTINED_KEYS;
 pub use self::upkeep::Upkeep;
 pub use self::upkeep::{
-    CleanReport, Exceptions, Heartbeat, INSTANCE_TTL, JournalStatus, NewerEntry, Pass, PassRecord,
-    StoreStatus,
+    CleanReport, Exceptions, GoneTables, Heartbeat, INSTANCE_TTL, JournalStatus, NewerEntry, Pass,
+    PassRecord, StoreStatus,
 };
 use crate::error::{StoreError, StoreErrorKind};
 pub use crate::task::BoxFuture;

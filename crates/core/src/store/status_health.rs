@@ -1,8 +1,9 @@
 //! What the status of a store says for health: the same from an instance and from who only reads.
 
 use super::journal::NEWER_GRACE;
-use super::{JournalStatus, StoreStatus};
+use super::{GoneTables, JournalStatus, StoreStatus};
 use crate::health::{FoldHealth, JournalHealth, shown_name};
+use tower_pulse_model::snapshot::Problem;
 
 /// Seconds for which an entry may wait to be folded before that is a warning.
 const UNFOLDED_TOLERATED: f64 = 15.0;
@@ -34,8 +35,53 @@ impl StoreStatus {
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.ranking_warnings.clone();
         warnings.extend(self.journal.iter().flat_map(journal_warnings));
+        warnings.extend(self.key_warnings());
         warnings
     }
+
+    /// What the operator should know about keys that another program has written, deleted or evicted.
+    fn key_warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        // In one process a sum may be too large, which cannot be mended.
+        if self.journal.is_some() {
+            warnings = refusals(&self.exceptions.quarantined_keys);
+        }
+        let GoneTables { count, keys } = &self.gone;
+        if *count > 0 {
+            warnings.push(format!(
+                "{count} tables of records are gone before their time, and with them the requests of their slices: {}{} \
+                 (seconds and start); somebody deleted them (look for DEL), or the server evicted them (set \
+                 maxmemory-policy to noeviction)",
+                keys.join(", "),
+                if *count > keys.len() as u64 { ", …" } else { "" },
+            ));
+        }
+        warnings
+    }
+}
+
+/// Sentences that are made of keys which hold something else.
+const MAX_REFUSALS: usize = 5;
+
+/// What is dropped for keys that hold something else, in a few sentences.
+pub(crate) fn refusals(keys: &[Problem]) -> Vec<String> {
+    let told = keys.iter().rev().take(MAX_REFUSALS);
+    let mut told: Vec<_> = told.map(refusal).collect();
+    let more = keys.len().saturating_sub(MAX_REFUSALS);
+    if more > 0 {
+        told.push(format!(
+            "and {more} more keys hold something else (`fold.quarantined_keys`)"
+        ));
+    }
+    told
+}
+
+// The key stands behind the first colon: warnings that say the same there have one cause.
+fn refusal(Problem { key, reason, .. }: &Problem) -> String {
+    format!(
+        "what belongs into a key is dropped: {key} holds something else ({reason}); delete the key, and look for the \
+         other program that writes it"
+    )
 }
 
 fn journal_warnings(journal: &JournalStatus) -> Vec<String> {

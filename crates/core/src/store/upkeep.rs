@@ -22,7 +22,7 @@ pub struct Exceptions {
     pub skewed: u64,
     /// How often data for a key was dropped because the key holds something else.
     pub quarantined: u64,
-    /// The quarantined keys of the last day.
+    /// Those keys, as long as they hold it. A store in one process forgets none.
     pub quarantined_keys: Vec<Problem>,
 }
 
@@ -76,6 +76,15 @@ pub struct NewerEntry {
     pub waited: u64,
 }
 
+/// Slices whose records are gone: somebody else has deleted or evicted their table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GoneTables {
+    /// How many.
+    pub count: u64,
+    /// The names of some of the tables, which end in the length and the start of the slice.
+    pub keys: Vec<String>,
+}
+
 /// The status of a store and its fleet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StoreStatus {
@@ -94,6 +103,8 @@ pub struct StoreStatus {
     pub exceptions: Exceptions,
     /// Rankings whose configurations differ between the instances, in a sentence each.
     pub ranking_warnings: Vec<String>,
+    /// Tables that are gone before their time, as noted in the last hour.
+    pub gone: GoneTables,
     /// The status of the journal, if the store has one.
     pub journal: Option<JournalStatus>,
 }
