@@ -15,8 +15,8 @@ use tower_pulse_core::error::StoreError;
 use tower_pulse_core::store::read;
 use tower_pulse_core::store::table::Table;
 use tower_pulse_core::store::{
-    Exceptions, GoneTables, INSTANCE_TTL, JournalStatus, MAX_QUARANTINED_KEYS, NewerEntry,
-    Position, StoreStatus,
+    Exceptions, INSTANCE_TTL, JournalStatus, MAX_QUARANTINED_KEYS, NewerEntry, Position,
+    StoreStatus,
 };
 use tower_pulse_core::task::lock;
 use tower_pulse_model::entry::ENTRY_VERSION;
@@ -215,21 +215,6 @@ impl RedisStore {
         }
     }
 
-    /// Reads what inspect.lua notes of slices whose table is gone: how many, and some of them.
-    fn gone_tables(&self, gone: &str) -> GoneTables {
-        let mut words = gone.split(' ');
-        let count = words.next().and_then(|count| count.parse().ok());
-        let slice = |word: &str| {
-            let (seconds, start) = word.split_once(':')?;
-            Some((seconds.parse().ok()?, start.parse().ok()?))
-        };
-        let keys = words.filter_map(slice).map(|at| self.keys.records(at));
-        GoneTables {
-            count: count.unwrap_or(0),
-            keys: keys.collect(),
-        }
-    }
-
     /// The status by the replies to the commands of [`ask_status`](Self::ask_status).
     pub(super) async fn status_of(
         &self,
@@ -279,7 +264,7 @@ impl RedisStore {
                 quarantined_keys: lists.quarantined_keys,
             },
             ranking_warnings: lists.ranking_warnings,
-            gone: self.gone_tables(field("gone").unwrap_or("0")),
+            gone: shown(field("gone").unwrap_or_default().as_bytes()),
             journal: Some(JournalStatus {
                 entries: count(entries),
                 bytes: head.offset.saturating_sub(low.offset),

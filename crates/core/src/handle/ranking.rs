@@ -213,12 +213,7 @@ impl std::fmt::Display for RankingError {
                 "it is unknown whether the store has the change of the ranking {ranking:?} by now: it stays recorded, \
                  and is sent again by itself"
             ),
-            Self::Refused { ranking, source } => {
-                write!(
-                    f,
-                    "the change of the ranking {ranking:?} is dropped: {source}"
-                )
-            }
+            Self::Refused { source, .. } => write!(f, "the change is dropped: {source}"),
             Self::ShutDown { ranking } => write!(
                 f,
                 "the change of the ranking {ranking:?} may be dropped: the Pulse is shut down"

@@ -50,8 +50,8 @@ pub use self::table_reads::RankingPlace;
 pub use self::upkeep::MAX_QUARANTINED_KEYS;
 pub use self::upkeep::Upkeep;
 pub use self::upkeep::{
-    CleanReport, Exceptions, GoneTables, Heartbeat, INSTANCE_TTL, JournalStatus, NewerEntry, Pass,
-    PassRecord, StoreStatus,
+    CleanReport, Exceptions, Heartbeat, INSTANCE_TTL, JournalStatus, NewerEntry, Pass, PassRecord,
+    StoreStatus,
 };
 use crate::error::{StoreError, StoreErrorKind};
 pub use crate::task::BoxFuture;

@@ -1,7 +1,7 @@
 //! What the status of a store says for health: the same from an instance and from who only reads.
 
 use super::journal::NEWER_GRACE;
-use super::{GoneTables, JournalStatus, StoreStatus};
+use super::{JournalStatus, StoreStatus};
 use crate::health::{FoldHealth, JournalHealth, shown_name};
 use tower_pulse_model::snapshot::Problem;
 
@@ -46,14 +46,12 @@ impl StoreStatus {
         if self.journal.is_some() {
             warnings = refusals(&self.exceptions.quarantined_keys);
         }
-        let GoneTables { count, keys } = &self.gone;
-        if *count > 0 {
+        if !self.gone.is_empty() {
             warnings.push(format!(
-                "{count} tables of records are gone before their time, and with them the requests of their slices: {}{} \
-                 (seconds and start); somebody deleted them (look for DEL), or the server evicted them (set \
+                "tables of records are gone, and with them the requests of their slices: {} (the key ends in the seconds \
+                 and the start of its slice); somebody deleted them (look for DEL), or the server evicted them (set \
                  maxmemory-policy to noeviction)",
-                keys.join(", "),
-                if *count > keys.len() as u64 { ", …" } else { "" },
+                self.gone
             ));
         }
         warnings
@@ -104,7 +102,7 @@ fn journal_warnings(journal: &JournalStatus) -> Vec<String> {
     for (n, what) in [
         (
             journal.set_aside,
-            "requests are in entries that nobody could read (`pulse:aside`)",
+            "requests are in entries that nobody could read (`pulse:aside`), or that came while `pulse:state` was away",
         ),
         (
             journal.hole_bytes,

@@ -76,15 +76,6 @@ pub struct NewerEntry {
     pub waited: u64,
 }
 
-/// Slices whose records are gone: somebody else has deleted or evicted their table.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct GoneTables {
-    /// How many.
-    pub count: u64,
-    /// The names of some of the tables, which end in the length and the start of the slice.
-    pub keys: Vec<String>,
-}
-
 /// The status of a store and its fleet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StoreStatus {
@@ -103,8 +94,8 @@ pub struct StoreStatus {
     pub exceptions: Exceptions,
     /// Rankings whose configurations differ between the instances, in a sentence each.
     pub ranking_warnings: Vec<String>,
-    /// Tables that are gone before their time, as noted in the last hour.
-    pub gone: GoneTables,
+    /// Tables of records that were found to be gone in the last hour: how many, and some of them; empty for none.
+    pub gone: String,
     /// The status of the journal, if the store has one.
     pub journal: Option<JournalStatus>,
 }

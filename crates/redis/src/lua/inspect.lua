@@ -3,7 +3,7 @@
 -- ARGV  1 prefix, 2 the time, 3 '1' to ask INFO or '', then for each tier: seconds, and seconds for which slices are kept.
 -- Returns {'DONE', why INFO failed or ''}. The state has then:
 --       memory: the policy of eviction, the keys that were evicted, and 1 if no memory is left;
---       gone: how many slices have lost their table within the last hour, and the first ones as '{seconds}:{start}'.
+--       gone: how many slices have lost their table within the last hour, and some of the tables; '' for none.
 local state, quarantine, revisions, now = KEYS[1], KEYS[2], KEYS[3], tonumber(ARGV[2])
 local function ask(...) -- The reply, or nil if there is none or the command failed.
   local reply = redis.pcall(...)
@@ -40,7 +40,8 @@ end
 if (ask('HLEN', quarantine) or 101) <= 100 then
   local listed = ask('HGETALL', quarantine) or {}
   for i = 1, #listed, 2 do
-    if not is_wrong(listed[i], listed[i + 1]) then redis.pcall('HDEL', quarantine, listed[i]) end
+    if not is_wrong(listed[i], listed[i + 1]) then redis.pcall('HDEL', quarantine, listed[i])
+    else redis.pcall('EXPIRE', quarantine, 86400) end
   end
 end
 
@@ -49,15 +50,16 @@ local kept, count, gone, listed = {}, 0, {}, ask('HGETALL', revisions) or {}
 for i = 4, #ARGV, 2 do kept[ARGV[i]] = tonumber(ARGV[i + 1]) end
 for i = 1, #listed, 2 do
   local tier, slice, revision = string.match(listed[i], '^%d+'), string.match(listed[i + 1], '^(%-?%d+) (.*)$')
-  if slice and kept[tier] and slice + kept[tier] > now and ask('EXISTS', ARGV[1] .. 'pulse:r1:' .. tier .. ':' .. slice) == 0 then
+  local key = kept[tier or ''] and slice and ARGV[1] .. 'pulse:r1:' .. tier .. ':' .. slice
+  if key and slice + kept[tier] > now and ask('EXISTS', key) == 0 then
     local at = tonumber(string.match(revision, '^gone (%d+)$') or nil)
     if not at then redis.pcall('HSET', revisions, listed[i], slice .. ' gone ' .. ARGV[2]) end
     if now - (at or now) < 3600 then
       count = count + 1
-      if count <= 3 then gone[count] = tier .. ':' .. slice end
+      if count <= 3 then gone[count] = key end
     end
   end
 end
-gone = table.concat({count, unpack(gone)}, ' ')
-if generation and gone ~= (known_gone or '0') then redis.call('HSET', state, 'gone', gone) end
+gone = count > 0 and count .. ', as ' .. table.concat(gone, ', ') or ''
+if generation and gone ~= (known_gone or '') then redis.call('HSET', state, 'gone', gone) end
 return {'DONE', type(reply) == 'table' and reply.err or ''}

@@ -6,7 +6,7 @@ use super::state::State;
 use crate::error::StoreError;
 use crate::store::read;
 use crate::store::table::{CONTEXTS, Table};
-use crate::store::{GoneTables, INSTANCE_TTL, RECENT_SLICES, StoreStatus};
+use crate::store::{INSTANCE_TTL, RECENT_SLICES, StoreStatus};
 use tower_pulse_model::context::Metric;
 use tower_pulse_model::slice::{Precisions, SliceCount};
 use tower_pulse_model::snapshot::{AliveInstance, FleetSnapshot};
@@ -67,7 +67,7 @@ impl State {
             instances: self.heartbeats.alive(since).count() as u64,
             exceptions: self.exceptions.clone(),
             ranking_warnings: read::ranking_warnings(specs),
-            gone: GoneTables::default(),
+            gone: String::new(),
             journal: None,
         })
     }
