@@ -94,9 +94,7 @@ async fn a_like_that_is_dropped_is_answered_with_the_key_and_what_to_do() {
     look_until(PATIENCE, async || {
         let health = client.json("/admin/pulse/api/health").await;
         let warnings = health["warnings"].to_string();
-        (!warnings.contains("_posts"))
-            .then_some(())
-            .ok_or_else(move || warnings)
+        (!warnings.contains("_posts")).then_some(()).ok_or(warnings)
     })
     .await;
 }
