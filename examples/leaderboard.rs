@@ -3,7 +3,7 @@
 //!
 //! | Request | Answer |
 //! |---|---|
-//! | `POST /posts/{id}/like?n=1` | 204 when everybody can read it; 202 when it is recorded, and the store has not confirmed it yet |
+//! | `POST /posts/{id}/like?n=1` | 204 when everybody can read it; 202 when it is recorded, and the store has not confirmed it yet; 503 when it is dropped |
 //! | `GET /top?offset=0&limit=10` | `[{"id": "7", "score": 1}]`, highest first |
 //! | `GET /admin/pulse` | the dashboard; the ranking is at `/admin/pulse/api/rankings?name=posts` |
 //!

@@ -316,7 +316,8 @@ impl Pulse {
     ///
     /// # Errors
     /// The store failed, or nobody has folded it within 5 s. Nothing is lost: it is tried again at the
-    /// next interval, and what is in the journal is folded later.
+    /// next interval, and what is in the journal is folded later. Or a key holds something else, so that a part was
+    /// dropped meanwhile: the error names the key. All other data is in the store.
     ///
     /// # Cancel safety
     /// Dropping it loses nothing and doubles nothing.

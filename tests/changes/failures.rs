@@ -342,9 +342,10 @@ async fn a_version_whose_mark_cannot_be_made_is_alive() {
     let mut conn = fleet.backend.server().connection().await;
     send(&mut conn, &["DEL", MARKS]).await;
     send(&mut conn, &["SET", MARKS, "garbage"]).await;
-    for _ in 0..2 {
+    for turn in 0..2 {
         second.pulse.simulation().heartbeat().await.unwrap();
-        second.pulse.flush().await.unwrap();
+        let flushed = second.pulse.flush().await;
+        assert_eq!(flushed.is_err(), turn == 0, "the mark is dropped once");
         first.pulse.simulation().heartbeat().await.unwrap();
         let alive = first.json("api/overview").await["instances"].clone();
         assert_eq!(alive, 2, "the second instance is alive");

@@ -7,6 +7,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
 use tower_pulse::Clock;
+use tower_pulse::Condition;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
 
 use crate::hours::{now, with_clock};
@@ -285,11 +286,47 @@ async fn revoked_permissions_are_reported() {
     service.end_exactly(&server).await;
 }
 
+/// How many warnings name a key that holds something else.
+fn told(service: &Service, key: &str) -> usize {
+    let warnings = service.health().warnings;
+    let named = format!("{key} holds something else");
+    warnings.iter().filter(|it| it.contains(&named)).count()
+}
+
+/// A slice whose table is gone was told by nothing, and its requests were missing from every window.
+#[tokio::test]
+async fn a_table_of_records_that_is_gone_is_told_for_an_hour() {
+    let server = RedisServer::start().await;
+    let (clock, hand) = Clock::manual(now());
+    let service = Service::new(with_clock(&server.url(), &clock));
+    service.requests(24).await;
+    service.settle().await;
+    let gone = format!("{PREFIX}pulse:r1:60:{}", now() / 60 * 60);
+    let is_told = async || {
+        service.pulse.flush().await.unwrap();
+        let warnings = service.health().warnings;
+        warnings.iter().any(|it| it.contains(&gone))
+    };
+    hand.advance(Duration::from_secs(60));
+    pause(600).await;
+    assert!(!is_told().await);
+    command(&mut server.connection().await, &["DEL", &gone]).await;
+    hand.advance(Duration::from_secs(5));
+    until("the table is told", is_told).await;
+    assert_eq!(service.health().conditions, [Condition::GoneTable]);
+    hand.advance(Duration::from_secs(3_590));
+    pause(600).await;
+    assert!(is_told().await);
+    hand.advance(Duration::from_secs(10));
+    until("it is told no more", async || !is_told().await).await;
+    service.pulse.shutdown().await.unwrap();
+}
+
 #[tokio::test]
 async fn quarantined_keys_are_named_and_all_other_data_is_stored() {
     let server = RedisServer::start().await;
     // The clock stands still, so that the slices are known.
-    let (clock, _hand) = Clock::manual(now());
+    let (clock, hand) = Clock::manual(now());
     let service = Service::new(with_clock(&server.url(), &clock));
     let mut conn = server.connection().await;
     let key = |name: &str| format!("{PREFIX}{name}");
@@ -302,8 +339,15 @@ async fn quarantined_keys_are_named_and_all_other_data_is_stored() {
         command(&mut conn, &["RPUSH", key, "poison"]).await;
     }
     service.requests(240).await;
+    // The flush says at once that something is dropped.
+    let error = service.pulse.flush().await.unwrap_err().to_string();
+    assert!(error.contains("delete the key"), "{error}");
     service.settle().await;
     let health = service.health();
+    assert!(health.conditions.contains(&Condition::QuarantinedKey));
+    for key in &poisoned {
+        assert_eq!(told(&service, key), 1, "{key}: {:?}", health.warnings);
+    }
     let named: Vec<_> = health
         .fold
         .quarantined_keys
@@ -328,10 +372,27 @@ async fn quarantined_keys_are_named_and_all_other_data_is_stored() {
         assert_eq!(counter(&mut conn, &name, 86_400).await, 10);
     }
 
-    // After the keys are deleted, new samples are accepted.
+    // Keys that are not mended stay told although nobody writes them.
+    for _ in 0..3 {
+        hand.advance(Duration::from_secs(5));
+        service.pulse.flush().await.unwrap();
+        pause(600).await;
+    }
+    service.pulse.flush().await.unwrap();
+    assert!(poisoned.iter().all(|key| told(&service, key) == 1));
+
+    // After the keys are deleted, new samples are accepted, and the keys are told no more.
     for key in &poisoned {
         command(&mut conn, &["DEL", key]).await;
     }
+    hand.advance(Duration::from_secs(5));
+    until("the keys are quiet", async || {
+        service.pulse.flush().await.unwrap();
+        let health = service.health();
+        let is_quiet = |key| told(&service, key) == 0;
+        health.fold.quarantined_keys.is_empty() && poisoned.iter().all(|key| is_quiet(key))
+    })
+    .await;
     service.requests(240).await;
     service.settle().await;
     let name = format!("hits:{}", context(0));

@@ -156,3 +156,38 @@ fn a_state_that_was_deleted_alone_orphans_the_journal() {
     assert_eq!((hits, hits + flusher.lost() / 2), (recorded, 2));
     assert!(drive.data.is_folded());
 }
+
+/// Requests that were acknowledged meanwhile were in no count.
+#[test]
+fn a_state_that_comes_back_counts_what_was_appended_to_another_one() {
+    let drive = Drive::start();
+    let (flusher, mut flushing) = drive.flusher();
+    let mut append = |contexts_count| {
+        flusher.add(drive.batch(&contexts(contexts_count)));
+        drive.turn(&mut flushing);
+    };
+    let rename = |from: &str, to: &str| {
+        let () = drive.data.query(cmd("RENAME").arg(from).arg(to));
+    };
+    let fold = || {
+        let () = drive.data.query(cmd("DEL").arg("pulse:lease:fold"));
+        drive.turn(&mut drive.folder("folder"));
+    };
+    append(50);
+    fold();
+    rename("pulse:state", "away");
+    append(1);
+    fold();
+    append(1);
+    assert_eq!(drive.entries(), 1, "nobody has folded it");
+    rename("away", "pulse:state");
+    append(1);
+    for _ in 0..2 {
+        fold();
+        let (hits, recorded) = drive.counted("GET /0");
+        let lost = flusher.lost() + drive.number("set_aside");
+        assert_eq!((hits, recorded), (3 - flusher.lost(), hits));
+        assert_eq!(hits + lost, 4, "of 4 requests");
+    }
+    assert!(drive.data.is_folded());
+}

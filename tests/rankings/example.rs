@@ -10,6 +10,7 @@ use pulse_rig::demo::{Demo, built_example};
 use pulse_rig::http::Client;
 use pulse_rig::proxy::Proxy;
 use pulse_rig::server::RedisServer;
+use pulse_rig::wait::{PATIENCE, look_until};
 
 const HOUR: i64 = 3_600;
 
@@ -59,6 +60,43 @@ async fn scenario(client: &mut Client) {
         (&ranking["total"], &ranking["period"]),
         (&json!(3), &json!(86_400))
     );
+}
+
+fn unix_seconds() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap().as_secs() as i64
+}
+
+/// The likes were answered with 204, and dropped.
+#[tokio::test]
+async fn a_like_that_is_dropped_is_answered_with_the_key_and_what_to_do() {
+    let server = RedisServer::start().await;
+    let env = [("REDIS_URL", &*server.url()), ("PULSE_PREFIX", "")];
+    let (_example, mut client) = start(&env).await;
+    assert_eq!(like(&mut client, "7", "").await, 204);
+    let mut conn = server.connection().await;
+    for key in [
+        "stats_posts".to_owned(),
+        format!("slot_posts_{}", unix_seconds() / HOUR * HOUR),
+    ] {
+        let mut set = cmd("SET");
+        set.arg(&key).arg("x").exec_async(&mut conn).await.unwrap();
+        for _ in 0..2 {
+            let path = "/posts/7/like".to_owned();
+            let answer = client.request("POST", path, &[], "").await;
+            let text = answer.text();
+            assert_eq!(answer.status, 503, "{key}: {text}");
+            assert!(text.contains(&key) && text.contains("delete"), "{text}");
+        }
+        cmd("DEL").arg(&key).exec_async(&mut conn).await.unwrap();
+        assert_eq!(like(&mut client, "7", "").await, 204, "{key}");
+    }
+    look_until(PATIENCE, async || {
+        let health = client.json("/admin/pulse/api/health").await;
+        let warnings = health["warnings"].to_string();
+        (!warnings.contains("_posts")).then_some(()).ok_or(warnings)
+    })
+    .await;
 }
 
 #[tokio::test]

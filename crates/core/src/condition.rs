@@ -54,6 +54,8 @@ conditions! {
     UnreadableKey = "unreadable_key",
     /// A key holds something else, so that what belongs there is dropped.
     QuarantinedKey = "quarantined_key",
+    /// Tables of records were deleted or evicted.
+    GoneTable = "gone_table",
     /// A key of this crate held something else, and was replaced.
     ReplacedKey = "replaced_key",
     /// A cached row is larger than its cache allows.

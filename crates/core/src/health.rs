@@ -309,7 +309,7 @@ pub struct FoldHealth {
     pub skewed: u64,
     /// How often data of the fleet was dropped because its key was quarantined: it holds something else.
     pub quarantined: u64,
-    /// Quarantined keys of the last day, the newest last.
+    /// Quarantined keys that still hold something else, the newest last. Looked at again every 5 s.
     pub quarantined_keys: Vec<Problem>,
     /// Calls in the journal that no instance has folded yet; `None` for a store in memory.
     pub journal: Option<JournalHealth>,

@@ -177,7 +177,7 @@ impl RedisStore {
         let (Some(head), Some(now)) = (head.and_then(position_of), now.and_then(int)) else {
             return Err(self.not_understood("read.lua"));
         };
-        self.ask_about_server(now, true).await;
+        self.inspect(now).await;
         let Value::Array(mut reply) = reply else {
             return Err(self.not_understood("read.lua"));
         };

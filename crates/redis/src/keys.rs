@@ -35,7 +35,7 @@
 //! | `{prefix}pulse:lease:fold` | STRING instance | the folder | 5 s |
 //! | `{prefix}pulse:aside` | STREAM | the newest 100 entries that no instance could read, the first 256 KiB of each | 7 days after the last |
 //! | `{prefix}pulse:orphaned` | STREAM | a journal whose state was missing, its first 16 MiB | 7 days |
-//! | `{prefix}pulse:quarantine` | HASH key -> when and why | quarantined keys | a day |
+//! | `{prefix}pulse:quarantine` | HASH key -> when and why | quarantined keys | until they are mended |
 //! | `{prefix}pulse:instances` | ZSET instance, last heartbeat | the instances that are alive | for ever |
 //! | `{prefix}pulse:instance:{id}` | HASH | the last heartbeat of an instance | 60 to 90 s after its last heartbeat |
 //! | `{prefix}pulse:versions` | ZSET version, last heartbeat | the newest 100 versions of the application | for ever |

@@ -94,6 +94,7 @@ pub struct RedisStore {
     untrimmed: Untrimmed,
     /// When the server was last asked about itself, in Unix seconds.
     server_asked_at: AtomicI64,
+    inspected_at: AtomicI64,
     /// Replaces the server's clock in tests.
     clock: Option<Clock>,
 }
@@ -130,6 +131,7 @@ impl RedisStore {
             last_listing: LastListing::default(),
             untrimmed: Untrimmed::default(),
             server_asked_at: AtomicI64::default(),
+            inspected_at: AtomicI64::default(),
             clock: None,
         })
     }

@@ -43,7 +43,7 @@ lua!(APPEND, "lua/append.lua");
 lua!(ACQUIRE, "lua/try.lua", "lua/acquire.lua");
 lua!(READ, "lua/try.lua", "lua/read.lua");
 lua!(FOLD, "lua/exports.lua", "lua/fold.lua");
-lua!(MEMORY, "lua/memory.lua");
+lua!(INSPECT, "lua/inspect.lua");
 lua!(AMEND, "lua/try.lua", "lua/amend.lua");
 lua!(CLEAN, "lua/try.lua", "lua/clean.lua");
 lua!(FORGET, "lua/try.lua", "lua/forget.lua");

@@ -15,7 +15,7 @@ pub(super) struct Server {
     version: String,
     /// Whether it is a node of a cluster, and is used as if it were none.
     is_lone_node: bool,
-    /// Its policy of eviction, keys evicted so far, and 1 if no memory is left, as memory.lua notes them.
+    /// Its policy of eviction, keys evicted so far, and 1 if no memory is left, as inspect.lua notes them.
     memory: String,
 }
 
@@ -93,7 +93,7 @@ impl Server {
         warnings
     }
 
-    /// Takes over what memory.lua has noted.
+    /// Takes over what inspect.lua has noted.
     pub(super) fn set_memory(&mut self, memory: &str) {
         if self.memory != memory {
             self.memory = shown(memory.as_bytes());

@@ -2,14 +2,14 @@
 //! use.
 
 use std::sync::Mutex;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use redis::{Pipeline, Value, pipe};
 
 use super::RedisStore;
 use super::connection::Role;
 use super::error::is_permission;
-use super::script::MEMORY;
+use super::script::INSPECT;
 use super::value::{bytes, float, int, items, pairs, problem, shown, text};
 use tower_pulse_core::condition::{Condition, Warning};
 use tower_pulse_core::error::StoreError;
@@ -22,6 +22,7 @@ use tower_pulse_core::store::{
 use tower_pulse_core::task::lock;
 use tower_pulse_model::entry::ENTRY_VERSION;
 use tower_pulse_model::snapshot::Problem;
+use tower_pulse_model::tier::TIERS;
 
 /// The longest name of an instance.
 const MAX_NAME_BYTES: usize = 300;
@@ -39,7 +40,7 @@ const MAX_MIXED_RANKINGS: usize = 20;
 const SILENT_AFTER: i64 = 5;
 const MAX_SILENT: usize = 5;
 
-const FIELDS: [&str; 16] = [
+const FIELDS: [&str; 17] = [
     "created",
     "since",
     "head",
@@ -56,12 +57,21 @@ const FIELDS: [&str; 16] = [
     "newer",
     "untrimmed",
     "memory",
+    "gone",
 ];
 
 /// Seconds after which the server is asked again for what it has refused to tell about itself, and after which the folder
-/// notes again what it does when its memory is full.
+/// looks again at what all are told.
 const ASKED_AFTER: i64 = 5;
-const NOTED_AFTER: i64 = 5;
+
+/// Whether something was last done so long ago, and is done now.
+fn is_due(last: &AtomicI64, now: i64) -> bool {
+    let is_recent = (0..ASKED_AFTER).contains(&now.saturating_sub(last.load(Ordering::Relaxed)));
+    if !is_recent {
+        last.store(now, Ordering::Relaxed);
+    }
+    !is_recent
+}
 
 /// When there was last nothing to list, in Unix seconds, and how often a key had been quarantined by then.
 #[derive(Debug, Default)]
@@ -211,23 +221,32 @@ impl RedisStore {
         Ok(replies.filter_map(silent).collect())
     }
 
-    /// Asks the server about itself, unless that was done a moment ago: again for what it has refused to tell, or, for the
-    /// instance that folds, what it does when its memory is full, which is noted for all.
-    pub(super) async fn ask_about_server(&self, now: i64, is_folder: bool) {
+    /// Asks the server again, now and then, for what it has refused to tell about itself.
+    async fn ask_about_server(&self, now: i64) {
         let is_known = self.connections.server().map(|server| server.is_known());
-        let last = self.server_asked_at.load(Ordering::Relaxed);
-        let is_recent = |seconds| (0..seconds).contains(&now.saturating_sub(last));
-        if is_known != Some(is_folder)
-            || is_recent(if is_folder { NOTED_AFTER } else { ASKED_AFTER })
-        {
+        if is_known == Some(false) && is_due(&self.server_asked_at, now) {
+            // The next call meets the errors of the server, too.
+            let _ = self.connections.ask_for_server().await;
+        }
+    }
+
+    /// Looks, now and then, at what all instances are told: for the one that folds.
+    pub(super) async fn inspect(&self, now: i64) {
+        if !is_due(&self.inspected_at, now) {
             return;
         }
-        self.server_asked_at.store(now, Ordering::Relaxed);
+        let keys = &self.keys;
+        let server = self.connections.server();
+        let is_known = server.is_some_and(|server| server.is_known());
+        let keys = [keys.state(), keys.quarantine(), keys.revisions()];
+        let asks = if is_known { "1" } else { "" };
+        let mut script = self.step(&keys, &[self.keys.prefix(), &now.to_string(), asks]);
+        for tier in TIERS {
+            script.arg(tier.seconds.to_string());
+            script.arg(tier.span().to_string());
+        }
         // The next call meets the errors of the server, too.
-        if !is_folder {
-            let _ = self.connections.ask_for_server().await;
-        } else if let script = self.step(&[self.keys.state()], &[])
-            && let Ok(reply) = self.connections.run(Role::Fold, &MEMORY, &script).await
+        if let Ok(reply) = self.connections.run(Role::Fold, &INSPECT, &script).await
             && let Some(refusal) = items(&reply).get(1).and_then(text)
             && is_permission(refusal)
         {
@@ -241,7 +260,7 @@ impl RedisStore {
         now: i64,
         mut replies: Vec<Result<Value, String>>,
     ) -> Result<StoreStatus, StoreError> {
-        self.ask_about_server(now, false).await;
+        self.ask_about_server(now).await;
         let lists = replies.split_off(replies.len().min(4));
         let replies: Vec<Value> = (replies.into_iter())
             .map(|reply| reply.unwrap_or(Value::Nil))
@@ -285,6 +304,7 @@ impl RedisStore {
             },
             ranking_warnings: lists.ranking_warnings,
             silent: lists.silent,
+            gone: shown(field("gone").unwrap_or_default().as_bytes()),
             journal: Some(JournalStatus {
                 entries: count(entries),
                 bytes: head.offset.saturating_sub(low.offset),
@@ -323,12 +343,15 @@ fn ranking_warnings(hash: &Value) -> Vec<String> {
     warnings
 }
 
-/// The quarantined keys, oldest first.
+/// The quarantined keys, oldest first: by the number of the refusal, which earlier versions did not give.
 fn problems(hash: &Value) -> Vec<Problem> {
-    let mut problems: Vec<(i64, Problem)> = pairs(hash)
+    let mut problems: Vec<((u64, i64), Problem)> = pairs(hash)
         .filter_map(|(key, value)| {
             let (at, reason) = text(value)?.split_once(' ')?;
-            Some((at.parse().ok()?, problem(bytes(key)?, reason)))
+            let numbered = reason.rsplit_once(" #");
+            let numbered = numbered.and_then(|(reason, n)| Some((reason, n.parse().ok()?)));
+            let (reason, number) = numbered.unwrap_or((reason, 0));
+            Some(((number, at.parse().ok()?), problem(bytes(key)?, reason)))
         })
         .collect();
     problems.sort_by(|(a, x), (b, y)| a.cmp(b).then_with(|| x.key.cmp(&y.key)));

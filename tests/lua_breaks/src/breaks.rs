@@ -265,6 +265,10 @@ breaks! {
     "folding works on a server that is out of memory, as it frees memory",
     "redis.call('PERSIST', KEYS[1])" => "";
 
+    "what was appended to another generation is not counted",
+    "a state that comes back counts what was appended while it was away",
+    "and strays > 0 then" => "and false then";
+
     "the lease to fold never ends",
     "another instance folds 5 s after the folder has died",
     "ARGV[1], 'PX', ARGV[2])" => "ARGV[1])";
@@ -467,10 +471,10 @@ breaks! {
     "an entry is trimmed when it is folded",
     "try('XTRIM', KEYS[2], 'MINID', ARGV[7])" => "try('XTRIM', KEYS[2], 'MAXLEN', 0)";
 ]
-"memory": [
+"inspect": [
     "a policy of eviction that is set later is not noted",
     "a policy of eviction is told by all while it lasts",
-    "if generation and memory ~= before then" => "if generation and not before then";
+    "if generation and memory ~= known_memory then" => "if generation and not known_memory then";
 
     "a full memory is not noted",
     "a server without free memory is told by all while it lasts",
@@ -478,7 +482,19 @@ breaks! {
 
     "a note needs free memory",
     "a server without free memory is told by all while it lasts",
-    "  redis.call('PERSIST', KEYS[1]) -- Allowed without free memory, and so is the write after it.\n" => "";
+    "redis.call('PERSIST', state) -- Allowed without free memory, and so are the writes after it.\n" => "";
+
+    "a key that is mended stays in quarantine",
+    "keys that hold something else are told until they are mended",
+    "if not is_wrong(listed[i], listed[i + 1]) then" => "if false then";
+
+    "a key that is wrong leaves the quarantine",
+    "keys that hold something else are told until they are mended",
+    "if not is_wrong(listed[i], listed[i + 1]) then" => "if true then";
+
+    "a table that is gone is told for ever",
+    "a table that is gone is told for an hour",
+    "if now - (at or now) < 3600 then" => "if true then";
 ]
 "try": [
     "a command that is denied counts as data of another program",

@@ -35,6 +35,7 @@ use crate::task::lock;
 use tower_pulse_model::amounts::Amounts;
 use tower_pulse_model::batch::{Batch, MAX_CALL_COST};
 use tower_pulse_model::mark::Mark;
+use tower_pulse_model::snapshot::Problem;
 
 /// Waits after a failed call, doubled each time, with full jitter.
 const BACKOFF: std::ops::RangeInclusive<Duration> =
@@ -429,6 +430,23 @@ impl Flusher {
         let now = self.clock().now_seconds();
         self.set_status(self.store.status(now).await?);
         Ok(())
+    }
+
+    /// How often the store has dropped what belongs into a key, as far as this instance knows. At first it asks.
+    pub async fn known_quarantined(&self) -> u64 {
+        if lock(&self.fleet).created.is_none() {
+            let _ = self.refresh_fleet().await;
+        }
+        lock(&self.fleet).exceptions.quarantined
+    }
+
+    /// The keys for which something was dropped since it had happened so often.
+    pub fn quarantined_since(&self, before: u64) -> Vec<Problem> {
+        let mut known = lock(&self.fleet).exceptions.clone();
+        let new = usize::try_from(known.quarantined.saturating_sub(before)).unwrap_or(usize::MAX);
+        // The newest are last.
+        let at = known.quarantined_keys.len().saturating_sub(new);
+        known.quarantined_keys.split_off(at)
     }
 
     fn set_status(&self, status: StoreStatus) {

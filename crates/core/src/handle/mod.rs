@@ -31,8 +31,9 @@ use crate::flush::{Flushed, Flusher};
 use crate::fold::Folder;
 use crate::health::Health;
 use crate::recorder::Recorder;
-use crate::store::Store;
+use crate::store::{Store, refusals};
 use crate::task::{BoxFuture, Stop, Stopped};
+use tower_pulse_model::snapshot::Problem;
 
 /// How long a flush waits until what it has appended can be read.
 const FLUSH_DEADLINE: Duration = Duration::from_secs(5);
@@ -118,7 +119,8 @@ impl Handle {
     /// Takes everything recorded so far to the store, and returns when it can be read.
     ///
     /// # Errors
-    /// The store failed, or nobody has folded it within 5 s. Nothing is lost: it is tried again at the next interval.
+    /// The store failed, or nobody has folded it within 5 s. Nothing is lost: it is tried again at the next interval. Or a
+    /// key holds something else, so that what belongs there was dropped meanwhile.
     ///
     /// # Cancel safety
     /// Dropping it loses nothing and doubles nothing.
@@ -126,8 +128,26 @@ impl Handle {
     #[inline(never)]
     pub fn flush(&self) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async {
-            let flushing = self.0.flushes.run(self.0.stages.flush());
-            if self.0.stages.store.is_in_process() {
+            let refused = self.flush_all().await?;
+            match refused.is_empty() {
+                true => Ok(()),
+                false => Err(refusal(&refused)),
+            }
+        })
+    }
+
+    /// Flushes. Returns the keys for which something was dropped meanwhile.
+    #[inline(never)]
+    fn flush_all(&self) -> BoxFuture<'_, Result<Vec<Problem>, StoreError>> {
+        Box::pin(async {
+            let stages = &self.0.stages;
+            let flushing = async {
+                // Before it waits: a flush that is under way may take what was added before this call.
+                let before = stages.flusher.known_quarantined().await;
+                self.0.flushes.run(stages.flush()).await?;
+                Ok(stages.flusher.quarantined_since(before))
+            };
+            if stages.store.is_in_process() {
                 // Nothing to wait for, and no timer that a runtime would have to run.
                 return flushing.await;
             }
@@ -177,6 +197,10 @@ impl Handle {
             result.map_err(|unflushed| ShutdownError::new(unflushed.lost, unflushed.error))
         })
     }
+}
+
+fn refusal(refused: &[Problem]) -> StoreError {
+    StoreError::new(StoreErrorKind::Unexpected, refusals(refused).join("; "))
 }
 
 fn not_readable() -> StoreError {

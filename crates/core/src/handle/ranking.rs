@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use super::Handle;
+use super::{Handle, refusal};
 use crate::error::{BuildError, StoreError};
 use crate::recorder::RankingEntry;
+use crate::store::table::Table;
 use crate::store::{RankedId, RankingPage, RankingQuery};
 use std::sync::Arc;
 use tower_pulse_model::context::{clean_name, escape_hidden};
 use tower_pulse_model::ranking::{MAX_RANKING_SLICES, RankingSpec};
+use tower_pulse_model::slice::Precision;
 use tower_pulse_model::worst_case::WorstCase;
 
 const MINUTE: u64 = 60;
@@ -187,6 +189,14 @@ pub enum RankingError {
         /// Why the store did not confirm it.
         source: StoreError,
     },
+    /// The change, or a part of it, is dropped: a key of the ranking holds something else.
+    #[non_exhaustive]
+    Refused {
+        /// The name of the ranking.
+        ranking: String,
+        /// Which key, and what to do.
+        source: StoreError,
+    },
     /// The `Pulse` is shut down. The change is dropped, unless it was made while the shutdown began.
     #[non_exhaustive]
     ShutDown {
@@ -203,6 +213,7 @@ impl std::fmt::Display for RankingError {
                 "it is unknown whether the store has the change of the ranking {ranking:?} by now: it stays recorded, \
                  and is sent again by itself"
             ),
+            Self::Refused { source, .. } => write!(f, "the change is dropped: {source}"),
             Self::ShutDown { ranking } => write!(
                 f,
                 "the change of the ranking {ranking:?} may be dropped: the Pulse is shut down"
@@ -214,7 +225,7 @@ impl std::fmt::Display for RankingError {
 impl std::error::Error for RankingError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Unconfirmed { source, .. } => Some(source),
+            Self::Unconfirmed { source, .. } | Self::Refused { source, .. } => Some(source),
             Self::ShutDown { .. } => None,
         }
     }
@@ -265,15 +276,35 @@ impl Ranking {
         if self.entry.is_closed() {
             return Err(shut_down());
         }
-        let flushed = self.handle.flush().await;
+        let flushed = self.handle.flush_all().await;
         // A flush during a shutdown says nothing about what was added after the last drain.
         if self.entry.is_closed() {
             return Err(shut_down());
         }
-        flushed.map_err(|source| RankingError::Unconfirmed {
+        let refused = flushed.map_err(|source| RankingError::Unconfirmed {
             ranking: ranking(),
             source,
-        })
+        })?;
+        match refused.iter().rfind(|problem| self.has_key(&problem.key)) {
+            Some(problem) => Err(RankingError::Refused {
+                ranking: ranking(),
+                source: refusal(std::slice::from_ref(problem)),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether what is added now goes into a key.
+    fn has_key(&self, key: &str) -> bool {
+        let interval = Precision::new(self.entry.spec.interval, 1);
+        let (ranking, start) = (self.entry.name.clone(), interval.slice(self.entry.now()));
+        let slice = Table::RankingSlice {
+            ranking: ranking.clone(),
+            start,
+        };
+        let tables = [slice, Table::RankingTotals { ranking }, Table::Rankings];
+        let journal = self.handle.0.stages.store.journal();
+        journal.is_some_and(|journal| tables.iter().any(|table| journal.name_of(table) == key))
     }
 
     /// The ids from `offset` on, `limit` at most, highest first. Equal sums are in descending order of the ids'

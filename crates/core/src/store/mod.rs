@@ -45,6 +45,7 @@ pub use self::read::{
     RankingPage, RankingQuery, RecordCache, RecordIndex, RecordQuery, SliceRecords,
     SlowRequestQuery, VersionRecords,
 };
+pub(crate) use self::status_health::refusals;
 pub use self::table_reads::RankingPlace;
 pub use self::upkeep::MAX_QUARANTINED_KEYS;
 pub use self::upkeep::Upkeep;

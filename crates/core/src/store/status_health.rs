@@ -5,6 +5,7 @@ use super::{JournalStatus, StoreStatus};
 use crate::clock::Clock;
 use crate::condition::{Condition, Warning};
 use crate::health::{FoldHealth, JournalHealth, Notices, shown_name};
+use tower_pulse_model::snapshot::Problem;
 
 /// Seconds for which an entry may wait to be folded before that is a warning.
 const UNFOLDED_TOLERATED: f64 = 15.0;
@@ -46,14 +47,17 @@ impl StoreStatus {
             )));
         }
         let Some(journal) = &self.journal else {
+            // In one process a sum may be too large, which cannot be mended.
             return warnings;
         };
+        warnings.extend(self.key_warnings());
         warnings.extend(journal_warnings(journal));
         let losses = [
             (
                 Condition::SetAside,
                 journal.set_aside,
-                "requests are in entries that no instance could read (`pulse:aside`): upgrade again after a rollback",
+                "requests are in entries that no instance could read (`pulse:aside`), or that came while `pulse:state` was away: \
+                 upgrade again after a rollback, and look for RENAME",
             ),
             (
                 Condition::JournalHole,
@@ -80,6 +84,47 @@ impl StoreStatus {
         }
         warnings
     }
+
+    /// What the operator should know about keys that another program has written, deleted or evicted.
+    fn key_warnings(&self) -> Vec<Warning> {
+        let refusals = refusals(&self.exceptions.quarantined_keys).into_iter();
+        let mut warnings: Vec<_> = refusals
+            .map(|text| Condition::QuarantinedKey.warning(text))
+            .collect();
+        if !self.gone.is_empty() {
+            warnings.push(Condition::GoneTable.warning(format!(
+                "tables of records are gone, and with them the requests of their slices: {} (the key ends in the seconds \
+                 and the start of its slice); somebody deleted them (look for DEL), or the server evicted them (set \
+                 maxmemory-policy to noeviction)",
+                self.gone
+            )));
+        }
+        warnings
+    }
+}
+
+/// Sentences that are made of keys which hold something else.
+const MAX_REFUSALS: usize = 5;
+
+/// What is dropped for keys that hold something else, in a few sentences.
+pub(crate) fn refusals(keys: &[Problem]) -> Vec<String> {
+    let told = keys.iter().rev().take(MAX_REFUSALS);
+    let mut told: Vec<_> = told.map(refusal).collect();
+    let more = keys.len().saturating_sub(MAX_REFUSALS);
+    if more > 0 {
+        told.push(format!(
+            "and {more} more keys hold something else (`fold.quarantined_keys`)"
+        ));
+    }
+    told
+}
+
+// The key stands behind the first colon: warnings that say the same there have one cause.
+fn refusal(Problem { key, reason, .. }: &Problem) -> String {
+    format!(
+        "data is dropped for a key: {key} holds something else ({reason}); delete the key, and look for the \
+         other program that writes it"
+    )
 }
 
 fn journal_warnings(journal: &JournalStatus) -> Vec<Warning> {

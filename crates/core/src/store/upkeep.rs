@@ -22,7 +22,7 @@ pub struct Exceptions {
     pub skewed: u64,
     /// How often data for a key was dropped because the key holds something else.
     pub quarantined: u64,
-    /// The quarantined keys of the last day.
+    /// Those keys, as long as they hold it. A store in one process forgets none.
     pub quarantined_keys: Vec<Problem>,
 }
 
@@ -96,6 +96,8 @@ pub struct StoreStatus {
     pub ranking_warnings: Vec<String>,
     /// Instances that have sent no heartbeat for a while, and did not end.
     pub silent: Vec<SilentInstance>,
+    /// Tables of records that were found to be gone in the last hour: how many, and some of them; empty for none.
+    pub gone: String,
     /// The status of the journal, if the store has one.
     pub journal: Option<JournalStatus>,
 }

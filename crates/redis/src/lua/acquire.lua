@@ -29,6 +29,19 @@ if entry then
     return {'NEWER'}
   end
 end
+-- A state that was renamed away and back finds entries of the generation in between below what it has trimmed: their
+-- instances have no fence here. Which of them that generation had folded is lost with its state.
+local last, strays, from, page = offset(low) <= offset(head) and math.min(offset(trimmed), offset(low)) or 0, 0, '-', nil
+repeat
+  page = redis.pcall('XRANGE', KEYS[2], from, string.format('%.0f', last), 'COUNT', 8)
+  for _, stray in ipairs(page) do
+    from = '(' .. stray[1]
+    local is_ours = stray[2][1] ~= 'i' or redis.call('HGET', KEYS[1], 'f:' .. stray[2][2])
+    strays = strays + (is_ours and 0 or tonumber(stray[2][10]) or 0)
+  end
+until #page < 8
+local removed = from ~= '-' and redis.pcall('XTRIM', KEYS[2], 'MINID', string.format('%.0f-0', last + 1))
+if type(removed) == 'number' and strays > 0 then redis.pcall('HINCRBY', KEYS[1], 'set_aside', string.format('%.0f', strays)) end
 redis.call('SET', KEYS[3], ARGV[1], 'PX', ARGV[2])
 redis.call('HSET', KEYS[1], 'v', ARGV[3], 'newer', newer)
 if low == head then redis.call('HSET', KEYS[1], 'need', 0) end

@@ -34,7 +34,7 @@ local function add_counters(k, a, quarantine)
       local key, by = KEYS[k + i], ARGV[a + 5 + i]
       local sum = try('HINCRBY', key, slice, by)
       if type(sum) ~= 'number' then
-        quarantine(key, sum)
+        quarantine(key, sum.err .. ', slice ' .. slice)
       elseif sum == tonumber(by) then
         -- A new slice, or one that was 0, pushes out the oldest. If there was one, the key is listed and has time to live.
         if try('HDEL', key, pushed_out) ~= 1 or renews then

@@ -68,6 +68,7 @@ impl State {
             exceptions: self.exceptions.clone(),
             ranking_warnings: read::ranking_warnings(specs),
             silent: Vec::new(),
+            gone: String::new(),
             journal: None,
         })
     }
