@@ -21,7 +21,7 @@ const CRATES: [(&str, &[&str]); 7] = [
 const RANKS: [&[&str]; 8] = [
     &["clock", "error", "random", "targets"],
     &["task"],
-    &["advice", "health"],
+    &["advice", "health", "skew"],
     &["recorder", "store"],
     &[
         "changes",

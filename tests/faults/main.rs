@@ -30,5 +30,6 @@ mod peers;
 mod rates;
 mod refusals;
 mod server;
+mod skew;
 mod slow_requests;
 mod timeouts;

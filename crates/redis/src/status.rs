@@ -11,7 +11,9 @@ use super::connection::Role;
 use super::error::is_permission;
 use super::script::MEMORY;
 use super::value::{bytes, int, items, pairs, problem, shown, text};
+use tower_pulse_core::clock::Clock;
 use tower_pulse_core::error::StoreError;
+use tower_pulse_core::skew::StoreTime;
 use tower_pulse_core::store::read;
 use tower_pulse_core::store::table::Table;
 use tower_pulse_core::store::{
@@ -118,6 +120,7 @@ impl RedisStore {
         folder.arg(0).arg(MAX_NAME_BYTES - 1);
         let instances = pipeline.cmd("ZCOUNT").arg(keys.instances());
         instances.arg(now.saturating_sub(INSTANCE_TTL)).arg("+inf");
+        pipeline.cmd("TIME");
         let last = *lock(&self.last_listing.0);
         let is_recent =
             |(at, _): (i64, _)| (0..NOTHING_LISTED_FOR).contains(&now.saturating_sub(at));
@@ -203,11 +206,11 @@ impl RedisStore {
         mut replies: Vec<Result<Value, String>>,
     ) -> Result<StoreStatus, StoreError> {
         self.ask_about_server(now, false).await;
-        let lists = replies.split_off(replies.len().min(4));
+        let lists = replies.split_off(replies.len().min(5));
         let replies: Vec<Value> = (replies.into_iter())
             .map(|reply| reply.unwrap_or(Value::Nil))
             .collect();
-        let [state, entries, folder, instances] = &replies[..] else {
+        let [state, entries, folder, instances, time] = &replies[..] else {
             return Err(self.not_understood("the status"));
         };
         let state = items(state);
@@ -230,12 +233,12 @@ impl RedisStore {
         }
         let quarantined = number("quarantined");
         let lists = self.lists_of(now, quarantined, lists).await?;
-        let time = |name| field(name).and_then(|at| at.parse::<i64>().ok());
-        let created = time("created");
+        let seconds = |name| field(name).and_then(|at| at.parse::<i64>().ok());
+        let created = seconds("created");
         Ok(StoreStatus {
             as_of: oldest.unwrap_or(now).min(now),
             created,
-            since: time("since").or(created),
+            since: seconds("since").or(created),
             gaps: Vec::new(),
             instances: count(instances),
             exceptions: Exceptions {
@@ -258,7 +261,25 @@ impl RedisStore {
                 orphaned: number("orphaned"),
                 newer: field("newer").and_then(|newer| waiting(newer, low)),
             }),
+            time: self.time_of(time),
         })
+    }
+}
+
+impl RedisStore {
+    /// The time by the reply to TIME, unless that was denied.
+    fn time_of(&self, reply: &Value) -> Option<StoreTime> {
+        let [seconds, micros] = items(reply) else {
+            return None;
+        };
+        let nanos = match &self.clock {
+            Some(clock) => clock.now_nanos(),
+            None => int(seconds)?
+                .saturating_mul(1_000_000_000)
+                .saturating_add(int(micros)?.saturating_mul(1_000)),
+        };
+        let is_manual = self.clock.as_ref().is_some_and(Clock::is_manual);
+        Some(StoreTime { nanos, is_manual })
     }
 }
 

@@ -10,6 +10,7 @@ use crate::health::{
     one_per_cause,
 };
 use crate::recorder::{DrainStats, FlushCounters};
+use crate::skew::skew_warning;
 use tower_pulse_model::amounts::Amounts;
 use tower_pulse_model::expected::{ExpectedBytes, USUAL_CONTEXTS};
 
@@ -42,6 +43,8 @@ impl Stages {
         warnings.extend(fold.upkeep_failures);
         warnings.extend(fold.history);
         warnings.extend(flush.fleet.warnings());
+        let whose = format!("this instance ({})", flush.instance);
+        warnings.extend(skew_warning(&whose, flush.skew));
         let judge = self.judge.status();
         let changes = ChangeHealth::new(judge.until, judge.sight, self.options.clock.now_seconds());
         if let Some(error) = judge.last_error {
@@ -91,6 +94,7 @@ impl Stages {
                     description: self.store.describe(),
                     contact_age_seconds: age.map(|age| age.as_secs_f64()),
                     last_error: counters.last_error.clone(),
+                    clock_skew_seconds: flush.skew,
                 },
                 expected: self.expected(),
                 worst_case: self.options.worst,

@@ -9,6 +9,7 @@ use crate::health::{
     one_per_cause, shown_name,
 };
 use crate::query::source::Source;
+use crate::skew::{Skew, skew_warning};
 use crate::store::PassRecord;
 use tower_pulse_detect::detector::Sight;
 use tower_pulse_model::expected::ExpectedBytes;
@@ -302,10 +303,17 @@ pub(in crate::query) async fn health(source: &Source) -> FullHealth {
 }
 
 async fn of_process(source: &Source) -> ProcessHealth {
-    match &source.process {
+    let mut health: ProcessHealth = match &source.process {
         Some(process) => process.health().into(),
         None => of_the_fleet(source).await,
-    }
+    };
+    let fleet = source.reader.fleet().await;
+    let alive = fleet.iter().flat_map(|fleet| &fleet.alive);
+    let others = alive.filter(|of| Some(&*of.instance) != health.instance.as_deref());
+    health.warnings.extend(
+        others.filter_map(|of| skew_warning(&format!("instance {}", of.instance), of.skew)),
+    );
+    health
 }
 
 /// What a process can tell that only reads the store.
@@ -320,6 +328,8 @@ async fn of_the_fleet(source: &Source) -> ProcessHealth {
     warnings.extend(source.notices.all(&source.clock));
     let store = status.as_ref().map(|status| &status.store);
     warnings.extend(store.into_iter().flat_map(|store| store.warnings()));
+    let skew = reader.skew.as_ref().and_then(Skew::seconds);
+    warnings.extend(skew_warning("this dashboard", skew));
     if store.is_some_and(|store| store.created.is_none()) {
         warnings.push(format!(
             "nothing is recorded in {} yet: start an instance of the service there, and look whether it has the same \
@@ -344,6 +354,7 @@ async fn of_the_fleet(source: &Source) -> ProcessHealth {
             description: source.store.describe(),
             contact_age_seconds: age.map(|age| age.as_secs_f64()),
             last_error,
+            clock_skew_seconds: skew,
         },
     }
 }

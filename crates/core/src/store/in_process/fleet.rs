@@ -24,6 +24,7 @@ impl State {
                 last_seen: heartbeat.at,
                 version: heartbeat.version.clone(),
                 in_flight: Some(heartbeat.in_flight),
+                skew: heartbeat.skew,
             })
             .collect();
         FleetSnapshot {
@@ -68,6 +69,7 @@ impl State {
             exceptions: self.exceptions.clone(),
             ranking_warnings: read::ranking_warnings(specs),
             journal: None,
+            time: None,
         })
     }
 }
