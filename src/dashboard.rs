@@ -9,6 +9,7 @@ use crate::pulse::PageOptions;
 use tower_pulse_core::clock::Clock;
 use tower_pulse_core::health::Notices;
 use tower_pulse_core::query::{Reader, Source, StoreReader};
+use tower_pulse_core::skew;
 use tower_pulse_core::store::Store;
 use tower_pulse_core::targets::Targets;
 
@@ -57,6 +58,7 @@ impl Dashboard {
         #[cfg(not(feature = "admin"))]
         drop(page);
         let targets = Arc::new(targets);
+        let clock = skew::following(clock);
         let nothing_unsent = Arc::new(|| None);
         let query = Reader::new(Source {
             reader: StoreReader::new(
@@ -65,7 +67,8 @@ impl Dashboard {
                 nothing_unsent,
                 targets.clone(),
                 query_bytes,
-            ),
+            )
+            .with_skew(),
             precisions: store.precisions().clone(),
             store,
             clock,

@@ -21,7 +21,7 @@ const CRATES: [(&str, &[&str]); 7] = [
 const RANKS: [&[&str]; 8] = [
     &["clock", "condition", "error", "random", "targets"],
     &["task"],
-    &["advice", "callbacks", "health"],
+    &["advice", "callbacks", "health", "skew"],
     &["recorder", "store"],
     &[
         "changes",

@@ -72,6 +72,7 @@ impl Light {
             in_flight: 0,
             dropped: 0,
             version: None,
+            skew: None,
         };
         self.store.heartbeat(&heartbeat).await.unwrap();
     }

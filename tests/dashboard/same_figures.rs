@@ -51,9 +51,10 @@ const OWN: [&str; 5] = [
 ];
 
 /// The commands of connections, of questions, and of this test.
-const ALLOWED: [&str; 22] = [
+const ALLOWED: [&str; 23] = [
     "auth",
     "select",
+    "time",
     "info",
     "hello",
     "config|resetstat",

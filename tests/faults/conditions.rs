@@ -36,6 +36,7 @@ const ELSEWHERE: &[(Condition, &str)] = &[
     (Condition::Sentinel, "tests/topologies/sentinel.rs"),
     (Condition::EmptyStore, "tests/dashboard/new_store.rs"),
     (Condition::File, "tests/file/trouble.rs"),
+    (Condition::Clock, "tests/faults/skew.rs"),
     (
         Condition::JournalWaits,
         "crates/core/src/store/status_health.rs",

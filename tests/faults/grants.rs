@@ -199,6 +199,7 @@ async fn an_error_that_is_not_about_the_type_of_a_key_deletes_nothing() {
         in_flight: 0,
         dropped: 0,
         version: None,
+        skew: None,
     };
     let error = store.heartbeat(&heartbeat).await.unwrap_err().to_string();
     assert!(error.contains("no backend is available"), "{error}");

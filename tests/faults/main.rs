@@ -32,5 +32,6 @@ mod peers;
 mod rates;
 mod refusals;
 mod server;
+mod skew;
 mod slow_requests;
 mod timeouts;

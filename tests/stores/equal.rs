@@ -133,6 +133,7 @@ impl Pair {
                         in_flight: *in_flight,
                         dropped: 0,
                         version: (in_flight % 3 > 0).then(|| (in_flight % 3).to_string().into()),
+                        skew: None,
                     };
                     let (fleet, _) = store.heartbeat(&heartbeat).await.unwrap();
                     fleets.push(fleet);

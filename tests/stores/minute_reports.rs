@@ -109,6 +109,7 @@ fn heartbeat(instance: &str, at: i64, version: Option<&str>) -> Heartbeat {
         in_flight: 0,
         dropped: 0,
         version: version.map(Arc::from),
+        skew: None,
     }
 }
 

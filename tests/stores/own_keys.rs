@@ -50,6 +50,7 @@ fn heartbeat() -> Heartbeat {
         in_flight: 1,
         dropped: 0,
         version: None,
+        skew: None,
     }
 }
 

@@ -177,6 +177,7 @@ async fn call_every_method(fixture: &Fixture, store: &Arc<dyn Store>) {
         in_flight: 1,
         dropped: 0,
         version: None,
+        skew: None,
     };
     store.heartbeat(&heartbeat).await.unwrap();
     assert_eq!(store.snapshot(NOW).await.unwrap().problems, []);

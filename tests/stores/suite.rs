@@ -551,6 +551,7 @@ pub async fn instances_are_alive_for_a_minute_after_a_heartbeat(fixture: &mut Fi
             in_flight,
             dropped: 0,
             version: Some(format!("1.{in_flight}").into()),
+            skew: None,
         };
         fixture.store.heartbeat(&heartbeat).await.unwrap();
     }
@@ -565,6 +566,7 @@ pub async fn instances_are_alive_for_a_minute_after_a_heartbeat(fixture: &mut Fi
         last_seen: NOW,
         version: Some("1.4".into()),
         in_flight: Some(7),
+        skew: None,
     };
     assert_eq!(
         (fleet.instances, fleet.in_flight, fleet.alive),

@@ -2,6 +2,7 @@
 //! sleeping. Tests move a [`Clock::manual`] themselves, so that an hour passes without waiting for it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::watch;
@@ -26,7 +27,11 @@ pub struct Clock {
     nanos_of_scale: u64,
     /// The time of a manual clock, which replaces the wall clock.
     manual: Option<Arc<watch::Sender<Manual>>>,
+    /// The origin that replaces the wall clock; [`NOT_FOLLOWED`] as long as none does.
+    followed: Option<Arc<AtomicI64>>,
 }
+
+const NOT_FOLLOWED: i64 = i64::MIN;
 
 #[derive(Clone, Copy, Debug)]
 struct Manual {
@@ -77,7 +82,37 @@ impl Clock {
             nanos_of_scale: ticks.delta_as_nanos(0, 1 << SCALE),
             ticks,
             manual,
+            followed: None,
         }
+    }
+
+    /// This clock, whose clones go on together by another time once one is called to [`follow`](Self::follow) it.
+    pub(crate) fn following(self) -> Self {
+        let followed = Some(Arc::new(AtomicI64::new(NOT_FOLLOWED)));
+        Self { followed, ..self }
+    }
+
+    /// Goes on by the time whose [`origin`](Self::origin) this is, or by the wall clock again.
+    pub(crate) fn follow(&self, origin: Option<i64>) {
+        if let Some(followed) = &self.followed {
+            followed.store(origin.unwrap_or(NOT_FOLLOWED), Ordering::SeqCst);
+        }
+    }
+
+    /// The origin that replaces the wall clock, if one does.
+    pub(crate) fn followed(&self) -> Option<i64> {
+        let origin = self.followed.as_ref()?.load(Ordering::Relaxed);
+        (origin != NOT_FOLLOWED).then_some(origin)
+    }
+
+    /// The wall time at which the monotonic clock was 0 if it is `nanos` now.
+    pub(crate) fn origin(&self, nanos: i64) -> i64 {
+        nanos.saturating_sub_unsigned(self.nanos_of(self.tick().0))
+    }
+
+    /// The wall time of an origin.
+    pub(crate) fn nanos_since(&self, origin: i64) -> i64 {
+        origin.saturating_add_unsigned(self.nanos_of(self.tick().0))
     }
 
     /// A clock that stands at `unix_seconds` until its [`ManualClock`] moves it.
@@ -104,6 +139,14 @@ impl Clock {
 
     /// Wall time in nanoseconds since the Unix epoch.
     pub fn now_nanos(&self) -> i64 {
+        match self.followed() {
+            None => self.wall_nanos(),
+            Some(origin) => self.nanos_since(origin),
+        }
+    }
+
+    /// What the wall clock says, whatever is followed.
+    pub(crate) fn wall_nanos(&self) -> i64 {
         match &self.manual {
             None => match SystemTime::now().duration_since(UNIX_EPOCH) {
                 Ok(since) => i64::try_from(since.as_nanos()).unwrap_or(i64::MAX),

@@ -80,6 +80,8 @@ conditions! {
     EmptyStore = "empty_store",
     /// The file of the store cannot be used, or is not where it was.
     File = "file",
+    /// The clock of an instance is a minute or more from the store's.
+    Clock = "clock",
     /// The journal waits to be folded.
     JournalWaits = "journal_waits",
     /// The journal waits for an instance of a newer version.

@@ -402,6 +402,9 @@ pub struct StoreHealth {
     pub contact_age_seconds: Option<f64>,
     /// The last error of the store; `None` once it has recovered.
     pub last_error: Option<String>,
+    /// Seconds by which the clock of this process is ahead of the store's, as of the last answer. `None` before it, for a
+    /// store in this process, and for a user who may not ask for the time.
+    pub clock_skew_seconds: Option<i64>,
 }
 
 #[cfg(test)]

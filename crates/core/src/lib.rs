@@ -24,6 +24,7 @@ pub mod random;
 pub mod recorder;
 #[cfg(feature = "row-cache")]
 pub mod row_lists;
+pub mod skew;
 pub mod store;
 pub mod targets;
 pub mod task;

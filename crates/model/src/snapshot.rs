@@ -92,6 +92,8 @@ pub struct AliveInstance {
     pub version: Option<Arc<str>>,
     /// Requests in flight, if they can be read.
     pub in_flight: Option<i64>,
+    /// Seconds by which its clock is ahead of the store's, if it tells.
+    pub skew: Option<i64>,
 }
 
 impl AliveInstance {

@@ -93,7 +93,12 @@ pub(super) fn is_read(command: &Cmd) -> bool {
     let Some(Arg::Simple(name)) = command.args_iter().next() else {
         return false;
     };
-    READS.iter().any(|read| read.as_bytes() == name)
+    READS.iter().any(|read| read.as_bytes() == name) || is_time(command)
+}
+
+/// Whether a command asks for the time. A user that only reads may do without that permission.
+pub(super) fn is_time(command: &Cmd) -> bool {
+    matches!(command.args_iter().next(), Some(Arg::Simple(b"TIME")))
 }
 
 #[cfg(test)]
@@ -108,7 +113,8 @@ mod tests {
         for (example, name) in reads.iter().zip(names) {
             assert!(READS.contains(&name), "{example}");
         }
-        for example in commands(false).filter(|example| !reads.contains(example)) {
+        let writes = commands(false).filter(|example| !reads.contains(example));
+        for example in writes.filter(|example| *example != "TIME") {
             let name = example.split(' ').next().expect("a name");
             let mut command = redis::cmd(name);
             assert!(!is_read(command.arg("P")), "{example}");

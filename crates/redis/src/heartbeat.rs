@@ -61,6 +61,9 @@ impl RedisStore {
         if let Some(name) = &heartbeat.name {
             fields.arg("name").arg(&**name);
         }
+        if let Some(skew) = heartbeat.skew {
+            fields.arg("skew").arg(skew);
+        }
         if let Some(version) = &heartbeat.version {
             fields.arg("app_version").arg(&**version);
         }

@@ -11,8 +11,10 @@ use super::connection::Role;
 use super::error::is_permission;
 use super::script::INSPECT;
 use super::value::{bytes, float, int, items, pairs, problem, shown, text};
+use tower_pulse_core::clock::Clock;
 use tower_pulse_core::condition::{Condition, Warning};
 use tower_pulse_core::error::StoreError;
+use tower_pulse_core::skew::StoreTime;
 use tower_pulse_core::store::read;
 use tower_pulse_core::store::table::Table;
 use tower_pulse_core::store::{
@@ -39,6 +41,8 @@ const MAX_MIXED_RANKINGS: usize = 20;
 /// Seconds for which a heartbeat may be late, about, and the most instances that are listed whose heartbeat is.
 const SILENT_AFTER: i64 = 5;
 const MAX_SILENT: usize = 5;
+/// The most living instances whose names are compared with those of silent ones.
+const MAX_COMPARED: usize = 100;
 
 const FIELDS: [&str; 17] = [
     "created",
@@ -130,6 +134,7 @@ impl RedisStore {
         folder.arg(0).arg(MAX_NAME_BYTES - 1);
         let instances = pipeline.cmd("ZCOUNT").arg(keys.instances());
         instances.arg(now.saturating_sub(INSTANCE_TTL)).arg("+inf");
+        pipeline.cmd("TIME");
         let last = *lock(&self.last_listing.0);
         let is_recent =
             |(at, _): (i64, _)| (0..NOTHING_LISTED_FOR).contains(&now.saturating_sub(at));
@@ -189,7 +194,8 @@ impl RedisStore {
         Ok(lists)
     }
 
-    /// The instances that are silent, of those whose last heartbeat is a while ago.
+    /// The instances that are silent, of those whose last heartbeat is a while ago. One that was started again under its
+    /// name is not.
     async fn silent_instances(
         &self,
         late: Option<&Value>,
@@ -198,27 +204,37 @@ impl RedisStore {
         let late = late.into_iter().flat_map(pairs);
         let late = late.filter_map(|(id, at)| Some((text(id)?, float(at)? as i64)));
         let late: Vec<_> = late.collect();
-        let mut pipeline = pipe();
-        for (id, _) in &late {
-            let heartbeat = pipeline.cmd("HMGET").arg(self.keys.instance(id));
-            heartbeat.arg("name").arg("every");
-        }
         if late.is_empty() {
             return Ok(Vec::new());
         }
+        let mut pipeline = pipe();
+        let alive = pipeline.cmd("ZRANGEBYSCORE").arg(self.keys.instances());
+        alive.arg(now.saturating_sub(SILENT_AFTER) + 1).arg("+inf");
+        alive.arg("LIMIT").arg(0).arg(MAX_COMPARED);
+        let alive = self.connections.pipeline(Role::Write, &mut pipeline);
+        let alive = alive.await?.pop().and_then(Result::ok);
+        let alive = alive.as_ref().map_or(&[][..], items).iter();
+        let ids = late.iter().map(|(id, _)| *id).chain(alive.filter_map(text));
+        let mut pipeline = pipe();
+        for id in ids {
+            let heartbeat = pipeline.cmd("HMGET").arg(self.keys.instance(id));
+            heartbeat.arg("name").arg("every");
+        }
         let replies = self.connections.pipeline(Role::Write, &mut pipeline);
-        let silent = |((id, at), reply): ((&str, i64), Result<Value, String>)| {
-            let reply = reply.ok()?;
-            let [name, every] = items(&reply) else {
+        let mut replies = replies.await?.into_iter().filter_map(Result::ok);
+        let late: Vec<_> = late.into_iter().zip(replies.by_ref()).collect();
+        let alive: Vec<_> = replies.collect();
+        let silent = |((id, at), reply): &((&str, i64), Value)| {
+            let [name, every] = items(reply) else {
                 return None;
             };
-            let seconds = now.saturating_sub(at);
-            let name = bytes(name).map_or_else(|| id.to_owned(), shown);
-            let is_silent = seconds >= int(every)?.saturating_add(SILENT_AFTER - 1);
-            is_silent.then_some(SilentInstance { name, seconds })
+            let seconds = now.saturating_sub(*at);
+            let is_late = seconds >= int(every)?.saturating_add(SILENT_AFTER - 1);
+            let lives = |other| bytes(name).is_some() && items(other).first() == Some(name);
+            let name = bytes(name).map_or_else(|| (*id).to_owned(), shown);
+            (is_late && !alive.iter().any(lives)).then_some(SilentInstance { name, seconds })
         };
-        let replies = late.into_iter().zip(replies.await?);
-        Ok(replies.filter_map(silent).collect())
+        Ok(late.iter().filter_map(silent).collect())
     }
 
     /// Asks the server again, now and then, for what it has refused to tell about itself.
@@ -261,11 +277,11 @@ impl RedisStore {
         mut replies: Vec<Result<Value, String>>,
     ) -> Result<StoreStatus, StoreError> {
         self.ask_about_server(now).await;
-        let lists = replies.split_off(replies.len().min(4));
+        let lists = replies.split_off(replies.len().min(5));
         let replies: Vec<Value> = (replies.into_iter())
             .map(|reply| reply.unwrap_or(Value::Nil))
             .collect();
-        let [state, entries, folder, instances] = &replies[..] else {
+        let [state, entries, folder, instances, time] = &replies[..] else {
             return Err(self.not_understood("the status"));
         };
         let state = items(state);
@@ -288,12 +304,12 @@ impl RedisStore {
         }
         let quarantined = number("quarantined");
         let lists = self.lists_of(now, quarantined, lists).await?;
-        let time = |name| field(name).and_then(|at| at.parse::<i64>().ok());
-        let created = time("created");
+        let seconds = |name| field(name).and_then(|at| at.parse::<i64>().ok());
+        let created = seconds("created");
         Ok(StoreStatus {
             as_of: oldest.unwrap_or(now).min(now),
             created,
-            since: time("since").or(created),
+            since: seconds("since").or(created),
             gaps: Vec::new(),
             instances: count(instances),
             exceptions: Exceptions {
@@ -318,7 +334,25 @@ impl RedisStore {
                 orphaned: number("orphaned"),
                 newer: field("newer").and_then(|newer| waiting(newer, low)),
             }),
+            time: self.time_of(time),
         })
+    }
+}
+
+impl RedisStore {
+    /// The time by the reply to TIME, unless that was denied.
+    fn time_of(&self, reply: &Value) -> Option<StoreTime> {
+        let [seconds, micros] = items(reply) else {
+            return None;
+        };
+        let nanos = match &self.clock {
+            Some(clock) => clock.now_nanos(),
+            None => int(seconds)?
+                .saturating_mul(1_000_000_000)
+                .saturating_add(int(micros)?.saturating_mul(1_000)),
+        };
+        let is_manual = self.clock.as_ref().is_some_and(Clock::is_manual);
+        Some(StoreTime { nanos, is_manual })
     }
 }
 

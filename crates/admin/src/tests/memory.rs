@@ -68,6 +68,7 @@ async fn requests_come_out_as_they_went_in() {
         in_flight: 7,
         dropped: 0,
         version: None,
+        skew: None,
     };
     store
         .heartbeat(&heartbeat)

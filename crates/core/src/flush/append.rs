@@ -22,6 +22,7 @@ impl Flusher {
                 // Requests that are recorded meanwhile wait for the next flush, or this one might never end.
                 if sending.unsequenced.is_empty() && !std::mem::replace(&mut is_taken, true) {
                     sending.unsequenced = self.recorder.drain.take();
+                    sending.is_closed = false;
                     sending.unsequenced_amounts = sending.unsequenced.amounts();
                 }
                 if sending.unsequenced.is_empty() {

@@ -18,14 +18,13 @@ const MARK_AGAIN: Duration = Duration::from_secs(60);
 impl Flusher {
     /// Sends a heartbeat, and asks how the fleet is doing.
     pub async fn beat(&self) -> Result<(), StoreError> {
-        let now = self.clock().now_seconds();
         let mut marked = Ok(());
         let mut unmarked = None;
         if !self.is_version_marked.load(Ordering::Relaxed) {
             // Without the version, so that the answer has only those of others. Until the version has its mark, it is
             // not told: another instance that has it would make none.
-            let others = self.send_heartbeat(now, None).await?;
-            match self.mark_version(now, &others).await {
+            let others = self.send_heartbeat(None).await?;
+            match self.mark_version(&others).await {
                 Ok(true) => self.is_version_marked.store(true, Ordering::Relaxed),
                 waits => {
                     marked = waits.map(drop);
@@ -36,35 +35,56 @@ impl Flusher {
         let version = self.recorder.limits.app_version.clone();
         let fleet = match unmarked {
             Some(fleet) => fleet,
-            None => self.send_heartbeat(now, version).await?,
+            None => self.send_heartbeat(version).await?,
         };
         self.recorder.drain.set_fleet(fleet);
         marked
     }
 
-    async fn send_heartbeat(
-        &self,
-        now: i64,
-        version: Option<Arc<str>>,
-    ) -> Result<Fleet, StoreError> {
+    async fn send_heartbeat(&self, version: Option<Arc<str>>) -> Result<Fleet, StoreError> {
         let heartbeat = Heartbeat {
             instance: self.instance(),
             name: self.name.as_deref().map(Arc::from),
-            at: now,
+            at: self.skew.now_seconds(self.clock()),
             every: self.heartbeat_period().as_secs(),
             in_flight: self.recorder.recording.in_flight(),
             dropped: self.recorder.drain.drain_stats().dropped.requests,
             version,
+            skew: self.skew.seconds(),
         };
+        let sent = self.clock().wall_nanos();
         let (fleet, status) = self.store.heartbeat(&heartbeat).await?;
+        let turn = self.skew.note(self.clock(), sent, status.time);
         self.set_status(status);
+        if let Some(origin) = turn {
+            self.turn_clock(origin).await?;
+        }
         Ok(fleet)
+    }
+
+    /// Goes on by another time. What was recorded before is closed: merged with what comes, its slices could push those
+    /// out.
+    async fn turn_clock(&self, origin: Option<i64>) -> Result<(), StoreError> {
+        let mut sending = self.sending.lock().await;
+        if self.finishing.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        self.flush_with(&mut sending).await?;
+        let clock = match origin {
+            Some(_) => "the store's time, as the clock of this instance is wrong: set it (NTP)",
+            None => "the clock of this instance again",
+        };
+        tracing::warn!("going on by {clock}");
+        sending.unsequenced = self.recorder.turn_clock(origin);
+        sending.unsequenced_amounts = sending.unsequenced.amounts();
+        sending.is_closed = true;
+        self.flush_with(&mut sending).await
     }
 
     /// Makes a mark, unless a living instance has the version of this one or the mark would repeat it. So neither a
     /// restart in the middle of a deploy makes one, nor the second instance of a new version. Returns whether the mark
     /// can be read, or is not needed.
-    async fn mark_version(&self, now: i64, others: &Fleet) -> Result<bool, StoreError> {
+    async fn mark_version(&self, others: &Fleet) -> Result<bool, StoreError> {
         let (Some(version), Some(journal)) =
             (&self.recorder.limits.app_version, self.store.journal())
         else {
@@ -75,6 +95,7 @@ impl Flusher {
         }
         let mark = {
             let mut mark = lock(&self.version_mark);
+            let now = self.skew.now_seconds(self.clock());
             let new = || (Mark::of_version(now, version), None);
             mark.get_or_insert_with(new).0.clone()
         };

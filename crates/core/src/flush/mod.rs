@@ -29,6 +29,7 @@ use self::replay::ReplayBuffer;
 use crate::clock::{Clock, Tick};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::recorder::Recorder;
+use crate::skew::Skew;
 use crate::store::pace::BatchSizer;
 use crate::store::{AppendedCall, FencedBatch, Receipt, Store, StoreStatus};
 use crate::task::lock;
@@ -88,6 +89,7 @@ pub struct Flusher {
     version_mark: Mutex<Option<(Mark, Option<Tick>)>>,
     /// The name that the user has given to this instance.
     name: Option<String>,
+    skew: Skew,
 }
 
 /// The one call in flight, and what it takes to repeat it.
@@ -110,6 +112,8 @@ struct Sending {
     vain_answers: usize,
     /// The part of the pending batch that was taken and has no number yet.
     unsequenced: Batch,
+    /// It was closed, and is merged with nothing else: its samples have another time than those that come.
+    is_closed: bool,
     /// About how much it holds. Counting that after each call would cost more than the calls.
     unsequenced_amounts: Amounts,
     replay: ReplayBuffer,
@@ -195,6 +199,8 @@ pub struct FlushStatus {
     pub failed: Option<StoreErrorKind>,
     /// Why the last heartbeat failed.
     pub heartbeat_error: Option<StoreError>,
+    /// Seconds by which the wall clock is ahead of the store's.
+    pub skew: Option<i64>,
 }
 
 /// Samples of this instance that are not known to be in the store: pending, taken or in doubt.
@@ -256,6 +262,7 @@ impl Flusher {
             is_ever_sent: false,
             vain_answers: 0,
             unsequenced: Batch::new(store.precisions().clone()),
+            is_closed: false,
             unsequenced_amounts: Amounts::default(),
             replay: ReplayBuffer::new(options.replay_bytes, interval),
             sizer: BatchSizer::new(*costs.start(), costs, CALL_TIME),
@@ -283,6 +290,7 @@ impl Flusher {
             is_version_marked: AtomicBool::new(is_version_marked),
             version_mark: Mutex::default(),
             name,
+            skew: Skew::default(),
         }
     }
 
@@ -374,7 +382,9 @@ impl Flusher {
             }
             Err(error) => {
                 // The samples merge with later ones, so that an outage of any length stays bounded.
-                self.recorder.put_back(sending.take_unsequenced());
+                if !sending.is_closed {
+                    self.recorder.put_back(sending.take_unsequenced());
+                }
                 sending.failed = Some(error.kind());
                 self.publish(sending);
                 self.recorder.drain.counters(|counters| {
@@ -417,6 +427,7 @@ impl Flusher {
             fleet: lock(&self.fleet).clone(),
             failed: state.failed,
             heartbeat_error: lock(&self.heartbeat_error).clone(),
+            skew: self.skew.seconds(),
             unique_name: match &self.name {
                 Some(name) => format!("{name}:{}", state.instance),
                 None => state.instance.clone(),

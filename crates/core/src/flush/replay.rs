@@ -57,7 +57,7 @@ impl Moment {
     pub(super) fn now(clock: &Clock) -> Self {
         Self {
             tick: clock.tick(),
-            wall: clock.now_nanos(),
+            wall: clock.wall_nanos(),
         }
     }
 

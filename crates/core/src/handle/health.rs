@@ -13,6 +13,7 @@ use crate::health::{
 };
 use crate::recorder::FlushCounters;
 use crate::recorder::queue::QueueStats;
+use crate::skew::skew_warning;
 use crate::task::lock;
 use tower_pulse_model::amounts::Amounts;
 use tower_pulse_model::expected::{ExpectedBytes, USUAL_CONTEXTS};
@@ -75,6 +76,7 @@ impl Stages {
                 description: self.store.describe(),
                 contact_age_seconds: age.map(|age| age.as_secs_f64()),
                 last_error: counters.last_error.clone(),
+                clock_skew_seconds: flush.skew,
             },
             expected: self.expected(),
             worst_case: self.options.worst,
@@ -103,6 +105,8 @@ impl Stages {
         warnings.extend(fold.upkeep_failures);
         warnings.extend(fold.history.map(|text| Condition::History.warning(text)));
         warnings.extend(flush.fleet.warnings(notices, clock));
+        let whose = format!("this instance ({})", flush.instance);
+        warnings.extend(skew_warning(&whose, flush.skew));
         if let Some(error) = self.judge.status().last_error {
             let text = format!("changes are not detected, which is tried again: {error}");
             warnings.push(Condition::Judgement.warning(text));

@@ -9,6 +9,7 @@ use crate::flush::Flusher;
 use crate::fold::Folder;
 use crate::machine;
 use crate::recorder::Recorder;
+use crate::skew;
 use crate::store::Store;
 use crate::task::{Stop, Stopped, Task};
 
@@ -31,7 +32,10 @@ impl Handle {
 }
 
 impl Stages {
-    fn new(options: HandleOptions, store: Arc<dyn Store>) -> Self {
+    fn new(mut options: HandleOptions, store: Arc<dyn Store>) -> Self {
+        if !store.is_in_process() {
+            options.clock = skew::following(options.clock);
+        }
         let clock = options.clock.clone();
         let max_contexts = options.limits.max_contexts;
         let recorder = Arc::new(Recorder::new(

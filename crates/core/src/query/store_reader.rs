@@ -20,6 +20,7 @@ use crate::clock::{Clock, Tick};
 use crate::flush::Unsent;
 #[cfg(feature = "row-cache")]
 use crate::row_lists::{ListedCache, RowList};
+use crate::skew::Skew;
 use crate::store::judgement::{ChangeLog, read_changes, read_judged_and_taken};
 #[cfg(feature = "row-cache")]
 use crate::store::rows::RowQuery;
@@ -66,6 +67,8 @@ pub struct StoreReader {
     store: Arc<dyn Store>,
     clock: Clock,
     unsent: UnsentSource,
+    /// How wrong the clock is, unless this process is an instance, which knows it.
+    pub(super) skew: Option<Skew>,
     fleet: SingleFlight<Arc<FleetSnapshot>>,
     book: SingleFlight<Arc<Book>>,
     last_book: Mutex<Arc<Book>>,
@@ -125,6 +128,7 @@ impl StoreReader {
         let [of_windows, of_records, others] = [4, 1, 1].map(|part| AnswerBytes::new(share(part)));
         Self {
             unsent,
+            skew: None,
             windows: Windows::new(store.clone(), clock.clone(), targets, share(8)),
             instances: SingleFlightMap::new(&others, bytes::instances),
             beside_others: SingleFlightMap::new(&others, |of: &Arc<NamedBeside>| of.beside.bytes()),
@@ -162,6 +166,12 @@ impl StoreReader {
             counter_names: SingleFlightMap::new(&others, |of| bytes::list(of)),
             records: SingleFlightMap::new(&of_records, bytes::records),
         }
+    }
+
+    /// Finds out by itself whether the clock is wrong, and goes on by the store's then.
+    pub fn with_skew(self) -> Self {
+        let skew = Some(Skew::default());
+        Self { skew, ..self }
     }
 
     /// What the fleet does now.
@@ -443,11 +453,16 @@ impl StoreReader {
     pub async fn status(&self) -> Result<Arc<ReadStatus>, QueryError> {
         let read = Box::pin(async {
             let now = self.clock.now_seconds();
+            let sent = self.clock.wall_nanos();
             // Before the store is asked, which has what is sent meanwhile.
             let unsent = (self.unsent)();
             let (mut store, tiers) =
                 tokio::try_join!(async { Ok(self.store.status(now).await?) }, self.tiers())?;
             let gaps = std::mem::take(&mut store.gaps);
+            let skew = self.skew.as_ref();
+            if let Some(origin) = skew.and_then(|skew| skew.note(&self.clock, sent, store.time)) {
+                self.clock.follow(origin);
+            }
             *lock(&self.contacted) = Some(self.clock.tick());
             let as_of = unsent.map_or(store.as_of, |unsent| store.as_of.min(unsent.since));
             let is_failing = unsent.is_some_and(|unsent| unsent.is_failing);

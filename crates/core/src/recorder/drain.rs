@@ -136,10 +136,7 @@ impl Drain {
     /// Takes the pending batch. [`unsent_since`](Self::unsent_since) remembers it until
     /// [`all_sent`](Self::all_sent).
     pub fn take(&self) -> Batch {
-        let mut state = lock(&self.state);
-        state.taken_since = earlier(state.taken_since, state.pending.since);
-        state.taken_marks += state.pending.marks.len();
-        state.pending.take()
+        lock(&self.state).take()
     }
 
     /// Whether the pending batch is to be flushed early.
@@ -228,8 +225,21 @@ impl Recorder {
     /// Moves all samples into the pending batch. After [`close`](super::RecordingState::close) they are counted as dropped
     /// instead.
     pub fn drain(&self) {
-        let mut guard = lock(&self.drain.state);
-        let state = &mut *guard;
+        self.drain_to(&mut lock(&self.drain.state));
+    }
+
+    /// Moves all samples into the pending batch, takes that, and goes on by another time.
+    pub(crate) fn turn_clock(&self, origin: Option<i64>) -> Batch {
+        let mut state = lock(&self.drain.state);
+        let state = &mut *state;
+        self.drain_to(state);
+        state.reports.report(&mut state.pending);
+        self.recording.clock.follow(origin);
+        state.drained_at = self.recording.clock.now_nanos();
+        state.take()
+    }
+
+    fn drain_to(&self, state: &mut State) {
         self.http.refresh(&mut state.entries.http);
         self.timers.refresh(&mut state.entries.timers);
         self.counters.refresh(&mut state.entries.counters);
@@ -402,6 +412,12 @@ impl Recorder {
 }
 
 impl State {
+    fn take(&mut self) -> Batch {
+        self.taken_since = earlier(self.taken_since, self.pending.since);
+        self.taken_marks += self.pending.marks.len();
+        self.pending.take()
+    }
+
     fn add_to_pending(
         &mut self,
         entry: &Entry,

@@ -87,7 +87,7 @@ impl Queue {
     /// How long a request with these headers has waited. `None` without the header. Allocates nothing.
     pub fn read(&self, headers: &HeaderMap) -> Option<QueueTime> {
         let value = headers.get(&self.header)?;
-        let now = self.timer.recording().clock().now_nanos();
+        let now = self.timer.recording().clock().wall_nanos();
         Some(QueueTime {
             timer: self.timer.clone(),
             wait: Wait::new(value.as_bytes(), now),

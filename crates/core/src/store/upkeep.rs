@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::StoreError;
+use crate::skew::StoreTime;
 use crate::task::BoxFuture;
 use tower_pulse_model::fleet::Fleet;
 use tower_pulse_model::recorded::Gap;
@@ -100,6 +101,8 @@ pub struct StoreStatus {
     pub gone: String,
     /// The status of the journal, if the store has one.
     pub journal: Option<JournalStatus>,
+    /// The time of the store, if it is not this process's.
+    pub time: Option<StoreTime>,
 }
 
 /// An instance that has sent no heartbeat for a while.
@@ -128,6 +131,8 @@ pub struct Heartbeat {
     pub dropped: u64,
     /// The version of the application.
     pub version: Option<Arc<str>>,
+    /// Seconds by which the clock of the instance is ahead of the store's, if it knows.
+    pub skew: Option<i64>,
 }
 
 /// A pass of cleaning: its time, and the retentions that it applies.

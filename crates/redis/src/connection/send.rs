@@ -7,7 +7,7 @@
 use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisResult, Value};
 
 use super::{Connection, Connections, Role};
-use crate::commands::is_read;
+use crate::commands::{is_read, is_time};
 use crate::error::{is_of_a_key, is_of_another_type};
 use crate::script::{Invocation, Lua};
 use crate::subject::Subject;
@@ -156,9 +156,11 @@ impl Connections {
             }
         }
         let mut results = Vec::with_capacity(replies.len());
-        for reply in replies {
+        for (command, reply) in pipeline.cmd_iter().zip(replies) {
             results.push(match reply {
-                Value::ServerError(error) if is_of_a_key(&error) => {
+                Value::ServerError(error)
+                    if is_of_a_key(&error) || self.is_read_only && is_time(command) =>
+                {
                     let detail = error.details().unwrap_or_default();
                     let answer = format!("{} {detail}", error.code());
                     Err(shown(answer.as_bytes()))

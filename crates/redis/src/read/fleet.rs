@@ -45,6 +45,7 @@ impl RedisStore {
                 last_seen: float(at)? as i64,
                 version: None,
                 in_flight: None,
+                skew: None,
             })
         };
         let alive = replies.next(&keys.instances());
@@ -88,18 +89,19 @@ impl RedisStore {
             for alive in &*chunk {
                 let heartbeat = pipeline.cmd("HMGET");
                 heartbeat.arg(self.keys.instance(&alive.instance));
-                heartbeat.arg("in_flight").arg("app_version").arg("name");
+                heartbeat.arg(&["in_flight", "app_version", "name", "skew"]);
             }
             let replies = self.read(&mut pipeline).await?;
             for (alive, reply) in chunk.iter_mut().zip(replies) {
                 let key = self.keys.instance(&alive.instance);
                 let reason = match &reply {
                     Ok(reply) => {
-                        let [in_flight, version, name] = items(reply) else {
+                        let [in_flight, version, name, skew] = items(reply) else {
                             continue;
                         };
                         alive.version = text(version).map(Arc::from);
                         alive.in_flight = int(in_flight);
+                        alive.skew = int(skew);
                         if let Some(name) = text(name) {
                             alive.instance = name.into();
                         }

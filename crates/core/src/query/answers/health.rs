@@ -9,6 +9,7 @@ use crate::health::{
     ChangeHealth, FlushHealth, FoldHealth, Health, RecordingHealth, Status, StoreHealth, shown_name,
 };
 use crate::query::source::Source;
+use crate::skew::{Skew, skew_warning};
 use crate::store::PassRecord;
 use tower_pulse_detect::detector::Sight;
 use tower_pulse_model::expected::ExpectedBytes;
@@ -317,19 +318,25 @@ async fn unreadable(source: &Source) -> Vec<Problem> {
 const MAX_WARNED: usize = 5;
 
 async fn of_process(source: &Source, unreadable: &[Problem]) -> ProcessHealth {
-    let mut health = match &source.process {
+    let mut health: ProcessHealth = match &source.process {
         Some(process) => process.health().into(),
         None => of_the_fleet(source).await,
     };
-    for Problem { key, reason, .. } in unreadable.iter().take(MAX_WARNED) {
-        let text = format!(
+    let keys = unreadable.iter().take(MAX_WARNED).map(|of| {
+        let (key, reason) = (&of.key, &of.reason);
+        Condition::UnreadableKey.warning(format!(
             "{key} cannot be read ({reason}): delete it, and look for the program that writes it"
-        );
-        health.warnings.push(text);
-    }
-    if !unreadable.is_empty() && !health.conditions.contains(&Condition::UnreadableKey) {
-        health.conditions.push(Condition::UnreadableKey);
-    }
+        ))
+    });
+    let fleet = source.reader.fleet().await;
+    let alive = fleet.iter().flat_map(|fleet| &fleet.alive);
+    let others = alive.filter(|of| Some(&*of.instance) != health.instance.as_deref());
+    let skews = others.filter_map(|of| skew_warning(&format!("instance {}", of.instance), of.skew));
+    let further: Vec<_> = keys.chain(skews.take(MAX_WARNED)).collect();
+    health.conditions.extend(conditions(&further));
+    health.conditions.sort_unstable();
+    health.conditions.dedup();
+    health.warnings.extend(texts(further));
     health
 }
 
@@ -349,6 +356,8 @@ async fn of_the_fleet(source: &Source) -> ProcessHealth {
             .into_iter()
             .flat_map(|store| store.warnings(&source.notices, &source.clock)),
     );
+    let skew = reader.skew.as_ref().and_then(Skew::seconds);
+    warnings.extend(skew_warning("this dashboard", skew));
     if store.is_some_and(|store| store.created.is_none()) {
         warnings.push(Condition::EmptyStore.warning(format!(
             "nothing is recorded in {} yet: start an instance of the service there, and look whether it has the same \
@@ -374,6 +383,7 @@ async fn of_the_fleet(source: &Source) -> ProcessHealth {
             description: source.store.describe(),
             contact_age_seconds: age.map(|age| age.as_secs_f64()),
             last_error,
+            clock_skew_seconds: skew,
         },
     }
 }

@@ -68,6 +68,8 @@ pub struct InstanceRow {
     pub stands_out: bool,
     /// The id of the change that stands and is about it.
     pub change: Option<Arc<str>>,
+    /// Seconds by which its clock is ahead of the store's; `None` unless it is alive and tells it.
+    pub clock_skew_seconds: Option<i64>,
 }
 
 /// Which instances are asked for, and on what.
@@ -281,6 +283,7 @@ impl InstanceRow {
             out_of_line: false,
             stands_out: false,
             change: None,
+            clock_skew_seconds: None,
         }
     }
 
@@ -288,6 +291,7 @@ impl InstanceRow {
         self.alive = true;
         self.in_flight = alive.in_flight;
         self.last_seen = Some(alive.last_seen);
+        self.clock_skew_seconds = alive.skew;
         if alive.version.is_some() {
             self.version.clone_from(&alive.version);
         }

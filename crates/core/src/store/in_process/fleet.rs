@@ -24,6 +24,7 @@ impl State {
                 last_seen: heartbeat.at,
                 version: heartbeat.version.clone(),
                 in_flight: Some(heartbeat.in_flight),
+                skew: heartbeat.skew,
             })
             .collect();
         FleetSnapshot {
@@ -70,6 +71,7 @@ impl State {
             silent: Vec::new(),
             gone: String::new(),
             journal: None,
+            time: None,
         })
     }
 }

@@ -1,0 +1,263 @@
+//! An instance whose clock is wrong: that is told, and beyond an hour it goes on by the store's time. No request is
+//! lost or doubled when its time becomes another.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tower_pulse::query::{InstancesQuery, Reader, Window};
+use tower_pulse::store::redis::{RedisOptions, RedisStore};
+use tower_pulse::{Clock, Dashboard, ManualClock, Pulse};
+use tower_pulse_model::slice::HOUR;
+
+use crate::hours::now;
+use crate::rig::reads::{StoreOf, StoreReads};
+use crate::rig::seed::seed;
+use crate::rig::server::RedisServer;
+use crate::rig::wait::look_until;
+use crate::service::{PAGES, PREFIX, Service, Stored, context};
+
+const DAY: i64 = 24 * HOUR;
+/// The time between two heartbeats of an instance that flushes once a minute.
+const BEAT: Duration = Duration::from_secs(20);
+
+/// One instance whose clock is the store's, one whose clock is apart from it, and a dashboard.
+struct Fleet {
+    server: RedisServer,
+    /// The store's clock.
+    clock: Clock,
+    right: Service,
+    wrong: Service,
+    hand: ManualClock,
+    dashboard: Dashboard,
+    hands: Vec<ManualClock>,
+}
+
+impl Fleet {
+    async fn new(offset: i64) -> Self {
+        let server = RedisServer::start().await;
+        let (clock, servers_hand) = Clock::manual(now());
+        let builder = |name: &str, own: &Clock| {
+            let options = RedisOptions::new(&server.url()).unwrap();
+            let options = options.prefix(PREFIX).unwrap();
+            let options = options.response_timeout(Duration::from_secs(5));
+            let store = RedisStore::open(options).unwrap().with_clock(clock.clone());
+            let pulse = Pulse::builder().store(Arc::new(store)).clock(own.clone());
+            pulse.instance(name).flush_interval(Duration::from_secs(60))
+        };
+        let right = Service::new(builder("right", &clock));
+        let (own, hand) = Clock::manual(now() + offset);
+        let wrong = right.join(builder("wrong", &own));
+        let dashboard = Dashboard::builder().redis(server.url()).prefix(PREFIX);
+        let dashboard = dashboard.clock(clock.clone()).build().unwrap();
+        Self {
+            server,
+            clock,
+            right,
+            wrong,
+            hands: vec![servers_hand, hand.clone()],
+            hand,
+            dashboard,
+        }
+    }
+
+    /// Lets time pass, in which each instance sends a heartbeat.
+    async fn pass(&self) {
+        for hand in &self.hands {
+            hand.advance(BEAT);
+        }
+        self.are_answered().await;
+    }
+
+    async fn are_answered(&self) {
+        look_until(Duration::from_secs(10), async || {
+            let services = [&self.right, &self.wrong].into_iter();
+            let stores: Vec<_> = services.map(|of| of.health().store).collect();
+            let mut ages = stores.iter().map(|of| of.contact_age_seconds);
+            let are_answered = ages.all(|age| age.is_some_and(|age| age < 0.5));
+            are_answered.then_some(()).ok_or(format!("{stores:?}"))
+        })
+        .await;
+    }
+
+    fn readers(&self) -> [&Reader; 3] {
+        let [right, wrong] = [&self.right, &self.wrong].map(|service| service.pulse.query());
+        [right, wrong, self.dashboard.query()]
+    }
+
+    /// Panics unless each dashboard shows so many requests in its last five minutes.
+    async fn assert_shown(&self, requests: usize) {
+        for service in [&self.right, &self.wrong] {
+            service.settle().await;
+        }
+        // Answers are a second old, and the second in which the last request ended is over.
+        self.pass().await;
+        self.pass().await;
+        for reader in self.readers() {
+            let window = Window::last(Duration::from_secs(300));
+            let overview = reader.overview(Some(window)).await.unwrap();
+            let window = serde_json::to_value(&overview.window).unwrap();
+            assert_eq!(window["count"], requests, "{window}");
+            let at = self.clock.now_seconds();
+            assert!(
+                (at - overview.as_of).abs() < 10,
+                "{} at {at}",
+                overview.as_of
+            );
+            assert_eq!(overview.instances, 2);
+        }
+    }
+
+    /// The requests of all pages in the records.
+    async fn recorded(&self) -> u64 {
+        let (store, mut count) = (self.right.pulse.backend(), 0);
+        for page in 0..PAGES {
+            let context = context(page);
+            let records = store.records_of(&context, HOUR as u32, self.clock.now_seconds());
+            let records = records.await.unwrap().into_iter();
+            count += records
+                .map(|(_, record)| record.histogram.count())
+                .sum::<u64>();
+        }
+        count
+    }
+}
+
+/// The warnings about a clock that a dashboard shows.
+async fn told(reader: &Reader) -> Vec<String> {
+    let warnings = reader.health().await.health.warnings;
+    warnings
+        .into_iter()
+        .filter(|text| text.contains("the clock of"))
+        .collect()
+}
+
+async fn goes_on_by_the_stores_time(offset: i64, apart: &str) {
+    let fleet = Fleet::new(offset).await;
+    let wrong = &fleet.wrong;
+    wrong.requests(24).await;
+    fleet.are_answered().await;
+    let health = wrong.health();
+    let skew = health.store.clock_skew_seconds.unwrap();
+    assert_eq!(skew, offset);
+    let own = format!("the clock of this instance (wrong) is {apart} the store's; set it (NTP); ");
+    assert!(
+        health.warnings.iter().any(|text| text.starts_with(&own)),
+        "{:?}",
+        health.warnings
+    );
+    assert!(health.conditions.contains(&tower_pulse::Condition::Clock));
+    fleet.pass().await;
+    // The second answer says the same.
+    fleet.pass().await;
+
+    // What comes from now on is in the current window of all dashboards.
+    wrong.requests(48).await;
+    fleet.right.requests(24).await;
+    fleet.assert_shown(72).await;
+    for (reader, whose) in
+        fleet
+            .readers()
+            .into_iter()
+            .zip(["instance wrong", "this instance", "instance wrong"])
+    {
+        let told = told(reader).await;
+        assert!(
+            told.len() == 1 && told[0].contains(whose) && told[0].contains(apart),
+            "{told:?}"
+        );
+        let instances = reader.instances(&InstancesQuery::default()).await.unwrap();
+        let skews = instances.instances.iter();
+        let skews: Vec<_> = skews
+            .map(|row| (&*row.instance, row.clock_skew_seconds))
+            .collect();
+        assert_eq!(skews, [("right", Some(0)), ("wrong", Some(offset))]);
+    }
+
+    // The clock is set right: quiet by the next heartbeat, and nothing moves.
+    fleet.hand.set_wall(fleet.clock.now_seconds());
+    fleet.pass().await;
+    assert_eq!(wrong.health().store.clock_skew_seconds, Some(0));
+    wrong.requests(24).await;
+    fleet.pass().await;
+    wrong.requests(24).await;
+    fleet.assert_shown(120).await;
+    for reader in fleet.readers() {
+        assert_eq!(told(reader).await, [""; 0]);
+    }
+    let health = wrong.health();
+    let served = wrong.oracle.served();
+    assert_eq!((health.flush.lost, health.flush.store_resets), (0, 0));
+    let stored = Stored::read(&mut fleet.server.connection().await).await;
+    match offset < 0 {
+        // Three days ago is not in the records of hours any more.
+        true => assert_eq!((health.fold.skewed, stored.total()), (0, served as i64)),
+        false => assert_eq!(health.fold.skewed, 24),
+    }
+    assert_eq!(fleet.recorded().await, served - 24);
+}
+
+#[tokio::test]
+async fn a_clock_two_hours_fast_is_told_and_its_requests_are_shown() {
+    goes_on_by_the_stores_time(2 * HOUR + 720, "2 h 12 min ahead of").await;
+}
+
+#[tokio::test]
+async fn a_clock_a_year_fast_is_told_and_its_requests_are_shown() {
+    goes_on_by_the_stores_time(365 * DAY, "365 d 0 h ahead of").await;
+}
+
+#[tokio::test]
+async fn a_clock_three_days_slow_is_told_and_its_requests_are_shown() {
+    goes_on_by_the_stores_time(-3 * DAY - 7 * HOUR, "3 d 7 h behind").await;
+}
+
+#[tokio::test]
+async fn a_clock_half_an_hour_fast_is_told_and_followed() {
+    let fleet = Fleet::new(1_800).await;
+    for _ in 0..4 {
+        fleet.wrong.requests(24).await;
+        fleet.pass().await;
+    }
+    let warnings = told(fleet.wrong.pulse.query()).await;
+    assert!(warnings[0].contains("is 30 min ahead of"), "{warnings:?}");
+    fleet.wrong.settle().await;
+    let as_of = fleet.wrong.pulse.query().as_of().await.unwrap();
+    assert!(as_of - fleet.clock.now_seconds() > 1_700);
+    // Others see it by the time of the store, and so as long as it is alive.
+    let instances = fleet
+        .dashboard
+        .query()
+        .instances(&InstancesQuery::default())
+        .await
+        .unwrap();
+    let seen = instances.instances[1].last_seen.unwrap();
+    assert!((seen - fleet.clock.now_seconds()).abs() < 5, "{seen}");
+}
+
+/// A clock that is set again and again, under load, with flushes at any time.
+#[tokio::test]
+async fn a_clock_that_is_set_again_and_again_loses_and_doubles_nothing() {
+    let mut rng = fastrand::Rng::with_seed(seed());
+    let fleet = Fleet::new(0).await;
+    for _ in 0..12 {
+        let hours = [0, 0, 2, 3, -2, -3, -30][rng.usize(..7)];
+        fleet
+            .hand
+            .set_wall(fleet.clock.now_seconds() + hours * HOUR);
+        for _ in 0..rng.usize(1..5) {
+            fleet.wrong.requests(rng.usize(1..40)).await;
+            if rng.bool() {
+                fleet.wrong.settle().await;
+            }
+            fleet.pass().await;
+        }
+    }
+    for service in [&fleet.right, &fleet.wrong] {
+        service.settle().await;
+    }
+    let health = fleet.right.health();
+    let served = fleet.wrong.oracle.served();
+    assert_eq!(fleet.recorded().await + health.fold.skewed, served);
+    assert_eq!(fleet.wrong.health().recording.recorded, served);
+    assert_eq!(fleet.wrong.health().flush.lost, 0);
+}
