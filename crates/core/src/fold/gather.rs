@@ -123,6 +123,7 @@ impl Gathered {
             self.end = entry.position;
             self.entries.push(entry.position);
             if aside.contains(&entry.position) {
+                self.round.add_missing(entry.requests, entry.stamp);
                 continue;
             }
             let mut reader = EntryReader::new(&entry.payload).map_err(|_| at)?;
