@@ -32,7 +32,7 @@ async fn answer(router: &Router, question: &str) -> Value {
     let request = Request::get(question).header("host", "localhost");
     let request = request.body(Body::empty()).unwrap();
     let response = router.clone().oneshot(request).await.unwrap();
-    assert!(response.status().is_success(), "{response:?}");
+    assert!(response.status().is_success(), "{question}: {response:?}");
     let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
     serde_json::from_slice(&body).unwrap()
 }
@@ -197,6 +197,8 @@ async fn the_windows_of_lost_requests_tell_how_many_are_missing() {
             server.kill_9();
             server.restart().await;
         }
+        // What is recorded after the first drain of a second counts for it.
+        service.settle().await;
         service.requests(requests).await;
         service.settle().await;
         hand.advance(Duration::from_secs(60));
@@ -226,7 +228,7 @@ async fn the_windows_of_lost_requests_tell_how_many_are_missing() {
             assert_eq!(all(at..at + 1).await, [missing, served - missing], "{at}");
         }
         assert_eq!(all(0..5).await, [7, 12]);
-        let page = "path=GET%20/page/0&";
+        let page = "context=GET%20/page/0&";
         for question in [
             "paths?",
             "series?metric=hits&",
@@ -258,7 +260,7 @@ async fn the_windows_of_lost_requests_tell_how_many_are_missing() {
             (&day["missing"], &day["before"]["missing"]),
             (&7.into(), &0.into())
         );
-        let slowest = answer(&router, "/api/slowest-requests?hour=current").await;
+        let slowest = answer(&router, "/api/slowest_requests").await;
         assert_eq!(slowest["missing"], 7, "{slowest}");
     }
     service.pulse.shutdown().await.unwrap();
@@ -315,13 +317,20 @@ async fn a_shutdown_that_finds_a_loss_tells_it() {
     let mut conn = server.connection().await;
     cmd("SAVE").exec_async(&mut conn).await.unwrap();
     service.pulse.counter("sold").add(1_000);
+    service.requests(2).await;
     service.settle().await;
     server.kill_9();
     server.restart().await;
     service.pulse.counter("sold").add(1);
     let error = service.pulse.shutdown().await.unwrap_err().to_string();
-    assert!(error.contains("additions of 1000 to"), "{error}");
-    assert_eq!(lost(&service.pulse).await, [0, 1_000, 0]);
+    assert!(error.contains("2 requests"), "{error}");
+    let sold = 2 * 3;
+    assert_eq!(lost(&service.pulse).await, [2, 1_000 + sold, 2]);
+    // All others know of the requests too.
+    let other = service.join(builder(&server.url()));
+    let overview = ask(&other.pulse, "/api/overview?window=5m").await;
+    assert_eq!(overview["window"]["missing"], 2, "{overview}");
+    other.pulse.shutdown().await.unwrap();
 }
 
 /// The log of a service that ends, by `end`, with a call under way that nobody answers.
