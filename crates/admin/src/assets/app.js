@@ -64,12 +64,12 @@ const page = {
 	},
 	/** Asks again now, as the questions have changed. What has failed is tried again in its own time. */
 	ask: () => setTimeout(() => shown.failure || poller.now()),
-	/** Says how much of the range was recorded. */
+	/** Says how much of the range was recorded, and how many requests are missing. */
 	complete(covered, any) {
 		const now = serverNow();
-		const { from, to, complete, not_running_seconds: missing } = covered;
-		const whole = complete >= 0.995;
-		show($('complete'), !whole && any);
+		const { from, to, complete, not_running_seconds: stopped, missing } = covered;
+		const isTold = missing > 0 || (any && complete < 0.995);
+		show($('complete'), isTold);
 		const begin = beginOf(covered, now);
 		const young = begin - from > 0.005 * (to - from);
 		if (young && !isZoomed()) view.begin = begin;
@@ -77,10 +77,14 @@ const page = {
 			controls();
 			page.ask();
 		}
-		if (whole) return;
-		const since = young ? `, since ${moment(begin, now)}` : '';
-		const stopped = missing ? `, the service was not running for ${span(missing)}` : '';
-		text($('complete'), `${percent(complete, 1)} of this range was recorded${since}${stopped}`);
+		if (!isTold) return;
+		const parts = [
+			`${percent(complete, 1)} of this range was recorded`,
+			young && `since ${moment(begin, now)}`,
+			stopped && `the service was not running for ${span(stopped)}`,
+			missing && `${plural(missing, 'request')} missing`,
+		];
+		text($('complete'), parts.filter(Boolean).join(', '));
 	},
 };
 
