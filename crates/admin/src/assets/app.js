@@ -54,6 +54,12 @@ const shown = { at: 0, asOf: 0, failure: null };
 const isPaused = () => state.paused === 1;
 let styled = null; // settles when the style of the other screens is there
 
+/** Says something of the range, or nothing. */
+function note(said) {
+	text($('complete'), said);
+	show($('complete'), said !== '');
+}
+
 /** What screens call. */
 const page = {
 	config,
@@ -68,8 +74,6 @@ const page = {
 	complete(covered, any) {
 		const now = serverNow();
 		const { from, to, complete, not_running_seconds: stopped, missing } = covered;
-		const isTold = missing > 0 || (any && complete < 0.995);
-		show($('complete'), isTold);
 		const begin = beginOf(covered, now);
 		const young = begin - from > 0.005 * (to - from);
 		if (young && !isZoomed()) view.begin = begin;
@@ -77,14 +81,13 @@ const page = {
 			controls();
 			page.ask();
 		}
-		if (!isTold) return;
 		const parts = [
 			`${percent(complete, 1)} of this range was recorded`,
 			young && `since ${moment(begin, now)}`,
 			stopped && `the service was not running for ${span(stopped)}`,
 			missing && `${plural(missing, 'request')} missing`,
 		];
-		text($('complete'), parts.filter(Boolean).join(', '));
+		note(missing || (any && complete < 0.995) ? parts.filter(Boolean).join(', ') : '');
 	},
 };
 
@@ -186,9 +189,7 @@ function draw() {
 	}
 	document.body.dataset.ready = 'true';
 	const refusal = Object.values(view.refused ?? {})[0];
-	if (!refusal) return;
-	text($('complete'), refusal);
-	show($('complete'), true);
+	if (refusal) note(refusal);
 }
 
 const UNEXPECTED =
@@ -333,7 +334,7 @@ async function changed() {
 	});
 	delete document.body.dataset.ready;
 	document.body.dataset.screen = state.screen;
-	show($('complete'), false);
+	note('');
 	poller.now();
 }
 
