@@ -328,8 +328,11 @@ async fn a_shutdown_that_finds_a_loss_tells_it() {
     assert_eq!(lost(&service.pulse).await, [2, 1_000 + sold, 2]);
     // All others know of the requests too.
     let other = service.join(builder(&server.url()));
-    let overview = ask(&other.pulse, "/api/overview?window=5m").await;
-    assert_eq!(overview["window"]["missing"], 2, "{overview}");
+    until("it is folded", async || {
+        let overview = ask(&other.pulse, "/api/overview?window=5m").await;
+        overview["window"]["missing"] == 2
+    })
+    .await;
     other.pulse.shutdown().await.unwrap();
 }
 

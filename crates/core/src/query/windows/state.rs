@@ -422,7 +422,8 @@ impl WindowState {
         }
     }
 
-    /// How much of a part of a window was recorded, and which requests are missing there, without the slices that were not read yet.
+    /// How much of a part of a window was recorded, and how many requests are missing there, without the slices that were
+    /// not read yet.
     pub(super) fn recorded_part(&self, ready: &Ready, part: usize, until: i64) -> RecordedPart {
         let slices = ready.parts[part];
         let mut recorded = slices.covered(&self.recorded(), until, ready.now);
