@@ -3,13 +3,14 @@
 
 use std::time::Duration;
 
+use axum::Router;
 use axum::body::{Body, to_bytes};
 use http::Request;
 use redis::cmd;
 use serde_json::Value;
 use tower::ServiceExt;
 use tower_pulse::admin::Access;
-use tower_pulse::{Clock, Pulse};
+use tower_pulse::{Clock, Dashboard, Pulse};
 
 use crate::ending::begin;
 use crate::hours::{now, with_clock};
@@ -17,18 +18,21 @@ use crate::rig::log::Log;
 use crate::rig::proxy::Proxy;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::until;
-use crate::service::{Service, builder, without_flushes};
+use crate::service::{PREFIX, Service, builder, without_flushes};
 
 /// The deadline of a shutdown.
 const TIMEOUT: Duration = Duration::from_millis(200);
 
 /// An answer of the admin API.
 pub async fn ask(pulse: &Pulse, question: &str) -> Value {
+    answer(&pulse.router(Access::open()), question).await
+}
+
+async fn answer(router: &Router, question: &str) -> Value {
     let request = Request::get(question).header("host", "localhost");
     let request = request.body(Body::empty()).unwrap();
-    let router = pulse.router(Access::open());
-    let response = router.oneshot(request).await.unwrap();
-    assert!(response.status().is_success(), "{response:?}");
+    let response = router.clone().oneshot(request).await.unwrap();
+    assert!(response.status().is_success(), "{question}: {response:?}");
     let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
     serde_json::from_slice(&body).unwrap()
 }
@@ -176,6 +180,92 @@ async fn what_a_restored_dump_lacks_is_told() {
     }
 }
 
+/// Requests that were lost are told by each window with their minute, and by no other, wherever somebody asks.
+#[tokio::test]
+async fn the_windows_of_lost_requests_tell_how_many_are_missing() {
+    let server = RedisServer::start().await;
+    let (clock, hand) = Clock::manual(now());
+    let minute = now() / 60 * 60;
+    let service = Service::new(with_clock(&server.url(), &clock).replay_bytes(0));
+    let minutes = [5, 0, 3, 4, 7];
+    for (at, requests) in minutes.into_iter().enumerate() {
+        if at == 2 {
+            let mut conn = server.connection().await;
+            cmd("SAVE").exec_async(&mut conn).await.unwrap();
+        }
+        if at == 4 {
+            server.kill_9();
+            server.restart().await;
+        }
+        // What is recorded after the first drain of a second counts for it.
+        service.settle().await;
+        service.requests(requests).await;
+        service.settle().await;
+        hand.advance(Duration::from_secs(60));
+    }
+    // What the last flush has found is told by the next.
+    service.settle().await;
+    assert_eq!(lost(&service.pulse).await[0], 7);
+    let other = service.join(with_clock(&server.url(), &clock));
+    let dashboard = Dashboard::builder().redis(server.url()).prefix(PREFIX);
+    let dashboard = dashboard.clock(clock).build().unwrap();
+    let routers = [&service.pulse, &other.pulse].map(|pulse| pulse.router(Access::open()));
+    for router in routers
+        .into_iter()
+        .chain([dashboard.router(Access::open())])
+    {
+        let window = async |question: &str, minutes: std::ops::Range<i64>| {
+            let [from, to] = [minutes.start, minutes.end].map(|at| minute + 60 * at);
+            let question = format!("/api/{question}from={from}&to={to}");
+            answer(&router, &question).await
+        };
+        let all = async |minutes: std::ops::Range<i64>| {
+            let window = window("overview?", minutes).await["window"].take();
+            ["missing", "count"].map(|field| window[field].as_u64().unwrap())
+        };
+        for (at, served) in (0..).zip(minutes.map(|n| n as u64)) {
+            let missing = if (2..4).contains(&at) { served } else { 0 };
+            assert_eq!(all(at..at + 1).await, [missing, served - missing], "{at}");
+        }
+        assert_eq!(all(0..5).await, [7, 12]);
+        let page = "context=GET%20/page/0&";
+        for question in [
+            "paths?",
+            "series?metric=hits&",
+            "series?metric=hits&precision=5&",
+            "heat_map?",
+            "instances?",
+            &format!("path?{page}"),
+            &format!("heat_map?{page}"),
+        ] {
+            let missing = async |minutes| {
+                let answer = window(question, minutes).await;
+                let covered = ["", "window"].map(|field| match field {
+                    "" => answer["missing"].as_u64(),
+                    field => answer[field]["missing"].as_u64(),
+                });
+                let covered = covered.into_iter().flatten().next();
+                covered.unwrap_or_else(|| panic!("{question}: {answer:#}"))
+            };
+            let told = (
+                missing(0..2).await,
+                missing(2..3).await,
+                missing(0..5).await,
+            );
+            assert_eq!(told, (0, 3, 7), "{question}");
+        }
+        // Beyond minutes, and for those that have been asked before.
+        let day = answer(&router, "/api/overview?window=24h").await["window"].take();
+        assert_eq!(
+            (&day["missing"], &day["before"]["missing"]),
+            (&7.into(), &0.into())
+        );
+        let slowest = answer(&router, "/api/slowest_requests").await;
+        assert_eq!(slowest["missing"], 7, "{slowest}");
+    }
+    service.pulse.shutdown().await.unwrap();
+}
+
 /// A service whose server no longer answers, with 1,000 of a counter to flush.
 async fn unanswered() -> (RedisServer, Proxy, Service) {
     let server = RedisServer::start().await;
@@ -227,13 +317,23 @@ async fn a_shutdown_that_finds_a_loss_tells_it() {
     let mut conn = server.connection().await;
     cmd("SAVE").exec_async(&mut conn).await.unwrap();
     service.pulse.counter("sold").add(1_000);
+    service.requests(2).await;
     service.settle().await;
     server.kill_9();
     server.restart().await;
     service.pulse.counter("sold").add(1);
     let error = service.pulse.shutdown().await.unwrap_err().to_string();
-    assert!(error.contains("additions of 1000 to"), "{error}");
-    assert_eq!(lost(&service.pulse).await, [0, 1_000, 0]);
+    assert!(error.contains("2 requests"), "{error}");
+    let sold = 2 * 3;
+    assert_eq!(lost(&service.pulse).await, [2, 1_000 + sold, 2]);
+    // All others know of the requests too.
+    let other = service.join(builder(&server.url()));
+    until("it is folded", async || {
+        let overview = ask(&other.pulse, "/api/overview?window=5m").await;
+        overview["window"]["missing"] == 2
+    })
+    .await;
+    other.pulse.shutdown().await.unwrap();
 }
 
 /// The log of a service that ends, by `end`, with a call under way that nobody answers.

@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use tower_pulse::{Clock, ManualClock, Pulse};
 use tower_pulse_core::store::FencedBatch;
+use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::context::ALL;
+use tower_pulse_model::measures::Measure;
 use tower_pulse_model::slice::{HOUR, Precisions, hour_of};
 
 use crate::faulty::Faulty;
@@ -170,7 +173,7 @@ async fn with_a_clock_that_goes_back_missing_requests_are_counted_as_skewed() {
 async fn after_failovers_only_lost_requests_are_missing() {
     for seed in seeds(60) {
         let rng = &mut fastrand::Rng::with_seed(seed);
-        let (service, store, _, hand) = on_faulty(rng);
+        let (service, store, clock, hand) = on_faulty(rng);
         let mut was_old = false;
         for _ in 0..60 {
             match rng.u32(..12) {
@@ -197,6 +200,18 @@ async fn after_failovers_only_lost_requests_are_missing() {
         assert_eq!(
             health.recording.recorded + health.flush.lost,
             service.oracle.served()
+        );
+        // The last flush may have found a loss, which the next one tells.
+        service.settle().await;
+        let (store, now) = (service.pulse.backend(), clock.now_seconds());
+        let all = store.records_of(ALL, 86_400, now).await.unwrap();
+        let missing = |sums: &Aggregate| sums.measures.get(Measure::Missing);
+        let (count, missing) = all.iter().fold((0, 0), |(count, lost), (_, sums)| {
+            (count + sums.times.count, lost + missing(sums))
+        });
+        assert_eq!(
+            (count + missing, missing),
+            (service.oracle.served(), health.flush.lost)
         );
     }
 }

@@ -4,9 +4,12 @@
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
 use tokio::runtime::Runtime;
+use tower_pulse_model::context::ALL;
 use tower_pulse_model::entry;
+use tower_pulse_model::measures::Measure;
 
 use crate::fixture::{Fixture, MS, NOW};
+use crate::rig::reads::StoreReads;
 
 const MIB: usize = 1 << 20;
 const ASIDE: &str = "pulse:pulse:aside";
@@ -134,6 +137,10 @@ fn what_no_version_sends_is_set_aside_and_everything_else_is_folded() {
         assert_eq!(exceptions.quarantined, 0);
         let told = journal.number(&["HGET", "pulse:pulse:state", "set_aside"]);
         assert_eq!(told.await, 100_000 + 3 * 10 + 7 + 1 + 1);
+        // As many as the heads tell are missing in their minute.
+        let all = fixture.store.records_of(ALL, 60, NOW).await.unwrap();
+        let missing = all.iter().map(|of| of.1.measures.get(Measure::Missing));
+        assert_eq!(missing.sum::<u64>(), 100_000 + 3 * 10 + 7);
         assert_eq!(journal.number(&["ZCARD", "pulse:pulse:contexts"]).await, 1);
         let cleaned = fixture.store.clean(&fixture.pass()).await.unwrap().unwrap();
         assert_eq!(cleaned.problems, []);

@@ -14,6 +14,7 @@ use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::batch::Batch;
 use tower_pulse_model::context::{ALL, ContextId, Kind, OVERFLOW};
 use tower_pulse_model::histogram::COARSE_SCALE;
+use tower_pulse_model::measures::Measure;
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::slice::HOUR;
 use tower_pulse_model::slices::Merge;
@@ -187,6 +188,15 @@ pub async fn samples_more_than_an_hour_ahead_are_skewed(fixture: &mut Fixture) {
     ]);
     let merged = fixture.merge(batch).await;
     assert_eq!((merged.skewed, merged.late), (2, 0));
+    // They are missing from the minute on in which they were refused, in all tiers alike.
+    let missing = async |fixture: &Fixture, width| {
+        let now = fixture.clock.now_seconds();
+        let records = fixture.store.records_of(ALL, width, now).await.unwrap();
+        let of = |(start, sums): (i64, Aggregate)| (start, sums.measures.get(Measure::Missing));
+        records.into_iter().map(of).collect::<Vec<_>>()
+    };
+    assert_eq!(missing(fixture, 60).await, [(NOW, 2)]);
+    assert_eq!(missing(fixture, 1_800).await, [(NOW, 2)]);
     // The day's slice has begun, so the context exists, without samples of this hour.
     assert_eq!(fixture.hours("GET /").await, (None, None));
     assert_eq!(fixture.snapshot().await.contexts.len(), 1);
@@ -209,6 +219,9 @@ pub async fn samples_more_than_an_hour_ahead_are_skewed(fixture: &mut Fixture) {
     assert_eq!(fixture.hours("GET /").await, (Some(1.0), None));
     fixture.advance(HOUR);
     assert_eq!(fixture.hours("GET /").await, (Some(1.0), Some(1.0)));
+    // By now the minute is rolled up.
+    fixture.hit("GET /", NOW + HOUR, MS).await;
+    assert_eq!(missing(fixture, 1_800).await[0], (NOW, 2));
 }
 
 /// A batch keeps two hours. If both are in the future, its records may still hold samples of the present.

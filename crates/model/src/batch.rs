@@ -86,6 +86,20 @@ impl Batch {
         }
     }
 
+    /// Adds requests that are missing, as they were lost. They ended about then.
+    pub fn add_missing(&mut self, second: i64, requests: u64) {
+        if requests > 0 {
+            let all = self.seen(&ContextId::all(), second);
+            all.add_missing(second, requests);
+        }
+    }
+
+    /// The requests in the records of `<all>`, with those that are missing there, and the second of the newest.
+    pub fn served(&self) -> (i64, u64) {
+        let all = self.contexts.get(&ContextId::all());
+        all.map_or((0, 0), |all| (all.last_seen, all.served()))
+    }
+
     /// Adds a request that ended within a second to the slowest and the failed ones of a context.
     pub fn add_slow(&mut self, context: ContextId, second: i64, request: SlowRequest) {
         let mut slowest = SlowRequests::of(context.kind);

@@ -6,6 +6,7 @@ use super::access_time::DurationSums;
 use super::aggregate::{Aggregate, RequestCounts};
 use super::context::{ContextId, Kind};
 use super::histogram::COARSE_SCALE;
+use super::measures::Measure;
 use super::pack::{Budget, Reader, Writer};
 use super::section::EntryHead;
 use super::slice::{HOUR, Precision, Precisions, hour_of};
@@ -149,6 +150,25 @@ impl ContextDelta {
         self.whole.retain(|(_, start), _| *start <= latest);
         let hours = self.hours.drop_after(latest);
         hours.iter().map(|times| times.count).sum()
+    }
+
+    /// Adds requests that are missing since a second to the records of `<all>`.
+    pub fn add_missing(&mut self, second: i64, requests: u64) {
+        if requests > 0 {
+            let mut sums = Aggregate::default();
+            sums.measures.add(Measure::Missing, requests);
+            self.last_seen = self.last_seen.max(second);
+            add_record(&mut self.records, 0, second, sums);
+        }
+    }
+
+    /// The requests in its records, with those that are missing there.
+    pub fn served(&self) -> u64 {
+        let sums = self.records.iter().flat_map(Slices::iter);
+        let served = sums.map(|(_, sums)| (sums.times.count, sums.measures.get(Measure::Missing)));
+        served.fold(0, |sum, (count, missing)| {
+            sum.saturating_add(count).saturating_add(missing)
+        })
     }
 
     /// Number of samples in its statistics.

@@ -25,7 +25,7 @@ use super::section::EntryHead;
 use super::slice::{MAX_PRECISIONS, MAX_RETAINED, Precision, Precisions};
 
 /// The newest version of the form of an entry. Raise it with every change that an older folder cannot read.
-pub const ENTRY_VERSION: u8 = 7;
+pub const ENTRY_VERSION: u8 = 8;
 /// The version of an entry without sections at its end, which folders of earlier versions of this crate read.
 const VERSION_WITHOUT_SECTIONS: u8 = 3;
 /// The largest entry that a folder accepts: it reads entries whole.

@@ -53,6 +53,8 @@ measures! {
     LongestPoll: Largest, since 6;
     /// How often requests were polled.
     Polls: Sum, since 6;
+    /// Requests that are missing in the other numbers of `<all>`, which alone has it: the store or the fold lost them.
+    Missing: Sum, since 8;
 }
 
 /// The number of measures.

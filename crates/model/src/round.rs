@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::aggregate::Aggregate;
 use super::batch::Batch;
-use super::context::{ContextId, RecordId, fnv1a};
+use super::context::{ContextId, Kind, RecordId, fnv1a};
 use super::context_delta::ContextDelta;
 use super::entry::{EntryReader, Item, Undecodable};
 use super::mark::Mark;
@@ -156,6 +156,18 @@ impl Round {
         Ok(true)
     }
 
+    /// Adds the requests of an entry that was set aside, which are missing from then on.
+    pub fn add_missing(&mut self, requests: u64, stamp: i64) {
+        if requests > 0 {
+            let precisions = self.groups.first().map(|group| group.precisions.clone());
+            let group = self.group(&precisions.unwrap_or_default());
+            let mut all = ContextDelta::new(&group.precisions);
+            all.add_missing(stamp, requests);
+            group.add_context(ContextId::all(), all, stamp);
+            self.stamp = self.stamp.max(stamp);
+        }
+    }
+
     fn add_ranking(&mut self, name: Arc<str>, mut delta: RankingDelta, stamp: i64) {
         delta.drop_future(stamp.saturating_add(SKEW_ALLOWED));
         let specs = self.ranking_specs.entry(name.clone()).or_default();
@@ -273,8 +285,12 @@ impl Group {
     }
 
     fn add_context(&mut self, context: ContextId, mut delta: ContextDelta, stamp: i64) {
+        let served = delta.served();
         let skewed = delta.drop_future(stamp.saturating_add(SKEW_ALLOWED));
         delta.last_seen = delta.last_seen.min(stamp);
+        if context.kind == Kind::All {
+            delta.add_missing(stamp, served.saturating_sub(delta.served()));
+        }
         match self.contexts.get_mut(&context) {
             Some(mine) => {
                 mine.skewed = mine.skewed.saturating_add(skewed);

@@ -58,8 +58,9 @@ impl RunningSums {
         if let Some(sums) = &mut sums {
             removed.for_each(|record| sums.subtract(&record.sums));
         }
-        // Timers that ended after their requests may be all that is left.
-        sums = sums.filter(|sums| sums.times.count > 0 || !sums.timers.is_empty());
+        // Timers that ended after their requests, or requests that are missing, may be all that is left.
+        let is_empty = |sums: &Aggregate| sums.timers.is_empty() && sums.measures.is_empty();
+        sums = sums.filter(|sums| sums.times.count > 0 || !is_empty(sums));
         let added: Vec<&Aggregate> = added.map(|record| &record.sums).collect();
         if !added.is_empty() {
             sums.get_or_insert_default().merge_all(&added);

@@ -60,6 +60,8 @@ pub struct RecordedPart {
     pub seconds: i64,
     /// Seconds in which the service was not running, since the first one that was recorded.
     pub not_running_seconds: i64,
+    /// Requests that are missing in it.
+    pub missing: u64,
 }
 
 impl RecordedPart {
@@ -184,6 +186,7 @@ impl WindowSlices {
             passed: self.to.min(now).saturating_sub(self.from).max(0),
             seconds: recorded.seconds(from, to),
             not_running_seconds: length(recorded.gaps(from, to)),
+            missing: 0,
         }
     }
 

@@ -54,6 +54,12 @@ const shown = { at: 0, asOf: 0, failure: null };
 const isPaused = () => state.paused === 1;
 let styled = null; // settles when the style of the other screens is there
 
+/** Says something of the range, or nothing. */
+function note(said) {
+	text($('complete'), said);
+	show($('complete'), said !== '');
+}
+
 /** What screens call. */
 const page = {
 	config,
@@ -64,12 +70,10 @@ const page = {
 	},
 	/** Asks again now, as the questions have changed. What has failed is tried again in its own time. */
 	ask: () => setTimeout(() => shown.failure || poller.now()),
-	/** Says how much of the range was recorded. */
+	/** Says how much of the range was recorded, and how many requests are missing. */
 	complete(covered, any) {
 		const now = serverNow();
-		const { from, to, complete, not_running_seconds: missing } = covered;
-		const whole = complete >= 0.995;
-		show($('complete'), !whole && any);
+		const { from, to, complete, not_running_seconds: stopped, missing } = covered;
 		const begin = beginOf(covered, now);
 		const young = begin - from > 0.005 * (to - from);
 		if (young && !isZoomed()) view.begin = begin;
@@ -77,10 +81,13 @@ const page = {
 			controls();
 			page.ask();
 		}
-		if (whole) return;
-		const since = young ? `, since ${moment(begin, now)}` : '';
-		const stopped = missing ? `, the service was not running for ${span(missing)}` : '';
-		text($('complete'), `${percent(complete, 1)} of this range was recorded${since}${stopped}`);
+		const parts = [
+			`${percent(complete, 1)} of this range was recorded`,
+			young && `since ${moment(begin, now)}`,
+			stopped && `the service was not running for ${span(stopped)}`,
+			missing && `${plural(missing, 'request')} missing`,
+		];
+		note(missing || (any && complete < 0.995) ? parts.filter(Boolean).join(', ') : '');
 	},
 };
 
@@ -182,9 +189,7 @@ function draw() {
 	}
 	document.body.dataset.ready = 'true';
 	const refusal = Object.values(view.refused ?? {})[0];
-	if (!refusal) return;
-	text($('complete'), refusal);
-	show($('complete'), true);
+	if (refusal) note(refusal);
 }
 
 const UNEXPECTED =
@@ -329,7 +334,7 @@ async function changed() {
 	});
 	delete document.body.dataset.ready;
 	document.body.dataset.screen = state.screen;
-	show($('complete'), false);
+	note('');
 	poller.now();
 }
 

@@ -32,8 +32,13 @@ impl Flusher {
             let mut backoff = *BACKOFF.start();
             loop {
                 sending.sizer.use_max_size();
-                let durable = match self.flush_with(&mut sending).await {
-                    Ok(_) => {
+                let mut flushed = self.flush_with(&mut sending).await;
+                // What it has found to be missing is told by another one.
+                if flushed.is_ok() && self.recorder.drain.drain_stats().pending > 0 {
+                    flushed = self.flush_with(&mut sending).await;
+                }
+                let durable = match flushed {
+                    Ok(()) => {
                         let durable = self.store.sync().await;
                         // What the store loses then is appended again.
                         was_volatile.store(durable.is_err(), Ordering::SeqCst);

@@ -52,6 +52,7 @@ impl Flusher {
         let plan = sending.replay.after(fence, self.clock());
         self.count_lost(
             plan.lost,
+            plan.missing,
             "the store lost calls that are too old to be replayed",
         );
         let Some(seq) = plan.seq else {
@@ -83,7 +84,16 @@ impl Flusher {
         }
     }
 
-    pub(super) fn count_lost(&self, lost: Amounts, why: &str) {
+    /// Counts what is lost. The requests are told to all who read the store by what is flushed next.
+    pub(super) fn count_lost(
+        &self,
+        lost: Amounts,
+        missing: impl IntoIterator<Item = (i64, u64)>,
+        why: &str,
+    ) {
+        for missing in missing {
+            self.recorder.add_missing(missing);
+        }
         if !lost.is_zero() {
             let drain = &self.recorder.drain;
             drain.counters(|counters| counters.lost += lost);
@@ -152,8 +162,15 @@ impl Flusher {
                 (sending.next, sending.is_sent) = (2, false);
                 sending.in_doubt = Some(call);
             } else {
+                let (second, requests) = call.batch.served();
+                // The store's time begins with its generation.
+                let created = sending.generation.as_ref().map_or(0, |current| {
+                    let age = i64::try_from(current.age.as_secs()).unwrap_or(0);
+                    self.clock().now_seconds().saturating_sub(age)
+                });
                 self.count_lost(
                     call.batch.amounts(),
+                    [(second.max(created), requests)],
                     "the store was reset while a call was in doubt",
                 );
                 sending.in_doubt_since = None;

@@ -42,6 +42,8 @@ struct Acknowledged {
     /// The number of the call, or of the newest of those that were added up.
     seq: u64,
     amounts: Amounts,
+    /// Its requests, and the second of the newest.
+    served: (i64, u64),
     /// When it was acknowledged, or the oldest of them.
     at: Moment,
 }
@@ -88,6 +90,8 @@ pub(super) struct GapPlan {
     pub seq: Option<u64>,
     /// What the calls before it held, which cannot be replayed.
     pub lost: Amounts,
+    /// The requests among it, and the second of the newest of each call.
+    pub missing: Vec<(i64, u64)>,
 }
 
 impl ReplayBuffer {
@@ -117,6 +121,7 @@ impl ReplayBuffer {
                     requests: call.batch.requests(),
                     ..call.batch.amounts_beside_requests()
                 },
+                served: call.batch.served(),
                 at: Moment::now(clock),
             },
             bytes,
@@ -181,6 +186,7 @@ impl ReplayBuffer {
             Some(last) if last.at.until(&call.at, clock) < OLD_COUNTS_WITHIN => {
                 last.seq = call.seq;
                 last.amounts += call.amounts;
+                last.served.1 += call.served.1;
             }
             _ => self.old_counts.push_back(call),
         }
@@ -192,6 +198,7 @@ impl ReplayBuffer {
             && let Some(next) = self.counts.front_mut()
         {
             next.amounts += oldest.amounts;
+            next.served.1 += oldest.served.1;
         }
     }
 
@@ -213,10 +220,12 @@ impl ReplayBuffer {
             }
         }
         let counts = self.old_counts.iter_mut().chain(&mut self.counts).rev();
-        let lost = counts
-            .take_while(|count| count.seq > fence)
-            .map(|count| std::mem::take(&mut count.amounts))
-            .fold(Amounts::default(), Add::add);
+        let (mut lost, mut missing) = (Amounts::default(), Vec::new());
+        for count in counts.take_while(|count| count.seq > fence) {
+            lost += std::mem::take(&mut count.amounts);
+            missing.push(std::mem::take(&mut count.served));
+        }
+        missing.retain(|(_, requests)| *requests > 0);
         let at = (self.calls).partition_point(|buffered| buffered.acknowledged.seq <= fence);
         let seq = self.calls.get(at).map(|buffered| buffered.acknowledged.seq);
         if seq.is_none() {
@@ -224,7 +233,7 @@ impl ReplayBuffer {
             self.old_counts.retain(|count| count.seq <= fence);
             self.counts.retain(|count| count.seq <= fence);
         }
-        GapPlan { seq, lost }
+        GapPlan { seq, lost, missing }
     }
 
     /// What the calls hold that the store lacks if its last call is `fence`, as far as they are remembered.
@@ -266,7 +275,7 @@ mod tests {
     use super::*;
     use tower_pulse_model::aggregate::Aggregate;
     use tower_pulse_model::batch::Batch;
-    use tower_pulse_model::context::Kind;
+    use tower_pulse_model::context::{ALL, Kind};
     use tower_pulse_model::slice::Precisions;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -276,6 +285,7 @@ mod tests {
         one.times.record(1_000);
         let mut batch = Batch::new(Precisions::default());
         batch.add(&"GET /".into(), Kind::Http, 7, &one);
+        batch.add(&ALL.into(), Kind::All, 7, &one);
         FencedBatch {
             generation: "g".into(),
             instance: "i".into(),
@@ -293,6 +303,7 @@ mod tests {
         GapPlan {
             seq,
             lost: requests(lost),
+            missing: vec![(7, 1); lost as usize],
         }
     }
 

@@ -17,6 +17,9 @@ const READ_TIME: Duration = Duration::from_secs(1);
 /// further ahead were made while the store's clock was wrong.
 const STAMP_AHEAD: i64 = 60;
 
+/// The most requests that an entry is believed to have.
+const MOST_DECLARED: u64 = 1 << 50;
+
 impl Ground<'_> {
     /// Reads and merges the entries of a round, part by part.
     pub(super) async fn gather(
@@ -123,6 +126,8 @@ impl Gathered {
             self.end = entry.position;
             self.entries.push(entry.position);
             if aside.contains(&entry.position) {
+                let requests = entry.requests.min(MOST_DECLARED);
+                self.round.add_missing(requests, entry.stamp);
                 continue;
             }
             let mut reader = EntryReader::new(&entry.payload).map_err(|_| at)?;

@@ -376,6 +376,16 @@ impl Recorder {
         state.flush.lost += Amounts::of_details(details);
     }
 
+    /// Adds requests that the store lost to the pending batch, as missing since the second of the newest.
+    pub fn add_missing(&self, (second, requests): (i64, u64)) {
+        if requests > 0 {
+            let mut state = lock(&self.drain.state);
+            let drained_at = state.drained_at.div_euclid(SECOND);
+            state.pending.add_missing(second, requests);
+            state.pending.since.get_or_insert(drained_at);
+        }
+    }
+
     /// Adds a mark to the pending batch.
     ///
     /// # Errors

@@ -188,9 +188,9 @@ fn this_version_writes_what_the_last_one_wrote() {
     }
 }
 
-/// A folder of an earlier version would lose the outcome.
+/// A folder of an earlier version would lose the outcome, or what is missing.
 #[test]
-fn an_entry_with_a_body_that_failed_has_a_version_of_its_own() {
+fn what_an_earlier_version_would_lose_has_a_version_of_its_own() {
     let mut batch = values::requests();
     assert_eq!(entry::version(&batch), 3);
     let mut sums = Aggregate::default();
@@ -198,4 +198,6 @@ fn an_entry_with_a_body_that_failed_has_a_version_of_its_own() {
     sums.outcomes.record(Outcome::BodyFailed, true);
     batch.add(&"GET /".into(), Kind::Http, 1_700_000_047, &sums);
     assert_eq!(entry::version(&batch), 7);
+    batch.add_missing(1_700_000_047, 1);
+    assert_eq!(entry::version(&batch), 8);
 }

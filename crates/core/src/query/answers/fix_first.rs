@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::compared::Compared;
 use super::instances::Reported;
-use super::measured::{ContextName, Covered, Measured, share};
+use super::measured::{ContextName, Covered, Measured, records, share};
 use super::row_series::MAX_SERIES_ROWS;
 use super::{check_limit, keep_first};
 use crate::query::error::QueryError;
@@ -19,7 +19,7 @@ use tower_pulse_detect::change::{Change, ChangeKind};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ALL, ContextId, Kind, QUEUED};
 use tower_pulse_model::slices::Merge;
-use tower_pulse_model::window::{Window as Slices, WindowSlices};
+use tower_pulse_model::window::Window as Slices;
 
 /// The contexts to fix first: [`Reader::fix_first`](crate::query::Reader::fix_first).
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -279,22 +279,7 @@ async fn of_page(
     let slices = window.slices(span.tiers, span.now);
     let all = ContextId::all();
     let (sums, all) = tokio::try_join!(records(source, id, slices), records(source, &all, slices))?;
-    Ok((Covered::new(slices, span), sums, all))
-}
-
-/// What a context measured in some slices.
-async fn records(
-    source: &Source,
-    id: &ContextId,
-    slices: WindowSlices,
-) -> Result<Aggregate, QueryError> {
-    let tier = slices.tier;
-    let records = source.reader.records(id, tier.seconds, tier).await?;
-    let mut sums = Aggregate::default();
-    for slice in records.iter().filter(|slice| slices.contains(slice.start)) {
-        sums.merge(&slice.sums);
-    }
-    Ok(sums)
+    Ok((Covered::read(source, slices, span).await?, sums, all))
 }
 
 /// What the reports of a window cover, what an instance measured in it, and what all instances did.
@@ -313,5 +298,6 @@ async fn of_instance(
             sums.merge(&one.sums);
         }
     }
-    Ok((reported.covered(&instances, span), sums, all))
+    let covered = reported.covered(&instances, span);
+    Ok((covered.with_missing(source, span).await?, sums, all))
 }

@@ -162,6 +162,7 @@ mod tests {
             from: 0,
             to: 60,
             complete: 1.0,
+            missing: 0,
             recorded_seconds: 60,
             not_running_seconds: 0,
         };

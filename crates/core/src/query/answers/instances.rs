@@ -147,7 +147,9 @@ impl FleetRows {
             .reader
             .instances(reported.minutes(), id.as_ref())
             .await?;
-        let mut covered = reported.covered(&sums, &source.reader.recorded_span().await?);
+        let span = source.reader.recorded_span().await?;
+        let covered = reported.covered(&sums, &span);
+        let mut covered = covered.with_missing(source, &span).await?;
         let fleet = source.reader.fleet().await?;
         let log = source.reader.changes().await?;
         let target = source.target_seconds();

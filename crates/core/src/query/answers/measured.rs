@@ -2,13 +2,17 @@
 
 use serde::{Serialize, Serializer};
 
+use crate::query::error::QueryError;
+use crate::query::source::Source;
 use crate::query::span::Span;
 use crate::query::windows::points::longest_poll;
 use crate::query::windows::sums::{PartSums, PollSums, Summary};
 use tower_pulse_model::access_time::AccessTimeStats;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ContextId, Kind, method_and_path};
+use tower_pulse_model::measures::Measure;
 use tower_pulse_model::outcome::{Outcome, OutcomeCounts};
+use tower_pulse_model::slices::Merge;
 use tower_pulse_model::snapshot::HourSnapshot;
 use tower_pulse_model::sorted;
 use tower_pulse_model::window::{RecordedPart, Window as Slices, WindowSlices};
@@ -216,21 +220,38 @@ pub struct Covered {
     /// For how many seconds of it the service was not running, after the first one that was recorded. It is 0 where the
     /// store cannot know, as in Redis.
     pub not_running_seconds: i64,
+    /// How many requests are missing in it: all instances served them, and the store lost them, or their time was too far
+    /// ahead of the store's.
+    pub missing: u64,
 }
 
 /// The share of a window that must have been recorded for a comparison with another one.
 const MOSTLY: f64 = 0.5;
 
 impl Covered {
-    /// A window of the time that the store has recorded.
-    pub(super) fn of(window: Slices, span: &Span) -> Self {
-        Self::new(window.slices(span.tiers, span.now), span)
-    }
-
     /// Slices of the time that the store has recorded.
-    pub(super) fn new(slices: WindowSlices, span: &Span) -> Self {
+    pub(super) async fn read(
+        source: &Source,
+        slices: WindowSlices,
+        span: &Span,
+    ) -> Result<Self, QueryError> {
         let recorded = slices.covered(&span.recorded, span.recorded_until, span.now);
         Self::of_part(slices, recorded)
+            .with_missing(source, span)
+            .await
+    }
+
+    /// Reads which requests are missing, where no sums tell.
+    pub(super) async fn with_missing(
+        self,
+        source: &Source,
+        span: &Span,
+    ) -> Result<Self, QueryError> {
+        // Its own slices may be those of counters.
+        let slices = Slices::Between(self.from, self.to).slices(span.tiers, span.now);
+        let all = records(source, &ContextId::all(), slices).await?;
+        let missing = all.measures.get(Measure::Missing);
+        Ok(Self { missing, ..self })
     }
 
     /// Slices of which a part was recorded.
@@ -241,6 +262,7 @@ impl Covered {
             complete: recorded.share(),
             recorded_seconds: recorded.seconds,
             not_running_seconds: recorded.not_running_seconds,
+            missing: recorded.missing,
         }
     }
 
@@ -264,6 +286,21 @@ impl From<&PartSums> for Covered {
     fn from(part: &PartSums) -> Self {
         Self::of_part(part.slices, part.recorded)
     }
+}
+
+/// What a context measured in some slices.
+pub(super) async fn records(
+    source: &Source,
+    id: &ContextId,
+    slices: WindowSlices,
+) -> Result<Aggregate, QueryError> {
+    let tier = slices.tier;
+    let records = source.reader.records(id, tier.seconds, tier).await?;
+    let mut sums = Aggregate::default();
+    for slice in records.iter().filter(|slice| slices.contains(slice.start)) {
+        sums.merge(&slice.sums);
+    }
+    Ok(sums)
 }
 
 /// The samples of a context within a window.

@@ -2,15 +2,13 @@
 
 use serde::Serialize;
 
-use super::measured::{ContextName, Covered, share};
+use super::measured::{ContextName, Covered, records, share};
 use crate::query::error::QueryError;
 use crate::query::source::Source;
 use crate::query::windows::sums::TargetCounts;
 use crate::targets::PathTarget;
-use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::ContextId;
 use tower_pulse_model::slice::HOUR;
-use tower_pulse_model::slices::Merge;
 use tower_pulse_model::tier::DAY;
 use tower_pulse_model::window::Window as Slices;
 
@@ -169,16 +167,9 @@ pub(super) async fn target_of(
     let span = source.reader.recorded_span().await?;
     let slices = Slices::Last(BUDGET_SECONDS).slices(span.tiers, span.now);
     let slices = slices.retained(span.now);
-    let (width, tier) = (slices.tier.seconds, slices.tier);
-    let records = source.reader.records(id, width, tier).await?;
-    let mut sums = Aggregate::default();
-    for slice in records.iter() {
-        if slices.contains(slice.start) {
-            sums.merge(&slice.sums);
-        }
-    }
-    let counts = TargetCounts::new(target, &sums);
-    let budget = Burn::new(target, counts, Covered::new(slices, &span));
+    let counts = TargetCounts::new(target, &records(source, id, slices).await?);
+    let covered = Covered::read(source, slices, &span).await?;
+    let budget = Burn::new(target, counts, covered);
     Ok(Some(TargetBudget {
         target: burn,
         budget_left: budget.burn_rate.map(|used| 1.0 - used),

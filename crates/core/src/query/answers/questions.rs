@@ -125,10 +125,11 @@ pub(in crate::query) async fn which_part(
     let window = since(source, change.as_ref());
     let id = ContextId::new(Kind::Http, context);
     let [now, before] = source.reader.window_of(window, &id).await?;
+    let span = source.reader.recorded_span().await?;
     Ok(WhichPart {
         part: change.as_ref().map_or(Part::Nothing, Part::of),
         change,
-        covered: Covered::of(window, &source.reader.recorded_span().await?),
+        covered: Covered::read(source, window.slices(span.tiers, span.now), &span).await?,
         now: RequestTimers::new(source, id.kind, &now).await?,
         before: RequestTimers::new(source, id.kind, &before).await?,
     })

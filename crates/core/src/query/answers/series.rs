@@ -132,7 +132,7 @@ pub(super) async fn recorded(
     let span = source.reader.recorded_span().await?;
     let span = with_oldest(span, precision, oldest);
     let missing = slices.not_running(&span.recorded, span.recorded_until, span.now);
-    Ok((Covered::new(slices, &span), missing))
+    Ok((Covered::read(source, slices, &span).await?, missing))
 }
 
 /// The points of the records of a context, and the relative error of each.

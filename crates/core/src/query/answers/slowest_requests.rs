@@ -345,7 +345,7 @@ pub(in crate::query) async fn slowest_requests(
     };
     Ok(SlowestRequests {
         window: query.hours.as_str(),
-        covered: Covered::new(slices, &span),
+        covered: Covered::read(source, slices, &span).await?,
         lists,
         lists_in_all,
         instances,

@@ -16,6 +16,7 @@ use crate::query::turn::Turn;
 use crate::store::RecordIndex;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::ContextId;
+use tower_pulse_model::measures::Measure;
 use tower_pulse_model::recorded::RecordedTime;
 use tower_pulse_model::records::{Record, RecordId};
 use tower_pulse_model::slices::Merge;
@@ -421,12 +422,16 @@ impl WindowState {
         }
     }
 
-    /// How much of a part of a window was recorded, without the slices that were not read yet.
+    /// How much of a part of a window was recorded, and how many requests are missing there, without the slices that were
+    /// not read yet.
     pub(super) fn recorded_part(&self, ready: &Ready, part: usize, until: i64) -> RecordedPart {
         let slices = ready.parts[part];
         let mut recorded = slices.covered(&self.recorded(), until, ready.now);
         let unread = i64::from(slices.tier.seconds) * ready.unread[part] as i64;
         recorded.seconds = recorded.seconds.saturating_sub(unread).max(0);
+        let all = ContextId::all();
+        let sums = self.sums_of(ready, part, RecordId::new(all.kind, &all.name));
+        recorded.missing = sums.map_or(0, |sums| sums.measures.get(Measure::Missing));
         recorded
     }
 }
