@@ -11,7 +11,6 @@ use crate::health::{
 };
 use crate::recorder::{DrainStats, FlushCounters};
 use tower_pulse_model::amounts::Amounts;
-use tower_pulse_model::expected::{ExpectedBytes, USUAL_CONTEXTS};
 
 impl Stages {
     pub(super) fn health(&self) -> Health {
@@ -92,8 +91,6 @@ impl Stages {
                     contact_age_seconds: age.map(|age| age.as_secs_f64()),
                     last_error: counters.last_error.clone(),
                 },
-                expected: self.expected(),
-                worst_case: self.options.worst,
             }
         })
     }
@@ -155,15 +152,6 @@ impl Stages {
 }
 
 impl Stages {
-    /// The memory that the contexts that there are take with usual requests.
-    fn expected(&self) -> ExpectedBytes {
-        let contexts = match self.recorder.contexts() {
-            0 => USUAL_CONTEXTS,
-            contexts => contexts,
-        };
-        ExpectedBytes::new(&self.options.bounds, &self.options.precisions, contexts)
-    }
-
     /// Why requests have no route, or none is recorded, where the layer is in use.
     fn layer_warning(&self) -> Option<String> {
         let recording = &self.recorder.recording;
