@@ -11,7 +11,7 @@ use tower_pulse_model::context::{ContextId, Kind, method_and_path};
 use tower_pulse_model::outcome::{Outcome, OutcomeCounts};
 use tower_pulse_model::snapshot::HourSnapshot;
 use tower_pulse_model::sorted;
-use tower_pulse_model::window::{RecordedPart, Window as Slices, WindowSlices};
+use tower_pulse_model::window::{RecordedPart, WindowSlices};
 
 /// `part / whole`, if there is a whole.
 pub(super) fn share(part: f64, whole: f64) -> Option<f64> {
@@ -222,11 +222,6 @@ pub struct Covered {
 const MOSTLY: f64 = 0.5;
 
 impl Covered {
-    /// A window of the time that the store has recorded.
-    pub(super) fn of(window: Slices, span: &Span) -> Self {
-        Self::new(window.slices(span.tiers, span.now), span)
-    }
-
     /// Slices of the time that the store has recorded.
     pub(super) fn new(slices: WindowSlices, span: &Span) -> Self {
         let recorded = slices.covered(&span.recorded, span.recorded_until, span.now);
