@@ -1,5 +1,4 @@
-//! The row cache beside a bare GET, a SQLite query, and the book's daemon: `cargo bench -p pulse-benches --bench row_cache`. It takes
-//! about a minute and a half; `ROWS_SECONDS=10` measures the lateness for ten seconds instead of sixty.
+//! The row cache beside a bare GET: `cargo bench -p pulse-benches --bench row_cache`. It takes about a minute and a half; `ROWS_SECONDS=10` measures the lateness for ten seconds instead of sixty.
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
 use std::collections::HashMap;
@@ -9,7 +8,6 @@ use std::time::{Duration, Instant};
 use pulse_rig::server::RedisServer;
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
-use rusqlite::Connection;
 use tower_pulse::Pulse;
 use tower_pulse::row_cache::{RowCache, RowCacheBuilder, RowLoader};
 
@@ -100,19 +98,7 @@ async fn reads() {
     let builder = builder.read_through(Duration::from_secs(60));
     let (near, _task) = builder.build_with_task().unwrap();
     let connection = server.connection().await;
-    let file = server.dir().join("offers.db");
-    let database = Connection::open(file).unwrap();
-    database
-        .execute(
-            "CREATE TABLE offers(id integer primary key, name text, stock integer)",
-            (),
-        )
-        .unwrap();
-    database
-        .execute("INSERT INTO offers VALUES (7, 'Offer 7', 1000)", ())
-        .unwrap();
-    let database = Arc::new(Mutex::new(database));
-    let mut micros_per_read = [const { Vec::new() }; 4];
+    let mut micros_per_read = [const { Vec::new() }; 3];
     for _ in 0..ROUNDS {
         micros_per_read[0].push(
             micros(async || {
@@ -126,106 +112,43 @@ async fn reads() {
             .push(micros(async || assert!(cache.get::<Offer>("7").await.unwrap().is_some())).await);
         micros_per_read[2]
             .push(micros(async || assert!(near.get::<Offer>("7").await.unwrap().is_some())).await);
-        micros_per_read[3].push(
-            micros(async || {
-                let database = database.clone();
-                // As a service does, whose runtime must not block.
-                let stock: i64 = tokio::task::spawn_blocking(move || {
-                    let database = database.lock().unwrap();
-                    let mut select = database
-                        .prepare_cached("SELECT stock FROM offers WHERE id = ?1")
-                        .unwrap();
-                    select.query_row([7], |row| row.get(0)).unwrap()
-                })
-                .await
-                .unwrap();
-                assert_eq!(stock, 1_000);
-            })
-            .await,
-        );
     }
-    let [bare, cached, near, sqlite] = micros_per_read.map(median);
-    println!("| read, one after the other | us | / bare GET | / SQLite |");
-    println!("|---|---|---|---|");
+    let [bare, cached, near] = micros_per_read.map(median);
+    println!("| read, one after the other | us | / bare GET |");
+    println!("|---|---|---|");
     for (name, micros) in [
         ("a bare GET", bare),
         ("`get`", cached),
         ("`get` with `read_through`", near),
-        ("the SQLite query", sqlite),
     ] {
-        println!(
-            "| {name} | {micros:.1} | {:.2} | {:.2} |",
-            micros / bare,
-            micros / sqlite
-        );
+        println!("| {name} | {micros:.1} | {:.2} |", micros / bare);
     }
     println!();
     pulse.shutdown().await.unwrap();
 }
 
-/// The book's daemon, which refreshes one row at a time.
-async fn book(connection: &mut MultiplexedConnection, loader: &Slow, span: Duration) {
-    let seconds = || std::time::UNIX_EPOCH.elapsed().unwrap().as_secs_f64();
-    let end = Instant::now() + span;
-    while Instant::now() < end {
-        let next: Vec<(String, f64)> = connection
-            .zrange_withscores("schedule:", 0, 0)
-            .await
-            .unwrap();
-        let now = seconds();
-        let Some((id, _)) = next.into_iter().next().filter(|(_, due)| *due <= now) else {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            continue;
-        };
-        let delay: f64 = connection.zscore("delay:", &id).await.unwrap();
-        let row = loader.load(id.clone()).await.unwrap();
-        let _: () = connection
-            .zadd("schedule:", &id, now + delay)
-            .await
-            .unwrap();
-        let json = serde_json::to_string(&row).unwrap();
-        let _: () = connection.set(format!("inv:{id}"), json).await.unwrap();
-    }
-}
-
 /// As many refreshes as there is time for: rows that are always late.
 async fn refreshes() {
     const SPAN: Duration = Duration::from_secs(5);
-    let mut rates = [const { Vec::new() }; 2];
-    let mut per_refresh = Vec::new();
-    for _ in 0..2 {
-        let server = RedisServer::start().await;
-        let mut connection = server.connection().await;
-        for id in 0..2_000 {
-            let _: () = connection.zadd("delay:", id, 0.01).await.unwrap();
-            let _: () = connection.zadd("schedule:", id, id).await.unwrap();
-        }
-        let loader = Slow::default();
-        book(&mut connection, &loader, SPAN).await;
-        rates[0].push(loader.loads() as f64 / SPAN.as_secs_f64());
-        let (pulse, builder, loader) = instance(&server);
-        let _cache = builder.build().unwrap();
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        let (before, sent) = (loader.loads(), commands(&server).await);
-        tokio::time::sleep(SPAN).await;
-        let loads = (loader.loads() - before) as f64;
-        rates[1].push(loads / SPAN.as_secs_f64());
-        // What scripts call counts as well, so only calls of clients are counted here.
-        per_refresh.push((commands(&server).await - sent) as f64 / loads);
-        pulse.shutdown().await.unwrap();
+    let server = RedisServer::start().await;
+    let mut connection = server.connection().await;
+    for id in 0..2_000 {
+        let _: () = connection.zadd("delay:", id, 0.01).await.unwrap();
+        let _: () = connection.zadd("schedule:", id, id).await.unwrap();
     }
-    let [book, ours] = rates.map(median);
-    println!("| refreshes with a loader of 5 ms | per second | / the book's |");
-    println!("|---|---|---|");
-    println!("| the book's daemon | {book:.0} | 1.0 |");
+    let (pulse, builder, loader) = instance(&server);
+    let _cache = builder.build().unwrap();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let (before, sent) = (loader.loads(), commands(&server).await);
+    tokio::time::sleep(SPAN).await;
+    let loads = (loader.loads() - before) as f64;
+    // What scripts call counts as well.
+    let per_refresh = (commands(&server).await - sent) as f64 / loads;
+    pulse.shutdown().await.unwrap();
     println!(
-        "| this daemon, 16 at once | {ours:.0} | {:.1} (goal 15) |",
-        ours / book
-    );
-    println!();
-    println!(
-        "{:.1} commands per refresh, those within scripts included",
-        median(per_refresh)
+        "with a loader of 5 ms, 16 at once: {:.0} refreshes a second, {per_refresh:.1} commands each, those within \
+         scripts included",
+        loads / SPAN.as_secs_f64()
     );
     println!();
 }

@@ -3,7 +3,6 @@
 mod build;
 #[cfg(all(feature = "query", feature = "redis"))]
 mod dashboard;
-mod memory;
 #[cfg(feature = "redis")]
 mod redis_settings;
 mod stores;
@@ -86,7 +85,6 @@ pub struct Builder {
     error_rule: MaybeErrorRule,
     details: DetailOptions,
     queue_header: Option<String>,
-    warn_above_bytes: Option<u64>,
     app_version: Option<String>,
     targets: Targets,
     trace_url: Option<String>,
@@ -157,7 +155,6 @@ impl Default for Builder {
             error_rule: MaybeErrorRule::default(),
             details: DetailOptions::default(),
             queue_header: None,
-            warn_above_bytes: None,
             app_version: None,
             targets: Targets::default(),
             trace_url: None,
@@ -477,14 +474,6 @@ impl Builder {
     /// ```
     pub fn queue_time_header(mut self, name: impl Into<String>) -> Self {
         self.queue_header = Some(name.into());
-        self
-    }
-
-    /// Logs a warning at the start, and shows it in health, when
-    /// [`WorstCase::process_bytes`](crate::WorstCase::process_bytes) is above `bytes`: for example half
-    /// of a container's memory. Without it the start only logs the bound, and the parts of it.
-    pub fn warn_above_bytes(mut self, bytes: u64) -> Self {
-        self.warn_above_bytes = Some(bytes);
         self
     }
 

@@ -32,11 +32,11 @@
 //! |---|---|
 //! | What has changed? | [`Reader::changes`] |
 //! | What do I fix first? | [`Reader::fix_first`] |
-//! | Since when? | [`Reader::since_when`] |
-//! | Is it my code, or which part? | [`Reader::which_part`] |
+//! | Since when? | `since` of the [`ChangeRow`] |
+//! | Is it my code, or which part? | its `suspects`, and the timers of [`Reader::path`] |
 //! | Which requests? | [`Reader::worst_requests`] |
-//! | Which instance? | [`Reader::which_instance`] |
-//! | Did the deploy do it? | [`Reader::did_the_deploy`] |
+//! | Which instance? | [`Reader::instances`] of a context |
+//! | Did the deploy do it? | `deploy` of the change |
 //!
 //! Each question reaches the store at most once a second, however many ask.
 
@@ -48,13 +48,13 @@ pub use tower_pulse_core::query::{
     FoldLosses, FullHealth, HealthStatus, HeatMap, HeatMapQuery, HeatSlice, HistoryHealth,
     HourOfWeek, HourTotal, Instance, InstancePath, InstancePoint, InstanceQuery, InstanceRow,
     InstanceVerdict, Instances, InstancesQuery, Kind, ListedHours, ListedRequest, ListedRequests,
-    MachinePoint, Marks, Measured, Outcomes, Overview, OwnHealth, Part, Path, PathQuery, PathRow,
+    MachinePoint, Marks, Measured, Outcomes, Overview, OwnHealth, Path, PathQuery, PathRow,
     PathWindow, Paths, PathsQuery, PointValue, PollTimes, ProcessHealth, Profile, ProfileQuery,
     QueryError, QueueWait, Ratios, Reader, ReadingHealth, RecordingLosses, Repeated, RequestStatus,
     RequestTimer, RequestTimers, RowMetric, RowStatus, Series, SeriesMetric, SeriesQuery,
-    SeriesSpan, SeriesValue, Side, SideBySide, Sight, SinceWhen, SliceTimes, SlowContext, Slowest,
+    SeriesSpan, SeriesValue, Side, SideBySide, Sight, SliceTimes, SlowContext, Slowest,
     SlowestRequests, SlowestRequestsQuery, Sort, Spread, TargetBudget, TargetBurn, TimerPath,
-    Times, Verdict, Watched, WatchedRow, WhichInstance, WhichPart, Window, WorstRequests,
+    Times, Verdict, Watched, WatchedRow, Window, WorstRequests,
 };
 #[cfg(feature = "rankings")]
 pub use tower_pulse_core::query::{RankedRow, RankingHead, RankingPart, RankingRow, Rankings};

@@ -86,23 +86,6 @@ async fn requests_that_succeed_without_a_route() {
     assert_eq!(log.lines_with("matched no route").len(), 1);
 }
 
-#[tokio::test]
-async fn a_bound_of_memory_above_what_is_allowed() {
-    let (log, _logging) = Log::start();
-    let pulse = built(Pulse::builder());
-    assert_eq!(pulse.health().warnings, Vec::<String>::new());
-    assert_eq!(log.lines_with("warn_above_bytes").len(), 0);
-
-    let most = Pulse::builder().worst_case().process_bytes;
-    let pulse = built(Pulse::builder().warn_above_bytes(most));
-    assert_eq!(pulse.health().warnings, Vec::<String>::new());
-    let pulse = built(Pulse::builder().warn_above_bytes(most - 1));
-    assert_eq!(warnings_with(&pulse, "warn_above_bytes"), 1);
-    assert_eq!(pulse.health().conditions, [Condition::Configuration]);
-    let lines = log.lines_with("warn_above_bytes");
-    assert!(lines.len() == 1 && lines[0].contains("WARN"), "{lines:?}");
-}
-
 /// The fold fails, the cleaner and the flush: they need the file.
 #[cfg(feature = "file")]
 #[tokio::test]

@@ -1,5 +1,5 @@
-//! The cost of a fleet: 1, 20, 200, 1,000 and 10,000 instances of 200 busy contexts each on a real server, beside
-//! the script of 2e55505: `cargo bench -p pulse-benches --bench fleet`. It takes about eleven minutes; `FLEET_SECONDS=5`
+//! The cost of a fleet: 1, 20, 200, 1,000 and 10,000 instances of 200 busy contexts each on a real server:
+//! `cargo bench -p pulse-benches --bench fleet`. It takes about eleven minutes; `FLEET_SECONDS=5`
 //! makes a short run, `FLEET_ONLY=micro,10000` some rows. `FLEET_TABLE` names a file for the table.
 //!
 //! All times are processor time from the kernel, never wall time, as other processes use the machine too.
@@ -11,7 +11,6 @@
     reason = "a bench: a panic is a failed one"
 )]
 
-mod before;
 mod child;
 mod light;
 mod meter;
@@ -45,12 +44,8 @@ const FLEETS: [Size; 4] = [
     },
 ];
 
-/// The instances of the largest fleet. Where this machine has not enough sockets, the row says how many it had, and the
-/// table adds the rest by arithmetic.
+/// The instances of the largest fleet. Where this machine has not enough sockets, the row says how many it had.
 const LARGEST: usize = 10_000;
-
-/// Larger fleets of 2e55505 would take all of the server's time.
-const MOST_BEFORE: usize = 20;
 
 /// Fills the counters `ARGV[2…]` at all precisions with all slices that are retained.
 const FILL: &str = r"
@@ -104,11 +99,6 @@ async fn bench() {
         measured
             .rows
             .push(rows::measure(&server, size, seconds).await);
-        if instances <= MOST_BEFORE {
-            note(&format!("{instances} instances of 2e55505"));
-            let share = before::share(&server, instances, traffic::CONTEXTS, seconds).await;
-            measured.before.push((instances, share));
-        }
     }
     if chosen("kill") {
         note("folders killed");

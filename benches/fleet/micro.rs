@@ -1,4 +1,4 @@
-//! The cost of the parts: a call, a step of folding, the folder alone, and the script of 2e55505.
+//! The cost of the parts: a call, a step of folding, and the folder alone.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -9,7 +9,6 @@ use tower_pulse_core::store::{Append, Store};
 use tower_pulse_core::store::{Appended, FencedBatch};
 use tower_pulse_core::testing::TestFolder;
 
-use crate::before::{self, Before};
 use crate::light::{Light, PREFIX, store};
 use crate::meter::{self, Polls, process_cpu};
 use crate::rig::server::RedisServer;
@@ -34,7 +33,6 @@ pub(crate) struct Micro {
     /// Per context of a round of 40, and of 201 contexts, including reading.
     pub(crate) fold_40: f64,
     pub(crate) fold_201: f64,
-    pub(crate) before: f64,
     pub(crate) records_per_second: f64,
     /// How long folding a backlog held its worker at each poll, shortest first.
     pub(crate) polls: Vec<Duration>,
@@ -184,7 +182,7 @@ async fn settled(server: &RedisServer) -> Duration {
 pub(crate) async fn measure(server: &RedisServer, effort: f64) -> Micro {
     let times = |n: f64| ((n * effort) as u32).max(10);
     let seconds = times(100.0) as usize;
-    let mut least = [f64::MAX; 7];
+    let mut least = [f64::MAX; 6];
     let mut keep = |at: usize, micros: f64| least[at] = least[at].min(micros);
     let (mut records_per_second, mut polls, mut turns) = (0f64, Vec::new(), Vec::new());
     for _ in 0..TIMES {
@@ -197,7 +195,6 @@ pub(crate) async fn measure(server: &RedisServer, effort: f64) -> Micro {
         keep(4, bench.fold_micros(39, times(100.0)).await);
         let mut bench = Bench::new(server).await;
         keep(5, bench.fold_micros(CONTEXTS, times(60.0)).await);
-        keep(6, before(server, times(60.0)).await);
 
         let mut bench = Bench::new(server).await;
         bench.leave_backlog(seconds).await;
@@ -209,7 +206,7 @@ pub(crate) async fn measure(server: &RedisServer, effort: f64) -> Micro {
         let all = |folder: TestFolder| async move { meter::turns_during(folder.fold()).await };
         turns.push(bench.fold_backlog(all).await);
     }
-    let [small, large, long, heartbeat, fold_40, fold_201, before] = least;
+    let [small, large, long, heartbeat, fold_40, fold_201] = least;
     // Both have `<all>` beside the contexts asked for.
     let append_context = (large - small) / (CONTEXTS - 1) as f64;
     Micro {
@@ -219,26 +216,8 @@ pub(crate) async fn measure(server: &RedisServer, effort: f64) -> Micro {
         heartbeat,
         fold_40,
         fold_201,
-        before,
         records_per_second,
         polls: meter::least_held(polls.into_iter()),
         turns: meter::least_held(turns.into_iter()),
     }
-}
-
-/// The server's time per context and flush at 2e55505.
-async fn before(server: &RedisServer, flushes: u32) -> f64 {
-    crate::fill(server, before::PREFIX).await;
-    let mut instance = Before::new(server, 0).await;
-    let now = crate::now();
-    let mut start = Duration::ZERO;
-    for flush in 0..flushes + 2 {
-        if flush == 2 {
-            start = settled(server).await;
-        }
-        let second = now + i64::from(flush);
-        instance.flush(traffic::batch(CONTEXTS, second, 1)).await;
-    }
-    let used = settled(server).await - start;
-    used.as_secs_f64() * 1e6 / f64::from(flushes) / (CONTEXTS + 1) as f64
 }

@@ -3,7 +3,6 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use crate::LARGEST;
 use crate::meter::quantile;
 use crate::micro::Micro;
 use crate::probe::Freshness;
@@ -13,7 +12,6 @@ use crate::rows::Row;
 pub(crate) struct Measurements {
     pub(crate) micro: Option<Micro>,
     pub(crate) rows: Vec<Row>,
-    pub(crate) before: Vec<(usize, f64)>,
     pub(crate) takeovers: Vec<Freshness>,
 }
 
@@ -48,7 +46,6 @@ fn fleets(measured: &Measurements, out: &mut String) -> std::fmt::Result {
         "| Instances x 200 contexts | server, of a core | commands/s | kB/s | folder, of a core | flushed every | fresh in the store p50, p99 | in the API p50, p99 | goals |"
     )?;
     writeln!(out, "|---|---:|---:|---:|---:|---:|---:|---:|---|")?;
-    let before = |instances| measured.before.iter().find(|(n, _)| *n == instances);
     for row in &measured.rows {
         let instances = row.size.real + row.size.light;
         let light = match row.size.light {
@@ -65,9 +62,6 @@ fn fleets(measured: &Measurements, out: &mut String) -> std::fmt::Result {
             20 => server(0.03),
             1_000 => server(0.12),
             _ => {}
-        }
-        if let (1, Some((_, share))) = (instances, before(1)) {
-            goals.push(goal("server not above 2e55505", row.server.cpu <= *share));
         }
         if instances == 20 {
             goals.push(goal("folder <= 2 %", row.folder_cpu <= 0.02));
@@ -95,47 +89,7 @@ fn fleets(measured: &Measurements, out: &mut String) -> std::fmt::Result {
             goals.join("; "),
         )?;
     }
-    if let (Some(micro), Some(row)) = (&measured.micro, measured.rows.last()) {
-        let instances = row.size.real + row.size.light;
-        if instances > 1_000 && instances < LARGEST {
-            let rest = LARGEST - instances;
-            let share = percent(row.server.cpu + of_more(rest, row.interval, micro));
-            writeln!(
-                out,
-                "| {LARGEST}, of which {rest} by arithmetic from the parts below | {share} | | | | {:.0} s | | | |",
-                row.interval
-            )?;
-        }
-    }
-    if let Some(micro) = &measured.micro {
-        let share = percent(extrapolated(micro));
-        writeln!(
-            out,
-            "| 1000, extrapolated from the parts below | {share} | | | | 3 s | | | |"
-        )?;
-    }
-    for (instances, share) in &measured.before {
-        let share = percent(*share);
-        writeln!(
-            out,
-            "| {instances}, by the script of 2e55505 | {share} | | | | 1 s | | | |"
-        )?;
-    }
     Ok(())
-}
-
-/// The share of the server for 1,000 instances, computed from the parts: each appends a call and sends a
-/// heartbeat every three seconds, and two rounds a second fold all contexts.
-fn extrapolated(micro: &Micro) -> f64 {
-    let (calls, rounds) = (1_000.0 / 3.0, 2.0);
-    let appending = calls * (micro.append_of_3_seconds + micro.heartbeat);
-    (appending + rounds * 201.0 * micro.fold_201) / 1e6
-}
-
-/// The share of the server that more instances take, each of which appends a call and sends a heartbeat in each interval. The
-/// rounds stay the same.
-fn of_more(instances: usize, interval: f64, micro: &Micro) -> f64 {
-    instances as f64 / interval * (micro.append_of_3_seconds + micro.heartbeat) / 1e6
 }
 
 fn parts(measured: &Measurements, out: &mut String) -> std::fmt::Result {
@@ -143,47 +97,17 @@ fn parts(measured: &Measurements, out: &mut String) -> std::fmt::Result {
     let mut row =
         |what: &str, figure: String, goal: String| writeln!(out, "| {what} | {figure} | {goal} |");
     if let Some(micro) = &measured.micro {
-        let micros = |n: f64| format!("{n:.2} µs");
-        row(
-            "server, a call that appends",
-            micros(micro.append_call),
-            String::new(),
-        )?;
-        row(
-            "server, each context of it",
-            micros(micro.append_context),
-            String::new(),
-        )?;
-        let long = micros(micro.append_of_3_seconds);
-        row(
-            "server, a call of 201 contexts and 3 s",
-            long,
-            String::new(),
-        )?;
-        let heartbeat = micros(micro.heartbeat);
-        row(
-            "server, a heartbeat and the fleet's status",
-            heartbeat,
-            String::new(),
-        )?;
-        let fold_40 = micros(micro.fold_40);
-        row(
-            "server, folding a context, in rounds of 40",
-            fold_40,
-            String::new(),
-        )?;
-        let fold_201 = micros(micro.fold_201);
-        row(
-            "server, folding a context, in rounds of 201",
-            fold_201,
-            String::new(),
-        )?;
-        let before = micros(micro.before);
-        row(
-            "server, a context and flush by the script of 2e55505",
-            before,
-            String::new(),
-        )?;
+        for (what, micros) in [
+            ("a call that appends", micro.append_call),
+            ("each context of it", micro.append_context),
+            ("a call of 201 contexts and 3 s", micro.append_of_3_seconds),
+            ("a heartbeat and the fleet's status", micro.heartbeat),
+            ("folding a context, in rounds of 40", micro.fold_40),
+            ("folding a context, in rounds of 201", micro.fold_201),
+        ] {
+            let figure = format!("{micros:.2} µs");
+            row(&format!("server, {what}"), figure, String::new())?;
+        }
         row(
             "folder, context records a second and core, from a backlog",
             format!("{:.0}", micro.records_per_second),

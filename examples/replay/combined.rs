@@ -6,87 +6,55 @@
 //! … 200 2326 "http://example.com/" "Mozilla/5.0" "10.0.0.9"                nginx's main
 //! … 200 2326 "http://example.com/" "Mozilla/5.0" 0.012                     with nginx's $request_time
 //! … 200 2326 "http://example.com/" "Mozilla/5.0" "-" rt=0.012 ut="0.010"   the same by its name
-//! … 200 2326 "-" "-" 1 "router@file" "http://127.0.0.1:8080" 12ms          Traefik
 //! ```
 //!
-//! nginx and Apache write the time when the request has ended or begun; Traefik that at which it has begun.
+//! nginx writes the time when the request has ended, Apache that at which it has begun.
 
 use std::time::Duration;
 
-use crate::line::{Ending, Line, Unreadable, digits, ending_of};
+use crate::line::{Ending, Line, Unreadable, ending_of};
 use crate::{template, time};
 
 const COMBINED: Unreadable = Unreadable("not the combined log format with nginx's $request_time");
+const CLF: Unreadable = Unreadable("not the common or the combined log format");
 /// The names of fields that hold nginx's `$request_time`.
 const TIME_NAMES: [&[u8]; 2] = [b"rt", b"request_time"];
 
-/// Reads a line that has a duration, and writes its context to `context`.
-pub(crate) fn parse<'a>(line: &[u8], context: &'a mut String) -> Result<Line<'a>, Unreadable> {
-    let (head, fields) = read(line, COMBINED)?;
-    let (began, took) = fields.duration()?;
-    let took = time::recordable(took)?;
-    let ended = head.at + if began { took } else { Duration::ZERO };
-    Ok(Line {
-        second: time::second(ended.as_secs())?,
-        duration: Some(took),
-        ending: fields.ending()?,
-        context: head.context(context),
-    })
-}
-
-/// Reads a line that says no duration, and writes its context to `context`.
-pub(crate) fn parse_untimed<'a>(
+/// Reads a line with a duration, or one without any, and writes its context to `context`.
+pub(crate) fn parse<'a>(
     line: &[u8],
+    is_timed: bool,
     context: &'a mut String,
 ) -> Result<Line<'a>, Unreadable> {
-    const CLF: Unreadable = Unreadable("not the common or the combined log format");
-    let (head, fields) = read(line, CLF)?;
-    if fields.bare > 0 || fields.time.is_some() {
-        return Err(CLF);
-    }
-    Ok(Line {
-        second: time::second(head.at.as_secs())?,
-        duration: None,
-        ending: fields.ending()?,
-        context: head.context(context),
-    })
-}
-
-/// The parts of a line in the form that an error names.
-fn read(line: &[u8], form: Unreadable) -> Result<(Head<'_>, Fields<'_>), Unreadable> {
+    let form = if is_timed { COMBINED } else { CLF };
     let mut parts = Parts(line);
-    let head = Head::read(&mut parts, form)?;
+    let mut next = || parts.next().ok_or(form);
+    let (head, request) = (next()?, next()?);
+    // The user is chosen by the client and may have brackets: the time is in the last ones.
+    let head = head.strip_suffix(b"] ").ok_or(form)?;
+    let at = head.iter().rposition(|byte| *byte == b'[').ok_or(form)?;
+    let second = time::second(time::common_log(&head[at + 1..])?)?;
     let fields = Fields::read(parts);
     // A referer without an agent.
-    match fields.quoted {
-        1 => Err(form),
-        _ => Ok((head, fields)),
+    if fields.quoted == 1 {
+        return Err(form);
     }
-}
-
-/// What all lines begin with.
-struct Head<'a> {
-    at: Duration,
-    request: &'a [u8],
-}
-
-impl<'a> Head<'a> {
-    fn read(parts: &mut Parts<'a>, form: Unreadable) -> Result<Self, Unreadable> {
-        let mut next = || parts.next().ok_or(form);
-        let (head, request) = (next()?, next()?);
-        // The user is chosen by the client and may have brackets: the time is in the last ones.
-        let head = head.strip_suffix(b"] ").ok_or(form)?;
-        let at = head.iter().rposition(|byte| *byte == b'[').ok_or(form)?;
-        Ok(Self {
-            at: time::common_log(&head[at + 1..])?,
-            request,
-        })
-    }
-
-    fn context<'c>(&self, context: &'c mut String) -> &'c str {
-        template::of_line(self.request, context);
-        context
-    }
+    let duration = match is_timed {
+        true => Some(time::recordable(fields.duration()?)?),
+        false if fields.bare > 0 || fields.time.is_some() => return Err(CLF),
+        false => None,
+    };
+    template::of_line(request, context);
+    Ok(Line {
+        second,
+        duration,
+        // nginx writes 000 where no response had begun.
+        ending: match fields.status {
+            b"000" => Ending::GivenUp,
+            status => ending_of(status)?,
+        },
+        context,
+    })
 }
 
 /// The fields behind the request: status and size, and those that an operator has added.
@@ -95,9 +63,8 @@ struct Fields<'a> {
     status: &'a [u8],
     /// Number of fields in quotes: referer, agent, and others without a name.
     quoted: usize,
-    /// Number of fields without quotes and without a name, but for status and size; the first and the last of them.
+    /// Number of fields without quotes and without a name, but for status and size; the last of them.
     bare: usize,
-    first: &'a [u8],
     last: &'a [u8],
     /// The value of a field that is named as `$request_time`.
     time: Option<&'a [u8]>,
@@ -127,19 +94,11 @@ impl<'a> Fields<'a> {
                 match word.iter().position(|byte| *byte == b'=') {
                     Some(end) if end + 1 == word.len() => name = Some(&word[..end]),
                     Some(end) => fields.add_named(&word[..end], &word[end + 1..]),
-                    None => fields.add_bare(word),
+                    None => (fields.bare, fields.last) = (fields.bare + 1, word),
                 }
             }
         }
         fields
-    }
-
-    fn add_bare(&mut self, word: &'a [u8]) {
-        if self.bare == 0 {
-            self.first = word;
-        }
-        self.last = word;
-        self.bare += 1;
     }
 
     fn add_named(&mut self, name: &[u8], value: &'a [u8]) {
@@ -148,26 +107,12 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// nginx writes 000 where no response had begun.
-    fn ending(&self) -> Result<Ending, Unreadable> {
-        match self.status {
-            b"000" => Ok(Ending::GivenUp),
-            status => ending_of(status),
-        }
-    }
-
-    /// Whether the time of the line is that at which the request has begun, and how long it took.
-    fn duration(&self) -> Result<(bool, Duration), Unreadable> {
+    /// How long the request took.
+    fn duration(&self) -> Result<Duration, Unreadable> {
         match (self.time, self.bare) {
-            (Some(time), _) => Ok((false, request_time(time)?)),
+            (Some(time), _) => request_time(time),
             (None, 0) => Err(COMBINED),
-            (None, 1) => Ok((false, request_time(self.last)?)),
-            // Traefik's number of the request, router, server, and milliseconds.
-            (None, 2) if self.quoted == 4 && digits(self.first).is_some() => {
-                let millis = self.last.strip_suffix(b"ms").ok_or(COMBINED)?;
-                let took = time::decimal(millis, 1_000_000).ok_or(COMBINED)?;
-                Ok((true, took))
-            }
+            (None, 1) => request_time(self.last),
             _ => Err(Unreadable(
                 "several fields are without quotes, and none has a name: call nginx's $request_time `rt=$request_time`",
             )),

@@ -7,16 +7,14 @@
 
 use std::time::{Duration, Instant};
 
-use tower_pulse::{Change, ManualClock, Pulse, StoreError, StoreErrorKind};
+use tower_pulse::{ManualClock, Pulse, StoreError, StoreErrorKind};
 
 use crate::counts::Counts;
 use crate::line::Line;
 use crate::steps::Steps;
 
-/// Minutes with lines after which a flush is due among those whose histograms are kept fine: a batch with more of them
-/// makes those of the older ones coarser.
-const FINE_MINUTES: usize = 2;
-/// For how long before the last line histograms are kept fine: in the 98 half hours that are stored.
+/// For how long before the last line histograms are kept fine, by a flush for each minute, as a batch with several of them
+/// makes those of the older ones coarser: in the 98 half hours that are stored.
 const FINE_FOR: i64 = 98 * 1_800;
 /// Seconds of a minute.
 const MINUTE: i64 = 60;
@@ -28,10 +26,8 @@ const FLUSH_LINES: u64 = 250_000;
 /// Lines after which a drain is due within a step: so many durations of the longest kind add up to no more than a cell can
 /// hold.
 const DRAIN_LINES: u64 = 30_000;
-/// For how long a call is tried again while the store is away.
-const AWAY: Duration = Duration::from_secs(30);
-/// For how long it is tried again while the store is slow: a flush of many contexts may take minutes to fold.
-const SLOW: Duration = Duration::from_secs(600);
+/// For how long a call is tried again while the store is away or slow: a flush of many contexts may take minutes to fold.
+const PATIENCE: Duration = Duration::from_secs(600);
 const RETRY: Duration = Duration::from_millis(200);
 
 /// A replay under way.
@@ -46,8 +42,6 @@ pub(crate) struct Replay<'a> {
     latest: i64,
     /// The second in which the last drain was.
     drained: i64,
-    /// Minutes that were drained since the last flush, as far as they matter.
-    minutes: Vec<i64>,
     /// From then on histograms are kept fine.
     fine_from: i64,
     /// From this second on each minute is judged at its end.
@@ -69,7 +63,6 @@ impl<'a> Replay<'a> {
             second,
             latest: second,
             drained: second,
-            minutes: Vec::new(),
             fine_from: last - FINE_FOR,
             judged_from: None,
             lines: 0,
@@ -87,11 +80,6 @@ impl<'a> Replay<'a> {
     /// Number of lines that were recorded.
     pub(crate) fn lines(&self) -> u64 {
         self.lines
-    }
-
-    /// The changes that were found so far.
-    pub(crate) async fn changes(&self) -> Result<Vec<Change>, StoreError> {
-        until_answered(|| self.pulse.changes()).await
     }
 
     /// Judges the minutes that have ended.
@@ -117,11 +105,6 @@ impl<'a> Replay<'a> {
         self.steps.judged_from(second);
     }
 
-    /// Every minute will be judged at its end.
-    pub(crate) fn keep_minutes(&mut self) {
-        self.steps.judged_from(0);
-    }
-
     /// Goes to another second, usually a later one: within the current step, or ends that and begins another one.
     pub(crate) async fn turn_to(&mut self, second: i64) -> Result<(), StoreError> {
         let end = (self.second.div_euclid(MINUTE) + 1) * MINUTE;
@@ -143,11 +126,8 @@ impl<'a> Replay<'a> {
     async fn begin(&mut self, second: i64) -> Result<(), StoreError> {
         self.end_step();
         let waiting = self.lines - self.flushed_lines;
-        let (step, seconds) = self.steps.step(second);
-        // A step of several minutes ends in one of them that is not known yet.
-        let is_another = seconds > MINUTE || !self.minutes.contains(&step.div_euclid(MINUTE));
         let becomes_coarse =
-            second >= self.fine_from && is_another && self.minutes.len() >= FINE_MINUTES;
+            second >= self.fine_from && second.div_euclid(MINUTE) != self.second.div_euclid(MINUTE);
         let ends_hour = second.div_euclid(HOUR) > self.latest.div_euclid(HOUR);
         let is_due = ends_hour || becomes_coarse;
         // Before the clock moves: the store judges by its time what is late and what has ended.
@@ -167,7 +147,7 @@ impl<'a> Replay<'a> {
 
     /// Ends the current step and begins `end`, the end of a minute; takes everything to the store, and judges the
     /// minute.
-    pub(crate) async fn end_minute(&mut self, end: i64) -> Result<(), StoreError> {
+    async fn end_minute(&mut self, end: i64) -> Result<(), StoreError> {
         if self.second < end {
             self.begin(end).await?;
         }
@@ -187,13 +167,7 @@ impl<'a> Replay<'a> {
         self.drained = self.second + 1;
         self.time.set_wall(self.drained);
         self.pulse.simulation().drain();
-        if self.lines > self.drained_lines {
-            self.drained_lines = self.lines;
-            let minute = self.second.div_euclid(MINUTE);
-            if self.minutes.len() <= FINE_MINUTES && !self.minutes.contains(&minute) {
-                self.minutes.push(minute);
-            }
-        }
+        self.drained_lines = self.lines;
     }
 
     async fn flush(&mut self) -> Result<(), StoreError> {
@@ -203,7 +177,6 @@ impl<'a> Replay<'a> {
         self.drained = self.latest;
         until_answered(|| self.pulse.flush()).await?;
         self.flushed_lines = self.lines;
-        self.minutes.clear();
         Ok(())
     }
 }
@@ -215,15 +188,13 @@ async fn until_answered<T>(
     let start = Instant::now();
     loop {
         let error = match call().await {
-            Ok(answer) => return Ok(answer),
-            Err(error) => error,
+            Err(error) if start.elapsed() < PATIENCE => error,
+            result => return result,
         };
-        let patience = match error.kind() {
-            StoreErrorKind::Unreachable => AWAY,
-            StoreErrorKind::TimedOut => SLOW,
-            _ => return Err(error),
-        };
-        if start.elapsed() > patience {
+        if !matches!(
+            error.kind(),
+            StoreErrorKind::Unreachable | StoreErrorKind::TimedOut
+        ) {
             return Err(error);
         }
         tokio::time::sleep(RETRY).await;

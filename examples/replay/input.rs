@@ -1,14 +1,12 @@
 //! The file: read once to learn its format and how many contexts it has, and once to record it.
 
 use std::collections::HashSet;
-use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, Take};
 use std::path::Path;
 
 use crate::args::Source;
 use crate::line::{self, Format, Unreadable};
-use crate::progress::Progress;
 
 /// The largest `max_contexts` that the builder allows.
 pub(crate) const MAX_CONTEXTS: usize = 100_000;
@@ -43,7 +41,8 @@ pub(crate) struct Survey {
     /// Number of lines that can be read.
     pub(crate) readable: u64,
     pub(crate) unreadable: u64,
-    pub(crate) first_unreadable: Option<FirstUnreadable>,
+    /// Which is the first of them, and why.
+    pub(crate) first_unreadable: Option<String>,
     /// The second of the first line that can be read.
     pub(crate) first: i64,
     /// The latest second of all lines that can be read.
@@ -52,21 +51,6 @@ pub(crate) struct Survey {
     pub(crate) disordered: u64,
     /// Number of different contexts; one more than [`MAX_CONTEXTS`] if there are more.
     pub(crate) contexts: usize,
-}
-
-/// The first line that cannot be read.
-#[derive(Debug)]
-pub(crate) struct FirstUnreadable {
-    number: u64,
-    why: Unreadable,
-    text: String,
-}
-
-impl fmt::Display for FirstUnreadable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { number, why, text } = self;
-        write!(f, "line {number} ({}): {text}", why.0)
-    }
 }
 
 impl Input {
@@ -93,10 +77,6 @@ impl Input {
         Ok(input)
     }
 
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
     /// The lines from the beginning.
     pub(crate) fn lines(&mut self) -> Result<Lines<'_>, String> {
         let rewound = self.file.rewind();
@@ -105,13 +85,12 @@ impl Input {
             name: &self.name,
             reader: BufReader::with_capacity(READ_AT_ONCE, (&self.file).take(self.bytes)),
             line: Vec::new(),
-            read: 0,
+            is_first: true,
         })
     }
 
     /// Reads all lines once.
     pub(crate) fn survey(&mut self) -> Result<Survey, String> {
-        let mut progress = Progress::new("reading", self.bytes);
         let mut survey = Survey::default();
         let (mut contexts, mut context) = (HashSet::new(), String::new());
         let mut lines = self.lines()?;
@@ -133,12 +112,7 @@ impl Input {
                 }
                 Err(why) => survey.add_unreadable(bytes, why),
             }
-            let number = survey.readable + survey.unreadable;
-            if number.is_multiple_of(4_096) {
-                progress.show(number, lines.bytes());
-            }
         }
-        progress.clear();
         survey.contexts = contexts.len();
         Ok(survey)
     }
@@ -153,11 +127,7 @@ impl Survey {
             // Whoever sent the request has chosen parts of it: nothing may act on a terminal.
             let text = String::from_utf8_lossy(line);
             let text: String = text.chars().take(SHOWN).collect();
-            FirstUnreadable {
-                number,
-                why,
-                text: text.escape_debug().to_string(),
-            }
+            format!("line {number} ({}): {}", why.0, text.escape_debug())
         });
     }
 }
@@ -168,23 +138,20 @@ pub(crate) struct Lines<'a> {
     name: &'a str,
     reader: BufReader<Take<&'a File>>,
     line: Vec<u8>,
-    read: u64,
+    is_first: bool,
 }
 
 impl Lines<'_> {
     /// The next line.
     pub(crate) fn next(&mut self) -> Result<Option<&[u8]>, String> {
-        let is_first = self.read == 0;
-        match self.read() {
-            Ok(true) => {}
-            Ok(false) => return Ok(None),
-            Err(error) => return Err(format!("{}: {error}", self.name)),
+        let read = self.read();
+        if !read.map_err(|error| format!("{}: {error}", self.name))? {
+            return Ok(None);
         }
-        let line = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
-        let line = match is_first {
-            true => line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line),
-            false => line,
-        };
+        let mut line = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
+        if std::mem::take(&mut self.is_first) {
+            line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line);
+        }
         Ok(Some(line.strip_suffix(b"\r").unwrap_or(line)))
     }
 
@@ -192,16 +159,10 @@ impl Lines<'_> {
         self.line.clear();
         let mut part = self.reader.by_ref().take(LONGEST_LINE);
         let read = part.read_until(b'\n', &mut self.line)? as u64;
-        self.read += read;
         if read == LONGEST_LINE && !self.line.ends_with(b"\n") {
-            self.read += self.reader.skip_until(b'\n')? as u64;
+            self.reader.skip_until(b'\n')?;
         }
         Ok(read > 0)
-    }
-
-    /// Number of bytes that were read.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.read
     }
 }
 

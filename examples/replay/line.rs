@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::StatusCode;
 use tower_pulse::{Outcome, RequestOutcome};
 
-use crate::{combined, csv, envoy, json};
+use crate::{caddy, combined, time};
 
 /// A request of the log.
 #[derive(Debug, PartialEq, Eq)]
@@ -47,13 +47,11 @@ impl Ending {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     Csv,
-    /// The combined log format with nginx's `$request_time`, and that of Traefik.
+    /// The combined log format with nginx's `$request_time`.
     Combined,
     /// The common and the combined log format, without a duration.
     Untimed,
-    Envoy,
     Caddy,
-    Traefik,
 }
 
 /// Why a line cannot be read.
@@ -74,39 +72,64 @@ pub(crate) fn parse<'a>(
     context: &'a mut String,
 ) -> Result<Line<'a>, Unreadable> {
     match format {
-        Format::Csv => csv::parse(line),
-        Format::Combined => combined::parse(line, context),
-        Format::Untimed => combined::parse_untimed(line, context),
-        Format::Envoy => envoy::parse(line, context),
-        Format::Caddy => json::parse_caddy(line, context),
-        Format::Traefik => json::parse_traefik(line, context),
+        Format::Csv => parse_csv(line),
+        Format::Combined | Format::Untimed => {
+            combined::parse(line, format.has_durations(), context)
+        }
+        Format::Caddy => caddy::parse(line, context),
     }
 }
 
-/// The format in which a line can be read. An error is about the format that its first byte makes likely.
+/// The format in which a line can be read. An error is about the format that the line seems to have.
 pub(crate) fn format_of(line: &[u8]) -> Result<Format, Unreadable> {
-    let formats = match line.first() {
-        Some(b'{') if has(line, b"\"RequestMethod\"") => [Format::Traefik, Format::Caddy],
-        Some(b'{') => [Format::Caddy, Format::Traefik],
-        Some(b'[') => [Format::Envoy, Format::Csv],
-        // Of a CSV line, a context may have quotes and brackets.
-        _ if csv::parse(line).is_ok() => return Ok(Format::Csv),
-        _ if has(line, b"] \"") => [Format::Combined, Format::Untimed],
-        _ => [Format::Csv, Format::Combined],
-    };
     let read = |format| parse(format, line, &mut String::new()).map(|_| format);
-    let [likely, other] = formats.map(read);
-    likely.or_else(|why| other.map_err(|_| why))
+    match line.first() {
+        Some(b'{') => read(Format::Caddy),
+        // Of a CSV line, a context may have quotes and brackets.
+        _ if line.windows(3).any(|part| part == b"] \"") => read(Format::Csv)
+            .or_else(|_| read(Format::Combined))
+            .or_else(|why| read(Format::Untimed).map_err(|_| why)),
+        _ => read(Format::Csv),
+    }
 }
 
-fn has(line: &[u8], part: &[u8]) -> bool {
-    line.windows(part.len()).any(|window| window == part)
+/// Reads `unix_seconds,context,micros,status`. The line is split from both ends, so that a context may have commas.
+fn parse_csv(line: &[u8]) -> Result<Line<'_>, Unreadable> {
+    const FIELDS: Unreadable = Unreadable("not unix_seconds,context,micros,status");
+    let (seconds, fields) = split(line, |line| line.iter().position(is_comma)).ok_or(FIELDS)?;
+    let (fields, status) = split(fields, |line| line.iter().rposition(is_comma)).ok_or(FIELDS)?;
+    let (context, micros) = split(fields, |line| line.iter().rposition(is_comma)).ok_or(FIELDS)?;
+    let micros = digits(micros).ok_or(Unreadable(
+        "the microseconds are no whole number: are these seconds?",
+    ))?;
+    // nginx's `$msec` has a fraction.
+    let second = time::decimal(seconds, 1_000_000_000);
+    let second = second.ok_or(Unreadable(
+        "the time is no number of seconds: are these milliseconds?",
+    ))?;
+    Ok(Line {
+        second: time::second(second.as_secs())?,
+        context: std::str::from_utf8(context)
+            .map_err(|_| Unreadable("the context is not UTF-8"))?,
+        duration: Some(time::recordable(Duration::from_micros(micros))?),
+        ending: ending_of(status)?,
+    })
+}
+
+fn is_comma(byte: &u8) -> bool {
+    *byte == b','
+}
+
+/// What is before and behind a byte.
+fn split(line: &[u8], find: impl Fn(&[u8]) -> Option<usize>) -> Option<(&[u8], &[u8])> {
+    let at = find(line)?;
+    Some((&line[..at], &line[at + 1..]))
 }
 
 /// nginx's status of a request that the client has given up.
 const CLIENT_CLOSED_REQUEST: u16 = 499;
 
-/// What is said of a status that is none.
+/// The error of a status that is none.
 const STATUS: Unreadable = Unreadable("the status is not 100 to 599");
 
 /// How a request with this status ended.
@@ -118,22 +141,16 @@ pub(crate) fn ending_of(text: &[u8]) -> Result<Ending, Unreadable> {
 
 /// How a request with this status ended.
 pub(crate) fn ending_of_status(status: u16) -> Result<Ending, Unreadable> {
-    let status = Some(status).filter(|status| (100..600).contains(status));
-    let status = status.and_then(|status| StatusCode::from_u16(status).ok());
-    match status.ok_or(STATUS)? {
+    match StatusCode::from_u16(status).map_err(|_| STATUS)? {
         status if status == CLIENT_CLOSED_REQUEST => Ok(Ending::GivenUp),
-        status => Ok(Ending::Responded(status)),
+        status if status.as_u16() < 600 => Ok(Ending::Responded(status)),
+        _ => Err(STATUS),
     }
 }
 
 /// A number without a sign.
 pub(crate) fn digits(text: &[u8]) -> Option<u64> {
-    if text.is_empty() {
-        return None;
-    }
-    text.iter().try_fold(0u64, |number, byte| {
-        let digit = byte.wrapping_sub(b'0');
-        let number = number.checked_mul(10)?;
-        (digit < 10).then(|| number.checked_add(digit.into()))?
-    })
+    let are_digits = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+    let text = std::str::from_utf8(text).ok().filter(|_| are_digits);
+    text?.parse().ok()
 }

@@ -11,20 +11,13 @@ const LONGEST: Duration = Duration::from_secs(7 * 24 * 3_600);
 const MONTHS: [&[u8; 3]; 12] = [
     b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec",
 ];
-/// Digits of a fraction of a second, down to the nanosecond.
-const FRACTION: usize = 9;
-
-/// A point in time since the Unix epoch.
-pub(crate) type SinceEpoch = Duration;
 
 /// A time that the clock can show.
 pub(crate) fn second(seconds: u64) -> Result<i64, Unreadable> {
-    match i64::try_from(seconds) {
-        Ok(second) if seconds <= LAST_SECOND => Ok(second),
-        _ => Err(Unreadable(
-            "the time is after the year 2255: are these milliseconds?",
-        )),
-    }
+    let second = i64::try_from(seconds).ok();
+    second.filter(|_| seconds <= LAST_SECOND).ok_or(Unreadable(
+        "the time is after the year 2255: are these milliseconds?",
+    ))
 }
 
 /// A duration that is recorded as it is.
@@ -52,31 +45,8 @@ pub(crate) fn decimal(text: &[u8], unit: u64) -> Option<Duration> {
     ))
 }
 
-/// A duration as Go writes it: `1h2m3.5s`, `5.486281ms`, `913.809µs`.
-pub(crate) fn go_duration(text: &str) -> Option<Duration> {
-    let (mut rest, mut sum) = (text, Duration::ZERO);
-    while !rest.is_empty() {
-        let at = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let (number, tail) = rest.split_at(at);
-        let end = tail.find(|c: char| c.is_ascii_digit());
-        let (unit, next) = tail.split_at(end.unwrap_or(tail.len()));
-        let nanos = match unit {
-            "h" => 3_600_000_000_000,
-            "m" => 60_000_000_000,
-            "s" => 1_000_000_000,
-            "ms" => 1_000_000,
-            "\u{b5}s" | "\u{3bc}s" | "us" => 1_000,
-            "ns" => 1,
-            _ => return None,
-        };
-        sum = sum.checked_add(decimal(number.as_bytes(), nanos)?)?;
-        rest = next;
-    }
-    (!text.is_empty()).then_some(sum)
-}
-
 /// `10/Oct/2000:13:55:36 -0700`
-pub(crate) fn common_log(text: &[u8]) -> Result<SinceEpoch, Unreadable> {
+pub(crate) fn common_log(text: &[u8]) -> Result<u64, Unreadable> {
     const TIME: Unreadable = Unreadable("the time is not as in 10/Oct/2000:13:55:36 -0700");
     if !has_form(text, b"00/aaa/0000:00:00:00 +0000") {
         return Err(TIME);
@@ -88,8 +58,9 @@ pub(crate) fn common_log(text: &[u8]) -> Result<SinceEpoch, Unreadable> {
     since_epoch(date, &text[12..20], offset).ok_or(TIME)
 }
 
-/// `2000-10-10T13:55:36.123-07:00`, with or without a fraction; the zone may be `Z`, and lack its colon.
-pub(crate) fn rfc3339(text: &[u8]) -> Result<SinceEpoch, Unreadable> {
+/// `2000-10-10T13:55:36.123-07:00`, with or without a fraction, which is left out; the zone may be `Z`, and lack its
+/// colon.
+pub(crate) fn rfc3339(text: &[u8]) -> Result<u64, Unreadable> {
     const TIME: Unreadable =
         Unreadable("the time is not as in 2000-10-10T13:55:36.123Z, with a zone");
     let (head, tail) = text.split_at_checked(19).ok_or(TIME)?;
@@ -100,14 +71,9 @@ pub(crate) fn rfc3339(text: &[u8]) -> Result<SinceEpoch, Unreadable> {
         .iter()
         .position(|byte| matches!(byte, b'Z' | b'+' | b'-'));
     let (fraction, zone) = tail.split_at(zone.ok_or(TIME)?);
-    let fraction = match fraction {
-        [] => Duration::ZERO,
-        [b'.', digits @ ..] if digits.len() <= FRACTION => {
-            let seconds = [b"0.", digits].concat();
-            decimal(&seconds, 1_000_000_000).ok_or(TIME)?
-        }
-        _ => return Err(TIME),
-    };
+    if !fraction.is_empty() && (fraction[0] != b'.' || digits(&fraction[1..]).is_none()) {
+        return Err(TIME);
+    }
     let offset = match zone {
         b"Z" => 0,
         [sign, zone @ ..] if has_form(zone, b"00:00") => offset(*sign, &zone[..2], &zone[3..]),
@@ -119,8 +85,7 @@ pub(crate) fn rfc3339(text: &[u8]) -> Result<SinceEpoch, Unreadable> {
         number(&head[5..7]),
         number(&head[8..10]),
     );
-    let at = since_epoch(date, &head[11..19], offset).ok_or(TIME)?;
-    Ok(at + fraction)
+    since_epoch(date, &head[11..19], offset).ok_or(TIME)
 }
 
 /// Whether a text has a digit where the form has `0`, a letter for `a`, a sign for `+`, and all else as the form.
@@ -146,11 +111,7 @@ fn offset(sign: u8, hours: &[u8], minutes: &[u8]) -> i64 {
 }
 
 /// The time of a date, year first, and a time of its day in the form `00:00:00`.
-fn since_epoch(
-    (year, month, day): (i64, i64, i64),
-    of_day: &[u8],
-    offset: i64,
-) -> Option<SinceEpoch> {
+fn since_epoch((year, month, day): (i64, i64, i64), of_day: &[u8], offset: i64) -> Option<u64> {
     let [hour, minute, second] = [0, 3, 6].map(|at| number(&of_day[at..at + 2]));
     // 60 is a leap second.
     let is_time = (1..=12).contains(&month) && (1..=31).contains(&day);
@@ -159,7 +120,7 @@ fn since_epoch(
     }
     let of_day = hour * 3_600 + minute * 60 + second;
     let seconds = days_to(year, month, day) * 86_400 + of_day - offset;
-    u64::try_from(seconds).ok().map(Duration::from_secs)
+    u64::try_from(seconds).ok()
 }
 
 /// Days from the Unix epoch to a date. Years are counted from March, so that the leap day is the last of a year.

@@ -3,7 +3,6 @@
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
-use super::memory::expected_in_words;
 use super::{Backend, Builder};
 use crate::layer::IgnoreList;
 use crate::pulse::{PageOptions, Pulse};
@@ -20,12 +19,21 @@ use tower_pulse_core::task::Task;
 #[cfg(feature = "file")]
 use tower_pulse_file::{FileOptions, FileStore};
 use tower_pulse_model::context::escape_hidden;
-use tower_pulse_model::expected::{ExpectedBytes, USUAL_CONTEXTS};
 use tower_pulse_model::slice::Precisions;
 use tower_pulse_model::tier::DAY;
 
+/// The most characters of a store's description in the log.
+const STORE_CHARS: usize = 48;
 /// The most characters of the host's name.
 const HOST_CHARS: usize = 64;
+
+/// The description of a store for the first line of the log, which is short.
+fn shortened(store: &str) -> String {
+    match store.char_indices().nth(STORE_CHARS) {
+        Some((at, _)) => format!("{}…", &store[..at]),
+        None => store.to_owned(),
+    }
+}
 
 /// The shown name of an instance that has none: the host's, with a suffix that tells its processes apart.
 fn instance_name() -> String {
@@ -85,13 +93,8 @@ impl Builder {
     /// A field that is out of range.
     pub fn build_with_tasks(self) -> Result<(Pulse, Vec<Task>), BuildError> {
         self.validate()?;
-        let worst = self.worst_case();
-        let (bounds, precisions) = (self.bounds(), self.all_precisions());
-        let expected = ExpectedBytes::new(&bounds, &precisions, USUAL_CONTEXTS);
+        let precisions = self.all_precisions();
         let notices = Notices::default();
-        self.memory_warning()
-            .into_iter()
-            .for_each(|warning| notices.add(warning));
         let history_days = self.history_days();
         let queue_header = self.parsed_queue_header()?;
         let store: Arc<dyn Store> = match &self.backend {
@@ -141,12 +144,12 @@ impl Builder {
             targets: self.targets,
             query_bytes: self.query_bytes,
             shutdown_timeout: self.shutdown_timeout,
-            worst,
-            bounds,
             notices,
         };
         static FIRST: Once = Once::new();
-        FIRST.call_once(|| tracing::info!("{}", expected_in_words(&store.describe(), &expected)));
+        FIRST.call_once(|| {
+            tracing::info!("tower-pulse records in {}", shortened(&store.describe()))
+        });
         let (handle, tasks) = Handle::new(options, store);
         let page = PageOptions {
             service: self.service,
@@ -175,5 +178,18 @@ impl Builder {
         options
             .file_bytes(self.file_bytes)?
             .durable_every(self.durable_every)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_line_of_the_log_is_short() {
+        assert_eq!(shortened("memory"), "memory");
+        let most = "\u{fc}".repeat(STORE_CHARS);
+        assert_eq!(shortened(&most), most);
+        assert_eq!(shortened(&(most.clone() + "x")), most + "…");
     }
 }

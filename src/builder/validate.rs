@@ -14,17 +14,17 @@ use tower_pulse_model::slice::{MAX_PRECISIONS, MAX_RETAINED};
 use tower_pulse_model::tiers::{LEAST_DAYS, MOST_DAYS};
 
 /// Contexts, and counters.
-pub(super) const NAMES: RangeInclusive<usize> = 1..=100_000;
+const NAMES: RangeInclusive<usize> = 1..=100_000;
 /// Bytes of calls that may have to be sent again.
-pub(super) const REPLAY: RangeInclusive<usize> = 0..=1 << 30;
+const REPLAY: RangeInclusive<usize> = 0..=1 << 30;
 /// Bytes of what is pending, held or stored in this process.
-pub(super) const MEMORY: RangeInclusive<usize> = 1 << 20..=1 << 40;
+const MEMORY: RangeInclusive<usize> = 1 << 20..=1 << 40;
 /// Bytes of the journal.
-pub(super) const JOURNAL: RangeInclusive<usize> = 1 << 20..=1 << 30;
+const JOURNAL: RangeInclusive<usize> = 1 << 20..=1 << 30;
 /// Slices of each precision.
-pub(super) const RETAINED: RangeInclusive<usize> = 1..=MAX_RETAINED as usize;
+const RETAINED: RangeInclusive<usize> = 1..=MAX_RETAINED as usize;
 /// Seconds of a precision: up to a year.
-pub(super) const SECONDS: RangeInclusive<u32> = 1..=365 * 24 * 3_600;
+const SECONDS: RangeInclusive<u32> = 1..=365 * 24 * 3_600;
 
 impl Builder {
     pub(super) fn validate(&self) -> Result<(), BuildError> {
@@ -220,9 +220,4 @@ fn number(
     let (least, most) = allowed.into_inner();
     let allowed = format!("{least} to {most} is allowed");
     Err(BuildError::new(field, value, allowed))
-}
-
-/// The nearest number that is allowed.
-pub(super) fn nearest(value: usize, allowed: &RangeInclusive<usize>) -> usize {
-    value.clamp(*allowed.start(), *allowed.end())
 }

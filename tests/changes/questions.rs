@@ -1,7 +1,7 @@
 //! The seven questions, asked after each incident of the demo: in Rust, where no screen decides anything.
 
 use tower_pulse::query::{
-    ChangesQuery, FixReason, ListedRequest, Part, Reader, Verdict, WhichInstance, Window,
+    ChangeRow, ChangesQuery, FixReason, InstancesQuery, ListedRequest, Reader, Verdict, Window,
 };
 use tower_pulse::{ChangeKind, Suspect};
 
@@ -92,38 +92,40 @@ impl Asked<'_> {
         }
     }
 
+    /// The most urgent change that stands on the page, or on all pages.
+    async fn change(&self) -> ChangeRow {
+        let changes = self.query.changes(&ChangesQuery::default()).await.unwrap();
+        let standing = || changes.changes.iter().filter(|row| row.stands);
+        let of = |context: &str| standing().find(|row| *row.change.context == *context);
+        let change = of(self.incident.page()).or_else(|| of("<all>"));
+        change.expect("something has changed").clone()
+    }
+
     async fn since_when(&self) {
-        let answer = self.query.since_when(self.incident.page()).await.unwrap();
-        let since = answer.since.expect("something has changed");
-        let off = since.abs_diff(self.began);
-        assert!(off <= 120, "{:?}: {off} s off: {answer:#?}", self.incident);
-        assert!(answer.judged_until.is_some_and(|until| until > since));
+        let row = self.change().await;
+        let off = row.change.since.abs_diff(self.began);
+        assert!(off <= 120, "{:?}: {off} s off: {row:#?}", self.incident);
     }
 
     async fn my_code_or_which_part(&self) {
-        let answer = self.query.which_part(self.incident.page()).await.unwrap();
-        let about = format!("{:?}: {answer:#?}", self.incident);
-        match self.incident {
-            Incident::SlowQuery => {
-                let is_query = matches!(&answer.part, Part::Timer { timer, share, .. }
-                    if **timer == *QUERY && *share > 0.8);
-                assert!(is_query, "{about}");
-                let seconds = |timers: &tower_pulse::query::RequestTimers| {
-                    let timer = timers.timers.iter().find(|timer| timer.timer == QUERY);
-                    timer.and_then(|timer| timer.seconds_per_request).unwrap()
-                };
-                let (now, before) = (seconds(&answer.now), seconds(&answer.before));
-                assert!(now / before > 5.0, "{about}");
-            }
-            Incident::BadInstance => {
-                let is_instance = matches!(&answer.part, Part::Instance { instance, .. } if **instance == *"web-3");
-                assert!(is_instance, "{about}");
-            }
-            Incident::Surge => assert_eq!(answer.part, Part::Traffic, "{about}"),
-            Incident::BadDeploy | Incident::Errors | Incident::Queue => {
-                assert_eq!(answer.part, Part::Handler, "{about}");
-            }
-        }
+        let change = self.change().await.change;
+        let about = format!("{:?}: {change:#?}", self.incident);
+        let timer = change.suspects.iter().find_map(|suspect| match suspect {
+            Suspect::Timer { timer, share, .. } => Some((&**timer, *share > 0.8)),
+            _ => None,
+        });
+        let instance = change.suspects.iter().find_map(|suspect| match suspect {
+            Suspect::Instance { instance, .. } => Some(instance),
+            _ => None,
+        });
+        let instance = change.instance.as_ref().or(instance).map(|name| &**name);
+        let (is_query, is_instance) = match self.incident {
+            Incident::SlowQuery => (Some((QUERY, true)), None),
+            Incident::BadInstance => (timer, Some("web-3")),
+            Incident::Surge => (timer, None),
+            _ => (None, None),
+        };
+        assert_eq!((timer, instance), (is_query, is_instance), "{about}");
     }
 
     async fn which_requests(&self) {
@@ -136,7 +138,7 @@ impl Asked<'_> {
             assert!(answer.requests.iter().all(|one| one.error), "{about}");
         }
         // Those since the change come first, and then the slowest.
-        let since = self.query.since_when(page).await.unwrap().since.unwrap();
+        let since = self.change().await.change.since;
         let is_since = |one: &&ListedRequest| one.ended >= since as f64;
         let newer = answer.requests.iter().take_while(is_since).count();
         // More requests are no slower ones: the slowest of the hour may be from before.
@@ -155,18 +157,19 @@ impl Asked<'_> {
     }
 
     async fn which_instance(&self) {
-        let page = self.incident.page();
-        let answer = self.query.which_instance(page).await.unwrap();
+        let mut query = InstancesQuery::default();
+        query.context = Some(self.incident.page().to_owned());
+        let since = self.change().await.change.since;
+        query.window = Window::between(since, since + 3_600).unwrap();
+        let answer = self.query.instances(&query).await.unwrap();
         let about = format!("{:?}: {answer:#?}", self.incident);
-        let WhichInstance { instance, .. } = &answer.value;
-        let name = instance.as_ref().map(|row| &*row.instance);
+        let odd = || answer.instances.iter().filter(|row| row.stands_out);
+        let name = odd().map(|row| &*row.instance).next();
         match self.incident {
             Incident::BadInstance => assert_eq!(name, Some("web-3"), "{about}"),
             Incident::BadDeploy => {
                 assert!(matches!(name, Some("web-1" | "web-2")), "{about}");
-                let rows = answer.instances.instances.iter();
-                let odd = rows.filter(|row| row.stands_out);
-                let versions: Vec<_> = odd.map(|row| row.version.as_deref()).collect();
+                let versions: Vec<_> = odd().map(|row| row.version.as_deref()).collect();
                 assert_eq!(versions, [Some("1.1"); 2], "{about}");
             }
             _ => assert_eq!(name, None, "{about}"),
@@ -174,10 +177,8 @@ impl Asked<'_> {
     }
 
     async fn did_the_deploy_do_it(&self) {
-        let page = self.incident.page();
-        let answer = self.query.did_the_deploy(page).await.unwrap();
-        let about = format!("{:?}: {answer:#?}", self.incident);
-        let verdict = answer.value.as_ref().expect("something has changed");
+        let verdict = self.change().await.deploy;
+        let about = format!("{:?}: {verdict:#?}", self.incident);
         let version = verdict
             .mark
             .as_ref()

@@ -14,7 +14,6 @@ mod fixture;
 #[path = "../rig/mod.rs"]
 mod rig;
 
-mod expected;
 mod expiry;
 mod flat;
 mod fleet;
@@ -24,4 +23,3 @@ mod raw_redis;
 mod rhythm;
 mod scripts;
 mod trouble;
-mod worst_case;

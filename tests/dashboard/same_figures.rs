@@ -197,7 +197,7 @@ async fn a_dashboard_tells_nothing_that_only_an_instance_has() {
     let dashboard = fleet.dashboard();
     let health = json(&dashboard, "api/health").await;
     assert!(health["instance"].is_null() && health.as_object().unwrap().contains_key("instance"));
-    for part in ["completeness", "recording", "flush", "worst_case"] {
+    for part in ["completeness", "recording", "flush"] {
         assert!(health.get(part).is_none(), "{part}: {health}");
     }
     assert_eq!(

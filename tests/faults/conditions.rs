@@ -66,7 +66,7 @@ const ELSEWHERE: &[(Condition, &str)] = &[
     (Condition::Routes, "tests/warnings.rs"),
     (Condition::Overflow, "tests/warnings.rs"),
     (Condition::QueueHeader, "tests/layer/queue.rs"),
-    (Condition::Configuration, "tests/warnings.rs"),
+    (Condition::Configuration, "crates/admin/src/tests/access.rs"),
     (Condition::Lost, "tests/faults/losses.rs"),
 ];
 

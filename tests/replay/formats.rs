@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use tower_pulse::{Outcome, RequestOutcome};
 
 use super::line::{Ending, Format, Unreadable, format_of, parse};
-use super::time::{decimal, go_duration, rfc3339};
+use super::time::{decimal, rfc3339};
 
 /// Second, context, microseconds and ending.
 type Fields = (i64, String, u64, Ending);
@@ -161,7 +161,6 @@ fn nginx_lines_that_cannot_be_read() {
         good.trim_end_matches(" 0.1").to_owned(),
         // Which of them is it?
         format!("{good} 0.2"),
-        format!("{good} \"-\" \"x\" 12ms"),
         good.replace(" 0.1", " \"-\" other=0.1"),
     ] {
         assert!(fields(Format::Combined, &line).is_err(), "{line}");
@@ -219,8 +218,7 @@ fn the_first_line_that_can_be_read_has_a_format() {
         ("unix_seconds,context,micros,status", "microseconds"),
         ("", "unix_seconds,context"),
         ("{", "Caddy"),
-        ("{\"RequestMethod\":7}", "Traefik"),
-        ("[error] no", "Envoy"),
+        ("[error] no", "unix_seconds,context"),
         (&nginx(time, "GET /", "200", "7"), "whole number"),
         (&nginx(time, "GET /", "200", "-"), "no number of seconds"),
     ] {
@@ -259,55 +257,21 @@ fn a_common_log_has_no_duration_and_never_half_of_one() {
 }
 
 #[test]
-fn durations_of_go() {
-    for (text, nanos) in [
-        ("0s", 0),
-        ("1ns", 1),
-        ("1.5\u{b5}s", 1_500),
-        ("1.5\u{3bc}s", 1_500),
-        ("5.486281ms", 5_486_281),
-        ("2.000000001s", 2_000_000_001),
-        ("1m0.5s", 60_500_000_000),
-        ("26h2m3s", 93_723_000_000_000),
-    ] {
-        let expected = Some(Duration::from_nanos(nanos));
-        assert_eq!(go_duration(text), expected, "{text}");
-    }
-    for text in [
-        "",
-        "5",
-        "s",
-        "1 s",
-        "-1s",
-        "1.s",
-        "1.2.3s",
-        "1d",
-        "99999999999999h",
-        "1s5",
-        "é",
-    ] {
-        assert_eq!(go_duration(text), None, "{text}");
-    }
-}
-
-#[test]
 fn times_with_zones() {
-    for (text, millis) in [
-        ("2023-11-14T22:13:20Z", 0),
-        ("2023-11-14T22:13:20.25Z", 250),
-        ("2023-11-15T03:43:20.251+0530", 251),
-        ("2023-11-15T03:43:20.251999999+05:30", 251),
-        ("2023-11-14T14:13:20-08:00", 0),
+    for text in [
+        "2023-11-14T22:13:20Z",
+        "2023-11-14T22:13:20.25Z",
+        "2023-11-15T03:43:20.251+0530",
+        "2023-11-15T03:43:20.251999999+05:30",
+        "2023-11-14T14:13:20-08:00",
     ] {
-        let at = rfc3339(text.as_bytes()).map(|at| at.as_millis());
-        assert_eq!(at, Ok(1_700_000_000_000 + millis), "{text}");
+        assert_eq!(rfc3339(text.as_bytes()), Ok(1_700_000_000), "{text}");
     }
     for text in [
         "",
         "2023-11-14T22:13:20",
         "2023-11-14 22:13:20Z",
         "2023-11-14T22:13:20.Z",
-        "2023-11-14T22:13:20.1234567890Z",
         "2023-11-14T22:13:20,5Z",
         "2023-13-14T22:13:20Z",
         "2023-11-14T25:13:20Z",
@@ -330,11 +294,11 @@ fn json_lines_that_cannot_be_read() {
     let good = (1_700_000_000, "GET /a".to_owned(), 1_500, status(200));
     for (ts, took) in [
         ("1700000000.9", "0.0015"),
-        ("1700000000", "\"1.5ms\""),
+        ("1700000000", "0.0015"),
         ("1.7e9", "1.5e-3"),
         ("1700000000123.4", "0.0015"),
         ("1700000000123456789", "0.0015"),
-        ("\"14/Nov/2023:22:13:20 +0000\"", "0.0015"),
+        ("\"2023-11-14T22:13:20.25Z\"", "0.0015"),
     ] {
         let line = caddy(ts, took, "200");
         assert_eq!(fields(Format::Caddy, &line), Ok(good.clone()), "{line}");
@@ -353,7 +317,7 @@ fn json_lines_that_cannot_be_read() {
         ("1700000000.1", "-0.1", "200"),
         ("1700000000.1", "1e30", "200"),
         ("1700000000.1", "604800.1", "200"),
-        ("1700000000.1", "\"5\"", "200"),
+        ("1700000000.1", "\"1.5ms\"", "200"),
         ("1700000000.1", "0.1", "600"),
         ("1700000000.1", "0.1", "70000"),
         ("1700000000.1", "0.1", "\"200\""),
@@ -361,62 +325,13 @@ fn json_lines_that_cannot_be_read() {
         let line = caddy(ts, took, status);
         assert!(fields(Format::Caddy, &line).is_err(), "{line}");
     }
-    let traefik = |more: &str| {
-        format!("{{\"RequestMethod\":\"GET\",\"RequestPath\":\"/a\",\"Duration\":1500000{more}}}")
-    };
-    let start = ",\"StartUTC\":\"2023-11-14T22:13:19.999Z\"";
-    for more in [
-        format!(
-            ",\"time\":\"2023-11-14T22:13:20Z\"{start},\"DownstreamStatus\":200,\"OriginStatus\":502"
-        ),
-        format!("{start},\"DownstreamStatus\":200"),
-        format!("{start},\"OriginStatus\":200"),
-    ] {
-        let line = traefik(&more);
-        assert_eq!(fields(Format::Traefik, &line), Ok(good.clone()), "{line}");
-    }
-    for more in [
-        start,
-        ",\"DownstreamStatus\":200",
-        ",\"time\":\"now\",\"DownstreamStatus\":200",
-    ] {
-        let line = traefik(more);
-        assert!(fields(Format::Traefik, &line).is_err(), "{line}");
-    }
 }
 
-#[test]
-fn a_connection_without_a_request_is_none_in_envoy() {
-    let line = |began: &str, request: &str, numbers: &str| {
-        format!("[{began}] \"{request}\" {numbers} \"-\" \"-\" \"-\" \"-\" \"-\"")
-    };
-    let time = "2023-11-14T22:13:19.500Z";
-    let good = line(time, "GET /a HTTP/2", "200 - 0 6 500 17");
-    let expected = (1_700_000_000, "GET /a".to_owned(), 500_000, status(200));
-    assert_eq!(fields(Format::Envoy, &good), Ok(expected));
-    for bad in [
-        line(time, "- - -", "0 - 0 0 500 -"),
-        line(time, "GET /a HTTP/2", "200 - 0 6 - 17"),
-        line(time, "GET /a HTTP/2", "200 - 0 6 17"),
-        line(time, "GET /a HTTP/2", "000 - 0 6 500 17"),
-        line(
-            "14/Nov/2023:22:13:20 +0000",
-            "GET /a HTTP/2",
-            "200 - 0 6 500 17",
-        ),
-        good[1..].to_owned(),
-    ] {
-        assert!(fields(Format::Envoy, &bad).is_err(), "{bad}");
-    }
-}
-
-const FORMATS: [Format; 6] = [
+const FORMATS: [Format; 4] = [
     Format::Csv,
     Format::Combined,
     Format::Untimed,
-    Format::Envoy,
     Format::Caddy,
-    Format::Traefik,
 ];
 
 proptest! {
@@ -430,7 +345,7 @@ proptest! {
             let _ = parse(format, quoted.as_bytes(), &mut String::new());
         }
         let _ = (format_of(&bytes), format_of(quoted.as_bytes()));
-        let _ = (rfc3339(&bytes), go_duration(&quoted), decimal(&bytes, u64::MAX));
+        let _ = (rfc3339(&bytes), decimal(&bytes, u64::MAX));
         let request = nginx("14/Nov/2023:22:13:20 +0000", &quoted.replace(['"', '\\'], ""), "200", "0.1");
         prop_assert!(fields(Format::Combined, request).is_ok());
     }

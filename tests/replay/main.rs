@@ -5,14 +5,10 @@
 // Parts of the example itself.
 #[path = "../../examples/replay/args.rs"]
 mod args;
+#[path = "../../examples/replay/caddy.rs"]
+mod caddy;
 #[path = "../../examples/replay/combined.rs"]
 mod combined;
-#[path = "../../examples/replay/csv.rs"]
-mod csv;
-#[path = "../../examples/replay/envoy.rs"]
-mod envoy;
-#[path = "../../examples/replay/json.rs"]
-mod json;
 #[path = "../../examples/replay/line.rs"]
 mod line;
 #[path = "../../examples/replay/steps.rs"]
@@ -30,4 +26,3 @@ mod programs;
 mod recorded;
 mod run;
 mod stepped;
-mod verdicts;

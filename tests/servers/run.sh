@@ -56,8 +56,6 @@ for server in $servers; do
         revoked_permissions_are_reported a_slice_of_100_000_long_ids tried_again_by_one_command a_server_that_cannot_save \
         a_server_that_is_loading; do skip+=(--skip "$test"); done
       ;;
-    # Reports take a fifth less memory than is calculated.
-    "Valkey 9"*) skip+=(--skip the_calculated_worst_case_is_close_to_that_of_redis) ;;
   esac
   for suite in $suites; do
     log=$folder/$server.$suite.log

@@ -283,13 +283,13 @@ async fn of_a_fleet_are_the_newest_of_all_its_instances(fixture: &mut Fixture) {
                 let number = (2 * (3 * (seq - 1) + n) + at as u64) as i64;
                 let slow = request(instance, 100 * MS + number as u64, 1_000 * NOW, false);
                 let failed = request(instance, MS, 1_000 * NOW + number, true);
-                batch.add_slow(root(), NOW, slow);
-                batch.add_slow(root(), NOW, failed);
+                add_slow(&mut batch, NOW, slow);
+                add_slow(&mut batch, NOW, failed);
             }
             // The hour before has a list of its own.
             if seq == 2 {
                 let last = request(instance, MS, 1_000 * LAST_HOUR, true);
-                batch.add_slow(root(), LAST_HOUR, last);
+                add_slow(&mut batch, LAST_HOUR, last);
             }
             fixture
                 .writer
@@ -309,6 +309,13 @@ async fn of_a_fleet_are_the_newest_of_all_its_instances(fixture: &mut Fixture) {
     assert_eq!((failed, list.len()), (newest.to_vec(), 10));
     let last = listed(fixture, LAST_HOUR).await;
     assert_eq!((last.failed().len(), last.len()), (2, 2));
+}
+
+/// Adds a request of [`root`] to a batch.
+fn add_slow(batch: &mut Batch, second: i64, request: SlowRequest) {
+    let mut slowest = SlowRequests::of(Kind::Http);
+    slowest.add(request);
+    batch.add_slowest(root(), second, slowest);
 }
 
 async fn listed(fixture: &Fixture, hour: i64) -> SlowRequests {
@@ -344,7 +351,7 @@ async fn failed_requests_of_a_fleet_in_redis_where_an_older_version_may_have_wri
     assert_eq!(list.failed().len(), 1);
     let mut batch = Batch::new(fixture.precisions.clone());
     let failed = request("b", MS, 1_000 * NOW + 5, true);
-    batch.add_slow(root(), NOW, failed.clone());
+    add_slow(&mut batch, NOW, failed.clone());
     fixture.writer.apply(&call("b", 5, batch)).await.unwrap();
     let list = listed(&fixture, THIS_HOUR).await;
     assert!(list.slowest().eq(older.iter()));

@@ -209,20 +209,6 @@ pub(crate) fn markdown(results: &Results) -> String {
             " µs",
         ),
         goal(
-            "Redis calls per request at 10,000 requests/s over 20 routes",
-            AtMost(0.005),
-            results.calls_per_request,
-            5,
-            "",
-        ),
-        goal(
-            "Redis CPU per context merged",
-            AtMost(45.0),
-            results.costs.last().map(|cost| cost.cpu.value),
-            1,
-            " µs",
-        ),
-        goal(
             "memory per context with one live cell",
             AtMost(3_072.0),
             results.bytes_per_context,

@@ -5,7 +5,6 @@
 //! requests), then one module for each column.
 
 mod alloc;
-mod cost;
 mod driver;
 mod floor;
 mod goals;
@@ -15,10 +14,6 @@ mod memory;
 mod options;
 mod pause;
 mod processes;
-#[cfg(feature = "redis")]
-mod redis;
-#[cfg(feature = "redis")]
-mod redis_server;
 mod rows;
 mod stats;
 mod table;
@@ -112,10 +107,6 @@ fn run(options: &Options) -> Result<(), Failure> {
     if options.measures(Measure::Memory) {
         results.bytes_per_context = Some(memory::per_context(&ground)?);
     }
-    if options.measures(Measure::Redis) {
-        eprintln!("Redis");
-        measure_redis(&ground, options, &mut results)?;
-    }
     if options.measures(Measure::Http) {
         eprintln!("loopback");
         match http::loopback(&apps, options) {
@@ -127,24 +118,5 @@ fn run(options: &Options) -> Result<(), Failure> {
     if options.check {
         goals::check(&results)?;
     }
-    Ok(())
-}
-
-#[cfg(feature = "redis")]
-fn measure_redis(ground: &Ground, options: &Options, results: &mut Results) -> Result<(), Failure> {
-    match redis::costs(ground, options) {
-        Ok(costs) => {
-            results.costs = costs;
-            results.calls_per_request = Some(redis::calls_per_request(ground, options)?);
-        }
-        Err(why) => results.notes.push(format!("Redis: {why}")),
-    }
-    Ok(())
-}
-
-#[cfg(not(feature = "redis"))]
-fn measure_redis(_: &Ground, _: &Options, results: &mut Results) -> Result<(), Failure> {
-    let why = "Redis: not measured, as this is built without the feature `redis`";
-    results.notes.push(why.to_owned());
     Ok(())
 }

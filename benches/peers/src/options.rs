@@ -6,7 +6,7 @@ use crate::rows::{BODY_END, IDENTITY, IDENTITY_OF_POLLS, PULSE, PULSE_OF_POLLS};
 pub(crate) const USAGE: &str = "\
 Usage: pulse-peers [--only ROW,…] [--measure WHAT,…] [--http] [--rounds N] [--processes N] [--requests N] [--quick]
   --only      only these rows, and bare and the floor
-  --measure   only these: ns, alloc, instr, workers, pause, memory, redis, http;
+  --measure   only these: ns, alloc, instr, workers, pause, memory, http;
               all but http when it is not given
   --http      http too: requests/s over loopback, with wrk
   --rounds    rounds of the nanoseconds, 90 by default
@@ -31,20 +31,17 @@ pub(crate) enum Measure {
     Pause,
     /// Bytes per context.
     Memory,
-    /// The work of Redis.
-    Redis,
     /// Requests per second over loopback.
     Http,
 }
 
-const MEASURES: [(&str, Measure); 8] = [
+const MEASURES: [(&str, Measure); 7] = [
     ("ns", Measure::Nanos),
     ("alloc", Measure::Allocations),
     ("instr", Measure::Instructions),
     ("workers", Measure::Workers),
     ("pause", Measure::Pause),
     ("memory", Measure::Memory),
-    ("redis", Measure::Redis),
     ("http", Measure::Http),
 ];
 

@@ -12,9 +12,9 @@ use tower_pulse::Pulse;
 use crate::Failure;
 use crate::driver::{Ground, send};
 use crate::options::Options;
-#[cfg(feature = "redis")]
-use crate::redis_server::RedisServer;
 use crate::stats::{Median, quantile};
+#[cfg(feature = "redis")]
+use pulse_rig::server::RedisServer;
 
 const CONTEXTS: usize = 2_000;
 const WINDOW: Duration = Duration::from_millis(200);
@@ -34,22 +34,23 @@ pub(crate) struct Pause {
     pub(crate) flushes: f64,
 }
 
-/// Measures with memory, and with Redis where it is built in and there is a server.
+/// Measures with memory, and with Redis where it is built in.
 pub(crate) fn pauses(ground: &Ground, options: &Options) -> Result<Vec<Pause>, Failure> {
     let builder = || Pulse::builder().max_contexts(CONTEXTS);
     let build = |builder: tower_pulse::Builder| {
         let _inside = ground.back().enter();
         builder.build()
     };
-    let in_memory = pause(ground, options, "memory", &build(builder())?)?;
+    let pauses = vec![pause(ground, options, "memory", &build(builder())?)?];
     #[cfg(feature = "redis")]
-    if let Ok(server) = RedisServer::start() {
+    let pauses = {
+        let server = ground.back().block_on(RedisServer::start());
         let pulse = build(builder().redis(server.url()))?;
         let in_redis = pause(ground, options, "Redis", &pulse)?;
         ground.back().block_on(pulse.shutdown())?;
-        return Ok(vec![in_memory, in_redis]);
-    }
-    Ok(vec![in_memory])
+        pauses.into_iter().chain([in_redis]).collect()
+    };
+    Ok(pauses)
 }
 
 fn pause(

@@ -1,14 +1,11 @@
 //! The rows: one Router with the same routes for each, and the layer that the row adds to it.
 
-mod atomics;
 mod identity;
 #[cfg(feature = "peers")]
 mod otel;
 #[cfg(feature = "peers")]
 mod prometheus;
 mod pulse;
-#[cfg(feature = "redis")]
-mod seeds;
 #[cfg(feature = "peers")]
 mod trace;
 
@@ -32,8 +29,6 @@ pub(crate) struct Row {
     pub(crate) id: &'static str,
     /// The name in the table.
     pub(crate) name: &'static str,
-    /// The divisor of its number of requests in a round.
-    pub(crate) slowness: usize,
     /// How often its requests are polled.
     polls: usize,
     add: fn(Router, &Ground) -> Result<App, String>,
@@ -71,11 +66,6 @@ pub(crate) const ROWS: &[Row] = &[
         FLOOR,
         "**floor**: two quanta reads, route-cached slot, per-thread shards, histogram",
         |routes, _| Ok(routes.layer(Floor::new()).into()),
-    ),
-    Row::new(
-        "atomics",
-        "one shared slot of relaxed atomics",
-        |routes, _| Ok(routes.layer(atomics::Atomics::default()).into()),
     ),
     Row::new(PULSE, "**tower-pulse**, to the head", pulse::to_head),
     Row::new(
@@ -129,15 +119,6 @@ pub(crate) const ROWS: &[Row] = &[
         "opentelemetry-instrumentation-tower, metrics only, SDK with a reader",
         otel::instrumentation_tower,
     ),
-    #[cfg(feature = "redis")]
-    Row {
-        slowness: 100,
-        ..Row::new(
-            "seeds",
-            "the seeds' scheme, Redis in the request (32 commands, 5 round trips)",
-            seeds::seeds,
-        )
-    },
 ];
 
 impl Row {
@@ -149,7 +130,6 @@ impl Row {
         Self {
             id,
             name,
-            slowness: 1,
             polls: 1,
             add,
         }

@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-use crate::cost::Cost;
 use crate::goals;
 use crate::http::{self, CONTROL, Loopback};
 use crate::options::{Measure, Options};
@@ -33,10 +32,6 @@ pub(crate) struct Results {
     pub(crate) pauses: Vec<Pause>,
     /// Bytes of a context in process.
     pub(crate) bytes_per_context: Option<f64>,
-    /// Redis' CPU time per context, part by part. The last is that of all parts.
-    pub(crate) costs: Vec<Cost>,
-    /// Redis calls for a request.
-    pub(crate) calls_per_request: Option<f64>,
     /// Requests per second over loopback.
     pub(crate) loopback: Vec<Loopback>,
     /// Rows that are not available, and why.
@@ -129,7 +124,6 @@ impl Results {
         }
         self.by_process(&mut text);
         self.two_workers(&mut text);
-        self.redis(&mut text);
         self.pause(&mut text);
         text += "\n";
         text += &goals::markdown(self);
@@ -183,20 +177,6 @@ impl Results {
                 let (same, all) = (fraction(Some(same)), fraction(Some(all)));
                 let _ = writeln!(text, "| {} | {same} | {all} |", row.name);
             }
-        }
-    }
-
-    fn redis(&self, text: &mut String) {
-        if self.costs.is_empty() {
-            return;
-        }
-        *text += "\n| Redis, for each context merged | µs of CPU | µs within the script |\n|---|---|---|\n";
-        for Cost { parts, cpu, script } in &self.costs {
-            let _ = writeln!(
-                text,
-                "| {parts} | {:.1} ({:.1}-{:.1}) | {:.1} ({:.1}-{:.1}) |",
-                cpu.value, cpu.low, cpu.high, script.value, script.low, script.high
-            );
         }
     }
 

@@ -45,7 +45,6 @@ pub(crate) fn throughput(
         .worker_threads(2)
         .enable_all()
         .build()?;
-    let apps: Vec<_> = apps.iter().filter(|(row, _)| row.slowness == 1).collect();
     let mut rows: Vec<_> = apps
         .iter()
         .map(|(row, _)| Throughput {

@@ -9,9 +9,7 @@ use crate::clock::{Clock, Tick};
 use crate::condition::{Condition, Warning};
 use crate::task::lock;
 use tower_pulse_detect::detector::Sight;
-use tower_pulse_model::expected::ExpectedBytes;
 use tower_pulse_model::snapshot::Problem;
-use tower_pulse_model::worst_case::WorstCase;
 
 /// Seconds after the end of a minute from which on its judgement is late.
 const LATE_JUDGEMENT: i64 = 150;
@@ -90,10 +88,6 @@ pub struct Health {
     pub changes: ChangeHealth,
     /// The store.
     pub store: StoreHealth,
-    /// The memory that the contexts of this process are expected to take, or 50 of them before it has any.
-    pub expected: ExpectedBytes,
-    /// Upper bounds of the memory that this configuration can take.
-    pub worst_case: WorstCase,
 }
 
 /// Warnings that no stage of an instance has: about the configuration of this process, which stay, about what fails again

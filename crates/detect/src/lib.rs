@@ -37,13 +37,3 @@ pub mod suspects;
 mod tests;
 mod traffic;
 mod verdict;
-
-/// The history of a context that is compared with its past, busy in each of its minutes, in bytes.
-const JUDGED: u64 = 16 * 1024;
-/// The log of changes, and what instances did in the last half hour.
-const LOG: u64 = 8 * 1024 * 1024;
-
-/// The most bytes that the instance takes which judges this many contexts.
-pub fn judging_bytes(contexts: u64) -> u64 {
-    contexts * JUDGED + LOG
-}

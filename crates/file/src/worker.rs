@@ -22,7 +22,6 @@ use tower_pulse_core::error::{StoreError, StoreErrorKind};
 use tower_pulse_core::random::short_random_name;
 use tower_pulse_core::store::in_process::{Access, Bound, State};
 use tower_pulse_core::task::lock;
-use tower_pulse_model::worst_case::FILE_CACHE;
 
 /// Bytes of entries after which the file is made durable, whatever the time: those who flush can append as much again.
 const MOST_VOLATILE: u64 = 512 * 1024;
@@ -47,6 +46,8 @@ const SHORTEST_GAP: i64 = 10;
 const MAX_GAPS: usize = 1_000;
 /// Seconds by which a clock may go back without a warning.
 const CLOCK_ALLOWED: i64 = 60;
+/// The most bytes of the file's pages that are held in memory.
+const FILE_CACHE: usize = 16 * 1024 * 1024;
 /// What is written to find out whether there is room.
 const PROBE_BYTES: usize = 256 * 1024;
 const PROBE: Definition = TableDefinition::new("probe");

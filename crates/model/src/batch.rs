@@ -25,7 +25,9 @@ use super::ranking::RankingDelta;
 use super::section::Section;
 use super::slice::{Precisions, hour_of};
 use super::slices::Slices;
-use super::slow_request::{SlowRequest, SlowRequests};
+#[cfg(test)]
+use super::slow_request::SlowRequest;
+use super::slow_request::SlowRequests;
 use super::tier::{COARSEST, DAY};
 use super::tiers::MOST_DAYS;
 
@@ -101,7 +103,8 @@ impl Batch {
     }
 
     /// Adds a request that ended within a second to the slowest and the failed ones of a context.
-    pub fn add_slow(&mut self, context: ContextId, second: i64, request: SlowRequest) {
+    #[cfg(test)]
+    pub(crate) fn add_slow(&mut self, context: ContextId, second: i64, request: SlowRequest) {
         let mut slowest = SlowRequests::of(context.kind);
         slowest.add(request);
         self.add_slowest(context, second, slowest);

@@ -51,9 +51,6 @@ packed!(MachineMinute {
 });
 
 impl MachineMinute {
-    /// The most bytes in the packed form: numbers of at most ten bytes, seven or eight of them with a byte before.
-    pub const MAX_BYTES: usize = 12 * 10 + 8;
-
     /// Packs it.
     pub fn pack(&self) -> Vec<u8> {
         pack::pack(self)
@@ -120,7 +117,8 @@ mod tests {
             },
         ] {
             let packed = minute.pack();
-            assert!(packed.len() <= MachineMinute::MAX_BYTES, "{}", packed.len());
+            // Numbers of at most ten bytes, seven or eight of them with a byte before.
+            assert!(packed.len() <= 12 * 10 + 8, "{}", packed.len());
             assert_eq!(MachineMinute::unpack(&packed), Some(minute));
             // Each prefix is no minute, and no panic.
             for end in 0..packed.len() {

@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::amounts::Amounts;
-use super::bounds::FeatureBytes;
-use super::context::{MAX_NAME, escape_hidden};
-use super::fleet::MAX_VERSION_BYTES;
+use super::context::escape_hidden;
 use super::pack::{Budget, Reader, Writer};
 use super::section::{EntryHead, Room, Section};
 use super::slice::Precision;
@@ -166,16 +164,6 @@ impl From<Mark> for StoredMark {
             mark,
             is_removed: false,
         }
-    }
-}
-
-/// The most bytes that the marks take.
-pub(super) fn worst_case() -> FeatureBytes {
-    const MARK: usize = PER_MARK + MAX_NAME + MAX_ESCAPED_BYTES + MAX_VERSION_BYTES;
-    FeatureBytes {
-        waiting: (MAX_PENDING_MARKS * MARK) as u64,
-        stored: (2 * MAX_MARKS * MARK) as u64,
-        ..FeatureBytes::default()
     }
 }
 

@@ -10,12 +10,7 @@ use std::sync::Arc;
 
 use super::aggregate::Aggregate;
 use super::amounts::Amounts;
-use super::bounds::{
-    Bounds, FeatureBytes, PENDING_BUCKET, STORED_FIELD, buckets_at, packed_bytes, stored_slices,
-};
 use super::context::RecordId;
-use super::fleet::MAX_VERSION_BYTES;
-use super::histogram::SCALE;
 use super::machine::MachineMinute;
 use super::pack::{Budget, Packed, Reader, Writer};
 use super::section::{EntryHead, Room, Section};
@@ -43,71 +38,6 @@ pub(super) const REPORTED_CONTEXT_COST: usize = 4;
 pub fn reported_contexts(instances: u64) -> usize {
     let instances = usize::try_from(instances).unwrap_or(usize::MAX).max(1);
     (MAX_REPORTED_BY_FLEET / instances).clamp(1, MAX_REPORTED)
-}
-
-/// A context of a report in this process, or of the sums of such reports, in bytes.
-const REPORTED: u64 = buckets_at(SCALE) * PENDING_BUCKET + 288 + 16 + 208;
-/// Versions that run side by side.
-const VERSIONS: u64 = 2;
-
-/// The runtime and the process of an instance in a minute, in bytes: in memory with its report, and as stored.
-const MACHINE: u64 = 512;
-const STORED_MACHINE: u64 = MachineMinute::MAX_BYTES as u64 + MAX_VERSION_BYTES as u64;
-
-/// The most bytes that the reports take.
-pub(super) fn worst_case(bounds: &Bounds) -> FeatureBytes {
-    let machine = FeatureBytes {
-        in_use: MACHINE,
-        waiting: MAX_PENDING_REPORTS as u64 * MACHINE,
-        folding: MACHINE,
-        stored: stored_slices(REPORTED_MINUTES) * (STORED_MACHINE + STORED_FIELD),
-    };
-    if !bounds.has_fleet && !bounds.has_version {
-        return machine;
-    }
-    let contexts = bounds.contexts();
-    let reported = match bounds.has_version {
-        true => contexts,
-        false => of_instance(contexts),
-    };
-    let of_process = of_instance(contexts) + contexts;
-    let packed = packed_bytes(buckets_at(SCALE)) + STORED_FIELD;
-    FeatureBytes {
-        // Beside a report, the minute that is collected.
-        in_use: (contexts + reported) * REPORTED + machine.in_use,
-        waiting: MAX_PENDING_REPORTS as u64 * reported * REPORTED + machine.waiting,
-        folding: of_minute(contexts, bounds.has_version) * REPORTED + machine.folding,
-        stored: machine.stored
-            + match bounds.memory_bytes {
-                Some(_) if bounds.has_version => {
-                    stored_slices(REPORTED_MINUTES) * of_process * packed
-                }
-                None if bounds.has_fleet => stored_bytes(contexts, bounds.has_version),
-                _ => 0,
-            },
-    }
-}
-
-/// Bytes in the store of what the instances and versions did in each minute. More than 16 instances report fewer
-/// contexts each.
-pub fn stored_bytes(contexts: u64, has_version: bool) -> u64 {
-    let version = if has_version { MAX_VERSION_BYTES } else { 0 } as u64;
-    let packed = packed_bytes(buckets_at(SCALE)) + version;
-    // As many instances as report as much as they may. Of a larger fleet, each further one adds its machine.
-    let machines = (MAX_REPORTED_BY_FLEET / MAX_REPORTED) as u64 * STORED_MACHINE;
-    stored_slices(REPORTED_MINUTES) * (of_minute(contexts, has_version) * packed + machines)
-}
-
-/// Contexts of a minute that are stored of an instance.
-fn of_instance(contexts: u64) -> u64 {
-    contexts.min(MAX_REPORTED as u64)
-}
-
-/// Contexts of a minute that are stored of all instances and versions.
-fn of_minute(contexts: u64, has_version: bool) -> u64 {
-    let instances = (MAX_REPORTED_BY_FLEET / MAX_REPORTED) as u64;
-    let versions = if has_version { VERSIONS } else { 0 };
-    instances * of_instance(contexts) + versions * contexts
 }
 
 /// The first version of entries whose reports have the runtime and the process.

@@ -5,7 +5,6 @@
 //! Hours are of UTC, which has no daylight saving time: each week has 168 of them.
 
 use super::aggregate::Aggregate;
-use super::bounds::{Bounds, FeatureBytes, STORED_FIELD};
 use super::pack::{Packed, Reader, Writer};
 use super::recorded_hours::{MINUTES, RecordedHours};
 use super::slice::{HOUR, hour_of};
@@ -21,27 +20,6 @@ const FIRST_MONDAY: i64 = 4 * 24;
 
 /// A packed weight is in units of this part of a week: the largest, 4, fits into two bytes.
 const WEIGHT_UNIT: f64 = 1.0 / 16_000.0;
-
-/// A packed hour: its weeks, its weight, and four numbers of three bytes each.
-const PACKED_HOUR: u64 = 1 + 2 + 4 * 3;
-
-/// The most bytes of a packed profile, with the time up to which it is applied.
-pub const MOST_PACKED: u64 = 8 + WEEK_HOURS as u64 * PACKED_HOUR;
-
-/// A field of a hash in Redis, beside its value.
-const FIELD: u64 = 80;
-
-/// The most bytes that the profiles take.
-pub(super) fn worst_case(bounds: &Bounds) -> FeatureBytes {
-    let field = match bounds.memory_bytes {
-        Some(_) => STORED_FIELD,
-        None => FIELD,
-    };
-    FeatureBytes {
-        stored: bounds.contexts() * (MOST_PACKED + field),
-        ..FeatureBytes::default()
-    }
-}
 
 /// The hour-of-week profile of a context.
 #[derive(Clone, Debug, PartialEq)]

@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use super::bounds::{PENDING_SLICE, WorstCase};
 use super::slice::Precision;
 use super::slices::Slices;
 
@@ -19,9 +18,6 @@ const ROOM_AT_LEAST: usize = 1_000;
 
 /// A shard has room for at least this many ids of a ranking.
 pub const MIN_SHARD_IDS: usize = 16;
-/// An id of a ranking, with its number: of [`MAX_NAME`](super::context::MAX_NAME) bytes, in a hash.
-const RANKED_ID: u64 = 256 + 128;
-
 /// The configuration of a ranking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RankingSpec {
@@ -58,29 +54,6 @@ impl RankingSpec {
     pub fn most_at_once(self) -> usize {
         let max_ids = self.max_ids as usize;
         max_ids + max_ids.max(ROOM_AT_LEAST)
-    }
-
-    /// The most memory that a ranking takes. `is_shared` says whether the store is elsewhere.
-    pub fn worst_case(self, shards: usize, is_shared: bool) -> WorstCase {
-        let (ids, slices) = (u64::from(self.max_ids), u64::from(self.slices));
-        let held = (ids + (shards * MIN_SHARD_IDS) as u64) * RANKED_ID;
-        // The batch that waits, and the ranking itself where it is stored here.
-        let pending = ids * (RANKED_ID + slices * PENDING_SLICE);
-        // Between two times at which it is limited, it has more ids, in one slice and in the sums.
-        let at_once = self.most_at_once() as u64;
-        let stored = (ids * (slices + 1) + 2 * (at_once - ids)) * RANKED_ID;
-        // The additions of a round, in the instance that folds.
-        let folded = (at_once + ids) * (RANKED_ID + PENDING_SLICE);
-        match is_shared {
-            true => WorstCase {
-                process_bytes: held + pending + folded,
-                store_bytes: stored,
-            },
-            false => WorstCase {
-                process_bytes: held + pending + stored,
-                store_bytes: 0,
-            },
-        }
     }
 
     /// The start of the oldest slice of the window at `now`, in Unix seconds.
@@ -332,27 +305,6 @@ mod tests {
         delta.add(&"one more".into(), 60, 1);
         delta.bound();
         assert_eq!((delta.ids.len(), delta.dropped), (ROOM_AT_LEAST + 4, 5));
-    }
-
-    #[test]
-    fn the_worst_case_has_all_that_a_ranking_holds() {
-        let spec = RankingSpec {
-            max_ids: 10_000,
-            ..SPEC
-        };
-        // By instance: the ids of a process's shards, and a batch with an addition to each slice of each id.
-        let held = (10_000 + 4 * MIN_SHARD_IDS as u64) * RANKED_ID;
-        let pending = 10_000 * RANKED_ID + 30_000 * PENDING_SLICE;
-        // Three slices and the sums, of which the newest slice and the sums may have twice the ids.
-        let stored = 60_000 * RANKED_ID;
-        // The additions of a round, of twice the ids, beside the ids that are stored.
-        let folded = 30_000 * (RANKED_ID + PENDING_SLICE);
-        let shared = spec.worst_case(4, true);
-        assert_eq!(shared.process_bytes, held + pending + folded);
-        assert_eq!(shared.store_bytes, stored);
-        let alone = spec.worst_case(4, false);
-        assert_eq!(alone.process_bytes, held + pending + stored);
-        assert_eq!(alone.store_bytes, 0);
     }
 
     #[test]

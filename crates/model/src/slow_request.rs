@@ -5,7 +5,6 @@
 use std::cmp::{Ordering, Reverse};
 use std::sync::Arc;
 
-use super::bounds::{Bounds, FeatureBytes};
 use super::context::Kind;
 use super::outcome::Outcome;
 use super::pack::{Reader, Writer};
@@ -35,44 +34,6 @@ pub const MAX_TRACE_ID: usize = 64;
 
 /// The longest path of a request, in bytes. Longer ones are cut.
 pub const MAX_PATH: usize = 256;
-
-/// A request on the list of its context in the recorder, without its texts, in bytes.
-const LISTED_REQUEST: u64 = 90;
-/// Such a request that is held for the Prometheus text, without its trace id, with its place.
-const EXEMPLAR: u64 = 56;
-/// A pending request, or one of a store in this process, without its texts.
-const PENDING_REQUEST: u64 = 144;
-/// A packed request without its texts.
-const PACKED_REQUEST: u64 = 64;
-/// A field of a table of packed requests, without these.
-const PACKED_FIELD: u64 = 120;
-/// Hours of which requests may be pending.
-const PENDING_HOURS: u64 = 2;
-/// Hours of which a store has requests, until they expire.
-const STORED_HOURS: u64 = 3;
-
-/// The most bytes that the requests take.
-pub(super) fn worst_case(bounds: &Bounds) -> FeatureBytes {
-    let (contexts, text) = (bounds.contexts(), bounds.slow_text_bytes as u64);
-    let of_second = (SLOW_PER_SECOND + FAILED_PER_SECOND) as u64;
-    let of_hour = contexts * (SLOW_PER_CONTEXT + FAILED_PER_CONTEXT) as u64 + SLOW_OF_ALL as u64;
-    // In this process, requests share the names of their contexts.
-    let name = match bounds.memory_bytes {
-        Some(_) => 0,
-        None => bounds.name_bytes as u64,
-    };
-    let exemplars = match text.min(MAX_TRACE_ID as u64) {
-        0 => 0,
-        trace_id => EXEMPLARS as u64 * (EXEMPLAR + trace_id),
-    };
-    let packed = contexts * PACKED_FIELD + of_hour * (PACKED_REQUEST + name + text);
-    FeatureBytes {
-        in_use: contexts * (of_second * (LISTED_REQUEST + text) + exemplars),
-        waiting: PENDING_HOURS * of_hour * (PENDING_REQUEST + text),
-        folding: 0,
-        stored: STORED_HOURS * packed,
-    }
-}
 
 /// One request.
 #[derive(Clone, Debug, PartialEq, Eq)]

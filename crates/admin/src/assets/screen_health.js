@@ -18,11 +18,10 @@ const CARDS = {
 	recording: ['Recording', ['recording', 'completeness']],
 	fold: ['Fold and journal', ['fold']],
 	changes: ['Changes', ['changes']],
-	memory: ['Memory', ['expected', 'worst_case']],
 	cleaning: ['Cleaner', ['cleaning']],
 	process: [isInstance ? 'This instance' : 'This dashboard', ['instance', 'status', 'version', 'wrong_credentials']],
 };
-const OF_INSTANCES = ['flush', 'recording', 'memory'];
+const OF_INSTANCES = ['flush', 'recording'];
 const LOSSES =
 	/dropped|lost|quarantined$|skewed|errors|overflowed|late$|resets|set_aside|hole_bytes|orphaned|unreadable/;
 

@@ -6,7 +6,7 @@ use http::header::AUTHORIZATION;
 
 use super::super::mounted;
 use super::*;
-use tower_pulse_core::condition::texts;
+use tower_pulse_core::condition::{Condition, texts};
 use tower_pulse_core::health::Notices;
 
 fn basic(user: &str, password: &str) -> String {
@@ -169,7 +169,9 @@ fn a_secret_that_others_guess_is_told() {
     let told = |access: Access, has_debug_assertions| {
         let notices = Notices::default();
         access.warn_if_weak(&notices, has_debug_assertions);
-        texts(notices.all(&Clock::system()))
+        let warnings = notices.all(&Clock::system());
+        assert!((warnings.iter()).all(|one| one.condition == Condition::Configuration));
+        texts(warnings)
     };
     for access in [
         Access::token("change me"),

@@ -43,14 +43,12 @@ use tower_pulse_core::targets::Targets;
 use tower_pulse_core::task::BoxFuture;
 use tower_pulse_detect::change::Change;
 use tower_pulse_model::context::Kind;
-use tower_pulse_model::expected::ExpectedBytes;
 use tower_pulse_model::mark::Mark;
 use tower_pulse_model::outcome::Outcome;
 #[cfg(feature = "rankings")]
 use tower_pulse_model::ranking::RankingSpec;
 use tower_pulse_model::slice::Precisions;
 use tower_pulse_model::snapshot::Problem;
-use tower_pulse_model::worst_case::WorstCase;
 
 /// A router over a canned store, with handles to its clock and its data.
 pub(super) struct Fixture {
@@ -193,13 +191,6 @@ fn rankings() -> Vec<(Arc<str>, RankingSpec)> {
 }
 
 pub(super) fn health() -> Health {
-    let (mut expected, mut worst_case) = (ExpectedBytes::default(), WorstCase::default());
-    (
-        expected.contexts,
-        expected.process_bytes,
-        expected.store_bytes,
-    ) = (7, 100, 200);
-    (worst_case.process_bytes, worst_case.store_bytes) = (1_000, 2_000);
     let problem = Problem::new("pulse:count:1:hits", "not a hash");
     let mut health = Health::default();
     health.status = Status::Degraded;
@@ -231,8 +222,6 @@ pub(super) fn health() -> Health {
     health.store.description = "canned".into();
     health.store.contact_age_seconds = Some(4.5);
     health.store.last_error = Some("connection refused".into());
-    health.expected = expected;
-    health.worst_case = worst_case;
     health
 }
 

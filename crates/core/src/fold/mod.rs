@@ -138,14 +138,6 @@ impl Folder {
         }
     }
 
-    /// The most records that such an instance holds while it folds.
-    pub fn most_records(is_in_process: bool, max_contexts: usize) -> usize {
-        match is_in_process {
-            true => 2 * Pace::in_process().most_names().min(max_contexts),
-            false => Self::remembered_records(false, max_contexts),
-        }
-    }
-
     /// A folder that remembers up to `max_records` records from one round to the next.
     pub fn new(
         store: Arc<dyn Store>,

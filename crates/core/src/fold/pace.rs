@@ -49,11 +49,6 @@ impl Pace {
         }
     }
 
-    /// The most names of a round: the last entry that it takes may have more than are left.
-    pub(super) fn most_names(&self) -> usize {
-        self.round_names + *self.costs.end() / CONTEXT_COST
-    }
-
     /// The size of the first step, and how it adapts.
     pub(super) fn sizer(&self) -> BatchSizer {
         match self.step_contexts.map(|contexts| contexts * CONTEXT_COST) {

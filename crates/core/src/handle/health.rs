@@ -16,7 +16,6 @@ use crate::recorder::queue::QueueStats;
 use crate::skew::skew_warning;
 use crate::task::lock;
 use tower_pulse_model::amounts::Amounts;
-use tower_pulse_model::expected::{ExpectedBytes, USUAL_CONTEXTS};
 
 impl Stages {
     pub(super) fn health(&self) -> Health {
@@ -78,8 +77,6 @@ impl Stages {
                 last_error: counters.last_error.clone(),
                 clock_skew_seconds: flush.skew,
             },
-            expected: self.expected(),
-            worst_case: self.options.worst,
         }
     }
 
@@ -244,15 +241,6 @@ impl QueueSince {
 }
 
 impl Stages {
-    /// The memory that the contexts that there are take with usual requests.
-    fn expected(&self) -> ExpectedBytes {
-        let contexts = match self.recorder.contexts() {
-            0 => USUAL_CONTEXTS,
-            contexts => contexts,
-        };
-        ExpectedBytes::new(&self.options.bounds, &self.options.precisions, contexts)
-    }
-
     /// Why requests have no route, or none is recorded, where the layer is in use.
     fn layer_warning(&self) -> Option<Warning> {
         let recording = &self.recorder.recording;

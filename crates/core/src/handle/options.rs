@@ -9,7 +9,6 @@ use crate::health::Notices;
 use crate::recorder::Limits;
 use crate::targets::Targets;
 use tower_pulse_model::slice::Precisions;
-use tower_pulse_model::worst_case::{Bounds, WorstCase};
 
 /// The configuration of a [`Handle`](super::Handle).
 #[derive(Clone, Debug)]
@@ -38,10 +37,6 @@ pub struct HandleOptions {
     pub query_bytes: usize,
     /// How long a shutdown may take.
     pub shutdown_timeout: Duration,
-    /// The most memory that the configuration can take.
-    pub worst: WorstCase,
-    /// On what that depends.
-    pub bounds: Bounds,
     /// The warnings about the configuration.
     pub notices: Notices,
 }

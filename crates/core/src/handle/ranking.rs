@@ -11,7 +11,6 @@ use std::sync::Arc;
 use tower_pulse_model::context::{clean_name, escape_hidden};
 use tower_pulse_model::ranking::{MAX_RANKING_SLICES, RankingSpec};
 use tower_pulse_model::slice::Precision;
-use tower_pulse_model::worst_case::WorstCase;
 
 const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
@@ -85,17 +84,6 @@ impl RankingBuilder {
             handle: self.handle,
             entry,
         })
-    }
-
-    /// The most memory that the ranking takes, beside that of `Builder::worst_case`,
-    /// as long as nothing negative is added.
-    ///
-    /// # Errors
-    /// A value is not allowed.
-    pub fn worst_case(&self) -> Result<WorstCase, BuildError> {
-        let stages = &self.handle.0.stages;
-        let is_shared = !stages.store.is_in_process();
-        Ok((self.spec()?).worst_case(stages.recorder.shards(), is_shared))
     }
 
     fn spec(&self) -> Result<RankingSpec, BuildError> {

@@ -13,6 +13,9 @@ use crate::skew;
 use crate::store::Store;
 use crate::task::{Stop, Stopped, Task};
 
+/// Contexts beside those of the application: `<unmatched>`, `<overflow>` and `<all>`.
+const SYNTHETIC: usize = 3;
+
 impl Handle {
     /// An instance over a store, and its tasks, which the caller runs.
     pub fn new(options: HandleOptions, store: Arc<dyn Store>) -> (Self, Vec<Task>) {
@@ -62,7 +65,7 @@ impl Stages {
         );
         let folder = folder
             .with_history(options.history_days)
-            .with_profiles(options.bounds.contexts() as usize)
+            .with_profiles(max_contexts + SYNTHETIC)
             .with_step(options.fold_step_contexts);
         let folder = Arc::new(folder);
         let unsent_since = {

@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use super::answers::{
     self, Changes, ChangesQuery, CounterSamples, Counters, CountersQuery, Deploy, DeployQuery,
-    DeployVerdict, FixFirst, FullHealth, HealthStatus, HeatMap, HeatMapQuery, Instance,
-    InstanceQuery, Instances, InstancesQuery, Marks, Overview, Path, PathQuery, Paths, PathsQuery,
-    Profile, ProfileQuery, Series, SeriesQuery, SinceWhen, Slowest, SlowestRequests,
-    SlowestRequestsQuery, WhichInstance, WhichPart, WorstRequests,
+    FixFirst, FullHealth, HealthStatus, HeatMap, HeatMapQuery, Instance, InstanceQuery, Instances,
+    InstancesQuery, Marks, Overview, Path, PathQuery, Paths, PathsQuery, Profile, ProfileQuery,
+    Series, SeriesQuery, Slowest, SlowestRequests, SlowestRequestsQuery, WorstRequests,
 };
 #[cfg(feature = "rankings")]
 use super::answers::{RankingPart, Rankings};
@@ -145,16 +144,6 @@ impl Reader {
         self.answer(answers::changes(&self.0, query))
     }
 
-    /// Since when is it so? The change that stands on a page, or on all pages.
-    pub fn since_when<'a>(&'a self, context: &'a str) -> Answering<'a, SinceWhen> {
-        self.answer(answers::since_when(&self.0, context))
-    }
-
-    /// Is it my code, or which part? What the change of a page comes from, and where the time of its requests goes.
-    pub fn which_part<'a>(&'a self, context: &'a str) -> Answering<'a, WhichPart> {
-        self.answer(answers::which_part(&self.0, context))
-    }
-
     /// Which requests? Those of a page to look at, in a window or in the last two hours.
     pub fn worst_requests<'a>(
         &'a self,
@@ -162,16 +151,6 @@ impl Reader {
         window: Option<Window>,
     ) -> Answering<'a, WorstRequests> {
         self.answer(answers::worst_requests(&self.0, context, window))
-    }
-
-    /// Which instance? The one that stands out on a page since its change, or in the last hour.
-    pub fn which_instance<'a>(&'a self, context: &'a str) -> Answering<'a, WhichInstance> {
-        self.answer(answers::which_instance(&self.0, context))
-    }
-
-    /// Did the deploy do it? `None` if nothing has changed on the page.
-    pub fn did_the_deploy<'a>(&'a self, context: &'a str) -> Answering<'a, Option<DeployVerdict>> {
-        self.answer(answers::did_the_deploy(&self.0, context))
     }
 
     /// The marks.

@@ -32,7 +32,7 @@ const SECOND: i64 = 1_000_000_000;
 
 /// So many pending ids of a ranking start a flush before its time, or half of the most that the ranking may have: beyond
 /// its maximum, additions would be dropped. Contexts and counters never start one, as the memory of what is pending is
-/// bounded by their maxima, which [`worst_case`](tower_pulse_model::worst_case) knows.
+/// bounded by their maxima.
 const CROWDED_IDS: usize = 1_000;
 
 /// The pending batch and the counts of the drain. No request takes its lock.

@@ -5,7 +5,7 @@ use serde::Serialize;
 use tower_pulse_detect::change::{Change, Suspect};
 use tower_pulse_model::mark::{Mark, Marks};
 
-/// Whether a deploy did it: [`Reader::did_the_deploy`](crate::query::Reader::did_the_deploy), and of each change.
+/// Whether a deploy caused a change.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct DeployVerdict {

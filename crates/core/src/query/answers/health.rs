@@ -12,10 +12,8 @@ use crate::query::source::Source;
 use crate::skew::{Skew, skew_warning};
 use crate::store::PassRecord;
 use tower_pulse_detect::detector::Sight;
-use tower_pulse_model::expected::ExpectedBytes;
 use tower_pulse_model::snapshot::Problem;
 use tower_pulse_model::tiers::History;
-use tower_pulse_model::worst_case::WorstCase;
 
 /// How often the store is asked for its status while somebody looks.
 const ASKED_EVERY: Duration = Duration::from_secs(1);
@@ -173,10 +171,6 @@ pub struct OwnHealth {
     pub recording: RecordingHealth,
     /// Flushing.
     pub flush: FlushHealth,
-    /// The memory that the contexts of this process are expected to take.
-    pub expected: ExpectedBytes,
-    /// Upper bounds of the memory that this configuration can take.
-    pub worst_case: WorstCase,
 }
 
 impl From<Health> for ProcessHealth {
@@ -191,8 +185,6 @@ impl From<Health> for ProcessHealth {
                 completeness: health.completeness,
                 recording: health.recording,
                 flush: health.flush,
-                expected: health.expected,
-                worst_case: health.worst_case,
             }),
             fold: health.fold,
             changes: health.changes,

@@ -19,7 +19,6 @@ mod path;
 mod path_targets;
 mod paths;
 mod profile;
-mod questions;
 #[cfg(feature = "rankings")]
 mod rankings;
 mod resolution;
@@ -31,6 +30,7 @@ mod slow_requests;
 mod slowest;
 mod slowest_requests;
 mod timers;
+mod worst_requests;
 
 pub use self::changes::{ChangeRow, Changes, ChangesQuery, WatchedRow};
 pub use self::compared::{Before, ComparedWindow, ENOUGH_FOR_P99, ENOUGH_REQUESTS, Ratios};
@@ -54,7 +54,6 @@ pub use self::path::{Bucket, ContextHour, Path, PathQuery, PathWindow};
 pub use self::path_targets::{Burn, BurningPath, TargetBudget, TargetBurn};
 pub use self::paths::{PathRow, Paths, PathsQuery, Repeated, RowStatus, Sort};
 pub use self::profile::{HourOfWeek, Profile, ProfileQuery};
-pub use self::questions::{Part, SinceWhen, WhichInstance, WhichPart, WorstRequests};
 #[cfg(feature = "rankings")]
 pub use self::rankings::{RankedRow, RankingHead, RankingPart, RankingRow, Rankings};
 pub use self::row_series::{PointValue, RowMetric, SeriesSpan, most_rows};
@@ -67,6 +66,7 @@ pub use self::slowest_requests::{
     ListedHours, RequestStatus, SlowestRequests, SlowestRequestsQuery,
 };
 pub use self::timers::{QueueWait, RequestTimer, RequestTimers, TimerPath};
+pub use self::worst_requests::WorstRequests;
 
 pub(super) use self::changes::changes;
 pub(super) use self::counters::{counter, counters};
@@ -81,9 +81,6 @@ pub(super) use self::overview::overview;
 pub(super) use self::path::path;
 pub(super) use self::paths::paths;
 pub(super) use self::profile::profile;
-pub(super) use self::questions::{
-    did_the_deploy, since_when, which_instance, which_part, worst_requests,
-};
 #[cfg(feature = "rankings")]
 pub(super) use self::rankings::{ranking, rankings};
 #[cfg(feature = "row-cache")]
@@ -91,6 +88,7 @@ pub(super) use self::rows::rows;
 pub(super) use self::series::series;
 pub(super) use self::slowest::slowest;
 pub(super) use self::slowest_requests::slowest_requests;
+pub(super) use self::worst_requests::worst_requests;
 
 use std::cmp::Ordering;
 use std::ops::RangeInclusive;

@@ -1,0 +1,81 @@
+//! Lines of JSON of Caddy's access log:
+//!
+//! ```text
+//! {"ts":1795639212.27,"msg":"handled request","request":{"method":"GET","uri":"/users/7",…},"duration":0.0037,"status":200,…}
+//! ```
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::line::{Ending, Line, Unreadable, ending_of_status};
+use crate::{template, time};
+
+/// The logger to which Caddy tells why a request failed begins with this. Its lines have all that the request's own has.
+const CADDY_ERRORS: &str = "http.log.error";
+
+#[derive(serde::Deserialize)]
+struct Caddy<'a> {
+    /// `http.log.access`, or `http.log.error`.
+    #[serde(borrow)]
+    logger: Option<Cow<'a, str>>,
+    ts: Value,
+    #[serde(borrow)]
+    request: Request<'a>,
+    duration: Value,
+    status: u16,
+}
+
+#[derive(serde::Deserialize)]
+struct Request<'a> {
+    #[serde(borrow)]
+    method: Cow<'a, str>,
+    #[serde(borrow)]
+    uri: Cow<'a, str>,
+}
+
+/// Reads a line, and writes its context to `context`.
+pub(crate) fn parse<'a>(line: &[u8], context: &'a mut String) -> Result<Line<'a>, Unreadable> {
+    let line: Caddy<'_> = serde_json::from_slice(line)
+        .map_err(|_| Unreadable("not a line of Caddy's access log in JSON"))?;
+    if (line.logger).is_some_and(|logger| logger.starts_with(CADDY_ERRORS)) {
+        return Err(Unreadable(
+            "an error that Caddy tells beside the line about its request",
+        ));
+    }
+    let second = match &line.ts {
+        Value::String(text) => time::rfc3339(text.as_bytes())?,
+        number => number_of(number.as_f64())?,
+    };
+    // A whole number has milli- or nanoseconds, by a setting. So has 0: what took less than one of them.
+    let seconds = line.duration.as_f64().filter(|_| !line.duration.is_u64());
+    let took = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let took = took.ok_or(Unreadable(
+        "`duration` is no fraction of seconds: let `duration_format` be `seconds`",
+    ))?;
+    template::of(&line.request.method, &line.request.uri, context);
+    Ok(Line {
+        second: time::second(second)?,
+        duration: Some(time::recordable(took)?),
+        ending: match line.status {
+            // Up to 2.6, a request to which nothing was answered before the client had gone.
+            0 => Ending::GivenUp,
+            status => ending_of_status(status)?,
+        },
+        context,
+    })
+}
+
+/// The second of Caddy's `ts`: seconds, or by its setting milli- or nanoseconds, since the epoch. A number that could be
+/// two of them is a time in 1973 or before, or after the year 2255.
+fn number_of(ts: Option<f64>) -> Result<u64, Unreadable> {
+    let seconds = match ts.filter(|ts| *ts >= 0.0) {
+        Some(ts @ 1e11..=9e12) => ts / 1e3,
+        Some(ts @ 1e17..=9e18) => ts / 1e9,
+        Some(ts) => ts,
+        None => return Err(Unreadable("`ts` is no time since 1970")),
+    };
+    // A cast takes what is too large to the largest.
+    Ok(seconds as u64)
+}

@@ -1,0 +1,136 @@
+//! Memory is bounded by configuration: a process in which every limit is reached takes no more than the guide's page on
+//! sizing says. Each case is a process of its own, as one does not give back what it took.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    missing_docs,
+    reason = "test code: a panic is a failed test"
+)]
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use http::StatusCode;
+use pulse_rig::process::resident_bytes;
+use pulse_rig::server::RedisServer;
+use tower_pulse::query::{PathsQuery, Window};
+use tower_pulse::{Builder, Clock, Outcome, Pulse, Ranking};
+
+const SIZING: &str = include_str!("../src/guide/sizing.md");
+/// The environment variable that names the case of a child.
+const CHILD: &str = "PULSE_MEMORY_CASE";
+const NOW: i64 = 1_700_006_400;
+/// Minutes of an outage, more than are kept.
+const MINUTES: i64 = 135;
+const CONTEXTS: usize = 100;
+const MIB: usize = 1 << 20;
+
+/// A builder with the limits of the page.
+fn limited() -> Builder {
+    Pulse::builder()
+        .max_contexts(CONTEXTS)
+        .max_counters(100)
+        .memory_bytes(2 * MIB)
+        .pending_bytes(4 * MIB)
+        .replay_bytes(4 * MIB)
+        .query_bytes(4 * MIB)
+}
+
+/// Records in more contexts, counters and ids than are told apart, with two durations in every octave.
+fn record(pulse: &Pulse, ranking: &Ranking, round: i64) {
+    for context in 0..CONTEXTS + 20 {
+        let context = format!("GET /{:x<200}/{context}", "");
+        for half in 0..60 {
+            let duration = Duration::from_secs_f64(1e-6 * (f64::from(half) / 2.0).exp2());
+            let outcome = match (round + i64::from(half)) % 3 {
+                0 => Outcome::Cancelled.into(),
+                1 => StatusCode::INTERNAL_SERVER_ERROR.into(),
+                _ => tower_pulse::RequestOutcome::from(StatusCode::OK),
+            };
+            pulse.record(&context, duration, outcome);
+        }
+    }
+    for name in 0..120 {
+        pulse.counter(&format!("{:x<200}{name}", "")).increment();
+    }
+    for id in 0..1_200 {
+        ranking.add(&format!("{:x<200}{id}-{}", "", round % 3), 1);
+    }
+}
+
+/// Fills a process, and prints the bytes by which it grew.
+async fn fill(redis: Option<RedisServer>) {
+    let before = resident_bytes(std::process::id());
+    let (clock, time) = Clock::manual(NOW);
+    let builder = limited().clock(clock);
+    let builder = match &redis {
+        Some(redis) => builder.redis(redis.url()),
+        None => builder,
+    };
+    let (pulse, _tasks) = builder.build_with_tasks().unwrap();
+    let ranking = pulse.ranking("posts").max_ids(1_000).build().unwrap();
+    // While the store answers: every table, acknowledged calls, and what a page asks for.
+    for round in 0..20 {
+        record(&pulse, &ranking, round);
+        time.advance(Duration::from_secs(60));
+        pulse.flush().await.unwrap();
+        for window in ["5m", "1h", "6h", "24h"] {
+            let mut query = PathsQuery::default();
+            query.window = window.parse::<Window>().unwrap();
+            pulse.query().paths(&query).await.unwrap();
+        }
+    }
+    if let Some(redis) = &redis {
+        redis.kill_9();
+    }
+    for round in 0..MINUTES {
+        record(&pulse, &ranking, round);
+        time.advance(Duration::from_secs(60));
+        // A flush that fails puts back what it took, within the bound.
+        assert_eq!(pulse.flush().await.is_err(), redis.is_some());
+    }
+    let health = pulse.health();
+    assert!(health.recording.overflowed > 0, "{health:?}");
+    println!(
+        "grew by {} bytes",
+        resident_bytes(std::process::id()) - before
+    );
+}
+
+/// The part of a child; nothing in the test program itself.
+#[tokio::test]
+async fn a_case() {
+    match std::env::var(CHILD).as_deref() {
+        Ok("memory") => fill(None).await,
+        Ok(_) => fill(Some(RedisServer::start().await)).await,
+        Err(_) => {}
+    }
+}
+
+#[test]
+fn a_process_that_has_reached_every_limit_takes_what_the_guide_says() {
+    let children = [("memory", "| memory |"), ("redis", "| Redis, away |")].map(|(case, row)| {
+        let stated = SIZING.lines().find_map(|line| line.strip_prefix(row));
+        let stated = stated.and_then(|cells| cells.trim().split(' ').next()?.parse::<u64>().ok());
+        let stated = stated.expect("the page has the number of MB") * 1_000_000;
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["a_case", "--exact", "--nocapture"])
+            .env(CHILD, case)
+            .stdout(Stdio::piped())
+            .spawn();
+        (case, stated, child.unwrap())
+    });
+    for (case, stated, child) in children {
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        let grown = said.split_once("grew by ");
+        let grown = grown.and_then(|(_, grown)| grown.split(' ').next()?.parse::<u64>().ok());
+        let grown = grown.unwrap_or_else(|| panic!("{case}: {said}"));
+        println!("{case}: {grown} bytes, the guide says {stated}");
+        // A number that is far off helps nobody.
+        assert!(
+            (stated / 2..=stated).contains(&grown),
+            "{case}: {grown} bytes, the guide says {stated}"
+        );
+    }
+}
