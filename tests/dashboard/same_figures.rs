@@ -241,6 +241,7 @@ async fn a_dashboard_tells_nothing_that_only_an_instance_has() {
         let fleet = [
             "pulse_fleet_",
             "pulse_store_up ",
+            "pulse_condition{",
             "pulse_changes{",
             "pulse_wrong_credentials_total 0",
         ];

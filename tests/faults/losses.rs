@@ -9,6 +9,7 @@ use http::Request;
 use redis::cmd;
 use serde_json::Value;
 use tower::ServiceExt;
+use tower_pulse::Condition;
 use tower_pulse::admin::Access;
 use tower_pulse::{Clock, Dashboard, Pulse};
 
@@ -71,6 +72,7 @@ async fn a_shutdown_tells_what_of_a_counter_is_lost() {
     .await;
     assert!(error.contains("additions of 1400 to counters"), "{error}");
     assert_eq!(lost(&service.pulse).await, [0, 1_400, 0]);
+    assert!((service.health().conditions).contains(&Condition::Lost));
     assert_eq!(log.lines_with("additions of 1400 to counters").len(), 1);
     let warnings = service.health().warnings;
     let told = warnings.iter().filter(|one| one.contains("1400"));

@@ -100,7 +100,7 @@ async fn a_wait_that_makes_no_sense_is_counted_and_told() {
     let told: Vec<_> = health
         .warnings
         .iter()
-        .map(|warning| warning.split(" of 10 ").next().unwrap())
+        .map(|warning| warning.split(" of the last 10 ").next().unwrap())
         .collect();
     assert_eq!(told, ["2", "2", "5"], "{:?}", health.warnings);
     assert_eq!(health.conditions, [Condition::QueueHeader]);

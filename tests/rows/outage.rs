@@ -22,12 +22,6 @@ async fn reads_fail_at_once_or_answer_from_this_process() {
         .await;
     let server = service.server.as_ref().unwrap();
     server.freeze();
-    service
-        .until("it is told", async || {
-            let conditions = service.pulse().health().conditions;
-            conditions.contains(&Condition::RowRefresh)
-        })
-        .await;
     let start = Instant::now();
     let error = plain.get::<Stock>("1").await.unwrap_err();
     let took = start.elapsed();
@@ -84,6 +78,27 @@ async fn rows_are_refreshed_after_redis_was_killed() {
             matches!(cache.get::<Stock>("1").await, Ok(Some(_)))
         })
         .await;
+}
+
+#[tokio::test]
+async fn rows_that_may_not_be_refreshed_are_told_until_they_may() {
+    let service = Service::redis().await;
+    let cache = service.cache();
+    cache.schedule("1", Duration::from_secs(1)).await.unwrap();
+    service.until_cached(&cache, "1", 1).await;
+    let mut connection = service.server.as_ref().unwrap().connection().await;
+    for (rule, is_denied) in [("-evalsha", true), ("+evalsha", false)] {
+        let mut acl = redis::cmd("ACL");
+        acl.arg(&["SETUSER", "default", rule]);
+        acl.exec_async(&mut connection).await.unwrap();
+        service
+            .until("it is told, or quiet", async || {
+                service.manual.advance(Duration::from_millis(500));
+                let conditions = service.pulse().health().conditions;
+                conditions.contains(&Condition::RowRefresh) == is_denied
+            })
+            .await;
+    }
 }
 
 #[tokio::test]

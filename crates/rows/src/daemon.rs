@@ -9,7 +9,7 @@ use super::cache::Cache;
 use super::places::{DaemonPlaces, Place};
 use tower_pulse_core::clock::Tick;
 use tower_pulse_core::condition::Condition;
-use tower_pulse_core::error::StoreError;
+use tower_pulse_core::error::{StoreError, StoreErrorKind};
 use tower_pulse_core::health::Notices;
 use tower_pulse_core::random::short_random_name;
 use tower_pulse_core::store::rows::{LeaseOf, LeasedRow};
@@ -183,6 +183,13 @@ impl Daemon {
     }
 
     fn warn_of_store(&self, error: &StoreError) {
+        // Of a store that is away, other warnings tell.
+        if matches!(
+            error.kind(),
+            StoreErrorKind::Unreachable | StoreErrorKind::TimedOut
+        ) {
+            return;
+        }
         let name = &self.cache.options.name;
         self.warn(format!(
             "rows of the cache {name:?} are not refreshed, which is tried again: {error}"
