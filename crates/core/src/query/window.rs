@@ -75,11 +75,6 @@ impl Window {
         Ok(Self(Slices::Between(from, to)))
     }
 
-    /// A window of the records.
-    pub fn of(slices: Slices) -> Self {
-        Self(slices)
-    }
-
     /// The window of the records.
     pub fn slices(self) -> Slices {
         self.0

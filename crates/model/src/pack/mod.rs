@@ -62,9 +62,8 @@ pub fn read_aggregate(bytes: &[u8]) -> Option<Aggregate> {
     Reader(bytes).aggregate()
 }
 
-/// Adds a section to a packed record.
-#[cfg(test)]
-pub(crate) fn push_section(record: &mut Vec<u8>, tag: u64, body: &[u8]) {
+/// Adds a section to a packed record. Readers that do not know its tag skip it.
+pub fn push_section(record: &mut Vec<u8>, tag: u64, body: &[u8]) {
     let mut out = Writer(std::mem::take(record));
     out.section(tag, |out| out.0.extend_from_slice(body));
     *record = out.0;
