@@ -83,7 +83,9 @@ async fn rows_are_refreshed_after_redis_was_killed() {
 #[tokio::test]
 async fn rows_that_may_not_be_refreshed_are_told_until_they_may() {
     let service = Service::redis().await;
-    let cache = service.cache();
+    let pulse = service.pulse();
+    let cache = RowCache::builder(&pulse).loader(service.database.clone());
+    let cache = cache.build().unwrap();
     cache.schedule("1", Duration::from_secs(1)).await.unwrap();
     service.until_cached(&cache, "1", 1).await;
     let mut connection = service.server.as_ref().unwrap().connection().await;
@@ -94,7 +96,7 @@ async fn rows_that_may_not_be_refreshed_are_told_until_they_may() {
         service
             .until("it is told, or quiet", async || {
                 service.manual.advance(Duration::from_millis(500));
-                let conditions = service.pulse().health().conditions;
+                let conditions = pulse.health().conditions;
                 conditions.contains(&Condition::RowRefresh) == is_denied
             })
             .await;

@@ -118,6 +118,10 @@ impl Stages {
     /// Why what was recorded does not reach the store. Each ends with the error, which other stages may have as well.
     fn store_warnings(&self, flush: &FlushStatus, counters: &FlushCounters) -> Vec<Warning> {
         let mut warnings = Vec::new();
+        if self.store.is_in_process() {
+            // Such a store has a warning of its own.
+            return warnings;
+        }
         let waiting = |condition: Condition, text: &str, error: &str| {
             let unsent = self.flusher.unsent_amounts();
             condition.warning(format!(
