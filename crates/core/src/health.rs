@@ -114,7 +114,7 @@ struct Loss {
 }
 
 /// How long after the last failure there is a warning of it.
-const FAILS_FOR: Duration = Duration::from_secs(9);
+const FAILS_FOR: Duration = Duration::from_secs(8);
 /// The most failures that are warned of at a time.
 const MAX_FAILURES: usize = 8;
 /// How long a loss is warned of. Its count stays.

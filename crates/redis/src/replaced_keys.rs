@@ -17,7 +17,7 @@ use tower_pulse_model::snapshot::Problem;
 
 /// The most keys that are listed, and for how long a key is listed.
 const MAX_LISTED: usize = 20;
-const LISTED_FOR: Duration = Duration::from_secs(9);
+const LISTED_FOR: Duration = Duration::from_secs(8);
 
 /// The newest replaced keys, for health.
 #[derive(Debug, Default)]

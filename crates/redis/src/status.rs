@@ -33,7 +33,7 @@ const QUARANTINE_AT_ONCE: usize = 1_000;
 
 /// Seconds after which keys in quarantine and rankings are listed again once there was nothing to tell of them. The status
 /// is asked for each second, and hardly any service has such a key or ranking.
-const NOTHING_LISTED_FOR: i64 = 5;
+const NOTHING_LISTED_FOR: i64 = 4;
 
 /// Rankings with several configurations that are listed, about.
 const MAX_MIXED_RANKINGS: usize = 20;
