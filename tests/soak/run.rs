@@ -59,6 +59,8 @@ pub async fn run(length: Duration, seed: u64) -> bool {
         let fault = told_faults[number % told_faults.len()];
         let late = report.told.inflict(fault, &mut site).await;
         report.faults.extend(late);
+        // A kill may take no more than the last interval has.
+        let _ = recover(&mut site, Instant::now() + PERIOD).await;
         watch(&mut site, &mut samples, next).await;
         if start.elapsed() >= length {
             break;

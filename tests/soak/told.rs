@@ -108,9 +108,13 @@ async fn until(site: &mut Site, condition: &str, is_told: bool) -> Duration {
     while start.elapsed() < PATIENCE {
         let mut tells = false;
         for instance in &mut site.fleet {
-            // Some conditions are noticed by reading.
-            let _ = instance.get("/admin/pulse/api/paths?window=5m").await;
-            let health = instance.health().await;
+            let look = async {
+                // Some conditions are noticed by reading.
+                let _ = instance.get("/admin/pulse/api/paths?window=5m").await;
+                instance.health().await
+            };
+            // An instance that is frozen does not hold up the others.
+            let health = tokio::time::timeout(2 * LOOK, look).await.ok().flatten();
             let conditions = health
                 .as_ref()
                 .and_then(|health| health["conditions"].as_array());
