@@ -236,10 +236,10 @@ impl QueueSince {
         }
         let before = since[0].map_or_else(QueueStats::default, |(_, before)| before);
         QueueStats {
-            timed: now.timed - before.timed,
-            negative: now.negative - before.negative,
-            too_long: now.too_long - before.too_long,
-            unreadable: now.unreadable - before.unreadable,
+            timed: now.timed.saturating_sub(before.timed),
+            negative: now.negative.saturating_sub(before.negative),
+            too_long: now.too_long.saturating_sub(before.too_long),
+            unreadable: now.unreadable.saturating_sub(before.unreadable),
         }
     }
 }
@@ -294,7 +294,8 @@ impl Stages {
             additions,
             details,
         } = counts.lost;
-        if has_grown(Condition::Lost, requests + additions + details) {
+        let lost = requests.saturating_add(additions).saturating_add(details);
+        if has_grown(Condition::Lost, lost) {
             warnings.push(Condition::Lost.warning(format!(
                 "{} are lost, since the store lost them, or was away at a shutdown or for too long: see the log \
                  for the time, use persistence and a replica, and raise `replay_bytes` if a failover \
