@@ -26,10 +26,14 @@ pub(crate) enum Part {
     Median,
     /// The slowest tenth.
     UpperTenth,
-    /// A tenth, whichever.
-    SomeRequests,
+    /// A share of them, whichever.
+    Mix,
     /// Those that miss a cache, of which there are more.
     Misses,
+    /// All, more from minute to minute: with the page's data.
+    Growth,
+    /// All at once, on a page that grows.
+    Step,
 }
 
 /// Minutes in which a drift grows.
@@ -45,16 +49,28 @@ pub(crate) struct Label {
     pub(crate) from: usize,
     /// The minute after the last one.
     pub(crate) to: usize,
-    /// Of the times, of the rate, or of the odds of a miss; for failing, the share of errors.
+    /// Of the times of the requests that are slower, of the rate, or of the odds of a miss; for failing, the share of
+    /// errors.
     pub(crate) ratio: f64,
+    /// For a mix, the share of the requests that are slower.
+    pub(crate) share: f64,
+    /// The ratio of the mean times, for changes of all requests, of a mix and of misses.
+    pub(crate) mean: f64,
+    /// Minutes in which it grows.
+    pub(crate) growing: usize,
     /// Requests per minute of the page.
     pub(crate) rate: f64,
 }
 
 impl Label {
-    /// The part of a drift that is there in a minute.
-    pub(crate) fn grown(&self, minute: usize) -> f64 {
-        ((minute - self.from + 1) as f64 / DRIFTING as f64).min(1.0)
+    /// The logarithm of the factor of the times in a minute.
+    pub(crate) fn shift(&self, minute: usize) -> f64 {
+        let grown = ((minute - self.from + 1) as f64 / self.growing.max(1) as f64).min(1.0);
+        match self.part {
+            Part::Growth => (1.0 + (self.ratio - 1.0) * grown).ln(),
+            Part::BadStart if minute == self.from => 3.0 * self.ratio.ln(),
+            _ => self.ratio.ln() * grown,
+        }
     }
 }
 
@@ -71,7 +87,7 @@ pub(crate) fn random_labels(random: &mut Random, pages: &mut [Page]) -> Vec<Labe
             Part::UpperTenth,
             Part::UpperTenth,
             Part::UpperTenth,
-            Part::SomeRequests,
+            Part::Mix,
             Part::Misses,
         ]
         .map(|part| (Slower, part)),
@@ -107,8 +123,8 @@ pub(crate) fn random_labels(random: &mut Random, pages: &mut [Page]) -> Vec<Labe
             (Slower, Part::BadStart) => random.pick(&[1.3, 1.5, 2.0]),
             (Slower, Part::Median) => random.pick(&[1.5, 2.0]),
             (Slower, Part::UpperTenth) => random.pick(&[1.5, 2.0, 3.0]),
-            (Slower, Part::SomeRequests) => random.pick(&[4.0, 6.0, 10.0]),
-            (Slower, Part::Misses) => random.pick(&[2.0, 3.0, 5.0]),
+            (Slower, Part::Mix) => random.pick(&[4.0, 6.0, 10.0]),
+            (Slower, _) => random.pick(&[2.0, 3.0, 5.0]),
             (Faster, _) => random.pick(&[0.7, 0.5]),
             (Surge, _) => random.log_between(3.0, 10.0),
             (Failing, _) => (page.error_share * 3.0 + random.log_between(0.03, 0.5)).min(0.9),
@@ -124,8 +140,110 @@ pub(crate) fn random_labels(random: &mut Random, pages: &mut [Page]) -> Vec<Labe
             from,
             to: (from + length).min(MINUTES),
             ratio,
+            share: 0.1,
+            mean: mean_ratio(page.shape, part, ratio, 0.1),
+            growing: usize::from(part == Part::Drift) * DRIFTING,
             rate: page.rate,
         }
     });
     labels.collect()
+}
+
+fn mean_ratio(shape: Shape, part: Part, ratio: f64, share: f64) -> f64 {
+    match (part, shape) {
+        (Part::Mix, _) => 1.0 + share * (ratio - 1.0),
+        (Part::Misses, Shape::Bimodal { misses, factor, .. }) => {
+            let odds = misses / (1.0 - misses) * ratio;
+            let mean = |misses: f64| 1.0 + misses * (factor - 1.0);
+            mean(odds / (1.0 + odds)) / mean(misses)
+        }
+        _ => ratio,
+    }
+}
+
+/// Half of the pages are slower for a while: six as a whole, six in a share of their requests, of which every second
+/// page has two humps, five as their cache misses more often, and three in their slowest tenth.
+pub(crate) fn mixed_labels(random: &mut Random, pages: &mut [Page]) -> Vec<Label> {
+    let parts = [
+        (Part::Body, 6),
+        (Part::Mix, 6),
+        (Part::Misses, 5),
+        (Part::UpperTenth, 3),
+    ];
+    let parts = parts
+        .into_iter()
+        .flat_map(|(part, count)| vec![part; count]);
+    let parts: Vec<_> = parts.collect();
+    let chosen = random.sample(PAGES, parts.len());
+    let labels = parts.into_iter().zip(chosen).enumerate();
+    let labels = labels.map(|(index, (part, number))| {
+        let page = &mut pages[number];
+        if part == Part::Misses || part == Part::Mix && index % 2 == 0 {
+            page.shape = Shape::bimodal(random);
+        }
+        page.rate = page.rate.max(random.log_between(30.0, 300.0));
+        page.find_upper_tenth(random);
+        let from = random.whole(60, MINUTES - 15);
+        let length = match random.chance(0.3) {
+            true => MINUTES,
+            false => random.whole(10, 60),
+        };
+        let (ratio, share) = match part {
+            Part::Body => (random.pick(&[1.3, 1.5, 2.0, 3.0]), 1.0),
+            Part::Mix => (random.between(2.0, 6.0), random.between(0.1, 0.5)),
+            Part::Misses => (random.between(1.5, 6.0), 1.0),
+            _ => (2.0, 0.1),
+        };
+        Label {
+            page: number,
+            kind: LabelKind::Slower,
+            part,
+            from,
+            to: (from + length).min(MINUTES),
+            ratio,
+            share,
+            mean: mean_ratio(page.shape, part, ratio, share),
+            growing: 0,
+            rate: page.rate,
+        }
+    });
+    labels.collect()
+}
+
+/// Pages that grow with their data, twelve by the hour and four by the day, and a step of a deploy on top of every second.
+pub(crate) fn growing_labels(random: &mut Random, pages: &mut [Page]) -> Vec<Label> {
+    let chosen = random.sample(PAGES, 16);
+    let mut labels = Vec::new();
+    for (index, number) in chosen.into_iter().enumerate() {
+        let page = &mut pages[number];
+        page.rate = page.rate.max(random.log_between(30.0, 300.0));
+        let is_of_day = index >= 12;
+        let from = match is_of_day {
+            true => 0,
+            false => random.whole(60, MINUTES - 60),
+        };
+        let growth = Label {
+            page: number,
+            kind: LabelKind::Slower,
+            part: Part::Growth,
+            from,
+            to: MINUTES,
+            ratio: random.between(2.0, 5.0),
+            share: 1.0,
+            mean: 1.0,
+            growing: if is_of_day { 24 * 60 } else { 60 },
+            rate: page.rate,
+        };
+        labels.push(growth);
+        if index % 2 == 0 {
+            labels.push(Label {
+                part: Part::Step,
+                from: random.whole(from.max(50) + 12, MINUTES - 10),
+                ratio: random.pick(&[1.6, 2.0, 3.0]),
+                growing: 0,
+                ..growth
+            });
+        }
+    }
+    labels
 }

@@ -17,6 +17,7 @@ mod events;
 mod labels;
 mod page;
 mod pauses;
+mod real;
 mod report;
 mod rng;
 mod score;
@@ -82,6 +83,7 @@ fn main() {
     });
     let scores: Vec<_> = scores.collect();
     report::summary(&scores);
+    real::print(seed);
     let is_cheap = cost::print(seed);
     if !(accepted && is_cheap) {
         println!("NOT ACCEPTED");

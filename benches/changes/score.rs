@@ -127,10 +127,12 @@ impl Follower {
         let pages: Vec<_> = pages.collect();
         for page in &pages {
             let mut slower = self.outcomes.iter_mut().filter(|outcome| {
-                outcome.label.page == *page && outcome.label.kind == LabelKind::Slower
+                let label = &outcome.label;
+                label.page == *page
+                    && label.kind == LabelKind::Slower
+                    && (label.from..label.to + GRACE).contains(&minute)
             });
-            let is_in = |label: &Label| (label.from..label.to + GRACE).contains(&minute);
-            match slower.next().filter(|outcome| is_in(&outcome.label)) {
+            match slower.next() {
                 Some(outcome) => {
                     outcome
                         .watched
@@ -170,11 +172,19 @@ impl Follower {
     /// Whether the verdict is about a label.
     fn compare(&mut self, minute: usize, verdict: &Standing, new: bool) -> bool {
         let outcomes = self.outcomes.iter_mut();
-        let mut same = outcomes.filter(|outcome| {
+        // A step on top of a growing page is another change, since its own start.
+        let same = outcomes.filter(|outcome| {
             let label = &outcome.label;
-            label.page == verdict.page && label.kind == verdict.kind && minute >= label.from
+            let begun = label.part != Part::Step
+                || verdict
+                    .since
+                    .is_some_and(|since| since + 3 >= label.from as i64);
+            label.page == verdict.page
+                && label.kind == verdict.kind
+                && minute >= label.from
+                && begun
         });
-        let Some(outcome) = same.next() else {
+        let Some(outcome) = same.last() else {
             return false;
         };
         let label = outcome.label;
@@ -185,7 +195,7 @@ impl Follower {
                 let error = |since| (since - label.from as i64) as f64;
                 outcome.start_error = verdict.since.map(error);
             }
-            outcome.ratio_error = Some(verdict.ratio / label.ratio);
+            outcome.ratio_error = Some(verdict.ratio / label.mean);
             return true;
         }
         if outcome.delay.is_some() {

@@ -7,7 +7,7 @@ use tower_pulse_model::histogram::{BUCKETS, Histogram, bucket_of};
 use tower_pulse_model::outcome::Outcome;
 
 use crate::events::Events;
-use crate::labels::{Label, LabelKind, Part, random_labels};
+use crate::labels::{Label, LabelKind, Part, growing_labels, mixed_labels, random_labels};
 use crate::page::{Page, Regime, Season, Shape, Wobble};
 use crate::pauses::Pauses;
 use crate::rng::Random;
@@ -33,10 +33,14 @@ pub(crate) enum Design {
     Pauses,
     /// Some pages that share a database are slow for three minutes, again and again.
     Troubles,
+    /// Plain noise. Half of the pages become slower, most of them in a share of their requests.
+    Mixes,
+    /// Plain noise. Pages grow with their data, and take a step on top of it.
+    Growth,
 }
 
 impl Design {
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Plain,
         Self::Wandering,
         Self::Regimes,
@@ -44,6 +48,8 @@ impl Design {
         Self::Retries,
         Self::Pauses,
         Self::Troubles,
+        Self::Mixes,
+        Self::Growth,
     ];
 }
 
@@ -90,7 +96,11 @@ impl Run {
         });
         let groups = groups.collect();
         let hardness = random.between(0.7, 1.3);
-        let labels = random_labels(&mut random, &mut pages);
+        let labels = match design {
+            Design::Mixes => mixed_labels(&mut random, &mut pages),
+            Design::Growth => growing_labels(&mut random, &mut pages),
+            _ => random_labels(&mut random, &mut pages),
+        };
         let events = Events::random(&mut random, &pages, design);
         let pauses = (design == Design::Pauses).then(|| Pauses::random(&mut random));
         Self {
@@ -169,12 +179,9 @@ impl Run {
             match (label.kind, label.part) {
                 (LabelKind::Surge, _) => rate *= label.ratio,
                 (LabelKind::Failing, _) => error_share = label.ratio,
-                (_, Part::Body) => shift += label.ratio.ln(),
-                (_, Part::Drift) => shift += label.ratio.ln() * label.grown(minute),
-                (_, Part::BadStart) if minute == label.from => shift += 2.0 * label.ratio.ln(),
-                (_, Part::BadStart) => shift += label.ratio.ln(),
                 (_, Part::Misses) => miss_odds *= label.ratio,
-                (_, part) => tail = Some((part, label.ratio.ln())),
+                (_, Part::Mix | Part::UpperTenth | Part::Median) => tail = Some(*label),
+                _ => shift += label.shift(minute),
             }
         }
         let count = random.poisson(rate);
@@ -186,13 +193,14 @@ impl Run {
         for request in 0..count {
             let failed = request < errors;
             let mut draw = page.shape.draw(random, miss_odds);
-            match tail {
-                Some((Part::UpperTenth, more)) if draw > page.upper_tenth => draw += more,
-                Some((Part::SomeRequests, more)) if random.chance(0.1) => draw += more,
-                Some((Part::Median, more)) if draw <= page.upper_tenth => {
-                    draw = (draw + more).min(page.upper_tenth);
+            if let Some(label) = tail {
+                let slower = draw + label.ratio.ln();
+                match label.part {
+                    Part::UpperTenth if draw > page.upper_tenth => draw = slower,
+                    Part::Mix if random.chance(label.share) => draw = slower,
+                    Part::Median if draw <= page.upper_tenth => draw = slower.min(page.upper_tenth),
+                    _ => {}
                 }
-                _ => {}
             }
             if failed {
                 draw = draw.min(0.0) - 1.0;

@@ -1,5 +1,6 @@
 //! The detector: says at the end of each minute which contexts have changed.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
 use super::all;
@@ -216,8 +217,8 @@ impl Detector {
         let mut pages = std::mem::take(&mut self.pages);
         for (id, page) in &mut pages {
             let alarms = self.state.alarms.iter();
-            let mut alarms = alarms.filter(|alarm| alarm.context == *id && alarm.kind.is_speed());
-            match alarms.next() {
+            let alarms = alarms.filter(|alarm| alarm.context == *id && alarm.kind.is_speed());
+            match alarms.max_by_key(|alarm| alarm.since) {
                 Some(alarm) if !page.is_frozen() => page.freeze(&alarm.past, now),
                 Some(_) => {}
                 None => {
@@ -266,29 +267,35 @@ impl Detector {
         });
     }
 
-    /// Ends what is over.
+    /// Ends what is over. An alarm under another step is looked at once that one is over.
     fn follow(&mut self, now: Tick) {
         let mut alarms = std::mem::take(&mut self.state.alarms);
-        alarms.retain_mut(|alarm| {
-            let is_over =
-                self.is_over(alarm, now) || now.saturating_sub(alarm.detected) > USUAL_AFTER;
-            if is_over {
-                self.state.ended.push(Ended {
-                    context: alarm.context,
-                    kind: alarm.kind,
-                    from: alarm.since,
-                    to: now,
-                    past: alarm.past.clone(),
-                });
-                if let Some(page) = self.pages.get_mut(&alarm.context)
-                    && alarm.kind.is_speed()
-                {
-                    page.drop_lens();
-                }
+        alarms.sort_by_key(|alarm| Reverse(alarm.since));
+        for mut alarm in alarms {
+            if alarm.kind.is_speed()
+                && let Some(page) = self.pages.get_mut(&alarm.context)
+                && page.lens.is_none()
+            {
+                page.freeze(&alarm.past, now);
             }
-            !is_over
-        });
-        self.state.alarms = alarms;
+            let is_old = now.saturating_sub(alarm.detected) > USUAL_AFTER;
+            if self.state.is_covered(&alarm) || !is_old && !self.is_over(&mut alarm, now) {
+                self.state.alarms.push(alarm);
+                continue;
+            }
+            if let Some(page) = self.pages.get_mut(&alarm.context)
+                && alarm.kind.is_speed()
+            {
+                page.drop_lens();
+            }
+            self.state.ended.push(Ended {
+                context: alarm.context,
+                kind: alarm.kind,
+                from: alarm.since,
+                to: now,
+                past: alarm.past,
+            });
+        }
         self.state
             .ended
             .retain(|ended| now.saturating_sub(ended.to) <= REMEMBERED);
@@ -346,6 +353,7 @@ impl Detector {
             now,
         };
         let alarms = self.state.alarms.iter();
+        let alarms = alarms.filter(|alarm| self.state.is_told(alarm, now));
         let mut verdicts: Vec<_> = alarms.map(|alarm| standing.verdict(alarm)).collect();
         verdicts.sort_by_key(|verdict| (verdict.context, verdict.kind));
         verdicts

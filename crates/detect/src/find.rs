@@ -9,9 +9,11 @@ use super::failing;
 use super::history::Tick;
 use super::minute::all_id;
 use super::page::Page;
-use super::reference::Past;
+use super::past::find_changed_past;
+use super::reference::{Past, RANK};
 use super::speed;
 use super::state::{Alarm, AlarmKind, DetectorState};
+use super::step;
 use super::traffic::{self, Traffic, TrafficChange};
 use super::verdict::Sums;
 use tower_pulse_model::records::RecordId;
@@ -23,6 +25,9 @@ const CROWD: f64 = 3.0;
 const STANDS_OUT: f64 = 4.0;
 /// Minutes that a change of several pages at once must last.
 const TOGETHER_LASTING: Tick = 8;
+
+/// The most minutes of a change that another step is compared with.
+const LONGEST_BEFORE: Tick = 15;
 
 /// Whether there are too few pages to tell what they share.
 pub(crate) fn are_alone(pages: &HashMap<RecordId, Page>) -> bool {
@@ -40,6 +45,7 @@ impl Finder<'_> {
     /// Opens the new alarms of minute `now`.
     pub(crate) fn search(mut self, now: Tick) {
         let alone = are_alone(self.pages);
+        self.step(now);
         let mut begun = Vec::new();
         let mut silent = Vec::new();
         let mut steady = 0;
@@ -148,6 +154,53 @@ impl Finder<'_> {
             }
         }
         self.open(begun, silent, steady, now);
+    }
+
+    /// Opens the alarms of pages that are slower already, and take another step.
+    fn step(&mut self, now: Tick) {
+        let alarms = self
+            .state
+            .alarms
+            .iter()
+            .filter(|alarm| alarm.kind == AlarmKind::Slower && !self.state.is_covered(alarm));
+        let mut steps = Vec::new();
+        for alarm in alarms {
+            let Some(page) = self.pages.get(&alarm.context) else {
+                continue;
+            };
+            let shared = self.state.shared.of(alarm.context);
+            let since = step::search(&page.history, &shared, (alarm.since, now));
+            // The minutes until it was detected are part of the change itself.
+            let Some(since) = since.filter(|since| *since > alarm.detected) else {
+                continue;
+            };
+            let before = (alarm.since.max(since - LONGEST_BEFORE), since);
+            let past = find_changed_past(&page.history, before, &shared);
+            steps.extend(past.map(|past| (alarm.context, since, past)));
+        }
+        for (context, since, past) in steps {
+            let Some(page) = self.pages.get_mut(&context) else {
+                continue;
+            };
+            page.freeze(&past, now);
+            let shared = self.state.shared.of(context);
+            let lens = page.lens.as_ref();
+            let Some((strength, effect)) =
+                lens.and_then(|lens| speed::effect_since(lens, &shared, since))
+            else {
+                continue;
+            };
+            self.state.alarms.push(Alarm {
+                context,
+                kind: AlarmKind::Slower,
+                since,
+                detected: now,
+                score: RANK,
+                strength: hundredths(strength),
+                effect: (effect * 1e6) as i64,
+                past,
+            });
+        }
     }
 
     /// Opens the alarms that are not only a part of something larger, or of something that may pass.

@@ -9,7 +9,7 @@ use super::residual::{Finding, Residual, past_variance, strength};
 /// Standard deviations of a window without its worst minutes, as a part of those that the whole window needs.
 pub(crate) const WITHOUT_WORST: f64 = 0.78;
 /// A change is larger than what the page did for as long in its past by this factor.
-const UNUSUAL: f64 = 1.5;
+const UNUSUAL: f64 = 2.0;
 /// A change fades whose last minutes are less than this part of its first ones.
 const FADED: f64 = 0.65;
 /// A change is left over of an earlier one that was larger by the inverse of this.
@@ -107,10 +107,10 @@ fn lower_mean(window: &[Residual], kind: usize, sign: f64) -> f64 {
 
 /// Whether the page was not as slow for as long in its past.
 pub(crate) fn is_unusual(lens: &Lens, window: &[Residual], kind: usize, effect: f64) -> bool {
-    if effect < 0.0 || window.len() > SPANS + 1 {
+    if effect < 0.0 {
         return true;
     }
-    let highest = lens.past.highest[kind][window.len() - 2] as f64 * 1e-6;
+    let highest = f64::from(lens.past.highest[kind][(window.len() - 2).min(SPANS - 1)]) * 1e-6;
     lower_mean(window, kind, 1.0) >= UNUSUAL * highest
 }
 

@@ -31,6 +31,7 @@ mod scored;
 pub mod side_by_side;
 mod speed;
 mod state;
+mod step;
 mod stored;
 pub mod suspects;
 #[cfg(test)]

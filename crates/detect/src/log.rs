@@ -56,15 +56,13 @@ impl Log {
         standing.any(|change| is_about(change, verdict.kind, context, verdict.instance.as_deref()))
     }
 
-    /// The change that stands for a context, and an instance if its kind is about one.
-    fn standing(
-        &mut self,
-        kind: ChangeKind,
-        context: &str,
-        instance: Option<&str>,
-    ) -> Option<&mut Change> {
+    /// The change that stands for what a verdict says. One that began after that was detected is another step.
+    fn standing(&mut self, context: &str, verdict: &Verdict) -> Option<&mut Change> {
         let mut standing = self.changes.iter_mut().filter(|c| c.ended.is_none());
-        standing.find(|change| is_about(change, kind, context, instance))
+        standing.find(|change| {
+            is_about(change, verdict.kind, context, verdict.instance.as_deref())
+                && verdict.since < change.detected
+        })
     }
 
     /// Takes over the verdicts that stand at `end`, the end of a minute in Unix seconds. A change without a verdict
@@ -72,16 +70,24 @@ impl Log {
     pub fn apply(&mut self, verdicts: &[(Arc<str>, Verdict)], end: i64) -> Difference {
         let mut difference = Difference::default();
         for (context, verdict) in verdicts {
-            let standing = self.standing(verdict.kind, context, verdict.instance.as_deref());
+            let standing = self.standing(context, verdict);
             if let Some(change) = standing {
                 update(change, verdict);
                 difference.standing.push(change.id.clone());
-            } else {
-                let change = begun(context, verdict);
-                difference.began.push(change.id.clone());
-                match self.place(&change.id) {
-                    Ok(at) => self.changes[at] = change,
-                    Err(at) => self.changes.insert(at, change),
+                continue;
+            }
+            let change = begun(context, verdict);
+            match self.place(&change.id) {
+                // A step on top of it is over.
+                Ok(at) => {
+                    let change = &mut self.changes[at];
+                    change.ended = None;
+                    update(change, verdict);
+                    difference.standing.push(change.id.clone());
+                }
+                Err(at) => {
+                    difference.began.push(change.id.clone());
+                    self.changes.insert(at, change);
                 }
             }
         }

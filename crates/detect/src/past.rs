@@ -15,6 +15,8 @@ pub(crate) const YOUNG_PAST_ENDS: Tick = 10;
 /// The fewest minutes and requests of a past.
 pub(crate) const FEWEST_MINUTES: u32 = 15;
 pub(crate) const FEWEST_REQUESTS: u64 = 40;
+/// The fewest minutes of a change on top of which there can be a step.
+pub(crate) const FEWEST_CHANGED: u32 = 4;
 /// A minute in which all pages were this much slower or faster is no part of a past.
 const QUIET: f64 = 0.14;
 /// A minute whose scores are farther from the usual is no part of a past, in standard deviations.
@@ -40,6 +42,17 @@ pub(crate) fn find_past(
     }
 }
 
+/// The past of a step on top of a change: the minutes of the change before the step.
+pub(crate) fn find_changed_past(
+    history: &History,
+    (from, to): (Tick, Tick),
+    shared: &SharedMinutes,
+) -> Option<Past> {
+    let mut search = Search::new(history, from, to, shared, &[]);
+    search.fewest = FEWEST_CHANGED;
+    search.past()
+}
+
 /// A minute, the difference of its mean score from the expected one, and the variance of that from sampling.
 pub(crate) type Residual = (Tick, f64, f64);
 
@@ -48,6 +61,7 @@ struct Search<'a> {
     history: &'a History,
     from: Tick,
     to: Tick,
+    fewest: u32,
     shared: &'a SharedMinutes,
     excluded: &'a [(Tick, Tick)],
     /// The usual level between the two.
@@ -68,6 +82,7 @@ impl<'a> Search<'a> {
             history,
             from,
             to,
+            fewest: FEWEST_MINUTES,
             shared,
             excluded,
             level: shared.median_level(from, to).unwrap_or(0.0),
@@ -128,7 +143,7 @@ impl<'a> Search<'a> {
             level += f64::from(minute.requests) * self.shared.level(minute.tick);
             weights += f64::from(minute.requests);
         });
-        if past.minutes < FEWEST_MINUTES || past.requests < FEWEST_REQUESTS {
+        if past.minutes < self.fewest || past.requests < FEWEST_REQUESTS {
             return None;
         }
         past.level = (level / f64::max(weights, 1.0) * 1e6) as i64;

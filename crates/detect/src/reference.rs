@@ -14,13 +14,15 @@ use super::history::{BUCKETS, Counts, SCALE, WIDTH};
 use super::noise::Noise;
 
 /// Kinds of scores.
-pub(crate) const SCORES: usize = 3;
+pub(crate) const SCORES: usize = 4;
 /// Index of the rank score.
 pub(crate) const RANK: usize = 0;
 /// Index of the place score.
 pub(crate) const PLACE: usize = 1;
 /// Index of the tail score.
 pub(crate) const TAIL: usize = 2;
+/// Index of the mix score.
+pub(crate) const MIX: usize = 3;
 
 /// The spans of minutes whose highest mean is known are 2 to `SPANS + 1`.
 pub(crate) const SPANS: usize = 9;
@@ -39,6 +41,17 @@ const USUAL_TAILS: f64 = 6.0;
 const USUAL_TAIL_REQUESTS: f64 = 20.0;
 /// The largest place score, in standard deviations.
 const LARGEST_PLACE: f64 = 3.0;
+/// The mix that the mix score is made for: this share of the requests takes three times as long, and another one is
+/// beyond the split besides.
+const MIX_SHARE: f64 = 0.15;
+const MIX_SHIFT: f64 = 1.0986;
+/// The largest ratio of densities in a mix score.
+const LARGEST_MIX: f64 = 20.0;
+/// The largest share of the past below the place that the mix score looks beyond.
+const MOST_BELOW: f64 = 0.97;
+/// Requests and wobble of a minute, for which that place is chosen.
+const MIX_REQUESTS: f64 = 100.0;
+const MIX_WOBBLE: f64 = 0.05;
 
 /// What is stored of a reference. Integers only, so that it is the same after it was stored.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -77,7 +90,11 @@ pub(crate) struct Reference {
     skew: [f64; SCORES],
     /// Share of the requests in the upper tenth.
     tail_share: f64,
+    /// The expected mix score of a request that takes longer.
+    mixed: f64,
     count: f64,
+    /// The mean bucket of the requests.
+    pub(crate) bucket: f64,
 }
 
 /// Mean seconds.
@@ -146,7 +163,8 @@ impl Reference {
         };
         let largest = (USUAL_TAILS * usual(LARGEST_TAIL)).clamp(LEAST_LARGEST_TAIL, LARGEST_TAIL);
         let usual_excess = usual(largest);
-        let place = place_scores(counts, first, last, total);
+        let density = Density::new(counts, first, last, total);
+        let (place, mix) = (density.place_scores(counts), density.mix_scores());
         let mut scores = Vec::with_capacity(last - first + 1);
         let (mut below, mut median) = (0.0, low);
         for bucket in first..=last {
@@ -160,7 +178,8 @@ impl Reference {
                 true => excess(bucket).min(largest) - usual_excess,
                 false => 0.0,
             };
-            scores.push([rank as f32, place[bucket - first] as f32, tail as f32]);
+            let (place, mix) = (place[bucket - first] as f32, mix[bucket - first] as f32);
+            scores.push([rank as f32, place, tail as f32, mix]);
         }
         let mut reference = Self {
             first,
@@ -170,7 +189,11 @@ impl Reference {
             variance: [0.0; SCORES],
             skew: [0.0; SCORES],
             tail_share: above,
+            mixed: 0.0,
             count: total,
+            bucket: (low..=high)
+                .map(|bucket| share(bucket) * bucket as f64)
+                .sum(),
         };
         reference.tabulate(counts, low..=high, total);
         reference.shrink_tail(usual_excess);
@@ -206,6 +229,8 @@ impl Reference {
         }
         for bucket in support.filter(|bucket| counts[*bucket] > 0) {
             let share = f64::from(counts[bucket]) / total;
+            self.mixed +=
+                share * f64::from(self.of(bucket + (MIX_SHIFT / WIDTH).round() as usize)[MIX]);
             for (kind, score) in self.of(bucket).into_iter().enumerate() {
                 self.skew[kind] += share * f64::from(score).powi(3) / self.variance[kind];
             }
@@ -260,6 +285,11 @@ impl Reference {
         (above as f64 - 1.0 + within - FARTHEST as f64) * WIDTH
     }
 
+    /// The share of the requests that take longer by much, by their mean mix score.
+    pub(crate) fn mixed_share(&self, mix_score: f64) -> f64 {
+        (mix_score / self.mixed.max(1e-3)).clamp(-0.4, 1.0)
+    }
+
     /// Change of the expected score with a small shift; of the tail score, with one of the tail at least.
     pub(crate) fn slope(&self, kind: usize) -> f64 {
         let step = f64::from(self.shifted[FARTHEST + 1][kind] - self.shifted[FARTHEST - 1][kind]);
@@ -288,38 +318,90 @@ impl Reference {
     }
 }
 
-/// `-f'/f` by bucket, where `f` is the density smoothed with a normal kernel. The width of the kernel is
-/// Silverman's (1986) rule of thumb for the spread of the narrowest half, so that modes are not merged.
-fn place_scores(counts: &Counts, first: usize, last: usize, total: f64) -> Vec<f64> {
-    let spread = narrowest_half(counts, total) / 1.35;
-    let width = (0.9 * spread * total.powf(-0.2)).clamp(0.8, 6.0);
-    let reach = (3.0 * width).ceil() as usize;
-    let kernel: Vec<_> = (0..=reach)
-        .map(|d| (-0.5 * (d as f64 / width).powi(2)).exp())
-        .collect();
-    let area: f64 = kernel.iter().sum::<f64>() * 2.0 - kernel[0];
-    let size = last - first + 1;
-    let mut density = vec![0.5 / size as f64; size];
-    for (bucket, count) in counts.iter().enumerate().filter(|(_, n)| **n > 0) {
-        for at in bucket.saturating_sub(reach).max(first)..=(bucket + reach).min(last) {
-            density[at - first] += f64::from(*count) * kernel[at.abs_diff(bucket)] / area;
+/// The density by bucket, smoothed with a normal kernel. The width of the kernel is Silverman's (1986) rule of thumb for
+/// the spread of the narrowest half, so that modes are not merged.
+struct Density {
+    first: usize,
+    total: f64,
+    density: Vec<f64>,
+}
+
+impl Density {
+    fn new(counts: &Counts, first: usize, last: usize, total: f64) -> Self {
+        let spread = narrowest_half(counts, total) / 1.35;
+        let width = (0.9 * spread * total.powf(-0.2)).clamp(0.8, 6.0);
+        let reach = (3.0 * width).ceil() as usize;
+        let kernel: Vec<_> = (0..=reach)
+            .map(|d| (-0.5 * (d as f64 / width).powi(2)).exp())
+            .collect();
+        let area: f64 = kernel.iter().sum::<f64>() * 2.0 - kernel[0];
+        let size = last - first + 1;
+        let mut density = vec![0.5 / size as f64; size];
+        for (bucket, count) in counts.iter().enumerate().filter(|(_, n)| **n > 0) {
+            for at in bucket.saturating_sub(reach).max(first)..=(bucket + reach).min(last) {
+                density[at - first] += f64::from(*count) * kernel[at.abs_diff(bucket)] / area;
+            }
+        }
+        Self {
+            first,
+            total,
+            density,
         }
     }
-    let raw = |at: usize| {
-        let (before, after) = (at.saturating_sub(1), (at + 1).min(size - 1));
-        (density[before] / density[after]).ln() / (after - before).max(1) as f64
-    };
-    let mut scores: Vec<_> = (0..size).map(raw).collect();
-    let share = |at: usize| f64::from(counts[first + at]) / total;
-    let mean: f64 = (0..size).map(|at| share(at) * scores[at]).sum();
-    let variance: f64 = (0..size)
-        .map(|at| share(at) * (scores[at] - mean).powi(2))
-        .sum();
-    let deviation = variance.sqrt().max(1e-6);
-    for score in &mut scores {
-        *score = ((*score - mean) / deviation).clamp(-LARGEST_PLACE, LARGEST_PLACE);
+
+    /// `-f'/f` by bucket.
+    fn place_scores(&self, counts: &Counts) -> Vec<f64> {
+        let (density, size) = (&self.density, self.density.len());
+        let raw = |at: usize| {
+            let (before, after) = (at.saturating_sub(1), (at + 1).min(size - 1));
+            (density[before] / density[after]).ln() / (after - before).max(1) as f64
+        };
+        let mut scores: Vec<_> = (0..size).map(raw).collect();
+        let share = |at: usize| f64::from(counts[self.first + at]) / self.total;
+        let mean: f64 = (0..size).map(|at| share(at) * scores[at]).sum();
+        let variance: f64 = (0..size)
+            .map(|at| share(at) * (scores[at] - mean).powi(2))
+            .sum();
+        let deviation = variance.sqrt().max(1e-6);
+        for score in &mut scores {
+            *score = ((*score - mean) / deviation).clamp(-LARGEST_PLACE, LARGEST_PLACE);
+        }
+        scores
     }
-    scores
+
+    /// The logarithm of the likelihood ratio of a mix: some requests take three times as long, and more than usual are
+    /// beyond the [split](Self::split).
+    fn mix_scores(&self) -> Vec<f64> {
+        let shift = (MIX_SHIFT / WIDTH).round() as usize;
+        let (split, beyond) = self.split();
+        let mixed = |at: usize| {
+            let before = at.checked_sub(shift).map_or(0.0, |from| self.density[from]);
+            let slower = (before / self.density[at]).min(LARGEST_MIX);
+            let more = if at >= split { 1.0 / beyond } else { 0.0 };
+            (1.0 - 2.0 * MIX_SHARE + MIX_SHARE * (slower + more)).ln()
+        };
+        (0..self.density.len()).map(mixed).collect()
+    }
+
+    /// The place at which more requests beyond it are noticed soonest, and their usual share: few are beyond it, and few
+    /// come across it as the page wobbles. With two modes it is between them.
+    fn split(&self) -> (usize, f64) {
+        let all: f64 = self.density.iter().sum();
+        let (mut below, mut best, mut split) = (0.0, 0.0, (0, 1.0));
+        for (at, density) in self.density.iter().enumerate() {
+            let share = below / all;
+            if (0.4..=MOST_BELOW).contains(&share) {
+                let sampling = share * (1.0 - share) / MIX_REQUESTS;
+                let wobble = (MIX_WOBBLE * density / all / WIDTH).powi(2);
+                let noticed = share * share / (sampling + wobble);
+                if noticed > best {
+                    (best, split) = (noticed, (at, 1.0 - share));
+                }
+            }
+            below += density;
+        }
+        split
+    }
 }
 
 /// Width of the narrowest range with half of the counts, in buckets: Grübel's (1988) shorth.

@@ -1,6 +1,6 @@
 //! The scores of a minute without the shift that all pages share, and how far they are from nothing.
 
-use super::history::Tick;
+use super::history::{Tick, WIDTH};
 use super::noise::Window;
 use super::page::Lens;
 use super::reference::SCORES;
@@ -27,6 +27,8 @@ pub(crate) struct Residual {
     /// What all pages share, as a logarithm of time.
     pub(crate) shift: f64,
     pub(crate) scores: [f64; SCORES],
+    /// How much longer the requests took, as a mean logarithm.
+    pub(crate) log: f64,
     /// Variance of the scores that comes from sampling.
     pub(crate) sampling: [f64; SCORES],
     /// What the page's own answer to what is shared may make of the scores: one standard deviation. It is the same
@@ -52,6 +54,7 @@ fn residual(scored: &Scored, lens: &Lens, shared: &SharedMinutes) -> Residual {
         count: f64::from(scored.count),
         shift,
         scores: [0.0; SCORES],
+        log: (f64::from(scored.bucket) - lens.reference.bucket) * WIDTH - shift,
         sampling: [0.0; SCORES],
         answer: [0.0; SCORES],
     };

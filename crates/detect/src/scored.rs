@@ -9,17 +9,20 @@ pub(crate) struct Scored {
     pub(crate) tick: Tick,
     pub(crate) count: f32,
     pub(crate) scores: [f32; SCORES],
+    /// The mean bucket of the requests.
+    pub(crate) bucket: f32,
 }
 
 /// The mean scores of a minute.
 pub(crate) fn score(tick: Tick, packed: Packed<'_>, reference: &Reference) -> Scored {
     let mut sums = [0.0f64; SCORES];
-    let mut total = 0.0f64;
+    let (mut total, mut buckets) = (0.0f64, 0.0);
     packed.buckets(|bucket, count, cut_off| {
         if cut_off && !reference.is_late(bucket) {
             return;
         }
         total += f64::from(count);
+        buckets += f64::from(count) * bucket as f64;
         for (sum, score) in sums.iter_mut().zip(reference.of(bucket)) {
             *sum += f64::from(count) * f64::from(score);
         }
@@ -27,6 +30,7 @@ pub(crate) fn score(tick: Tick, packed: Packed<'_>, reference: &Reference) -> Sc
     Scored {
         tick,
         count: total as f32,
+        bucket: (buckets / total.max(1.0)) as f32,
         scores: sums.map(|sum| {
             if total > 0.0 {
                 (sum / total) as f32

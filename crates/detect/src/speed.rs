@@ -13,12 +13,16 @@ use super::lasting::{
 };
 use super::noise::Window;
 use super::page::Lens;
-use super::reference::{PLACE, RANK, SCORES, TAIL};
+use super::reference::{MIX, PLACE, RANK, SCORES, TAIL};
 use super::residual::{Finding, Residual, past_variance, residuals, strength};
 use super::state::SharedMinutes;
 
 /// The shortest window, in minutes with requests.
-const SHORTEST: usize = 3;
+const SHORTEST: usize = 2;
+/// The shortest window of a change that is not overwhelming.
+const USUAL_SHORTEST: usize = 3;
+/// The least change that is overwhelming after two minutes, as a logarithm of time: 2.7 times.
+const OVERWHELMING: f64 = 1.0;
 /// Minutes before a change in which it may not have been there.
 const BEFORE: usize = 3;
 /// The longest window, in minutes with requests.
@@ -35,11 +39,12 @@ const ALONE: f64 = 1.5;
 /// Standard deviations that are needed, by the number of minutes.
 fn bar(minutes: usize, alone: bool, young: bool) -> f64 {
     let bar = match minutes {
-        0..=3 => 8.0,
-        4 => 7.0,
-        5 => 6.5,
-        6 | 7 => 6.0,
-        _ => 5.5,
+        0..=2 => 16.0,
+        3 => 8.0,
+        4 => 6.5,
+        5 => 6.0,
+        6 | 7 => 5.5,
+        _ => 5.4,
     };
     let bar = if alone { bar + ALONE } else { bar };
     if young { bar + 1.5 } else { bar }
@@ -48,8 +53,11 @@ fn bar(minutes: usize, alone: bool, young: bool) -> f64 {
 /// Standard deviations of a page that is faster, which is less urgent than one that is slower.
 const FASTER_BAR: f64 = 6.5;
 
+/// Standard deviations that a mix needs besides, as its share wobbles more than a place does.
+const MIXED: f64 = 0.5;
+
 /// The least change, as a logarithm of time: slower, faster, in the tail.
-const LEAST_SLOWER: f64 = 0.077;
+const LEAST_SLOWER: f64 = 0.12;
 const LEAST_FASTER: f64 = 0.18;
 const LEAST_TAIL: f64 = 0.3;
 
@@ -85,11 +93,20 @@ fn deviations(lens: &Lens, minutes: &[Residual], kind: usize) -> Option<(f64, f6
     Some((strength(lens, kind, effect, variance, count), effect))
 }
 
+/// Standard deviations and effect on the rank of the minutes since `since`.
+pub(crate) fn effect_since(lens: &Lens, shared: &SharedMinutes, since: Tick) -> Option<(f64, f64)> {
+    let minutes: Vec<_> = residuals(lens, shared)
+        .filter(|minute| minute.tick >= since)
+        .collect();
+    deviations(lens, &minutes, RANK)
+}
+
 /// The size of an effect on the mean score, as a logarithm of time.
 pub(crate) fn log_size(lens: &Lens, kind: usize, effect: f64) -> f64 {
     match kind {
         TAIL => effect / lens.reference.tail_share(),
         RANK => lens.reference.shift_of(effect),
+        MIX => (1.0 + 2.0 * lens.reference.mixed_share(effect)).ln(),
         _ => effect / lens.reference.slope(kind),
     }
 }
@@ -123,7 +140,7 @@ fn each_window(
         for (kind, window) in windows.iter().enumerate() {
             let effect = window.mean();
             // Far from all that was, the place of a request says nothing, and its rank which way it went.
-            if kind == PLACE && effect * windows[RANK].mean() < 0.0 {
+            if (kind == PLACE || kind == MIX) && effect * windows[RANK].mean() < 0.0 {
                 continue;
             }
             let variance = window.variance() + past[kind];
@@ -136,6 +153,16 @@ fn each_window(
             };
             each(finding, &minutes[minutes.len() - index - 1..]);
         }
+    }
+}
+
+/// The minutes that a change must last at least.
+fn shortest(changed: &[Residual]) -> usize {
+    let is_overwhelming = changed.iter().all(|minute| minute.log >= OVERWHELMING);
+    if is_overwhelming {
+        SHORTEST
+    } else {
+        USUAL_SHORTEST
     }
 }
 
@@ -155,7 +182,11 @@ pub(crate) fn search(
         if length < SHORTEST {
             return;
         }
-        let bar = bar(length, alone, young);
+        if length < USUAL_SHORTEST && length < shortest(window) {
+            return;
+        }
+        let mixed = if kind == MIX { MIXED } else { 0.0 };
+        let bar = bar(length, alone, young) + mixed;
         let over = match finding.faster {
             false => finding.strength / bar,
             true => finding.strength / bar.max(FASTER_BAR),
@@ -182,8 +213,9 @@ pub(crate) fn search(
         .iter()
         .filter(|minute| minute.tick >= finding.since - 2);
     let least = match around.filter(rough).count() {
-        0 | 1 => SHORTEST,
-        2 => SHORTEST + 2,
+        0 => shortest(&minutes[minutes.partition_point(|minute| minute.tick < finding.since)..]),
+        1 => USUAL_SHORTEST,
+        2 => USUAL_SHORTEST + 2,
         _ => AFTER_ROUGH,
     };
     let lasted = minutes.iter().filter(|minute| minute.tick >= finding.since);

@@ -174,7 +174,33 @@ pub struct DetectorState {
     pub(crate) instances: InstanceState,
 }
 
+/// Minutes after the end of a step in which the change below it may be over as well.
+const SETTLING: Tick = 2;
+
 impl DetectorState {
+    /// Whether an alarm is told at the end of minute `now`: no other step stands on top of it, or has just ended.
+    pub(crate) fn is_told(&self, alarm: &Alarm, now: Tick) -> bool {
+        let mut ended = self.ended.iter();
+        let is_settling = ended.any(|ended| {
+            ended.context == alarm.context
+                && ended.kind == alarm.kind
+                && ended.from > alarm.since
+                && now.saturating_sub(ended.to) < SETTLING
+        });
+        !is_settling && !self.is_covered(alarm)
+    }
+
+    /// Whether another step of the same page stands on top of an alarm.
+    pub(crate) fn is_covered(&self, alarm: &Alarm) -> bool {
+        let mut alarms = self.alarms.iter();
+        alarm.kind == AlarmKind::Slower
+            && alarms.any(|other| {
+                other.context == alarm.context
+                    && other.kind == alarm.kind
+                    && other.since > alarm.since
+            })
+    }
+
     /// Brings alarms into the order in which they are kept: as they began and ended, then by their contexts.
     pub(crate) fn sort(&mut self) {
         self.alarms

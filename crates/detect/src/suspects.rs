@@ -1,5 +1,6 @@
 //! Suspects of a change: what else is different since it began.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::change::{Change, ChangeKind, Suspect};
@@ -203,39 +204,83 @@ pub fn timers_and_code(sides: &Sides, name: impl Fn(RecordId) -> Option<Arc<str>
     suspects.into_iter().map(|(_, suspect)| suspect).collect()
 }
 
-/// The instance that a change of a context comes from, if it is one: it is out of line with the others, and without
-/// it most of the change would be gone. `instances` is what each did since the change began.
+/// The requests of an instance in some minutes, and the sum of the figure that a change is about.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    requests: f64,
+    sum: f64,
+}
+
+impl Counted {
+    fn of(kind: ChangeKind, sums: &Aggregate) -> Option<Self> {
+        let (count, mean) = match kind {
+            ChangeKind::Slower => (sums.successes().count(), sums.successes().mean()?),
+            ChangeKind::Failing => {
+                let share = sums.outcomes.errors as f64 / sums.times.count.max(1) as f64;
+                (sums.times.count, share)
+            }
+            _ => return None,
+        };
+        let requests = count as f64;
+        (count > 0).then_some(Self {
+            requests,
+            sum: requests * mean,
+        })
+    }
+
+    fn add(&mut self, other: Self) {
+        self.requests += other.requests;
+        self.sum += other.sum;
+    }
+
+    fn mean(self) -> f64 {
+        self.sum / self.requests.max(1.0)
+    }
+}
+
+/// The fewest minutes that two instances must have served together to be compared: a process and the one that replaced
+/// it have one in common.
+const FEWEST_TOGETHER: usize = 2;
+
+/// The instance that a change of a context comes from, if it is one: it is out of line with those that serve in the same
+/// minutes, and without it most of the change would be gone. `minutes` has what each did in each minute since the change
+/// began.
 pub fn instance(
     kind: ChangeKind,
     sides: &Sides,
-    instances: &[(Arc<str>, Aggregate)],
+    minutes: &[Vec<(&Arc<str>, &Aggregate)>],
 ) -> Option<Suspect> {
-    if instances.len() < 2 {
-        return None;
+    let mut instances: BTreeMap<&Arc<str>, Vec<Option<Counted>>> = BTreeMap::new();
+    for (at, minute) in minutes.iter().enumerate() {
+        for (instance, sums) in minute {
+            let served = instances.entry(instance);
+            served.or_insert_with(|| vec![None; minutes.len()])[at] = Counted::of(kind, sums);
+        }
     }
-    let figure: fn(&Aggregate) -> Option<f64> = match kind {
-        ChangeKind::Slower => |sums| sums.successes().mean(),
-        ChangeKind::Failing => |sums| {
-            let count = sums.times.count as f64;
-            (count > 0.0).then(|| sums.outcomes.errors as f64 / count)
-        },
-        _ => return None,
-    };
-    let change = figure(&sides.now)? - figure(&sides.then)?;
-    let judged = instances.iter().filter_map(|(instance, sums)| {
-        let mut others = Aggregate::default();
-        let remaining = instances.iter().filter(|(other, _)| other != instance);
-        remaining.for_each(|(_, sums)| others.merge(sums));
-        if sums.times.count < MIN_REQUESTS || others.times.count < MIN_REQUESTS {
+    let change = Counted::of(kind, &sides.now)?.mean() - Counted::of(kind, &sides.then)?.mean();
+    let judged = instances.iter().filter_map(|(instance, served)| {
+        let (mut own, mut others) = (Counted::default(), Counted::default());
+        for other in instances.iter().filter(|(other, _)| *other != instance) {
+            let both = served.iter().zip(other.1);
+            let both = both.filter_map(|(own, other)| own.and(*other));
+            if both.clone().count() >= FEWEST_TOGETHER {
+                both.for_each(|counted| others.add(counted));
+            }
+        }
+        served
+            .iter()
+            .flatten()
+            .for_each(|counted| own.add(*counted));
+        let fewest = MIN_REQUESTS as f64;
+        if own.requests < fewest || others.requests < fewest {
             return None;
         }
-        let (own, theirs) = (figure(sums)?, figure(&others)?);
-        let own_count = sums.times.count as f64;
-        let all = own_count + others.times.count as f64;
+        let (mean, theirs) = (own.mean(), others.mean());
+        let all = own.requests + others.requests;
         // The part of the distance from the past that only this instance has.
-        let extra = (own - theirs) * own_count / all;
-        let ratio = own / theirs.max(f64::MIN_POSITIVE).max(0.5 / all);
-        (change > 0.0).then(|| (instance.clone(), ratio, extra / change))
+        let extra = (mean - theirs) * own.requests / all;
+        let ratio = mean / theirs.max(f64::MIN_POSITIVE).max(0.5 / all);
+        (change > 0.0).then(|| (Arc::clone(instance), ratio, extra / change))
     });
     let (instance, ratio, share) = judged.max_by(|a, b| a.2.total_cmp(&b.2))?;
     (ratio >= MIN_RATIO && share >= MIN_INSTANCE_SHARE).then(|| Suspect::Instance {

@@ -16,6 +16,7 @@ use tower_pulse_model::records::RecordId;
 mod every_verdict;
 mod figures;
 mod frozen;
+mod steps;
 
 const START: i64 = 1_800_000_000;
 

@@ -10,11 +10,9 @@ use tower_pulse_detect::change::{Change, ChangeKind, Suspect};
 use tower_pulse_detect::polls;
 use tower_pulse_detect::side_by_side::{self, Versions};
 use tower_pulse_detect::suspects::{self, Sides};
-use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ALL, ContextId, Kind, QUEUED};
 use tower_pulse_model::machine::{MachineMinute, was_delayed};
 use tower_pulse_model::records::RecordId;
-use tower_pulse_model::slices::Merge;
 use tower_pulse_model::sorted;
 use tower_pulse_model::tier::FINEST;
 use tower_pulse_model::timer_sums::QUEUE;
@@ -95,15 +93,15 @@ fn instance(
     reports: &[Vec<InstanceMinuteRecords>],
 ) -> Option<Suspect> {
     let id = id_of(change);
-    let mut instances: Vec<(Arc<str>, Aggregate)> = Vec::new();
-    for report in reports.iter().flatten() {
-        let of_context = report.records.iter().find(|(other, _)| *other == id);
-        if let Some((_, sums)) = of_context {
-            let instance = report.instance.clone();
-            sorted::entry(&mut instances, instance, Aggregate::default).merge(sums);
-        }
-    }
-    suspects::instance(change.kind, sides, &instances)
+    let minutes = reports.iter().map(|reports| {
+        let of_context = reports.iter().filter_map(|report| {
+            let mut records = report.records.iter();
+            let (_, sums) = records.find(|(other, _)| *other == id)?;
+            Some((&report.instance, sums))
+        });
+        of_context.collect()
+    });
+    suspects::instance(change.kind, sides, &minutes.collect::<Vec<_>>())
 }
 
 /// The machines that make everything slow: that of the instance that a change comes from, or those of half of the fleet.

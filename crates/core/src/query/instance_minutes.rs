@@ -184,7 +184,7 @@ impl InstanceMinutes {
             };
             beside.add_minute(minute, own, others());
             for (id, context) in &own.contexts {
-                beside.add_context(*id, context, others());
+                beside.add_context(minute, (*id, context), others());
                 turn.pause().await;
             }
         }
@@ -347,13 +347,23 @@ struct Pace {
     others: u64,
     /// How long the own requests would have taken, if each had taken the mean of the others, in nanoseconds.
     expected: f64,
+    /// The number of those minutes, and the start of the last one.
+    minutes: u32,
+    last: i64,
 }
 
+/// A process and the one that replaced it have one minute in common.
+const FEWEST_MINUTES: u32 = 2;
+
 impl Pace {
-    /// Adds its requests on a context in a minute, and those of the others.
-    fn add(&mut self, own: Times, others: Times) {
+    /// Adds its requests on a context in the minute that begins at `start`, and those of the others.
+    fn add(&mut self, start: i64, own: Times, others: Times) {
         if own.count == 0 || others.count == 0 {
             return;
+        }
+        if self.minutes == 0 || self.last != start {
+            self.minutes += 1;
+            self.last = start;
         }
         let mean = others.sum as f64 / others.count as f64;
         self.own.add(own);
@@ -368,7 +378,9 @@ impl Pace {
     }
 
     fn ratio(&self) -> Option<f64> {
-        let is_enough = self.own.count.min(self.others) >= MIN_REQUESTS && self.expected > 0.0;
+        let is_enough = self.own.count.min(self.others) >= MIN_REQUESTS
+            && self.minutes >= FEWEST_MINUTES
+            && self.expected > 0.0;
         is_enough.then(|| self.own.sum as f64 / self.expected)
     }
 }
@@ -410,7 +422,7 @@ impl Comparison {
             let since = compared.busy.as_ref().map_or(start, |busy| busy.start);
             compared.busy = Some(since..start.saturating_add(MINUTE));
             for (id, times) in instance.times(context) {
-                compared.pace.add(times, of_all[&id].without(times));
+                compared.pace.add(start, times, of_all[&id].without(times));
             }
         }
     }
@@ -464,15 +476,19 @@ mod tests {
 
     #[test]
     fn another_mix_of_contexts_makes_no_instance_slow() {
-        let minutes = [vec![
-            minute("a", &[("fast", 90, 10), ("slow", 10, 1_000)]),
-            minute("b", &[("fast", 10, 10), ("slow", 90, 1_000)]),
-        ]];
+        let minutes = [0, 1].map(|_| {
+            vec![
+                minute("a", &[("fast", 90, 10), ("slow", 10, 1_000)]),
+                minute("b", &[("fast", 10, 10), ("slow", 90, 1_000)]),
+            ]
+        });
         assert_eq!(ratios(&minutes, None), [Some(1.0); 2]);
-        let minutes = [vec![
-            minute("a", &[("fast", 90, 10), ("slow", 10, 1_000)]),
-            minute("b", &[("fast", 10, 20), ("slow", 90, 2_000)]),
-        ]];
+        let minutes = [0, 1].map(|_| {
+            vec![
+                minute("a", &[("fast", 90, 10), ("slow", 10, 1_000)]),
+                minute("b", &[("fast", 10, 20), ("slow", 90, 2_000)]),
+            ]
+        });
         assert_eq!(ratios(&minutes, None), [Some(0.5), Some(2.0)]);
         assert_eq!(ratios(&minutes, Some("fast")), [Some(0.5), Some(2.0)]);
         assert_eq!(ratios(&minutes, Some("none")), []);
@@ -503,6 +519,19 @@ mod tests {
         // The others of b are a's nine.
         assert_eq!(ratios(&few, None), [None; 3]);
         assert_eq!(ratios(&few, Some("y")), [None]);
+    }
+
+    #[test]
+    fn a_process_is_not_compared_with_the_one_that_it_replaced() {
+        let minutes = [
+            vec![minute("old", &[("x", 100, 10)])],
+            vec![
+                minute("old", &[("x", 50, 10)]),
+                minute("new", &[("x", 50, 90)]),
+            ],
+            vec![minute("new", &[("x", 100, 90)])],
+        ];
+        assert_eq!(ratios(&minutes, None), [None; 2]);
     }
 
     #[test]

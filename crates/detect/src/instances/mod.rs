@@ -195,7 +195,7 @@ impl InstanceDetector {
         let instances = minute.get(&context).map(|reported| &reported.instances);
         let mut instances = instances.into_iter().flat_map(HashMap::keys);
         instances.any(|instance| {
-            let (own, others) = total(&self.sides(instance, context, since));
+            let (own, others) = total(&self.together(instance, context, since));
             let is_enough = own.requests >= MIN_SAMPLES / 2.0 && others.requests >= MIN_SAMPLES;
             let extra = extra_seconds(&own, &others) / (own.requests + others.requests).max(1.0);
             (is_standing(instance) || is_young && is_enough) && is_most(extra)
@@ -227,6 +227,14 @@ impl InstanceDetector {
             (*at, own, all.without(&own))
         });
         sides.collect()
+    }
+
+    /// The same, of the minutes in which both had requests. A process and the one that replaced it have one in common, in
+    /// which nothing can be compared.
+    fn together(&self, instance: &str, context: RecordId, from: Tick) -> Sides {
+        let mut sides = self.sides(instance, context, from);
+        sides.retain(|(_, own, others)| own.requests > 0.0 && others.requests > 0.0);
+        if sides.len() < 2 { Sides::new() } else { sides }
     }
 
     /// The seconds per request of the whole fleet that an instance takes beyond the others, from a minute on: context by

@@ -11,6 +11,7 @@ fn minutes(scores: &[f64]) -> Vec<Residual> {
         count: 100.0,
         shift: 0.0,
         scores: [*score; SCORES],
+        log: *score,
         sampling: [0.01; SCORES],
         answer: [0.0; SCORES],
     });

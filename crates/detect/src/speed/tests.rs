@@ -1,4 +1,5 @@
 use super::*;
+use crate::history::WIDTH;
 use crate::noise::Noise;
 use crate::page::Page;
 use crate::reference::Past;
@@ -35,6 +36,7 @@ fn lens(shifts: &[f64]) -> Lens {
             tick,
             count: REQUESTS,
             scores: std::array::from_fn(score),
+            bucket: (reference.bucket + shift / WIDTH) as f32,
         };
         lens.scored.push_back(scored);
     }

@@ -26,7 +26,8 @@ fn suspected(failed: [u64; 3]) -> Option<(String, f64, f64)> {
     };
     (instances.iter()).for_each(|(_, sums)| sides.now.merge(sums));
     let hundredths = |figure: f64| (100.0 * figure).round() / 100.0;
-    match instance(ChangeKind::Failing, &sides, &instances)? {
+    let minute: Vec<_> = instances.iter().map(|(name, sums)| (name, sums)).collect();
+    match instance(ChangeKind::Failing, &sides, &[minute.clone(), minute])? {
         Suspect::Instance {
             instance,
             ratio,
@@ -46,6 +47,40 @@ fn an_instance_is_suspected_of_what_only_it_has() {
     assert_eq!(suspected([11, 11, 11]), None);
     // They fail less often than before.
     assert_eq!(suspected([0, 0, 1]), None);
+}
+
+#[test]
+fn an_instance_is_compared_with_those_of_the_same_minutes_only() {
+    let [old, new, third] = ["old", "new", "third"].map(Arc::<str>::from);
+    let (well, failing) = (requests(100, 1), requests(100, 40));
+    let mut sides = Sides {
+        then: requests(300, 3),
+        ..Sides::default()
+    };
+    sides.now.merge(&well);
+    sides.now.merge(&failing);
+    let minute = |of: &[(&'static str, bool)]| -> Vec<_> {
+        let named = |name: &str| match name {
+            "old" => &old,
+            "new" => &new,
+            _ => &third,
+        };
+        let sums = |fails: bool| if fails { &failing } else { &well };
+        of.iter()
+            .map(|(name, fails)| (named(name), sums(*fails)))
+            .collect()
+    };
+    let alone = |minutes: &[Vec<_>]| instance(ChangeKind::Failing, &sides, minutes);
+    // A process and the one that replaced it have a minute in common.
+    let (before, after) = (minute(&[("old", false)]), minute(&[("new", true)]));
+    let both = minute(&[("old", false), ("new", true)]);
+    assert_eq!(
+        alone(&[before.clone(), both.clone(), after.clone(), after.clone()]),
+        None
+    );
+    assert!(alone(&[before, both.clone(), both, after]).is_some());
+    let beside = minute(&[("third", false), ("new", true)]);
+    assert!(alone(&[beside.clone(), beside]).is_some());
 }
 
 /// A minute of a process on one CPU, with this scheduling delay in milliseconds.

@@ -32,15 +32,17 @@ const PARTS: [(&str, &str); 5] = [
         "616dede11541bba0e102bed4821b",
         "\
         6dede11541bba0e102bad4821bbed4821b0280049fc21e030001639003ff0107b8d4821b3ca0380b80d4d4ab01f1c001b0ea\
-        01c0cf24a09c01c0cf24904ec0cf248f4ebf3eef2e9f1fcf0f00d00fa01ff02ec03e904ee05db06d807dd08c01a09c01f0ab\
-        01c0bb0190cb01e0da01b0ea0180fa01d08902a09902f0a802c0b80290c802",
+        01c0cf24a09c01c0cf24904ec0cf24c0b802c0cf248f4ebf3eef2e9f1fcf0f00d00fa01ff02ec03e904ee05db06d807dd08c\
+        01a09c01f0ab01c0bb0190cb01e0da01b0ea0180fa01d08902a09902f0a802c0b80290c802e0d702b0e70280f702d08603a0\
+        9603f0a503c0b50390c503e0d403",
     ),
     (
         "656dede11541bba0e104e8d3821b90d4821b",
         "\
         6dede11541bba0e104e8d3821b90d4821b030001639003ff0107b8d4821b3ca0380b80d4d4ab01f1c001b0ea01c0cf24a09c\
-        01c0cf24904ec0cf248f4ebf3eef2e9f1fcf0f00d00fa01ff02ec03e904ee05db06d807dd08c01a09c01f0ab01c0bb0190cb\
-        01e0da01b0ea0180fa01d08902a09902f0a802c0b80290c802",
+        01c0cf24904ec0cf24c0b802c0cf248f4ebf3eef2e9f1fcf0f00d00fa01ff02ec03e904ee05db06d807dd08c01a09c01f0ab\
+        01c0bb0190cb01e0da01b0ea0180fa01d08902a09902f0a802c0b80290c802e0d702b0e70280f702d08603a09603f0a503c0\
+        b50390c503e0d403",
     ),
     (
         "69057765622d336dede11541bba0e101acd4821b",
@@ -130,7 +132,7 @@ fn state() -> DetectorState {
         deviation,
         correlation: 600_000,
     };
-    let mut highest = [[0; 9]; 3];
+    let mut highest = [[0; 9]; 4];
     for (number, of_span) in (0..).zip(highest.iter_mut().flatten()) {
         *of_span = 1_000 * number - 5_000;
     }
@@ -142,7 +144,7 @@ fn state() -> DetectorState {
         errors: 11,
         micros: 360_000_000,
         level: -12_345,
-        noise: [noise(30_000), noise(20_000), noise(10_000)],
+        noise: [30_000, 20_000, 10_000, 40_000].map(noise),
         highest,
     };
     let context = RecordId::new(Kind::Http, "GET /é");

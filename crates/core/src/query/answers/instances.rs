@@ -59,7 +59,8 @@ pub struct InstanceRow {
     pub measured: Measured,
     /// The share of the total of all instances, 0 to 1.
     pub share: Option<f64>,
-    /// How many times as long its requests took as those of the others, on the same contexts in the same minutes.
+    /// How many times as long its requests took as those of the others, on the same contexts in the same minutes, of
+    /// which there must be two.
     pub ratio: Option<f64>,
     /// Whether a change that stands is about it.
     pub out_of_line: bool,

@@ -50,7 +50,7 @@ pub(in crate::query) struct ContextBeside {
 
 impl ContextBeside {
     /// The time that its requests took, by the time that they would have taken on the others. `None` with fewer than 10
-    /// requests of either.
+    /// requests of either, or in one minute only.
     pub(in crate::query) fn ratio(&self) -> Option<f64> {
         self.pace.ratio()
     }
@@ -86,7 +86,7 @@ impl BesideOthers {
         let mut pace = Pace::default();
         for (id, times) in own.times(None) {
             if let Some(others) = of_others.get(&id) {
-                pace.add(times, *others);
+                pace.add(start, times, *others);
             }
         }
         self.minutes.push(MinuteBeside {
@@ -101,8 +101,8 @@ impl BesideOthers {
     /// Adds a context in a minute.
     pub(super) fn add_context<'a>(
         &mut self,
-        id: RecordId,
-        own: &HeldContext,
+        start: i64,
+        (id, own): (RecordId, &HeldContext),
         others: impl Iterator<Item = &'a HeldInstance>,
     ) {
         if self.contexts.len() >= MAX_CONTEXTS && !self.contexts.contains_key(&id) {
@@ -124,7 +124,7 @@ impl BesideOthers {
         beside
             .others
             .merge_all(&of_others.iter().collect::<Vec<_>>());
-        beside.pace.add(own.times, times);
+        beside.pace.add(start, own.times, times);
     }
 
     /// Approximate bytes in memory.

@@ -1,0 +1,110 @@
+//! Another step of a page that is slower already: a deploy on top of data that grows.
+//!
+//! The scores say little here, as all requests are beyond the past. The means of the logarithms are compared instead: those
+//! of the last minutes with those of the minutes before, which are slower as well.
+
+use super::history::{History, Tick, WIDTH};
+use super::past::FEWEST_CHANGED;
+use super::state::SharedMinutes;
+
+/// The least step, as a logarithm of time: half as much again.
+const LEAST: f64 = 0.405;
+/// The least step that two minutes suffice for: 2.7 times.
+const OVERWHELMING: f64 = 1.0;
+/// The minutes of a step.
+const SHORTEST: usize = 2;
+const LONGEST: usize = 6;
+/// The minutes before a step that it is compared with.
+const BEFORE: usize = 6;
+/// Standard deviations that a step needs.
+const BAR: f64 = 8.0;
+/// How much a page wobbles that is slower, as a logarithm of time.
+const WOBBLE: f64 = 0.05;
+
+/// The times of the successful responses of a minute, as logarithms.
+#[derive(Clone, Copy, Debug)]
+struct Level {
+    tick: Tick,
+    count: f64,
+    mean: f64,
+    variance: f64,
+}
+
+/// The first minute of a step that is there at the end of minute `now`, on a page that is slower since the minutes after
+/// `after`.
+pub(crate) fn search(
+    history: &History,
+    shared: &SharedMinutes,
+    (after, now): (Tick, Tick),
+) -> Option<Tick> {
+    let levels = levels(history, shared, after);
+    if levels.last()?.tick != now {
+        return None;
+    }
+    let found = (SHORTEST..=LONGEST).filter_map(|length| {
+        let start = levels.len().checked_sub(length)?;
+        let (before, step) = levels.split_at(start);
+        let before = &before[before.len().saturating_sub(BEFORE)..];
+        let strength = strength(before, step)?;
+        Some((strength, step[0].tick))
+    });
+    let best = found.max_by(|a, b| a.0.total_cmp(&b.0));
+    best.filter(|(strength, _)| *strength >= BAR)
+        .map(|(_, since)| since)
+}
+
+/// Standard deviations between some minutes and those before them, if each is larger by the least step.
+fn strength(before: &[Level], step: &[Level]) -> Option<f64> {
+    if before.len() < FEWEST_CHANGED as usize {
+        return None;
+    }
+    let (then, then_variance) = mean(before);
+    let (now, now_variance) = mean(step);
+    let least = if step.len() > SHORTEST {
+        LEAST
+    } else {
+        OVERWHELMING
+    };
+    let highest = before.iter().map(|level| level.mean).fold(then, f64::max);
+    let shows = |level: &Level| level.mean - highest >= LEAST / 2.0 && level.mean - then >= LEAST;
+    let is_step = now - then >= least && step.iter().all(shows);
+    is_step.then(|| (now - then) / (then_variance + now_variance).sqrt())
+}
+
+/// The mean of some minutes, and its variance.
+fn mean(levels: &[Level]) -> (f64, f64) {
+    let count: f64 = levels.iter().map(|level| level.count).sum();
+    let sums = levels.iter().map(|level| level.count * level.mean);
+    let spread = levels.iter().map(|level| level.count * level.variance);
+    let sampling = spread.sum::<f64>() / (count * count);
+    (
+        sums.sum::<f64>() / count,
+        sampling + WOBBLE * WOBBLE / levels.len() as f64,
+    )
+}
+
+/// The minutes with successful responses after `after`, without what all pages share.
+fn levels(history: &History, shared: &SharedMinutes, after: Tick) -> Vec<Level> {
+    let mut levels = Vec::new();
+    history.each(after + 1, |minute, packed| {
+        let (mut count, mut sum, mut squares) = (0.0, 0.0, 0.0);
+        packed.buckets(|bucket, n, cut_off| {
+            if !cut_off {
+                let (n, log) = (f64::from(n), bucket as f64 * WIDTH);
+                count += n;
+                sum += n * log;
+                squares += n * log * log;
+            }
+        });
+        if count >= 1.0 {
+            let mean = sum / count;
+            levels.push(Level {
+                tick: minute.tick,
+                count,
+                mean: mean - shared.level(minute.tick),
+                variance: (squares / count - mean * mean).max(0.01),
+            });
+        }
+    });
+    levels
+}

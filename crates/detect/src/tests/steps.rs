@@ -1,0 +1,158 @@
+//! Another step of a page that is slower already, and changes that are told after two minutes.
+
+use super::*;
+
+/// A page whose times grow with its data from minute 90 on, by a fifteenth of the first a minute, and that takes so many
+/// times as long between two minutes.
+fn growing(from: i64, to: i64, factor: f64) -> impl Fn(usize, i64) -> Option<Load> {
+    move |number, minute| {
+        let grown = 1.0 + (minute - 90).max(0) as f64 / 15.0;
+        let step = if (from..to).contains(&minute) {
+            factor
+        } else {
+            1.0
+        };
+        let factor = if number == 0 { grown * step } else { 1.0 };
+        Some(Load {
+            median: USUAL.median * factor,
+            ..USUAL
+        })
+    }
+}
+
+/// The starts of what stands on page 0 at the end of each minute, in minutes.
+fn starts(verdicts: &[Vec<Verdict>]) -> Vec<Vec<i64>> {
+    let starts = verdicts.iter().map(|verdicts| {
+        let of_page = verdicts.iter().filter(|it| it.context == page(0));
+        of_page.map(|it| (it.since - START) / 60).collect()
+    });
+    starts.collect()
+}
+
+#[test]
+fn a_page_that_grows_is_one_change() {
+    let verdicts = watch(10, 150, growing(0, 0, 1.0));
+    others_are_quiet(&verdicts, page(0), ChangeKind::Slower);
+    let (minute, verdict) = first(&verdicts, page(0), ChangeKind::Slower).expect("there is one");
+    assert!((92..=98).contains(&minute), "detected in minute {minute}");
+    let since = (verdict.since - START) / 60;
+    let starts = starts(&verdicts);
+    assert!(
+        starts[minute..]
+            .iter()
+            .all(|all| all.len() == 1 && all[0] == since),
+        "{starts:?}"
+    );
+}
+
+#[test]
+fn a_step_on_top_of_growth_is_a_change_of_its_own() {
+    for pages in [1, 10] {
+        let verdicts = watch(pages, 125, growing(110, 125, 3.0));
+        let starts = starts(&verdicts);
+        assert!(
+            starts[108].len() == 1 && starts[108][0] < 100,
+            "{pages} pages: {starts:?}"
+        );
+        assert!(
+            starts[113] == [110] && starts[124] == [110],
+            "{pages} pages: {starts:?}"
+        );
+        let step = verdicts[124]
+            .iter()
+            .find(|it| it.context == page(0))
+            .expect("it stands");
+        // Beside the minutes of growth before it.
+        assert!((2.5..6.0).contains(&step.ratio), "{step:?}");
+    }
+}
+
+#[test]
+fn the_change_below_a_step_stands_again_when_the_step_is_over() {
+    let factors = repeated(&[(90, 1.0), (15, 2.0), (15, 6.0), (15, 2.0), (15, 1.0)]);
+    let verdicts = watch(10, 150, |number, minute| {
+        let factor = if number == 0 {
+            factors[minute as usize]
+        } else {
+            1.0
+        };
+        Some(Load {
+            median: USUAL.median * factor,
+            ..USUAL
+        })
+    });
+    let starts = starts(&verdicts);
+    let ends = [104, 108, 119, 124, 134, 140].map(|minute: usize| starts[minute].clone());
+    assert_eq!(
+        ends,
+        [vec![90], vec![105], vec![105], vec![90], vec![90], vec![]],
+        "{starts:?}"
+    );
+    // All together back to what it was.
+    let factors = repeated(&[(90, 1.0), (15, 2.0), (15, 6.0), (15, 1.0)]);
+    let verdicts = watch(10, 135, |number, minute| {
+        let factor = if number == 0 {
+            factors[minute as usize]
+        } else {
+            1.0
+        };
+        Some(Load {
+            median: USUAL.median * factor,
+            ..USUAL
+        })
+    });
+    assert!(verdicts[119].len() == 1 && verdicts[126].is_empty());
+    let again = verdicts[120..]
+        .iter()
+        .flatten()
+        .any(|it| it.since == START + 60 * 90);
+    assert!(!again, "it was told again for a minute");
+}
+
+#[test]
+fn a_step_goes_on_in_another_detector() {
+    let load = growing(110, 130, 2.0);
+    let mut random = fastrand::Rng::with_seed(9);
+    let minutes: Vec<Vec<_>> = (0..130)
+        .map(|minute| {
+            let pages = (0..8).filter_map(|number| {
+                Some((page(number), requests(&mut random, load(number, minute)?)))
+            });
+            pages.collect()
+        })
+        .collect();
+    let given = |minute: i64| Minute {
+        start: START + 60 * minute,
+        contexts: minutes[minute as usize]
+            .iter()
+            .map(|(id, sums)| (*id, sums))
+            .collect(),
+        instances: Vec::new(),
+    };
+    let mut detector = Detector::default();
+    let mut last = Vec::new();
+    for minute in 0..118 {
+        last = detector.judge(&given(minute));
+    }
+    let parts = detector.state().parts();
+    let parts = parts.iter().map(|(name, part)| (&**name, &**part));
+    let mut other = Detector::new(DetectorState::from_parts(parts));
+    (118 - RECALLED_MINUTES..118).for_each(|minute| other.recall(&given(minute)));
+    assert_eq!(last.len(), 1, "{last:?}");
+    for minute in 118..130 {
+        assert_eq!(
+            detector.judge(&given(minute)),
+            other.judge(&given(minute)),
+            "minute {minute}"
+        );
+    }
+}
+
+#[test]
+fn what_is_overwhelming_is_told_after_two_minutes_and_ends_by_itself() {
+    let verdicts = watch(10, 110, slow_from(90, 93, 3.0));
+    others_are_quiet(&verdicts, page(0), ChangeKind::Slower);
+    let (minute, verdict) = first(&verdicts, page(0), ChangeKind::Slower).expect("there is one");
+    assert_eq!((minute, verdict.since), (91, START + 60 * 90));
+    assert!(verdicts[97].is_empty(), "{:?}", verdicts[97]);
+}
