@@ -7,7 +7,7 @@ use redis::{Pipeline, Value, pipe};
 use super::RedisStore;
 use super::connection::{LARGE_ROW, LargeCall, Role};
 use super::keys::RowKeys;
-use super::oversized::Reply;
+use super::large_keys::Reply;
 use super::script::{Invocation, Lua, ROWS_DROP, ROWS_FINISH, ROWS_LEASE, ROWS_SCHEDULE};
 use super::value::{bytes, float, int, items, pairs, shown, text, unix_seconds};
 use tower_pulse_core::clock::Clock;

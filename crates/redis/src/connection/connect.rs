@@ -6,7 +6,6 @@ use std::sync::PoisonError;
 use redis::aio::MultiplexedConnection;
 use redis::{RedisError, cmd};
 
-use super::dial::oversized;
 use super::role::Role;
 use super::{Connection, Connections, DeniedConnection};
 use crate::permissions::{Refusal, server_info};
@@ -54,10 +53,6 @@ impl Connections {
         };
         if matches!(role, Role::Write) {
             let probed = self.probe(&mut connection.commands).await;
-            if probed.is_err() && connection.answer.is_exceeded() {
-                let moment = "when the connection was made";
-                return Err(oversized(&self.server_info, &connection.answer, moment));
-            }
             if let Err((error, at)) = probed {
                 self.topology.doubt();
                 *denied = at.map(|at| DeniedConnection {
@@ -67,7 +62,6 @@ impl Connections {
                 return Err(error);
             }
         }
-        connection.answer.reset();
         Ok(connection)
     }
 

@@ -33,14 +33,9 @@ impl Connections {
         self.dialer.response_timeout()
     }
 
-    /// How many bytes the connection for a role has received: more than before if the server answers.
-    pub(crate) fn received(&self, role: Role) -> usize {
-        let state = self.slot(role).state.try_lock();
-        let connection = state
-            .as_ref()
-            .ok()
-            .and_then(|state| state.connection.as_ref());
-        connection.map_or(0, |connection| connection.answer.received())
+    /// Connects unless there is a connection.
+    pub(crate) async fn connected(&self, role: Role) -> Result<(), StoreError> {
+        self.connection(role).await.map(drop)
     }
 }
 
