@@ -100,8 +100,8 @@ impl RedisStore {
         }
         let mut replies = match group {
             [Asked { is_large: true, .. }] => {
-                let large = self.connections.large().await;
-                large.pipeline(&mut pipeline).await?
+                let _large = self.connections.large().await;
+                (self.connections.pipeline(Role::Large, &mut pipeline)).await?
             }
             _ => {
                 if !read.is_answered {

@@ -22,7 +22,7 @@ use tokio::sync::Mutex;
 
 pub(super) use self::dial::{Connection, Dialer, place_of};
 #[cfg(feature = "row-cache")]
-pub(super) use self::large::{LARGE_ROW, LargeCall};
+pub(super) use self::large::LARGE_ROW;
 pub(super) use self::role::Role;
 use self::send::Call;
 use super::commands::is_read;
@@ -48,8 +48,7 @@ pub(super) struct Connections {
     server_info: ServerInfo,
     permissions: Permissions,
     is_read_only: bool,
-    /// Keys of one type each, with a command that fails on any other.
-    typed_keys: Vec<(String, &'static [&'static str])>,
+    keys: Keys,
     write: ConnectionSlot,
     fold: ConnectionSlot,
     read: ConnectionSlot,
@@ -136,7 +135,7 @@ impl Connections {
             server_info,
             permissions: Permissions::new(keys, is_read_only),
             is_read_only,
-            typed_keys: keys.typed(),
+            keys: keys.clone(),
             write: ConnectionSlot::default(),
             fold: ConnectionSlot::default(),
             read: ConnectionSlot::default(),
@@ -205,14 +204,15 @@ impl Connections {
         commands: &mut MultiplexedConnection,
         subject: &Subject<'_>,
     ) -> Option<Vec<u8>> {
-        let typed = self.typed_keys.iter();
-        let typed = typed.filter(|(key, _)| subject.keys().contains(&key.as_bytes()));
-        for (key, words) in typed {
+        for key in subject.keys() {
+            let Some(words) = self.keys.type_check(key) else {
+                continue;
+            };
             let mut command = cmd(words[0]);
             command.arg(key).arg(&words[1..]);
             let reply: RedisResult<Value> = command.query_async(commands).await;
             if reply.is_err_and(|error| is_of_another_type(&error)) {
-                return Some(key.clone().into_bytes());
+                return Some(key.to_vec());
             }
         }
         None
@@ -305,7 +305,8 @@ impl Connections {
             && is_denied
             && !detail.contains("permissions to run")
             && let commands = &mut connection.commands.clone()
-            && let Err(Refusal::Denied(place, detail)) = self.permissions.check(commands).await
+            && let Err(Refusal::Denied(place, detail)) =
+                self.permissions.check(0..usize::MAX, commands).await
         {
             (explained, at) = (self.server_info.answered("NOPERM", &detail), Some(place));
         }

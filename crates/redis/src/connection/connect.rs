@@ -79,7 +79,7 @@ impl Connections {
             return Ok(Some(denied.connection));
         };
         let commands = &mut denied.connection.commands;
-        match self.permissions.check_one(at, commands).await {
+        match self.permissions.check(at..at + 1, commands).await {
             Ok(()) => Ok(Some(denied.connection)),
             Err(Refusal::Failed(_)) => Ok(None),
             Err(Refusal::Denied(_, detail)) => {
@@ -97,7 +97,7 @@ impl Connections {
         let failed = |error: RedisError| (self.server_info.explain(&error), None);
         let info = server_info(connection).await.map_err(failed)?;
         self.set_server(&info);
-        let checked = self.permissions.check(connection).await;
+        let checked = self.permissions.check(0..usize::MAX, connection).await;
         checked.map_err(|refusal| match refusal {
             Refusal::Failed(error) => failed(error),
             Refusal::Denied(at, detail) => {

@@ -81,8 +81,7 @@ impl Dialer {
 
     /// Connects to the server that is configured.
     pub(crate) async fn dial(&self, role: Role) -> Result<Connection, StoreError> {
-        let config = role.config(&self.config, self.response_timeout);
-        self.open(&self.info, &self.server_info, config).await
+        self.open(&self.info, &self.server_info, role).await
     }
 
     /// Connects to a node.
@@ -91,43 +90,26 @@ impl Dialer {
         node: &Address,
         role: Role,
     ) -> Result<Connection, StoreError> {
-        let config = role.config(&self.config, self.response_timeout);
-        self.open_node(node, config).await
-    }
-
-    /// Connects to a node to ask it about the topology.
-    pub(crate) async fn dial_to_ask(&self, node: &Address) -> Result<Connection, StoreError> {
-        let timeout = Some(self.response_timeout);
-        let config = self.config.clone().set_response_timeout(timeout);
-        self.open_node(node, config).await
-    }
-
-    async fn open_node(
-        &self,
-        node: &Address,
-        config: AsyncConnectionConfig,
-    ) -> Result<Connection, StoreError> {
         let address = node.by_way_of(self.info.addr());
         let info = self.info.clone().set_addr(address);
         let server_info = self.server_info.of_node(node);
-        let opened = self.open(&info, &server_info, config).await;
-        opened.map(|connection| Connection {
-            node: Some(node.clone()),
-            ..connection
-        })
+        let mut connection = self.open(&info, &server_info, role).await?;
+        connection.node = Some(node.clone());
+        Ok(connection)
     }
 
     async fn open(
         &self,
         info: &ConnectionInfo,
         server_info: &ServerInfo,
-        config: AsyncConnectionConfig,
+        role: Role,
     ) -> Result<Connection, StoreError> {
         let not_greeted = |failure| match failure {
             NotGreeted::NoCredentials(why) => server_info.error(StoreErrorKind::Forbidden, why),
             NotGreeted::Failed(error) => server_info.explain(&error),
         };
         let credentials = self.credentials.now().await.map_err(not_greeted)?;
+        let config = role.config(&self.config, self.response_timeout);
         let opening = connect(info, config);
         let opening = tokio::time::timeout(self.connection_timeout, opening).await;
         let opened = opening.unwrap_or_else(|_| {
