@@ -13,7 +13,7 @@ use tower_pulse::{Clock, Pulse};
 use crate::serve;
 
 /// Commands of reads alone: what is recorded needs none of them.
-const COMMANDS: [&str; 3] = ["hscan", "zrange", "zcard"];
+const COMMANDS: [&str; 4] = ["hscan", "zmscore", "zcard", "memory|usage"];
 
 async fn set_rights(redis: &mut MultiplexedConnection, rights: &str) {
     let mut set = redis::cmd("ACL");

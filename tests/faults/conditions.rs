@@ -24,7 +24,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The files whose tests let a condition begin and end that none of this file does.
 const ELSEWHERE: &[(Condition, &str)] = &[
-    (Condition::Upkeep, "tests/stores/large_rankings.rs"),
     (Condition::Judgement, "tests/changes/failures.rs"),
     (Condition::UnreadableKey, "tests/stores/oversized.rs"),
     (Condition::QuarantinedKey, "tests/faults/refusals.rs"),

@@ -274,8 +274,8 @@ async fn rows_beside_large_garbage_are_read() {
     let [first, second] = &warnings[..] else {
         panic!("{warnings:?}")
     };
-    assert!(first.starts_with("pulse:rows:: "), "{first}");
-    assert!(second.starts_with("inv:lines: "), "{second}");
+    assert!(first.starts_with("inv:lines: "), "{first}");
+    assert!(second.starts_with("pulse:rows:: "), "{second}");
 }
 
 /// Each caller reads few bytes; together they read more than one answer may have.

@@ -1,10 +1,16 @@
 //! Keys that another program has made too large to be read. Problems and warnings name them, and all other keys
 //! are read.
 
+use std::time::Duration;
+
 use crate::rig::reads::StoreReads;
+use crate::rig::wait::until;
 use redis::aio::MultiplexedConnection;
 use redis::{cmd, pipe};
+use tower_pulse::StoreErrorKind;
+use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse_core::condition::Condition;
+use tower_pulse_core::store::Store;
 use tower_pulse_model::context::Kind;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::snapshot::{ContextSnapshot, Problem};
@@ -31,7 +37,6 @@ async fn fixture() -> (Fixture, MultiplexedConnection) {
     (fixture, connection)
 }
 
-/// Adds `count` members to a sorted set.
 /// Adds members on the server, which is faster than sending them.
 async fn add_members(connection: &mut MultiplexedConnection, key: &str, count: usize) {
     let add = "for n = 0, ARGV[1] - 1 do redis.call('ZADD', KEYS[1], n, 'member ' .. n) end";
@@ -56,14 +61,13 @@ fn assert_other_contexts_are_read(contexts: &[ContextSnapshot]) {
 }
 
 #[tokio::test]
-async fn statistics_with_300_000_members_are_named_and_quarantined() {
+async fn statistics_with_300_000_members_are_read_and_quarantined() {
     let (mut fixture, mut connection) = fixture().await;
     add_members(&mut connection, STATS, 300_000).await;
     let snapshot = fixture.snapshot().await;
-    assert_eq!(keys_of(&snapshot.problems), [STATS]);
+    assert_eq!(keys_of(&snapshot.problems), [""; 0]);
     assert_other_contexts_are_read(&snapshot.contexts);
-    let context = fixture.context("GET /b").await;
-    assert!(context.hour.is_some());
+    assert_eq!(fixture.hours("GET /a").await.0, Some(2.0));
 
     let before = fixture.server().cpu_micros().await;
     let merged = fixture.hit("GET /a", NOW, MS).await;
@@ -171,12 +175,7 @@ async fn forty_records_of_2_mib_are_named() {
 
 #[tokio::test]
 async fn a_key_with_a_name_of_30_mib_is_named() {
-    for key in [
-        SLOWEST,
-        "pulse:pulse:contexts",
-        "pulse:pulse:instances",
-        STATS,
-    ] {
+    for key in [SLOWEST, "pulse:pulse:contexts", "pulse:pulse:instances"] {
         let (mut fixture, mut connection) = fixture().await;
         let mut add = cmd("ZADD");
         add.arg(key).arg(NOW + 9).arg(vec![b'x'; 30 * MIB]);
@@ -195,7 +194,71 @@ async fn a_key_with_a_name_of_30_mib_is_named() {
         );
         fixture.hit("GET /b", NOW, MS).await;
         assert_eq!(fixture.hours("GET /b").await.0, Some(3.0), "{key}");
+        cmd("DEL")
+            .arg(key)
+            .exec_async(&mut connection)
+            .await
+            .unwrap();
+        for seconds in [0, 6] {
+            fixture.store.status(NOW + seconds).await.unwrap();
+        }
+        assert_eq!(fixture.store.warnings(), [""; 0], "{key}");
     }
+}
+
+/// Only the members of statistics are asked for.
+#[tokio::test]
+async fn statistics_beside_a_name_of_30_mib_are_read() {
+    let (fixture, mut connection) = fixture().await;
+    let mut add = cmd("ZADD");
+    add.arg(STATS).arg(1).arg(vec![b'x'; 30 * MIB]);
+    add.exec_async(&mut connection).await.unwrap();
+    let snapshot = fixture.snapshot().await;
+    assert_eq!(keys_of(&snapshot.problems), [""; 0]);
+    assert_eq!(fixture.hours("GET /a").await.0, Some(2.0));
+    assert_other_contexts_are_read(&snapshot.contexts);
+}
+
+/// A record that is too large to arrive in time is found by its size.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_record_that_is_late_is_left_out() {
+    let (fixture, mut connection) = fixture().await;
+    let key = format!("pulse:pulse:r1:60:{NOW}");
+    let fill = "redis.call('HSET', KEYS[1], ARGV[1], string.rep('x', 128 * 1024 * 1024))";
+    let mut eval = cmd("EVAL");
+    eval.arg(fill).arg(1).arg(&key);
+    eval.arg(&RecordId::new(Kind::Http, "GET /a").to_bytes());
+    eval.exec_async(&mut connection).await.unwrap();
+    let options = RedisOptions::new(&fixture.server().url()).unwrap();
+    let options = options.prefix("pulse:").unwrap();
+    let options = options.response_timeout(Duration::from_millis(10));
+    let store = RedisStore::open(options).unwrap();
+    let records = async |context| store.records_of(context, 3_600, NOW).await;
+    let mut errors = Vec::new();
+    until("it is left out", async || match records("GET /a").await {
+        Ok(records) => records.is_empty(),
+        Err(error) => {
+            errors.push(error.kind());
+            false
+        }
+    })
+    .await;
+    assert!(
+        errors.contains(&StoreErrorKind::TimedOut),
+        "{errors:?} {:?}",
+        store.warnings()
+    );
+    until("others are read", async || {
+        records("GET /b")
+            .await
+            .is_ok_and(|records| records.len() == 1)
+    })
+    .await;
+    let warnings = store.warnings();
+    assert!(
+        matches!(&warnings[..], [one] if one.contains(&key)),
+        "{warnings:?}"
+    );
 }
 
 #[tokio::test]

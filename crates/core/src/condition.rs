@@ -42,8 +42,6 @@ conditions! {
     Heartbeat = "heartbeat",
     /// Folding fails.
     Fold = "fold",
-    /// Ids that have left the window of a ranking cannot be removed.
-    Upkeep = "upkeep",
     /// Cleaning fails, or skips a key.
     Cleaning = "cleaning",
     /// Changes are not detected.

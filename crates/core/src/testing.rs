@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use crate::changes::{Findings, Tables};
 use crate::clock::Clock;
-use crate::condition::Warning;
 use crate::error::StoreError;
 use crate::flush::{FlushOptions, Flusher};
 use crate::fold::{Attendance, Folder};
@@ -59,11 +58,6 @@ impl TestFolder {
     /// The store failed.
     pub async fn fold(&self) -> Result<bool, StoreError> {
         Ok(self.folder.fold().await? == Attendance::Mine)
-    }
-
-    /// What it cannot keep up although it folds.
-    pub fn upkeep_failures(&self) -> Vec<Warning> {
-        self.folder.status().upkeep_failures
     }
 
     /// The write of a judgement that finds these changes, and removes others.

@@ -4,23 +4,19 @@
 //! asked for again, together with fewer others. All of a row comes by one command: a row that is written meanwhile is
 //! never half of the one and half of the other. A row above [`LARGE_ROW`] has a connection of its own.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::collections::VecDeque;
 
-use redis::{Pipeline, Value, pipe};
+use redis::{Value, cmd, pipe};
 
 use super::RedisStore;
 use super::connection::{LARGE_ROW, Role};
 use super::keys::RowKeys;
-use super::oversized::Reply;
+use super::large_keys::Reply;
 use super::rows::State;
-use super::stream::Oversized;
 use super::value::{int, items, shown, text, unix_seconds};
-use tower_pulse_core::condition::{Condition, Warning};
+use tower_pulse_core::condition::Condition;
 use tower_pulse_core::error::{StoreError, StoreErrorKind};
 use tower_pulse_core::store::rows::CachedRow;
-use tower_pulse_core::task::lock;
 
 /// The most bytes of several rows in one answer.
 const ANSWER_BYTES: usize = 1 << 20;
@@ -28,51 +24,6 @@ const ANSWER_BYTES: usize = 1 << 20;
 const LEAST_BYTES: usize = 1 << 10;
 /// A row that is longer is asked for so many times as many bytes.
 const GROWTH: usize = 16;
-/// The most answers of one read that may be given up as too large.
-const MAX_GIVEN_UP: usize = 16;
-/// How long a row that is too large stays among the warnings, and how many there are.
-const WARNED_FOR: Duration = Duration::from_secs(60);
-const MAX_WARNINGS: usize = 20;
-
-/// The rows that were found to be larger than their cache allows: when, and what it allows, by key.
-#[derive(Debug, Default)]
-pub(super) struct LargeRows(Mutex<HashMap<String, (Instant, usize)>>);
-
-impl LargeRows {
-    fn update(&self, key: &str, max_bytes: Option<usize>) {
-        let mut rows = lock(&self.0);
-        match max_bytes {
-            None if rows.is_empty() => {}
-            None => {
-                rows.remove(key);
-            }
-            Some(max_bytes) => {
-                rows.retain(|_, (at, _)| at.elapsed() < WARNED_FOR);
-                if rows.len() < MAX_WARNINGS || rows.contains_key(key) {
-                    rows.insert(key.to_owned(), (Instant::now(), max_bytes));
-                }
-            }
-        }
-    }
-
-    pub(super) fn warnings(&self) -> Vec<Warning> {
-        let mut rows = lock(&self.0);
-        rows.retain(|_, (at, _)| at.elapsed() < WARNED_FOR);
-        let warning = |(key, (_, max_bytes)): (&String, &(Instant, usize))| {
-            format!(
-                "{}: this row is larger than `max_bytes` of its cache, {max_bytes}, and is not read: delete the key, \
-                 or raise `max_bytes`",
-                shown(key.as_bytes())
-            )
-        };
-        let mut warnings: Vec<_> = rows.iter().map(warning).collect();
-        warnings.sort_unstable();
-        let warnings = warnings.into_iter();
-        warnings
-            .map(|text| Condition::LargeRow.warning(text))
-            .collect()
-    }
-}
 
 /// A row to ask for: its place among the ids, and the most bytes.
 #[derive(Clone, Copy, Debug)]
@@ -95,8 +46,6 @@ struct RowsRead<'a> {
     /// The store's time of the first answer.
     now: Option<f64>,
     is_answered: bool,
-    /// Whether states are read apart from rows: a state of another program may be too large.
-    are_states_apart: bool,
 }
 
 impl RedisStore {
@@ -126,37 +75,20 @@ impl RedisStore {
                 .as_ref()
                 .map(|clock| clock.now_nanos() as f64 / 1e9),
             is_answered: false,
-            are_states_apart: false,
         };
-        let mut given_up = 0;
         while let Some(group) = read.next_group() {
-            match self.read_group(&mut read, &group).await {
-                Ok(()) => {}
-                Err(error) if Oversized::caused(&error) && given_up < MAX_GIVEN_UP => {
-                    given_up += 1;
-                    self.divide(&mut read, group);
-                }
-                Err(error) => return Err(error),
-            }
+            self.read_group(&mut read, &group).await?;
         }
         Ok(read.rows)
     }
 
     /// Asks for some rows by one pipeline.
     async fn read_group(&self, read: &mut RowsRead<'_>, group: &[Asked]) -> Result<(), StoreError> {
-        let mut states = pipe();
-        let fields = states.cmd("HMGET").arg(&read.keys.states);
+        let mut pipeline = pipe();
+        let fields = pipeline.cmd("HMGET").arg(&read.keys.states);
         for asked in group {
             fields.arg(&read.ids[asked.at]);
         }
-        let mut state_replies = Vec::new();
-        let mut pipeline = match read.are_states_apart {
-            true => {
-                state_replies = self.read(&mut states).await?;
-                Pipeline::new()
-            }
-            false => states,
-        };
         for asked in group {
             let key = read.key(asked.at);
             // One byte more shows that the row is longer.
@@ -168,39 +100,33 @@ impl RedisStore {
         }
         let mut replies = match group {
             [Asked { is_large: true, .. }] => {
-                let large = self.connections.large().await;
-                large.pipeline(&mut pipeline).await?
+                let _large = self.connections.large().await;
+                (self.connections.pipeline(Role::Large, &mut pipeline)).await?
             }
-            _ if read.is_answered => self.connections.pipeline(Role::Read, &mut pipeline).await?,
-            _ => self.read_first(&mut pipeline).await?,
+            _ => {
+                if !read.is_answered {
+                    self.connect_soon().await?;
+                }
+                self.read(&mut pipeline).await?
+            }
         };
         read.is_answered = true;
         if read.now.is_none() {
             let time = replies.pop().and_then(Result::ok);
             read.now = Some(time.as_ref().map_or(0.0, unix_seconds));
         }
-        state_replies.append(&mut replies);
-        self.take_rows(read, group, state_replies);
+        self.take_rows(read, group, replies);
         Ok(())
     }
 
-    /// Asks a store that may be away: it may be silent for the response timeout, also while it is connected to.
-    async fn read_first(&self, pipeline: &mut Pipeline) -> Result<Vec<Reply>, StoreError> {
-        let reading = self.connections.pipeline(Role::Read, pipeline);
-        tokio::pin!(reading);
+    /// Connects to a store that may be away, no longer than for the response timeout.
+    async fn connect_soon(&self) -> Result<(), StoreError> {
         let patience = self.connections.response_timeout();
-        let mut received = self.connections.received(Role::Read);
-        loop {
-            if let Ok(replies) = tokio::time::timeout(patience, &mut reading).await {
-                return replies;
-            }
-            // Answers to others come first, or this one is large.
-            let before = std::mem::replace(&mut received, self.connections.received(Role::Read));
-            if received <= before {
-                let message = format!("no answer within {patience:?}");
-                return Err(StoreError::new(StoreErrorKind::TimedOut, message));
-            }
-        }
+        let connecting = tokio::time::timeout(patience, self.connections.connected(Role::Read));
+        connecting.await.unwrap_or_else(|_| {
+            let message = format!("no answer within {patience:?}");
+            Err(StoreError::new(StoreErrorKind::TimedOut, message))
+        })
     }
 
     /// Takes the replies about a group: the states, then value and TTL of each row.
@@ -220,7 +146,9 @@ impl RedisStore {
                 self.ask_for_more(read, *asked);
                 continue;
             }
-            self.large_rows.update(&read.key(asked.at), None);
+            if !self.large_keys.is_empty() {
+                self.note_row(read, *asked, false);
+            }
             let state = states.get(number).and_then(text).and_then(State::from_text);
             let ttl = ttl.as_ref().and_then(int).filter(|ttl| *ttl >= 0);
             read.rows[asked.at] = (!json.is_empty()).then(|| CachedRow {
@@ -231,9 +159,10 @@ impl RedisStore {
         }
     }
 
-    fn ask_for_more(&self, read: &mut RowsRead<'_>, Asked { at, bytes, .. }: Asked) {
+    fn ask_for_more(&self, read: &mut RowsRead<'_>, asked: Asked) {
+        let Asked { at, bytes, .. } = asked;
         if bytes >= read.max_bytes {
-            self.large_rows.update(&read.key(at), Some(read.max_bytes));
+            self.note_row(read, asked, true);
             return;
         }
         let more = match bytes < LARGE_ROW {
@@ -249,25 +178,17 @@ impl RedisStore {
         });
     }
 
-    /// Asks again for rows whose answer was given up: it takes much memory, as the lines of an answer count, or was
-    /// slow.
-    fn divide(&self, read: &mut RowsRead<'_>, mut group: Vec<Asked>) {
-        if !read.are_states_apart {
-            read.are_states_apart = true;
-            read.groups.push_front(group);
-        } else if group.len() > 1 {
-            let others = group.split_off(group.len() / 2);
-            read.groups.extend([group, others]);
-        } else if let [Asked { at, is_large, .. }] = group[..] {
-            match is_large {
-                true => self.large_rows.update(&read.key(at), Some(read.max_bytes)),
-                false => read.groups.push_back(vec![Asked {
-                    at,
-                    bytes: read.max_bytes,
-                    is_large: true,
-                }]),
-            }
-        }
+    /// Names a row that is larger than the cache allows, or does so no more.
+    fn note_row(&self, read: &RowsRead<'_>, asked: Asked, is_large: bool) {
+        let (key, most) = (read.key(asked.at), read.max_bytes);
+        let question = cmd("GETRANGE").arg(&key).arg(most).arg(most).clone();
+        self.large_keys.note(&question, most, is_large, || {
+            Condition::LargeRow.warning(format!(
+                "{}: this row is larger than `max_bytes` of its cache, {most}, and is not read: delete the key, or \
+                 raise `max_bytes`",
+                shown(key.as_bytes())
+            ))
+        });
     }
 }
 

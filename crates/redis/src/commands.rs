@@ -6,7 +6,7 @@ use redis::{Arg, Cmd};
 /// arguments are not numbers, or their key never exists (`P`). `C`, `K`, `S` and `W` stand for a counter, `known:`, a set
 /// of statistics and the ranking. Without this check, a script would fail half-way at the first command that is not
 /// permitted.
-const COMMANDS: [&str; 50] = [
+const COMMANDS: [&str; 52] = [
     "TIME",
     "GET P",
     "GETRANGE P 0 0",
@@ -27,6 +27,8 @@ const COMMANDS: [&str; 50] = [
     "HSET P x x x",
     "HMGET P x",
     "HGETALL P",
+    "HSTRLEN P x",
+    "MEMORY USAGE P",
     "ZADD P x x",
     "ZRANGE P 0 0",
     "ZSCORE P x",
@@ -60,7 +62,7 @@ const COMMANDS: [&str; 50] = [
 ];
 
 /// Those that questions are answered with. They change nothing, whatever their arguments.
-const READS: [&str; 17] = [
+const READS: [&str; 19] = [
     "GETRANGE",
     "HKEYS",
     "HLEN",
@@ -68,6 +70,8 @@ const READS: [&str; 17] = [
     "HGET",
     "HMGET",
     "HGETALL",
+    "HSTRLEN",
+    "MEMORY",
     "ZRANGE",
     "ZSCORE",
     "ZMSCORE",

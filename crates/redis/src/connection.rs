@@ -1,5 +1,5 @@
 //! Three connections, one to append, one to fold and one to read, so that none delays another, and a fourth one for as
-//! long as a large row is read or written. `stream` bounds the size of answers.
+//! long as a large row is read or written.
 //!
 //! This module sends nothing twice: a command without an answer may have been executed, and only the flusher
 //! knows how to repeat a call. A broken connection is dropped, and the next call makes a new one. `send` follows the
@@ -20,10 +20,9 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisError, RedisResult, Value, cmd};
 use tokio::sync::Mutex;
 
-use self::dial::oversized;
 pub(super) use self::dial::{Connection, Dialer, place_of};
 #[cfg(feature = "row-cache")]
-pub(super) use self::large::{LARGE_ROW, LargeCall};
+pub(super) use self::large::LARGE_ROW;
 pub(super) use self::role::Role;
 use self::send::Call;
 use super::commands::is_read;
@@ -33,7 +32,6 @@ use super::options::RedisOptions;
 use super::permissions::{Permissions, Refusal, is_denial};
 use super::script::{Invocation, Lua};
 use super::server::Server;
-use super::stream::Oversized;
 use super::subject::Subject;
 use super::topology::{Layout, Topology};
 use tower_pulse_core::condition::Warning;
@@ -50,8 +48,7 @@ pub(super) struct Connections {
     server_info: ServerInfo,
     permissions: Permissions,
     is_read_only: bool,
-    /// Keys of one type each, with a command that fails on any other.
-    typed_keys: Vec<(String, &'static [&'static str])>,
+    keys: Keys,
     write: ConnectionSlot,
     fold: ConnectionSlot,
     read: ConnectionSlot,
@@ -138,7 +135,7 @@ impl Connections {
             server_info,
             permissions: Permissions::new(keys, is_read_only),
             is_read_only,
-            typed_keys: keys.typed(),
+            keys: keys.clone(),
             write: ConnectionSlot::default(),
             fold: ConnectionSlot::default(),
             read: ConnectionSlot::default(),
@@ -207,14 +204,15 @@ impl Connections {
         commands: &mut MultiplexedConnection,
         subject: &Subject<'_>,
     ) -> Option<Vec<u8>> {
-        let typed = self.typed_keys.iter();
-        let typed = typed.filter(|(key, _)| subject.keys().contains(&key.as_bytes()));
-        for (key, words) in typed {
+        for key in subject.keys() {
+            let Some(words) = self.keys.type_check(key) else {
+                continue;
+            };
             let mut command = cmd(words[0]);
             command.arg(key).arg(&words[1..]);
             let reply: RedisResult<Value> = command.query_async(commands).await;
             if reply.is_err_and(|error| is_of_another_type(&error)) {
-                return Some(key.clone().into_bytes());
+                return Some(key.to_vec());
             }
         }
         None
@@ -280,7 +278,6 @@ impl Connections {
         match result {
             Ok(value) => {
                 self.slot(role).timeouts.store(0, Ordering::Relaxed);
-                connection.answer.reset();
                 Ok(value)
             }
             Err(error) => {
@@ -298,19 +295,8 @@ impl Connections {
         subject: &Subject<'_>,
         error: &RedisError,
     ) -> StoreError {
-        let (slot, answer) = (self.slot(role), &connection.answer);
-        let explained = match error.code() {
-            None if answer.is_exceeded() => oversized(
-                &self.server_info,
-                answer,
-                &format!("when asked for {subject}"),
-            ),
-            _ => self.server_info.explain_about(error, subject),
-        };
-        let explained = match explained.kind() {
-            StoreErrorKind::TimedOut if answer.is_large() => explained.with_source(Oversized),
-            _ => explained,
-        };
+        let slot = self.slot(role);
+        let explained = self.server_info.explain_about(error, subject);
         let detail = error.detail().unwrap_or_default();
         let is_denied = error.code().is_some_and(|code| is_denial(code, detail));
         // The error of a script may not name the command.
@@ -319,15 +305,14 @@ impl Connections {
             && is_denied
             && !detail.contains("permissions to run")
             && let commands = &mut connection.commands.clone()
-            && let Err(Refusal::Denied(place, detail)) = self.permissions.check(commands).await
+            && let Err(Refusal::Denied(place, detail)) =
+                self.permissions.check(0..usize::MAX, commands).await
         {
             (explained, at) = (self.server_info.answered("NOPERM", &detail), Some(place));
         }
         let is_dead = match explained.kind() {
-            // The remainder of an answer must not be taken for the answer to the next command.
             StoreErrorKind::TimedOut => {
-                let timeouts = slot.timeouts.fetch_add(1, Ordering::Relaxed);
-                timeouts >= TIMEOUTS_TOLERATED || answer.is_under_way()
+                slot.timeouts.fetch_add(1, Ordering::Relaxed) >= TIMEOUTS_TOLERATED
             }
             StoreErrorKind::Unreachable => true,
             // Before the next call, the permissions are checked again, or the one that is known to be missing.

@@ -35,7 +35,12 @@ impl ServerInfo {
         let mut commands: Vec<_> = commands(is_read_only)
             .filter_map(|example| example.split(' ').next())
             .chain(["SELECT", "INFO"])
-            .map(|command| format!("+{}", command.to_lowercase()))
+            .map(|command| {
+                format!(
+                    "+{}",
+                    command.to_lowercase().replace("memory", "memory|usage")
+                )
+            })
             .collect();
         commands.sort_unstable();
         commands.dedup();

@@ -226,37 +226,28 @@ impl Keys {
         self.own("probe")
     }
 
-    /// The keys with fixed names, each with a command that fails if the key holds another type.
-    pub(super) fn typed(&self) -> Vec<(String, &'static [&'static str])> {
-        const HASH: &[&str] = &["HLEN"];
-        const STREAM: &[&str] = &["XLEN"];
-        const SORTED_SET: &[&str] = &["ZCARD"];
-        const STRING: &[&str] = &["GETRANGE", "0", "0"];
-        vec![
-            (self.state(), HASH),
-            (self.journal(), STREAM),
-            (self.fold_lease(), STRING),
-            (self.aside(), STREAM),
-            (self.orphaned(), STREAM),
-            (self.quarantine(), HASH),
-            (self.revisions(), HASH),
-            (self.table(&Table::Rankings), HASH),
-            (self.table(&Table::RankingSpecs), HASH),
-            (self.table(&Table::RankingsDropped), HASH),
-            (self.contexts(), SORTED_SET),
-            (self.timers(), SORTED_SET),
-            (self.instances(), SORTED_SET),
-            (self.versions(), SORTED_SET),
-            (self.table(&Table::History), HASH),
-            (self.table(&Table::Judgement), HASH),
-            (self.table(&Table::Changes), HASH),
-            (self.table(&Table::Detector), HASH),
-            (self.table(&Table::Marks), HASH),
-            (self.lease(), STRING),
-            (self.last_pass(), HASH),
-            (self.known(), SORTED_SET),
-            (self.slowest(), SORTED_SET),
-        ]
+    /// A command that fails if a key of a script holds another type than this crate gives it.
+    pub(super) fn type_check(&self, key: &[u8]) -> Option<&'static [&'static str]> {
+        let name = std::str::from_utf8(key).ok()?.strip_prefix(&self.prefix)?;
+        let own = name.strip_prefix("pulse:").unwrap_or_default();
+        match (name, own) {
+            (_, "journal" | "aside" | "orphaned") => Some(&["XLEN"]),
+            (_, "lease:fold" | "lease:clean") => Some(&["GETRANGE", "0", "0"]),
+            (_, "contexts" | "timers" | "instances" | "versions") => Some(&["ZCARD"]),
+            (
+                _,
+                "state" | "quarantine" | "revisions" | "rankings" | "rankings:specs"
+                | "rankings:dropped" | "history1" | "judged1" | "changes1" | "detector1" | "marks1"
+                | "lease:clean:last",
+            ) => Some(&["HLEN"]),
+            _ if own.starts_with("rows:") => Some(&["HLEN"]),
+            _ if own.starts_with("failing:") => Some(&["ZCARD"]),
+            _ => {
+                let sets = ["known:", "slowest:", "delay:", "schedule:"];
+                let is_set = sets.iter().any(|set| name.starts_with(set));
+                is_set.then_some(&["ZCARD"])
+            }
+        }
     }
 
     /// The key patterns that an ACL rule must allow.

@@ -6,8 +6,7 @@
 
 // Read `keys` (all keys), `append` with `lua/append.lua` (a call is appended once), `journal` with `lua/fold.lua`
 // (it is folded once) and `encode` (the arguments of these scripts), then `connection` with `topology` (where the server
-// is), `commands`, `stream` (bounds of answers), `value` (safe texts), `read`, `oversized`, `heartbeat`, `status`,
-// `replaced_keys`, and `exports` (what is there for programs in other languages).
+// is), `commands`, `value` (safe texts), `read`, `large_keys`, `heartbeat`, `status`, `replaced_keys`, and `exports` (what is there for programs in other languages).
 
 mod append;
 #[cfg(feature = "row-cache")]
@@ -21,8 +20,8 @@ mod exports;
 mod heartbeat;
 mod journal;
 mod keys;
+mod large_keys;
 mod options;
-mod oversized;
 mod permissions;
 mod read;
 mod replaced_keys;
@@ -31,7 +30,6 @@ mod rows;
 mod script;
 mod server;
 mod status;
-mod stream;
 mod subject;
 mod tables;
 #[cfg(feature = "tls")]
@@ -44,12 +42,10 @@ use std::sync::atomic::AtomicI64;
 pub use credentials::RedisCredentials;
 pub use options::RedisOptions;
 
-#[cfg(feature = "row-cache")]
-use self::cached_rows::LargeRows;
 use self::connection::Connections;
 use self::heartbeat::LastExpiry;
 use self::keys::Keys;
-use self::oversized::OversizedKeys;
+use self::large_keys::LargeKeys;
 use self::replaced_keys::ReplacedKeys;
 use self::status::{LastListing, Untrimmed};
 use tower_pulse_core::clock::Clock;
@@ -85,9 +81,7 @@ pub struct RedisStore {
     journal_bytes: u64,
     is_read_only: bool,
     replaced_keys: ReplacedKeys,
-    oversized: OversizedKeys,
-    #[cfg(feature = "row-cache")]
-    large_rows: LargeRows,
+    large_keys: LargeKeys,
     record_cache: RecordCache,
     last_expiry: LastExpiry,
     last_listing: LastListing,
@@ -95,6 +89,7 @@ pub struct RedisStore {
     /// When the server was last asked about itself, in Unix seconds.
     server_asked_at: AtomicI64,
     inspected_at: AtomicI64,
+    sizes_asked_at: AtomicI64,
     /// Replaces the server's clock in tests.
     clock: Option<Clock>,
 }
@@ -123,15 +118,14 @@ impl RedisStore {
             journal_bytes: options.journal_bytes,
             is_read_only: options.is_read_only,
             replaced_keys: ReplacedKeys::default(),
-            oversized: OversizedKeys::default(),
-            #[cfg(feature = "row-cache")]
-            large_rows: LargeRows::default(),
+            large_keys: LargeKeys::default(),
             record_cache: RecordCache::default(),
             last_expiry: LastExpiry::default(),
             last_listing: LastListing::default(),
             untrimmed: Untrimmed::default(),
             server_asked_at: AtomicI64::default(),
             inspected_at: AtomicI64::default(),
+            sizes_asked_at: AtomicI64::default(),
             clock: None,
         })
     }
@@ -176,9 +170,7 @@ impl Store for RedisStore {
         warnings.extend(self.connections.warning());
         warnings.extend(self.untrimmed_warning());
         warnings.extend(self.replaced_keys.warnings());
-        warnings.extend(self.oversized.warnings());
-        #[cfg(feature = "row-cache")]
-        warnings.extend(self.large_rows.warnings());
+        warnings.extend(self.large_keys.warnings());
         warnings
     }
 }

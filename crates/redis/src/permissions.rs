@@ -1,6 +1,8 @@
 //! Checks that the user may run all commands of a store, before any is run: a script would fail half-way at the
 //! first one that is denied. What was denied is asked for again by that one command.
 
+use std::ops::Range;
+
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisError, RedisResult, Value, cmd};
 
@@ -45,31 +47,14 @@ impl Permissions {
         Self(commands.collect())
     }
 
-    /// Checks the command at a place.
-    pub(super) async fn check_one(
-        &self,
-        at: usize,
-        connection: &mut MultiplexedConnection,
-    ) -> Result<(), Refusal> {
-        self.check_from(at, 1, connection).await
-    }
-
-    /// Checks all commands at once.
+    /// Checks the commands at some places at once.
     pub(super) async fn check(
         &self,
-        connection: &mut MultiplexedConnection,
-    ) -> Result<(), Refusal> {
-        self.check_from(0, self.0.len(), connection).await
-    }
-
-    async fn check_from(
-        &self,
-        first: usize,
-        count: usize,
+        places: Range<usize>,
         connection: &mut MultiplexedConnection,
     ) -> Result<(), Refusal> {
         let mut pipeline = Pipeline::new();
-        for command in self.0.iter().skip(first).take(count) {
+        for command in self.0.iter().take(places.end).skip(places.start) {
             pipeline.add_command(command.clone());
         }
         let replies: RedisResult<Vec<Value>> = connection
@@ -79,7 +64,7 @@ impl Permissions {
             if let Value::ServerError(error) = reply {
                 let detail = error.details().unwrap_or_default();
                 if is_denial(error.code(), detail) {
-                    return Err(Refusal::Denied(first + at, detail.to_owned()));
+                    return Err(Refusal::Denied(places.start + at, detail.to_owned()));
                 }
             }
         }

@@ -5,10 +5,10 @@ use std::collections::HashSet;
 use redis::{Pipeline, Value, pipe};
 
 use super::RedisStore;
-use super::connection::{LARGE_ROW, LargeCall, Role};
+use super::connection::{LARGE_ROW, Role};
 use super::keys::RowKeys;
-use super::oversized::Reply;
-use super::script::{Invocation, Lua, ROWS_DROP, ROWS_FINISH, ROWS_LEASE, ROWS_SCHEDULE};
+use super::large_keys::Reply;
+use super::script::{Invocation, ROWS_DROP, ROWS_FINISH, ROWS_LEASE, ROWS_SCHEDULE};
 use super::value::{bytes, float, int, items, pairs, shown, text, unix_seconds};
 use tower_pulse_core::clock::Clock;
 use tower_pulse_core::error::StoreError;
@@ -43,44 +43,6 @@ impl RedisStore {
         Ok((replies, time.as_ref().map_or(0.0, unix_seconds)))
     }
 
-    /// Runs a script. If a key is of another type, the error names this key.
-    async fn run_script(
-        &self,
-        large: Option<&LargeCall<'_>>,
-        keys: &RowKeys,
-        lua: &Lua,
-        script: &Invocation,
-    ) -> Result<Value, StoreError> {
-        let result = match large {
-            Some(large) => large.run(lua, script).await,
-            None => self.connections.run(Role::Write, lua, script).await,
-        };
-        let error = match result {
-            Err(error) if error.to_string().contains("WRONGTYPE") => error,
-            result => return result,
-        };
-        let sizes = [
-            ("ZCARD", &keys.delay, "a sorted set"),
-            ("ZCARD", &keys.schedule, "a sorted set"),
-            ("HLEN", &keys.states, "a hash"),
-            ("ZCARD", &keys.failing, "a sorted set"),
-        ];
-        let mut pipeline = pipe();
-        for (command, key, _) in sizes {
-            pipeline.cmd(command).arg(key);
-        }
-        let replies = self.read(&mut pipeline).await.unwrap_or_default();
-        let wrong = sizes.iter().zip(&replies).find(|(_, reply)| reply.is_err());
-        Err(match wrong {
-            Some(((_, key, kind), _)) => {
-                let key = shown(key.as_bytes());
-                let message = format!("{key} is not {kind} (WRONGTYPE): delete or rename it");
-                StoreError::new(error.kind(), message)
-            }
-            None => error,
-        })
-    }
-
     async fn schedule(
         &self,
         cache: &str,
@@ -98,7 +60,7 @@ impl RedisStore {
             script.arg(&*row.id);
             script.arg(format!("{:?}", row.seconds));
         }
-        let reply = self.run_script(None, &keys, &ROWS_SCHEDULE, &script);
+        let reply = self.connections.run(Role::Write, &ROWS_SCHEDULE, &script);
         let reply = reply.await?;
         match items(&reply) {
             [word, rows] if text(word) == Some("FULL") => {
@@ -140,7 +102,7 @@ impl RedisStore {
                 script.arg(max_bytes.to_string());
             }
         }
-        let reply = self.run_script(None, &keys, &ROWS_LEASE, &script);
+        let reply = self.connections.run(Role::Write, &ROWS_LEASE, &script);
         let reply = reply.await?;
         let [leased, next, garbage, gone] = items(&reply) else {
             return Err(self.not_understood("rows_lease.lua"));
@@ -178,7 +140,7 @@ impl RedisStore {
             script.arg(id);
         }
         // Without it the rows stay in the schedule, and are found again. Those that are leased are not lost by its error.
-        let _ = self.run_script(None, keys, &ROWS_DROP, &script).await;
+        let _ = self.connections.run(Role::Write, &ROWS_DROP, &script).await;
     }
 
     async fn finish(
@@ -215,7 +177,8 @@ impl RedisStore {
         script.arg(millis.map_or_else(String::new, |millis| millis.to_string()));
         script.arg(format!("{:.6}", row.spread));
         script.arg(format!("{backoff:.6}"));
-        let reply = self.run_script(large.as_ref(), &keys, &ROWS_FINISH, &script);
+        let role = large.as_ref().map_or(Role::Write, |_| Role::Large);
+        let reply = self.connections.run(role, &ROWS_FINISH, &script);
         match items(&reply.await?) {
             [is_written, next] => Ok(FinishReport {
                 is_written: int(is_written) == Some(1),

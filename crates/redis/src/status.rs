@@ -277,6 +277,9 @@ impl RedisStore {
         mut replies: Vec<Result<Value, String>>,
     ) -> Result<StoreStatus, StoreError> {
         self.ask_about_server(now).await;
+        if !self.large_keys.is_empty() && is_due(&self.sizes_asked_at, now) {
+            self.ask_large_keys().await;
+        }
         let lists = replies.split_off(replies.len().min(5));
         let replies: Vec<Value> = (replies.into_iter())
             .map(|reply| reply.unwrap_or(Value::Nil))

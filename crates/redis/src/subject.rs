@@ -38,9 +38,14 @@ impl Subject<'_> {
     }
 }
 
-/// The first argument of a command. It is the key in each command that this crate sends outside of scripts.
+/// The key of a command that this crate sends outside of scripts: its first argument, but that of MEMORY USAGE.
 pub(super) fn key_of(command: &Cmd) -> Option<&[u8]> {
-    match command.args_iter().nth(1) {
+    let mut words = command.args_iter();
+    let key = match words.next() {
+        Some(Arg::Simple(b"MEMORY")) => words.nth(1),
+        _ => words.next(),
+    };
+    match key {
         Some(Arg::Simple(key)) => Some(key),
         _ => None,
     }

@@ -6,9 +6,8 @@ use redis::{Pipeline, Value, pipe};
 
 use super::RedisStore;
 use super::connection::Role;
-use super::oversized::Reply;
+use super::large_keys::Reply;
 use super::script::READ;
-use super::stream::Oversized;
 use super::value::{bytes, float, int, into_bytes, into_items, into_pairs, items, pairs, text};
 use tower_pulse_core::error::StoreError;
 use tower_pulse_core::store::journal::{FieldValues, Step};
@@ -24,9 +23,6 @@ use tower_pulse_model::tier::{Revision, RolledUp, TierSlice};
 
 /// Fields that one script reads, or fewer large ones.
 const FIELDS_AT_ONCE: usize = 500;
-
-/// The same after an answer that was too large. No field of a script's answer is larger than 1 MiB.
-const LARGE_FIELDS_AT_ONCE: usize = 8;
 /// Tables of which one pipeline reads a page.
 const PAGES_AT_ONCE: usize = 16;
 /// The cursor at which a scan begins and ends.
@@ -56,30 +52,9 @@ impl RedisStore {
         version: &str,
         fields: &[(Table, Vec<Vec<u8>>)],
     ) -> Result<Step<Vec<FieldValues>>, StoreError> {
-        match self
-            .load_in_parts(instance, version, fields, FIELDS_AT_ONCE)
-            .await
-        {
-            // Another program has written large ones.
-            Err(error) if Oversized::caused(&error) => {
-                let most = LARGE_FIELDS_AT_ONCE;
-                self.load_in_parts(instance, version, fields, most).await
-            }
-            result => result,
-        }
-    }
-
-    /// Reads about `most` small fields at once.
-    async fn load_in_parts(
-        &self,
-        instance: &str,
-        version: &str,
-        fields: &[(Table, Vec<Vec<u8>>)],
-        most: usize,
-    ) -> Result<Step<Vec<FieldValues>>, StoreError> {
         let mut values = vec![FieldValues::new(); fields.len()];
         let parts = fields.iter().enumerate().flat_map(|(at, (table, fields))| {
-            let parts = fields.chunks((most / weight(table)).max(1));
+            let parts = fields.chunks((FIELDS_AT_ONCE / weight(table)).max(1));
             parts.map(move |fields| (at, table, fields))
         });
         let mut parts: VecDeque<_> = parts.collect();
@@ -87,7 +62,7 @@ impl RedisStore {
             let mut script = self.read_step(instance, version, ["", ""]);
             let (mut group, mut size) = (Vec::new(), 0);
             while let Some((_, table, fields)) = parts.front()
-                && (size == 0 || size + weight(table) * fields.len() <= most)
+                && (size == 0 || size + weight(table) * fields.len() <= FIELDS_AT_ONCE)
             {
                 script.key(self.keys.table(table));
                 script.arg(values_command(table));
@@ -118,11 +93,10 @@ impl RedisStore {
         &self,
         purpose: Purpose,
         reads: &[TableRead],
-        page_len: usize,
     ) -> Result<Vec<Reply>, StoreError> {
         let mut pipeline = pipe();
         for read in reads {
-            self.add_commands(&mut pipeline, read, page_len);
+            self.add_commands(&mut pipeline, read);
         }
         match purpose {
             Purpose::Fold => self.connections.pipeline(Role::Fold, &mut pipeline).await,
@@ -131,7 +105,7 @@ impl RedisStore {
     }
 
     /// Adds the commands of a read, as many as [`answer`] takes replies.
-    fn add_commands(&self, pipeline: &mut Pipeline, read: &TableRead, page_len: usize) {
+    fn add_commands(&self, pipeline: &mut Pipeline, read: &TableRead) {
         let key = |table: &Table| self.keys.table(table);
         match read {
             TableRead::Values(table, fields) if !fields.is_empty() => {
@@ -141,7 +115,7 @@ impl RedisStore {
             TableRead::Page(table, from) => {
                 let scan = pipeline.cmd("HSCAN").arg(key(table));
                 scan.arg(from.as_deref().unwrap_or(START));
-                scan.arg("COUNT").arg(page_len);
+                scan.arg("COUNT").arg(FIELDS_AT_ONCE / weight(table));
             }
             TableRead::All(table) => {
                 pipeline.cmd("HGETALL").arg(key(table));
@@ -172,7 +146,7 @@ impl RedisStore {
                 }
             }
             TableRead::Version => {
-                pipeline.cmd("HGET").arg(self.keys.state()).arg("v");
+                pipeline.cmd("HMGET").arg(self.keys.state()).arg("v");
             }
             TableRead::State => {
                 let state = pipeline.cmd("HMGET").arg(self.keys.state());
@@ -201,14 +175,7 @@ impl TableReader for RedisStore {
             let mut unread = reads;
             while !unread.is_empty() {
                 let (part, later) = unread.split_at(len_of_part(unread));
-                let replies = match self.send_reads(purpose, part, FIELDS_AT_ONCE).await {
-                    // Another program has added large ones.
-                    Err(error) if purpose == Purpose::Fold && Oversized::caused(&error) => {
-                        self.send_reads(purpose, part, LARGE_FIELDS_AT_ONCE).await
-                    }
-                    replies => replies,
-                };
-                let mut replies = replies?.into_iter();
+                let mut replies = self.send_reads(purpose, part).await?.into_iter();
                 answers.extend(part.iter().map(|read| answer(read, &mut replies)));
                 unread = later;
             }
@@ -265,7 +232,9 @@ fn answer(read: &TableRead, replies: &mut impl Iterator<Item = Reply>) -> TableA
             };
             TableAnswer::Places(ids.iter().map(|_| place()).collect())
         }
-        TableRead::Version => TableAnswer::Values(vec![into_bytes(next())]),
+        TableRead::Version => {
+            TableAnswer::Values(vec![into_items(next()).pop().and_then(into_bytes)])
+        }
         TableRead::State => TableAnswer::State(match &*into_items(next()) {
             [rolled, created, since] => RecordState {
                 rolled: match text(rolled) {

@@ -70,38 +70,37 @@ pub(super) fn into_pairs(value: Value) -> impl Iterator<Item = (Value, Value)> {
     std::iter::from_fn(move || Some((items.next()?, items.next()?)))
 }
 
-/// The most members of a set of statistics. Reads ask for one more, so that a larger set is recognised.
-pub(super) const MAX_STATISTICS: usize = 16;
+/// The members of a set of statistics.
+pub(super) const STATISTICS: [&str; 5] = ["count", "sum", "sumsq", "min", "max"];
 
-/// Reads a set of statistics; `None` when the set is missing, an error when a member is missing or not a number.
-pub(super) fn access_time(set: &Value) -> Result<Option<AccessTimeStats>, String> {
-    if items(set).len() > 2 * MAX_STATISTICS {
-        let reason = format!("it has more than {MAX_STATISTICS} members: delete it");
-        return Err(reason);
+/// Whether a set has some of [`STATISTICS`], by their scores.
+pub(super) fn has_scores(scores: &Value) -> bool {
+    items(scores).iter().any(|score| *score != Value::Nil)
+}
+
+/// Reads a set of statistics by the scores of [`STATISTICS`]; `None` when it has none of them, an error when one is
+/// missing or not a number.
+pub(super) fn access_time(scores: &Value) -> Result<Option<AccessTimeStats>, &'static str> {
+    let [count, sum, sumsq, min, max] = items(scores) else {
+        return Ok(None);
+    };
+    if !has_scores(scores) {
+        return Ok(None);
     }
-    let (mut times, mut members) = (AccessTimeStats::default(), 0);
-    for (member, score) in pairs(set) {
-        let into = match bytes(member) {
-            Some(b"count") => &mut times.count,
-            Some(b"sum") => &mut times.sum,
-            Some(b"sumsq") => &mut times.sumsq,
-            Some(b"min") => &mut times.min,
-            Some(b"max") => &mut times.max,
-            _ => continue,
-        };
-        *into = float(score)
-            .filter(|score| score.is_finite())
-            .ok_or("a score is not a finite number; mend it with ZADD, or delete the key")?;
-        members += 1;
-    }
-    match (members, items(set).is_empty()) {
-        (_, true) => Ok(None),
-        (5, _) => Ok(Some(times)),
-        _ => Err(
-            "not all of the members min, max, count, sum and sumsq are there; delete the key"
-                .to_owned(),
-        ),
-    }
+    let score = |score: &Value| match float(score) {
+        Some(score) if score.is_finite() => Ok(score),
+        Some(_) => Err("a score is not a finite number; mend it with ZADD, or delete the key"),
+        None => {
+            Err("not all of the members min, max, count, sum and sumsq are there; delete the key")
+        }
+    };
+    Ok(Some(AccessTimeStats {
+        count: score(count)?,
+        sum: score(sum)?,
+        sumsq: score(sumsq)?,
+        min: score(min)?,
+        max: score(max)?,
+    }))
 }
 
 /// Bytes of an hour in ISO form. Reads ask for one more, so that a longer text is recognised.

@@ -8,20 +8,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-/// Maximum number of bytes of a flood.
-const MAX_FLOOD: usize = 256 << 20;
-
 /// An answer of the peer.
 #[derive(Debug, Clone)]
-pub enum Answer {
-    Bytes(Vec<u8>),
-    /// Sends the first bytes once, and then the second ones repeatedly, while the client reads them.
-    Flood(&'static [u8], &'static [u8]),
-}
+pub struct Answer(Vec<u8>);
 
 impl From<&str> for Answer {
     fn from(text: &str) -> Self {
-        Self::Bytes(text.as_bytes().to_vec())
+        Self(text.as_bytes().to_vec())
     }
 }
 
@@ -37,8 +30,6 @@ pub struct Peer {
 struct PeerState {
     connections: AtomicU64,
     requests: AtomicU64,
-    /// The largest number of bytes that were sent over one connection.
-    most_sent: AtomicU64,
 }
 
 impl Peer {
@@ -98,11 +89,6 @@ impl Peer {
     pub fn requests(&self) -> u64 {
         self.shared.requests.load(SeqCst)
     }
-
-    /// The most bytes that were sent over a connection, including the buffers of the kernel.
-    pub fn most_sent(&self) -> u64 {
-        self.shared.most_sent.load(SeqCst)
-    }
 }
 
 impl Drop for Peer {
@@ -140,22 +126,12 @@ async fn serve(
     shared: &PeerState,
     answer: &(dyn Fn(&[Vec<u8>]) -> Answer + Send + Sync),
 ) -> io::Result<()> {
-    let (mut buffer, mut sent) = (Vec::new(), 0);
+    let mut buffer = Vec::new();
     loop {
         while let Some((words, length)) = request(&buffer) {
             shared.requests.fetch_add(1, SeqCst);
-            let (mut next, unit) = match answer(&words) {
-                Answer::Bytes(bytes) => (bytes, &b""[..]),
-                Answer::Flood(head, unit) => (head.to_vec(), unit),
-            };
+            stream.write_all(&answer(&words).0).await?;
             buffer.drain(..length);
-            let unit = unit.repeat((64 << 10) / unit.len().max(1));
-            while !next.is_empty() && sent < MAX_FLOOD {
-                stream.write_all(&next).await?;
-                sent += next.len();
-                shared.most_sent.fetch_max(sent as u64, SeqCst);
-                next.clone_from(&unit);
-            }
         }
         if stream.read_buf(&mut buffer).await? == 0 {
             return Ok(());

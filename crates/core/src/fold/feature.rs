@@ -3,7 +3,6 @@
 use super::ground::Ground;
 use super::lease::Lease;
 use super::plan::Plans;
-use crate::condition::Warning;
 use crate::store::interrupted::Interrupted;
 use crate::store::table::FieldWrites;
 use crate::task::BoxFuture;
@@ -55,11 +54,6 @@ pub(super) trait Feature: Send {
 
     /// Forgets what is unlikely to be needed for the next round.
     fn forget(&mut self) {}
-
-    /// What cannot be kept up although entries are folded, for the operator.
-    fn failures(&self) -> Vec<Warning> {
-        Vec::new()
-    }
 }
 
 /// How a feature plans a round that remembers nothing and has nothing to do between rounds.

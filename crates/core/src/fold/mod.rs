@@ -47,7 +47,6 @@ use self::lease::Lease;
 use self::pace::Pace;
 use self::plan::Outcome;
 use crate::clock::Clock;
-use crate::condition::Warning;
 use crate::error::StoreError;
 use crate::store::interrupted::Interrupted;
 use crate::store::journal::Journal;
@@ -96,13 +95,7 @@ struct Held {
     features: Vec<Box<dyn Feature>>,
 }
 
-impl Held {
-    /// What cannot be kept up, although entries are folded.
-    fn failures(&self) -> Vec<Warning> {
-        let features = self.features.iter();
-        features.flat_map(|feature| feature.failures()).collect()
-    }
-}
+impl Held {}
 
 /// How folding is doing in this instance.
 #[derive(Clone, Debug, Default)]
@@ -111,8 +104,6 @@ pub struct FoldStatus {
     pub is_folder: bool,
     /// Why the last attempt failed.
     pub last_error: Option<String>,
-    /// What this instance cannot keep up although it folds.
-    pub upkeep_failures: Vec<Warning>,
     /// A warning about another instance that asks for a longer history, if one does.
     pub history: Option<String>,
 }
@@ -202,18 +193,11 @@ impl Folder {
             return Ok(Attendance::Mine);
         };
         let result = self.boxed_rounds(journal, position).await;
-        let failures = match self.held.try_lock() {
-            Ok(slot) => Some(slot.iter().flat_map(Held::failures).collect()),
-            // Another task of this instance is folding.
-            Err(_) => None,
-        };
         let mut status = lock(&self.status);
         match &result {
             Ok(attendance) => {
                 status.is_folder = *attendance == Attendance::Mine;
                 status.last_error = None;
-                status.upkeep_failures =
-                    failures.unwrap_or(std::mem::take(&mut status.upkeep_failures));
             }
             Err(error) => {
                 status.last_error = Some(error.to_string());

@@ -99,7 +99,6 @@ impl Stages {
             let text = format!("folding fails, and is tried again: {error}");
             warnings.push(Condition::Fold.warning(text));
         }
-        warnings.extend(fold.upkeep_failures);
         warnings.extend(fold.history.map(|text| Condition::History.warning(text)));
         warnings.extend(flush.fleet.warnings(notices, clock));
         let whose = format!("this instance ({})", flush.instance);

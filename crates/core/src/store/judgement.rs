@@ -217,7 +217,7 @@ async fn read_table(
     let (mut fields, mut from) = (NumberedFields::default(), None);
     loop {
         let reads = [TableRead::Page(table.clone(), from)];
-        // A page that is too large is an error here: the changes on it would seem to have ended.
+        // Of a table that is left out as too large, all changes would seem to have ended.
         let page = reader.read_tables(Purpose::Fold, &reads).await?.page();
         for (field, value) in page.fields {
             fields.add(field, value, last);

@@ -41,7 +41,7 @@ pub async fn read(reader: &dyn TableReader) -> Result<StoredMarks, StoreError> {
     let mut marks: BTreeMap<Vec<u8>, Option<StoredMark>> = BTreeMap::new();
     let mut from = None;
     for _ in 0..MAX_PAGES {
-        // Fields of other programs that are too large must not stop the fold.
+        // A table that another program has made too large must not stop the fold.
         let reads = [TableRead::Page(Table::Marks, from)];
         let page = reader.read_tables(Purpose::Query, &reads).await?.page();
         let fields = page.fields.into_iter();

@@ -47,9 +47,9 @@ pub enum TableRead {
 /// Who reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// All must be known, as by an instance that folds. What is too large to be read is an error.
+    /// All must be known, as by an instance that folds.
     Fold,
-    /// Somebody asks. What is too large to be read reads as empty, and a warning names it.
+    /// A question. What another program has made too large reads as empty, and a warning names it.
     Query,
 }
 

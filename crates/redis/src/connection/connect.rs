@@ -6,7 +6,6 @@ use std::sync::PoisonError;
 use redis::aio::MultiplexedConnection;
 use redis::{RedisError, cmd};
 
-use super::dial::oversized;
 use super::role::Role;
 use super::{Connection, Connections, DeniedConnection};
 use crate::permissions::{Refusal, server_info};
@@ -54,10 +53,6 @@ impl Connections {
         };
         if matches!(role, Role::Write) {
             let probed = self.probe(&mut connection.commands).await;
-            if probed.is_err() && connection.answer.is_exceeded() {
-                let moment = "when the connection was made";
-                return Err(oversized(&self.server_info, &connection.answer, moment));
-            }
             if let Err((error, at)) = probed {
                 self.topology.doubt();
                 *denied = at.map(|at| DeniedConnection {
@@ -67,7 +62,6 @@ impl Connections {
                 return Err(error);
             }
         }
-        connection.answer.reset();
         Ok(connection)
     }
 
@@ -85,7 +79,7 @@ impl Connections {
             return Ok(Some(denied.connection));
         };
         let commands = &mut denied.connection.commands;
-        match self.permissions.check_one(at, commands).await {
+        match self.permissions.check(at..at + 1, commands).await {
             Ok(()) => Ok(Some(denied.connection)),
             Err(Refusal::Failed(_)) => Ok(None),
             Err(Refusal::Denied(_, detail)) => {
@@ -103,7 +97,7 @@ impl Connections {
         let failed = |error: RedisError| (self.server_info.explain(&error), None);
         let info = server_info(connection).await.map_err(failed)?;
         self.set_server(&info);
-        let checked = self.permissions.check(connection).await;
+        let checked = self.permissions.check(0..usize::MAX, connection).await;
         checked.map_err(|refusal| match refusal {
             Refusal::Failed(error) => failed(error),
             Refusal::Denied(at, detail) => {

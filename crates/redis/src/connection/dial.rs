@@ -1,45 +1,27 @@
 //! Opens a connection to one server and greets it.
 
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, RedisError, RedisResult,
 };
-use tokio::task::AbortHandle;
 
-use super::role::{MIB, Role};
+use super::role::Role;
 use crate::credentials::{Credentials, CredentialsCallback, NotGreeted};
 use crate::error::ServerInfo;
-use crate::stream::{self, AnswerSize, Oversized};
 use crate::topology::Address;
 use tower_pulse_core::error::{StoreError, StoreErrorKind};
 
-/// The most memory of an answer about the topology.
-const ASKED_BYTES: usize = 4 * MIB;
-
-/// A connection whose answers are bounded.
+/// A connection to one server.
 #[derive(Clone)]
 pub(crate) struct Connection {
     pub(crate) commands: MultiplexedConnection,
-    pub(super) answer: Arc<AnswerSize>,
-    /// `None` if the client spawns the task itself.
-    _driver: Option<Arc<Driver>>,
     /// The node at its end, where nodes have addresses of their own.
     pub(crate) node: Option<Address>,
     /// How often the server had changed when it was made.
     pub(crate) changes: u64,
-}
-
-/// The task that drives a connection. It ends when the last clone of the connection is dropped.
-struct Driver(AbortHandle);
-
-impl Drop for Driver {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
 
 /// Opens connections, all over the same transport and with the same credentials.
@@ -99,9 +81,7 @@ impl Dialer {
 
     /// Connects to the server that is configured.
     pub(crate) async fn dial(&self, role: Role) -> Result<Connection, StoreError> {
-        let config = role.config(&self.config, self.response_timeout);
-        let most = role.max_answer_bytes();
-        self.open(&self.info, &self.server_info, config, most).await
+        self.open(&self.info, &self.server_info, role).await
     }
 
     /// Connects to a node.
@@ -110,54 +90,33 @@ impl Dialer {
         node: &Address,
         role: Role,
     ) -> Result<Connection, StoreError> {
-        let config = role.config(&self.config, self.response_timeout);
-        self.open_node(node, config, role.max_answer_bytes()).await
-    }
-
-    /// Connects to a node to ask it about the topology.
-    pub(crate) async fn dial_to_ask(&self, node: &Address) -> Result<Connection, StoreError> {
-        let timeout = Some(self.response_timeout);
-        let config = self.config.clone().set_response_timeout(timeout);
-        self.open_node(node, config, ASKED_BYTES).await
-    }
-
-    async fn open_node(
-        &self,
-        node: &Address,
-        config: AsyncConnectionConfig,
-        max_answer_bytes: usize,
-    ) -> Result<Connection, StoreError> {
         let address = node.by_way_of(self.info.addr());
         let info = self.info.clone().set_addr(address);
         let server_info = self.server_info.of_node(node);
-        let opened = self
-            .open(&info, &server_info, config, max_answer_bytes)
-            .await;
-        opened.map(|connection| Connection {
-            node: Some(node.clone()),
-            ..connection
-        })
+        let mut connection = self.open(&info, &server_info, role).await?;
+        connection.node = Some(node.clone());
+        Ok(connection)
     }
 
     async fn open(
         &self,
         info: &ConnectionInfo,
         server_info: &ServerInfo,
-        config: AsyncConnectionConfig,
-        max_answer_bytes: usize,
+        role: Role,
     ) -> Result<Connection, StoreError> {
         let not_greeted = |failure| match failure {
             NotGreeted::NoCredentials(why) => server_info.error(StoreErrorKind::Forbidden, why),
             NotGreeted::Failed(error) => server_info.explain(&error),
         };
         let credentials = self.credentials.now().await.map_err(not_greeted)?;
-        let opening = connect(info, config, max_answer_bytes);
+        let config = role.config(&self.config, self.response_timeout);
+        let opening = connect(info, config);
         let opening = tokio::time::timeout(self.connection_timeout, opening).await;
         let opened = opening.unwrap_or_else(|_| {
             let timeout = std::io::Error::from(std::io::ErrorKind::TimedOut);
             Err(RedisError::from(timeout))
         });
-        let mut connection = opened.map_err(|error| match server_info.explain(&error) {
+        let mut commands = opened.map_err(|error| match server_info.explain(&error) {
             // No call has been sent yet, so no call is in doubt.
             error if error.kind() == StoreErrorKind::TimedOut => {
                 let message = "cannot be reached (no connection within the connection timeout)";
@@ -165,59 +124,26 @@ impl Dialer {
             }
             other => other,
         })?;
-        let commands = &mut connection.commands;
-        let greeted = self.credentials.greet(commands, credentials).await;
-        if greeted.is_err() && connection.answer.is_exceeded() {
-            return Err(oversized(
-                server_info,
-                &connection.answer,
-                "when the connection was made",
-            ));
-        }
+        let greeted = self.credentials.greet(&mut commands, credentials).await;
         greeted.map_err(not_greeted)?;
-        Ok(connection)
+        Ok(Connection {
+            commands,
+            node: None,
+            changes: 0,
+        })
     }
-}
-
-/// The error about an answer that was larger than the connection accepts.
-pub(super) fn oversized(server_info: &ServerInfo, answer: &AnswerSize, moment: &str) -> StoreError {
-    let most = answer.max_bytes() / MIB;
-    let message = format!("an answer of more than {most} MiB was given up; it came {moment}");
-    let error = server_info.error(StoreErrorKind::Unexpected, &message);
-    error.with_source(Oversized)
 }
 
 async fn connect(
     info: &ConnectionInfo,
     config: AsyncConnectionConfig,
-    max_answer_bytes: usize,
-) -> RedisResult<Connection> {
-    let answer = AnswerSize::new(max_answer_bytes);
-    let node = None;
-    if let Some(stream) = stream::open(info, &answer).await? {
-        let settings = info.redis_settings();
-        let (commands, driving) =
-            MultiplexedConnection::new_with_config(settings, stream, config).await?;
-        let driver = Driver(tokio::spawn(driving).abort_handle());
-        return Ok(Connection {
-            commands,
-            answer,
-            _driver: Some(Arc::new(driver)),
-            node,
-            changes: 0,
-        });
-    }
+) -> RedisResult<MultiplexedConnection> {
     #[cfg(feature = "tls")]
     crate::tls::choose_provider();
     let client = Client::open(info.clone())?;
-    let connecting = client.get_multiplexed_async_connection_with_config(&config);
-    Ok(Connection {
-        commands: connecting.await?,
-        answer,
-        _driver: None,
-        node,
-        changes: 0,
-    })
+    client
+        .get_multiplexed_async_connection_with_config(&config)
+        .await
 }
 
 /// The address of a server, for its place.

@@ -2,18 +2,16 @@
 
 use std::time::Duration;
 
-use redis::{Pipeline, Value};
 use tokio::sync::MutexGuard;
 
 use super::{Connections, Role};
-use crate::script::{Invocation, Lua};
 use tower_pulse_core::error::StoreError;
 
 /// The largest row that is read or written on a connection that others share.
 pub(crate) const LARGE_ROW: usize = 4 << 20;
 
-/// The right to make a call with a large value, on a connection of its own, which ends with the call: its buffers
-/// have grown with the value. There is one at a time.
+/// The right to make calls with a large value by [`Role::Large`], on a connection of its own, which ends with this: its
+/// buffers have grown with the value. There is one at a time.
 pub(crate) struct LargeCall<'a> {
     connections: &'a Connections,
     _turn: MutexGuard<'a, ()>,
@@ -33,33 +31,9 @@ impl Connections {
         self.dialer.response_timeout()
     }
 
-    /// How many bytes the connection for a role has received: more than before if the server answers.
-    pub(crate) fn received(&self, role: Role) -> usize {
-        let state = self.slot(role).state.try_lock();
-        let connection = state
-            .as_ref()
-            .ok()
-            .and_then(|state| state.connection.as_ref());
-        connection.map_or(0, |connection| connection.answer.received())
-    }
-}
-
-impl LargeCall<'_> {
-    /// As [`Connections::pipeline`].
-    pub(crate) async fn pipeline(
-        &self,
-        pipeline: &mut Pipeline,
-    ) -> Result<Vec<Result<Value, String>>, StoreError> {
-        self.connections.pipeline(Role::Large, pipeline).await
-    }
-
-    /// As [`Connections::run`].
-    pub(crate) async fn run(
-        &self,
-        lua: &Lua,
-        invocation: &Invocation,
-    ) -> Result<Value, StoreError> {
-        self.connections.run(Role::Large, lua, invocation).await
+    /// Connects unless there is a connection.
+    pub(crate) async fn connected(&self, role: Role) -> Result<(), StoreError> {
+        self.connection(role).await.map(drop)
     }
 }
 

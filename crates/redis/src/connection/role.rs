@@ -1,4 +1,4 @@
-//! The purposes of connections, and their bounds.
+//! The purposes of connections.
 
 use std::time::Duration;
 
@@ -15,26 +15,11 @@ pub(crate) enum Role {
     Large,
 }
 
-pub(super) const MIB: usize = 1024 * 1024;
-
 /// How long a large row may take, as one of 64 MiB does by 60 Mbit/s.
 #[cfg(feature = "row-cache")]
 const LARGE_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Role {
-    /// The most memory that one answer may take. The largest regular answers are 500 records, an entry of the
-    /// journal, and a counter whose slices of a day were never cleaned; all others are small. A large row is of up to
-    /// 64 MiB, of which each byte counts twice, and a line of JSON for more.
-    pub(super) fn max_answer_bytes(self) -> usize {
-        match self {
-            Self::Write => 4 * MIB,
-            Self::Fold => 24 * MIB,
-            Self::Read => 28 * MIB,
-            #[cfg(feature = "row-cache")]
-            Self::Large => 256 * MIB,
-        }
-    }
-
     /// The configuration of a connection.
     pub(super) fn config(
         self,

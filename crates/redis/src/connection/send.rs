@@ -237,8 +237,6 @@ impl Connections {
         route: &Route,
         redirect: Redirect,
     ) -> Result<Route, StoreError> {
-        // The redirect was a whole answer.
-        route.connection.answer.reset();
         match redirect {
             Redirect::Moved(owner) => {
                 self.topology.moved(&route.connection, owner);
@@ -272,7 +270,6 @@ impl Connections {
             Err(server_info.error(StoreErrorKind::Unreachable, &message))
         });
         let mut connection = dialled.map_err(|error| self.topology.unreachable(node, error))?;
-        connection.answer.reset();
         connection.changes = changes;
         state.asking = Some(connection.clone());
         Ok(connection)

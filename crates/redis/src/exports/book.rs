@@ -7,9 +7,10 @@ use redis::{Value, pipe};
 use tokio::task::yield_now;
 
 use crate::RedisStore;
+use crate::connection::Role;
 use crate::read::Replies;
 use crate::value::{
-    ISO_HOUR_LEN, MAX_STATISTICS, access_time, bytes, float, items, pairs, shown, text,
+    ISO_HOUR_LEN, STATISTICS, access_time, bytes, float, has_scores, items, pairs, shown, text,
 };
 use tower_pulse_core::error::StoreError;
 use tower_pulse_core::store::exports::{
@@ -89,11 +90,15 @@ impl RedisStore {
             (keys.contexts(), Some(Kind::Http)),
             (keys.timers(), Some(Kind::Timer)),
         ];
-        let mut pipeline = pipe();
-        for (key, _) in &sources {
-            pipeline.cmd("ZREVRANGE").arg(key).arg(0).arg(MAX_NAMES);
-        }
-        let replies = self.read(&mut pipeline).await?;
+        let [slowest, mut own] = [&sources[..1], &sources[1..]].map(|sources| {
+            let mut pipeline = pipe();
+            for (key, _) in sources {
+                pipeline.cmd("ZREVRANGE").arg(key).arg(0).arg(MAX_NAMES);
+            }
+            pipeline
+        });
+        let mut replies = self.read_sized(Role::Read, &slowest).await?;
+        replies.append(&mut self.read(&mut own).await?);
         let mut replies = Replies {
             replies: replies.into_iter(),
             problems,
@@ -138,8 +143,7 @@ impl RedisStore {
             command.arg(0).arg(ISO_HOUR_LEN);
         }
         for set in [&stats.current, &stats.last] {
-            let command = pipeline.cmd("ZRANGE").arg(set);
-            command.arg(0).arg(MAX_STATISTICS).arg("WITHSCORES");
+            pipeline.cmd("ZMSCORE").arg(set).arg(&STATISTICS);
         }
     }
 
@@ -155,7 +159,7 @@ impl RedisStore {
         let start = replies.next(&stats.start);
         let pstart = replies.next(&stats.pstart);
         let [current, last] = [&stats.current, &stats.last].map(|key| replies.next(key));
-        let is_there = |set: &Option<Value>| set.as_ref().is_some_and(|set| !items(set).is_empty());
+        let is_there = |set: &Option<Value>| set.as_ref().is_some_and(has_scores);
         if !is_there(&current) && !is_there(&last) {
             return None;
         }
@@ -258,7 +262,7 @@ impl RedisStore {
         let mut pipeline = pipe();
         let command = pipeline.cmd("ZREVRANGE").arg(self.keys.slowest());
         command.arg(0).arg(RANKING_LEN - 1).arg("WITHSCORES");
-        let replies = self.read(&mut pipeline).await?;
+        let replies = self.read_sized(Role::Read, &pipeline).await?;
         // A key of another type reads as empty.
         let ranking = replies.into_iter().flatten().next().unwrap_or(Value::Nil);
         let ranking = pairs(&ranking)

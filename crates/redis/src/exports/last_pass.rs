@@ -5,7 +5,6 @@ use redis::{Value, cmd, pipe};
 use super::problem_log::{self, ProblemRecord};
 use crate::RedisStore;
 use crate::connection::Role;
-use crate::stream::Oversized;
 use crate::value::{bytes, int, items, shown, text};
 use tower_pulse_core::error::StoreError;
 use tower_pulse_core::store::{CleanReport, Pass, PassRecord};
@@ -65,11 +64,16 @@ impl RedisStore {
         let key = self.keys.last_pass();
         let mut pipeline = pipe();
         pipeline.cmd("HMGET").arg(&key).arg(&FIELDS[..]);
-        let hash = match self.connections.pipeline(role, &mut pipeline).await {
-            Ok(replies) => replies.into_iter().next().unwrap_or(Ok(Value::Nil)),
-            Err(error) if Oversized::caused(&error) => Err(error.to_string()),
-            Err(error) => return Err(error),
+        let replies = match role {
+            Role::Read => self.read(&mut pipeline).await?,
+            _ => {
+                // Of the whole hash, which is replaced if it is too large.
+                pipeline.cmd("HKEYS").arg(&key);
+                self.read_sized(role, &pipeline).await?
+            }
         };
+        let replies: Result<Vec<Value>, String> = replies.into_iter().collect();
+        let hash = replies.map(|replies| replies.into_iter().next().unwrap_or(Value::Nil));
         if let (Err(reason), Role::Write) = (&hash, role) {
             // The next pass writes the record again.
             self.delete_own(role, &key, reason).await?;

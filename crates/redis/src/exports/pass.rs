@@ -10,9 +10,7 @@ use redis::{Cmd, Value, pipe};
 
 use crate::RedisStore;
 use crate::connection::Role;
-use crate::oversized::TOO_LARGE;
 use crate::script::{CLEAN, Invocation, Lua};
-use crate::stream::Oversized;
 use crate::value::{int, items, problem, text};
 use tower_pulse_core::error::StoreErrorKind;
 use tower_pulse_core::store::interrupted::Interrupted;
@@ -54,11 +52,7 @@ impl PassRun<'_> {
     ) -> Result<Option<Value>, Interrupted> {
         let mut pipeline = pipe();
         pipeline.add_command(command.clone());
-        let connections = &self.store.connections;
-        let replies = match connections.pipeline(Role::Write, &mut pipeline).await {
-            Err(error) if Oversized::caused(&error) => vec![Err(TOO_LARGE.to_owned())],
-            replies => replies?,
-        };
+        let replies = self.store.read_sized(Role::Write, &pipeline).await?;
         match replies.into_iter().next() {
             Some(Ok(value)) => Ok(Some(value)),
             Some(Err(reason)) => {

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use redis::pipe;
 
 use crate::RedisStore;
+use crate::connection::Role;
 use crate::value::{bytes, items, text};
 use tower_pulse_core::error::StoreError;
 use tower_pulse_core::store::MAX_COUNTER_NAMES;
@@ -83,7 +84,7 @@ impl RedisStore {
                 command.arg(&range.min).arg(&range.max);
                 command.arg("LIMIT").arg(0).arg(NAMES_AT_ONCE);
             }
-            let replies = self.read(&mut pipeline).await?;
+            let replies = self.read_sized(Role::Read, &pipeline).await?;
             let ranges = std::mem::take(&mut unread);
             for (range, reply) in ranges.into_iter().zip(&replies) {
                 // A key of another type reads as empty.

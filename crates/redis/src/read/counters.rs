@@ -3,6 +3,7 @@
 use redis::Value;
 
 use crate::RedisStore;
+use crate::connection::Role;
 use crate::value::{int, pairs};
 use tower_pulse_core::clock::Clock;
 use tower_pulse_core::error::StoreError;
@@ -21,7 +22,7 @@ impl RedisStore {
             let key = self.keys.count(query.precision, name);
             pipeline.cmd("HGETALL").arg(key);
         }
-        let hashes = self.read(&mut pipeline).await?;
+        let hashes = self.read_sized(Role::Read, &pipeline).await?;
         let mut counters = Vec::with_capacity(query.names.len());
         for (name, hash) in query.names.iter().zip(hashes) {
             // Without the book's keys, the counters of a context are computed from its records.

@@ -7,7 +7,7 @@ mod fleet;
 
 use redis::Value;
 
-use super::oversized::Reply;
+use super::large_keys::Reply;
 use super::value::problem;
 use tower_pulse_model::snapshot::Problem;
 

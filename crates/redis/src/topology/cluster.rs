@@ -166,7 +166,7 @@ async fn ask(
     node: Address,
     slot: u16,
 ) -> Result<(Address, Vec<Address>), StoreError> {
-    let mut connection = dialer.dial_to_ask(&node).await?;
+    let mut connection = dialer.dial_node(&node, Role::Read).await?;
     let mut slots = cmd("CLUSTER");
     slots.arg("SLOTS");
     let server_info = dialer.server_info().of_node(&node);

@@ -195,7 +195,7 @@ impl Asked {
 
 /// Asks a Sentinel for the primary of a service, as it is announced.
 async fn ask(dialer: &Dialer, service: &str, sentinel: &Address) -> Result<Address, StoreError> {
-    let mut connection = dialer.dial_to_ask(sentinel).await?;
+    let mut connection = dialer.dial_node(sentinel, Role::Read).await?;
     let server_info = dialer.server_info().of_node(sentinel);
     let mut question = cmd("SENTINEL");
     question.arg("GET-MASTER-ADDR-BY-NAME").arg(service);

@@ -1,16 +1,11 @@
-//! What a folder knows of the rankings of the store under its lease, and what keeps it from their upkeep.
+//! What a folder knows of the rankings of the store under its lease.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use crate::error::{StoreError, StoreErrorKind};
 use crate::store::table::{FieldWrites, Table};
 use tower_pulse_model::ranking::specs::CarriedSpecs;
 use tower_pulse_model::ranking::{RankingSpec, RankingState};
-
-/// How long after a failure the upkeep of a ranking is tried again: an answer that is too large costs the connection.
-const TRIED_AGAIN_AFTER: Duration = Duration::from_secs(5);
 
 /// The rankings of the store.
 #[derive(Default)]
@@ -20,8 +15,6 @@ pub(super) struct KnownRankings {
     pub(super) is_listed: bool,
     /// Rankings that were added to since they were last limited, the longest waiting one first.
     pub(super) to_limit: VecDeque<Arc<str>>,
-    /// Why upkeep failed, and when it is tried again, by ranking; all of them together have an empty name.
-    failures: BTreeMap<Arc<str>, (String, Instant)>,
 }
 
 /// A ranking as the store holds it.
@@ -92,41 +85,5 @@ impl KnownRankings {
         if !self.to_limit.contains(name) {
             self.to_limit.push_back(name.clone());
         }
-    }
-
-    /// Whether the upkeep of a ranking has just failed.
-    pub(super) fn is_put_off(&self, name: &str) -> bool {
-        let failure = self.failures.get(name);
-        failure.is_some_and(|(_, until)| Instant::now() < *until)
-    }
-
-    /// Puts off the upkeep of a ranking whose table cannot be read, so that it does not stop the fold. An error of the
-    /// whole server does.
-    pub(super) fn put_off(&mut self, name: &Arc<str>, error: StoreError) -> Result<(), StoreError> {
-        // An answer that is too large to arrive in time has that as its source.
-        let is_of_table = error.kind() == StoreErrorKind::Unexpected
-            || std::error::Error::source(&error).is_some();
-        if !is_of_table {
-            return Err(error);
-        }
-        let what = match &**name {
-            "" => "rankings".to_owned(),
-            name => format!("the ranking {name:?}"),
-        };
-        let failure = format!(
-            "{what} cannot be kept up, so that ids which have left the window stay; it is tried again: {error}"
-        );
-        let until = Instant::now() + TRIED_AGAIN_AFTER;
-        self.failures.insert(name.clone(), (failure, until));
-        Ok(())
-    }
-
-    /// Notes that the upkeep of a ranking works.
-    pub(super) fn succeeded(&mut self, name: &str) {
-        self.failures.remove(name);
-    }
-
-    pub(super) fn failures(&self) -> impl Iterator<Item = &str> {
-        self.failures.values().map(|(failure, _)| &**failure)
     }
 }

@@ -11,7 +11,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use self::known::KnownRankings;
-use crate::condition::{Condition, Warning};
 use crate::fold::feature::{Feature, Folding};
 use crate::fold::ground::Ground;
 use crate::fold::lease::Lease;
@@ -49,12 +48,5 @@ impl Feature for Rankings {
 
     fn after_round<'a>(&'a mut self, ground: &'a mut Ground<'_>) -> Folding<'a> {
         Box::pin(self.limit(ground))
-    }
-
-    fn failures(&self) -> Vec<Warning> {
-        let failures = self.known.failures();
-        failures
-            .map(|text| Condition::Upkeep.warning(text))
-            .collect()
     }
 }

@@ -2,7 +2,7 @@
 //! which there is no room are dropped, some ids at a time.
 //!
 //! An id is taken out of a slice and out of the sums in one step. Who takes over half-way, or goes on in the next
-//! round, therefore begins again with what is left. A table that cannot be read puts off the upkeep of its ranking only.
+//! round, therefore begins again with what is left.
 
 use std::collections::BinaryHeap;
 use std::sync::Arc;
@@ -24,25 +24,6 @@ const IDS_PER_ROUND: usize = 20_000;
 /// Ids that cost as much to take out as a page of a table costs to read.
 const IDS_PER_PAGE: usize = 20;
 
-/// Why the upkeep of a ranking ended early.
-enum EndedEarly {
-    /// The fold ends as well.
-    Interrupted(Interrupted),
-    /// A table cannot be read, which must not stop the fold.
-    Unreadable(StoreError),
-}
-
-impl From<Interrupted> for EndedEarly {
-    fn from(interrupted: Interrupted) -> Self {
-        Self::Interrupted(interrupted)
-    }
-}
-
-/// What could be read, or that the table cannot be.
-fn readable<T>(read: Result<T, StoreError>) -> Result<T, EndedEarly> {
-    read.map_err(EndedEarly::Unreadable)
-}
-
 /// The part of a table that was looked for its smallest counts.
 struct Smallest {
     /// The smallest counts with their ids, smallest first.
@@ -58,23 +39,16 @@ impl Rankings {
         ground: &mut Ground<'_>,
         now: i64,
     ) -> Result<(), Interrupted> {
-        let all: Arc<str> = "".into();
-        if !self.known.is_put_off(&all) {
-            match self.list(ground.journal).await {
-                Ok(()) => self.known.succeeded(&all),
-                Err(error) => self.known.put_off(&all, error)?,
-            }
-        }
-        let due = self.known.iter().filter(|(name, ranking)| {
+        self.list(ground.journal).await?;
+        let due = self.known.iter().filter(|(_, ranking)| {
             let state = &ranking.state;
             let is_due = state.slices.is_empty() || state.expired(now).next().is_some();
-            (is_due || !ranking.specs.is_empty()) && !self.known.is_put_off(name)
+            is_due || !ranking.specs.is_empty()
         });
         let due: Vec<_> = due.map(|(name, _)| name.clone()).collect();
         let mut left = IDS_PER_ROUND;
         for name in due {
-            let result = self.expire_ranking(ground, &name, now, &mut left).await;
-            self.go_on(&name, result)?;
+            self.expire_ranking(ground, &name, now, &mut left).await?;
         }
         Ok(())
     }
@@ -86,7 +60,7 @@ impl Rankings {
             let Some(name) = self.known.to_limit.pop_front() else {
                 break;
             };
-            if left == 0 || self.known.is_put_off(&name) {
+            if left == 0 {
                 self.known.touch(&name);
                 continue;
             }
@@ -94,21 +68,7 @@ impl Rankings {
             if !matches!(result, Ok(true)) {
                 self.known.touch(&name);
             }
-            self.go_on(&name, result.map(drop))?;
-        }
-        Ok(())
-    }
-
-    /// Notes how the upkeep of a ranking ended.
-    fn go_on(
-        &mut self,
-        name: &Arc<str>,
-        result: Result<(), EndedEarly>,
-    ) -> Result<(), Interrupted> {
-        match result {
-            Ok(()) => self.known.succeeded(name),
-            Err(EndedEarly::Interrupted(interrupted)) => return Err(interrupted),
-            Err(EndedEarly::Unreadable(error)) => self.known.put_off(name, error)?,
+            result?;
         }
         Ok(())
     }
@@ -120,7 +80,7 @@ impl Rankings {
         name: &Arc<str>,
         now: i64,
         left: &mut usize,
-    ) -> Result<(), EndedEarly> {
+    ) -> Result<(), Interrupted> {
         self.expire_specs(ground, name, now).await?;
         let Some(ranking) = self.known.get(name) else {
             return Ok(());
@@ -137,7 +97,7 @@ impl Rankings {
                 if *left == 0 {
                     return Ok(());
                 }
-                let page = readable(page_of(ground.journal, name, start, from).await)?;
+                let page = page_of(ground.journal, name, start, from).await?;
                 let ids: Vec<_> = page.fields.into_iter().map(|(id, _)| id).collect();
                 for ids in ids.chunks(IDS_AT_ONCE) {
                     self.take_out(ground, (name, start), ids, None).await?;
@@ -162,7 +122,7 @@ impl Rankings {
         ground: &mut Ground<'_>,
         name: &Arc<str>,
         now: i64,
-    ) -> Result<(), EndedEarly> {
+    ) -> Result<(), Interrupted> {
         let Some(ranking) = self.known.get_mut(name) else {
             return Ok(());
         };
@@ -173,7 +133,7 @@ impl Rankings {
         }
         let state = state_write(name, Some(&ranking.state));
         let writes = [state, ranking.specs_write(name)];
-        Ok(ground.write(&writes).await?)
+        ground.write(&writes).await
     }
 
     /// Drops the smallest counts of the oldest slices until a ranking has no more ids than it may, or as many as are
@@ -183,21 +143,21 @@ impl Rankings {
         ground: &mut Ground<'_>,
         name: &Arc<str>,
         left: &mut usize,
-    ) -> Result<bool, EndedEarly> {
+    ) -> Result<bool, Interrupted> {
         let Some(ranking) = self.known.get(name) else {
             return Ok(true);
         };
         let (spec, slices) = (ranking.state.spec, ranking.state.slices.clone());
         let reads = [TableRead::Count(totals_of(name))];
-        let mut counts = readable(ground.journal.read_tables(Purpose::Fold, &reads).await)?;
+        let mut counts = ground.journal.read_tables(Purpose::Fold, &reads).await?;
         let count = counts.count();
         let mut surplus = count.saturating_sub(spec.max_ids as usize);
         for start in slices {
             if surplus == 0 {
                 break;
             }
-            let smallest = smallest_of(ground.journal, name, start, left).await;
-            let Smallest { ids, has_more } = readable(smallest)?;
+            let smallest = smallest_of(ground.journal, name, start, left).await?;
+            let Smallest { ids, has_more } = smallest;
             let mut taken = 0;
             for part in ids.chunks(IDS_AT_ONCE) {
                 let ids: Vec<_> = part.iter().map(|(_, id)| id.clone()).collect();
@@ -230,7 +190,7 @@ impl Rankings {
         (name, start): (&Arc<str>, i64),
         ids: &[Vec<u8>],
         surplus: Option<&mut usize>,
-    ) -> Result<usize, EndedEarly> {
+    ) -> Result<usize, Interrupted> {
         let mut fields = vec![
             (slice_of(name, start), ids.to_vec()),
             (totals_of(name), ids.to_vec()),
@@ -238,10 +198,7 @@ impl Rankings {
         if surplus.is_some() {
             fields.push((Table::RankingsDropped, vec![name.as_bytes().to_vec()]));
         }
-        let values = match ground.load(&fields).await {
-            Err(Interrupted::Failed(error)) => return Err(EndedEarly::Unreadable(error)),
-            values => values?,
-        };
+        let values = ground.load(&fields).await?;
         let mut stored = Stored::new(fields, values);
         let ttl = self.known.get(name).map(|ranking| ttl(ranking.state.spec));
         let mut slice = FieldWrites::new(slice_of(name, start), None);
@@ -283,7 +240,7 @@ impl Rankings {
         ground: &mut Ground<'_>,
         name: &Arc<str>,
         start: i64,
-    ) -> Result<(), EndedEarly> {
+    ) -> Result<(), Interrupted> {
         let Some(ranking) = self.known.get_mut(name) else {
             return Ok(());
         };
@@ -292,7 +249,7 @@ impl Rankings {
             return self.end_ranking(ground, name).await;
         }
         let write = state_write(name, Some(&ranking.state));
-        Ok(ground.write(&[write]).await?)
+        ground.write(&[write]).await
     }
 
     /// Removes a ranking whose window is over, in one step: its state, its sums and its slices, however many ids they
@@ -301,7 +258,7 @@ impl Rankings {
         &mut self,
         ground: &mut Ground<'_>,
         name: &Arc<str>,
-    ) -> Result<(), EndedEarly> {
+    ) -> Result<(), Interrupted> {
         let Some(ranking) = self.known.get(name) else {
             return Ok(());
         };
@@ -309,7 +266,7 @@ impl Rankings {
         let slices = starts.map(|start| slice_of(name, *start));
         let tables: Vec<_> = [totals_of(name)].into_iter().chain(slices).collect();
         let reads: Vec<_> = tables.iter().cloned().map(TableRead::Count).collect();
-        let mut counts = readable(ground.journal.read_tables(Purpose::Fold, &reads).await)?;
+        let mut counts = ground.journal.read_tables(Purpose::Fold, &reads).await?;
         let mut specs = FieldWrites::new(Table::RankingSpecs, None);
         specs.removed.push(name.as_bytes().to_vec());
         let mut writes = vec![state_write(name, None), specs];

@@ -1,0 +1,299 @@
+//! Reads of keys that may be too large. Keys that other programs write are asked for their size first, and so are all keys
+//! after an answer was large or late. What is too large is not read, and a warning names it until it is gone.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use redis::{Arg, Cmd, Pipeline, Value, cmd};
+
+use super::RedisStore;
+use super::connection::Role;
+use super::subject::key_of;
+use super::value::{bytes, int, into_items, items, shown};
+use tower_pulse_core::condition::{Condition, Warning};
+use tower_pulse_core::error::{StoreError, StoreErrorKind};
+use tower_pulse_core::store::table_reads::MAX_NAMES;
+use tower_pulse_core::task::lock;
+
+/// The most bytes of a key, and of a field of a hash. Records are far smaller.
+const MAX_KEY_BYTES: usize = 16 << 20;
+const MAX_FIELD_BYTES: usize = 1 << 20;
+/// The most bytes of several keys that one pipeline reads.
+const MAX_BYTES: usize = 24 << 20;
+/// The most keys that are named.
+const MAX_NAMED: usize = 20;
+/// How long sizes are asked for after a late answer.
+const ASKED_FOR: Duration = Duration::from_secs(60);
+
+const TOO_LARGE: &str = "it is too large to be read: delete it";
+
+/// The reply about a key, or the problem of the key.
+pub(super) type Reply = Result<Value, String>;
+
+/// The keys that are too large.
+#[derive(Debug, Default)]
+pub(super) struct LargeKeys {
+    /// By the packed question.
+    named: Mutex<BTreeMap<Vec<u8>, LargeKey>>,
+    late: Mutex<Option<Instant>>,
+}
+
+#[derive(Debug)]
+struct LargeKey {
+    warning: Warning,
+    /// Asks for the size.
+    question: Cmd,
+    most: usize,
+}
+
+impl LargeKeys {
+    /// Names a key if it is too large, and else does so no more. Returns whether it is.
+    pub(super) fn note(
+        &self,
+        question: &Cmd,
+        most: usize,
+        is_large: bool,
+        warning: impl FnOnce() -> Warning,
+    ) -> bool {
+        let mut named = lock(&self.named);
+        if !is_large {
+            named.remove(&question.get_packed_command());
+        } else if named.len() < MAX_NAMED {
+            let key = LargeKey {
+                warning: warning(),
+                question: question.clone(),
+                most,
+            };
+            named.insert(question.get_packed_command(), key);
+        }
+        is_large
+    }
+
+    /// Whether a key is named.
+    pub(super) fn is_empty(&self) -> bool {
+        lock(&self.named).is_empty()
+    }
+
+    /// Whether all keys are asked for their sizes.
+    fn are_suspected(&self) -> bool {
+        let is_late = lock(&self.late).is_some_and(|at| at.elapsed() < ASKED_FOR);
+        let is_unread = |key: &LargeKey| key.warning.condition == Condition::UnreadableKey;
+        is_late || lock(&self.named).values().any(is_unread)
+    }
+
+    pub(super) fn warnings(&self) -> Vec<Warning> {
+        let named = lock(&self.named);
+        let mut warnings: Vec<_> = named.values().map(|key| key.warning.clone()).collect();
+        warnings.sort_unstable_by(|a, b| a.text.cmp(&b.text));
+        warnings.dedup();
+        warnings
+    }
+}
+
+/// Whether a size is above `most`. The answer to GETRANGE beyond it is not empty.
+fn exceeds(answer: &Value, most: usize) -> bool {
+    match answer {
+        Value::Int(size) => usize::try_from(*size).is_ok_and(|size| size > most),
+        Value::BulkString(beyond) => !beyond.is_empty(),
+        _ => false,
+    }
+}
+
+fn words(command: &Cmd) -> Vec<&[u8]> {
+    let words = command.args_iter().filter_map(|word| match word {
+        Arg::Simple(word) => Some(word),
+        _ => None,
+    });
+    words.collect()
+}
+
+/// The commands that ask for the sizes of what a command reads: of each field, or of the key and the number of its
+/// members. There are none where the command itself bounds the reply.
+fn questions(command: &Cmd) -> Vec<Cmd> {
+    let words = words(command);
+    let [name, key, fields @ ..] = &words[..] else {
+        return Vec::new();
+    };
+    let question = |words: &[&[u8]]| {
+        let mut question = Cmd::new();
+        question.arg(words);
+        question
+    };
+    let usage = || question(&[b"MEMORY", b"USAGE", key, b"SAMPLES", b"0"]);
+    match *name {
+        b"HMGET" => (fields.iter())
+            .map(|field| question(&[b"HSTRLEN", key, field]))
+            .collect(),
+        b"HGETALL" | b"HKEYS" | b"HSCAN" => vec![usage()],
+        b"ZRANGE" | b"ZREVRANGE" | b"ZRANGEBYSCORE" | b"ZRANGEBYLEX" => {
+            vec![usage(), question(&[b"ZCARD", key])]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Whether a reply, or a field in it, is larger than what is read.
+fn is_large(command: &Cmd, reply: &Value) -> bool {
+    let bytes = |value| bytes(value).map_or(0, <[u8]>::len);
+    let mut sizes = items(reply).iter().map(bytes);
+    match command.args_iter().next() {
+        Some(Arg::Simple(b"HMGET")) => sizes.any(|size| size > MAX_FIELD_BYTES),
+        _ => sizes.sum::<usize>() > MAX_KEY_BYTES,
+    }
+}
+
+/// The answer to a question for a size.
+fn size(answer: &Value) -> usize {
+    let size = int(answer).and_then(|size| usize::try_from(size).ok());
+    size.unwrap_or(0)
+}
+
+/// What is sent of a command.
+struct Part {
+    command: Option<Cmd>,
+    bytes: usize,
+    /// Of HMGET, whether a field is left out.
+    left_out: Vec<bool>,
+}
+
+impl Part {
+    /// The reply to the whole command.
+    fn whole(self, replies: &mut impl Iterator<Item = Reply>) -> Reply {
+        let reply = match self.command {
+            Some(_) => replies.next().unwrap_or(Ok(Value::Nil))?,
+            None if self.left_out.is_empty() => return Err(TOO_LARGE.to_owned()),
+            None => Value::Nil,
+        };
+        if !self.left_out.contains(&true) {
+            return Ok(reply);
+        }
+        let mut values = into_items(reply).into_iter();
+        let value = |is_left_out| match is_left_out {
+            true => Value::BulkString(Vec::new()),
+            false => values.next().unwrap_or(Value::Nil),
+        };
+        Ok(Value::Array(self.left_out.into_iter().map(value).collect()))
+    }
+}
+
+impl RedisStore {
+    /// Sends reading commands, each about one key. A command whose answer is too large is answered by an error; of HMGET,
+    /// only the fields that are too large are replaced, by empty values.
+    pub(super) async fn read(&self, pipeline: &mut Pipeline) -> Result<Vec<Reply>, StoreError> {
+        if self.large_keys.are_suspected() {
+            return self.read_sized(Role::Read, pipeline).await;
+        }
+        let replies = self.connections.pipeline(Role::Read, pipeline).await;
+        if matches!(&replies, Err(error) if error.kind() == StoreErrorKind::TimedOut) {
+            *lock(&self.large_keys.late) = Some(Instant::now());
+        }
+        let replies = replies?;
+        let mut answered = pipeline.cmd_iter().zip(&replies);
+        match answered.any(|(command, reply)| matches!(reply, Ok(it) if is_large(command, it))) {
+            true => self.read_sized(Role::Read, pipeline).await,
+            false => Ok(replies),
+        }
+    }
+
+    /// As [`Self::read`], and asks for the sizes first.
+    pub(super) async fn read_sized(
+        &self,
+        role: Role,
+        pipeline: &Pipeline,
+    ) -> Result<Vec<Reply>, StoreError> {
+        let asked: Vec<_> = pipeline.cmd_iter().map(questions).collect();
+        let mut all = Pipeline::new();
+        for question in asked.iter().flatten() {
+            all.add_command(question.clone());
+        }
+        let answers = self.connections.pipeline(role, &mut all).await?;
+        // A key of another type is answered by the command itself.
+        let mut sizes = answers.iter().map(|answer| answer.as_ref().map_or(0, size));
+        let commands = pipeline.cmd_iter().zip(&asked);
+        let parts = commands.map(|(command, questions)| {
+            let sizes: Vec<usize> = sizes.by_ref().take(questions.len()).collect();
+            self.part(command, questions, &sizes)
+        });
+        let parts: Vec<_> = parts.collect();
+        let (mut replies, mut group, mut bytes) = (Vec::new(), Pipeline::new(), 0);
+        for part in &parts {
+            let Some(command) = &part.command else {
+                continue;
+            };
+            if bytes + part.bytes > MAX_BYTES && !group.is_empty() {
+                replies.append(&mut self.connections.pipeline(role, &mut group).await?);
+                (group, bytes) = (Pipeline::new(), 0);
+            }
+            group.add_command(command.clone());
+            bytes += part.bytes;
+        }
+        replies.append(&mut self.connections.pipeline(role, &mut group).await?);
+        let mut replies = replies.into_iter();
+        Ok(parts
+            .into_iter()
+            .map(|part| part.whole(&mut replies))
+            .collect())
+    }
+
+    /// What is sent of a command whose answers to [`questions`] are these.
+    fn part(&self, command: &Cmd, questions: &[Cmd], sizes: &[usize]) -> Part {
+        let note = |question: &Cmd, most, size| {
+            self.large_keys.note(question, most, size > most, || {
+                let key = shown(key_of(command).unwrap_or_default());
+                Condition::UnreadableKey.warning(format!("{key}: {TOO_LARGE}"))
+            })
+        };
+        let mut part = Part {
+            command: Some(command.clone()),
+            bytes: 0,
+            left_out: Vec::new(),
+        };
+        let words = words(command);
+        match (&words[..], sizes) {
+            ([b"HMGET", key, fields @ ..], _) => {
+                let mut rest = cmd("HMGET");
+                rest.arg(*key);
+                for ((field, question), size) in fields.iter().zip(questions).zip(sizes) {
+                    let is_large = note(question, MAX_FIELD_BYTES, *size);
+                    part.left_out.push(is_large);
+                    if !is_large {
+                        rest.arg(*field);
+                        part.bytes += size;
+                    }
+                }
+                part.command = part.left_out.contains(&false).then_some(rest);
+            }
+            (_, [usage, members @ ..]) => {
+                part.bytes = match members {
+                    // No command reads more of a sorted set.
+                    [count] if *count > MAX_NAMES => usage / count * MAX_NAMES,
+                    _ => *usage,
+                };
+                if note(&questions[0], MAX_KEY_BYTES, part.bytes) {
+                    part.command = None;
+                }
+            }
+            _ => {}
+        }
+        part
+    }
+
+    /// Asks anew for the sizes of the keys that are named.
+    pub(super) async fn ask_large_keys(&self) {
+        let mut questions = Pipeline::new();
+        for key in lock(&self.large_keys.named).values() {
+            questions.add_command(key.question.clone());
+        }
+        // The next call meets the errors of the server, too.
+        let answers = self.connections.pipeline(Role::Write, &mut questions).await;
+        let mut named = lock(&self.large_keys.named);
+        for (question, answer) in questions.cmd_iter().zip(answers.unwrap_or_default()) {
+            let packed = question.get_packed_command();
+            let is_large = |key: &LargeKey| answer.is_ok_and(|answer| exceeds(&answer, key.most));
+            if !named.get(&packed).is_some_and(is_large) {
+                named.remove(&packed);
+            }
+        }
+    }
+}
