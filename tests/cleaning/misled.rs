@@ -81,11 +81,13 @@ async fn contexts_that_stay_do_not_delay_others() {
         zadd(conn, "pulse:timers", now, both.as_bytes()).await;
         let old = format!("old {n}");
         zadd(conn, "pulse:contexts", now - 8 * DAY, old.as_bytes()).await;
+        zadd(conn, "slowest:AccessTime", 1, old.as_bytes()).await;
     }
     let cleaned = store(&server).clean(&pass(now)).await.unwrap().unwrap();
     assert_eq!(cleaned.contexts, 40);
     let left = members(conn, "pulse:contexts").await;
     assert!(left.len() == 20 && left.iter().all(|name| name.starts_with(b"both")));
+    assert_eq!(members(conn, "slowest:AccessTime").await, [[0u8; 0]; 0]);
 }
 
 #[tokio::test]
