@@ -42,19 +42,19 @@
 
 pub use tower_pulse_core::query::{
     Advice, Answer, Answering, Before, BothHours, Bucket, Burn, BurningPath, ChangeRow, Changes,
-    ChangesQuery, CleaningHealth, CleaningPass, ComparedWindow, ContextHour, ContextName,
-    CounterRow, CounterSamples, Counters, CountersQuery, Covered, Deploy, DeployQuery, DeployRow,
-    DeployVerdict, ENOUGH_FOR_P99, ENOUGH_REQUESTS, FixFirst, FixReason, FixRow, FlushLosses,
-    FoldLosses, FullHealth, HealthStatus, HeatMap, HeatMapQuery, HeatSlice, HistoryHealth,
-    HourOfWeek, HourTotal, Instance, InstancePath, InstancePoint, InstanceQuery, InstanceRow,
-    InstanceVerdict, Instances, InstancesQuery, Kind, ListedHours, ListedRequest, ListedRequests,
-    MachinePoint, Marks, Measured, Outcomes, Overview, OwnHealth, Path, PathQuery, PathRow,
-    PathWindow, Paths, PathsQuery, PointValue, PollTimes, ProcessHealth, Profile, ProfileQuery,
-    QueryError, QueueWait, Ratios, Reader, ReadingHealth, RecordingLosses, Repeated, RequestStatus,
-    RequestTimer, RequestTimers, RowMetric, RowStatus, Series, SeriesMetric, SeriesQuery,
-    SeriesSpan, SeriesValue, Side, SideBySide, Sight, SliceTimes, SlowContext, Slowest,
-    SlowestRequests, SlowestRequestsQuery, Sort, Spread, TargetBudget, TargetBurn, TimerPath,
-    Times, Verdict, Watched, WatchedRow, Window, WorstRequests,
+    ChangesQuery, ComparedWindow, ContextHour, ContextName, CounterRow, CounterSamples, Counters,
+    CountersQuery, Covered, Deploy, DeployQuery, DeployRow, DeployVerdict, ENOUGH_FOR_P99,
+    ENOUGH_REQUESTS, FixFirst, FixReason, FixRow, FlushLosses, FoldLosses, FullHealth,
+    HealthStatus, HeatMap, HeatMapQuery, HeatSlice, HistoryHealth, HourOfWeek, HourTotal, Instance,
+    InstancePath, InstancePoint, InstanceQuery, InstanceRow, InstanceVerdict, Instances,
+    InstancesQuery, Kind, ListedHours, ListedRequest, ListedRequests, MachinePoint, Marks,
+    Measured, Outcomes, Overview, OwnHealth, Path, PathQuery, PathRow, PathWindow, Paths,
+    PathsQuery, PointValue, PollTimes, ProcessHealth, Profile, ProfileQuery, QueryError, QueueWait,
+    Ratios, Reader, ReadingHealth, RecordingLosses, Repeated, RequestStatus, RequestTimer,
+    RequestTimers, RowMetric, RowStatus, Series, SeriesMetric, SeriesQuery, SeriesSpan,
+    SeriesValue, Side, SideBySide, Sight, SliceTimes, SlowContext, Slowest, SlowestRequests,
+    SlowestRequestsQuery, Sort, Spread, TargetBudget, TargetBurn, TimerPath, Times, Verdict,
+    Watched, WatchedRow, Window, WorstRequests,
 };
 #[cfg(feature = "rankings")]
 pub use tower_pulse_core::query::{RankedRow, RankingHead, RankingPart, RankingRow, Rankings};

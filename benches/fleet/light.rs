@@ -73,6 +73,7 @@ impl Light {
             dropped: 0,
             version: None,
             skew: None,
+            cleaning: None,
         };
         self.store.heartbeat(&heartbeat).await.unwrap();
     }

@@ -222,11 +222,10 @@ async fn compare(guide: &mut Guide, instance: &Instance) {
 }
 
 /// What these incidents, in memory, do not show.
-const UNSEEN: [&str; 9] = [
+const UNSEEN: [&str; 8] = [
     "Advice",
     "FailedRow",
     "RowSums",
-    "CleaningPass",
     "Earlier",
     "HourOfWeek",
     "JournalHealth",

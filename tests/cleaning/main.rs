@@ -21,5 +21,4 @@ mod forgotten;
 mod misled;
 mod raw_redis;
 mod rhythm;
-mod scripts;
 mod trouble;

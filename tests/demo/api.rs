@@ -199,7 +199,7 @@ async fn garbage_in_redis_is_reported_and_all_other_data_is_shown() {
 }
 
 #[tokio::test]
-async fn the_last_pass_of_the_cleaner_is_shown() {
+async fn the_cleaner_is_shown() {
     let redis = RedisServer::start().await;
     let mut conn = redis.connection().await;
     for command in [
@@ -222,28 +222,16 @@ async fn the_last_pass_of_the_cleaner_is_shown() {
     }
     let path = "/admin/pulse/api/health";
     let health = until(&mut client, path, |health| {
-        health["cleaning"]["last_pass"]["examined"].as_u64() > Some(0)
+        health["cleaning"]["examined"].as_u64() > Some(0)
             && health["warnings"].to_string().contains("garbage")
     })
     .await;
-    let (pass, now) = (
-        &health["cleaning"]["last_pass"],
-        std::time::SystemTime::now(),
-    );
+    let (cleaning, now) = (&health["cleaning"], std::time::SystemTime::now());
     let now = now.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
-    let at = pass["at"].as_u64().unwrap();
+    let at = cleaning["last_pass_at"].as_u64().unwrap();
     assert!((at..at + 10).contains(&now), "{health:#}");
-    assert_eq!(pass["number"], pass["at"]);
-    assert_eq!(pass["instance"], health["instance"]);
-    for figure in [
-        "duration_seconds",
-        "slices",
-        "counters",
-        "contexts",
-        "ranks",
-        "instances",
-    ] {
-        assert!(pass[figure].is_number(), "{figure}: {health:#}");
+    for figure in ["passes", "slices", "counters", "contexts"] {
+        assert!(cleaning[figure].is_number(), "{figure}: {health:#}");
     }
     let left: i64 = redis::cmd("EXISTS")
         .arg("pulse:count:1:dead")

@@ -8,8 +8,8 @@ use tower_pulse::{Clock, ManualClock, StoreError, StoreErrorKind};
 use tower_pulse_core::store::table_reads::{Answers, Purpose, TableRead, TableReader};
 use tower_pulse_core::store::{Append, Query, Store, Upkeep};
 use tower_pulse_core::store::{
-    Appended, AppendedCall, CleanReport, FencedBatch, Fleet, Generation, Heartbeat, Pass,
-    PassRecord, Readable, StoreStatus,
+    Appended, AppendedCall, Cleaned, FencedBatch, Fleet, Generation, Heartbeat, Pass, Readable,
+    StoreStatus,
 };
 use tower_pulse_core::task::BoxFuture;
 use tower_pulse_core::testing::TestFolder;
@@ -338,15 +338,8 @@ impl Upkeep for Faulty {
         Box::pin(async move { self.inner().deregister(instance).await })
     }
 
-    fn clean<'a>(
-        &'a self,
-        pass: &'a Pass,
-    ) -> BoxFuture<'a, Result<Option<CleanReport>, StoreError>> {
+    fn clean<'a>(&'a self, pass: &'a Pass) -> BoxFuture<'a, Result<Option<Cleaned>, StoreError>> {
         Box::pin(async move { self.inner().clean(pass).await })
-    }
-
-    fn last_pass(&self) -> BoxFuture<'_, Result<Option<PassRecord>, StoreError>> {
-        Box::pin(async move { self.inner().last_pass().await })
     }
 }
 

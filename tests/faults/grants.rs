@@ -200,11 +200,11 @@ async fn an_error_that_is_not_about_the_type_of_a_key_deletes_nothing() {
         dropped: 0,
         version: None,
         skew: None,
+        cleaning: None,
     };
     let error = store.heartbeat(&heartbeat).await.unwrap_err().to_string();
     assert!(error.contains("no backend is available"), "{error}");
     store.status(now()).await.unwrap_err();
-    store.last_pass().await.unwrap_err();
     assert!(!deleted.load(std::sync::atomic::Ordering::SeqCst));
     assert_eq!(store.warnings(), Vec::<String>::new());
 }
@@ -300,4 +300,41 @@ async fn eviction_and_a_full_memory_are_told_by_all_while_they_last() {
         .await;
     }
     end_exactly(&[&other, &folder], &mut conn).await;
+}
+
+/// Cleaning has one report: the heartbeat of the instance that cleans.
+#[tokio::test]
+async fn a_key_that_cleaning_skips_is_told_by_a_dashboard() {
+    let server = RedisServer::start().await;
+    let mut conn = server.connection().await;
+    let (clock, hand) = Clock::manual(now());
+    let builder = with_clock(&server.url(), &clock).flush_interval(Duration::from_secs(1));
+    let service = Service::new(builder.clean_interval(Duration::from_secs(1)));
+    service.requests(48).await;
+    service.settle().await;
+    let dashboard = Dashboard::builder().redis(server.url()).prefix(PREFIX);
+    let dashboard = dashboard.clock(clock).build().unwrap();
+    let words = ["cleaning skips", "bage` is not {precision}:{name}"];
+    for (command, is_there) in [
+        ("ZADD {} 0 gar\u{7}bage", true),
+        ("ZREM {} gar\u{7}bage", false),
+    ] {
+        let command = command.replace("{}", &format!("{PREFIX}known:"));
+        run(&mut conn, &command).await;
+        pass_until(&service, &hand, &command, |told| {
+            is_told(told, &words) == is_there
+        })
+        .await;
+        look_until(PATIENCE, async || {
+            hand.advance(Duration::from_secs(1));
+            pause(20).await;
+            let told = told_by(&dashboard).await;
+            assert!(!told.concat().contains(char::is_control), "{told:?}");
+            (is_told(&told, &words) == is_there)
+                .then_some(())
+                .ok_or(format!("{command}: {told:?}"))
+        })
+        .await;
+    }
+    end_exactly(&[&service], &mut conn).await;
 }

@@ -31,7 +31,6 @@ macro_rules! each_test_of_the_suite {
             cleaning_examines_a_precision_only_when_it_is_due,
             cleaning_forgets_contexts_without_recent_samples,
             an_old_sample_makes_no_context_idle,
-            each_pass_is_run_once,
             an_empty_store_answers_every_query,
             a_judgement_replaces_the_one_that_it_was_made_from,
             of_two_judgements_at_once_one_is_written,

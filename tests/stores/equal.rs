@@ -134,6 +134,7 @@ impl Pair {
                         dropped: 0,
                         version: (in_flight % 3 > 0).then(|| (in_flight % 3).to_string().into()),
                         skew: None,
+                        cleaning: None,
                     };
                     let (fleet, _) = store.heartbeat(&heartbeat).await.unwrap();
                     fleets.push(fleet);
@@ -183,9 +184,9 @@ impl Pair {
         };
         let memory = self.stores[0].clean(&pass).await.unwrap();
         let redis = self.stores[1].clean(&pass).await.unwrap();
-        let counts = |cleaned: tower_pulse_core::store::CleanReport| {
-            assert_eq!(cleaned.problems, []);
-            (cleaned.contexts, cleaned.ranks, cleaned.instances)
+        let counts = |cleaned: tower_pulse_core::store::Cleaned| {
+            assert_eq!(cleaned.skipped, None);
+            cleaned.contexts
         };
         assert_eq!(memory.map(counts), redis.clone().map(counts));
         redis.is_some()

@@ -42,6 +42,7 @@ fn heartbeat(at: i64, version: Option<&str>) -> Heartbeat {
         dropped: 0,
         version: version.map(Into::into),
         skew: None,
+        cleaning: None,
     }
 }
 

@@ -110,6 +110,7 @@ fn heartbeat(instance: &str, at: i64, version: Option<&str>) -> Heartbeat {
         dropped: 0,
         version: version.map(Arc::from),
         skew: None,
+        cleaning: None,
     }
 }
 

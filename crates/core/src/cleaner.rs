@@ -2,14 +2,14 @@
 //! minute it asks the store to remove data that is older than its retention, until the `Pulse` shuts down. Any
 //! number of instances may run it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::clock::Clock;
-use crate::condition::{Condition, Warning};
 use crate::error::StoreError;
-use crate::store::{CleanReport, Pass, Store};
-use crate::task::{DENIED_WAIT, Stopped};
+use crate::health::CleaningHealth;
+use crate::store::{Pass, Store};
+use crate::task::{DENIED_WAIT, Stopped, lock};
 use tower_pulse_model::snapshot::Problem;
 
 /// Waits after a failed pass, doubled each time.
@@ -34,41 +34,17 @@ pub struct Cleaner {
     pub interval: Duration,
     /// How long data that is not stored in slices is kept.
     pub retention: Retention,
-    /// The name of this instance, under which a pass is noted.
+    /// The name of this instance, which no other one has.
     pub instance: String,
-    /// How cleaning is doing, for health.
-    pub status: Arc<Mutex<CleanerStatus>>,
-}
-
-/// The part of health that is about cleaning.
-#[derive(Debug, Default)]
-pub struct CleanerStatus {
-    /// The keys that the last passes skipped, those of other instances' passes included.
-    problems: Vec<Problem>,
-    /// Why this instance's last pass failed.
-    error: Option<String>,
-}
-
-impl CleanerStatus {
-    /// What an operator should know.
-    pub fn warnings(&self) -> impl Iterator<Item = Warning> {
-        let error = self.error.iter();
-        let error =
-            error.map(|error| format!("cleaning fails, and is tried again by itself: {error}"));
-        let problems = self.problems.iter();
-        let texts = error.chain(problems.map(|p| {
-            format!(
-                "cleaning skips {}: {}. Mend or delete the key",
-                p.key, p.reason
-            )
-        }));
-        texts.map(|text| Condition::Cleaning.warning(text))
-    }
+    /// How cleaning is doing.
+    pub health: Arc<Mutex<CleaningHealth>>,
+    /// The precision of the key that was skipped last, and a sentence about it.
+    pub skipped: Option<(i64, String)>,
 }
 
 impl Cleaner {
-    /// Runs one pass. `None` when another instance runs it, or has completed it.
-    pub async fn pass(&self) -> Result<Option<CleanReport>, StoreError> {
+    /// Runs one pass, unless another instance cleans.
+    async fn pass(&mut self) -> Result<(), StoreError> {
         let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
         let pass = Pass {
             instance: self.instance.clone(),
@@ -78,28 +54,29 @@ impl Cleaner {
             context_retention: seconds(self.retention.context_retention),
         };
         let cleaned = self.store.clean(&pass).await?;
-        let problems = match &cleaned {
-            Some(cleaned) => Some(cleaned.problems.clone()),
-            None => self
-                .store
-                .last_pass()
-                .await?
-                .map(|last| last.cleaned.problems),
-        };
-        let mut status = self.lock_status();
-        status.problems = problems.unwrap_or_default();
-        status.error = None;
-        drop(status);
-        Ok(cleaned)
-    }
-
-    fn lock_status(&self) -> MutexGuard<'_, CleanerStatus> {
-        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut health = lock(&self.health);
+        self.skipped = cleaned.and_then(|cleaned| {
+            health.passes += 1;
+            health.last_pass_at = Some(self.clock.now_seconds());
+            health.examined += cleaned.examined;
+            health.slices += cleaned.slices;
+            health.counters += cleaned.counters;
+            health.contexts += cleaned.contexts;
+            let skipped = cleaned.skipped.map(|Problem { key, reason, .. }| {
+                let text = format!("cleaning skips {key}: {reason}. Mend or delete the key");
+                (cleaned.skipped_precision, text)
+            });
+            // A key is told until it was due again.
+            let before = self.skipped.take();
+            skipped.or(before.filter(|(precision, _)| !pass.examines(*precision)))
+        });
+        health.last_error = self.skipped.as_ref().map(|(_, text)| text.clone());
+        Ok(())
     }
 
     /// Runs a pass, then sleeps for the remainder of the interval but at least a second, until the `Pulse`
     /// shuts down. After an error the sleep is longer; an error never ends the loop.
-    pub async fn clean_at_intervals(self, mut stopped: Stopped) {
+    pub async fn clean_at_intervals(mut self, mut stopped: Stopped) {
         let min_wait = Duration::from_secs(1);
         // A random first wait spreads the passes of instances that start together.
         let mut wait = self.interval.mul_f64(fastrand::f64() / 2.0).max(min_wait);
@@ -116,7 +93,8 @@ impl Cleaner {
                     (remainder.max(min_wait), *BACKOFF.start())
                 }
                 Err(error) => {
-                    self.lock_status().error = Some(error.to_string());
+                    let text = format!("cleaning fails, and is tried again by itself: {error}");
+                    lock(&self.health).last_error = Some(text);
                     match is_denied {
                         true => (Duration::ZERO, *BACKOFF.start()),
                         false => (backoff, (backoff * 2).min(*BACKOFF.end())),

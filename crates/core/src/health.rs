@@ -82,12 +82,35 @@ pub struct Health {
     pub recording: RecordingHealth,
     /// Flushing: from the pending batch to the store.
     pub flush: FlushHealth,
+    /// Cleaning, by this instance: of a fleet, one instance cleans at a time.
+    pub cleaning: CleaningHealth,
     /// Folding: from the journal to the data that is read.
     pub fold: FoldHealth,
     /// Change detection.
     pub changes: ChangeHealth,
     /// The store.
     pub store: StoreHealth,
+}
+
+/// Cleaning.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "query", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct CleaningHealth {
+    /// Passes that this instance has done.
+    pub passes: u64,
+    /// When the last of them ended, in Unix seconds.
+    pub last_pass_at: Option<i64>,
+    /// Number of counters that they have examined.
+    pub examined: u64,
+    /// Number of slices that they have removed.
+    pub slices: u64,
+    /// Number of counters that they have removed.
+    pub counters: u64,
+    /// Number of contexts that they have removed.
+    pub contexts: u64,
+    /// Why cleaning fails, or skips a key; `None` if it does neither.
+    pub last_error: Option<String>,
 }
 
 /// Warnings that no stage of an instance has: about the configuration of this process, which stay, about what fails again

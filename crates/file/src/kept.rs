@@ -15,7 +15,7 @@ use super::keys::table_of;
 use super::trouble::Trouble;
 use tower_pulse_core::store::in_process::{Counters, Entered, Fence, Heartbeats, State, Tables};
 use tower_pulse_core::store::journal::{Entry, Partitions};
-use tower_pulse_core::store::{CleanReport, Exceptions, PassRecord, Position};
+use tower_pulse_core::store::{Exceptions, Position};
 use tower_pulse_model::pack::{self, Reader, Writer, packed};
 use tower_pulse_model::snapshot::Problem;
 use tower_pulse_model::tier::{Revision, RolledUp};
@@ -53,7 +53,6 @@ struct KeptState {
     quarantined_keys: Vec<KeptProblem>,
     ranked_since: i64,
     rolled: Arc<str>,
-    last_pass: Option<KeptPass>,
     gaps: Vec<KeptGap>,
 }
 
@@ -78,7 +77,6 @@ packed!(KeptState {
     quarantined_keys,
     ranked_since,
     rolled,
-    last_pass,
     gaps,
 });
 
@@ -107,34 +105,6 @@ struct KeptProblem {
 }
 
 packed!(KeptProblem { key, reason });
-
-/// A pass of cleaning. A store in one process meets no keys that it cannot read.
-#[derive(Debug)]
-struct KeptPass {
-    number: i64,
-    at: i64,
-    instance: Arc<str>,
-    millis: u64,
-    examined: u64,
-    slices: u64,
-    counters: u64,
-    contexts: u64,
-    ranks: u64,
-    instances: u64,
-}
-
-packed!(KeptPass {
-    number,
-    at,
-    instance,
-    millis,
-    examined,
-    slices,
-    counters,
-    contexts,
-    ranks,
-    instances,
-});
 
 /// An entry of the journal.
 #[derive(Debug)]
@@ -198,7 +168,6 @@ impl KeptState {
                 .collect(),
             ranked_since: state.ranked_since,
             rolled: state.rolled.to_string().into(),
-            last_pass: state.last_pass.as_ref().map(KeptPass::new),
             gaps: state
                 .gaps
                 .iter()
@@ -241,45 +210,8 @@ impl KeptState {
         };
         state.ranked_since = self.ranked_since;
         state.rolled = RolledUp::from_text(&self.rolled);
-        state.last_pass = self.last_pass.map(KeptPass::into_record);
         let gaps = self.gaps.into_iter();
         state.gaps = gaps.map(|KeptGap { from, to }| (from, to)).collect();
-    }
-}
-
-impl KeptPass {
-    fn new(pass: &PassRecord) -> Self {
-        let cleaned = &pass.cleaned;
-        Self {
-            number: pass.number,
-            at: pass.at,
-            instance: pass.instance.as_str().into(),
-            millis: pass.millis,
-            examined: cleaned.examined,
-            slices: cleaned.slices,
-            counters: cleaned.counters,
-            contexts: cleaned.contexts,
-            ranks: cleaned.ranks,
-            instances: cleaned.instances,
-        }
-    }
-
-    fn into_record(self) -> PassRecord {
-        PassRecord {
-            number: self.number,
-            at: self.at,
-            instance: self.instance.to_string(),
-            millis: self.millis,
-            cleaned: CleanReport {
-                examined: self.examined,
-                slices: self.slices,
-                counters: self.counters,
-                contexts: self.contexts,
-                ranks: self.ranks,
-                instances: self.instances,
-                problems: Vec::new(),
-            },
-        }
     }
 }
 

@@ -94,6 +94,8 @@ pub struct AliveInstance {
     pub in_flight: Option<i64>,
     /// Seconds by which its clock is ahead of the store's, if it tells.
     pub skew: Option<i64>,
+    /// Why cleaning fails, or skips a key, if it does.
+    pub cleaning: Option<String>,
 }
 
 impl AliveInstance {
@@ -111,6 +113,7 @@ impl AliveInstance {
                 let in_flight = [last.in_flight, earlier.in_flight];
                 last.in_flight = in_flight.into_iter().flatten().reduce(i64::saturating_add);
                 last.version = last.version.take().or(earlier.version.take());
+                last.cleaning = last.cleaning.take().or(earlier.cleaning.take());
             }
             is_same
         });

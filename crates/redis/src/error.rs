@@ -157,6 +157,11 @@ impl ServerInfo {
     /// Converts an error that the server answered.
     pub(super) fn answered(&self, code: &str, detail: &str) -> StoreError {
         use StoreErrorKind::{Forbidden, Refused, Unexpected};
+        // One cause is one warning, whichever script meets it.
+        let detail = match detail.rsplit_once(" script: ") {
+            Some((cause, place)) if place.contains(", on @user_script") => cause,
+            _ => detail,
+        };
         let (code, detail) = (real_code(code, detail), &*shown(detail.as_bytes()));
         let (kind, advice) = match code {
             "NOPERM" => {

@@ -57,7 +57,9 @@ impl RedisStore {
             .arg("every")
             .arg(heartbeat.every)
             .arg("version")
-            .arg(env!("CARGO_PKG_VERSION"));
+            .arg(env!("CARGO_PKG_VERSION"))
+            .arg("cleaning")
+            .arg(heartbeat.cleaning.as_deref().unwrap_or_default());
         if let Some(name) = &heartbeat.name {
             fields.arg("name").arg(&**name);
         }

@@ -129,18 +129,14 @@ impl RedisStore {
         }
     }
 
-    /// Gives up a lease, unless another instance holds it by now.
-    pub(super) async fn release_lease(
-        &self,
-        role: Role,
-        lease: String,
-        token: &str,
-    ) -> Result<(), StoreError> {
+    /// Gives up the lease, unless another instance holds it by now.
+    async fn release_lease(&self, instance: &str) -> Result<(), StoreError> {
         // Between the two commands another instance may take the lease, and then loses it. That is harmless: each
-        // script checks the version of the state, or whose the lease is.
-        let holder = self.connections.call(role, cmd("GET").arg(&lease)).await?;
-        if text(&holder) == Some(token) {
-            self.connections.call(role, cmd("DEL").arg(&lease)).await?;
+        // script checks the version of the state.
+        let (lease, connections) = (self.keys.fold_lease(), &self.connections);
+        let holder = connections.call(Role::Fold, cmd("GET").arg(&lease)).await?;
+        if text(&holder) == Some(instance) {
+            connections.call(Role::Fold, cmd("DEL").arg(&lease)).await?;
         }
         Ok(())
     }
@@ -298,7 +294,7 @@ impl Journal for RedisStore {
     }
 
     fn release<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
-        Box::pin(self.release_lease(Role::Fold, self.keys.fold_lease(), instance))
+        Box::pin(self.release_lease(instance))
     }
 
     fn read<'a>(

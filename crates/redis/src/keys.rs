@@ -39,8 +39,7 @@
 //! | `{prefix}pulse:instances` | ZSET instance, last heartbeat | the instances that are alive | for ever |
 //! | `{prefix}pulse:instance:{id}` | HASH | the last heartbeat of an instance | 60 to 90 s after its last heartbeat |
 //! | `{prefix}pulse:versions` | ZSET version, last heartbeat | the newest 100 versions of the application | for ever |
-//! | `{prefix}pulse:lease:clean` | STRING token | the instance that cleans | 15 s |
-//! | `{prefix}pulse:lease:clean:last` | HASH | the last pass of cleaning | for ever |
+//! | `{prefix}pulse:lease:clean` | STRING instance | the instance that cleans | 15 s longer than the time between passes |
 //! | `{prefix}pulse:judged1` | HASH `judged` -> packed judgement | the last judgement | 16 days after it |
 //! | `{prefix}pulse:changes1` | HASH number and id -> packed change | the changes, each with the number of the judgement that wrote it | 16 days after the last judgement |
 //! | `{prefix}pulse:detector1` | HASH number and name -> packed part | the detector's state: a field per alarm | 16 days after the last judgement |
@@ -84,23 +83,23 @@ impl Keys {
         format!("{}{precision}:{name}", self.count)
     }
 
-    /// The key of the counter that a member of `known:` names.
-    pub(super) fn count_of(&self, member: &[u8]) -> Vec<u8> {
-        [self.count.as_bytes(), member].concat()
-    }
-
     pub(super) fn known(&self) -> String {
         format!("{}known:", self.prefix)
     }
 
     pub(super) fn stats(&self, context: &str) -> Stats {
-        let current = format!("{}stats:{context}:{ACCESS_TIME}", self.prefix);
+        let current = self.around_stats().join(context);
         Stats {
             start: format!("{current}:start"),
             last: format!("{current}:last"),
             pstart: format!("{current}:pstart"),
             current,
         }
+    }
+
+    /// The parts of the key of a context's statistics before and after its name.
+    pub(super) fn around_stats(&self) -> [String; 2] {
+        [format!("{}stats:", self.prefix), format!(":{ACCESS_TIME}")]
     }
 
     pub(super) fn slowest(&self) -> String {
@@ -218,10 +217,6 @@ impl Keys {
         self.own("lease:clean")
     }
 
-    pub(super) fn last_pass(&self) -> String {
-        self.own("lease:clean:last")
-    }
-
     pub(super) fn probe(&self) -> String {
         self.own("probe")
     }
@@ -237,8 +232,7 @@ impl Keys {
             (
                 _,
                 "state" | "quarantine" | "revisions" | "rankings" | "rankings:specs"
-                | "rankings:dropped" | "history1" | "judged1" | "changes1" | "detector1" | "marks1"
-                | "lease:clean:last",
+                | "rankings:dropped" | "history1" | "judged1" | "changes1" | "detector1" | "marks1",
             ) => Some(&["HLEN"]),
             _ if own.starts_with("rows:") => Some(&["HLEN"]),
             _ if own.starts_with("failing:") => Some(&["ZCARD"]),
@@ -308,7 +302,6 @@ mod tests {
     fn names_of_the_books_keys_are_the_books_byte_for_byte() {
         let keys = Keys::new(String::new());
         assert_eq!(keys.count(5, "hits"), "count:5:hits");
-        assert_eq!(keys.count_of(b"5:hits"), b"count:5:hits");
         assert_eq!(keys.known(), "known:");
         let stats = keys.stats("/profile");
         assert_eq!(stats.current, "stats:/profile:AccessTime");

@@ -55,9 +55,9 @@ use tower_pulse_core::store::exports::Exports;
 use tower_pulse_core::store::journal::Journal;
 use tower_pulse_core::store::table_reads::TableReader;
 use tower_pulse_core::store::{
-    Append, Appended, AppendedCall, CleanReport, CounterQuery, CounterSeries, FencedBatch, Fleet,
-    Generation, Heartbeat, Pass, PassRecord, Query, Readable, RecordCache, SlowestQuery, Store,
-    StoreStatus, Upkeep, check_precisions,
+    Append, Appended, AppendedCall, Cleaned, CounterQuery, CounterSeries, FencedBatch, Fleet,
+    Generation, Heartbeat, Pass, Query, Readable, RecordCache, SlowestQuery, Store, StoreStatus,
+    Upkeep, check_precisions,
 };
 use tower_pulse_core::task::BoxFuture;
 use tower_pulse_model::slice::Precisions;
@@ -263,14 +263,7 @@ impl Upkeep for RedisStore {
         Box::pin(self.remove_heartbeat(instance))
     }
 
-    fn clean<'a>(
-        &'a self,
-        pass: &'a Pass,
-    ) -> BoxFuture<'a, Result<Option<CleanReport>, StoreError>> {
+    fn clean<'a>(&'a self, pass: &'a Pass) -> BoxFuture<'a, Result<Option<Cleaned>, StoreError>> {
         Box::pin(self.clean_once(pass))
-    }
-
-    fn last_pass(&self) -> BoxFuture<'_, Result<Option<PassRecord>, StoreError>> {
-        Box::pin(self.read_last_pass())
     }
 }

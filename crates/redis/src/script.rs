@@ -46,7 +46,6 @@ lua!(FOLD, "lua/exports.lua", "lua/fold.lua");
 lua!(INSPECT, "lua/inspect.lua");
 lua!(AMEND, "lua/try.lua", "lua/amend.lua");
 lua!(CLEAN, "lua/try.lua", "lua/clean.lua");
-lua!(FORGET, "lua/try.lua", "lua/forget.lua");
 #[cfg(feature = "row-cache")]
 lua!(ROWS_SCHEDULE, "lua/rows_schedule.lua");
 #[cfg(feature = "row-cache")]

@@ -680,25 +680,45 @@ breaks! {
     "    if to == head then redis.call('HSET', state, 'need', 0) end\n" => "";
 ]
 "clean": [
-    "an instance that has lost the lease cleans",
-    "cleaning checks the lease in the same step",
-    "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'LOST'} end" => "";
+    "an instance cleans while another has the lease",
+    "one instance cleans",
+    "if holder and holder ~= ARGV[1] and foreign == '' then return {'HELD'} end\n" => "";
 
-    "cleaning does not prolong the lease",
-    "a pass keeps its lease while it cleans",
-    "redis.call('EXPIRE', KEYS[1], ARGV[2])\n" => "";
+    "a step does not prolong the lease",
+    "one instance cleans as long as it lives",
+    "redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[2])" => "redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[2], 'NX')";
+
+    "a lease that is none is left",
+    "a lease that never expires is taken",
+    "(left == -1 or left > 7200) and" => "false and";
 
     "a key of another type stops cleaning",
     "garbage in a key stops the cleaning of that key only",
-    "try('HDEL', key" => "redis.call('HDEL', key";
+    "local len = try('HLEN', key)" => "local len = redis.call('HLEN', key)";
 
-    "the oldest slices but one are dropped",
+    "old slices of a counter that is written are never listed",
+    "gaps leave no old slices",
+    "(position + number) % 16 ~= 0" => "true";
+
+    "a long hash is listed at once",
+    "a step is bounded",
+    "len > LISTED, {}" => "false, {}";
+
+    "the newest old slice stays",
     "cleaning keeps the slices within their retention",
-    "a + 4, a + 3 + n)" => "a + 4, a + 2 + n)";
+    "slice <= cut_off" => "slice < cut_off";
+
+    "all slices of the future stay",
+    "the newest slices stay, and no more",
+    "if #live > keep and not is_long then" => "if false then";
+
+    "fields that are not slices are removed",
+    "garbage is left alone",
+    "string.find(field, '^%-?%d+$') and tonumber(field)" => "tonumber(field) or 0";
 
     "a counter with slices is removed from known:",
     "only empty counters are removed from known:",
-    "if redis.call('EXISTS', key) == 0 then" => "if n > 0 then";
+    "if redis.call('EXISTS', key) == 0 then" => "if true then";
 
     "an empty counter stays in known:",
     "empty counters are removed from known:",
@@ -706,48 +726,51 @@ breaks! {
 
     "cleaning does not renew the time to live",
     "a counter with slices within their retention does not expire",
-    "    redis.call('EXPIRE', key, ttl)\n" => "";
-]
-"forget": [
-    "an instance that has lost the lease forgets contexts",
-    "cleaning checks the lease in the same step",
-    "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'LOST'} end" => "";
+    "redis.call('EXPIRE', key, span + margin)" => "local _ = 0";
 
-    "forgetting does not prolong the lease",
-    "a pass keeps its lease while it cleans",
-    "redis.call('EXPIRE', KEYS[1], ARGV[2])\n" => "";
+    "a precision is examined in every pass",
+    "a precision is examined when it is due",
+    "number % math.max(math.floor(p / interval), 1) == 0" => "true";
 
-    "a context with samples since the caller looked is forgotten",
-    "a context with recent samples stays",
-    "if (http or cut_off) <= cut_off and (timer or cut_off) <= cut_off then" => "if true then";
+    "the member after one that is gone is skipped",
+    "a pass examines all counters",
+    "if is_gone then counters = counters + 1 else position = position + 1 end" => "if is_gone then counters = counters + 1 end position = position + 1";
 
     "a context that is still a timer is forgotten",
     "a context with recent samples of either kind stays",
-    "(http or cut_off) <= cut_off and (timer or cut_off) <= cut_off" => "(http or cut_off) <= cut_off";
+    "math.max(http, timer)" => "math.min(http, timer)";
 
-    "a context that leaves the ranking is forgotten",
-    "leaving the ranking removes no other data",
-    "if ARGV[4] == 'RANK' then" => "if ARGV[4] == 'NONE' then";
+    "the global counters are forgotten",
+    "the counters of <all> stay",
+    "name == '<all>' or " => "";
 
-    "a context without an index is forgotten",
-    "only contexts that an index lists are forgotten",
-    "elseif http or timer then" => "else";
+    "contexts that stay end the stage",
+    "contexts that stay do not delay others",
+    "return #old" => "return position == 0 and #old or 0";
 
     "a forgotten context stays in the ranking",
     "a context is forgotten with all its data",
-    "local ranks = try('ZREM', KEYS[4], name)" => "local ranks = ARGV[4] == 'RANK' and try('ZREM', KEYS[4], name)";
+    "for i = 3, 5 do" => "for i = 3, 4 do";
 
-    "the last key of a forgotten context stays",
+    "the counters of a forgotten context stay",
     "a context is forgotten with all its data",
-    "for i = 1, n do" => "for i = 1, n - 1 do";
+    "redis.call('DEL', ARGV[13] .. member)" => "local _ = member";
 
     "the counters of a forgotten context stay in known:",
     "a context is forgotten with all its data",
-    "for i = 1, m do" => "for i = 1, 0 do";
+    "      try('ZREM', KEYS[2], member)\n" => "";
 
-    "the keys of another context are deleted",
-    "a context that stays keeps its data",
-    "k, a = k + n, a + 3 + m" => "k, a = 5, a + 3 + m";
+    "an idle context stays in the ranking",
+    "idle contexts leave the ranking",
+    "if seen and seen <= unranked then" => "if false then";
+
+    "a context of the book is never forgotten",
+    "contexts that only the ranking names are forgotten",
+    "try('ZADD', KEYS[3], unranked, name)" => "local _ = name";
+
+    "dead instances stay listed",
+    "dead instances are removed",
+    "else try('ZREMRANGEBYSCORE', KEYS[6], '-inf', '(' .. ARGV[10]) end" => "end";
 ]
 "rows_schedule": [
     "rows beyond the maximum are scheduled",

@@ -25,13 +25,12 @@ mod breaks;
 type Part = (&'static str, &'static [&'static str]);
 
 /// Parts of the suites that run the scripts on a real server, and the arguments that select them, cheapest first.
-const PARTS: [Part; 6] = [
+const PARTS: [Part; 5] = [
     ("journal", &["--skip", "random::", "--skip", "rolled::"]),
-    ("cleaning", &["scripts::"]),
     ("stores", &["--skip", "memory::"]),
     // Without the tests of the checker itself, which a break may disturb without being noticed.
     ("journal", &["every_request_counts_once", "rolled::"]),
-    ("cleaning", &["--skip", "scripts::"]),
+    ("cleaning", &[]),
     ("faults", &[]),
 ];
 /// The part that runs the scripts of rows, which no other part runs. Its example is not built here.

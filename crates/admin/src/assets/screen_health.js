@@ -21,7 +21,7 @@ const CARDS = {
 	cleaning: ['Cleaner', ['cleaning']],
 	process: [isInstance ? 'This instance' : 'This dashboard', ['instance', 'status', 'version', 'wrong_credentials']],
 };
-const OF_INSTANCES = ['flush', 'recording'];
+const OF_INSTANCES = ['flush', 'recording', 'cleaning'];
 const LOSSES =
 	/dropped|lost|quarantined$|skewed|errors|overflowed|late$|resets|set_aside|hole_bytes|orphaned|unreadable/;
 
@@ -172,13 +172,13 @@ const LABELS = {
 	'fleet.pages': 'Pages of the fleet',
 	'fleet.timers': 'Timers of the fleet',
 	'fleet.in_flight': 'In flight in the fleet',
-	'cleaning.last_pass.contexts': 'Forgotten contexts',
+	'cleaning.contexts': 'Forgotten contexts',
 };
 
 function label(key) {
 	if (LABELS[key]) return LABELS[key];
 	const words = key
-		.replace(/^(cleaning\.last_pass|[^.]*)\./, '')
+		.replace(/^[^.]*\./, '')
 		.replace(/^version$/, 'tower-pulse')
 		.replace('process_bytes', 'this process at most')
 		.replace('store_bytes', 'the store at most')

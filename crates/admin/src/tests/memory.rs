@@ -69,6 +69,7 @@ async fn requests_come_out_as_they_went_in() {
         dropped: 0,
         version: None,
         skew: None,
+        cleaning: None,
     };
     store
         .heartbeat(&heartbeat)

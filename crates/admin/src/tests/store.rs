@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tower_pulse_core::error::{StoreError, StoreErrorKind};
 use tower_pulse_core::store::table_reads::TableReader;
 use tower_pulse_core::store::{
-    Append, Appended, AppendedCall, BookStatistics, CleanReport, ContextQuery, ContextRecords,
+    Append, Appended, AppendedCall, BookStatistics, Cleaned, ContextQuery, ContextRecords,
     CounterQuery, CounterSeries, FencedBatch, Fleet, Generation, Heartbeat, InstanceMinuteRecords,
-    PackedRecords, Pass, PassRecord, Query, RankingPage, RankingQuery, Readable, RecordIndex,
-    RecordQuery, SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep, VersionRecords,
+    PackedRecords, Pass, Query, RankingPage, RankingQuery, Readable, RecordIndex, RecordQuery,
+    SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep, VersionRecords,
 };
 use tower_pulse_core::task::BoxFuture;
 use tower_pulse_model::access_time::{AccessTimeStats, DurationSums};
@@ -63,6 +63,7 @@ fn alive(instance: &str) -> AliveInstance {
         version: Some("1.4.2".into()),
         in_flight: Some(2),
         skew: None,
+        cleaning: None,
     }
 }
 
@@ -430,21 +431,7 @@ impl Upkeep for Canned {
         unreachable!("the admin router only reads")
     }
 
-    fn clean<'a>(&'a self, _: &'a Pass) -> BoxFuture<'a, Result<Option<CleanReport>, StoreError>> {
+    fn clean<'a>(&'a self, _: &'a Pass) -> BoxFuture<'a, Result<Option<Cleaned>, StoreError>> {
         unreachable!("the admin router only reads")
-    }
-
-    fn last_pass(&self) -> BoxFuture<'_, Result<Option<PassRecord>, StoreError>> {
-        self.answer(Some(PassRecord {
-            number: 12,
-            at: NOW - 30,
-            instance: "abc".into(),
-            millis: 5,
-            cleaned: CleanReport {
-                examined: 7,
-                slices: 9,
-                ..CleanReport::default()
-            },
-        }))
     }
 }

@@ -51,6 +51,7 @@ impl Flusher {
             dropped: self.recorder.drain.drain_stats().dropped.requests,
             version,
             skew: self.skew.seconds(),
+            cleaning: lock(&self.cleaning).last_error.clone(),
         };
         let sent = self.clock().wall_nanos();
         let (fleet, status) = self.store.heartbeat(&heartbeat).await?;

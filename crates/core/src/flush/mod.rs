@@ -28,6 +28,7 @@ use tokio::sync::Notify;
 use self::replay::ReplayBuffer;
 use crate::clock::{Clock, Tick};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::health::CleaningHealth;
 use crate::recorder::Recorder;
 use crate::skew::Skew;
 use crate::store::pace::BatchSizer;
@@ -90,6 +91,8 @@ pub struct Flusher {
     /// The name that the user has given to this instance.
     name: Option<String>,
     skew: Skew,
+    /// How cleaning is doing, of which heartbeats tell.
+    pub cleaning: Arc<Mutex<CleaningHealth>>,
 }
 
 /// The one call in flight, and what it takes to repeat it.
@@ -291,6 +294,7 @@ impl Flusher {
             version_mark: Mutex::default(),
             name,
             skew: Skew::default(),
+            cleaning: Arc::default(),
         }
     }
 

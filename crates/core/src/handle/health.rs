@@ -1,6 +1,6 @@
 //! The health of an instance: the state of each stage, and warnings for the operator.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use super::Stages;
@@ -69,6 +69,7 @@ impl Stages {
                 lost_details: counters.lost.details,
                 store_resets: counters.store_resets,
             },
+            cleaning: lock(&self.flusher.cleaning).clone(),
             fold: flush.fleet.fold_health(fold.is_folder),
             changes,
             store: StoreHealth {
@@ -90,10 +91,8 @@ impl Stages {
         let of_store = self.store.conditions();
         let has_told_reset = self.store.is_in_process() && !of_store.is_empty();
         warnings.extend(of_store);
-        {
-            let cleaning = self.cleaning.lock();
-            warnings.extend(cleaning.unwrap_or_else(PoisonError::into_inner).warnings());
-        }
+        let cleaning = lock(&self.flusher.cleaning).last_error.clone();
+        warnings.extend(cleaning.map(|text| Condition::Cleaning.warning(text)));
         let fold = self.folder.status();
         if let Some(error) = fold.last_error {
             let text = format!("folding fails, and is tried again: {error}");

@@ -24,7 +24,6 @@ pub use self::ranking::{Ranking, RankingBuilder, RankingError};
 use self::shared_flush::SharedFlush;
 pub use self::shutdown_error::ShutdownError;
 use crate::changes::Judge;
-use crate::cleaner::CleanerStatus;
 use crate::clock::Clock;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::flush::{Flushed, Flusher};
@@ -62,7 +61,6 @@ struct Stages {
     folder: Arc<Folder>,
     store: Arc<dyn Store>,
     judge: Arc<Judge>,
-    cleaning: Arc<Mutex<CleanerStatus>>,
     options: HandleOptions,
     watch: conditions::Watch,
     queue_since: health::QueueSince,

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use super::{Handle, HandleOptions, Inner, Stages};
 use crate::changes::{Judge, JudgedScope};
-use crate::cleaner::{Cleaner, CleanerStatus};
+use crate::cleaner::Cleaner;
 use crate::flush::Flusher;
 use crate::fold::Folder;
 use crate::machine;
@@ -88,7 +88,6 @@ impl Stages {
             folder,
             store,
             judge: Arc::new(judge),
-            cleaning: Arc::<Mutex<CleanerStatus>>::default(),
             options,
             watch: Default::default(),
             queue_since: Default::default(),
@@ -104,7 +103,8 @@ impl Stages {
             interval: self.options.clean_interval,
             retention: self.options.retention,
             instance: self.flusher.status().unique_name,
-            status: self.cleaning.clone(),
+            health: self.flusher.cleaning.clone(),
+            skipped: None,
         };
         let flush = {
             let (store, folder) = (self.store.clone(), self.folder.clone());

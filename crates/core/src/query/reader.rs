@@ -225,7 +225,7 @@ impl Reader {
         self.answer(answers::rows(&self.0, query))
     }
 
-    /// The state of this process, with what only the store knows: the last cleaning pass, and keys that cannot be read.
+    /// The state of this process, with what only the store knows: keys that cannot be read.
     /// It is answered whatever the state of the store.
     pub fn health(&self) -> BoxFuture<'_, FullHealth> {
         Box::pin(answers::health(&self.0))

@@ -26,8 +26,8 @@ use crate::store::judgement::{ChangeLog, read_changes, read_judged_and_taken};
 use crate::store::rows::RowQuery;
 use crate::store::table_reads::Purpose;
 use crate::store::{
-    ContextQuery, CounterQuery, CounterSeries, PassRecord, RecordQuery, SlowRequestQuery,
-    SlowestQuery, Store, StoreStatus, history, marks, profiles,
+    ContextQuery, CounterQuery, CounterSeries, RecordQuery, SlowRequestQuery, SlowestQuery, Store,
+    StoreStatus, history, marks, profiles,
 };
 #[cfg(feature = "rankings")]
 use crate::store::{RankingPage, RankingQuery};
@@ -75,7 +75,6 @@ pub struct StoreReader {
     slowest: SingleFlight<Answer<RankedContext>>,
     slow_requests: SingleFlightMap<SlowRequestQuery, Answer<SlowRequests>>,
     profiles: SingleFlightMap<ContextId, Arc<Option<Profile>>>,
-    last_pass: SingleFlight<Option<PassRecord>>,
     status: SingleFlight<Arc<ReadStatus>>,
     tiers: SingleFlight<Tiers>,
     contacted: Mutex<Option<Tick>>,
@@ -150,7 +149,6 @@ impl StoreReader {
             slowest: SingleFlight::default(),
             slow_requests: SingleFlightMap::new(&others, |of| bytes::slow_requests(of)),
             profiles: SingleFlightMap::new(&others, |_| bytes::PROFILE),
-            last_pass: SingleFlight::default(),
             status: SingleFlight::default(),
             contexts: SingleFlightMap::new(&others, |of| bytes::list(of)),
             contacted: Mutex::default(),
@@ -585,11 +583,5 @@ impl StoreReader {
     /// Forgets the changes that were read, as somebody has taken one or given it back.
     pub async fn forget_changes(&self) {
         self.change_log.forget().await;
-    }
-
-    /// The last cleaning pass of any instance.
-    pub async fn last_pass(&self) -> Result<Option<PassRecord>, QueryError> {
-        let read = Box::pin(async { Ok(self.store.last_pass().await?) });
-        self.last_pass.get(&self.clock, |_| FRESH, read).await
     }
 }

@@ -50,8 +50,8 @@ pub use self::table_reads::RankingPlace;
 pub use self::upkeep::MAX_QUARANTINED_KEYS;
 pub use self::upkeep::Upkeep;
 pub use self::upkeep::{
-    CleanReport, Exceptions, Heartbeat, INSTANCE_TTL, JournalStatus, NewerEntry, Pass, PassRecord,
-    SilentInstance, StoreStatus,
+    Cleaned, Exceptions, Heartbeat, INSTANCE_TTL, JournalStatus, NewerEntry, Pass, SilentInstance,
+    StoreStatus,
 };
 use crate::condition::{Warning, texts};
 use crate::error::{StoreError, StoreErrorKind};

@@ -71,11 +71,7 @@ macro_rules! no_upkeep {
                 unreachable!("this store is never looked after")
             }
 
-            fn clean<'a>(&'a self, _: &'a $crate::store::Pass) -> $crate::store::BoxFuture<'a, Result<Option<$crate::store::CleanReport>, $crate::StoreError>> {
-                unreachable!("this store is never looked after")
-            }
-
-            fn last_pass(&self) -> $crate::store::BoxFuture<'_, Result<Option<$crate::store::PassRecord>, $crate::StoreError>> {
+            fn clean<'a>(&'a self, _: &'a $crate::store::Pass) -> $crate::store::BoxFuture<'a, Result<Option<$crate::store::Cleaned>, $crate::StoreError>> {
                 unreachable!("this store is never looked after")
             }
         }

@@ -11,8 +11,6 @@ use tower_pulse_model::snapshot::Problem;
 
 /// Seconds after its last heartbeat during which an instance counts as alive.
 pub const INSTANCE_TTL: i64 = 60;
-/// How many passes the clock of another instance may be ahead of this one's.
-const PASSES_AHEAD: i64 = 5;
 
 /// Samples that folding could not use, of all instances, since the store's generation began.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -133,6 +131,8 @@ pub struct Heartbeat {
     pub version: Option<Arc<str>>,
     /// Seconds by which the clock of the instance is ahead of the store's, if it knows.
     pub skew: Option<i64>,
+    /// Why cleaning fails, or skips a key, if it does.
+    pub cleaning: Option<String>,
 }
 
 /// A pass of cleaning: its time, and the retentions that it applies.
@@ -162,17 +162,9 @@ impl Pass {
     }
 }
 
-impl Pass {
-    /// Whether this pass is unnecessary when `last` is the number of the last completed pass. A number that is
-    /// far ahead comes from a wrong clock, and must not stop all other instances from cleaning.
-    pub fn is_done_by(&self, last: i64) -> bool {
-        (0..=PASSES_AHEAD).contains(&last.saturating_sub(self.number()))
-    }
-}
-
 /// The result of a pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CleanReport {
+pub struct Cleaned {
     /// Counters that were examined.
     pub examined: u64,
     /// Slices that were removed.
@@ -181,27 +173,10 @@ pub struct CleanReport {
     pub counters: u64,
     /// Contexts that were forgotten.
     pub contexts: u64,
-    /// Contexts that left the ranking of the slowest.
-    pub ranks: u64,
-    /// Instances that were removed because they sent no heartbeat.
-    pub instances: u64,
-    /// Keys that the pass could not read, and left as they are.
-    pub problems: Vec<Problem>,
-}
-
-/// The last pass, as the store remembers it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PassRecord {
-    /// The number of the pass.
-    pub number: i64,
-    /// The time of the pass, in Unix seconds.
-    pub at: i64,
-    /// The instance that ran the pass.
-    pub instance: String,
-    /// The duration of the pass, in milliseconds.
-    pub millis: u64,
-    /// Its result, and the keys that this pass and earlier ones could not read.
-    pub cleaned: CleanReport,
+    /// A key that the pass left as it is, as it holds something else.
+    pub skipped: Option<Problem>,
+    /// The precision of that key, if a counter has it, or else 0.
+    pub skipped_precision: i64,
 }
 
 /// Keeps a store and its fleet in order.
@@ -221,13 +196,7 @@ pub trait Upkeep: Send + Sync {
     /// Removes an instance that has ended.
     fn deregister<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), StoreError>>;
 
-    /// Removes data that is older than its retention. `None` when another instance runs this pass, or has
-    /// completed it. See *cleaning counters* in [`guide::recipes`](https://docs.rs/tower-pulse/latest/tower_pulse/guide/recipes/index.html).
-    fn clean<'a>(
-        &'a self,
-        pass: &'a Pass,
-    ) -> BoxFuture<'a, Result<Option<CleanReport>, StoreError>>;
-
-    /// The last pass of any instance.
-    fn last_pass(&self) -> BoxFuture<'_, Result<Option<PassRecord>, StoreError>>;
+    /// Removes data that is older than its retention. `None` while another instance cleans. See *cleaning counters* in
+    /// [`guide::recipes`](https://docs.rs/tower-pulse/latest/tower_pulse/guide/recipes/index.html).
+    fn clean<'a>(&'a self, pass: &'a Pass) -> BoxFuture<'a, Result<Option<Cleaned>, StoreError>>;
 }

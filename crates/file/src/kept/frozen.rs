@@ -16,7 +16,7 @@ const STATE: &str = "\
     6630663066306630663066306630663066306630663066306630663066306630663066306630663066306630663066019cca\
     9fd50c20303132333435363738396162636465663031323334353637383961626364656602649bffffffffffff07c801b7fe\
     ffffffffff07024d010608010a70756c73653a686974730661206c697374c0b79fd50c153136393939393939383020313639\
-    393939393230300108d8c89fd50c057765622d310ce807140302010501f8b59fd50c98bc9fd50c";
+    3939393932303001f8b59fd50c98bc9fd50c";
 const ENTRY: &str = "a846d7b9ffffffffff079cca9fd50c040c077061796c6f6164";
 const COUNTS: &str = "02a8c99fd50c0da0ca9fd50cfeffffffffffffffff01";
 
@@ -33,18 +33,6 @@ fn position(offset: u64) -> Position {
 
 /// A state with something in each field.
 fn state() -> KeptState {
-    let pass = KeptPass {
-        number: 4,
-        at: 1_700_000_300,
-        instance: "web-1".into(),
-        millis: 12,
-        examined: 1_000,
-        slices: 20,
-        counters: 3,
-        contexts: 2,
-        ranks: 1,
-        instances: 5,
-    };
     KeptState {
         generation: "file-0123456789abcdef".into(),
         created: 1_700_000_000,
@@ -73,7 +61,6 @@ fn state() -> KeptState {
         }],
         ranked_since: 1_699_999_200,
         rolled: "1699999980 1699999200".into(),
-        last_pass: Some(pass),
         gaps: vec![KeptGap {
             from: 1_699_999_100,
             to: 1_699_999_500,

@@ -1,164 +1,107 @@
-//! Cleaning of contexts, of the ranking and of instances.
+//! Cleaning (*cleaning counters* in [`guide::recipes`](https://docs.rs/tower-pulse/latest/tower_pulse/guide/recipes/index.html)): a pass is a series of
+//! bounded steps, each of which takes the lease, or ends the pass as another instance has it.
 
-use redis::{cmd, pipe};
+use redis::cmd;
 
-use super::pass::{PassRun, count};
+use crate::RedisStore;
 use crate::connection::Role;
-use crate::script::{FORGET, Invocation};
-use crate::value::{ISO_HOUR_LEN, float, int, items, text};
-use tower_pulse_core::store::INSTANCE_TTL;
-use tower_pulse_core::store::interrupted::Interrupted;
-use tower_pulse_model::context::{ALL, Metric};
-use tower_pulse_model::slice::{HOUR, hour_from_iso};
+use crate::script::{CLEAN, Invocation};
+use crate::value::{bytes, int, items, problem};
+use tower_pulse_core::error::StoreError;
+use tower_pulse_core::store::{Cleaned, INSTANCE_TTL, Pass};
+use tower_pulse_model::context::Metric;
+use tower_pulse_model::slice::{DEFAULT_RETAINED, HOUR, iso_hour};
 
-/// Contexts per call of a script, which then takes less than a millisecond of the server's time.
-const CONTEXTS_AT_ONCE: usize = 8;
-/// The most ranks that are examined. There are no more than a hundred, unless another program has added some.
-const MAX_RANKS: usize = 1_000;
-/// Ranks per pipeline.
-const RANKS_AT_ONCE: usize = 100;
+/// Seconds for which the lease lasts longer than until the next pass.
+const LEASE_MARGIN: i64 = 15;
 
-impl PassRun<'_> {
-    /// Forgets contexts that have had no sample for their retention, with all their data.
-    pub(super) async fn contexts(&mut self) -> Result<(), Interrupted> {
-        let keys = &self.store.keys;
-        let cut_off = self.pass.now.saturating_sub(self.pass.context_retention);
-        for index in [keys.contexts(), keys.timers()] {
-            // Skips members that stay: contexts with samples of the other kind or since, and foreign members.
-            let (mut staying, mut foreign) = (0, 0);
-            loop {
-                let mut old = cmd("ZRANGEBYSCORE");
-                old.arg(&index).arg("-inf").arg(cut_off);
-                old.arg("LIMIT").arg(staying).arg(CONTEXTS_AT_ONCE);
-                let Some(old) = self.query_key(&index, &old).await? else {
-                    break;
-                };
-                let listed = items(&old).len();
-                let names = items(&old).iter().filter_map(text);
-                // The counters of `<all>` are the global ones.
-                let names: Vec<&str> = names.filter(|name| *name != ALL).collect();
-                foreign += listed - names.len();
-                let forgotten = self.forget(&names, cut_off).await?;
-                self.cleaned.contexts += forgotten;
-                staying += listed - usize::try_from(forgotten).unwrap_or(listed).min(listed);
-                if listed < CONTEXTS_AT_ONCE {
-                    break;
-                }
+impl RedisStore {
+    pub(crate) async fn clean_once(&self, pass: &Pass) -> Result<Option<Cleaned>, StoreError> {
+        let now = self.not_ahead(pass.now).await?;
+        let (mut cleaned, mut next) = (Cleaned::default(), ["1", "0", "0"].map(str::to_owned));
+        while !next[0].is_empty() {
+            let script = self.clean_step(pass, now, &next);
+            let reply = self.connections.run(Role::Write, &CLEAN, &script).await?;
+            let [_, at @ .., foreign, key, why, precision] = items(&reply) else {
+                // Another instance has the lease.
+                return Ok(None);
+            };
+            let [stage, position, cursor, counts @ ..] = at else {
+                return Err(self.not_understood("clean.lua"));
+            };
+            next = [stage, position, cursor].map(|part| match int(part) {
+                Some(number) => number.to_string(),
+                None => String::new(),
+            });
+            let sums = [
+                &mut cleaned.examined,
+                &mut cleaned.slices,
+                &mut cleaned.counters,
+                &mut cleaned.contexts,
+            ];
+            for (sum, count) in sums.into_iter().zip(counts) {
+                *sum += int(count).unwrap_or(0).unsigned_abs();
             }
-            if foreign > 0 {
-                let reason = format!("{foreign} members are not contexts; remove them with ZREM");
-                self.problem(index.as_bytes(), &reason);
+            let key = bytes(key).filter(|key| !key.is_empty());
+            if let (Some(key), None) = (key, &cleaned.skipped) {
+                let why = bytes(why).unwrap_or_default();
+                cleaned.skipped = Some(problem(key, &String::from_utf8_lossy(why)));
+                cleaned.skipped_precision = int(precision).unwrap_or(0);
             }
+            let lease = self.keys.lease();
+            self.replaced_keys
+                .add(lease.as_bytes(), bytes(foreign).unwrap_or_default());
         }
-        Ok(())
+        Ok(Some(cleaned))
     }
 
-    async fn forget(&mut self, names: &[&str], cut_off: i64) -> Result<u64, Interrupted> {
-        if names.is_empty() {
-            return Ok(0);
+    /// The script of a step of a pass at `now`, from where the step before has ended.
+    fn clean_step(&self, pass: &Pass, now: i64, from: &[String; 3]) -> Invocation {
+        let keys = &self.keys;
+        let ranked = now.saturating_sub(pass.ranking_retention);
+        let numbers = [
+            now,
+            pass.interval,
+            now.saturating_sub(pass.context_retention),
+            ranked,
+            now.saturating_sub(INSTANCE_TTL),
+            i64::from(DEFAULT_RETAINED),
+        ];
+        let [stats, of] = keys.around_stats();
+        let ranked_hour = iso_hour(ranked.saturating_sub(HOUR));
+        let expires = if self.expire_idle_keys { "1" } else { "" };
+        let names = [
+            keys.lease(),
+            keys.known(),
+            keys.contexts(),
+            keys.timers(),
+            keys.slowest(),
+            keys.instances(),
+        ];
+        let lease_ttl = pass.interval.saturating_add(LEASE_MARGIN).to_string();
+        let mut script = self.step(&names, &[&pass.instance, &lease_ttl]);
+        from.iter().for_each(|part| script.arg(&**part));
+        numbers.iter().for_each(|n| script.arg(n.to_string()));
+        for text in [&ranked_hour, keys.count_prefix(), &stats, &of, expires] {
+            script.arg(text);
         }
-        let (keys, precisions) = (&self.store.keys, &self.store.precisions);
-        let mut script = self.forget_script(cut_off, "ALL");
-        for name in names {
-            let stats = keys.stats(name);
-            let mut gone = vec![stats.current, stats.start, stats.last, stats.pstart];
-            let mut members = Vec::new();
-            for metric in Metric::ALL {
-                let counter = metric.counter(name);
-                for precision in &precisions.counters {
-                    gone.push(keys.count(precision.seconds, &counter));
-                    members.push(format!("{}:{counter}", precision.seconds));
-                }
-            }
-            script.arg(*name);
-            script.arg(gone.len().to_string());
-            script.arg(members.len().to_string());
-            gone.into_iter().for_each(|key| script.key(key));
-            members.into_iter().for_each(|member| script.arg(member));
+        Metric::ALL.iter().for_each(|of| script.arg(of.as_str()));
+        for precision in &self.precisions.counters {
+            script.arg(precision.seconds.to_string());
+            script.arg(precision.retained.to_string());
         }
-        Ok(count(&self.run(&FORGET, &script).await?, 1))
-    }
-
-    /// The start of a script that forgets contexts, or only their ranks.
-    fn forget_script(&self, cut_off: i64, what: &str) -> Invocation {
-        let keys = &self.store.keys;
-        let keys = [keys.contexts(), keys.timers(), keys.slowest(), keys.known()];
-        let mut script = self.script(keys);
-        script.arg(cut_off.to_string());
-        script.arg(what);
         script
     }
 
-    /// Removes contexts that have had no sample for the ranking's retention from the ranking.
-    pub(super) async fn ranking(&mut self) -> Result<(), Interrupted> {
-        let keys = &self.store.keys;
-        let cut_off = self.pass.now.saturating_sub(self.pass.ranking_retention);
-        let mut ranked = cmd("ZREVRANGE");
-        ranked.arg(keys.slowest()).arg(0).arg(MAX_RANKS - 1);
-        let Some(ranked) = self.query_key(&keys.slowest(), &ranked).await? else {
-            return Ok(());
-        };
-        let connections = &self.store.connections;
-        let names: Vec<&str> = items(&ranked).iter().filter_map(text).collect();
-        for chunk in names.chunks(RANKS_AT_ONCE) {
-            let mut pipeline = pipe();
-            for name in chunk {
-                pipeline.cmd("ZSCORE").arg(keys.contexts()).arg(name);
-                pipeline.cmd("ZSCORE").arg(keys.timers()).arg(name);
-                let start = pipeline.cmd("GETRANGE").arg(keys.stats(name).start);
-                start.arg(0).arg(ISO_HOUR_LEN);
-            }
-            let seen = connections.pipeline(Role::Write, &mut pipeline).await?;
-            // Contexts that only the book's functions have recorded: only the ranking names them.
-            let mut unindexed = Vec::new();
-            let old = chunk
-                .iter()
-                .zip(seen.chunks_exact(3))
-                .filter(|(name, seen)| {
-                    let number = |at: usize| seen[at].as_ref().ok().and_then(float);
-                    let last_seen = match (number(0), number(1)) {
-                        (Some(a), Some(b)) => Some(a.max(b)),
-                        (a, b) => a.or(b),
-                    };
-                    // For a context that only the book's functions have recorded: the end of its last hour.
-                    let hour = || seen[2].as_ref().ok().and_then(text).and_then(hour_from_iso);
-                    let last = last_seen.or_else(|| hour().map(|start| (start + HOUR) as f64));
-                    let old = last.filter(|last| *last <= cut_off as f64);
-                    if let (None, Some(last)) = (last_seen, old) {
-                        unindexed.push((last, **name));
-                    }
-                    old.is_some()
-                });
-            let old: Vec<&str> = old.map(|(name, _)| *name).collect();
-            if !unindexed.is_empty() {
-                // Lists them as contexts, so that a later pass forgets them.
-                let mut listing = pipe();
-                let command = listing.cmd("ZADD").arg(keys.contexts()).arg("NX");
-                command.arg(&unindexed[..]);
-                connections.pipeline(Role::Write, &mut listing).await?;
-            }
-            if !old.is_empty() {
-                let mut script = self.forget_script(cut_off, "RANK");
-                for name in old {
-                    script.arg(name);
-                    script.arg("0");
-                    script.arg("0");
-                }
-                self.cleaned.ranks += count(&self.run(&FORGET, &script).await?, 1);
-            }
+    /// Limits a time to the server's, as an instance whose clock is ahead must not remove data before its retention has
+    /// passed.
+    async fn not_ahead(&self, now: i64) -> Result<i64, StoreError> {
+        // In tests, a manual clock replaces the server's clock as well as the cleaner's.
+        if self.clock.is_some() {
+            return Ok(now);
         }
-        Ok(())
-    }
-
-    /// Removes instances that send no heartbeats from the list. Their hashes expire by themselves.
-    pub(super) async fn instances(&mut self) -> Result<(), Interrupted> {
-        let dead = self.pass.now.saturating_sub(INSTANCE_TTL);
-        let mut command = cmd("ZREMRANGEBYSCORE");
-        let instances = self.store.keys.instances();
-        command.arg(&instances);
-        command.arg("-inf").arg(format!("({dead}"));
-        let removed = self.query_key(&instances, &command).await?;
-        self.cleaned.instances = removed.as_ref().and_then(int).unwrap_or(0).max(0) as u64;
-        Ok(())
+        let time = self.connections.call(Role::Write, &cmd("TIME")).await?;
+        let seconds = items(&time).first().and_then(int);
+        Ok(seconds.map_or(now, |seconds| now.min(seconds)))
     }
 }

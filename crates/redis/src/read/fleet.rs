@@ -7,7 +7,7 @@ use redis::{Value, pipe};
 use super::Replies;
 use super::counters::slices_of;
 use crate::RedisStore;
-use crate::value::{float, int, items, pairs, problem, text};
+use crate::value::{bytes, float, int, items, pairs, problem, shown, text};
 use tower_pulse_core::error::StoreError;
 use tower_pulse_core::store::table_reads::MAX_NAMES;
 use tower_pulse_core::store::{INSTANCE_TTL, RECENT_SLICES};
@@ -46,6 +46,7 @@ impl RedisStore {
                 version: None,
                 in_flight: None,
                 skew: None,
+                cleaning: None,
             })
         };
         let alive = replies.next(&keys.instances());
@@ -89,19 +90,21 @@ impl RedisStore {
             for alive in &*chunk {
                 let heartbeat = pipeline.cmd("HMGET");
                 heartbeat.arg(self.keys.instance(&alive.instance));
-                heartbeat.arg(&["in_flight", "app_version", "name", "skew"]);
+                heartbeat.arg(&["in_flight", "app_version", "name", "skew", "cleaning"]);
             }
             let replies = self.read(&mut pipeline).await?;
             for (alive, reply) in chunk.iter_mut().zip(replies) {
                 let key = self.keys.instance(&alive.instance);
                 let reason = match &reply {
                     Ok(reply) => {
-                        let [in_flight, version, name, skew] = items(reply) else {
+                        let [in_flight, version, name, skew, cleaning] = items(reply) else {
                             continue;
                         };
                         alive.version = text(version).map(Arc::from);
                         alive.in_flight = int(in_flight);
                         alive.skew = int(skew);
+                        let cleaning = bytes(cleaning).filter(|text| !text.is_empty());
+                        alive.cleaning = cleaning.map(shown);
                         if let Some(name) = text(name) {
                             alive.instance = name.into();
                         }

@@ -21,8 +21,8 @@ use crate::clock::Clock;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::recorder::{Limits, Recorder};
 use crate::store::{
-    Append, Appended, AppendedCall, CleanReport, FencedBatch, Fleet, Generation, Heartbeat, Pass,
-    PassRecord, Position, Readable, Receipt, Store, StoreStatus, Upkeep,
+    Append, Appended, AppendedCall, Cleaned, FencedBatch, Fleet, Generation, Heartbeat, Pass,
+    Position, Readable, Receipt, Store, StoreStatus, Upkeep,
 };
 use crate::task::{BoxFuture, lock};
 use tower_pulse_model::context::Kind;
@@ -160,11 +160,7 @@ impl Upkeep for Scripted {
         self.answer(())
     }
 
-    fn clean<'a>(&'a self, _: &'a Pass) -> BoxFuture<'a, Result<Option<CleanReport>, StoreError>> {
-        unreachable!("a flusher only appends")
-    }
-
-    fn last_pass(&self) -> BoxFuture<'_, Result<Option<PassRecord>, StoreError>> {
+    fn clean<'a>(&'a self, _: &'a Pass) -> BoxFuture<'a, Result<Option<Cleaned>, StoreError>> {
         unreachable!("a flusher only appends")
     }
 }

@@ -6,11 +6,11 @@ use serde::Serialize;
 
 use crate::condition::{Condition, conditions, texts};
 use crate::health::{
-    ChangeHealth, FlushHealth, FoldHealth, Health, RecordingHealth, Status, StoreHealth, shown_name,
+    ChangeHealth, CleaningHealth, FlushHealth, FoldHealth, Health, RecordingHealth, Status,
+    StoreHealth,
 };
 use crate::query::source::Source;
 use crate::skew::{Skew, skew_warning};
-use crate::store::PassRecord;
 use tower_pulse_detect::detector::Sight;
 use tower_pulse_model::snapshot::Problem;
 use tower_pulse_model::tiers::History;
@@ -171,6 +171,8 @@ pub struct OwnHealth {
     pub recording: RecordingHealth,
     /// Flushing.
     pub flush: FlushHealth,
+    /// Cleaning.
+    pub cleaning: CleaningHealth,
 }
 
 impl From<Health> for ProcessHealth {
@@ -185,6 +187,7 @@ impl From<Health> for ProcessHealth {
                 completeness: health.completeness,
                 recording: health.recording,
                 flush: health.flush,
+                cleaning: health.cleaning,
             }),
             fold: health.fold,
             changes: health.changes,
@@ -200,8 +203,6 @@ pub struct FullHealth {
     /// The state of this process.
     #[serde(flatten)]
     pub health: ProcessHealth,
-    /// Cleaning.
-    pub cleaning: CleaningHealth,
     /// Reading.
     pub reading: ReadingHealth,
     /// The days that the store keeps; `None` if it keeps none, or cannot be read.
@@ -210,63 +211,12 @@ pub struct FullHealth {
     pub version: &'static str,
 }
 
-/// What the cleaner did.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[non_exhaustive]
-pub struct CleaningHealth {
-    /// The last pass of any instance; `None` before the first, and while the store cannot be read.
-    pub last_pass: Option<CleaningPass>,
-}
-
 /// What could not be read.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ReadingHealth {
     /// Keys whose value has the wrong form.
     pub unreadable: Vec<Problem>,
-}
-
-/// A cleaning pass.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[non_exhaustive]
-pub struct CleaningPass {
-    /// When it ended, in Unix seconds.
-    pub at: i64,
-    /// Its number.
-    pub number: i64,
-    /// The instance that made it.
-    pub instance: String,
-    /// How long it took, in seconds.
-    pub duration_seconds: f64,
-    /// Number of keys and fields that it looked at.
-    pub examined: u64,
-    /// Number of slices that it removed.
-    pub slices: u64,
-    /// Number of counters that it removed.
-    pub counters: u64,
-    /// Number of contexts that it removed.
-    pub contexts: u64,
-    /// Number of ids of rankings that it removed.
-    pub ranks: u64,
-    /// Number of instances that it removed.
-    pub instances: u64,
-}
-
-impl From<PassRecord> for CleaningPass {
-    fn from(pass: PassRecord) -> Self {
-        Self {
-            at: pass.at,
-            number: pass.number,
-            instance: shown_name(&pass.instance),
-            duration_seconds: pass.millis as f64 / 1e3,
-            examined: pass.cleaned.examined,
-            slices: pass.cleaned.slices,
-            counters: pass.cleaned.counters,
-            contexts: pass.cleaned.contexts,
-            ranks: pass.cleaned.ranks,
-            instances: pass.cleaned.instances,
-        }
-    }
 }
 
 /// What changes seldom.
@@ -285,13 +235,9 @@ async fn history(source: &Source) -> Option<HistoryHealth> {
 
 pub(in crate::query) async fn health(source: &Source) -> FullHealth {
     // If the store cannot be read, all other fields are still answered.
-    let reader = &source.reader;
-    let (last_pass, unreadable) = tokio::join!(reader.last_pass(), unreadable(source));
+    let unreadable = unreadable(source).await;
     FullHealth {
         health: of_process(source, &unreadable).await,
-        cleaning: CleaningHealth {
-            last_pass: last_pass.ok().flatten().map(CleaningPass::from),
-        },
         reading: ReadingHealth { unreadable },
         history: history(source).await,
         version: VERSION,
@@ -323,8 +269,15 @@ async fn of_process(source: &Source, unreadable: &[Problem]) -> ProcessHealth {
     let fleet = source.reader.fleet().await;
     let alive = fleet.iter().flat_map(|fleet| &fleet.alive);
     let others = alive.filter(|of| Some(&*of.instance) != health.instance.as_deref());
-    let skews = others.filter_map(|of| skew_warning(&format!("instance {}", of.instance), of.skew));
-    let further: Vec<_> = keys.chain(skews.take(MAX_WARNED)).collect();
+    let told = others.flat_map(|of| {
+        let whose = format!("instance {}", of.instance);
+        let cleaning = of.cleaning.iter();
+        let cleaning = cleaning.map(|text| Condition::Cleaning.warning(format!("{whose}: {text}")));
+        cleaning
+            .chain(skew_warning(&whose, of.skew))
+            .collect::<Vec<_>>()
+    });
+    let further: Vec<_> = keys.chain(told.take(MAX_WARNED)).collect();
     health.conditions.extend(conditions(&further));
     health.conditions.sort_unstable();
     health.conditions.dedup();

@@ -39,8 +39,8 @@ pub use self::deploy::{Deploy, DeployQuery, DeployRow};
 pub use self::deploy_verdict::{DeployVerdict, Verdict};
 pub use self::fix_first::{FixFirst, FixReason, FixRow};
 pub use self::health::{
-    CleaningHealth, CleaningPass, FlushLosses, FoldLosses, FullHealth, HealthStatus, HistoryHealth,
-    OwnHealth, ProcessHealth, ReadingHealth, RecordingLosses,
+    FlushLosses, FoldLosses, FullHealth, HealthStatus, HistoryHealth, OwnHealth, ProcessHealth,
+    ReadingHealth, RecordingLosses,
 };
 pub use self::heat_map::{HeatMap, HeatMapQuery, HeatSlice};
 pub use self::instance::{Instance, InstancePath, InstancePoint, InstanceQuery, MachinePoint};

@@ -7,26 +7,22 @@ use super::state::State;
 use super::tables::number;
 use crate::error::StoreError;
 use crate::store::table::{CONTEXTS, FieldWrites};
-use crate::store::{CleanReport, Pass};
+use crate::store::{Cleaned, Pass};
 use tower_pulse_model::context::Metric;
 use tower_pulse_model::slice::Precisions;
 
 impl State {
-    /// Runs a pass. `None` when the pass has been completed before.
+    /// Runs a pass.
     pub(super) fn clean(
         &mut self,
         pass: &Pass,
         precisions: &Precisions,
-    ) -> Result<Option<CleanReport>, StoreError> {
-        let last = self.last_pass.as_ref();
-        if last.is_some_and(|last| pass.is_done_by(last.number)) {
-            return Ok(None);
-        }
-        let mut cleaned = CleanReport::default();
+    ) -> Result<Cleaned, StoreError> {
+        let mut cleaned = Cleaned::default();
         self.counters.clean(pass, precisions, &mut cleaned);
-        self.clean_contexts(pass, &mut cleaned)?;
-        cleaned.instances = self.heartbeats.clean(pass.now);
-        Ok(Some(cleaned))
+        cleaned.contexts = self.forget_contexts(pass)?;
+        self.heartbeats.clean(pass.now);
+        Ok(cleaned)
     }
 
     /// When the contexts of each name last had a sample.
@@ -42,14 +38,12 @@ impl State {
         Ok(last_seen)
     }
 
-    fn clean_contexts(&mut self, pass: &Pass, cleaned: &mut CleanReport) -> Result<(), StoreError> {
-        let ranked_since = pass.now - pass.ranking_retention;
+    /// Forgets the contexts without a recent sample. Returns their number.
+    fn forget_contexts(&mut self, pass: &Pass) -> Result<u64, StoreError> {
         let forgotten = pass.now - pass.context_retention;
         let mut removed = Vec::new();
         for (name, last_seen) in self.last_seen(pass.now)? {
             if last_seen > forgotten {
-                let leaves = last_seen <= ranked_since && last_seen > self.ranked_since;
-                cleaned.ranks += u64::from(leaves);
                 continue;
             }
             let context = String::from_utf8_lossy(&name);
@@ -58,7 +52,6 @@ impl State {
             }
             removed.push(name.into_vec());
         }
-        cleaned.contexts = removed.len() as u64;
         for (_, table) in CONTEXTS {
             let writes = FieldWrites {
                 removed: removed.clone(),
@@ -66,7 +59,7 @@ impl State {
             };
             self.tables.write(&writes, pass.now)?;
         }
-        self.ranked_since = ranked_since;
-        Ok(())
+        self.ranked_since = pass.now - pass.ranking_retention;
+        Ok(removed.len() as u64)
     }
 }

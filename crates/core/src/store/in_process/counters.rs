@@ -3,7 +3,7 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::store::{CleanReport, MAX_COUNTER_NAMES, Pass};
+use crate::store::{Cleaned, MAX_COUNTER_NAMES, Pass};
 use tower_pulse_model::context::is_reserved;
 use tower_pulse_model::slice::{DEFAULT_RETAINED, Precision, Precisions, SKEW_ALLOWED, SliceCount};
 use tower_pulse_model::snapshot::Problem;
@@ -112,12 +112,7 @@ impl Counters {
     }
 
     /// Removes slices that are older than their retention.
-    pub(super) fn clean(
-        &mut self,
-        pass: &Pass,
-        precisions: &Precisions,
-        cleaned: &mut CleanReport,
-    ) {
+    pub(super) fn clean(&mut self, pass: &Pass, precisions: &Precisions, cleaned: &mut Cleaned) {
         let changed = &mut self.changed;
         for (name, by_precision) in &mut self.by_name {
             by_precision.retain_mut(|(seconds, slices)| {

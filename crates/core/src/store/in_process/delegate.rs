@@ -6,9 +6,8 @@ use crate::error::StoreError;
 use crate::store::journal::Journal;
 use crate::store::table_reads::TableReader;
 use crate::store::{
-    Append, Appended, AppendedCall, CleanReport, CounterQuery, CounterSeries, FencedBatch, Fleet,
-    Generation, Heartbeat, Pass, PassRecord, Query, Readable, SlowestQuery, Store, StoreStatus,
-    Upkeep,
+    Append, Appended, AppendedCall, Cleaned, CounterQuery, CounterSeries, FencedBatch, Fleet,
+    Generation, Heartbeat, Pass, Query, Readable, SlowestQuery, Store, StoreStatus, Upkeep,
 };
 use crate::task::BoxFuture;
 use tower_pulse_model::slice::Precisions;
@@ -83,15 +82,8 @@ impl<S: InProcess> Upkeep for S {
         self.in_process().deregister(instance)
     }
 
-    fn clean<'a>(
-        &'a self,
-        pass: &'a Pass,
-    ) -> BoxFuture<'a, Result<Option<CleanReport>, StoreError>> {
+    fn clean<'a>(&'a self, pass: &'a Pass) -> BoxFuture<'a, Result<Option<Cleaned>, StoreError>> {
         self.in_process().clean(pass)
-    }
-
-    fn last_pass(&self) -> BoxFuture<'_, Result<Option<PassRecord>, StoreError>> {
-        self.in_process().last_pass()
     }
 }
 

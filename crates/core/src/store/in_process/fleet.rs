@@ -25,6 +25,7 @@ impl State {
                 version: heartbeat.version.clone(),
                 in_flight: Some(heartbeat.in_flight),
                 skew: heartbeat.skew,
+                cleaning: heartbeat.cleaning.clone(),
             })
             .collect();
         FleetSnapshot {

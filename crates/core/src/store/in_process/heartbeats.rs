@@ -43,11 +43,9 @@ impl Heartbeats {
         self.instances.remove(instance);
     }
 
-    /// Removes the instances that are not alive any more. Returns their number.
-    pub(super) fn clean(&mut self, now: i64) -> u64 {
-        let before = self.instances.len();
+    /// Removes the instances that are not alive any more.
+    pub(super) fn clean(&mut self, now: i64) {
         self.instances
             .retain(|_, heartbeat| heartbeat.at >= now - INSTANCE_TTL);
-        (before - self.instances.len()) as u64
     }
 }

@@ -8,9 +8,9 @@ use super::fields::Fields;
 use super::heartbeats::Heartbeats;
 use super::tables::Tables;
 use crate::error::StoreError;
+use crate::store::Exceptions;
 use crate::store::additions::Additions;
 use crate::store::table::CONTEXTS;
-use crate::store::{Exceptions, PassRecord};
 use tower_pulse_model::recorded::Gap;
 use tower_pulse_model::tier::RolledUp;
 
@@ -40,8 +40,6 @@ pub struct State {
     pub rolled: RolledUp,
     /// The tables.
     pub tables: Tables,
-    /// The last pass of cleaning.
-    pub last_pass: Option<PassRecord>,
     /// The heartbeats of the instances.
     pub heartbeats: Heartbeats,
 }
@@ -61,7 +59,6 @@ impl State {
             ranked_since: i64::MIN,
             rolled: RolledUp::default(),
             tables: Tables::new(fields),
-            last_pass: None,
             heartbeats: Heartbeats::default(),
         }
     }

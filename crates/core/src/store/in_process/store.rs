@@ -9,9 +9,9 @@ use crate::store::journal::{Acquired, Entries, Entry, FieldValues, FoldStep, Jou
 use crate::store::table::Table;
 use crate::store::table_reads::{Answers, Purpose, TableRead, TableReader};
 use crate::store::{
-    Append, Appended, AppendedCall, CleanReport, CounterQuery, CounterSeries, FencedBatch, Fleet,
-    Generation, Heartbeat, Pass, PassRecord, Position, Query, Readable, SlowestQuery, Store,
-    StoreStatus, Upkeep, check_precisions, read,
+    Append, Appended, AppendedCall, Cleaned, CounterQuery, CounterSeries, FencedBatch, Fleet,
+    Generation, Heartbeat, Pass, Position, Query, Readable, SlowestQuery, Store, StoreStatus,
+    Upkeep, check_precisions, read,
 };
 use crate::task::BoxFuture;
 use tower_pulse_model::context::Metric;
@@ -113,30 +113,11 @@ impl Upkeep for InProcessStore {
         }))
     }
 
-    fn clean<'a>(
-        &'a self,
-        pass: &'a Pass,
-    ) -> BoxFuture<'a, Result<Option<CleanReport>, StoreError>> {
-        let pass = pass.clone();
-        let (precisions, clock) = (self.precisions.clone(), self.clock.clone());
+    fn clean<'a>(&'a self, pass: &'a Pass) -> BoxFuture<'a, Result<Option<Cleaned>, StoreError>> {
+        let (pass, precisions) = (pass.clone(), self.precisions.clone());
         Box::pin(self.with(Access::Write, move |state| {
-            let start = clock.tick();
-            let Some(cleaned) = state.clean(&pass, &precisions)? else {
-                return Ok(None);
-            };
-            state.last_pass = Some(PassRecord {
-                number: pass.number(),
-                at: pass.now,
-                instance: pass.instance.clone(),
-                millis: u64::try_from(clock.since(start).as_millis()).unwrap_or(u64::MAX),
-                cleaned: cleaned.clone(),
-            });
-            Ok(Some(cleaned))
+            state.clean(&pass, &precisions).map(Some)
         }))
-    }
-
-    fn last_pass(&self) -> BoxFuture<'_, Result<Option<PassRecord>, StoreError>> {
-        Box::pin(self.with(Access::Read, |state| Ok(state.last_pass.clone())))
     }
 }
 
