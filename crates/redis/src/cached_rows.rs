@@ -14,12 +14,11 @@ use super::RedisStore;
 use super::connection::{LARGE_ROW, Role};
 use super::keys::RowKeys;
 use super::oversized::Reply;
-use super::rows::State;
+use super::rows::{CachedRow, State};
 use super::stream::Oversized;
 use super::value::{int, items, shown, text, unix_seconds};
 use tower_pulse_core::condition::{Condition, Warning};
 use tower_pulse_core::error::{StoreError, StoreErrorKind};
-use tower_pulse_core::store::rows::CachedRow;
 use tower_pulse_core::task::lock;
 
 /// The most bytes of several rows in one answer.
@@ -100,7 +99,9 @@ struct RowsRead<'a> {
 }
 
 impl RedisStore {
-    pub(super) async fn cached(
+    /// Cached rows, in the order of `ids`. Rows of more than `max_bytes` are left out. All rows that are returned are in
+    /// memory at once.
+    pub async fn cached_rows(
         &self,
         cache: &str,
         ids: &[String],
@@ -121,10 +122,7 @@ impl RedisStore {
                     is_large: false,
                 })
                 .collect(),
-            now: self
-                .clock
-                .as_ref()
-                .map(|clock| clock.now_nanos() as f64 / 1e9),
+            now: self.manual_now(),
             is_answered: false,
             are_states_apart: false,
         };
@@ -168,8 +166,10 @@ impl RedisStore {
         }
         let mut replies = match group {
             [Asked { is_large: true, .. }] => {
-                let large = self.connections.large().await;
-                large.pipeline(&mut pipeline).await?
+                let _turn = self.connections.large().await;
+                self.connections
+                    .pipeline(Role::Large, &mut pipeline)
+                    .await?
             }
             _ if read.is_answered => self.connections.pipeline(Role::Read, &mut pipeline).await?,
             _ => self.read_first(&mut pipeline).await?,

@@ -23,12 +23,12 @@ use tokio::sync::Mutex;
 use self::dial::oversized;
 pub(super) use self::dial::{Connection, Dialer, place_of};
 #[cfg(feature = "row-cache")]
-pub(super) use self::large::{LARGE_ROW, LargeCall};
+pub(super) use self::large::LARGE_ROW;
 pub(super) use self::role::Role;
 use self::send::Call;
 use super::commands::is_read;
 use super::error::{ServerInfo, is_of_another_type};
-use super::keys::Keys;
+use super::keys::{Keys, TypedKey};
 use super::options::RedisOptions;
 use super::permissions::{Permissions, Refusal, is_denial};
 use super::script::{Invocation, Lua};
@@ -51,7 +51,7 @@ pub(super) struct Connections {
     permissions: Permissions,
     is_read_only: bool,
     /// Keys of one type each, with a command that fails on any other.
-    typed_keys: Vec<(String, &'static [&'static str])>,
+    typed_keys: Vec<TypedKey>,
     write: ConnectionSlot,
     fold: ConnectionSlot,
     read: ConnectionSlot,
@@ -207,7 +207,11 @@ impl Connections {
         commands: &mut MultiplexedConnection,
         subject: &Subject<'_>,
     ) -> Option<Vec<u8>> {
-        let typed = self.typed_keys.iter();
+        let of_script = match subject {
+            Subject::Script(invocation) => invocation.typed_keys(),
+            _ => &[],
+        };
+        let typed = self.typed_keys.iter().chain(of_script);
         let typed = typed.filter(|(key, _)| subject.keys().contains(&key.as_bytes()));
         for (key, words) in typed {
             let mut command = cmd(words[0]);

@@ -227,10 +227,8 @@ impl Keys {
     }
 
     /// The keys with fixed names, each with a command that fails if the key holds another type.
-    pub(super) fn typed(&self) -> Vec<(String, &'static [&'static str])> {
-        const HASH: &[&str] = &["HLEN"];
+    pub(super) fn typed(&self) -> Vec<TypedKey> {
         const STREAM: &[&str] = &["XLEN"];
-        const SORTED_SET: &[&str] = &["ZCARD"];
         const STRING: &[&str] = &["GETRANGE", "0", "0"];
         vec![
             (self.state(), HASH),
@@ -279,6 +277,13 @@ impl Keys {
         format!("{}pulse:{name}", self.prefix)
     }
 }
+
+/// A key, with a command that fails if the key holds another type.
+pub(super) type TypedKey = (String, &'static [&'static str]);
+
+/// Commands of a [`TypedKey`].
+pub(super) const HASH: &[&str] = &["HLEN"];
+pub(super) const SORTED_SET: &[&str] = &["ZCARD"];
 
 /// The keys of a cache of rows.
 #[cfg(feature = "row-cache")]

@@ -5,6 +5,8 @@ use std::sync::LazyLock;
 
 use redis::{Cmd, Script};
 
+use super::keys::TypedKey;
+
 /// A script, which the server caches under its hash.
 pub(super) struct Lua {
     source: LazyLock<Cow<'static, str>>,
@@ -60,12 +62,24 @@ lua!(ROWS_FINISH, "lua/rows_finish.lua");
 #[derive(Debug, Default)]
 pub(super) struct Invocation {
     keys: Vec<Vec<u8>>,
+    /// Some of the keys, each with a command that fails if the key holds another type.
+    typed_keys: Vec<TypedKey>,
     args: Vec<Vec<u8>>,
 }
 
 impl Invocation {
     pub(super) fn key(&mut self, key: impl Into<Vec<u8>>) {
         self.keys.push(key.into());
+    }
+
+    #[cfg(feature = "row-cache")]
+    pub(super) fn typed_key(&mut self, key: &str, kind: &'static [&'static str]) {
+        self.key(key);
+        self.typed_keys.push((key.to_owned(), kind));
+    }
+
+    pub(super) fn typed_keys(&self) -> &[TypedKey] {
+        &self.typed_keys
     }
 
     pub(super) fn arg(&mut self, arg: impl Into<Vec<u8>>) {

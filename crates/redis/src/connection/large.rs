@@ -2,18 +2,15 @@
 
 use std::time::Duration;
 
-use redis::{Pipeline, Value};
 use tokio::sync::MutexGuard;
 
 use super::{Connections, Role};
-use crate::script::{Invocation, Lua};
-use tower_pulse_core::error::StoreError;
 
 /// The largest row that is read or written on a connection that others share.
 pub(crate) const LARGE_ROW: usize = 4 << 20;
 
-/// The right to make a call with a large value, on a connection of its own, which ends with the call: its buffers
-/// have grown with the value. There is one at a time.
+/// The right to make a call as [`Role::Large`], on a connection of its own, which ends with the call: its buffers have
+/// grown with the value. There is one at a time.
 pub(crate) struct LargeCall<'a> {
     connections: &'a Connections,
     _turn: MutexGuard<'a, ()>,
@@ -41,25 +38,6 @@ impl Connections {
             .ok()
             .and_then(|state| state.connection.as_ref());
         connection.map_or(0, |connection| connection.answer.received())
-    }
-}
-
-impl LargeCall<'_> {
-    /// As [`Connections::pipeline`].
-    pub(crate) async fn pipeline(
-        &self,
-        pipeline: &mut Pipeline,
-    ) -> Result<Vec<Result<Value, String>>, StoreError> {
-        self.connections.pipeline(Role::Large, pipeline).await
-    }
-
-    /// As [`Connections::run`].
-    pub(crate) async fn run(
-        &self,
-        lua: &Lua,
-        invocation: &Invocation,
-    ) -> Result<Value, StoreError> {
-        self.connections.run(Role::Large, lua, invocation).await
     }
 }
 
