@@ -98,6 +98,7 @@ struct RowsRead<'a> {
     are_states_apart: bool,
 }
 
+#[doc(hidden)] // Only the row cache calls it.
 impl RedisStore {
     /// Cached rows, in the order of `ids`. Rows of more than `max_bytes` are left out. All rows that are returned are in
     /// memory at once.

@@ -125,6 +125,7 @@ pub fn short_reason(reason: &str) -> String {
     short
 }
 
+#[doc(hidden)] // Only the row cache calls it.
 impl RedisStore {
     /// Schedules rows, which are due now, and removes rows. Rows that are being loaded are due again. At most
     /// [`ROWS_AT_ONCE`] rows. Returns the number of scheduled rows if there would be too many: then none was scheduled.
