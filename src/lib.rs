@@ -55,9 +55,9 @@
 //! # Where to read on
 //!
 //! [`Pulse`] and its [`Builder`]; `Dashboard`, which shows what others record; [`layer`] for what the middleware does in
-//! which case; `admin` for the dashboard and the API; `row_cache` for rows that are refreshed on schedule; [`store`] for the
-//! stores, to be shared or read in code. The [`guide`] has a page for each question, from the first service to rolling
-//! back a version, and a [glossary](guide::glossary) that defines each term.
+//! which case; `admin` for the dashboard and the API; `row_cache` for rows in Redis that are refreshed on schedule;
+//! [`store`] for the stores, to be shared or read in code. The [`guide`] has a page for each question, from the first
+//! service to rolling back a version, and a [glossary](guide::glossary) that defines each term.
 //!
 //! # Crates in the interface
 //!

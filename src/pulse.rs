@@ -49,11 +49,8 @@ struct Inner {
 }
 
 #[cfg(feature = "row-cache")]
-impl tower_pulse_rows::Host for Pulse {}
-
-#[cfg(feature = "row-cache")]
-impl tower_pulse_rows::sealed::Sealed for Pulse {
-    fn handle(&self) -> &Handle {
+impl AsRef<Handle> for Pulse {
+    fn as_ref(&self) -> &Handle {
         &self.0.handle
     }
 }

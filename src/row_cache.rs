@@ -1,10 +1,10 @@
-//! Rows that are refreshed on schedule: the recipe [row cache](crate::guide::recipes#6-row-cache).
+//! Rows in Redis that are refreshed on schedule: the recipe [row cache](crate::guide::recipes#6-row-cache).
 //!
 //! A page that the statistics name as hot loads the same rows over and over. Schedule those rows, and let the
 //! page read them from the cache: its author chooses how old they may be, and the database sees one load per
 //! row and turn, however many instances the service has.
 //!
-//! ```
+//! ```no_run
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! use std::time::Duration;
 //! use tower_pulse::Pulse;
@@ -14,7 +14,7 @@
 //! struct Offer { name: String, stock: u32 }
 //!
 //! # async fn query(id: String) -> Result<Option<Offer>, std::io::Error> { Ok(Some(Offer { name: id, stock: 7 })) }
-//! let pulse = Pulse::builder().build()?;
+//! let pulse = Pulse::builder().redis("redis://127.0.0.1/").build()?;
 //! let offers = RowCache::builder(&pulse)
 //!     .loader(|id: String| async move { query(id).await })
 //!     .build()?;
@@ -25,6 +25,6 @@
 //! ```
 
 pub use tower_pulse_rows::{
-    Delay, FailedRow, Host, Row, RowCache, RowCacheBuilder, RowError, RowInfo, RowList, RowLoader,
+    Delay, FailedRow, Row, RowCache, RowCacheBuilder, RowError, RowInfo, RowList, RowLoader,
     RowSums,
 };

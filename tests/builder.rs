@@ -438,6 +438,37 @@ fn redis_urls() {
         .unwrap();
 }
 
+/// The row cache is kept in Redis, whatever else the `Pulse` keeps elsewhere.
+#[cfg(feature = "row-cache")]
+#[tokio::test]
+async fn a_row_cache_without_redis() {
+    use tower_pulse::row_cache::RowCache;
+    let build = |builder: Builder| {
+        let (pulse, _tasks) = builder.build_with_tasks().unwrap();
+        let loader = async |id: String| Ok::<_, String>(Some(id));
+        RowCache::builder(&pulse).loader(loader).build()
+    };
+    let mut others = vec![(Pulse::builder(), "memory")];
+    #[cfg(feature = "file")]
+    let dir = pulse_rig::process::TempDir::new("rows");
+    #[cfg(feature = "file")]
+    others.push((
+        Pulse::builder().file(dir.path().join("rows.redb")),
+        "rows.redb",
+    ));
+    for (builder, value) in others {
+        let error = build(builder).unwrap_err();
+        assert_eq!(error.field(), "store", "{error}");
+        let text = error.to_string();
+        assert!(text.contains(value), "{text:?} does not name {value:?}");
+        assert!(
+            text.contains("Redis") && text.contains("`redis`"),
+            "{text:?}"
+        );
+    }
+    build(Pulse::builder().redis("redis://127.0.0.1:1/")).unwrap();
+}
+
 /// The last one would win in silence.
 #[cfg(all(feature = "file", feature = "redis"))]
 #[test]

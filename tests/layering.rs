@@ -14,7 +14,7 @@ const CRATES: [(&str, &[&str]); 7] = [
     ("admin", &["core", "detect", "model"]),
     ("file", &["core", "detect", "model"]),
     ("redis", &["core", "model"]),
-    ("rows", &["core", "model"]),
+    ("rows", &["core", "model", "redis"]),
 ];
 
 /// The modules of the core, lowest first. Those of a rank do not know each other.

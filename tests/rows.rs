@@ -1,4 +1,4 @@
-//! The row cache: one suite, run in memory, in a real Redis and in a cluster, and tests of what only Redis has.
+//! The row cache: one suite, run in a real Redis and in a cluster, and tests of what one server is enough for.
 
 #![allow(clippy::unwrap_used, unreachable_pub, missing_docs)]
 
@@ -15,15 +15,9 @@ mod places;
 #[path = "rows/suite.rs"]
 mod suite;
 
-/// Runs tests of some modules in each store.
+/// Runs tests of some modules in each topology.
 macro_rules! conformance {
     ($($module:ident { $($test:ident),* $(,)? })*) => {
-        mod memory {
-            $($(#[tokio::test]
-            async fn $test() {
-                crate::$module::$test(&crate::fixture::Service::memory()).await;
-            })*)*
-        }
         mod redis {
             $($(#[tokio::test]
             async fn $test() {

@@ -129,9 +129,9 @@ pub(crate) fn live(
     instances.collect()
 }
 
-/// The special offers of an instance, if there are visitors to look at them.
+/// The special offers of an instance, if there is a Redis to keep them in, and visitors to look at them.
 fn offers(settings: &Settings, pulse: &Pulse) -> Result<Option<RowCache>, BuildError> {
-    if !settings.has_traffic {
+    if settings.redis.is_none() || !settings.has_traffic {
         return Ok(None);
     }
     let cache = offers::cache(pulse)?;

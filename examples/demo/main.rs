@@ -5,7 +5,7 @@
 //! | Variable | Meaning | Default |
 //! |---|---|---|
 //! | `LISTEN` | address and port | `127.0.0.1:3000` |
-//! | `REDIS_URL` | the Redis where to keep everything | absent: in memory |
+//! | `REDIS_URL` | the Redis where to keep everything, and special offers in a row cache | absent: in memory, no offers |
 //! | `REDIS_CLUSTER` | nodes of a Redis Cluster where to keep everything: `url,url` | absent |
 //! | `REDIS_SENTINEL` | the primary of a service where to keep everything, and Sentinels: `service@url,url` | absent |
 //! | `PULSE_FILE` | the file where to keep everything | absent: in memory |

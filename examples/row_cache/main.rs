@@ -4,7 +4,7 @@
 //! | Variable | Meaning | Default |
 //! |---|---|---|
 //! | `LISTEN` | address and port | `127.0.0.1:3000` |
-//! | `REDIS_URL` | where the statistics and the rows are | absent: in memory |
+//! | `REDIS_URL` | where the statistics and the rows are | `redis://127.0.0.1/` |
 //! | `PULSE_PREFIX` | what every key begins with; empty is the book's bare layout | `pulse:` |
 //! | `DB` | the database file, which is made when it is missing | `offers.db` in the temporary directory |
 //!
@@ -72,13 +72,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let database =
         Database::open(&file).map_err(|error| format!("DB={}: {error}", file.display()))?;
 
-    let mut builder = Pulse::builder().shutdown_timeout(Duration::from_secs(2));
-    if let Some(url) = std::env::var("REDIS_URL")
-        .ok()
-        .filter(|url| !url.is_empty())
-    {
-        builder = builder.redis(url);
-    }
+    let redis = std::env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1/".to_owned());
+    let mut builder = Pulse::builder()
+        .redis(redis)
+        .shutdown_timeout(Duration::from_secs(2));
     if let Ok(prefix) = std::env::var("PULSE_PREFIX") {
         builder = builder.prefix(prefix);
     }

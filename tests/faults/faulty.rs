@@ -267,11 +267,6 @@ impl Store for Faulty {
         &self.precisions
     }
 
-    #[cfg(feature = "row-cache")]
-    fn rows(&self) -> &dyn tower_pulse_core::store::rows::Rows {
-        unreachable!("this store has no rows")
-    }
-
     fn describe(&self) -> String {
         "memory that fails".to_owned()
     }

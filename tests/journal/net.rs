@@ -316,11 +316,6 @@ impl Store for Wire {
         Some(self)
     }
 
-    #[cfg(feature = "row-cache")]
-    fn rows(&self) -> &dyn tower_pulse_core::store::rows::Rows {
-        unreachable!("this store has no rows")
-    }
-
     fn describe(&self) -> String {
         "a store whose calls wait".to_owned()
     }

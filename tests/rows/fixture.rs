@@ -5,10 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tower_pulse::row_cache::{RowCache, RowCacheBuilder, RowLoader};
-use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::{Clock, ManualClock, Pulse};
-use tower_pulse_core::store::Store;
 
 use pulse_rig::server::RedisServer;
 use pulse_rig::wait::until;
@@ -17,7 +15,7 @@ pub const NOW: i64 = 1_700_000_000;
 
 /// A store, its clock, and a database.
 pub struct Service {
-    pub store: Arc<dyn Store>,
+    pub store: Arc<RedisStore>,
     pub clock: Clock,
     pub manual: ManualClock,
     pub database: Database,
@@ -125,19 +123,6 @@ impl RowLoader for Database {
 }
 
 impl Service {
-    pub fn memory() -> Self {
-        let (clock, manual) = Clock::manual(NOW);
-        let store = MemoryStore::new(Default::default(), clock.clone());
-        Self {
-            store: Arc::new(store),
-            clock,
-            manual,
-            database: Database::default(),
-            server: None,
-            pulses: Mutex::default(),
-        }
-    }
-
     pub async fn redis() -> Self {
         let server = RedisServer::start().await;
         let (clock, manual) = Clock::manual(NOW);

@@ -5,7 +5,8 @@ use std::time::Duration;
 use redis::{AsyncCommands, cmd, pipe};
 use tower_pulse::row_cache::{RowCache, RowError};
 use tower_pulse_core::condition::Condition;
-use tower_pulse_core::store::rows::{FinishedRow, LeaseOf, LoadedRow};
+use tower_pulse_core::store::Store;
+use tower_pulse_redis::rows::{FinishedRow, LeaseOf};
 
 use crate::fixture::Service;
 
@@ -64,7 +65,7 @@ pub async fn rows_of_40_mb_are_read_at_once(service: &Service) {
             row.unwrap().unwrap();
         }
     }
-    let rows = service.store.rows();
+    let rows = &service.store;
     let rows = rows.cached_rows("", &ids, MIB).await.unwrap();
     for (number, row) in rows.iter().enumerate() {
         let json = &row.as_ref().unwrap_or_else(|| panic!("row {number}")).json;
@@ -84,11 +85,13 @@ pub async fn rows_of_40_mb_are_read_at_once(service: &Service) {
 }
 
 pub async fn a_row_of_the_largest_size_is_written_and_read(service: &Service) {
-    let rows = service.store.rows();
+    let rows = &service.store;
     let leased = rows.lease_rows("", "token", LeaseOf::Row("1"), 60.0).await;
     let row = FinishedRow {
         leased: leased.unwrap().rows.remove(0),
-        loaded: LoadedRow::Row(vec![b'x'; MAX_BYTES]),
+        loaded: Ok(Some(vec![b'x'; MAX_BYTES])),
+        drop_missing: false,
+        backoff: 0.0,
         ttl: Some(3_600.0),
         spread: 1.0,
     };
@@ -171,7 +174,7 @@ async fn rows_of_all_sizes_are_read_together() {
         if !pipeline.is_empty() {
             let _: () = pipeline.query_async(&mut connection).await.unwrap();
         }
-        let rows = service.store.rows();
+        let rows = &service.store;
         let rows = rows.cached_rows("", &ids, MAX_BYTES).await.unwrap();
         assert_eq!(rows.len(), count);
         for (number, (row, size)) in rows.iter().zip(sizes).enumerate() {
@@ -199,7 +202,7 @@ async fn small_rows_cost_no_more_commands_than_reading_each() {
         }
         let _: () = pipeline.query_async(&mut connection).await.unwrap();
     }
-    let rows = service.store.rows();
+    let rows = &service.store;
     // Two commands for each row, and one for the states of each thousand.
     for (count, most) in [(1, 3), (100, 201), (1_000, 2_001), (5_000, 10_005)] {
         let before = reads(&service).await;
@@ -265,7 +268,7 @@ async fn rows_beside_large_garbage_are_read() {
     }
     let ids = ["1", "2", "none", "lines"].map(str::to_owned);
     for (max_bytes, lengths) in [(MIB, [1, 2, 0, MIB]), (MIB - 1, [1, 2, 0, 0])] {
-        let rows = service.store.rows().cached_rows("", &ids, max_bytes).await;
+        let rows = service.store.cached_rows("", &ids, max_bytes).await;
         let rows = rows.unwrap();
         let length = |at: usize| rows[at].as_ref().map_or(0, |row| row.json.len());
         assert_eq!([0, 1, 2, 3].map(length), lengths, "{max_bytes}");
@@ -329,7 +332,7 @@ async fn a_large_row_is_read_whole() {
     });
     for _ in 0..8 {
         let ids = ["1".to_owned()];
-        let rows = service.store.rows().cached_rows("", &ids, 8 * MIB).await;
+        let rows = service.store.cached_rows("", &ids, 8 * MIB).await;
         let json = rows.unwrap().pop().flatten().expect("it is cached").json;
         assert!(json.iter().all(|byte| *byte == json[0]));
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tower_pulse::row_cache::{RowCache, RowError};
 use tower_pulse::store::CounterQuery;
-use tower_pulse_core::store::rows::{FinishedRow, LeaseOf, LoadedRow, RowDelay};
+use tower_pulse_redis::rows::{FinishedRow, LeaseOf};
 
 use crate::fixture::{Mode, Service, Stock};
 use pulse_rig::wait::{let_tasks_run, until};
@@ -265,7 +265,7 @@ pub async fn a_daemon_that_dies_gives_its_rows_back(service: &Service) {
     let (cache, task) = service.builder().build_with_task().unwrap();
     cache.schedule("1", SECOND).await.unwrap();
     // A daemon that leases the row and dies.
-    let rows = service.store.rows();
+    let rows = &service.store;
     let leased = rows
         .lease_rows("", "dead", LeaseOf::Due(5), 7.0)
         .await
@@ -698,7 +698,7 @@ pub async fn rows_behind_many_leased_ones_are_on_time(service: &Service) {
     let cache = service.cache();
     let rows = (0..1_000).map(|id| (format!("leased {id}"), 60 * SECOND));
     cache.schedule_many(rows).await.unwrap();
-    let rows = service.store.rows();
+    let rows = &service.store;
     let lease = rows.lease_rows("", "other", LeaseOf::Due(1_000), 600.0);
     assert!(lease.await.unwrap().rows.len() > 900);
     service.manual.advance(Duration::from_millis(10));
@@ -708,20 +708,21 @@ pub async fn rows_behind_many_leased_ones_are_on_time(service: &Service) {
 
 /// Its due time alone does not tell the second schedule from the first.
 pub async fn a_row_that_is_scheduled_twice_in_an_instant_drops_the_first_answer(service: &Service) {
-    let rows = service.store.rows();
-    let schedule = [RowDelay {
-        id: "1".to_owned(),
-        seconds: 5.0,
-    }];
-    rows.schedule_rows("", &schedule, 9).await.unwrap();
+    let rows = &service.store;
+    let schedule = [("1".to_owned(), 5.0)];
+    let scheduled = rows.schedule_rows("", &schedule, 9).await.unwrap();
+    assert_eq!(scheduled, Ok(()));
     let leased = rows.lease_rows("", "token", LeaseOf::Due(1), 7.0).await;
     let row = FinishedRow {
         leased: leased.unwrap().rows.remove(0),
-        loaded: LoadedRow::Row(b"{}".to_vec()),
+        loaded: Ok(Some(b"{}".to_vec())),
+        drop_missing: false,
         ttl: None,
         spread: 1.0,
+        backoff: 0.0,
     };
-    rows.schedule_rows("", &schedule, 9).await.unwrap();
+    let scheduled = rows.schedule_rows("", &schedule, 9).await.unwrap();
+    assert_eq!(scheduled, Ok(()));
     let report = rows.finish_row("", "token", &row).await.unwrap();
     assert!(!report.is_written);
     let leased = rows.lease_rows("", "token", LeaseOf::Due(1), 7.0).await;
@@ -758,7 +759,7 @@ pub async fn a_caller_that_is_dropped_leaves_no_lease(service: &Service) {
 pub async fn a_cached_row_is_not_leased_for_a_caller(service: &Service) {
     let cache = service.cache();
     cache.get_or_load::<Stock>("1").await.unwrap();
-    let rows = service.store.rows();
+    let rows = &service.store;
     for (which, leased) in [
         (
             LeaseOf::Free {
@@ -775,18 +776,19 @@ pub async fn a_cached_row_is_not_leased_for_a_caller(service: &Service) {
 }
 
 pub async fn rows_that_fail_alike_are_listed_the_latest_due_first(service: &Service) {
-    let rows = service.store.rows();
+    let rows = &service.store;
     for (id, backoff) in [("b", 5.0), ("a", 3.0), ("c", 4.0)] {
-        let (id, seconds) = (id.to_owned(), 60.0);
-        let schedule = [RowDelay { id, seconds }];
-        rows.schedule_rows("", &schedule, 9).await.unwrap();
+        let schedule = [(id.to_owned(), 60.0)];
+        let scheduled = rows.schedule_rows("", &schedule, 9).await.unwrap();
+        assert_eq!(scheduled, Ok(()));
         let leased = rows.lease_rows("", "token", LeaseOf::Due(1), 7.0).await;
-        let reason = "it failed".to_owned();
         let row = FinishedRow {
             leased: leased.unwrap().rows.remove(0),
-            loaded: LoadedRow::Failed { reason, backoff },
+            loaded: Err("it failed".to_owned()),
+            drop_missing: false,
             ttl: None,
             spread: 1.0,
+            backoff,
         };
         assert!(rows.finish_row("", "token", &row).await.unwrap().is_written);
     }

@@ -1,10 +1,36 @@
-//! What the row caches of this process tell whoever looks at them from outside.
+//! What the row caches of this process tell those who look at them from outside.
 
-use std::sync::{Arc, Mutex, Weak};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::{Arc, Mutex};
 
 use crate::error::StoreError;
-use crate::store::rows::{RowQuery, RowState};
 use crate::task::{BoxFuture, lock};
+
+/// Which rows are asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct RowsQuery {
+    /// The name of the cache; the unnamed one, or else the first by name, if there is none.
+    pub name: Option<String>,
+    /// Only rows whose id contains it.
+    pub contains: String,
+    /// The most rows that are answered, at most 1,000.
+    pub limit: usize,
+    /// How many are left out before.
+    pub offset: usize,
+}
+
+impl Default for RowsQuery {
+    fn default() -> Self {
+        Self {
+            name: None,
+            contains: String::new(),
+            limit: 100,
+            offset: 0,
+        }
+    }
+}
 
 /// A scheduled row.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,21 +55,6 @@ pub struct RowInfo {
     pub misses: u64,
     /// How often this process has failed to load it.
     pub failed_loads: u64,
-}
-
-impl From<RowState> for RowInfo {
-    /// A row that this process has not read.
-    fn from(row: RowState) -> Self {
-        Self {
-            id: row.id,
-            every: row.every,
-            due_in: row.due_in,
-            age: row.age,
-            failures: row.failures,
-            last_error: row.last_error,
-            ..Self::default()
-        }
-    }
 }
 
 /// Some of the scheduled rows of a cache.
@@ -93,36 +104,33 @@ pub struct RowSums {
     pub failures: u64,
 }
 
-/// A row cache of this process, as it is listed.
-pub trait ListedCache: Send + Sync {
-    /// Its name; `""` is the unnamed one.
-    fn name(&self) -> &str;
+/// Lists some of the scheduled rows of a cache.
+pub type ListRows =
+    dyn Fn(RowsQuery) -> BoxFuture<'static, Result<RowList, StoreError>> + Send + Sync;
 
-    /// Some of its scheduled rows.
-    fn list<'a>(&'a self, query: &'a RowQuery) -> BoxFuture<'a, Result<RowList, StoreError>>;
-}
-
-/// The row caches of an instance that are in use.
+/// The row caches of an instance, by name: `""` is the unnamed one.
 #[derive(Clone, Default)]
-pub struct RowCaches(Arc<Mutex<Vec<Weak<dyn ListedCache>>>>);
+pub struct RowCaches(Arc<Mutex<BTreeMap<String, Arc<ListRows>>>>);
 
 impl RowCaches {
     /// Adds a cache. `false` if there is one of the same name.
-    pub fn add(&self, cache: &Arc<dyn ListedCache>) -> bool {
-        let mut caches = lock(&self.0);
-        caches.retain(|other| other.strong_count() > 0);
-        let mut others = caches.iter().filter_map(Weak::upgrade);
-        let is_new = !others.any(|other| other.name() == cache.name());
-        if is_new {
-            caches.push(Arc::downgrade(cache));
+    pub fn add(&self, name: &str, list: Arc<ListRows>) -> bool {
+        match lock(&self.0).entry(name.to_owned()) {
+            Entry::Vacant(free) => {
+                free.insert(list);
+                true
+            }
+            Entry::Occupied(_) => false,
         }
-        is_new
     }
 
-    /// All caches, by name.
-    pub fn all(&self) -> Vec<Arc<dyn ListedCache>> {
-        let mut caches: Vec<_> = lock(&self.0).iter().filter_map(Weak::upgrade).collect();
-        caches.sort_by(|a, b| a.name().cmp(b.name()));
-        caches
+    /// Removes a cache, whose name is free then.
+    pub fn remove(&self, name: &str) {
+        lock(&self.0).remove(name);
+    }
+
+    /// All caches.
+    pub fn all(&self) -> BTreeMap<String, Arc<ListRows>> {
+        lock(&self.0).clone()
     }
 }

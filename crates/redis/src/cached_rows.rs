@@ -12,11 +12,10 @@ use super::RedisStore;
 use super::connection::{LARGE_ROW, Role};
 use super::keys::RowKeys;
 use super::large_keys::Reply;
-use super::rows::State;
+use super::rows::{CachedRow, State};
 use super::value::{int, items, shown, text, unix_seconds};
 use tower_pulse_core::condition::Condition;
 use tower_pulse_core::error::{StoreError, StoreErrorKind};
-use tower_pulse_core::store::rows::CachedRow;
 
 /// The most bytes of several rows in one answer.
 const ANSWER_BYTES: usize = 1 << 20;
@@ -48,8 +47,11 @@ struct RowsRead<'a> {
     is_answered: bool,
 }
 
+#[doc(hidden)] // Only the row cache calls it.
 impl RedisStore {
-    pub(super) async fn cached(
+    /// Cached rows, in the order of `ids`. Rows of more than `max_bytes` are left out. All rows that are returned are in
+    /// memory at once.
+    pub async fn cached_rows(
         &self,
         cache: &str,
         ids: &[String],
@@ -70,10 +72,7 @@ impl RedisStore {
                     is_large: false,
                 })
                 .collect(),
-            now: self
-                .clock
-                .as_ref()
-                .map(|clock| clock.now_nanos() as f64 / 1e9),
+            now: self.manual_now(),
             is_answered: false,
         };
         while let Some(group) = read.next_group() {

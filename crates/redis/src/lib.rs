@@ -26,7 +26,7 @@ mod permissions;
 mod read;
 mod replaced_keys;
 #[cfg(feature = "row-cache")]
-mod rows;
+pub mod rows;
 mod script;
 mod server;
 mod status;
@@ -145,11 +145,6 @@ impl Store for RedisStore {
 
     fn journal(&self) -> Option<&dyn Journal> {
         Some(self)
-    }
-
-    #[cfg(feature = "row-cache")]
-    fn rows(&self) -> &dyn tower_pulse_core::store::rows::Rows {
-        self
     }
 
     fn describe(&self) -> String {

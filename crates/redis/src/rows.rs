@@ -1,4 +1,6 @@
-//! Cached rows and their schedule, in the book's keys.
+//! Cached rows and their schedule, in the book's keys. `cache` is the name of a cache, `""` of the unnamed one.
+//!
+//! A call whose future is dropped may have taken effect.
 
 use std::collections::HashSet;
 
@@ -7,16 +9,18 @@ use redis::{Pipeline, Value, pipe};
 use super::RedisStore;
 use super::connection::{LARGE_ROW, Role};
 use super::keys::RowKeys;
-use super::large_keys::Reply;
 use super::script::{Invocation, ROWS_DROP, ROWS_FINISH, ROWS_LEASE, ROWS_SCHEDULE};
 use super::value::{bytes, float, int, items, pairs, shown, text, unix_seconds};
 use tower_pulse_core::clock::Clock;
 use tower_pulse_core::error::StoreError;
-use tower_pulse_core::store::rows::{
-    CachedRow, FinishReport, FinishedRow, LeaseOf, LeasedRow, LeasedRows, LoadedRow, RowDelay,
-    RowPage, RowQuery, RowState, Rows, Scheduled, short_reason,
-};
-use tower_pulse_core::task::BoxFuture;
+use tower_pulse_core::row_lists::{RowInfo, RowList, RowsQuery};
+use tower_pulse_model::context::is_hidden;
+
+/// The most rows that one call schedules, so that no call keeps a server busy for long.
+pub const ROWS_AT_ONCE: usize = 200;
+
+/// The longest reason of a failure that is stored, in bytes.
+const MAX_REASON: usize = 200;
 
 /// Ids of the schedule that one command reads.
 const IDS_AT_ONCE: usize = 2_000;
@@ -24,56 +28,138 @@ const IDS_AT_ONCE: usize = 2_000;
 /// Failing rows that are listed first.
 const MAX_FAILING: usize = 1_000;
 
-impl RedisStore {
-    /// The time to use instead of the server's, in tests.
-    fn time_arg(&self) -> String {
-        let now = self.clock.as_ref().map(Clock::now_nanos);
-        now.map_or_else(String::new, |nanos| format!("{:.6}", nanos as f64 / 1e9))
-    }
+/// A row to schedule: its id, and the seconds between two refreshes, of which 0 or less remove the row.
+pub type RowDelay = (String, f64);
 
-    /// Reads, and tells the store's time in seconds.
-    async fn read_at(&self, pipeline: &mut Pipeline) -> Result<(Vec<Reply>, f64), StoreError> {
-        if let Some(clock) = &self.clock {
-            let now = clock.now_nanos() as f64 / 1e9;
-            return Ok((self.read(pipeline).await?, now));
+/// Which rows to lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaseOf<'a> {
+    /// This many rows that are due.
+    Due(usize),
+    /// One row, due or not, even if it is leased already: what its other holder loads is older.
+    Row(&'a str),
+    /// One row, unless it is leased or cached already.
+    Free {
+        /// The id of the row.
+        id: &'a str,
+        /// The largest row that can be read. What is larger counts as not cached, and is replaced.
+        max_bytes: usize,
+    },
+}
+
+/// A leased row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LeasedRow {
+    /// The id of the row.
+    pub id: String,
+    /// When the row was due, in Unix seconds, as the store has it; `None` for a row without a schedule.
+    pub due: Option<String>,
+    /// Consecutive failures of its loader.
+    pub failures: u32,
+}
+
+/// Leased rows.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LeasedRows {
+    /// The rows.
+    pub rows: Vec<LeasedRow>,
+    /// Seconds until the next row is due that is not leased; `None` if there is none.
+    pub next: Option<f64>,
+    /// Entries of the schedule that are no rows: the entry with its key, and what is wrong. They are skipped for a
+    /// minute.
+    pub problems: Vec<(String, String)>,
+}
+
+/// A row in JSON, `None` if there is no such row, or why it could not be loaded.
+pub type LoadedRow = Result<Option<Vec<u8>>, String>;
+
+/// The end of a lease.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FinishedRow {
+    /// The row that was leased.
+    pub leased: LeasedRow,
+    /// The result.
+    pub loaded: LoadedRow,
+    /// Whether a row that there is not leaves the schedule.
+    pub drop_missing: bool,
+    /// Seconds for which a cached row lives, if it has a maximum age or no schedule.
+    pub ttl: Option<f64>,
+    /// The part of the delay until the next turn, 0 to 1, if this is the first one of a row that was scheduled
+    /// together with others.
+    pub spread: f64,
+    /// Seconds until the next attempt, if the row could not be loaded.
+    pub backoff: f64,
+}
+
+/// How a lease ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct FinishReport {
+    /// Whether the result was written. It is not if the lease has passed to another holder, or the row was scheduled
+    /// again or removed meanwhile: then nothing is changed.
+    pub is_written: bool,
+    /// Seconds until the row is due, as far as this call knows; `None` for a row without a schedule.
+    pub next: Option<f64>,
+}
+
+/// A cached row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CachedRow {
+    /// The row, in JSON.
+    pub json: Vec<u8>,
+    /// Seconds since it was loaded; `None` for a row without a schedule, or of another program.
+    pub age: Option<f64>,
+    /// Seconds until it is removed; `None` if it stays.
+    pub ttl: Option<f64>,
+}
+
+/// The beginning of a reason, on one line.
+pub fn short_reason(reason: &str) -> String {
+    let mut short = String::new();
+    for c in reason.chars() {
+        let c = if is_hidden(c) { ' ' } else { c };
+        if short.len() + c.len_utf8() > MAX_REASON {
+            break;
         }
-        pipeline.cmd("TIME");
-        let mut replies = self.read(pipeline).await?;
-        let time = replies.pop().and_then(Result::ok);
-        Ok((replies, time.as_ref().map_or(0.0, unix_seconds)))
+        short.push(c);
     }
+    short
+}
 
-    async fn schedule(
+#[doc(hidden)] // Only the row cache calls it.
+impl RedisStore {
+    /// Schedules rows, which are due now, and removes rows. Rows that are being loaded are due again. At most
+    /// [`ROWS_AT_ONCE`] rows. Returns the number of scheduled rows if there would be too many: then none was scheduled.
+    pub async fn schedule_rows(
         &self,
         cache: &str,
         rows: &[RowDelay],
         max_rows: usize,
-    ) -> Result<Scheduled, StoreError> {
+    ) -> Result<Result<(), usize>, StoreError> {
         let keys = self.keys.rows(cache);
-        let spread = if rows.len() > 1 { "1" } else { "0" };
-        let mut script = sets(&keys);
-        script.arg(self.time_arg());
+        let mut script = self.row_script(&keys);
         script.arg(max_rows.to_string());
-        script.arg(spread);
-        for row in rows {
-            script.key(keys.row(row.id.as_bytes()));
-            script.arg(&*row.id);
-            script.arg(format!("{:?}", row.seconds));
+        script.arg(if rows.len() > 1 { "1" } else { "0" });
+        for (id, seconds) in rows {
+            script.key(keys.row(id.as_bytes()));
+            script.arg(&**id);
+            script.arg(format!("{seconds:?}"));
         }
-        let reply = self.connections.run(Role::Write, &ROWS_SCHEDULE, &script);
-        let reply = reply.await?;
+        let reply = self
+            .connections
+            .run(Role::Write, &ROWS_SCHEDULE, &script)
+            .await?;
         match items(&reply) {
             [word, rows] if text(word) == Some("FULL") => {
                 let rows = int(rows).and_then(|rows| usize::try_from(rows).ok());
-                let rows = rows.unwrap_or(max_rows);
-                Ok(Scheduled::Full { rows })
+                Ok(Err(rows.unwrap_or(max_rows)))
             }
-            [_, _] => Ok(Scheduled::Done),
+            [_, _] => Ok(Ok(())),
             _ => Err(self.not_understood("rows_schedule.lua")),
         }
     }
 
-    async fn lease(
+    /// Leases rows for `seconds` to the holder of `token`, and removes due rows without a delay.
+    pub async fn lease_rows(
         &self,
         cache: &str,
         token: &str,
@@ -81,51 +167,48 @@ impl RedisStore {
         seconds: f64,
     ) -> Result<LeasedRows, StoreError> {
         let keys = self.keys.rows(cache);
-        let mut script = sets(&keys);
-        script.arg(self.time_arg());
+        let mut script = self.row_script(&keys);
         script.arg(token);
         script.arg(format!("{seconds:.6}"));
-        match which {
-            LeaseOf::Due(rows) => {
-                script.arg("DUE");
-                script.arg(rows.to_string());
-            }
-            LeaseOf::Row(id) => {
-                script.key(keys.row(id.as_bytes()));
-                script.arg("ROW");
-                script.arg(id);
-            }
-            LeaseOf::Free { id, max_bytes } => {
-                script.key(keys.row(id.as_bytes()));
-                script.arg("FREE");
-                script.arg(id);
-                script.arg(max_bytes.to_string());
-            }
+        let (word, of) = match which {
+            LeaseOf::Due(rows) => ("DUE", rows.to_string()),
+            LeaseOf::Row(id) => ("ROW", id.to_owned()),
+            LeaseOf::Free { id, .. } => ("FREE", id.to_owned()),
+        };
+        if word != "DUE" {
+            script.key(keys.row(of.as_bytes()));
         }
-        let reply = self.connections.run(Role::Write, &ROWS_LEASE, &script);
-        let reply = reply.await?;
+        script.arg(word);
+        script.arg(of);
+        if let LeaseOf::Free { max_bytes, .. } = which {
+            script.arg(max_bytes.to_string());
+        }
+        let reply = self
+            .connections
+            .run(Role::Write, &ROWS_LEASE, &script)
+            .await?;
         let [leased, next, garbage, gone] = items(&reply) else {
             return Err(self.not_understood("rows_lease.lua"));
         };
         self.drop_rows(&keys, items(gone)).await;
         let row = |row: &[Value]| {
             let failures = int(&row[2]).and_then(|n| u32::try_from(n).ok());
-            let due = text(&row[1]).unwrap_or_default();
+            let due = text(&row[1]).filter(|due| !due.is_empty());
             Some(LeasedRow {
                 id: text(&row[0])?.to_owned(),
-                due: (!due.is_empty()).then(|| due.to_owned()),
+                due: due.map(str::to_owned),
                 failures: failures.unwrap_or(0),
             })
         };
-        let problem = |entry: &[Value]| {
-            let id = shown(bytes(&entry[0]).unwrap_or_default());
-            let reason = text(&entry[1]).unwrap_or("it is no row").to_owned();
+        let problem = |(id, reason): (&Value, &Value)| {
+            let id = shown(bytes(id).unwrap_or_default());
+            let reason = text(reason).unwrap_or("it is no row").to_owned();
             (format!("{} {id}", keys.schedule), reason)
         };
         Ok(LeasedRows {
             rows: items(leased).chunks_exact(3).filter_map(row).collect(),
             next: float(next),
-            problems: items(garbage).chunks_exact(2).map(problem).collect(),
+            problems: pairs(garbage).map(problem).collect(),
         })
     }
 
@@ -143,43 +226,40 @@ impl RedisStore {
         let _ = self.connections.run(Role::Write, &ROWS_DROP, &script).await;
     }
 
-    async fn finish(
+    /// Ends a lease.
+    pub async fn finish_row(
         &self,
         cache: &str,
         token: &str,
         row: &FinishedRow,
     ) -> Result<FinishReport, StoreError> {
         // Before the row is copied.
-        let large = match &row.loaded {
-            LoadedRow::Row(json) if json.len() > LARGE_ROW => Some(self.connections.large().await),
-            _ => None,
+        let (role, _turn) = match &row.loaded {
+            Ok(Some(json)) if json.len() > LARGE_ROW => {
+                (Role::Large, Some(self.connections.large().await))
+            }
+            _ => (Role::Write, None),
         };
         let keys = self.keys.rows(cache);
-        let mut script = sets(&keys);
+        let mut script = self.row_script(&keys);
         script.key(keys.row(row.leased.id.as_bytes()));
-        script.arg(self.time_arg());
         script.arg(token);
         script.arg(&*row.leased.id);
         script.arg(row.leased.due.as_deref().unwrap_or_default());
-        let (kind, value, backoff) = match &row.loaded {
-            LoadedRow::Row(json) => ("ROW", json.clone(), 0.0),
-            LoadedRow::Missing { is_scheduled: true } => ("MISSING", Vec::new(), 0.0),
-            LoadedRow::Missing {
-                is_scheduled: false,
-            } => ("DROPPED", Vec::new(), 0.0),
-            LoadedRow::Failed { reason, backoff } => {
-                ("FAILED", short_reason(reason).into_bytes(), *backoff)
-            }
+        let (kind, value) = match &row.loaded {
+            Ok(Some(json)) => ("ROW", json.clone()),
+            Ok(None) if row.drop_missing => ("DROPPED", Vec::new()),
+            Ok(None) => ("MISSING", Vec::new()),
+            Err(reason) => ("FAILED", short_reason(reason).into_bytes()),
         };
         script.arg(kind);
         script.arg(value);
         let millis = row.ttl.map(|ttl| (ttl * 1e3).ceil().max(1.0) as i64);
         script.arg(millis.map_or_else(String::new, |millis| millis.to_string()));
         script.arg(format!("{:.6}", row.spread));
-        script.arg(format!("{backoff:.6}"));
-        let role = large.as_ref().map_or(Role::Write, |_| Role::Large);
-        let reply = self.connections.run(role, &ROWS_FINISH, &script);
-        match items(&reply.await?) {
+        script.arg(format!("{:.6}", row.backoff));
+        let reply = self.connections.run(role, &ROWS_FINISH, &script).await?;
+        match items(&reply) {
             [is_written, next] => Ok(FinishReport {
                 is_written: int(is_written) == Some(1),
                 next: float(next),
@@ -188,19 +268,15 @@ impl RedisStore {
         }
     }
 
-    async fn list(&self, cache: &str, query: &RowQuery) -> Result<RowPage, StoreError> {
+    /// The number of scheduled rows, and some of them: first those that fail, then the latest due.
+    pub async fn list_rows(&self, cache: &str, query: &RowsQuery) -> Result<RowList, StoreError> {
         let keys = self.keys.rows(cache);
         let mut pipeline = pipe();
         pipeline.cmd("ZCARD").arg(&keys.schedule);
         let failing = pipeline.cmd("ZREVRANGE").arg(&keys.failing);
         failing.arg(0).arg(MAX_FAILING - 1).arg("WITHSCORES");
-        let replies = self.read(&mut pipeline).await?;
-        let reply = |at: usize| replies.get(at).and_then(|reply| reply.as_ref().ok());
-        let total = reply(0).and_then(int).and_then(|n| usize::try_from(n).ok());
-        let failing: Vec<(f64, String)> = (pairs(reply(1).unwrap_or(&Value::Nil)))
-            .filter_map(|(id, failures)| Some((float(failures)?, text(id)?.to_owned())))
-            .collect();
-        let failing = self.latest_due_first(&keys, failing).await?;
+        let replies = self.values(&mut pipeline).await?;
+        let failing = self.latest_due_first(&keys, &replies[1]).await?;
 
         let is_asked = |id: &String| id.contains(&*query.contains);
         let mut ids: Vec<String> = failing.iter().filter(|id| is_asked(id)).cloned().collect();
@@ -213,9 +289,8 @@ impl RedisStore {
             let mut pipeline = pipe();
             let page = pipeline.cmd("ZRANGE").arg(&keys.schedule);
             page.arg(start).arg(start + IDS_AT_ONCE - 1);
-            let replies = self.read(&mut pipeline).await?;
-            let page = replies.first().and_then(|reply| reply.as_ref().ok());
-            let page = page.map_or(&[][..], items);
+            let replies = self.values(&mut pipeline).await?;
+            let page = items(&replies[0]);
             let more = page.iter().filter_map(text).map(str::to_owned);
             ids.extend(more.filter(|id| is_asked(id) && seen.insert(id.clone())));
             start += IDS_AT_ONCE;
@@ -223,82 +298,96 @@ impl RedisStore {
                 break;
             }
         }
-        let total = match query.contains.is_empty() {
-            true => total.unwrap_or(0),
+        let mut list = RowList::default();
+        list.total = match query.contains.is_empty() {
+            true => int(&replies[0]).map_or(0, |rows| usize::try_from(rows).unwrap_or(0)),
             false => ids.len(),
         };
-        let ids: Vec<String> = (ids.into_iter().skip(query.offset))
-            .take(query.limit)
-            .collect();
-        let rows = match ids.is_empty() {
-            true => Vec::new(),
-            false => self.states(&keys, ids).await?,
-        };
-        Ok(RowPage { total, rows })
+        let ids = ids.into_iter().skip(query.offset).take(query.limit);
+        list.rows = self.states(&keys, ids.collect()).await?;
+        Ok(list)
     }
 
-    /// Failing rows in the order of the list, without those that are not scheduled.
+    /// Failing rows, given with the number of their failures, in the order of the list, without those that are not
+    /// scheduled.
     async fn latest_due_first(
         &self,
         keys: &RowKeys,
-        failing: Vec<(f64, String)>,
+        failing: &Value,
     ) -> Result<Vec<String>, StoreError> {
+        let failing = pairs(failing)
+            .filter_map(|(id, failures)| Some((float(failures)?, text(id)?.to_owned())));
+        let failing: Vec<_> = failing.collect();
         if failing.is_empty() {
             return Ok(Vec::new());
         }
         let mut pipeline = pipe();
         let dues = pipeline.cmd("ZMSCORE").arg(&keys.schedule);
-        for (_, id) in &failing {
-            dues.arg(id);
-        }
-        let replies = self.read(&mut pipeline).await?;
-        let dues = replies.first().and_then(|reply| reply.as_ref().ok());
-        let dues = dues.map_or(&[][..], items);
-        let mut rows: Vec<(f64, f64, String)> = (failing.into_iter().zip(dues))
-            .filter_map(|((failures, id), due)| Some((failures, float(due)?, id)))
-            .collect();
+        dues.arg(failing.iter().map(|(_, id)| id).collect::<Vec<_>>());
+        let dues = self.values(&mut pipeline).await?;
+        let rows = failing.into_iter().zip(items(&dues[0]));
+        let rows = rows.filter_map(|((failures, id), due)| Some((failures, float(due)?, id)));
+        let mut rows: Vec<_> = rows.collect();
         rows.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.total_cmp(&b.1)));
         Ok(rows.into_iter().map(|(_, _, id)| id).collect())
     }
 
-    async fn states(&self, keys: &RowKeys, ids: Vec<String>) -> Result<Vec<RowState>, StoreError> {
+    async fn states(&self, keys: &RowKeys, ids: Vec<String>) -> Result<Vec<RowInfo>, StoreError> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
         let mut pipeline = pipe();
         for (command, key) in [
             ("HMGET", &keys.states),
             ("ZMSCORE", &keys.delay),
             ("ZMSCORE", &keys.schedule),
         ] {
-            let fields = pipeline.cmd(command).arg(key);
-            for id in &ids {
-                fields.arg(id);
-            }
+            pipeline.cmd(command).arg(key).arg(&ids);
         }
         for id in &ids {
-            pipeline.cmd("EXISTS").arg(format!("{}{id}", keys.cached));
+            pipeline.cmd("EXISTS").arg(keys.row(id.as_bytes()));
         }
-        let (replies, now) = self.read_at(&mut pipeline).await?;
-        let is_cached = |row: usize| match replies.get(3 + row) {
-            Some(Ok(exists)) => int(exists) == Some(1),
-            _ => false,
-        };
-        let value = |at: usize, row: usize| {
-            let values = replies.get(at)?.as_ref().ok()?;
-            items(values).get(row)
-        };
+        pipeline.cmd("TIME");
+        let replies = self.values(&mut pipeline).await?;
+        let now = self.manual_now();
+        let now = now.unwrap_or_else(|| replies.last().map_or(0.0, unix_seconds));
+        let value = |reply: usize, row: usize| items(&replies[reply]).get(row);
         let rows = ids.into_iter().enumerate().filter_map(|(at, id)| {
             let state = value(0, at).and_then(text).and_then(State::from_text);
             let state = state.unwrap_or_default();
-            Some(RowState {
-                id,
-                every: value(1, at).and_then(float).unwrap_or(0.0),
-                // It may have been removed since it was listed.
-                due_in: value(2, at).and_then(float)? - now,
-                age: state.age(now).filter(|_| is_cached(at)),
-                failures: state.failures,
-                last_error: Some(state.reason).filter(|reason| !reason.is_empty()),
-            })
+            let is_cached = int(&replies[3 + at]) == Some(1);
+            let mut row = RowInfo::default();
+            row.id = id;
+            row.every = value(1, at).and_then(float).unwrap_or(0.0);
+            // It may have been removed since it was listed.
+            row.due_in = value(2, at).and_then(float)? - now;
+            row.age = state.age(now).filter(|_| is_cached);
+            row.failures = state.failures;
+            row.last_error = Some(state.reason).filter(|reason| !reason.is_empty());
+            Some(row)
         });
         Ok(rows.collect())
+    }
+
+    /// A reply to each command; an error about a key is no value.
+    async fn values(&self, pipeline: &mut Pipeline) -> Result<Vec<Value>, StoreError> {
+        let mut replies = self.read(pipeline).await?.into_iter();
+        let value = |_| replies.next().and_then(Result::ok).unwrap_or(Value::Nil);
+        Ok(pipeline.cmd_iter().map(value).collect())
+    }
+
+    /// The time to use instead of the server's, in tests.
+    pub(super) fn manual_now(&self) -> Option<f64> {
+        let now = self.clock.as_ref().map(Clock::now_nanos);
+        now.map(|nanos| nanos as f64 / 1e9)
+    }
+
+    /// The call of a script with the sets of a cache, and the time.
+    fn row_script(&self, keys: &RowKeys) -> Invocation {
+        let mut script = sets(keys);
+        let now = self.manual_now();
+        script.arg(now.map_or_else(String::new, |now| format!("{now:.6}")));
+        script
     }
 }
 
@@ -336,52 +425,5 @@ impl State {
 
     pub(super) fn age(&self, now: f64) -> Option<f64> {
         self.loaded.map(|loaded| (now - loaded).max(0.0))
-    }
-}
-
-impl Rows for RedisStore {
-    fn schedule_rows<'a>(
-        &'a self,
-        cache: &'a str,
-        rows: &'a [RowDelay],
-        max_rows: usize,
-    ) -> BoxFuture<'a, Result<Scheduled, StoreError>> {
-        Box::pin(self.schedule(cache, rows, max_rows))
-    }
-
-    fn lease_rows<'a>(
-        &'a self,
-        cache: &'a str,
-        token: &'a str,
-        which: LeaseOf<'a>,
-        seconds: f64,
-    ) -> BoxFuture<'a, Result<LeasedRows, StoreError>> {
-        Box::pin(self.lease(cache, token, which, seconds))
-    }
-
-    fn finish_row<'a>(
-        &'a self,
-        cache: &'a str,
-        token: &'a str,
-        row: &'a FinishedRow,
-    ) -> BoxFuture<'a, Result<FinishReport, StoreError>> {
-        Box::pin(self.finish(cache, token, row))
-    }
-
-    fn cached_rows<'a>(
-        &'a self,
-        cache: &'a str,
-        ids: &'a [String],
-        max_bytes: usize,
-    ) -> BoxFuture<'a, Result<Vec<Option<CachedRow>>, StoreError>> {
-        Box::pin(self.cached(cache, ids, max_bytes))
-    }
-
-    fn list_rows<'a>(
-        &'a self,
-        cache: &'a str,
-        query: &'a RowQuery,
-    ) -> BoxFuture<'a, Result<RowPage, StoreError>> {
-        Box::pin(self.list(cache, query))
     }
 }

@@ -1,24 +1,26 @@
 //! The configuration of a cache.
 
+use std::any::Any;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::Host;
 use super::cache::{Cache, Options};
 use super::daemon::Daemon;
 use super::events::Events;
 use super::flights::Flights;
 use super::handle::RowCache;
-use super::loader::{self, AnyLoader, RowLoader};
+use super::loader::{self, RowLoader};
 use super::local::Local;
 use super::places::Places;
 use tower_pulse_core::error::BuildError;
 use tower_pulse_core::handle::Handle;
-use tower_pulse_core::row_lists::ListedCache;
+use tower_pulse_core::row_lists::ListRows;
 use tower_pulse_core::task::Task;
 use tower_pulse_model::context::Kind;
+use tower_pulse_redis::RedisStore;
 
 /// The longest name of a cache, in bytes.
 const MAX_NAME: usize = 100;
@@ -29,21 +31,14 @@ pub struct RowCacheBuilder<L = ()> {
     handle: Handle,
     loader: L,
     options: Options,
-    local_bytes: usize,
 }
 
 impl RowCache {
     /// Configures a cache that uses the store, the clock and the recorder of a `Pulse`. Its task
     /// ends with the `Pulse`.
-    pub fn builder(pulse: &impl Host) -> RowCacheBuilder {
-        RowCacheBuilder::new(pulse)
-    }
-}
-
-impl RowCacheBuilder {
-    fn new(host: &impl Host) -> Self {
-        Self {
-            handle: host.handle().clone(),
+    pub fn builder(pulse: &impl AsRef<Handle>) -> RowCacheBuilder {
+        RowCacheBuilder {
+            handle: pulse.as_ref().clone(),
             loader: (),
             options: Options {
                 name: String::new(),
@@ -56,8 +51,8 @@ impl RowCacheBuilder {
                 drop_missing: false,
                 local_fallback: false,
                 read_through: None,
+                local_bytes: 64 * 1024 * 1024,
             },
-            local_bytes: 64 * 1024 * 1024,
         }
     }
 }
@@ -69,7 +64,6 @@ impl<L> RowCacheBuilder<L> {
             handle: self.handle,
             loader,
             options: self.options,
-            local_bytes: self.local_bytes,
         }
     }
 
@@ -153,82 +147,46 @@ impl<L> RowCacheBuilder<L> {
     /// The most bytes of rows that this process keeps, 64 MiB by default, for
     /// [`local_fallback`](Self::local_fallback) and [`read_through`](Self::read_through).
     pub fn local_bytes(mut self, bytes: usize) -> Self {
-        self.local_bytes = bytes;
+        self.options.local_bytes = bytes;
         self
     }
 
     fn validate(&self) -> Result<(), BuildError> {
-        let refuse = |field, value: String, allowed| Err(BuildError::new(field, value, allowed));
-        let name = &self.options.name;
+        const MS: Duration = Duration::from_millis(1);
+        const MINUTE: Duration = Duration::from_secs(60);
+        const YEAR: Duration = Duration::from_secs(365 * 86_400);
+        let options = &self.options;
+        let name = &options.name;
         if name.len() > MAX_NAME || name.contains(|c: char| c == ':' || c.is_control()) {
             let allowed = "at most 100 bytes, without colons and control characters";
-            return refuse("name", format!("{name:?}"), allowed);
+            return Err(BuildError::new("name", format!("{name:?}"), allowed));
         }
-        let number =
-            |field, value: usize, allowed: std::ops::RangeInclusive<usize>, text| match allowed
-                .contains(&value)
-            {
-                true => Ok(()),
-                false => Err(BuildError::new(field, value.to_string(), text)),
-            };
-        number(
-            "concurrency",
-            self.options.concurrency,
-            1..=1_000,
-            "1 to 1,000",
-        )?;
-        number(
-            "max_bytes",
-            self.options.max_bytes,
-            1..=64 << 20,
-            "1 to 67,108,864",
-        )?;
-        number(
-            "max_rows",
-            self.options.max_rows,
-            1..=10_000_000,
-            "1 to 10,000,000",
-        )?;
-        const MS: Duration = Duration::from_millis(1);
-        const SECOND: Duration = Duration::from_secs(1);
-        const HOUR: Duration = Duration::from_secs(3_600);
-        const YEAR: Duration = Duration::from_secs(365 * 86_400);
-        let durations = [
-            (
-                "deadline",
-                Some(self.options.deadline),
-                MS,
-                10 * 60 * SECOND,
-                "1 ms to 10 min",
-            ),
-            (
-                "max_age",
-                self.options.max_age,
-                SECOND,
-                YEAR,
-                "1 s to a year",
-            ),
-            (
-                "unscheduled_age",
-                Some(self.options.unscheduled_age),
-                MS,
-                YEAR,
-                "1 ms to a year",
-            ),
-            (
-                "read_through",
-                self.options.read_through,
-                MS,
-                HOUR,
-                "1 ms to 1 h",
-            ),
-        ];
-        for (field, value, least, most, allowed) in durations {
-            if let Some(value) = value.filter(|value| *value < least || *value > most) {
-                return refuse(field, format!("{value:?}"), allowed);
-            }
+        let [concurrency, bytes, rows] = [options.concurrency, options.max_bytes, options.max_rows];
+        check("concurrency", concurrency, 1..=1_000, "1 to 1,000")?;
+        check("max_bytes", bytes, 1..=64 << 20, "1 to 67,108,864")?;
+        check("max_rows", rows, 1..=10_000_000, "1 to 10,000,000")?;
+        let (deadline, unscheduled) = (options.deadline, options.unscheduled_age);
+        check("deadline", deadline, MS..=10 * MINUTE, "1 ms to 10 min")?;
+        check("unscheduled_age", unscheduled, MS..=YEAR, "1 ms to a year")?;
+        if let Some(age) = options.max_age {
+            check("max_age", age, MINUTE / 60..=YEAR, "1 s to a year")?;
+        }
+        if let Some(age) = options.read_through {
+            check("read_through", age, MS..=60 * MINUTE, "1 ms to 1 h")?;
         }
         Ok(())
+    }
+}
+
+fn check<T: PartialOrd + std::fmt::Debug>(
+    field: &'static str,
+    value: T,
+    range: RangeInclusive<T>,
+    allowed: &str,
+) -> Result<(), BuildError> {
+    match range.contains(&value) {
+        true => Ok(()),
+        false => Err(BuildError::new(field, format!("{value:?}"), allowed)),
     }
 }
 
@@ -236,7 +194,7 @@ impl<L: RowLoader> RowCacheBuilder<L> {
     /// Builds the cache, and spawns its task, which is joined by `Pulse::shutdown`.
     ///
     /// # Errors
-    /// A field that is out of range, or there is no Tokio runtime.
+    /// A field that is out of range, the store of the `Pulse` is not Redis, or there is no Tokio runtime.
     pub fn build(self) -> Result<RowCache, BuildError> {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return Err(BuildError::new(
@@ -254,45 +212,48 @@ impl<L: RowLoader> RowCacheBuilder<L> {
     /// Builds the cache, and returns its task for the caller to run, on a Tokio runtime.
     ///
     /// # Errors
-    /// A field that is out of range.
+    /// A field that is out of range, or the store of the `Pulse` is not Redis.
     pub fn build_with_task(self) -> Result<(RowCache, Task), BuildError> {
         self.validate()?;
-        let loader: AnyLoader =
-            loader::any(self.loader, self.options.deadline, self.options.max_bytes);
-        let prefix = match &*self.options.name {
+        let Self {
+            handle,
+            loader,
+            options,
+        } = self;
+        let store: Arc<dyn Any + Send + Sync> = handle.store().clone();
+        let Ok(store) = store.downcast::<RedisStore>() else {
+            let allowed = "a row cache needs a `Pulse` in Redis: name the server with `redis`";
+            return Err(BuildError::new("store", handle.store().describe(), allowed));
+        };
+        let name = options.name.clone();
+        let prefix = match &*name {
             "" => "row".to_owned(),
             name => format!("row:{name}"),
         };
-        let handle = self.handle;
-        let clock = handle.clock().clone();
-        let recorder = handle.recorder();
+        let (clock, recorder) = (handle.clock().clone(), handle.recorder());
         let cache = Arc::new(Cache {
             loading: recorder.entry(Kind::Timer, &format!("{prefix}:load")),
             events: Events::new(recorder, &prefix),
-            local: Local::new(clock.clone(), self.local_bytes),
-            store: handle.store().clone(),
+            local: Local::new(clock.clone(), options.local_bytes),
+            store,
             clock,
-            loader,
-            places: Places::new(self.options.concurrency),
-            options: self.options,
+            loader: loader::any(loader, options.deadline, options.max_bytes),
+            places: Places::new(options.concurrency),
+            options,
             scheduled: Notify::new(),
             loads: Flights::default(),
             fetches: Flights::default(),
         });
-        let listed: Arc<dyn ListedCache> = cache.clone();
-        if !handle.row_caches().add(&listed) {
+        let listed = cache.clone();
+        let list: Arc<ListRows> = Arc::new(move |query| {
+            let cache = listed.clone();
+            Box::pin(async move { cache.list(&query).await })
+        });
+        if !handle.row_caches().add(&name, list) {
             let allowed = "a name that no other cache of this `Pulse` has";
-            return Err(BuildError::new(
-                "name",
-                format!("{:?}", cache.options.name),
-                allowed,
-            ));
+            return Err(BuildError::new("name", format!("{name:?}"), allowed));
         }
-        let daemon = Daemon::new(
-            cache.clone(),
-            handle.options().notices.clone(),
-            handle.options().shutdown_timeout / 2,
-        );
+        let daemon = Daemon::new(cache.clone(), &handle);
         let task = Task::new("rows", daemon.refresh_until(handle.stopped()));
         Ok((RowCache(cache), task))
     }

@@ -10,24 +10,34 @@ use super::places::{DaemonPlaces, Place};
 use tower_pulse_core::clock::Tick;
 use tower_pulse_core::condition::Condition;
 use tower_pulse_core::error::{StoreError, StoreErrorKind};
+use tower_pulse_core::handle::Handle;
 use tower_pulse_core::health::Notices;
 use tower_pulse_core::random::short_random_name;
-use tower_pulse_core::store::rows::{LeaseOf, LeasedRow};
+use tower_pulse_core::row_lists::RowCaches;
 use tower_pulse_core::task::{DENIED_WAIT, Stopped};
+use tower_pulse_redis::rows::{LeaseOf, LeasedRow};
 
 /// The daemon looks for rows that other processes have scheduled at least this often.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 /// The least time between two looks, so that rows whose turns are close together are leased together.
 const MIN_WAIT: Duration = Duration::from_millis(5);
-/// Refreshes due rows, several at once.
+
+/// Refreshes due rows, several at once. The cache is listed for as long.
 pub(super) struct Daemon {
     cache: Arc<Cache>,
+    caches: RowCaches,
     loading: JoinSet<LoadEnd>,
     /// How long the end of the task waits for rows that are being loaded.
     end_timeout: Duration,
     /// Whether the store has answered last.
     is_answered: bool,
     notices: Notices,
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.caches.remove(&self.cache.options.name);
+    }
 }
 
 /// The end of a refresh.
@@ -39,13 +49,14 @@ struct LoadEnd {
 }
 
 impl Daemon {
-    pub(super) fn new(cache: Arc<Cache>, notices: Notices, end_timeout: Duration) -> Self {
+    pub(super) fn new(cache: Arc<Cache>, handle: &Handle) -> Self {
         Self {
             cache,
+            caches: handle.row_caches().clone(),
             loading: JoinSet::new(),
-            end_timeout,
+            end_timeout: handle.options().shutdown_timeout / 2,
             is_answered: true,
-            notices,
+            notices: handle.options().notices.clone(),
         }
     }
 
@@ -165,10 +176,9 @@ impl Daemon {
     fn load(&mut self, token: String, row: LeasedRow, place: Place) {
         let cache = self.cache.clone();
         self.loading.spawn(async move {
-            let id = row.id.clone();
             let refreshed = cache.refresh(&token, row, place).await;
-            if let Err(reason) = &refreshed.row {
-                tracing::debug!(reason, id, "a row was not refreshed");
+            if let Err(error) = &refreshed.row {
+                tracing::debug!("a row was not refreshed: {error}");
             }
             let (next, error) = match refreshed.finished {
                 Ok(report) => (report.next, None),

@@ -2,11 +2,12 @@
 
 use std::error::Error;
 use std::fmt;
+use std::sync::Arc;
 
 use tower_pulse_core::error::StoreError;
 
 /// Why a row could not be scheduled, loaded or read.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum RowError {
     /// The store failed. What was scheduled stays scheduled; rows are refreshed once it answers.
@@ -25,7 +26,7 @@ pub enum RowError {
         /// The id of the row.
         id: String,
         /// Why.
-        source: Box<dyn std::error::Error + Send + Sync>,
+        source: Arc<dyn Error + Send + Sync>,
     },
     /// The id is longer than 256 bytes.
     #[non_exhaustive]

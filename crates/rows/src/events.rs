@@ -5,57 +5,42 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tower_pulse_core::recorder::{Counter, Recorder};
 use tower_pulse_core::row_lists::RowSums;
 
-/// An event. The sum is its own, as all counters beyond `max_counters` share one.
+/// An event, whose place is that of its name. The first three are counted for each row, too.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Event {
+    Hit,
+    Miss,
+    Failure,
+    Refresh,
+    Stale,
+}
+
+const NAMES: [&str; 5] = ["hits", "misses", "failures", "refreshes", "stale"];
+
+/// The counter and the sum of each event. The sum is its own, as all counters beyond `max_counters` share one.
 #[derive(Debug)]
-pub(super) struct Event {
-    counter: Counter,
-    sum: AtomicU64,
-}
-
-impl Event {
-    pub(super) fn count(&self) {
-        self.counter.increment();
-        self.sum.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn sum(&self) -> u64 {
-        self.sum.load(Ordering::Relaxed)
-    }
-}
-
-/// The events of a cache.
-#[derive(Debug)]
-pub(super) struct Events {
-    pub(super) hits: Event,
-    pub(super) misses: Event,
-    pub(super) stale: Event,
-    pub(super) refreshes: Event,
-    pub(super) failures: Event,
-}
+pub(super) struct Events([(Counter, AtomicU64); NAMES.len()]);
 
 impl Events {
     /// The events whose counters are named after `prefix`.
     pub(super) fn new(recorder: &Recorder, prefix: &str) -> Self {
-        let event = |name: &str| Event {
-            counter: recorder.counter(&format!("{prefix}:{name}")),
-            sum: AtomicU64::new(0),
-        };
-        Self {
-            hits: event("hits"),
-            misses: event("misses"),
-            stale: event("stale"),
-            refreshes: event("refreshes"),
-            failures: event("failures"),
-        }
+        let counter = |name| recorder.counter(&format!("{prefix}:{name}"));
+        Self(NAMES.map(|name| (counter(name), AtomicU64::new(0))))
+    }
+
+    pub(super) fn count(&self, event: Event) {
+        let (counter, sum) = &self.0[event as usize];
+        counter.increment();
+        sum.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn sums(&self) -> RowSums {
+        let all = self.0.each_ref();
+        let [hits, misses, failures, refreshes, stale] =
+            all.map(|(_, sum)| sum.load(Ordering::Relaxed));
         let mut sums = RowSums::default();
-        sums.hits = self.hits.sum();
-        sums.misses = self.misses.sum();
-        sums.stale = self.stale.sum();
-        sums.refreshes = self.refreshes.sum();
-        sums.failures = self.failures.sum();
+        (sums.hits, sums.misses, sums.failures) = (hits, misses, failures);
+        (sums.refreshes, sums.stale) = (refreshes, stale);
         sums
     }
 }

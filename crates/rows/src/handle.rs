@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
-use super::cache::{Cache, ReadRow};
+use super::cache::Cache;
 use super::error::RowError;
-use tower_pulse_core::row_lists::{ListedCache, RowList};
-use tower_pulse_core::store::rows::{ROWS_AT_ONCE, RowDelay, RowQuery, Scheduled};
+use super::local::ReadRow;
+use tower_pulse_core::row_lists::{RowList, RowsQuery};
+use tower_pulse_core::task::BoxFuture;
+use tower_pulse_redis::rows::{ROWS_AT_ONCE, RowDelay};
 
 /// The longest id of a row, in bytes.
 const MAX_ID: usize = 256;
@@ -79,39 +81,35 @@ impl RowCache {
         let delay = |(id, delay): (I, D)| {
             let (id, Delay(seconds)): (String, Delay) = (id.into(), delay.into());
             checked(&id)?;
-            if !seconds.is_finite() || seconds > YEAR {
-                return Err(RowError::Delay { seconds });
+            match seconds.is_finite() && seconds <= YEAR {
+                true => Ok((id, seconds)),
+                false => Err(RowError::Delay { seconds }),
             }
-            Ok(RowDelay { id, seconds })
         };
         let rows: Vec<RowDelay> = rows.into_iter().map(delay).collect::<Result<_, _>>()?;
-        for part in rows.chunks(ROWS_AT_ONCE) {
-            self.schedule_part(part).await?;
-        }
-        Ok(())
+        self.schedule_all(&rows).await
     }
 
-    async fn schedule_part(&self, rows: &[RowDelay]) -> Result<(), RowError> {
-        let Cache { options, store, .. } = &*self.0;
-        let max_rows = options.max_rows;
-        let scheduling = store.rows().schedule_rows(&options.name, rows, max_rows);
-        match scheduling.await? {
-            Scheduled::Done => {
-                for row in rows.iter().filter(|row| row.seconds <= 0.0) {
-                    self.0.local.remember(&row.id, None);
+    /// Boxed, so that this crate compiles the future: see [`BoxFuture`].
+    #[inline(never)]
+    fn schedule_all<'a>(&'a self, rows: &'a [RowDelay]) -> BoxFuture<'a, Result<(), RowError>> {
+        Box::pin(async move {
+            let Cache { options, store, .. } = &*self.0;
+            let max_rows = options.max_rows;
+            for part in rows.chunks(ROWS_AT_ONCE) {
+                let scheduling = store.schedule_rows(&options.name, part, max_rows);
+                if let Err(rows) = scheduling.await? {
+                    let first = part.iter().find(|(_, seconds)| *seconds > 0.0);
+                    let id = first.map_or_else(String::new, |(id, _)| id.clone());
+                    return Err(RowError::Full { id, rows, max_rows });
+                }
+                for (id, _) in part.iter().filter(|(_, seconds)| *seconds <= 0.0) {
+                    self.0.local.remember(id, None);
                 }
                 self.0.scheduled.notify_one();
-                Ok(())
             }
-            Scheduled::Full { rows: scheduled } => {
-                let first = rows.iter().find(|row| row.seconds > 0.0);
-                Err(RowError::Full {
-                    id: first.map_or_else(String::new, |row| row.id.clone()),
-                    rows: scheduled,
-                    max_rows,
-                })
-            }
-        }
+            Ok(())
+        })
     }
 
     /// Removes a row from the schedule and from the cache.
@@ -130,10 +128,7 @@ impl RowCache {
     pub async fn refresh_now(&self, id: &str) -> Result<bool, RowError> {
         match self.0.refresh_in_task(checked(id)?, true).await? {
             Some(refreshed) => {
-                let id = id.to_owned();
-                let row = refreshed
-                    .row
-                    .map_err(|reason| RowError::Load { id, reason })?;
+                let row = refreshed.row?;
                 refreshed.finished?;
                 Ok(row.is_some())
             }
@@ -197,11 +192,8 @@ impl RowCache {
     /// # Errors
     /// [`RowError::Store`].
     pub async fn list(&self, offset: usize, limit: usize) -> Result<RowList, RowError> {
-        let query = RowQuery {
-            contains: String::new(),
-            offset,
-            limit,
-        };
+        let mut query = RowsQuery::default();
+        (query.offset, query.limit) = (offset, limit);
         Ok(self.0.list(&query).await?)
     }
 
@@ -221,7 +213,7 @@ fn checked(id: &str) -> Result<&str, RowError> {
 fn parsed<T: DeserializeOwned>(id: &str, row: &ReadRow) -> Result<Row<T>, RowError> {
     let value = serde_json::from_slice(&row.json).map_err(|source| RowError::Type {
         id: id.to_owned(),
-        source: source.into(),
+        source: Arc::new(source),
     })?;
     Ok(Row {
         value,

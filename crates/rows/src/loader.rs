@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::places::Place;
 use tower_pulse_core::task::BoxFuture;
+use tower_pulse_redis::rows::LoadedRow;
 
 /// Loads rows from where they are kept: a database, another service.
 ///
@@ -42,11 +43,9 @@ where
     }
 }
 
-/// A row in JSON, `None` if there is no such row, or why it could not be loaded.
-pub(super) type Loaded = Result<Option<Vec<u8>>, String>;
-
 /// A loader of any type, which loads a row in a place.
-pub(super) type AnyLoader = Arc<dyn Fn(String, &Place) -> BoxFuture<'static, Loaded> + Send + Sync>;
+pub(super) type AnyLoader =
+    Arc<dyn Fn(String, &Place) -> BoxFuture<'static, LoadedRow> + Send + Sync>;
 
 /// Makes a loader that has a deadline and a limit, and whose panics are errors.
 pub(super) fn any<L: RowLoader>(loader: L, deadline: Duration, max_bytes: usize) -> AnyLoader {
@@ -78,7 +77,7 @@ pub(super) fn any<L: RowLoader>(loader: L, deadline: Duration, max_bytes: usize)
 }
 
 /// A task that ends when nobody waits for it any more.
-struct AbortOnDrop(tokio::task::JoinHandle<Loaded>);
+struct AbortOnDrop(tokio::task::JoinHandle<LoadedRow>);
 
 impl Drop for AbortOnDrop {
     fn drop(&mut self) {

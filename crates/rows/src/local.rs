@@ -4,52 +4,17 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use super::events::Event;
 use tower_pulse_core::clock::{Clock, Tick};
 use tower_pulse_core::row_lists::FailedRow;
-use tower_pulse_core::store::rows::short_reason;
 use tower_pulse_core::task::lock;
+use tower_pulse_redis::rows::short_reason;
 
-/// A row as this process has last read it.
+/// A row as it was read or loaded: its JSON, and its age then, if that is known.
 #[derive(Clone, Debug)]
-pub(super) struct LocalRow {
+pub(super) struct ReadRow {
     pub(super) json: Arc<[u8]>,
-    /// How old it was when it was read.
-    age: Option<Duration>,
-    read: Tick,
-}
-
-impl LocalRow {
-    /// How old it is now.
-    pub(super) fn age(&self, clock: &Clock) -> Option<Duration> {
-        self.age.map(|age| age + clock.since(self.read))
-    }
-}
-
-/// Reads of a row in this process, and loads that failed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
-    pub(super) hits: u64,
-    pub(super) misses: u64,
-    pub(super) failures: u64,
-}
-
-/// What is counted of a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Count {
-    Hit,
-    Miss,
-    Failure,
-}
-
-/// A row whose last load failed.
-#[derive(Debug)]
-struct Failure {
-    id: String,
-    /// How often in a row.
-    failures: u32,
-    /// Why it failed last.
-    reason: String,
-    at: Tick,
+    pub(super) age: Option<Duration>,
 }
 
 /// The most rows with counts of their own.
@@ -68,15 +33,16 @@ pub(super) struct Local {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The rows, each with its number in `order`.
-    rows: HashMap<Arc<str>, (u64, LocalRow)>,
+    /// The rows, each with its number in `order`, and when it was read.
+    rows: HashMap<Arc<str>, (u64, Tick, ReadRow)>,
     /// The ids of the rows, those that were read from the store last at the end.
     order: BTreeMap<u64, Arc<str>>,
     next: u64,
     bytes: usize,
-    counts: HashMap<String, Counts>,
-    /// The newest last.
-    failed: VecDeque<Failure>,
+    /// How often each row was hit, missed, and failed to load.
+    counts: HashMap<String, [u64; 3]>,
+    /// The newest last, each with when it failed.
+    failed: VecDeque<(Tick, FailedRow)>,
 }
 
 impl Local {
@@ -88,71 +54,61 @@ impl Local {
         }
     }
 
-    /// The row as it was last read.
-    pub(super) fn last(&self, id: &str) -> Option<LocalRow> {
+    /// The row as it was last read, if that was within `age`. Its age is that of now.
+    pub(super) fn last(&self, id: &str, age: Duration) -> Option<ReadRow> {
         let state = lock(&self.state);
-        state.rows.get(id).map(|(_, row)| row.clone())
-    }
-
-    /// The row, if it was read within `age`.
-    pub(super) fn recent(&self, id: &str, age: Duration) -> Option<LocalRow> {
-        let row = self.last(id)?;
-        (self.clock.since(row.read) < age).then_some(row)
+        let (_, read, row) = state.rows.get(id)?;
+        let since = self.clock.since(*read);
+        (since < age).then(|| ReadRow {
+            json: row.json.clone(),
+            age: row.age.map(|age| age + since),
+        })
     }
 
     /// Remembers a row, or that there is none. When there are too many bytes, forgets those that were not read from the
     /// store for the longest time.
-    pub(super) fn remember(&self, id: &str, row: Option<(Arc<[u8]>, Option<Duration>)>) {
+    pub(super) fn remember(&self, id: &str, row: Option<ReadRow>) {
         let mut state = lock(&self.state);
         state.forget(id);
-        let Some((json, age)) = row else { return };
-        let row = LocalRow {
-            json,
-            age,
-            read: self.clock.tick(),
-        };
+        let Some(row) = row else { return };
         let bytes = size_of_row(id, &row);
         if bytes > self.max_bytes {
             return;
         }
-        while state.bytes + bytes > self.max_bytes {
-            let Some(oldest) = state.order.values().next().cloned() else {
-                break;
-            };
+        while state.bytes + bytes > self.max_bytes
+            && let Some(oldest) = state.order.values().next().cloned()
+        {
             state.forget(&oldest);
         }
         let (id, number) = (Arc::<str>::from(id), state.next);
         state.next += 1;
         state.bytes += bytes;
         state.order.insert(number, id.clone());
-        state.rows.insert(id, (number, row));
+        state.rows.insert(id, (number, self.clock.tick(), row));
     }
 
-    /// Counts a read, or a load that failed.
-    pub(super) fn count(&self, id: &str, count: Count) {
+    /// Counts a read of a row, or a load that failed.
+    pub(super) fn count(&self, id: &str, event: Event) {
         let mut state = lock(&self.state);
         if !state.counts.contains_key(id) {
             // Rows that were never hit, as of ids that a client invents, leave room for those that are.
-            let most = match count {
-                Count::Hit => MAX_COUNTED,
-                Count::Miss | Count::Failure => MAX_COUNTED / 2,
+            let most = match event {
+                Event::Hit => MAX_COUNTED,
+                _ => MAX_COUNTED / 2,
             };
             if state.counts.len() >= most {
                 return;
             }
-            state.counts.insert(id.to_owned(), Counts::default());
+            state.counts.insert(id.to_owned(), [0; 3]);
         }
-        if let Some(counts) = state.counts.get_mut(id) {
-            *match count {
-                Count::Hit => &mut counts.hits,
-                Count::Miss => &mut counts.misses,
-                Count::Failure => &mut counts.failures,
-            } += 1;
+        let counts = state.counts.get_mut(id);
+        if let Some(count) = counts.and_then(|counts| counts.get_mut(event as usize)) {
+            *count += 1;
         }
     }
 
-    /// What was counted of a row.
-    pub(super) fn counts(&self, id: &str) -> Counts {
+    /// How often a row was hit, missed, and failed to load.
+    pub(super) fn counts(&self, id: &str) -> [u64; 3] {
         let state = lock(&self.state);
         state.counts.get(id).copied().unwrap_or_default()
     }
@@ -160,16 +116,14 @@ impl Local {
     /// Remembers why a row could not be loaded. Of too many rows, the one goes that failed first.
     pub(super) fn remember_failure(&self, id: &str, reason: &str) {
         let mut state = lock(&self.state);
-        let before = state.take_failure(id).map_or(0, |failure| failure.failures);
+        let mut row = state.take_failure(id).unwrap_or_default();
+        row.id = id.to_owned();
+        row.failures = row.failures.saturating_add(1);
+        row.last_error = short_reason(reason);
         if state.failed.len() >= MAX_FAILED {
             state.failed.pop_front();
         }
-        state.failed.push_back(Failure {
-            id: id.to_owned(),
-            failures: before.saturating_add(1),
-            reason: short_reason(reason),
-            at: self.clock.tick(),
-        });
+        state.failed.push_back((self.clock.tick(), row));
     }
 
     /// A row was loaded, or the schedule tells why not.
@@ -181,12 +135,9 @@ impl Local {
     pub(super) fn failed(&self) -> Vec<FailedRow> {
         let state = lock(&self.state);
         let failed = state.failed.iter().rev();
-        let failed = failed.map(|failure| {
-            let mut row = FailedRow::default();
-            row.id.clone_from(&failure.id);
-            row.failures = failure.failures;
-            row.last_error.clone_from(&failure.reason);
-            row.age = self.clock.since(failure.at).as_secs_f64();
+        let failed = failed.map(|(at, row)| {
+            let mut row = row.clone();
+            row.age = self.clock.since(*at).as_secs_f64();
             row
         });
         failed.collect()
@@ -194,21 +145,21 @@ impl Local {
 }
 
 impl State {
-    fn take_failure(&mut self, id: &str) -> Option<Failure> {
-        let at = self.failed.iter().position(|failure| failure.id == id)?;
-        self.failed.remove(at)
+    fn take_failure(&mut self, id: &str) -> Option<FailedRow> {
+        let at = self.failed.iter().position(|(_, row)| row.id == id)?;
+        self.failed.remove(at).map(|(_, row)| row)
     }
 
     fn forget(&mut self, id: &str) {
-        if let Some((number, row)) = self.rows.remove(id) {
+        if let Some((number, _, row)) = self.rows.remove(id) {
             self.order.remove(&number);
             self.bytes -= size_of_row(id, &row);
         }
     }
 }
 
-fn size_of_row(id: &str, row: &LocalRow) -> usize {
-    id.len() + row.json.len() + size_of::<LocalRow>() + 96
+fn size_of_row(id: &str, row: &ReadRow) -> usize {
+    id.len() + row.json.len() + size_of::<(Tick, ReadRow)>() + 96
 }
 
 #[cfg(test)]
@@ -218,45 +169,44 @@ mod tests {
     #[test]
     fn rows_are_remembered_up_to_a_number_of_bytes() {
         let (clock, manual) = Clock::manual(1_700_000_000);
-        let local = Local::new(clock.clone(), 10_000);
+        let local = Local::new(clock, 10_000);
+        let row = |bytes: usize, age: Option<u64>| ReadRow {
+            json: vec![b'x'; bytes].into(),
+            age: age.map(Duration::from_secs),
+        };
+        let last = |id: &str| local.last(id, Duration::MAX);
         for number in 0..50 {
-            let age = Some(Duration::from_secs(number));
-            local.remember(&number.to_string(), Some(([b'x'; 900].into(), age)));
+            local.remember(&number.to_string(), Some(row(900, Some(number))));
             assert!(lock(&local.state).bytes <= 10_000);
         }
         let rows = lock(&local.state).rows.len();
         assert!((5..=10).contains(&rows), "{rows}");
         // The last ones.
         let first = 50 - rows;
-        assert!((first..50).all(|number| local.last(&number.to_string()).is_some()));
+        assert!((first..50).all(|number| last(&number.to_string()).is_some()));
         let first = first.to_string();
-        local.remember(&first, Some(([b'x'; 900].into(), None)));
-        local.remember("new", Some(([b'x'; 900].into(), None)));
-        assert!(local.last(&first).is_some(), "it was read again");
-        let row = local.last("49").expect("it was read last");
+        local.remember(&first, Some(row(900, None)));
+        local.remember("new", Some(row(900, None)));
+        assert!(last(&first).is_some(), "it was read again");
         manual.advance(Duration::from_secs(2));
-        assert_eq!(row.age(&clock), Some(Duration::from_secs(51)));
-        assert!(local.recent("49", Duration::from_secs(3)).is_some());
-        assert!(local.recent("49", Duration::from_secs(2)).is_none());
+        let row_49 = local.last("49", Duration::from_secs(3));
+        let age = row_49.expect("it was read last").age;
+        assert_eq!(age, Some(Duration::from_secs(51)));
+        assert!(local.last("49", Duration::from_secs(2)).is_none());
         local.remember("49", None);
-        assert!(local.last("49").is_none());
-        local.remember("huge", Some(([b'x'; 10_000].into(), None)));
-        assert!(local.last("huge").is_none());
+        assert!(last("49").is_none());
+        local.remember("huge", Some(row(10_000, None)));
+        assert!(last("huge").is_none());
     }
 
     #[test]
     fn reads_and_failures_are_counted_by_row() {
         let local = Local::new(Clock::system(), 10_000);
-        for count in [Count::Hit, Count::Miss, Count::Hit, Count::Failure] {
-            local.count("a", count);
+        for event in [Event::Hit, Event::Miss, Event::Hit, Event::Failure] {
+            local.count("a", event);
         }
-        let expected = Counts {
-            hits: 2,
-            misses: 1,
-            failures: 1,
-        };
-        assert_eq!(local.counts("a"), expected);
-        assert_eq!(local.counts("b"), Counts::default());
+        assert_eq!(local.counts("a"), [2, 1, 1]);
+        assert_eq!(local.counts("b"), [0; 3]);
     }
 
     #[test]

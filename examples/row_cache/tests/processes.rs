@@ -23,11 +23,10 @@ async fn stats(client: &mut Client) -> (u64, u64) {
     (number("database_reads"), number("refreshes"))
 }
 
-async fn two_processes(redis: Option<&str>) -> (TempDir, [Demo; 2], [Client; 2]) {
+async fn two_processes(redis: &str) -> (TempDir, [Demo; 2], [Client; 2]) {
     let dir = TempDir::new("offers");
     let file = dir.path().join("offers.db").display().to_string();
-    let mut env = vec![("DB", &*file)];
-    env.extend(redis.map(|url| ("REDIS_URL", url)));
+    let env = [("DB", &*file), ("REDIS_URL", redis)];
     let binary = env!("CARGO_BIN_EXE_row_cache");
     let (a, b) = tokio::join!(Demo::start(binary, &env), Demo::start(binary, &env));
     let clients = [
@@ -40,7 +39,7 @@ async fn two_processes(redis: Option<&str>) -> (TempDir, [Demo; 2], [Client; 2])
 #[tokio::test]
 async fn two_processes_read_a_scheduled_offer_from_the_cache() {
     let server = RedisServer::start().await;
-    let (_dir, _processes, [mut a, mut b]) = two_processes(Some(&server.url())).await;
+    let (_dir, _processes, [mut a, mut b]) = two_processes(&server.url()).await;
     let scheduled = a
         .request("PUT", "/offers/7/schedule?every=0.5", &[], b"")
         .await;
@@ -76,7 +75,8 @@ async fn two_processes_read_a_scheduled_offer_from_the_cache() {
 
 #[tokio::test]
 async fn what_is_asked_wrongly_is_refused() {
-    let (_dir, _processes, [mut client, _]) = two_processes(None).await;
+    let server = RedisServer::start().await;
+    let (_dir, _processes, [mut client, _]) = two_processes(&server.url()).await;
     for (path, status) in [
         ("/offers/1001", 404),
         ("/offers/none", 404),
@@ -99,7 +99,7 @@ async fn what_is_asked_wrongly_is_refused() {
 #[tokio::test]
 async fn the_rows_of_a_process_that_is_killed_are_refreshed_by_another() {
     let server = RedisServer::start().await;
-    let (_dir, [first, _second], [mut a, mut b]) = two_processes(Some(&server.url())).await;
+    let (_dir, [first, _second], [mut a, mut b]) = two_processes(&server.url()).await;
     for id in 1..=30 {
         let path = format!("/offers/{id}/schedule?every=0.2");
         assert_eq!(a.request("PUT", path, &[], b"").await.status, 204);
@@ -122,7 +122,7 @@ async fn the_rows_of_a_process_that_is_killed_are_refreshed_by_another() {
 #[tokio::test]
 async fn rows_go_on_after_redis_was_away() {
     let server = RedisServer::start().await;
-    let (_dir, _processes, [mut a, mut b]) = two_processes(Some(&server.url())).await;
+    let (_dir, _processes, [mut a, mut b]) = two_processes(&server.url()).await;
     let scheduled = a
         .request("PUT", "/offers/7/schedule?every=0.2", &[], b"")
         .await;

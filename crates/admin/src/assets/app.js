@@ -27,9 +27,9 @@ import {
 
 const STALE = 60; // seconds that answers may be behind the clock
 const LOGGED_OUT = [401, 403];
-const NO_RANGE = ['slowest', 'rows', 'deploy']; // screens that have times of their own
+const NO_RANGE = ['slowest', 'deploy']; // screens that have times of their own
 const MAX_ANSWERS = 24;
-const IS_PART_OF = { rows: 'counters', instance: 'health' }; // screens that the navigation does not name
+const IS_PART_OF = { instance: 'health' }; // screens that the navigation does not name
 
 /** The modules of the screens; those that are seldom opened are loaded when they are. */
 const SCREENS = {
@@ -39,7 +39,6 @@ const SCREENS = {
 	slowest: (retry) => import('./screen_slowest.js' + retry),
 	timers: (retry) => import('./screen_timers.js' + retry),
 	counters: (retry) => import('./screen_counters.js' + retry),
-	rows: (retry) => import('./screen_rows.js' + retry),
 	health: (retry) => import('./screen_health.js' + retry),
 	deploy: (retry) => import('./screen_deploy.js' + retry),
 	instance: (retry) => import('./screen_instance.js' + retry),

@@ -1,16 +1,17 @@
-// The user's counters at any precision, and the rankings.
+// The user's counters at any precision, the rows of the row caches, and the rankings.
 
 import { question } from './api.js';
-import { anchor, card } from './card.js';
-import { attr, el, fill, meter, svg, text } from './dom.js';
+import { card } from './card.js';
+import { attr, el, fill, meter, show, svg, text } from './dom.js';
 import { filterField, showFilter } from './filter.js';
-import { count, grouped, moment, plural, rate, span, visible } from './format.js';
+import { NONE, count, duration, grouped, moment, percent, plural, rate, span, visible } from './format.js';
 import { Pager, allRows } from './pager.js';
 import { spark } from './spark.js';
-import { link, range, state } from './state.js';
+import { range, state } from './state.js';
 import { Table, numberColumn } from './table.js';
 
 const ROWS = 100;
+const CACHED_ROWS = 25;
 
 const named = (id, label) => ({
 	id,
@@ -22,6 +23,74 @@ const named = (id, label) => ({
 		text(cell.firstChild, visible(row[id]));
 	},
 });
+
+/** A card of the scheduled rows of a row cache of this process, unless it has none: { node, asked, draw }. */
+function rowCache(page) {
+	let chosen = ''; // the name of a cache
+	let unscheduled = []; // rows that could not be loaded, and of which the schedule does not tell
+	const query = (more) => question('rows', { name: chosen, ...more });
+	const table = new Table({
+		name: 'rows',
+		caption: 'Cached rows',
+		key: (row) => `${row.every === null} ${row.id}`,
+		allRows: async () => [...(await allRows(query, 'rows')), ...unscheduled],
+		mark: (node, row) => attr(node, 'data-odd', row.failures > 0 ? 'true' : null),
+		columns: [
+			named('id', 'Row'),
+			numberColumn('every', 'Refreshed every', duration),
+			numberColumn('due_in', 'Due', (due) => (due < 0 ? `${span(-due)} late` : `in ${span(due)}`)),
+			numberColumn('age', 'Loaded', (age) => `${span(age)} ago`),
+			{
+				id: 'hits',
+				label: 'Hits',
+				title: 'Reads by this process that were answered from the cache',
+				value: (row) => row.hits,
+				draw(cell, row) {
+					text(cell, row.hits + row.misses > 0 ? percent(row.hits, row.hits + row.misses) : NONE);
+					attr(cell, 'title', `${grouped(row.hits)} hits, ${grouped(row.misses)} misses`);
+				},
+			},
+			numberColumn('misses', 'Misses', grouped),
+			numberColumn('failures', 'Failures in a row', (failures) => (failures > 0 ? grouped(failures) : NONE)),
+			{
+				...numberColumn('last_error', 'Last error', visible),
+				className: 'left',
+			},
+		],
+	});
+	const caches = el('select', '');
+	attr(caches, 'aria-label', 'Row cache');
+	caches.addEventListener('change', () => {
+		chosen = caches.value;
+		page.ask();
+	});
+	const note = el('span', 'muted');
+	const node = card('rows', 'Cached rows', { head: [note, caches], parts: [table.node] });
+	show(node, false);
+	return {
+		node,
+		asked: () => ({ rows: query({ limit: CACHED_ROWS }) }),
+		draw(answer, refused) {
+			if (answer) {
+				const names = answer.caches;
+				if (caches.length !== names.length)
+					caches.replaceChildren(...names.map((name) => new Option(name ? visible(name) : 'unnamed', name)));
+				caches.value = answer.name ?? '';
+				show(caches, names.length > 1);
+				show(node, names.length > 0);
+				const { total, rows: list, sums } = answer;
+				const none = { every: null, due_in: null, age: null, hits: null, misses: null };
+				unscheduled = answer.failed.map((row) => ({ ...row, ...none }));
+				table.draw([...list, ...unscheduled], list.length + unscheduled.length ? '' : 'No row is scheduled');
+				const shown = list.length < total ? `${grouped(list.length)} of ` : '';
+				const counts = ['hits', 'misses', 'refreshes', 'failures'].map(
+					(name) => `${grouped(sums?.[name])} ${name}`,
+				);
+				text(note, `${shown}${plural(total, 'row')}, failing first · this process: ${counts.join(', ')}`);
+			} else if (refused) table.draw([], refused);
+		},
+	};
+}
 
 export function mount(root, page) {
 	const counters = new Table({
@@ -89,15 +158,15 @@ export function mount(root, page) {
 	const filter = filterField(page);
 	const pager = new Pager(page, ROWS);
 	const query = (more) => question('counters', { ...range(), precision: state.precision, q: state.q, ...more });
-	const rowsLink = anchor(link({ screen: 'rows' }), 'Rows of the row cache');
-	rowsLink.className = 'button quiet';
+	const rows = page.config.row_cache !== false && rowCache(page);
 	const notes = [el('span', 'muted'), el('span', 'muted'), el('span', 'muted')];
 	const topCard = card('ranking', 'Highest', { head: [notes[2]], parts: [top.node] });
 	root.append(
 		card('counters', 'Counters', {
-			head: [notes[0], ...(page.config.row_cache === false ? [] : [rowsLink]), filter],
+			head: [notes[0], filter],
 			parts: [counters.node, pager.node],
 		}),
+		...(rows ? [rows.node] : []),
 	);
 	const isRanked = page.config.rankings !== false;
 	if (isRanked) {
@@ -109,11 +178,13 @@ export function mount(root, page) {
 	return {
 		questions: () => ({
 			counters: query({ ...pager.parameters(), series: 'true' }),
+			...(rows ? rows.asked() : {}),
 			...(isRanked ? { rankings: 'rankings' } : {}),
 			...(chosen() ? { ranking: question('rankings', { name: chosen(), limit: 20 }) } : {}),
 		}),
-		draw({ counters: list, rankings: known, ranking }, now, { asOf, refused }) {
+		draw({ counters: list, rows: cached, rankings: known, ranking }, now, { asOf, refused }) {
 			showFilter(filter);
+			if (rows) rows.draw(cached, refused.rows);
 			if (refused.counters) counters.draw([], refused.counters);
 			else if (list && pager.draw(list.counters.length, list.total)) {
 				// The last slice has not ended.

@@ -13,7 +13,7 @@ export const RANGES = {
 };
 const DAY = 86400;
 const ALWAYS_KEPT = RANGES['7d'];
-const NAMES = ['overview', 'paths', 'path', 'slowest', 'timers', 'counters', 'rows', 'health', 'deploy', 'instance'];
+const NAMES = ['overview', 'paths', 'path', 'slowest', 'timers', 'counters', 'health', 'deploy', 'instance'];
 // What stays while one goes from screen to screen, and what belongs to a screen.
 const SHARED = {
 	range: '',

@@ -134,8 +134,8 @@ impl Process for CannedProcess {
     }
 
     #[cfg(feature = "row-cache")]
-    fn row_caches(&self) -> Vec<Arc<dyn tower_pulse_core::row_lists::ListedCache>> {
-        Vec::new()
+    fn row_caches(&self) -> tower_pulse_core::row_lists::RowCaches {
+        Default::default()
     }
 }
 

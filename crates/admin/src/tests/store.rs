@@ -181,11 +181,6 @@ impl Store for Canned {
         unreachable!("the admin router has its own")
     }
 
-    #[cfg(feature = "row-cache")]
-    fn rows(&self) -> &dyn tower_pulse_core::store::rows::Rows {
-        unreachable!("this store has no rows")
-    }
-
     fn describe(&self) -> String {
         "canned".into()
     }

@@ -51,7 +51,7 @@ impl Process for Stages {
     }
 
     #[cfg(feature = "row-cache")]
-    fn row_caches(&self) -> Vec<Arc<dyn crate::row_lists::ListedCache>> {
-        self.row_caches.all()
+    fn row_caches(&self) -> crate::row_lists::RowCaches {
+        self.row_caches.clone()
     }
 }

@@ -25,6 +25,8 @@ pub use self::error::{QueryError, out_of_range};
 pub use self::reader::{Answer, Answering, Reader};
 pub use self::window::Window;
 pub use crate::advice::Advice;
+#[cfg(feature = "row-cache")]
+pub use crate::row_lists::RowsQuery;
 pub use tower_pulse_detect::detector::{Sight, Watched};
 pub use tower_pulse_detect::side_by_side::{Side, SideBySide};
 pub use tower_pulse_model::context::Kind;

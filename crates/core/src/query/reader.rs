@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+#[cfg(feature = "row-cache")]
+use super::answers::Rows;
 use super::answers::{
     self, Changes, ChangesQuery, CounterSamples, Counters, CountersQuery, Deploy, DeployQuery,
     FixFirst, FullHealth, HealthStatus, HeatMap, HeatMapQuery, Instance, InstanceQuery, Instances,
@@ -11,12 +13,12 @@ use super::answers::{
 };
 #[cfg(feature = "rankings")]
 use super::answers::{RankingPart, Rankings};
-#[cfg(feature = "row-cache")]
-use super::answers::{Rows, RowsQuery};
 use super::error::QueryError;
 use super::source::Source;
 use super::window::Window;
 use crate::condition::Condition;
+#[cfg(feature = "row-cache")]
+use crate::row_lists::RowsQuery;
 use crate::task::BoxFuture;
 
 /// An answer, and how new it is. The fields of the answer can be read as its own.

@@ -44,7 +44,7 @@ pub trait Process: Send + Sync {
 
     /// The row caches of this process.
     #[cfg(feature = "row-cache")]
-    fn row_caches(&self) -> Vec<Arc<dyn crate::row_lists::ListedCache>>;
+    fn row_caches(&self) -> crate::row_lists::RowCaches;
 }
 
 impl Source {
@@ -68,8 +68,8 @@ impl Source {
 
     /// The row caches of this process.
     #[cfg(feature = "row-cache")]
-    pub fn row_caches(&self) -> Vec<Arc<dyn crate::row_lists::ListedCache>> {
+    pub fn row_caches(&self) -> crate::row_lists::RowCaches {
         let process = self.process.as_ref();
-        process.map_or_else(Vec::new, |process| process.row_caches())
+        process.map_or_else(Default::default, |process| process.row_caches())
     }
 }

@@ -19,11 +19,9 @@ use super::windows::sums::{RunningTimer, TargetSums, WindowSums};
 use crate::clock::{Clock, Tick};
 use crate::flush::Unsent;
 #[cfg(feature = "row-cache")]
-use crate::row_lists::{ListedCache, RowList};
+use crate::row_lists::{ListRows, RowList, RowsQuery};
 use crate::skew::Skew;
 use crate::store::judgement::{ChangeLog, read_changes, read_judged_and_taken};
-#[cfg(feature = "row-cache")]
-use crate::store::rows::RowQuery;
 use crate::store::table_reads::Purpose;
 use crate::store::{
     ContextQuery, CounterQuery, CounterSeries, RecordQuery, SlowRequestQuery, SlowestQuery, Store,
@@ -84,7 +82,7 @@ pub struct StoreReader {
     #[cfg(feature = "rankings")]
     ranking_pages: SingleFlightMap<(String, usize, usize), Option<Arc<RankingPage>>>,
     #[cfg(feature = "row-cache")]
-    rows: SingleFlightMap<(String, RowQuery), Arc<RowList>>,
+    rows: SingleFlightMap<RowsQuery, Arc<RowList>>,
     counters: SingleFlightMap<CounterQuery, Answer<CounterSeries>>,
     counter_names: SingleFlightMap<Vec<u32>, Answer<String>>,
     records: SingleFlightMap<(ContextId, u32, Precision), Answer<SliceSums>>,
@@ -359,12 +357,11 @@ impl StoreReader {
     #[cfg(feature = "row-cache")]
     pub async fn rows(
         &self,
-        cache: &dyn ListedCache,
-        query: RowQuery,
+        list: &ListRows,
+        query: RowsQuery,
     ) -> Result<Arc<RowList>, QueryError> {
-        let read = Box::pin(async { Ok(Arc::new(cache.list(&query).await?)) });
-        let key = (cache.name().to_owned(), query.clone());
-        let flight = self.rows.of(&self.clock, key);
+        let read = Box::pin(async { Ok(Arc::new(list(query.clone()).await?)) });
+        let flight = self.rows.of(&self.clock, query.clone());
         flight.get(&self.clock, |_| FRESH, read).await
     }
 

@@ -22,8 +22,6 @@ pub mod profiles;
 mod query;
 pub mod read;
 pub mod retry;
-#[cfg(feature = "row-cache")]
-pub mod rows;
 mod status_health;
 pub mod table;
 pub mod table_reads;
@@ -53,6 +51,8 @@ pub use self::upkeep::{
     Cleaned, Exceptions, Heartbeat, INSTANCE_TTL, JournalStatus, NewerEntry, Pass, SilentInstance,
     StoreStatus,
 };
+use std::any::Any;
+
 use crate::condition::{Warning, texts};
 use crate::error::{StoreError, StoreErrorKind};
 pub use crate::task::BoxFuture;
@@ -70,7 +70,7 @@ pub use tower_pulse_model::snapshot::FleetSnapshot;
 ///
 /// Implemented by [`MemoryStore`](memory::MemoryStore), `FileStore` and `RedisStore`. The face of this crate shows none of these
 /// traits, as they will grow: it has a type of its own for whichever store it is.
-pub trait Store: Append + Query + Upkeep + 'static {
+pub trait Store: Append + Query + Upkeep + Any {
     /// The precisions of the counters.
     fn precisions(&self) -> &Precisions;
 
@@ -84,10 +84,6 @@ pub trait Store: Append + Query + Upkeep + 'static {
         self.journal()
             .is_none_or(|journal| journal.turn().is_some())
     }
-
-    /// The cached rows.
-    #[cfg(feature = "row-cache")]
-    fn rows(&self) -> &dyn rows::Rows;
 
     /// The kind and the address of the store in a few words, without passwords.
     fn describe(&self) -> String;

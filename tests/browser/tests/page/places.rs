@@ -36,8 +36,7 @@ async fn faults(page: &Page, screen: &Screen) -> Vec<String> {
         "instance" => "health",
         name => name,
     };
-    // The link to the rows is left out where there is no row cache.
-    if current.as_deref() != Some(expected) && screen.name != "rows" {
+    if current.as_deref() != Some(expected) {
         faults.push(format!("{about}: the current link is {current:?}"));
     }
     faults

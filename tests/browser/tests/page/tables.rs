@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use pulse_browser::page::{Page, quoted};
 use pulse_browser::rig::http::Client;
 use pulse_browser::service::Service;
-use pulse_browser::shop::Shop;
+use pulse_browser::shop::{Backend, Shop};
 
 use crate::{column, keys, save};
 
@@ -257,6 +257,38 @@ async fn a_long_list_has_pages_and_a_file_has_all_of_it() {
         .map(|l| l.split(',').next().unwrap())
         .collect();
     assert_eq!(names, all);
+    page.end().await;
+}
+
+/// Rows are in Redis only.
+#[tokio::test]
+async fn cached_rows_are_a_table_below_the_counters() {
+    const ROWS: &str = "section[data-panel=rows]";
+    let shop = Shop::start(Backend::Redis, &[]).await;
+    let page = Page::open(&shop.screen("counters")).await;
+    let ages = "[...document.querySelectorAll('table[data-table=rows] td[data-column=age]')]
+        .filter((cell) => cell.textContent.endsWith(' ago')).length";
+    page.until_value("all offers are loaded", ages, |ages: &usize| *ages == 6)
+        .await;
+    let panels: Vec<String> = page.each("main section", "element.dataset.panel").await;
+    assert_eq!(panels[..2], ["counters", "rows"]);
+    let text = page.text(ROWS).await;
+    assert!(
+        text.contains("6 rows") && text.contains("refreshes"),
+        "{text}"
+    );
+    let (_, json) = save(&page, "rows", "json").await;
+    let rows: Vec<serde_json::Value> = serde_json::from_str(&json).unwrap();
+    let names: BTreeSet<&str> = rows.iter().map(|row| row["id"].as_str().unwrap()).collect();
+    assert!(names.len() == 6 && names.contains("boots"), "{names:?}");
+    let mut reports = Vec::new();
+    page.check_accessibility("cached rows", &mut reports).await;
+    assert!(reports.is_empty(), "{}", reports.join("\n"));
+    page.end().await;
+    let memory = Shop::start(Backend::Memory, &[]).await;
+    let page = Page::open(&memory.screen("counters")).await;
+    page.until_screen("counters").await;
+    assert!(!page.is_shown(ROWS).await);
     page.end().await;
 }
 

@@ -29,7 +29,7 @@ const NEEDED: [(&str, &str, &str); 10] = [
     ("slowest", "slowest_requests", "requests"),
     ("timers?range=1h", "paths", "paths"),
     ("counters?range=1h", "counters", "counters"),
-    ("rows", "rows", "rows"),
+    ("counters?range=1h", "rows", "rows"),
     ("deploy", "deploy", "contexts"),
     ("health", "instances", "instances"),
 ];

@@ -172,11 +172,6 @@ impl Store for Scripted {
         &self.precisions
     }
 
-    #[cfg(feature = "row-cache")]
-    fn rows(&self) -> &dyn crate::store::rows::Rows {
-        unreachable!("this store has no rows")
-    }
-
     fn describe(&self) -> String {
         "a scripted store".to_owned()
     }

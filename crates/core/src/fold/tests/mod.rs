@@ -372,11 +372,6 @@ impl Store for Scripted {
         Some(self)
     }
 
-    #[cfg(feature = "row-cache")]
-    fn rows(&self) -> &dyn crate::store::rows::Rows {
-        unreachable!("this store has no rows")
-    }
-
     fn describe(&self) -> String {
         "a scripted journal".to_owned()
     }

@@ -58,7 +58,7 @@ pub use self::profile::{HourOfWeek, Profile, ProfileQuery};
 pub use self::rankings::{RankedRow, RankingHead, RankingPart, RankingRow, Rankings};
 pub use self::row_series::{PointValue, RowMetric, SeriesSpan, most_rows};
 #[cfg(feature = "row-cache")]
-pub use self::rows::{Rows, RowsQuery};
+pub use self::rows::Rows;
 pub use self::series::{Series, SeriesQuery};
 pub use self::slow_requests::{BothHours, ListedRequest, ListedRequests};
 pub use self::slowest::{SlowContext, Slowest};

@@ -23,11 +23,6 @@ impl<S: InProcess> Store for S {
         Some(self.in_process())
     }
 
-    #[cfg(feature = "row-cache")]
-    fn rows(&self) -> &dyn crate::store::rows::Rows {
-        self.in_process().rows()
-    }
-
     fn describe(&self) -> String {
         self.in_process().describe()
     }

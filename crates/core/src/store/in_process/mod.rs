@@ -16,8 +16,6 @@ mod heartbeats;
 mod inspected;
 mod journal;
 mod memory_fields;
-#[cfg(feature = "row-cache")]
-pub mod rows;
 mod state;
 mod store;
 mod table_reads;
@@ -36,8 +34,6 @@ pub use self::heartbeats::Heartbeats;
 #[cfg(any(test, feature = "__test_store"))]
 pub use self::inspected::{Inspect, Inspected};
 pub use self::memory_fields::MemoryFields;
-#[cfg(feature = "row-cache")]
-use self::rows::RowCaches;
 pub use self::state::State;
 pub use self::tables::Bound;
 pub use self::tables::Tables;
@@ -104,8 +100,6 @@ pub struct InProcessStore {
     pub has_context_counters: bool,
     /// Held by the instance that folds.
     turn: AsyncMutex<()>,
-    #[cfg(feature = "row-cache")]
-    rows: RowCaches,
 }
 
 impl InProcessStore {
@@ -117,8 +111,6 @@ impl InProcessStore {
             journal_bytes: JOURNAL_BYTES,
             has_context_counters: true,
             turn: AsyncMutex::default(),
-            #[cfg(feature = "row-cache")]
-            rows: RowCaches::new(clock.clone()),
             clock,
         }
     }

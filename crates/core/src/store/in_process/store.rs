@@ -28,11 +28,6 @@ impl Store for InProcessStore {
         Some(self)
     }
 
-    #[cfg(feature = "row-cache")]
-    fn rows(&self) -> &dyn crate::store::rows::Rows {
-        &self.rows
-    }
-
     fn describe(&self) -> String {
         self.place.describe()
     }
