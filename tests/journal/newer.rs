@@ -72,7 +72,7 @@ fn a_need_that_no_entry_has_stops_no_folder() {
         }
         set(&drive, "need", "4");
         if is_folded {
-            // Folders of earlier versions wait for it no longer.
+            // Folders of older versions wait for it no longer.
             drive.turn(&mut drive.folder("second"));
             assert_eq!(drive.number("need"), 0);
             free_lease(&drive);
