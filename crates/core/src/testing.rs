@@ -76,10 +76,7 @@ impl TestFolder {
         changes: &[Change],
         removed: &[&str],
     ) -> Result<ConditionalWrite, StoreError> {
-        let Some(journal) = self.store.journal() else {
-            unreachable!("a store that is judged has a journal")
-        };
-        let (mut tables, detector, _) = Tables::new(read_judgement(journal).await?);
+        let (mut tables, detector, _) = Tables::new(read_judgement(self.store.journal()).await?);
         Ok(tables.next(Findings {
             judged: LastJudgement {
                 until,

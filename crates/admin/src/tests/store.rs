@@ -180,6 +180,10 @@ impl Store for Canned {
         unreachable!("the admin router has its own")
     }
 
+    fn journal(&self) -> &dyn tower_pulse_core::store::journal::Journal {
+        tower_pulse_core::store::unused_journal()
+    }
+
     #[cfg(feature = "row-cache")]
     fn rows(&self) -> &dyn tower_pulse_core::store::rows::Rows {
         unreachable!("this store has no rows")

@@ -128,9 +128,7 @@ impl Judge {
     }
 
     async fn judge_minutes(&self, until: i64, by_hand: bool) -> Result<usize, StoreError> {
-        let Some(journal) = self.store.journal() else {
-            return Ok(0);
-        };
+        let journal = self.store.journal();
         // Before the store is asked, which has what is sent meanwhile.
         let unsent_since = (self.unsent_since)().unwrap_or(i64::MAX);
         let readable = self.store.status(self.clock.now_seconds()).await?.as_of;

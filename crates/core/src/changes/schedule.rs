@@ -25,9 +25,6 @@ const RETRY: Duration = Duration::from_secs(5);
 impl Judge {
     /// Judges each minute after its end, until the `Pulse` shuts down.
     pub async fn judge_at_intervals(self: Arc<Self>, mut stopped: Stopped) {
-        if self.store.journal().is_none() {
-            return;
-        }
         let mut admission = stopped.admission();
         loop {
             let wait = self.until_next() + SPREAD.mul_f64(fastrand::f64());
@@ -82,10 +79,7 @@ impl Judge {
 
     /// Looks up to when minutes are judged.
     async fn look(&self) -> Result<(), StoreError> {
-        let Some(journal) = self.store.journal() else {
-            return Ok(());
-        };
-        let last = self.note(read_judged(journal).await)?;
+        let last = self.note(read_judged(self.store.journal()).await)?;
         self.remember(last.judged.until, last.judged.sight);
         Ok(())
     }

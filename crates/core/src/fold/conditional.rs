@@ -26,9 +26,7 @@ impl Folder {
             written: Written::Held,
             has_acquired: false,
         };
-        let Some(journal) = self.store.journal() else {
-            return Ok(outcome);
-        };
+        let journal = self.store.journal();
         let _turn = match journal.turn() {
             Some(turn) => Some(turn.lock().await),
             None => None,
@@ -98,13 +96,13 @@ impl Folder {
     pub(super) async fn end_lease_of_another(&self) -> Result<bool, StoreError> {
         let status = self.store.status(self.clock.now_seconds()).await?;
         let holder = status.journal.and_then(|journal| journal.folder);
-        let (Some(holder), Some(journal)) = (holder, self.store.journal()) else {
+        let Some(holder) = holder else {
             // The lease has just ended, or there is no journal yet.
             self.store.hello().await?;
             return Ok(false);
         };
         tokio::time::sleep(TAKEOVER_WAIT.mul_f64(fastrand::f64())).await;
-        journal.release(&holder).await?;
+        self.store.journal().release(&holder).await?;
         Ok(true)
     }
 

@@ -176,6 +176,10 @@ impl Store for Scripted {
         &self.precisions
     }
 
+    fn journal(&self) -> &dyn crate::store::journal::Journal {
+        crate::store::unused_journal()
+    }
+
     #[cfg(feature = "row-cache")]
     fn rows(&self) -> &dyn crate::store::rows::Rows {
         unreachable!("this store has no rows")

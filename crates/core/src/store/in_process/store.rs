@@ -24,8 +24,8 @@ impl Store for InProcessStore {
         &self.precisions
     }
 
-    fn journal(&self) -> Option<&dyn Journal> {
-        Some(self)
+    fn journal(&self) -> &dyn Journal {
+        self
     }
 
     #[cfg(feature = "row-cache")]
