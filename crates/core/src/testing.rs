@@ -9,7 +9,7 @@ use crate::error::StoreError;
 use crate::flush::{FlushOptions, Flusher};
 use crate::fold::{Attendance, Folder};
 use crate::recorder::{Limits, Recorder};
-use crate::store::conditional_write::{BetweenRounds, ConditionalWrite, Written};
+use crate::store::conditional_write::{ConditionalWrite, Written};
 use crate::store::judgement::read_judgement;
 use crate::store::{AppendedCall, Store};
 use tower_pulse_detect::change::Change;

@@ -5,7 +5,7 @@
 
 use super::{FLUSH_DEADLINE, Handle};
 use crate::error::{AmendError, StoreError, StoreErrorKind};
-use crate::store::conditional_write::{BetweenRounds, ConditionalWrite, Written};
+use crate::store::conditional_write::{ConditionalWrite, Written};
 use crate::store::journal::Journal;
 use crate::store::judgement::read_changes;
 use crate::store::table::{FieldWrites, Table};
