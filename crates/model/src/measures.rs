@@ -154,16 +154,16 @@ mod tests {
         let mut aggregate = Aggregate::default();
         aggregate.times.record(7);
         aggregate.measures.add(Measure::Polls, 5);
-        let mut packed = pack::aggregate(&Aggregate {
+        let mut packed = pack::Writer(pack::aggregate(&Aggregate {
             measures: Measures::default(),
             ..aggregate.clone()
-        });
+        }));
         let newer = [MEASURES as u8, 99, Measure::Polls as u8, 5];
-        pack::push_section(&mut packed, pack::MEASURES, &newer);
-        assert_eq!(pack::read_aggregate(&packed), Some(aggregate));
+        packed.section(pack::MEASURES, |out| out.0.extend(newer));
+        assert_eq!(pack::read_aggregate(&packed.0), Some(aggregate));
         // Half a pair is no record.
-        pack::push_section(&mut packed, pack::MEASURES, &[0]);
-        assert_eq!(pack::read_aggregate(&packed), None);
+        packed.section(pack::MEASURES, |out| out.0.push(0));
+        assert_eq!(pack::read_aggregate(&packed.0), None);
     }
 
     proptest! {

@@ -17,9 +17,7 @@ use crate::machine::MachineMinute;
 use crate::mark::StoredMark;
 use crate::minute_report::{InstanceMinute, MinuteReport};
 use crate::outcome::{OUTCOMES as OUTCOME_COUNT, Outcome};
-use crate::pack::{
-    CUT_OFF, FAILURES, OUTCOMES, ROLLED_UNTIL, push_section, read_record, record, section,
-};
+use crate::pack::{CUT_OFF, FAILURES, OUTCOMES, ROLLED_UNTIL, read_record, record, section};
 use crate::ranking::{RankingDelta, RankingSpec};
 use crate::records::Record;
 use crate::slice::Precisions;
@@ -112,8 +110,11 @@ fn sections_are_found_by_their_tag() {
     let one = with(aggregate(&[5], vec![(0, 1)], 1));
     let mut packed = record(&one);
     assert_eq!(section(&packed, 99), None);
-    push_section(&mut packed, 98, b"other");
-    push_section(&mut packed, 99, b"body");
+    for (tag, body) in [(98, &b"other"[..]), (99, b"body")] {
+        let mut out = Writer(packed);
+        out.section(tag, |out| out.0.extend(body));
+        packed = out.0;
+    }
     assert_eq!(section(&packed, 99), Some(&b"body"[..]));
     assert_eq!(read_record(&packed), Some(one));
 }
