@@ -179,7 +179,7 @@ test-all-servers: setup
 	SERVERS="$(SERVERS)" TEST_THREADS=$(TEST_THREADS) tests/servers/run.sh $(SUITE)
 
 # The page of this version over the API of another one, and the other way round, in a real browser. OTHER=v0.1.0 names it;
-# else it is the last tag, or before the first one e6d237e, from which on stores can be read.
+# else it is the last tag, or before the first one the commit that made entries have version 1.
 test-all-versions: setup
 	OTHER="$(OTHER)" tests/all/versions.sh $(TESTED)
 

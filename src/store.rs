@@ -102,13 +102,6 @@ impl From<memory::MemoryStore> for Store {
     }
 }
 
-#[cfg(feature = "file")]
-impl From<tower_pulse_file::FileStore> for Store {
-    fn from(store: tower_pulse_file::FileStore) -> Self {
-        Self(Arc::new(store))
-    }
-}
-
 #[cfg(feature = "redis")]
 impl From<tower_pulse_redis::RedisStore> for Store {
     fn from(store: tower_pulse_redis::RedisStore) -> Self {

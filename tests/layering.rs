@@ -18,19 +18,13 @@ const CRATES: [(&str, &[&str]); 7] = [
 ];
 
 /// The modules of the core, lowest first. Those of a rank do not know each other.
-const RANKS: [&[&str]; 8] = [
+const RANKS: [&[&str]; 9] = [
     &["clock", "condition", "error", "random", "targets"],
     &["task"],
     &["advice", "callbacks", "health", "skew"],
     &["recorder", "store"],
-    &[
-        "changes",
-        "cleaner",
-        "flush",
-        "fold",
-        "machine",
-        "row_lists",
-    ],
+    &["cleaner", "flush", "fold", "machine", "row_lists"],
+    &["changes"],
     &["query"],
     &["handle"],
     &["testing"],

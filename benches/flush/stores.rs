@@ -82,8 +82,7 @@ impl Target {
 
     pub fn memory() -> Self {
         let (clock, hand) = Clock::manual(NOW);
-        let store = MemoryStore::new(Precisions::default(), clock.clone());
-        let store = store.with_record_bytes(BYTES as usize);
+        let store = MemoryStore::in_memory(Precisions::default(), clock.clone(), BYTES as usize);
         Self::new(Arc::new(store), clock, hand, 0)
     }
 

@@ -99,8 +99,8 @@ impl Builder {
         let queue_header = self.parsed_queue_header()?;
         let store: Arc<dyn Store> = match &self.backend {
             Backend::Memory => {
-                let store = MemoryStore::new(precisions.clone(), self.clock.clone());
-                Arc::new(store.with_record_bytes(self.memory_bytes))
+                let (precisions, clock) = (precisions.clone(), self.clock.clone());
+                Arc::new(MemoryStore::in_memory(precisions, clock, self.memory_bytes))
             }
             #[cfg(feature = "file")]
             Backend::File(options) => Arc::new(FileStore::open(self.file_options(options)?)?),

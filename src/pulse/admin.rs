@@ -100,7 +100,7 @@ impl Pulse {
             app_version: recorder.limits.app_version.clone(),
             instance: Some(tower_pulse_admin::Instance {
                 posts: self.0.posts.clone(),
-                write: Arc::new(self.0.handle.clone()),
+                write: self.0.handle.clone(),
                 totals: Arc::new(move || recorder.drain.totals()),
             }),
         }

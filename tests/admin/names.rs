@@ -125,7 +125,7 @@ async fn what_is_hidden_is_shown_in_redis() {
     what_is_hidden_is_shown(Pulse::builder().redis(server.url())).await;
 }
 
-/// Other programs, and older versions of this crate, wrote names as they are. Whoever asks with such a name gets it.
+/// Other programs write names as they are. A question with such a name is answered.
 #[tokio::test]
 async fn what_others_wrote_is_escaped_where_it_is_answered() {
     let server = RedisServer::start().await;

@@ -4,8 +4,9 @@
 # usage: OTHER=v0.1.0 versions.sh ARGUMENTS OF cargo build
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-# The first form of the store that this one reads; the last release, once there is one.
-other=${OTHER:-$(git describe --tags --abbrev=0 2>/dev/null || echo e6d237e)}
+# The last release; before there is one, the first commit whose entries have version 1.
+first=$(git log -1 --format=%h -S'ENTRY_VERSION: u8 = 1;' -- crates/model/src/entry.rs)
+other=${OTHER:-$(git describe --tags --abbrev=0 2>/dev/null || echo "$first")}
 commit=$(git rev-parse --verify --short "$other^{commit}")
 folder=target/versions/$commit
 if [ ! -d "$folder" ]; then

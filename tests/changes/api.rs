@@ -25,7 +25,8 @@ pub fn change(id: &str, kind: &str, context: &str, (extra, ended): (f64, Option<
     let change = json!({
         "id": id, "kind": kind, "context": context, "instance": instance,
         "since": 1_700_000_000, "detected": 1_700_000_240, "ended": ended,
-        "then": 0.1, "now": 0.2, "ratio": 2.0, "confidence": 0.999_99, "requests": 400,
+        "then": 0.1, "now": 0.2, "ratio": 2.0, "is_tail": false, "confidence": 0.999_99, "requests": 400,
+        "minutes": 0, "seconds_per_minute": 0.0,
         "extra_seconds_per_minute": extra, "from_traffic": 0.25 * extra, "from_code": 0.75 * extra,
         "suspects": [], "yesterday": null, "week_ago": null,
     });

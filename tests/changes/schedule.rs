@@ -49,7 +49,7 @@ async fn a_minute_is_judged_fifteen_seconds_after_its_end() {
 /// The slices that the store has rolled up.
 async fn rolled_up(fleet: &Fleet) -> RolledUp {
     let store = fleet.instances[0].pulse.backend();
-    let acquired = store.journal().unwrap().acquire("looks", "looks").await;
+    let acquired = store.journal().acquire("looks", "looks").await;
     match acquired.unwrap() {
         Acquired::Mine(progress) => progress.rolled,
         other => panic!("{other:?}"),

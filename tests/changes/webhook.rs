@@ -67,7 +67,8 @@ fn a_webhook_that_is_away_is_an_error() {
     let change = serde_json::json!({
         "id": "1", "kind": "slower", "context": "GET /search", "instance": null,
         "since": 1_700_000_000, "detected": 1_700_000_240, "ended": null,
-        "then": 0.1, "now": 0.152, "ratio": 1.52, "confidence": 0.999_99, "requests": 400,
+        "then": 0.1, "now": 0.152, "ratio": 1.52, "is_tail": false, "confidence": 0.999_99, "requests": 400,
+        "minutes": 9, "seconds_per_minute": 15.2,
         "extra_seconds_per_minute": 5.2, "from_traffic": 0.0, "from_code": 5.2,
         "suspects": [], "yesterday": null, "week_ago": null,
     });

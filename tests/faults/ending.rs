@@ -7,7 +7,6 @@ use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::store::{CounterQuery, Precisions};
 use tower_pulse::{Clock, Pulse};
 use tower_pulse_core::store::Query;
-use tower_pulse_core::store::in_process::Inspect;
 
 use crate::rig::demo::{self, Demo};
 use crate::rig::fold::fold_rest;

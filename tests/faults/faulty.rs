@@ -32,6 +32,8 @@ pub enum FaultMode {
 pub struct Faulty {
     precisions: Precisions,
     state: Mutex<State>,
+    /// A journal without entries: each call is folded when it is appended.
+    journal: MemoryStore,
 }
 
 struct State {
@@ -62,6 +64,7 @@ impl Faulty {
     pub fn new(clock: Clock, precisions: Precisions, seed: u64) -> Arc<Self> {
         let (inner, manual_clock) = empty(&precisions);
         Arc::new(Self {
+            journal: MemoryStore::new(precisions.clone(), Clock::system()),
             precisions: precisions.clone(),
             state: Mutex::new(State {
                 inner,
@@ -265,6 +268,10 @@ impl State {
 impl Store for Faulty {
     fn precisions(&self) -> &Precisions {
         &self.precisions
+    }
+
+    fn journal(&self) -> &dyn tower_pulse_core::store::journal::Journal {
+        &self.journal
     }
 
     fn describe(&self) -> String {

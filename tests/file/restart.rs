@@ -135,8 +135,8 @@ async fn what_was_taken_and_removed_stays_so_after_a_restart() {
     let place = Place::new();
     let change = serde_json::json!({
         "id": "1", "kind": "slower", "context": PAGE, "instance": null, "since": NOW - 600, "detected": NOW - 300,
-        "ended": null, "then": 0.1, "now": 0.2, "ratio": 2.0, "confidence": 0.999, "requests": 400,
-        "extra_seconds_per_minute": 1.0, "from_traffic": 0.0, "from_code": 1.0, "suspects": [],
+        "ended": null, "then": 0.1, "now": 0.2, "ratio": 2.0, "is_tail": false, "confidence": 0.999, "requests": 400,
+        "minutes": 5, "seconds_per_minute": 2.0, "extra_seconds_per_minute": 1.0, "from_traffic": 0.0, "from_code": 1.0, "suspects": [],
         "yesterday": null, "week_ago": null,
     });
     let change: Change = serde_json::from_value(change).unwrap();

@@ -9,6 +9,7 @@ use tower_pulse::store::CounterQuery;
 use tower_pulse::store::file::{FileOptions, FileStore};
 use tower_pulse::{Builder, Clock, ManualClock, Pulse};
 use tower_pulse_core::store::Query;
+use tower_pulse_core::store::in_process::InProcessStore;
 use tower_pulse_file::FileIo;
 
 use pulse_rig::process::{TempDir, is_held};
@@ -76,7 +77,7 @@ pub async fn released(path: &Path) {
 /// A process.
 pub struct Service {
     pub pulse: Pulse,
-    pub store: Arc<FileStore>,
+    pub store: Arc<InProcessStore>,
 }
 
 impl Service {

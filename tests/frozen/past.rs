@@ -166,7 +166,7 @@ async fn amend(pulse: &Pulse, store: &Arc<dyn Store>, time: &Time) {
 fn change() -> Change {
     let change = serde_json::json!({
         "id": CHANGE, "kind": "slower", "context": "GET /products/{id}", "instance": null, "since": START - 600,
-        "detected": START - 300, "ended": null, "then": 0.1, "now": 0.2, "ratio": 2.0, "confidence": 0.999,
+        "detected": START - 300, "ended": null, "then": 0.1, "now": 0.2, "ratio": 2.0, "is_tail": false, "confidence": 0.999,
         "requests": 400, "minutes": 5, "seconds_per_minute": 3.5, "extra_seconds_per_minute": 1.0, "from_traffic": 0.25,
         "from_code": 0.75,
         "suspects": [{"kind": "timer", "timer": "db:product", "then": 0.05, "now": 0.125, "share": 0.75}],

@@ -189,43 +189,6 @@ fn a_foreign_entry_of_ten_thousand_fields_costs_no_entry() {
     assert_counted_once(&drive, 3);
 }
 
-/// An earlier version of this crate folded the foreign entry, so that its progress lies beyond all entries.
-#[test]
-fn progress_beyond_the_newest_entry_is_taken_back() {
-    for is_deleted in [false, true] {
-        let drive = Drive::start();
-        let (flusher, mut flushing) = drive.flusher();
-        let append = |flushing: &mut Process| {
-            flusher.add(drive.batch(&contexts(2)));
-            drive.turn(flushing);
-        };
-        append(&mut flushing);
-        drive.turn(&mut drive.folder("folder"));
-        free_lease(&drive);
-        let foreign = add_foreign(&drive, "*");
-        let offset = foreign.split('-').next().unwrap();
-        let mut set = cmd("HSET");
-        set.arg("pulse:state")
-            .arg(&["low", &foreign, "trimmed", offset]);
-        let () = drive.data.query(&set);
-        // What an operator may have tried.
-        let command = if is_deleted { "DEL" } else { "XTRIM" };
-        let mut remove = cmd(command);
-        remove.arg(JOURNAL);
-        if !is_deleted {
-            remove.arg("MAXLEN").arg(0);
-        }
-        let () = drive.data.query(&remove);
-        append(&mut flushing);
-        append(&mut flushing);
-        for _ in 0..3 {
-            drive.turn(&mut drive.folder("another"));
-            free_lease(&drive);
-        }
-        assert_counted_once(&drive, 3);
-    }
-}
-
 #[test]
 fn foreign_entries_stay_until_the_server_has_memory() {
     let drive = Drive::start();

@@ -11,7 +11,7 @@ use tokio::runtime::{Builder, Runtime};
 use tower_pulse::store::file::{FileOptions, FileStore};
 use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::{Clock, ManualClock};
-use tower_pulse_core::store::in_process::{Inspect, Inspected};
+use tower_pulse_core::store::in_process::{InProcessStore, Inspected};
 use tower_pulse_core::store::memory::Saved;
 use tower_pulse_core::store::table::Table;
 use tower_pulse_core::store::table_reads::{FieldPage, Purpose, TableRead};
@@ -25,12 +25,10 @@ use crate::rig::reads::StoreReads;
 
 /// Where a store in one process keeps its data.
 pub trait Place {
-    type Store: Store + Inspect;
-
     /// No data.
     fn new(io: &Runtime, clock: &Clock) -> Self;
 
-    fn store(&self) -> Arc<Self::Store>;
+    fn store(&self) -> Arc<InProcessStore>;
 
     /// Removes all data.
     fn lose_all(&self, io: &Runtime);
@@ -44,13 +42,11 @@ pub trait Place {
 
 /// A store in memory, and what was saved of it.
 pub struct Memory {
-    store: Arc<MemoryStore>,
+    store: Arc<InProcessStore>,
     saved: RefCell<[Option<Saved>; MAX_SAVED]>,
 }
 
 impl Place for Memory {
-    type Store = MemoryStore;
-
     fn new(_: &Runtime, clock: &Clock) -> Self {
         Self {
             store: Arc::new(MemoryStore::new(precisions(), clock.clone())),
@@ -58,7 +54,7 @@ impl Place for Memory {
         }
     }
 
-    fn store(&self) -> Arc<MemoryStore> {
+    fn store(&self) -> Arc<InProcessStore> {
         self.store.clone()
     }
 
@@ -81,7 +77,7 @@ impl Place for Memory {
 pub struct InFile {
     clock: Clock,
     dir: TempDir,
-    store: RefCell<Option<Arc<FileStore>>>,
+    store: RefCell<Option<Arc<InProcessStore>>>,
 }
 
 impl InFile {
@@ -110,8 +106,6 @@ impl InFile {
 }
 
 impl Place for InFile {
-    type Store = FileStore;
-
     fn new(io: &Runtime, clock: &Clock) -> Self {
         let place = Self {
             clock: clock.clone(),
@@ -122,7 +116,7 @@ impl Place for InFile {
         place
     }
 
-    fn store(&self) -> Arc<FileStore> {
+    fn store(&self) -> Arc<InProcessStore> {
         self.store.borrow().clone().unwrap()
     }
 

@@ -14,7 +14,7 @@ use crate::process::Process;
 const GRACE: u64 = 10;
 const DAY: i64 = 86_400;
 /// The version of the entries of this crate, and that of the entries of a later version.
-const OWN: &str = "3";
+const OWN: &str = "1";
 const LATER: &str = "9";
 
 fn free_lease(drive: &Drive) {
@@ -72,7 +72,7 @@ fn a_need_that_no_entry_has_stops_no_folder() {
         }
         set(&drive, "need", "4");
         if is_folded {
-            // Folders of earlier versions wait for it no longer.
+            // Folders of older versions wait for it no longer.
             drive.turn(&mut drive.folder("second"));
             assert_eq!(drive.number("need"), 0);
             free_lease(&drive);
@@ -88,7 +88,7 @@ fn a_need_that_no_entry_has_stops_no_folder() {
 }
 
 #[test]
-fn an_append_raises_need_for_folders_of_earlier_versions() {
+fn an_append_raises_need_for_folders_of_older_versions() {
     let drive = Drive::start();
     let (flusher, mut flushing) = drive.flusher();
     let mut folding = drive.folder("folder");

@@ -101,31 +101,6 @@ fn both_folders_of_a_round_judge_a_stamp_ahead_alike() {
     assert_eq!(drive.number("skewed"), names.len() as u64);
 }
 
-/// Also while the state has what a round of an earlier version left: no stamp of the round.
-#[test]
-fn a_round_that_an_earlier_version_began_is_judged_by_the_time() {
-    for judged in ["", "7-7 7", "garbage"] {
-        let drive = Drive::start();
-        let names = contexts(120);
-        let (flusher, mut flushing) = drive.flusher();
-        flusher.add(drive.batch(&names));
-        drive.turn(&mut flushing);
-        let mut dead = drive.folder("dead");
-        drive.until(
-            &mut dead,
-            |request| matches!(request, Request::Fold(step) if step.upto.is_some()),
-        );
-        drive.deliver(&dead);
-        drop(dead);
-        free_lease(&drive);
-        let mut set = cmd("HSET");
-        let () = (drive.data).query(set.arg("pulse:state").arg("judged").arg(judged));
-        drive.turn(&mut drive.folder("next"));
-        assert_counted(&drive, &names, 1);
-        assert_eq!(drive.number("skewed"), 0);
-    }
-}
-
 /// The clock is ahead while an entry is folded, too.
 #[test]
 fn an_end_of_rolling_up_that_lies_ahead_is_taken_back_and_no_sample_is_lost() {

@@ -48,9 +48,7 @@ fn change(context: &str) -> Change {
 
 /// The last judgement and the changes, in the order of their ids.
 async fn log(fixture: &Fixture) -> ChangeLog {
-    let mut log = read_changes(fixture.store.journal().unwrap())
-        .await
-        .unwrap();
+    let mut log = read_changes(fixture.store.journal()).await.unwrap();
     log.changes.sort_by(|a, b| a.id.cmp(&b.id));
     log
 }
@@ -149,7 +147,7 @@ fn full_log() -> Vec<Change> {
 
 /// The fields of both tables of a judgement.
 async fn fields(fixture: &Fixture) -> usize {
-    let journal = fixture.store.journal().unwrap();
+    let journal = fixture.store.journal();
     let counts = [Table::Changes, Table::Detector].map(TableRead::Count);
     let mut counts = journal.read_tables(Purpose::Query, &counts).await.unwrap();
     counts.count() + counts.count()
@@ -167,7 +165,7 @@ pub async fn a_full_log_is_read_in_pages(fixture: &mut Fixture) {
     }
     assert_eq!(judge.write(&write).await.unwrap(), Written::Done);
     assert_eq!(changes(fixture).await, full);
-    let journal = fixture.store.journal().unwrap();
+    let journal = fixture.store.journal();
     let page = [TableRead::Page(Table::Changes, None)];
     let mut page = journal.read_tables(Purpose::Query, &page).await.unwrap();
     assert!(page.page().next.is_some(), "it does not fit on a page");
@@ -225,7 +223,7 @@ pub async fn a_judgement_that_is_not_finished_does_not_count(fixture: &mut Fixtu
         );
     }
     assert!(fields(fixture).await > 500);
-    let judgement = read_judgement(fixture.store.journal().unwrap()).await;
+    let judgement = read_judgement(fixture.store.journal()).await;
     assert!(judgement.unwrap().changes.obsolete.len() > 500);
     // The next one finds something else, as more is known by then.
     let removed = [&*full[7].id];
@@ -234,7 +232,7 @@ pub async fn a_judgement_that_is_not_finished_does_not_count(fixture: &mut Fixtu
     assert_eq!(next.write_by_hand(&write).await.unwrap(), Written::Done);
     assert_eq!(changes(fixture).await, ended[..1]);
     assert_eq!(fields(fixture).await, 2);
-    let judged = read_judged(fixture.store.journal().unwrap()).await.unwrap();
+    let judged = read_judged(fixture.store.journal()).await.unwrap();
     assert_eq!(judged.judged.until, NOW + MINUTE);
     assert_ne!(judged.judged, LastJudgement::default());
 }

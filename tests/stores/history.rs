@@ -267,7 +267,7 @@ async fn the_longest_history_wins_whichever_instance_folds() {
     // A dashboard reads them once a minute.
     let days = async |pulse: &Pulse| {
         let store = pulse.backend();
-        let kept = history::read(store.journal().unwrap(), Purpose::Query).await;
+        let kept = history::read(store.journal(), Purpose::Query).await;
         kept.unwrap().map(|of| of.days)
     };
     let told = |pulse: &Pulse| {

@@ -159,7 +159,7 @@ async fn a_quarantine_of_another_type_is_replaced() {
         let field = format!("key {n}");
         run(
             &mut connection,
-            &["HSET", &key("quarantine"), &field, "7 why"],
+            &["HSET", &key("quarantine"), &field, "7 why #1"],
         )
         .await;
     }

@@ -403,7 +403,7 @@ async fn there_are_no_more_profiles_than_contexts() {
             fixture.advance(HOUR);
         }
         drop((pulse, tasks));
-        let journal = fixture.store.journal().unwrap();
+        let journal = fixture.store.journal();
         let starts = (0..2).map(|ago| THIS_HOUR / (5 * WEEK) * 5 * WEEK - ago * 5 * WEEK);
         let reads = starts.map(|start| TableRead::Count(Table::Profiles { start }));
         let reads: Vec<_> = reads.collect();

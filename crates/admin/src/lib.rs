@@ -43,7 +43,6 @@ use self::page::Page;
 use self::params::Params;
 pub use self::post_limit::PostLimit;
 use self::response::ApiError;
-pub use self::writing::{Write, WriteTarget};
 use tower_pulse_core::error::BuildError;
 use tower_pulse_core::query::Reader;
 use tower_pulse_core::recorder::totals::Totals;
@@ -68,7 +67,7 @@ pub struct Source {
 /// What only an instance does.
 pub struct Instance {
     /// Where requests write.
-    pub write: WriteTarget,
+    pub write: tower_pulse_core::handle::Handle,
     /// Counts the requests that write, of all routers of a `Pulse`.
     pub posts: Arc<PostLimit>,
     /// Returns the totals of this instance by context, which may include `<all>`.

@@ -1,6 +1,5 @@
 //! Requests that write: who may send them, how many, and what their bodies are.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -10,54 +9,13 @@ use http_body::Body as _;
 
 use super::response::ApiError;
 use super::{Instance, Permission, Source};
-use tower_pulse_core::error::{AmendError, StoreError};
-use tower_pulse_core::handle::Handle;
-use tower_pulse_core::task::BoxFuture;
-use tower_pulse_detect::change::Change;
-use tower_pulse_model::mark::Mark;
+use tower_pulse_core::error::AmendError;
 
 /// The largest body of a request, in bytes.
 const MAX_BODY: usize = 16 * 1024;
 
 /// How long a body may take to arrive.
 const BODY_DEADLINE: Duration = Duration::from_secs(5);
-
-/// What requests may write.
-pub trait Write: Send + Sync {
-    /// Adds a mark to those of the fleet, and waits until it can be read.
-    fn add_mark(&self, mark: Mark) -> BoxFuture<'_, Result<(), StoreError>>;
-
-    /// Removes a mark.
-    fn remove_mark<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Mark, AmendError>>;
-
-    /// Makes a change one that somebody sees to, or nobody.
-    fn take_change<'a>(
-        &'a self,
-        id: &'a str,
-        by: Option<&'a str>,
-    ) -> BoxFuture<'a, Result<Change, AmendError>>;
-}
-
-impl Write for Handle {
-    fn add_mark(&self, mark: Mark) -> BoxFuture<'_, Result<(), StoreError>> {
-        Handle::add_mark(self, mark)
-    }
-
-    fn remove_mark<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Mark, AmendError>> {
-        Handle::remove_mark(self, id)
-    }
-
-    fn take_change<'a>(
-        &'a self,
-        id: &'a str,
-        by: Option<&'a str>,
-    ) -> BoxFuture<'a, Result<Change, AmendError>> {
-        Handle::take_change(self, id, by)
-    }
-}
-
-/// Where requests write.
-pub type WriteTarget = Arc<dyn Write>;
 
 impl From<AmendError> for ApiError {
     fn from(error: AmendError) -> Self {

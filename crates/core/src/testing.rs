@@ -8,7 +8,7 @@ use crate::error::StoreError;
 use crate::flush::{FlushOptions, Flusher};
 use crate::fold::{Attendance, Folder};
 use crate::recorder::{Limits, Recorder};
-use crate::store::conditional_write::{BetweenRounds, ConditionalWrite, Written};
+use crate::store::conditional_write::{ConditionalWrite, Written};
 use crate::store::judgement::read_judgement;
 use crate::store::{AppendedCall, Store};
 use tower_pulse_detect::change::Change;
@@ -70,10 +70,7 @@ impl TestFolder {
         changes: &[Change],
         removed: &[&str],
     ) -> Result<ConditionalWrite, StoreError> {
-        let Some(journal) = self.store.journal() else {
-            unreachable!("a store that is judged has a journal")
-        };
-        let (mut tables, detector, _) = Tables::new(read_judgement(journal).await?);
+        let (mut tables, detector, _) = Tables::new(read_judgement(self.store.journal()).await?);
         Ok(tables.next(Findings {
             judged: LastJudgement {
                 until,

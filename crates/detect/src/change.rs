@@ -252,19 +252,16 @@ pub struct Change {
     /// `now` divided by `then`. For figures that were zero, a bound from below.
     pub ratio: f64,
     /// For slower: only the slowest tenth of the requests is. `then`, `now` and `ratio` are about the mean of that tenth.
-    #[cfg_attr(feature = "serde", serde(default))]
     pub is_tail: bool,
     /// How sure the change is: 1 minus the probability that chance alone makes such a difference.
     pub confidence: f64,
     /// The number of requests since the change that the figure is made from.
     pub requests: u64,
     /// The number of minutes that the figures are of: those since the change, but no more than the last 76. Minutes in
-    /// which no context had a request are left out. 0 if an older version found the change.
-    #[cfg_attr(feature = "serde", serde(default))]
+    /// which no context had a request are left out.
     pub minutes: u32,
     /// Seconds of service time per minute in the same minutes: what the context takes, or for
     /// [`ChangeKind::Instance`] the instance.
-    #[cfg_attr(feature = "serde", serde(default))]
     pub seconds_per_minute: f64,
     /// Seconds of service time per minute beyond those before, never more than `seconds_per_minute`.
     pub extra_seconds_per_minute: f64,
@@ -280,7 +277,6 @@ pub struct Change {
     /// The same time a week ago, where it is retained.
     pub week_ago: Option<Earlier>,
     /// Who sees to it. `None` if nobody has taken it, and once it has ended.
-    #[cfg_attr(feature = "serde", serde(default))]
     pub taken: Option<Taken>,
 }
 
@@ -298,7 +294,7 @@ impl Change {
 /// A sentence for people, such as `GET /search is slower: 2.58 times as before`.
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // It is logged, and an older version may have written the names.
+        // It is logged, and another program may have written the names.
         let (context, ratio) = (escape_hidden(&self.context), self.ratio);
         let instance = self.instance.as_deref().map(escape_hidden);
         let is_of_queue = *self.context == *QUEUED;
@@ -379,7 +375,8 @@ mod tests {
             "id": "1", "kind": kind, "context": "GET /", "instance": instance,
             "since": 0, "detected": 0, "ended": null,
             "then": values.0, "now": values.1, "ratio": values.2,
-            "confidence": 1.0, "requests": 1, "extra_seconds_per_minute": 0.0,
+            "is_tail": false, "confidence": 1.0, "requests": 1, "minutes": 1,
+            "seconds_per_minute": 0.0, "extra_seconds_per_minute": 0.0,
             "from_traffic": 0.0, "from_code": 0.0,
             "suspects": [], "yesterday": null, "week_ago": null,
         });

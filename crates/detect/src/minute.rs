@@ -52,7 +52,6 @@ pub struct Verdict {
     pub ratio: f64,
     /// For slower: only the slowest tenth of the requests is. Then `then`, `now` and `ratio` are about the mean of
     /// that tenth.
-    #[cfg_attr(feature = "serde", serde(default))]
     pub is_tail: bool,
     /// 1 minus the probability that chance alone makes such a difference.
     pub confidence: f64,

@@ -74,7 +74,7 @@ impl PolledTime {
         if sums.times.count < MIN_REQUESTS || whole == 0.0 {
             return None;
         }
-        // Requests of instances of an older version, and those that the host recorded itself, have no polls.
+        // Requests that the host recorded itself have no polls.
         let mean = sums.times.sum as f64 / 1e9 / sums.times.count as f64;
         Some(Self {
             computing: mean * computing / whole,

@@ -74,8 +74,7 @@ packed!(Change {
     suspects,
     yesterday,
     week_ago,
-    // An older version does not write these.
-    ; minutes,
+    minutes,
     seconds_per_minute,
     // It is stored beside the judgements, which do not know it.
     ; unpacked taken,
@@ -400,29 +399,9 @@ mod tests {
         assert_eq!(Change::unpack(&packed), Some(change.clone()));
         let longer = [&packed[..], b"of a later version"].concat();
         assert_eq!(Change::unpack(&longer), Some(change));
-        // Those of an older version end before the later fields.
-        let older = packed.len() - LATER_BYTES;
-        let between = [older, older + 1];
-        for length in (0..packed.len()).filter(|length| !between.contains(length)) {
+        for length in 0..packed.len() {
             assert_eq!(Change::unpack(&packed[..length]), None, "{length} bytes");
         }
-    }
-
-    /// The bytes of the fields that an older version does not write: a small number, and another one.
-    const LATER_BYTES: usize = 1 + 8;
-
-    #[test]
-    fn a_change_of_an_older_version_is_read() {
-        let change = change();
-        assert!(change.minutes > 0 && change.seconds_per_minute > 0.0);
-        let packed = change.pack();
-        let older = Change {
-            minutes: 0,
-            seconds_per_minute: 0.0,
-            ..change
-        };
-        let read = Change::unpack(&packed[..packed.len() - LATER_BYTES]);
-        assert_eq!(read, Some(older));
     }
 
     #[test]

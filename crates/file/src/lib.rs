@@ -32,20 +32,19 @@ pub use self::options::FileOptions;
 pub use self::options::{DURABLE_EVERY, FILE_BYTES};
 use self::worker::{Request, Worker};
 use tower_pulse_core::error::{BuildError, StoreError, StoreErrorKind};
-use tower_pulse_core::store::in_process::{Access, Found, InProcess, InProcessStore, Place, Work};
+use tower_pulse_core::store::in_process::{Access, Found, InProcessStore, Place, Work};
 use tower_pulse_core::task::{BoxFuture, lock};
 
 /// The most calls that wait for the file.
 const MAX_WAITING: usize = 1_000;
 
-/// A store in a file, which one process holds at a time.
+/// Opens stores in a file, which one process holds at a time.
 ///
 /// Dropping the store makes the file durable and closes it, a moment later. `Pulse::shutdown`
 /// waits until it is durable.
 #[derive(Debug)]
-pub struct FileStore {
-    store: InProcessStore,
-}
+#[non_exhaustive]
+pub struct FileStore;
 
 /// The thread that works on a file, for those who ask it. It ends when nobody can any more.
 #[derive(Debug)]
@@ -75,7 +74,7 @@ impl FileStore {
     ///
     /// # Errors
     /// When the system has no thread for the file.
-    pub fn open(options: FileOptions) -> Result<Self, BuildError> {
+    pub fn open(options: FileOptions) -> Result<InProcessStore, BuildError> {
         let (requests, receiver) = channel();
         let report = Arc::<Report>::default();
         let (precisions, clock) = (options.precisions.clone(), options.clock.clone());
@@ -92,9 +91,9 @@ impl FileStore {
             waiting: Arc::default(),
             report,
         });
-        let mut store = InProcessStore::new(precisions, clock, thread.clone());
+        let mut store = InProcessStore::in_place(precisions, clock, thread);
         store.has_context_counters = has_context_counters;
-        Ok(Self { store })
+        Ok(store)
     }
 }
 
@@ -179,11 +178,5 @@ impl Place for Thread {
         let place = lock(&self.report.place).clone();
         let notes = lock(&self.report.notes).clone();
         trouble.into_iter().chain(place).chain(notes).collect()
-    }
-}
-
-impl InProcess for FileStore {
-    fn in_process(&self) -> &InProcessStore {
-        &self.store
     }
 }

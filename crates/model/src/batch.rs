@@ -7,7 +7,6 @@ mod memory;
 mod split;
 #[cfg(test)]
 mod tests;
-mod whole;
 
 pub use self::split::MAX_CALL_COST;
 
@@ -28,8 +27,6 @@ use super::slices::Slices;
 #[cfg(test)]
 use super::slow_request::SlowRequest;
 use super::slow_request::SlowRequests;
-use super::tier::{COARSEST, DAY};
-use super::tiers::MOST_DAYS;
 
 /// Additions by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,19 +119,6 @@ impl Batch {
         let delta = delta.or_insert_with(|| ContextDelta::new(&self.precisions));
         delta.last_seen = delta.last_seen.max(second);
         delta
-    }
-
-    /// Seconds for which a store may keep some of it: records of another store may be as old as its history.
-    pub fn kept_for(&self) -> i64 {
-        match self.has_whole_records() {
-            true => i64::from(MOST_DAYS) * i64::from(DAY),
-            false => COARSEST.span(),
-        }
-    }
-
-    /// Whether it has records of another store.
-    pub fn has_whole_records(&self) -> bool {
-        self.contexts.values().any(|delta| !delta.whole.is_empty())
     }
 
     /// Adds `n` to one of the user's counters.

@@ -1,7 +1,5 @@
 //! Additions to one context, by slice.
 
-use std::collections::BTreeMap;
-
 use super::access_time::DurationSums;
 use super::aggregate::{Aggregate, RequestCounts};
 use super::context::{ContextId, Kind};
@@ -10,16 +8,13 @@ use super::measures::Measure;
 use super::pack::{Budget, Reader, Writer};
 use super::section::EntryHead;
 use super::slice::{HOUR, Precision, Precisions, hour_of};
-use super::slices::{Merge, Slices, merge_all};
+use super::slices::{Slices, merge_all};
 use super::slow_request::SlowRequests;
-use super::tier::{TIERS, TierSlice};
+use super::tier::TIERS;
 
 /// Hours of statistics that are retained while a store is away. Readers see the current hour and the one
 /// before.
 pub const MAX_HOURS: usize = 2;
-
-/// The oldest version of entries that has whole records.
-pub(super) const VERSION_WITH_WHOLE_RECORDS: u8 = 5;
 
 /// The slices of hours.
 const HOURS: Precision = Precision::new(HOUR as u32, MAX_HOURS as u32);
@@ -76,9 +71,6 @@ pub struct ContextDelta {
     pub records: [Slices<Aggregate>; TIERS.len()],
     /// The slowest and the newest failed requests by hour.
     pub slowest: Slices<SlowRequests>,
-    /// Whole records of another store, each of which is added to its own tier and to no other: the coarser tiers have
-    /// whole records as well.
-    pub whole: BTreeMap<TierSlice, Aggregate>,
 }
 
 impl ContextDelta {
@@ -89,7 +81,6 @@ impl ContextDelta {
             hours: Slices::default(),
             records: Default::default(),
             slowest: Slices::default(),
-            whole: BTreeMap::new(),
         }
     }
 
@@ -130,9 +121,6 @@ impl ContextDelta {
             }
         }
         self.slowest.merge(other.slowest, max_hours, drop);
-        for (at, sums) in other.whole {
-            self.whole.entry(at).or_default().merge(&sums);
-        }
         let mut late = 0;
         self.hours
             .merge(other.hours, max_hours, |times| late += times.count);
@@ -147,7 +135,6 @@ impl ContextDelta {
         let records = self.records.iter_mut();
         records.for_each(|slices| drop(slices.drop_after(latest)));
         drop(self.slowest.drop_after(latest));
-        self.whole.retain(|(_, start), _| *start <= latest);
         let hours = self.hours.drop_after(latest);
         hours.iter().map(|times| times.count).sum()
     }
@@ -184,35 +171,18 @@ impl ContextDelta {
 
     pub(super) fn fixed_cost(&self) -> usize {
         let records: usize = self.records.iter().map(Slices::len).sum();
-        2 * (records + self.whole.len()) + 3 * self.hours.len() + self.slowest.len() + 1
-    }
-
-    /// All records, of whatever slices.
-    fn all_records(&self) -> impl Iterator<Item = &Aggregate> {
-        let records = self.records.iter().flat_map(Slices::iter);
-        let records = records.map(|(_, record)| record);
-        records.chain(self.whole.values())
+        2 * records + 3 * self.hours.len() + self.slowest.len() + 1
     }
 
     /// Approximate bytes of its records in memory.
     pub(super) fn record_bytes(&self) -> usize {
-        self.all_records().map(Aggregate::bytes).sum()
-    }
-
-    /// The oldest version of entries that has all of it.
-    pub(super) fn version(&self) -> u8 {
-        let whole = match self.whole.is_empty() {
-            true => 0,
-            false => VERSION_WITH_WHOLE_RECORDS,
-        };
-        let of_record = |sums: &Aggregate| sums.measures.version().max(sums.outcomes.version());
-        self.all_records().map(of_record).fold(whole, u8::max)
+        let records = self.records.iter().flat_map(Slices::iter);
+        records.map(|(_, record)| record.bytes()).sum()
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.hours.is_empty()
             && self.slowest.is_empty()
-            && self.whole.is_empty()
             && self.counters.iter().all(Slices::is_empty)
             && self.records.iter().all(Slices::is_empty)
     }
@@ -226,7 +196,6 @@ impl ContextDelta {
             hours: std::mem::take(&mut self.hours),
             records: std::mem::take(&mut self.records),
             slowest: std::mem::take(&mut self.slowest),
-            whole: std::mem::take(&mut self.whole),
             counters: self
                 .counters
                 .iter_mut()
@@ -255,14 +224,6 @@ impl ContextDelta {
             false => out.slices(&self.hours, HOURS, base, Writer::times),
         }
         out.slices(&self.slowest, HOURS, base, |out, list| list.write(out));
-        if head.version >= VERSION_WITH_WHOLE_RECORDS {
-            out.uint(self.whole.len() as u64);
-            for ((seconds, start), sums) in &self.whole {
-                out.uint(u64::from(*seconds));
-                out.int(base.wrapping_sub(*start));
-                out.aggregate_in_place(sums);
-            }
-        }
     }
 
     /// Reads one from an entry, and spends its cost.
@@ -284,41 +245,17 @@ impl ContextDelta {
             Some(hours) => hours,
             None => hours_of(&records[0]),
         };
-        let slowest = match head.version {
-            1 => Slices::default(),
-            _ => from.slices(HOURS, base, |from| SlowRequests::read(from, kind))??,
-        };
-        let whole = match head.version >= VERSION_WITH_WHOLE_RECORDS {
-            true => read_whole(from, base)?,
-            false => BTreeMap::new(),
-        };
+        let slowest = from.slices(HOURS, base, |from| SlowRequests::read(from, kind))??;
         let delta = Self {
             last_seen,
             counters,
             hours,
             records,
             slowest,
-            whole,
         };
         budget.spend(delta.cost())?;
         Some((ContextId { kind, name }, delta))
     }
-}
-
-/// Reads whole records. Those of a tier that the store does not have are left out later.
-fn read_whole(from: &mut Reader<'_>, base: i64) -> Option<BTreeMap<TierSlice, Aggregate>> {
-    let mut whole = BTreeMap::new();
-    for _ in 0..from.uint()? {
-        let seconds = u32::try_from(from.uint()?).ok().filter(|s| *s > 0)?;
-        let start = base.wrapping_sub(from.int()?);
-        let is_start = start.rem_euclid(i64::from(seconds)) == 0;
-        let sums = from.aggregate_in_place()?;
-        let before = whole.insert((seconds, start), sums);
-        if !is_start || before.is_some() {
-            return None;
-        }
-    }
-    Some(whole)
 }
 
 /// The statistics by hour of a batch, derived from its finest records.

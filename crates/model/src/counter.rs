@@ -78,10 +78,6 @@ impl Section for CounterDeltas {
         Amounts::of_additions(counters.fold(0, u64::saturating_add))
     }
 
-    fn version(&self) -> u8 {
-        1
-    }
-
     fn write(&self, out: &mut Writer, head: &EntryHead) {
         out.uint(self.len() as u64);
         for (name, series) in self {

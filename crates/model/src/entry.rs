@@ -1,9 +1,7 @@
 //! An entry of the journal: a packed batch, which is read name by name.
 //!
-//! A fold must understand all of an entry: the first byte is its version, at most [`ENTRY_VERSION`], and the journal's
-//! `need` keeps older folders away from it. What only few entries have stands in *sections* at the end of these: tag,
-//! length, body. A section that the fold does not know makes the entry unreadable. An entry without sections has the
-//! version before them, so that no folder waits for it.
+//! A fold must understand all of an entry: the first byte is its version, [`ENTRY_VERSION`], and the journal's `need`
+//! keeps older folders away from it.
 //!
 //! An entry leaves out each coarser precision that is just the sum of the finest one, and the reader derives it. For a
 //! batch of one second, these are all coarser precisions.
@@ -17,17 +15,16 @@ use super::batch::{Batch, MAX_CALL_COST};
 use super::context::ContextId;
 use super::context_delta::ContextDelta;
 use super::counter::{self, CounterDelta};
-use super::mark::{self, Mark};
+use super::mark::Mark;
 use super::minute_report::MinuteReport;
 use super::pack::{Budget, Reader, Writer};
 use super::ranking::RankingDelta;
 use super::section::EntryHead;
 use super::slice::{MAX_PRECISIONS, MAX_RETAINED, Precision, Precisions};
 
-/// The newest version of the form of an entry. Raise it with every change that an older folder cannot read.
-pub const ENTRY_VERSION: u8 = 8;
-/// The version of an entry without sections at its end, which folders of earlier versions of this crate read.
-const VERSION_WITHOUT_SECTIONS: u8 = 3;
+/// The version of the form of an entry. Raise it with every change that an older folder cannot read, from the first
+/// release on.
+pub const ENTRY_VERSION: u8 = 1;
 /// The largest entry that a folder accepts: it reads entries whole.
 pub const MAX_ENTRY_BYTES: usize = 11 * 1024 * 1024;
 /// What an entry may cost: no sender makes a call that costs more than [`MAX_CALL_COST`], whatever its configuration.
@@ -38,12 +35,11 @@ const ENTRY_BUDGET: Budget = Budget::new(MAX_CALL_COST + 512);
 pub fn pack(batch: &Batch) -> Vec<u8> {
     let last_seen = batch.contexts.values().map(|delta| delta.last_seen);
     let head = EntryHead {
-        version: version(batch),
         precisions: batch.precisions().clone(),
         base: last_seen.max().unwrap_or(0),
     };
     let mut out = Writer(Vec::with_capacity(64 + 96 * batch.len()));
-    out.0.push(head.version);
+    out.0.push(ENTRY_VERSION);
     out.uint(head.precisions.counters.len() as u64);
     for precision in &head.precisions.counters {
         out.uint(u64::from(precision.seconds));
@@ -61,17 +57,6 @@ pub fn pack(batch: &Batch) -> Vec<u8> {
     out.0
 }
 
-/// The version of the form of a batch: the oldest that has all of it.
-pub fn version(batch: &Batch) -> u8 {
-    let sections = batch.sections();
-    let versions = sections.iter().filter(|section| section.len() > 0);
-    let versions = versions.map(|section| section.version());
-    let contexts = batch.contexts.values().map(ContextDelta::version);
-    versions
-        .chain(contexts)
-        .fold(VERSION_WITHOUT_SECTIONS, u8::max)
-}
-
 /// A reader of one entry, name by name, so that a long entry need not block a worker of the runtime.
 #[derive(Debug)]
 pub struct EntryReader<'a> {
@@ -83,8 +68,6 @@ pub struct EntryReader<'a> {
     /// The list that is read, and how many names of it are left, once that is known.
     list: usize,
     names: Option<u64>,
-    /// The marks that were read and are not given out yet; `None` before the sections.
-    marks: Option<std::vec::IntoIter<Mark>>,
 }
 
 /// One name of an entry, with its data.
@@ -105,23 +88,22 @@ pub enum Item {
 /// Reads a name of a list, and spends its cost.
 type ReadItem = fn(&mut Reader<'_>, &EntryHead, &mut Budget) -> Option<Item>;
 
-/// The lists of names, each with the first version that has it.
-const LISTS: [(u8, ReadItem); 4] = [
-    (1, |from, head, budget| {
+/// The lists of names.
+const LISTS: [ReadItem; 5] = [
+    |from, head, budget| {
         let (context, delta) = ContextDelta::read(from, head, budget)?;
         Some(Item::Context(context, delta))
-    }),
-    (1, |from, head, budget| {
+    },
+    |from, head, budget| {
         let (name, delta) = counter::read(from, head, budget)?;
         Some(Item::Counter(name, delta))
-    }),
-    (2, |from, head, budget| {
+    },
+    |from, head, budget| {
         let name = from.name()?;
         RankingDelta::read(from, head, budget).map(|delta| Item::Ranking(name, delta))
-    }),
-    (3, |from, head, budget| {
-        MinuteReport::read(from, head, budget).map(Item::Report)
-    }),
+    },
+    |from, head, budget| MinuteReport::read(from, head, budget).map(Item::Report),
+    |from, _, budget| Mark::read_next(from, budget).map(Item::Mark),
 ];
 
 /// The entry cannot be decoded, or no version of this crate sends it: a name is too long, or the entry is larger than a
@@ -144,8 +126,7 @@ impl<'a> EntryReader<'a> {
             return None;
         }
         let mut reader = Reader(bytes);
-        let version =
-            Some(reader.byte()?).filter(|version| (1..=ENTRY_VERSION).contains(version))?;
+        reader.byte().filter(|version| *version == ENTRY_VERSION)?;
         let mut counters = Vec::new();
         for _ in 0..reader.uint().filter(|n| *n <= MAX_PRECISIONS as u64)? {
             let mut number = |most: u32| {
@@ -156,7 +137,6 @@ impl<'a> EntryReader<'a> {
             counters.push(Precision::new(seconds, samples));
         }
         let head = EntryHead {
-            version,
             precisions: Precisions { counters },
             base: reader.int()?,
         };
@@ -165,7 +145,6 @@ impl<'a> EntryReader<'a> {
             late: reader.uint()?,
             list: 0,
             names: None,
-            marks: None,
             reader,
             budget: ENTRY_BUDGET,
         })
@@ -187,10 +166,9 @@ impl<'a> EntryReader<'a> {
     /// The bytes cannot be decoded from here on. No part of the entry may be used.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Option<Item>, Undecodable> {
-        while let Some((since, read)) = LISTS.get(self.list) {
+        while let Some(read) = LISTS.get(self.list) {
             let names = match self.names {
                 Some(names) => names,
-                None if self.head.version < *since => 0,
                 None => self.reader.uint().ok_or(Undecodable)?,
             };
             if names > 0 {
@@ -200,24 +178,7 @@ impl<'a> EntryReader<'a> {
             }
             (self.list, self.names) = (self.list + 1, None);
         }
-        if self.marks.is_none() {
-            self.marks = Some(self.sections().ok_or(Undecodable)?.into_iter());
-        }
-        let mark = self.marks.as_mut().and_then(Iterator::next);
-        Ok(mark.map(Item::Mark))
-    }
-
-    /// The marks in the sections at the end of the entry. No other section is known, and each is there once at most.
-    fn sections(&mut self) -> Option<Vec<Mark>> {
-        let mut marks = None;
-        while self.head.version > VERSION_WITHOUT_SECTIONS && !self.reader.0.is_empty() {
-            let (tag, body) = (self.reader.uint()?, self.reader.bytes()?);
-            if tag != mark::SECTION || marks.is_some() {
-                return None;
-            }
-            marks = Some(mark::read_all(Reader(body), &mut self.budget)?);
-        }
         let is_whole = self.reader.0.is_empty();
-        is_whole.then_some(marks.unwrap_or_default())
+        is_whole.then_some(None).ok_or(Undecodable)
     }
 }

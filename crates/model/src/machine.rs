@@ -1,6 +1,6 @@
 //! The runtime and the process of an instance in one minute: what it took of the machine, and how late the runtime was.
 
-use super::pack::{self, packed};
+use super::pack::packed;
 
 /// The median scheduling delay from which on a runtime is starved: tasks that are ready wait for a worker, or the worker for
 /// a CPU. A runtime in peace is about a millisecond late, as its timers are rounded up to one.
@@ -51,16 +51,6 @@ packed!(MachineMinute {
 });
 
 impl MachineMinute {
-    /// Packs it.
-    pub fn pack(&self) -> Vec<u8> {
-        pack::pack(self)
-    }
-
-    /// Unpacks it; `None` if the bytes are not one.
-    pub fn unpack(bytes: &[u8]) -> Option<Self> {
-        pack::unpack(bytes)
-    }
-
     /// Whether tasks that were ready waited long for a CPU: the scheduling delay was high. Then a future that was long in
     /// one poll need not have computed.
     pub fn is_delayed(&self) -> bool {
@@ -88,6 +78,7 @@ pub fn was_delayed<'a>(minutes: impl IntoIterator<Item = &'a MachineMinute>) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pack::{pack, unpack};
 
     fn delayed(micros: Option<u64>) -> MachineMinute {
         MachineMinute {
@@ -116,13 +107,13 @@ mod tests {
                 worst_delay_micros: most,
             },
         ] {
-            let packed = minute.pack();
+            let packed = pack(&minute);
             // Numbers of at most ten bytes, seven or eight of them with a byte before.
             assert!(packed.len() <= 12 * 10 + 8, "{}", packed.len());
-            assert_eq!(MachineMinute::unpack(&packed), Some(minute));
+            assert_eq!(unpack(&packed), Some(minute));
             // Each prefix is no minute, and no panic.
             for end in 0..packed.len() {
-                assert_eq!(MachineMinute::unpack(&packed[..end]), None);
+                assert_eq!(unpack::<MachineMinute>(&packed[..end]), None);
             }
         }
     }

@@ -12,10 +12,10 @@ pub enum Merging {
     Largest,
 }
 
-/// Declares the measures: name, how two merge, and the version of entries since which there is one. The place in the
-/// list is its number in a record, so a new one comes last, and none is ever taken out.
+/// Declares the measures: name, and how two merge. The place in the list is its number in a record, so a new one comes
+/// last, and none is ever taken out.
 macro_rules! measures {
-    ($($(#[$doc:meta])* $name:ident: $merging:ident, since $version:literal;)*) => {
+    ($($(#[$doc:meta])* $name:ident: $merging:ident;)*) => {
         /// A number that is recorded of a context.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Measure {
@@ -33,28 +33,21 @@ macro_rules! measures {
                     $(Self::$name => Merging::$merging,)*
                 }
             }
-
-            /// The oldest version of entries that has it.
-            pub const fn since(self) -> u8 {
-                match self {
-                    $(Self::$name => $version,)*
-                }
-            }
         }
     };
 }
 
 measures! {
     /// The time within the polls of requests, in nanoseconds: while they compute, or block a worker thread.
-    PollTime: Sum, since 6;
+    PollTime: Sum;
     /// The time of the same requests outside of their polls, in nanoseconds: while they wait.
-    Waited: Sum, since 6;
+    Waited: Sum;
     /// The longest single poll, in nanoseconds.
-    LongestPoll: Largest, since 6;
+    LongestPoll: Largest;
     /// How often requests were polled.
-    Polls: Sum, since 6;
+    Polls: Sum;
     /// Requests that are missing in the other numbers of `<all>`, which alone has it: the store or the fold lost them.
-    Missing: Sum, since 8;
+    Missing: Sum;
 }
 
 /// The number of measures.
@@ -104,12 +97,6 @@ impl Measures {
             *self = Self::default();
         }
     }
-
-    /// The oldest version of entries that has those which were recorded; 0 if none were.
-    pub(crate) fn version(&self) -> u8 {
-        let versions = self.iter().map(|(measure, _)| measure.since());
-        versions.max().unwrap_or(0)
-    }
 }
 
 impl Merge for Measures {
@@ -124,7 +111,6 @@ impl Merge for Measures {
 mod tests {
     use super::*;
     use crate::aggregate::Aggregate;
-    use crate::entry::ENTRY_VERSION;
     use crate::pack;
     use proptest::prelude::*;
 
@@ -143,15 +129,6 @@ mod tests {
         let mut both = a;
         both.merge(&b);
         both
-    }
-
-    #[test]
-    fn their_versions_are_those_that_are_read() {
-        for (number, measure) in Measure::ALL.iter().enumerate() {
-            assert_eq!(*measure as usize, number);
-            assert!(measure.since() <= ENTRY_VERSION, "{measure:?}");
-        }
-        assert_eq!(Measures::default().version(), 0);
     }
 
     #[test]
@@ -177,16 +154,16 @@ mod tests {
         let mut aggregate = Aggregate::default();
         aggregate.times.record(7);
         aggregate.measures.add(Measure::Polls, 5);
-        let mut packed = pack::aggregate(&Aggregate {
+        let mut packed = pack::Writer(pack::aggregate(&Aggregate {
             measures: Measures::default(),
             ..aggregate.clone()
-        });
+        }));
         let newer = [MEASURES as u8, 99, Measure::Polls as u8, 5];
-        pack::push_section(&mut packed, pack::MEASURES, &newer);
-        assert_eq!(pack::read_aggregate(&packed), Some(aggregate));
+        packed.section(pack::MEASURES, |out| out.0.extend(newer));
+        assert_eq!(pack::read_aggregate(&packed.0), Some(aggregate));
         // Half a pair is no record.
-        pack::push_section(&mut packed, pack::MEASURES, &[0]);
-        assert_eq!(pack::read_aggregate(&packed), None);
+        packed.section(pack::MEASURES, |out| out.0.push(0));
+        assert_eq!(pack::read_aggregate(&packed.0), None);
     }
 
     proptest! {

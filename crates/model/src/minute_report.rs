@@ -40,9 +40,6 @@ pub fn reported_contexts(instances: u64) -> usize {
     (MAX_REPORTED_BY_FLEET / instances).clamp(1, MAX_REPORTED)
 }
 
-/// The first version of entries whose reports have the runtime and the process.
-const VERSION_WITH_MACHINES: u8 = 6;
-
 /// What an instance did on a context.
 pub type ReportedContext = (RecordId, Aggregate);
 
@@ -116,9 +113,7 @@ impl MinuteReport {
         out.uint(self.max_contexts as u64);
         out.uint(u64::from(self.is_side_by_side));
         write_contexts(&self.contexts, out);
-        if head.version >= VERSION_WITH_MACHINES {
-            out.bytes(&self.machine.map_or_else(Vec::new, |machine| machine.pack()));
-        }
+        self.machine.write(out);
     }
 
     /// Reads one from an entry, and spends its cost.
@@ -135,10 +130,7 @@ impl MinuteReport {
             max_contexts: usize::try_from(from.uint()?).ok()?,
             is_side_by_side: from.uint()? != 0,
             contexts: read_contexts(from, budget)?,
-            machine: match head.version >= VERSION_WITH_MACHINES {
-                true => read_machine(from)?,
-                false => None,
-            },
+            machine: Packed::read(from)?,
         })
     }
 
@@ -208,28 +200,9 @@ impl Section for Vec<MinuteReport> {
         Amounts::of_details(self.len() as u64)
     }
 
-    fn version(&self) -> u8 {
-        let least = match self.iter().any(|report| report.machine.is_some()) {
-            true => VERSION_WITH_MACHINES,
-            false => 3,
-        };
-        let contexts = self.iter().flat_map(|report| &report.contexts);
-        let versions = contexts.map(|(_, sums)| sums.measures.version());
-        versions.fold(least, u8::max)
-    }
-
     fn write(&self, out: &mut Writer, head: &EntryHead) {
         out.uint(self.len() as u64);
         self.iter().for_each(|report| report.write(out, head));
-    }
-}
-
-/// Reads what [`MachineMinute::pack`] has written, or nothing.
-fn read_machine(from: &mut Reader<'_>) -> Option<Option<MachineMinute>> {
-    let packed = from.bytes()?;
-    match packed.is_empty() {
-        true => Some(None),
-        false => MachineMinute::unpack(packed).map(Some),
     }
 }
 
@@ -283,9 +256,7 @@ impl InstanceMinute {
         let mut out = Writer::default();
         out.optional_name(self.version.as_deref());
         write_contexts(&self.contexts, &mut out);
-        if let Some(machine) = &self.machine {
-            out.bytes(&machine.pack());
-        }
+        self.machine.write(&mut out);
         out.0
     }
 
@@ -297,10 +268,7 @@ impl InstanceMinute {
             max_contexts: 0,
             // What a table has is bounded by its bytes.
             contexts: read_contexts(&mut from, &mut Budget::new(usize::MAX))?,
-            machine: match from.0.is_empty() {
-                true => None,
-                false => read_machine(&mut from)?,
-            },
+            machine: Packed::read(&mut from)?,
         })
     }
 }

@@ -32,8 +32,6 @@ pub enum Outcome {
 
 /// Number of outcomes.
 pub const OUTCOMES: usize = 11;
-/// The version of entries since which there is [`Outcome::BodyFailed`].
-const VERSION_WITH_BODY_FAILED: u8 = 7;
 
 impl std::fmt::Display for Outcome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -132,14 +130,6 @@ impl OutcomeCounts {
             *mine = mine.saturating_sub(theirs);
         }
         self.errors = self.errors.saturating_sub(other.errors);
-    }
-
-    /// The oldest version of entries that has all of these outcomes.
-    pub(crate) fn version(&self) -> u8 {
-        match self.count(Outcome::BodyFailed) {
-            0 => 0,
-            _ => VERSION_WITH_BODY_FAILED,
-        }
     }
 
     /// Number of samples.

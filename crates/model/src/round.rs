@@ -322,7 +322,7 @@ impl Group {
 }
 
 /// The records that a context's delta is added to, if they are retained at `now`: records of the finest
-/// of some tiers, of the coarser ones if the slice is already rolled up, and whole records.
+/// of some tiers, and of the coarser ones if the slice is already rolled up.
 pub fn records<'a>(
     delta: &'a ContextDelta,
     tiers: Tiers,
@@ -330,7 +330,7 @@ pub fn records<'a>(
     now: i64,
 ) -> impl Iterator<Item = (TierSlice, &'a Aggregate)> {
     let records = delta.records.iter().enumerate();
-    let added = records.flat_map(move |(from, slices)| {
+    records.flat_map(move |(from, slices)| {
         slices.iter().flat_map(move |(start, added)| {
             let is_rolled = from > 0 || rolled.contains(start);
             let tiers = tiers.iter().skip(from);
@@ -339,13 +339,7 @@ pub fn records<'a>(
             let retained = slices.filter(move |(tier, start)| *start > tier.cut_off(now));
             retained.map(move |(tier, start)| ((tier.seconds, start), added))
         })
-    });
-    let whole = delta.whole.iter().filter(move |((seconds, start), _)| {
-        let is_retained = (tiers.get(*seconds)).is_some_and(|tier| *start > tier.cut_off(now));
-        // A slice that is still to be rolled up would become part of coarser records that have it already.
-        is_retained && (*seconds != FINEST.seconds || rolled.contains(*start))
-    });
-    added.chain(whole.map(|(at, sums)| (*at, sums)))
+    })
 }
 
 #[cfg(test)]

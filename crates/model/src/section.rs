@@ -29,9 +29,6 @@ pub(crate) trait Section {
     /// How much it holds.
     fn amounts(&self) -> Amounts;
 
-    /// The oldest version of entries that has this section as it is.
-    fn version(&self) -> u8;
-
     /// Packs it into an entry.
     fn write(&self, out: &mut Writer, head: &EntryHead);
 }
@@ -39,8 +36,6 @@ pub(crate) trait Section {
 /// What is read of an entry before all else.
 #[derive(Debug)]
 pub struct EntryHead {
-    /// The version of its form.
-    pub version: u8,
     /// The precisions of its counters.
     pub precisions: Precisions,
     /// The second to which the starts of slices are relative.

@@ -9,7 +9,7 @@ use tower_pulse_core::store::FencedBatch;
 use tower_pulse_core::store::journal::FoldStep;
 use tower_pulse_core::store::table::{FieldWrites, Table};
 use tower_pulse_model::entry;
-use tower_pulse_model::tier::{TIERS, TierSlice};
+use tower_pulse_model::tier::{COARSEST, TIERS, TierSlice};
 
 /// Time to live of the lease to fold, in milliseconds.
 pub(super) const LEASE_MILLIS: u64 = 5_000;
@@ -34,13 +34,13 @@ impl RedisStore {
         script.arg(call.seq.to_string());
         script.arg(call.previous.to_string());
         script.arg(self.journal_bytes.to_string());
-        script.arg(entry::version(&call.batch).to_string());
+        script.arg(entry::ENTRY_VERSION.to_string());
         script.arg(call.batch.requests_and_late().to_string());
         script.arg(self.now_arg());
         script.arg(entry::pack(&call.batch));
         let since = call.batch.since;
         script.arg(since.map_or_else(String::new, |since| since.to_string()));
-        script.arg(call.batch.kept_for().to_string());
+        script.arg(COARSEST.span().to_string());
         script
     }
 

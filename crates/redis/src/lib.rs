@@ -143,8 +143,8 @@ impl Store for RedisStore {
         &self.precisions
     }
 
-    fn journal(&self) -> Option<&dyn Journal> {
-        Some(self)
+    fn journal(&self) -> &dyn Journal {
+        self
     }
 
     fn describe(&self) -> String {

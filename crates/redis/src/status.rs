@@ -380,15 +380,14 @@ fn ranking_warnings(hash: &Value) -> Vec<String> {
     warnings
 }
 
-/// The quarantined keys, oldest first: by the number of the refusal, which earlier versions did not give.
+/// The quarantined keys, oldest first: by the number of the refusal.
 fn problems(hash: &Value) -> Vec<Problem> {
     let mut problems: Vec<((u64, i64), Problem)> = pairs(hash)
         .filter_map(|(key, value)| {
             let (at, reason) = text(value)?.split_once(' ')?;
-            let numbered = reason.rsplit_once(" #");
-            let numbered = numbered.and_then(|(reason, n)| Some((reason, n.parse().ok()?)));
-            let (reason, number) = numbered.unwrap_or((reason, 0));
-            Some(((number, at.parse().ok()?), problem(bytes(key)?, reason)))
+            let (reason, number) = reason.rsplit_once(" #")?;
+            let order = (number.parse().ok()?, at.parse().ok()?);
+            Some((order, problem(bytes(key)?, reason)))
         })
         .collect();
     problems.sort_by(|(a, x), (b, y)| a.cmp(b).then_with(|| x.key.cmp(&y.key)));

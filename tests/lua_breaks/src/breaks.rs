@@ -249,7 +249,7 @@ breaks! {
     "after 10 minutes any instance may set aside an entry of a newer version",
     "entry and '1' or ''" => "''";
 
-    "nothing is left and folders of earlier versions wait",
+    "nothing is left and folders of older versions wait",
     "the version that folders need is lowered when nothing is left",
     "if low == head then redis.call('HSET', KEYS[1], 'need', 0) end" => "";
 
@@ -272,10 +272,6 @@ breaks! {
     "the lease to fold never ends",
     "another instance folds 5 s after the folder has died",
     "ARGV[1], 'PX', ARGV[2])" => "ARGV[1])";
-
-    "progress beyond all entries stays there",
-    "progress that an earlier version set beyond the newest entry is taken back",
-    "if offset(low) > offset(head) then" => "if false then";
 
     "a takeover does not finish the round that was begun",
     "whoever takes over finishes the round that was begun",
@@ -675,7 +671,7 @@ breaks! {
     "an entry of a newer version waits for an instance that can read it",
     "if not at or math.abs(now - at) > 60 then" => "if not at then";
 
-    "a closed hole leaves what folders of earlier versions need",
+    "a closed hole leaves what folders of older versions need",
     "the version that folders need is lowered when nothing is left",
     "    if to == head then redis.call('HSET', state, 'need', 0) end\n" => "";
 ]

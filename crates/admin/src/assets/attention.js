@@ -29,8 +29,7 @@ export class Attention {
 		const { changes, judged_until: until, standing, sight } = log;
 		const stand = changes.filter((change) => change.stands);
 		const ended = changes.filter((change) => !change.stands);
-		// A service of an older version watches none.
-		const watched = (log.watched ?? []).map((page) => ({ ...page, kind: 'maybe slower', id: page.context }));
+		const watched = log.watched.map((page) => ({ ...page, kind: 'maybe slower', id: page.context }));
 		const shown = (this.#all ? changes : stand.slice(0, SHOWN)).concat(watched);
 		sync(
 			this.#list,

@@ -113,7 +113,7 @@ export function mount(root, page) {
 			const drawn = { marks: marked, changes: about, asOf };
 			if (isAlone) all.draw(series, drawn);
 			else if (isKept) for (const one of [requests, latency]) one.draw(instance, drawn);
-			const known = instance.machine ?? []; // a service of an older version knows nothing of it
+			const known = instance.machine;
 			show(machine, known.length > 0);
 			show(told, known.length > 0);
 			if (known.length) for (const one of machines) one.draw(instance, drawn);

@@ -31,19 +31,19 @@ use serde_json::Value;
 use tower::ServiceExt;
 
 pub(super) use self::store::{Canned, NOW};
-use super::{Access, Instance, Source, Write, router};
+use super::{Access, Instance, Source, router};
+use tower_pulse_core::cleaner::Retention;
 use tower_pulse_core::clock::{Clock, ManualClock};
-use tower_pulse_core::error::{AmendError, StoreError};
+use tower_pulse_core::flush::FlushOptions;
+use tower_pulse_core::handle::{Handle, HandleOptions};
 use tower_pulse_core::health::{Health, Status};
 use tower_pulse_core::query::{Process, Reader, StoreReader};
-use tower_pulse_core::recorder::Unrecorded;
 use tower_pulse_core::recorder::totals::Totals;
+use tower_pulse_core::recorder::{Limits, Unrecorded};
 use tower_pulse_core::store::Store;
+use tower_pulse_core::store::memory::MemoryStore;
 use tower_pulse_core::targets::Targets;
-use tower_pulse_core::task::BoxFuture;
-use tower_pulse_detect::change::Change;
 use tower_pulse_model::context::Kind;
-use tower_pulse_model::mark::Mark;
 use tower_pulse_model::outcome::Outcome;
 #[cfg(feature = "rankings")]
 use tower_pulse_model::ranking::RankingSpec;
@@ -143,26 +143,33 @@ pub(super) fn source_of(store: Arc<Canned>, clock: Clock) -> Source {
     source_with(query_of(store, clock, None, CannedProcess(health())))
 }
 
-/// Takes marks, and keeps none.
-struct NoWrites;
-
-impl Write for NoWrites {
-    fn add_mark(&self, _: Mark) -> BoxFuture<'_, Result<(), StoreError>> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn remove_mark<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Mark, AmendError>> {
-        Box::pin(async { Err(AmendError::NotFound("there is no such mark")) })
-    }
-
-    fn take_change<'a>(
-        &'a self,
-        _: &'a str,
-        by: Option<&'a str>,
-    ) -> BoxFuture<'a, Result<Change, AmendError>> {
-        let by = by.unwrap_or("nobody").to_owned();
-        Box::pin(async move { Err(AmendError::Conflict(by)) })
-    }
+/// A handle of an instance with a store of its own.
+fn handle() -> Handle {
+    let clock = Clock::manual(NOW).0;
+    let store = Arc::new(MemoryStore::new(Precisions::default(), clock.clone()));
+    let options = HandleOptions {
+        clock,
+        precisions: Precisions::default(),
+        limits: Limits::for_tests(9, 9),
+        flush: FlushOptions {
+            interval: None,
+            replay_bytes: 0,
+            name: None,
+        },
+        fold_step_contexts: None,
+        history_days: None,
+        clean_interval: Duration::ZERO,
+        retention: Retention {
+            ranking_retention: Duration::ZERO,
+            context_retention: Duration::ZERO,
+        },
+        counters: Vec::new(),
+        targets: Targets::default(),
+        query_bytes: 0,
+        shutdown_timeout: Duration::ZERO,
+        notices: Default::default(),
+    };
+    Handle::new(options, store).0
 }
 
 pub(super) fn source_with(query: Reader) -> Source {
@@ -173,7 +180,7 @@ pub(super) fn source_with(query: Reader) -> Source {
         app_version: None,
         instance: Some(Instance {
             posts: Arc::new(crate::PostLimit::new(Clock::manual(NOW).0)),
-            write: Arc::new(NoWrites),
+            write: handle(),
             totals: Arc::new(totals),
         }),
     }

@@ -24,8 +24,9 @@ pub use self::tables::{Findings, Tables};
 use crate::callbacks::{Callback, Callbacks};
 use crate::clock::Clock;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::fold::Folder;
 use crate::store::Store;
-use crate::store::conditional_write::{BetweenRounds, Written};
+use crate::store::conditional_write::Written;
 use crate::store::judgement::read_judged;
 use crate::task::lock;
 use tower_pulse_detect::change::Change;
@@ -43,7 +44,7 @@ pub struct Judge {
     store: Arc<dyn Store>,
     clock: Clock,
     /// Writes judgements.
-    writer: Arc<dyn BetweenRounds>,
+    folder: Arc<Folder>,
     /// The second of the oldest sample of this instance that is not known to be in the store.
     unsent_since: Box<dyn Fn() -> Option<i64> + Send + Sync>,
     /// What is judged.
@@ -74,13 +75,13 @@ impl Judge {
         store: Arc<dyn Store>,
         clock: Clock,
         scope: JudgedScope,
-        writer: Arc<dyn BetweenRounds>,
+        folder: Arc<Folder>,
         unsent_since: impl Fn() -> Option<i64> + Send + Sync + 'static,
     ) -> Self {
         Self {
             store,
             clock,
-            writer,
+            folder,
             unsent_since: Box::new(unsent_since),
             scope,
             session: tokio::sync::Mutex::default(),
@@ -128,9 +129,7 @@ impl Judge {
     }
 
     async fn judge_minutes(&self, until: i64, by_hand: bool) -> Result<usize, StoreError> {
-        let Some(journal) = self.store.journal() else {
-            return Ok(0);
-        };
+        let journal = self.store.journal();
         // Before the store is asked, which has what is sent meanwhile.
         let unsent_since = (self.unsent_since)().unwrap_or(i64::MAX);
         let readable = self.store.status(self.clock.now_seconds()).await?.as_of;
@@ -164,8 +163,8 @@ impl Judge {
             };
             let (session, write, events) = session.judge(&*self.store, end, now).await?;
             let written = match by_hand {
-                true => self.writer.write_by_hand(&write).await?,
-                false => self.writer.write(&write).await?,
+                true => self.folder.write_by_hand(&write).await?,
+                false => self.folder.write(&write).await?,
             };
             match written {
                 Written::Done => {}

@@ -25,9 +25,6 @@ const RETRY: Duration = Duration::from_secs(5);
 impl Judge {
     /// Judges each minute after its end, until the `Pulse` shuts down.
     pub async fn judge_at_intervals(self: Arc<Self>, mut stopped: Stopped) {
-        if self.store.journal().is_none() {
-            return;
-        }
         let mut admission = stopped.admission();
         loop {
             let wait = self.until_next() + SPREAD.mul_f64(fastrand::f64());
@@ -55,7 +52,7 @@ impl Judge {
         let due = (self.clock.now_seconds() - GRACE).div_euclid(MINUTE) * MINUTE;
         let mut has_attended = false;
         loop {
-            let is_mine = self.store.is_in_process() || self.writer.is_folder();
+            let is_mine = self.store.is_in_process() || self.folder.status().is_folder;
             let until = if is_mine { due } else { due - OVERDUE };
             let looked = match is_mine {
                 true => self.judge(until).await.map(drop),
@@ -73,7 +70,7 @@ impl Judge {
             if is_overdue && !std::mem::replace(&mut has_attended, true) {
                 // There is no lease before there is a journal.
                 if self.store.hello().await.is_ok() {
-                    self.writer.attend();
+                    self.folder.attend();
                 }
             }
             self.clock.sleep(RETRY).await;
@@ -82,10 +79,7 @@ impl Judge {
 
     /// Looks up to when minutes are judged.
     async fn look(&self) -> Result<(), StoreError> {
-        let Some(journal) = self.store.journal() else {
-            return Ok(());
-        };
-        let last = self.note(read_judged(journal).await)?;
+        let last = self.note(read_judged(self.store.journal()).await)?;
         self.remember(last.judged.until, last.judged.sight);
         Ok(())
     }

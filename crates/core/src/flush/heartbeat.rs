@@ -86,9 +86,7 @@ impl Flusher {
     /// restart in the middle of a deploy makes one, nor the second instance of a new version. Returns whether the mark
     /// can be read, or is not needed.
     async fn mark_version(&self, others: &Fleet) -> Result<bool, StoreError> {
-        let (Some(version), Some(journal)) =
-            (&self.recorder.limits.app_version, self.store.journal())
-        else {
+        let Some(version) = &self.recorder.limits.app_version else {
             return Ok(true);
         };
         if others.versions.contains(version) {
@@ -100,7 +98,11 @@ impl Flusher {
             let new = || (Mark::of_version(now, version), None);
             mark.get_or_insert_with(new).0.clone()
         };
-        if marks::read(journal).await?.marks.settles(&mark) {
+        if marks::read(self.store.journal())
+            .await?
+            .marks
+            .settles(&mark)
+        {
             *lock(&self.version_mark) = None;
             return Ok(true);
         }

@@ -7,10 +7,10 @@ use super::feature::Feature;
 use super::ground::Ground;
 use super::{Folder, plan};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::store::conditional_write::{BetweenRounds, ConditionalWrite, Written};
+use crate::store::conditional_write::{ConditionalWrite, Written};
 use crate::store::interrupted::Interrupted;
 use crate::store::table::Table;
-use crate::task::{BoxFuture, lock};
+use crate::task::lock;
 
 /// How often a write by hand ends the lease of another instance.
 pub(super) const TAKEOVERS: usize = 5;
@@ -18,6 +18,11 @@ pub(super) const TAKEOVERS: usize = 5;
 const TAKEOVER_WAIT: Duration = Duration::from_millis(40);
 
 impl Folder {
+    /// Makes this instance fold if no other one does, also if no entry waits: what is due between rounds is done then.
+    pub fn attend(&self) {
+        self.unattended.notify_one();
+    }
+
     /// Writes if this instance holds the lease, or if that is free.
     ///
     /// Cancel safe: steps that took effect stay, and the compared field tells whether all did.
@@ -26,9 +31,7 @@ impl Folder {
             written: Written::Held,
             has_acquired: false,
         };
-        let Some(journal) = self.store.journal() else {
-            return Ok(outcome);
-        };
+        let journal = self.store.journal();
         let _turn = match journal.turn() {
             Some(turn) => Some(turn.lock().await),
             None => None,
@@ -69,7 +72,8 @@ impl Folder {
         Ok(outcome)
     }
 
-    async fn write_if_free(&self, write: &ConditionalWrite) -> Result<Written, StoreError> {
+    /// Writes if this instance holds the lease to fold, or if that is free. A round that was begun is finished first.
+    pub async fn write(&self, write: &ConditionalWrite) -> Result<Written, StoreError> {
         let outcome = self.write_between(write).await?;
         if outcome.written != Written::Held && outcome.has_acquired {
             // Who holds the lease folds at intervals.
@@ -78,16 +82,17 @@ impl Folder {
         Ok(outcome.written)
     }
 
-    /// Writes also if another instance holds the lease, again and again as it may acquire the lease first.
-    async fn write_in_any_case(&self, write: &ConditionalWrite) -> Result<Written, StoreError> {
-        let mut written = self.write_if_free(write).await?;
+    /// Writes also if another instance holds the lease, which then has to acquire it again: again and again, as it may
+    /// acquire the lease first.
+    pub async fn write_by_hand(&self, write: &ConditionalWrite) -> Result<Written, StoreError> {
+        let mut written = self.write(write).await?;
         for _ in 0..TAKEOVERS {
             if written != Written::Held {
                 break;
             }
             written = match self.end_lease_of_another().await? {
                 true => self.write_in_passing(write).await?,
-                false => self.write_if_free(write).await?,
+                false => self.write(write).await?,
             };
         }
         Ok(written)
@@ -98,13 +103,13 @@ impl Folder {
     pub(super) async fn end_lease_of_another(&self) -> Result<bool, StoreError> {
         let status = self.store.status(self.clock.now_seconds()).await?;
         let holder = status.journal.and_then(|journal| journal.folder);
-        let (Some(holder), Some(journal)) = (holder, self.store.journal()) else {
+        let Some(holder) = holder else {
             // The lease has just ended, or there is no journal yet.
             self.store.hello().await?;
             return Ok(false);
         };
         tokio::time::sleep(TAKEOVER_WAIT.mul_f64(fastrand::f64())).await;
-        journal.release(&holder).await?;
+        self.store.journal().release(&holder).await?;
         Ok(true)
     }
 
@@ -116,30 +121,6 @@ impl Folder {
             lock(&self.status).is_folder = false;
         }
         Ok(written)
-    }
-}
-
-impl BetweenRounds for Folder {
-    fn is_folder(&self) -> bool {
-        self.status().is_folder
-    }
-
-    fn attend(&self) {
-        self.unattended.notify_one();
-    }
-
-    fn write<'a>(
-        &'a self,
-        write: &'a ConditionalWrite,
-    ) -> BoxFuture<'a, Result<Written, StoreError>> {
-        Box::pin(self.write_if_free(write))
-    }
-
-    fn write_by_hand<'a>(
-        &'a self,
-        write: &'a ConditionalWrite,
-    ) -> BoxFuture<'a, Result<Written, StoreError>> {
-        Box::pin(self.write_in_any_case(write))
     }
 }
 

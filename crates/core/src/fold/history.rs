@@ -7,7 +7,6 @@ use super::conditional::TAKEOVERS;
 use super::{Attendance, Folder};
 use crate::error::StoreError;
 use crate::store::history;
-use crate::store::journal::Journal;
 use crate::store::table_reads::Purpose;
 use crate::task::{Stopped, lock};
 
@@ -20,12 +19,11 @@ impl Folder {
     /// Folds instead of another instance when the store keeps fewer days than this one asks for, until the `Pulse` shuts
     /// down.
     pub async fn ask_for_history(self: Arc<Self>, mut stopped: Stopped) {
-        let (Some(days), Some(journal)) = (self.limits.history_days, self.store.journal()) else {
+        let days = self.limits.history_days;
+        // In one process the instances fold in turn.
+        let Some(days) = days.filter(|_| !self.store.is_in_process()) else {
             return;
         };
-        if self.store.is_in_process() {
-            return; // The instances fold in turn.
-        }
         let mut wait = LOOK_EVERY;
         loop {
             // Instances that started together look one after the other.
@@ -33,7 +31,7 @@ impl Folder {
             if stopped.or(pause).await.is_none() {
                 return;
             }
-            wait = match stopped.or(self.look_at_history(journal, days)).await {
+            wait = match stopped.or(self.look_at_history(days)).await {
                 None => return,
                 Some(Ok(true)) => (2 * wait).min(LONGEST_WAIT),
                 // An error is told by the tasks that read and write more often.
@@ -43,8 +41,8 @@ impl Folder {
     }
 
     /// Returns whether another instance had to end its lease.
-    async fn look_at_history(&self, journal: &dyn Journal, days: u32) -> Result<bool, StoreError> {
-        let kept = history::read(journal, Purpose::Fold).await?;
+    async fn look_at_history(&self, days: u32) -> Result<bool, StoreError> {
+        let kept = history::read(self.store.journal(), Purpose::Fold).await?;
         let now = self.clock.now_seconds();
         let longer = kept.filter(|kept| kept.outdoes(days, now));
         let warning = longer.map(|kept| {

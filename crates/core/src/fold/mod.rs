@@ -189,9 +189,7 @@ impl Folder {
 
     /// Folds entries up to `position`, or all of them.
     async fn fold_until(&self, position: Option<Position>) -> Result<Attendance, StoreError> {
-        let Some(journal) = self.store.journal() else {
-            return Ok(Attendance::Mine);
-        };
+        let journal = self.store.journal();
         let result = self.boxed_rounds(journal, position).await;
         let mut status = lock(&self.status);
         match &result {
@@ -301,9 +299,6 @@ impl Folder {
     /// Waits until a call can be read, and folds it if no other instance does. `false` when the store has
     /// lost the call.
     pub async fn until_readable(&self, call: &AppendedCall) -> Result<bool, StoreError> {
-        if self.store.journal().is_none() {
-            return Ok(true);
-        }
         let mut wait = *RECHECK.start();
         loop {
             self.fold_until(Some(call.position)).await?;
@@ -320,9 +315,7 @@ impl Folder {
 
     /// Gives up the lease, so that another instance can fold at once.
     pub async fn release(&self) -> Result<(), StoreError> {
-        let Some(journal) = self.store.journal() else {
-            return Ok(());
-        };
+        let journal = self.store.journal();
         let mut slot = self.held.lock().await;
         if slot.take().is_some() {
             journal.release(&self.instance).await?;
@@ -333,9 +326,7 @@ impl Folder {
     /// Folds at intervals while this instance holds the lease, until the `Pulse` shuts down. Tries to acquire
     /// the lease at the start and when entries wait.
     pub async fn fold_at_intervals(self: Arc<Self>, mut stopped: Stopped) {
-        let Some(journal) = self.store.journal() else {
-            return;
-        };
+        let journal = self.store.journal();
         let mut backoff = *BACKOFF.start();
         // No wait at first: there may be a journal that no instance folds.
         let mut wait = Some(Duration::ZERO);

@@ -5,7 +5,7 @@
 
 use super::{FLUSH_DEADLINE, Handle};
 use crate::error::{AmendError, StoreError, StoreErrorKind};
-use crate::store::conditional_write::{BetweenRounds, ConditionalWrite, Written};
+use crate::store::conditional_write::{ConditionalWrite, Written};
 use crate::store::journal::Journal;
 use crate::store::judgement::read_changes;
 use crate::store::table::{FieldWrites, Table};
@@ -32,7 +32,7 @@ impl Handle {
     ) -> BoxFuture<'a, Result<Change, AmendError>> {
         Box::pin(
             self.in_time("the change may still be taken or given back", async move {
-                let journal = self.amended()?.ok_or(AmendError::NotFound(NO_CHANGE))?;
+                let journal = self.amended()?;
                 let now = self.clock().now_seconds();
                 let taken = by.map(|by| Taken::new(by, now));
                 for _ in 0..MAX_WRITES {
@@ -63,7 +63,7 @@ impl Handle {
     #[inline(never)]
     pub fn remove_mark<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Mark, AmendError>> {
         Box::pin(self.in_time("the mark may still be removed", async move {
-            let journal = self.amended()?.ok_or(AmendError::NotFound(NO_MARK))?;
+            let journal = self.amended()?;
             for _ in 0..MAX_WRITES {
                 let value = mark_field(journal, id).await?;
                 let stored = value
@@ -91,7 +91,7 @@ impl Handle {
     }
 
     /// The journal of the store that is amended. An instance that has ended must not become the one that folds.
-    fn amended(&self) -> Result<Option<&dyn Journal>, AmendError> {
+    fn amended(&self) -> Result<&dyn Journal, AmendError> {
         let stages = &self.0.stages;
         if stages.recorder.recording.is_closed() {
             let message = "the shutdown has begun: nothing is changed";

@@ -26,11 +26,9 @@ impl Handle {
     /// # Errors
     /// The store failed.
     pub async fn changes(&self) -> Result<Vec<Change>, StoreError> {
-        let Some(journal) = self.0.stages.store.journal() else {
-            return Ok(Vec::new());
-        };
+        let journal = self.0.stages.store.journal();
         let mut changes = read_changes(journal).await?.changes;
-        let marks = marks::retained(&*self.0.stages.store).await?;
+        let marks = marks::read(journal).await?.marks;
         for change in &mut changes {
             leave_out_removed(change, &marks);
         }
@@ -69,8 +67,8 @@ impl Handle {
                 StoreError::new(error.kind(), message).with_source(error)
             };
             self.flush_until_done().await.map_err(late)?;
-            let marks = marks::retained(&*stages.store).await.map_err(late)?;
-            if marks.settles(&mark) {
+            let marks = marks::read(stages.store.journal()).await.map_err(late)?;
+            if marks.marks.settles(&mark) {
                 return Ok(());
             }
             let message = "the mark is lost: the store was reset, or its key holds something else; see \

@@ -292,7 +292,7 @@ impl Ranking {
         };
         let tables = [slice, Table::RankingTotals { ranking }, Table::Rankings];
         let journal = self.handle.0.stages.store.journal();
-        journal.is_some_and(|journal| tables.iter().any(|table| journal.name_of(table) == key))
+        tables.iter().any(|table| journal.name_of(table) == key)
     }
 
     /// The ids from `offset` on, `limit` at most, highest first. Equal sums are in descending order of the ids'

@@ -406,9 +406,7 @@ impl StoreReader {
     /// The hour-of-week profile of a context; `None` if it has none.
     pub async fn profile(&self, context: &ContextId) -> Result<Arc<Option<Profile>>, QueryError> {
         let read = Box::pin(async {
-            let Some(journal) = self.store.journal() else {
-                return Ok(Arc::default());
-            };
+            let journal = self.store.journal();
             let id = RecordId::new(context.kind, &context.name);
             let profile = profiles::profile(journal, id, self.clock.now_seconds());
             Ok(Arc::new(profile.await?))
@@ -435,10 +433,7 @@ impl StoreReader {
     /// The tiers of the store.
     pub async fn tiers(&self) -> Result<Tiers, QueryError> {
         let read = Box::pin(async {
-            let history = match self.store.journal() {
-                Some(journal) => history::read(journal, Purpose::Query).await?,
-                None => None,
-            };
+            let history = history::read(self.store.journal(), Purpose::Query).await?;
             Ok(Tiers { history })
         });
         self.tiers.get(&self.clock, |_| A_MINUTE, read).await
@@ -477,9 +472,7 @@ impl StoreReader {
     /// The changes. They are read only when there is a new judgement: once a minute. Who has taken them is read each time.
     pub async fn changes(&self) -> Result<Arc<ChangeLog>, QueryError> {
         let read = Box::pin(async {
-            let Some(journal) = self.store.journal() else {
-                return Ok(Arc::default());
-            };
+            let journal = self.store.journal();
             let last = lock(&self.last_log).clone();
             let (stored, taken) = read_judged_and_taken(journal).await?;
             let revision = &stored.judged.revision;
@@ -503,7 +496,7 @@ impl StoreReader {
 
     /// The marks, with those that were removed.
     pub async fn marks(&self) -> Result<Arc<Marks>, QueryError> {
-        let read = Box::pin(async { Ok(Arc::new(marks::retained(&*self.store).await?)) });
+        let read = Box::pin(async { Ok(Arc::new(marks::read(self.store.journal()).await?.marks)) });
         self.marks.get(&self.clock, |_| FRESH, read).await
     }
 

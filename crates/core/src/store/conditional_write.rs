@@ -4,8 +4,6 @@
 //! effect twice, and of two instances that write at once one does.
 
 use super::table::{FieldWrites, Table};
-use crate::error::StoreError;
-use crate::task::BoxFuture;
 
 /// Fields of tables to write if one field still has a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,25 +26,4 @@ pub enum Written {
     Differs,
     /// Another instance folds, or none can.
     Held,
-}
-
-/// An instance that may write between two rounds.
-pub trait BetweenRounds: Send + Sync {
-    /// Whether this instance is the one that folds.
-    fn is_folder(&self) -> bool;
-
-    /// Makes this instance fold if no other one does, also if no entry waits: what is due between rounds is done then.
-    fn attend(&self);
-
-    /// Writes if this instance holds the lease to fold, or if that is free. A round that was begun is finished first.
-    fn write<'a>(
-        &'a self,
-        write: &'a ConditionalWrite,
-    ) -> BoxFuture<'a, Result<Written, StoreError>>;
-
-    /// Writes also if another instance holds the lease, which then has to acquire it again.
-    fn write_by_hand<'a>(
-        &'a self,
-        write: &'a ConditionalWrite,
-    ) -> BoxFuture<'a, Result<Written, StoreError>>;
 }

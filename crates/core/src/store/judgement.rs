@@ -153,7 +153,7 @@ pub async fn read_judged_and_taken(
     Ok((StoredJudged::new(values.pop().flatten()), taken))
 }
 
-/// Reads the changes. Those that another version has written in another form are left out.
+/// Reads the changes. Fields that are none are left out.
 pub async fn read_changes(reader: &dyn TableReader) -> Result<ChangeLog, StoreError> {
     let (stored, taken, [changes]) = read_all(reader, [Table::Changes]).await?;
     let mut changes = changes_in(&changes);

@@ -6,7 +6,6 @@ use super::Store;
 use super::table::Table;
 use super::table_reads::{Purpose, TableRead, TableReader};
 use crate::error::StoreError;
-use crate::task::BoxFuture;
 use tower_pulse_detect::change::{Change, Suspect};
 use tower_pulse_model::mark::{Mark, Marks, StoredMark};
 
@@ -22,17 +21,10 @@ pub struct StoredMarks {
     pub surplus: Vec<Vec<u8>>,
 }
 
-/// The marks of a store that nobody has removed, oldest first. Fields that hold no mark are left out.
-pub fn list(store: &dyn Store) -> BoxFuture<'_, Result<Vec<Mark>, StoreError>> {
-    Box::pin(async move { Ok(retained(store).await?.shown().cloned().collect()) })
-}
-
-/// The marks of a store.
-pub async fn retained(store: &dyn Store) -> Result<Marks, StoreError> {
-    match store.journal() {
-        Some(journal) => Ok(read(journal).await?.marks),
-        None => Ok(Marks::default()),
-    }
+/// The marks of a store that were not removed, oldest first. Fields that hold no mark are left out.
+pub async fn list(store: &dyn Store) -> Result<Vec<Mark>, StoreError> {
+    let stored = read(store.journal()).await?;
+    Ok(stored.marks.shown().cloned().collect())
 }
 
 /// Reads the table of marks. It changes by steps of folding only: what is read under a version stands while the version

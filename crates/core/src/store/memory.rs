@@ -3,35 +3,22 @@
 #[cfg(any(test, feature = "__test_store"))]
 mod saved;
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 #[cfg(any(test, feature = "__test_store"))]
 pub use self::saved::Saved;
-use super::in_process::{
-    Access, Bound, Found, InProcess, InProcessStore, MemoryFields, Place, State, Work,
-};
+use super::in_process::{Access, Bound, Found, InProcessStore, MemoryFields, Place, State, Work};
 use crate::clock::Clock;
 use crate::random::short_random_name;
 use crate::task::{BoxFuture, lock};
 use tower_pulse_model::slice::Precisions;
 
 /// A store in the memory of this process. Its data ends with the process.
-#[derive(Debug)]
-pub struct MemoryStore {
-    store: InProcessStore,
-    memory: Arc<Memory>,
-}
+pub type MemoryStore = InProcessStore;
 
 /// A state in memory.
 #[derive(Debug)]
 struct Memory(Mutex<State>);
-
-impl Memory {
-    fn state(&self) -> MutexGuard<'_, State> {
-        // Every change of the state is complete between two statements that could panic.
-        lock(&self.0)
-    }
-}
 
 impl Place for Memory {
     fn describe(&self) -> String {
@@ -39,7 +26,8 @@ impl Place for Memory {
     }
 
     fn work(&self, _: Access, work: Work) -> BoxFuture<'_, Found> {
-        Box::pin(async move { work(&mut self.state()) })
+        // Every change of the state is complete between two statements that could panic.
+        Box::pin(async move { work(&mut lock(&self.0)) })
     }
 }
 
@@ -47,37 +35,23 @@ impl Place for Memory {
 pub const RECORD_BYTES: usize = 256 * 1024 * 1024;
 
 /// No data, in a new generation.
-fn new_state(created: i64) -> State {
+fn new_state(created: i64, bound: Bound) -> State {
     let generation = format!("memory-{}", short_random_name());
     let mut state = State::new(generation, created, Box::new(MemoryFields::default()));
-    state.tables.bound = Bound::Records(RECORD_BYTES);
+    state.tables.bound = bound;
     state
 }
 
-impl MemoryStore {
-    /// An empty store. `clock` is the store's time, against which samples are judged as skewed.
+impl InProcessStore {
+    /// An empty store in memory. `clock` is the store's time, against which samples are judged as skewed.
     pub fn new(precisions: Precisions, clock: Clock) -> Self {
-        let memory = Arc::new(Memory(Mutex::new(new_state(clock.now_seconds()))));
-        Self {
-            store: InProcessStore::new(precisions, clock, memory.clone()),
-            memory,
-        }
+        Self::in_memory(precisions, clock, RECORD_BYTES)
     }
 
-    /// Limits the records to about `bytes`, 256 MiB by default. Above the limit, the oldest minutes are removed
+    /// An empty store in memory whose records take about `bytes` at most. Above the limit, the oldest minutes are removed
     /// first, then the oldest half hours.
-    pub fn with_record_bytes(self, bytes: usize) -> Self {
-        self.state().tables.bound = Bound::Records(bytes);
-        self
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.memory.state()
-    }
-}
-
-impl InProcess for MemoryStore {
-    fn in_process(&self) -> &InProcessStore {
-        &self.store
+    pub fn in_memory(precisions: Precisions, clock: Clock, bytes: usize) -> Self {
+        let state = new_state(clock.now_seconds(), Bound::Records(bytes));
+        Self::in_place(precisions, clock, Arc::new(Memory(Mutex::new(state))))
     }
 }

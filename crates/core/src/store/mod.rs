@@ -62,27 +62,24 @@ pub use tower_pulse_model::slice::{Precision, Precisions, SliceCount};
 pub use tower_pulse_model::slowest::RankedContext;
 
 #[cfg(any(test, feature = "__test_store"))]
-pub use self::unused::{no_queries, no_upkeep};
+pub use self::unused::{no_queries, no_upkeep, unused_journal};
 #[cfg(any(test, feature = "__test_store"))]
 pub use tower_pulse_model::snapshot::FleetSnapshot;
 
 /// A store of aggregates. Every method may be called at any time, from any number of tasks.
 ///
-/// Implemented by [`MemoryStore`](memory::MemoryStore), `FileStore` and `RedisStore`. The face of this crate shows none of these
+/// Implemented by [`InProcessStore`](in_process::InProcessStore), in memory and in a file, and by `RedisStore`. The face of this crate shows none of these
 /// traits, as they will grow: it has a type of its own for whichever store it is.
 pub trait Store: Append + Query + Upkeep + Any {
     /// The precisions of the counters.
     fn precisions(&self) -> &Precisions;
 
-    /// The journal, as the instance that folds uses it. `None` only for stores of tests that have nothing to fold.
-    fn journal(&self) -> Option<&dyn Journal> {
-        None
-    }
+    /// The journal, as the instance that folds uses it.
+    fn journal(&self) -> &dyn Journal;
 
     /// Whether all instances that share the store are in this process.
     fn is_in_process(&self) -> bool {
-        self.journal()
-            .is_none_or(|journal| journal.turn().is_some())
+        self.journal().turn().is_some()
     }
 
     /// The kind and the address of the store in a few words, without passwords.

@@ -1,5 +1,18 @@
 //! For tests: parts of a store that a test does not use.
 
+use std::sync::LazyLock;
+
+use super::journal::Journal;
+use super::memory::MemoryStore;
+use crate::clock::Clock;
+
+/// The journal of a store that nobody folds.
+pub fn unused_journal() -> &'static dyn Journal {
+    static JOURNAL: LazyLock<MemoryStore> =
+        LazyLock::new(|| MemoryStore::new(Default::default(), Clock::system()));
+    &*JOURNAL
+}
+
 /// Makes a store that is never queried: [`Query`](crate::store::Query) panics.
 #[macro_export]
 macro_rules! no_queries {

@@ -12,8 +12,8 @@ use crate::state::{Alarm, AlarmKind, Ended, SharedMinute, SharedMinutes};
 use tower_pulse_model::context::{Kind, RecordId};
 
 /// What has to be done before a form may change.
-const BEFORE_A_CHANGE: &str = "no version number guards this form, which instances of 0.1.0 read: add fields behind the \
-    semicolon of `packed!`, which an older version does not read and this one does without, or take another table";
+const BEFORE_A_CHANGE: &str = "no version number guards this form, which instances of 0.1.0 read: add fields at its end, \
+    which an older version does not read and this one must do without, or take another table";
 
 const CHANGE: &str = "\
     0c313730303030303430302d37050c474554202fc3a92f7b69647d01057765622d33a0ca9fd50c88cd9fd50c01d0d39fd50c\

@@ -7,8 +7,8 @@ use super::*;
 
 /// What has to be done before a form may change.
 const BEFORE_A_CHANGE: &str = "a file outlives its process: raise VERSION (crates/file/src/disk.rs), so that an older \
-    process leaves the file alone, and read the frozen form as well; or add fields behind the semicolon of `packed!`, \
-    where an older process may forget them";
+    process leaves the file alone, and read the frozen form as well; or add fields at its end, which an older process may \
+    forget, and this one must do without";
 
 const STATE: &str = "\
     1566696c652d3031323334353637383961626364656680c49fd50cb0b49fd50ca0ca9fd50c01057765622d31ac029eca9fd5\

@@ -4,7 +4,7 @@ use super::Batch;
 use crate::section::{Room, Section};
 
 /// The most that a call costs, unless one counter or one id of a ranking costs more. Folders refuse an entry that costs
-/// more, also folders of older versions: a larger value needs a new version of entries.
+/// more: a larger value needs a new version of entries.
 pub const MAX_CALL_COST: usize = 512 * 24;
 /// The most bytes of records and reports of a call, in memory, where they take more than packed. Packed, all else of a
 /// call takes up to 4 MiB, at the maxima of the builder.

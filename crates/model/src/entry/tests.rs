@@ -1,9 +1,7 @@
-//! Tests of packing, of entries and of what stands in tables: each form comes back as it was, older versions are read, and garbage is refused.
+//! Tests of packing, of entries and of what stands in tables: each form comes back as it was, and garbage is refused.
 
 mod limits;
 mod marks;
-mod measures;
-mod whole;
 
 use std::sync::Arc;
 
@@ -19,9 +17,7 @@ use crate::machine::MachineMinute;
 use crate::mark::StoredMark;
 use crate::minute_report::{InstanceMinute, MinuteReport};
 use crate::outcome::{OUTCOMES as OUTCOME_COUNT, Outcome};
-use crate::pack::{
-    CUT_OFF, FAILURES, OUTCOMES, ROLLED_UNTIL, push_section, read_record, record, section,
-};
+use crate::pack::{CUT_OFF, FAILURES, OUTCOMES, ROLLED_UNTIL, read_record, record, section};
 use crate::ranking::{RankingDelta, RankingSpec};
 use crate::records::Record;
 use crate::slice::Precisions;
@@ -114,8 +110,11 @@ fn sections_are_found_by_their_tag() {
     let one = with(aggregate(&[5], vec![(0, 1)], 1));
     let mut packed = record(&one);
     assert_eq!(section(&packed, 99), None);
-    push_section(&mut packed, 98, b"other");
-    push_section(&mut packed, 99, b"body");
+    for (tag, body) in [(98, &b"other"[..]), (99, b"body")] {
+        let mut out = Writer(packed);
+        out.section(tag, |out| out.0.extend(body));
+        packed = out.0;
+    }
     assert_eq!(section(&packed, 99), Some(&b"body"[..]));
     assert_eq!(read_record(&packed), Some(one));
 }
@@ -132,35 +131,11 @@ fn only_records_of_the_coarser_tiers_say_what_they_include() {
 fn an_entry_of_another_version_is_refused() {
     let mut packed = pack(&Batch::new(Precisions::default()));
     assert!(unpacked(&packed).is_ok());
-    assert_eq!(packed[0], VERSION_WITHOUT_SECTIONS);
+    assert_eq!(packed[0], ENTRY_VERSION);
     for version in [0, ENTRY_VERSION + 1] {
         packed[0] = version;
         assert_eq!(unpacked(&packed), Err(Undecodable));
     }
-}
-
-/// Instances of the first version run beside this one while a service is deployed.
-#[test]
-fn an_entry_of_the_first_version_has_neither_slow_requests_nor_rankings() {
-    let mut batch = Batch::new(Precisions::new([60], 120));
-    let one = aggregate(&[5], vec![(0, 1)], 1);
-    batch.add(&"GET /".into(), Kind::Http, 1_700_000_000, &one);
-    let mut packed = pack(&batch);
-    // Contexts end with the mark of no slow requests; counters, rankings and reports follow, none of them.
-    assert_eq!(packed.split_off(packed.len() - 4), [1, 0, 0, 0]);
-    packed.push(0);
-    packed[0] = 1;
-    assert_eq!(unpacked(&packed), Ok(batch));
-}
-
-#[test]
-fn an_entry_of_the_second_version_has_no_reports() {
-    let mut batch = Batch::new(Precisions::new([60], 120));
-    batch.count(&"sales".into(), 1_700_000_000, 3);
-    let mut packed = pack(&batch);
-    assert_eq!(packed.pop(), Some(0));
-    packed[0] = 2;
-    assert_eq!(unpacked(&packed), Ok(batch));
 }
 
 fn report(minute: i64, instance: &str, contexts: u64, parts: Aggregate) -> MinuteReport {
@@ -344,31 +319,6 @@ fn a_list_of_slow_and_failed_requests_comes_back() {
     for length in 0..packed.len() {
         assert_eq!(SlowRequests::unpack(&packed[..length], Kind::Http), None);
     }
-}
-
-/// The fields in the order in which the versions before read them, up to 100 times.
-#[test]
-fn a_list_has_the_form_that_versions_without_failed_requests_write_and_read() {
-    let slowest: Vec<_> = ten_requests().slowest().cloned().collect();
-    let mut older = Writer(Vec::new());
-    older.uint(slowest.len() as u64);
-    for request in &slowest {
-        older.uint(request.nanos);
-        older.int(request.ended);
-        older.bytes(request.context.as_bytes());
-        older.bytes(request.instance.as_bytes());
-        older.uint(request.outcome as u64);
-        older.uint(u64::from(request.is_error));
-        older.uint(u64::from(request.status.unwrap_or_default()));
-        older.bytes(request.trace_id.as_deref().unwrap_or_default().as_bytes());
-        older.bytes(request.path.as_deref().unwrap_or_default().as_bytes());
-    }
-    let read = SlowRequests::unpack(&older.0, Kind::Http).expect("a list");
-    assert!(read.iter().eq(&slowest));
-    // The slowest come first, so that what an older version reads begins with those that it retains.
-    let packed = ten_requests().pack();
-    assert_eq!((packed[0], older.0[0]), (10, 5));
-    assert_eq!(packed[1..older.0.len()], older.0[1..]);
 }
 
 fn batches() -> impl Strategy<Value = Batch> {

@@ -1,5 +1,5 @@
 //! Packs values as a sequence of their fields, and reads them from untrusted bytes. Bytes behind the fields that are known
-//! are left unread: a later version may add some.
+//! are left unread.
 
 use std::sync::Arc;
 
@@ -30,26 +30,20 @@ pub trait Packed: Sized {
     }
 }
 
-/// Packs the listed fields of a struct, in this order. Those behind the semicolon have their defaults where the bytes end
-/// before them. Those behind `unpacked` are not packed, and have their defaults.
+/// Packs the listed fields of a struct, in this order. Those behind `unpacked` are not packed, and have their defaults.
 #[macro_export]
 macro_rules! packed {
     ($type:ty {
-        $($field:ident),+ $(,)? $(; $($later:ident),+ $(,)?)? $(; unpacked $($unpacked:ident),+ $(,)?)?
+        $($field:ident),+ $(,)? $(; unpacked $($unpacked:ident),+ $(,)?)?
     }) => {
         impl $crate::pack::Packed for $type {
             fn write(&self, out: &mut $crate::pack::Writer) {
                 $($crate::pack::Packed::write(&self.$field, out);)+
-                $($($crate::pack::Packed::write(&self.$later, out);)+)?
             }
 
             fn read(from: &mut $crate::pack::Reader<'_>) -> Option<Self> {
                 Some(Self {
                     $($field: $crate::pack::Packed::read(from)?,)+
-                    $($($later: match from.0.is_empty() {
-                        true => Default::default(),
-                        false => $crate::pack::Packed::read(from)?,
-                    },)+)?
                     $($($unpacked: Default::default(),)+)?
                 })
             }

@@ -62,13 +62,6 @@ pub fn read_aggregate(bytes: &[u8]) -> Option<Aggregate> {
     Reader(bytes).aggregate()
 }
 
-/// Adds a section to a packed record. Readers that do not know its tag skip it.
-pub fn push_section(record: &mut Vec<u8>, tag: u64, body: &[u8]) {
-    let mut out = Writer(std::mem::take(record));
-    out.section(tag, |out| out.0.extend_from_slice(body));
-    *record = out.0;
-}
-
 /// The body of the section with this tag; `None` if the record has none.
 pub fn section(record: &[u8], tag: u64) -> Option<&[u8]> {
     let mut reader = Reader(record);

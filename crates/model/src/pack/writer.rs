@@ -42,7 +42,8 @@ impl Writer {
         self.bytes(name.unwrap_or_default().as_bytes());
     }
 
-    pub(crate) fn section(&mut self, tag: u64, body: impl FnOnce(&mut Self)) {
+    /// Writes a section: its tag, the length of its body, and the body.
+    pub fn section(&mut self, tag: u64, body: impl FnOnce(&mut Self)) {
         self.uint(tag);
         let at = self.0.len();
         body(self);

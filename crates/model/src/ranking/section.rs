@@ -59,10 +59,6 @@ impl Section for BTreeMap<Arc<str>, RankingDelta> {
         Amounts::of_additions(additions.fold(0, u64::saturating_add))
     }
 
-    fn version(&self) -> u8 {
-        2
-    }
-
     fn write(&self, out: &mut Writer, head: &EntryHead) {
         out.uint(self.len() as u64);
         for (name, delta) in self {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::context::{ALL, Kind};
-use crate::slice::{HOUR, Precision};
+use crate::slice::HOUR;
 use crate::tier::{DAY, TIERS};
 use crate::tiers::History;
 
@@ -174,57 +174,4 @@ fn records_are_added_to_the_tiers_that_they_belong_to() {
     let day = |time| (DAY, history.tier().slice(time));
     assert_eq!(others, expected);
     assert_eq!(days, [day(oldest - 60), day(oldest), day(newest)]);
-}
-
-/// A whole record of each tier, and of a tier that no store has.
-fn whole() -> Batch {
-    let mut batch = Batch::new(Precisions::default());
-    let mut sums = Aggregate::default();
-    sums.times.record(1_000);
-    for (seconds, ago) in [
-        (60, 600),
-        (1_800, 7_200),
-        (21_600, 90_000),
-        (DAY, 30 * 86_400),
-        (77, 500),
-    ] {
-        let start = Precision::new(seconds, 1).slice(NOW - ago);
-        batch.add_whole(&get(), NOW - 500, (seconds, start), &sums);
-    }
-    batch
-}
-
-#[test]
-fn whole_records_go_to_their_own_tier_unless_they_would_be_rolled_up_once_more() {
-    let mut round = Round::empty(NOW);
-    round.add(whole(), NOW);
-    let accepted = &round.groups[0].contexts[&get()];
-    let found = |history, rolled: &RolledUp| -> Vec<u32> {
-        let records = records(&accepted.delta, Tiers { history }, rolled, NOW);
-        records.map(|((seconds, _), _)| seconds).collect()
-    };
-    let history = Some(History {
-        days: 60,
-        since: 0,
-        asked_at: NOW,
-    });
-    let mut rolled = RolledUp::default();
-    rolled.advance(NOW);
-    assert_eq!(found(history, &rolled), [60, 1_800, 21_600, DAY]);
-    assert_eq!(found(None, &rolled), TIERS.map(|tier| tier.seconds));
-    // The minute is still to be rolled up.
-    let mut behind = RolledUp::default();
-    behind.advance(NOW - HOUR);
-    assert_eq!(found(history, &behind), [1_800, 21_600, DAY]);
-}
-
-#[test]
-fn whole_records_of_the_future_are_left_out() {
-    let mut batch = whole();
-    let ahead = FINEST.slice(NOW + SKEW_ALLOWED + 120);
-    batch.add_whole(&get(), NOW, (60, ahead), &Aggregate::default());
-    let mut round = Round::empty(NOW);
-    round.add(batch, NOW);
-    let accepted = &round.groups[0].contexts[&get()];
-    assert_eq!((accepted.delta.whole.len(), accepted.skewed), (5, 0));
 }

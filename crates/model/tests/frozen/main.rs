@@ -10,12 +10,9 @@ mod values;
 
 use std::fmt::Debug;
 
-use tower_pulse_model::aggregate::Aggregate;
-use tower_pulse_model::context::Kind;
 use tower_pulse_model::entry;
 use tower_pulse_model::mark::StoredMark;
 use tower_pulse_model::minute_report::InstanceMinute;
-use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::pack::{self, Packed};
 use tower_pulse_model::ranking::RankingState;
 use tower_pulse_model::ranking::specs::CarriedSpecs;
@@ -30,7 +27,7 @@ const ENTRY: &str = "instances of both versions share a journal and tables: rais
     section with a tag of its own in a record";
 /// The same of a form that no version number guards.
 const UNGUARDED: &str = "no version number guards this form, and an older instance reads it: add fields at its end only, \
-    which an older version does not read and this one does without; for anything else take another table";
+    which an older version does not read and this one must do without; for anything else take another table";
 /// The same of a text.
 const TEXT: &str = "no version number guards this text: an older instance takes another one for garbage, and begins anew";
 
@@ -71,27 +68,15 @@ fn packed<T: Packed + Debug + 'static>(name: &'static str, value: &T) -> Form {
 
 /// All that this crate packs.
 fn forms() -> Vec<Form> {
-    let of_entries = [
-        ("entry 3, without sections", values::requests()),
-        ("entry 4, with marks", values::marks()),
-        ("entry 5, with whole records", values::whole_records()),
-        ("entry 6, with measures", values::measures()),
-    ];
-    let mut forms: Vec<Form> = of_entries
-        .into_iter()
-        .map(|(name, batch)| {
-            let version = entry::version(&batch).to_string();
-            assert_eq!(name.split([' ', ',']).nth(1), Some(&*version));
-            form(name, &batch, entry::pack(&batch), values::unpacked, ENTRY)
-        })
-        .collect();
+    let batch = values::batch();
+    let packed_batch = entry::pack(&batch);
+    let mut forms = vec![form("entry", &batch, packed_batch, values::unpacked, ENTRY)];
     for (name, record) in [
         ("record of a minute", values::record(None)),
         (
             "record of half an hour",
             values::record(Some(1_700_000_040)),
         ),
-        ("record with measures", values::measured_record()),
     ] {
         let written = pack::record(&record);
         forms.push(form(name, &record, written, pack::read_record, ENTRY));
@@ -186,18 +171,4 @@ fn this_version_writes_what_the_last_one_wrote() {
             form.before_a_change
         );
     }
-}
-
-/// A folder of an earlier version would lose the outcome, or what is missing.
-#[test]
-fn what_an_earlier_version_would_lose_has_a_version_of_its_own() {
-    let mut batch = values::requests();
-    assert_eq!(entry::version(&batch), 3);
-    let mut sums = Aggregate::default();
-    sums.times.record(1);
-    sums.outcomes.record(Outcome::BodyFailed, true);
-    batch.add(&"GET /".into(), Kind::Http, 1_700_000_047, &sums);
-    assert_eq!(entry::version(&batch), 7);
-    batch.add_missing(1_700_000_047, 1);
-    assert_eq!(entry::version(&batch), 8);
 }

@@ -7,6 +7,7 @@ use tower_pulse_model::batch::Batch;
 use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::entry::{EntryReader, Item};
 use tower_pulse_model::histogram::{COARSE_SCALE, Histogram, SCALE};
+use tower_pulse_model::machine::MachineMinute;
 use tower_pulse_model::mark::{Mark, StoredMark};
 use tower_pulse_model::measures::Measure;
 use tower_pulse_model::minute_report::{InstanceMinute, MinuteReport};
@@ -30,14 +31,10 @@ pub(crate) const LISTS: [(&str, Kind); 2] = [
     ("slow requests of all contexts", Kind::All),
 ];
 
-/// Samples with each outcome, failures, requests that were cut off, and timers.
+/// Samples with each outcome, failures, requests that were cut off, timers, and a number in each measure.
 pub(crate) fn aggregate() -> Aggregate {
     let mut aggregate = Aggregate::default();
-    // A body that failed is an outcome since version 7 only.
-    let outcomes = Outcome::ALL
-        .into_iter()
-        .filter(|one| *one != Outcome::BodyFailed);
-    for (number, outcome) in (1u64..).zip(outcomes) {
+    for (number, outcome) in (1u64..).zip(Outcome::ALL) {
         aggregate.times.record(number * 7 * MS);
         aggregate.outcomes.record(outcome, outcome.is_error());
     }
@@ -56,6 +53,10 @@ pub(crate) fn aggregate() -> Aggregate {
             .add(RecordId::new(Kind::Timer, timer), &sums);
     }
     aggregate.timers.covered = 55 * MS;
+    let numbers = [7 * MS, 90 * MS, 5 * MS, 300, 2];
+    for (measure, number) in Measure::ALL.iter().zip(numbers) {
+        aggregate.measures.add(*measure, number);
+    }
     aggregate
 }
 
@@ -95,8 +96,9 @@ pub(crate) fn slow_requests(kind: Kind) -> SlowRequests {
     list
 }
 
-/// An entry as most are: requests of two contexts and of all, a timer, a counter, a ranking, and a report.
-pub(crate) fn requests() -> Batch {
+/// An entry with all that there is: requests of two contexts and of all, a timer, a counter, a ranking, a report, and a
+/// mark of each sort.
+pub(crate) fn batch() -> Batch {
     let mut batch = Batch::new(Precisions::default());
     for (name, kind) in [
         ("GET /users/{id}", Kind::Http),
@@ -132,55 +134,13 @@ pub(crate) fn requests() -> Batch {
         max_contexts: 20,
         is_side_by_side: true,
         contexts: instance_minute().contexts,
-        machine: None,
+        machine: instance_minute().machine,
     });
-    batch.late = 4;
-    batch.since = None;
-    batch
-}
-
-/// An entry with a mark of each sort.
-pub(crate) fn marks() -> Batch {
-    let mut batch = Batch::new(Precisions::new([60], 120));
     let version = Mark::of_version(NOW, &"1.4.2".into());
     for mark in [version, stored_mark(false).mark] {
         batch.add_mark(mark).expect("there is room");
     }
-    batch.since = None;
-    batch
-}
-
-/// An entry of an import.
-pub(crate) fn whole_records() -> Batch {
-    let mut batch = Batch::new(Precisions::new([60], 120));
-    let delta = batch.seen(&ContextId::new(Kind::Http, "GET /"), NOW);
-    for at in [(1_800, 1_699_999_200), (21_600, 1_699_984_800)] {
-        delta.whole.insert(at, aggregate());
-    }
-    batch.since = None;
-    batch
-}
-
-/// Samples with a number in each measure.
-fn measured() -> Aggregate {
-    let mut aggregate = aggregate();
-    for (measure, number) in Measure::ALL.iter().zip([7 * MS, 90 * MS, 5 * MS, 300]) {
-        aggregate.measures.add(*measure, number);
-    }
-    aggregate
-}
-
-pub(crate) fn measured_record() -> Record {
-    Record {
-        sums: measured(),
-        ..Record::default()
-    }
-}
-
-/// An entry of requests whose polls were timed.
-pub(crate) fn measures() -> Batch {
-    let mut batch = Batch::new(Precisions::new([60], 120));
-    batch.add(&"GET /".into(), Kind::Http, NOW, &measured());
+    batch.late = 4;
     batch.since = None;
     batch
 }
@@ -212,7 +172,20 @@ pub(crate) fn instance_minute() -> InstanceMinute {
         contexts: contexts
             .map(|name| (RecordId::new(Kind::Http, name), untimed.clone()))
             .into(),
-        machine: None,
+        machine: Some(MachineMinute {
+            cpus: 4,
+            cpu_millis: Some(1_500),
+            resident_bytes: Some(50_000_000),
+            open_files: None,
+            max_open_files: Some(1_024),
+            threads: Some(9),
+            workers: 3,
+            busy_millis: Some(250),
+            queued_tasks: 2,
+            alive_tasks: 70,
+            delay_micros: Some(1_100),
+            worst_delay_micros: Some(40_000),
+        }),
     }
 }
 

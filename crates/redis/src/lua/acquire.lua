@@ -31,7 +31,7 @@ if entry then
 end
 -- A state that was renamed away and back finds entries of the generation in between below what it has trimmed: their
 -- instances have no fence here. Which of them that generation had folded is lost with its state.
-local last, strays, from, page = offset(low) <= offset(head) and math.min(offset(trimmed), offset(low)) or 0, 0, '-', nil
+local last, strays, from, page = math.min(offset(trimmed), offset(low)), 0, '-', nil
 repeat
   page = redis.pcall('XRANGE', KEYS[2], from, string.format('%.0f', last), 'COUNT', 8)
   for _, stray in ipairs(page) do
@@ -45,16 +45,5 @@ if type(removed) == 'number' and strays > 0 then redis.pcall('HINCRBY', KEYS[1],
 redis.call('SET', KEYS[3], ARGV[1], 'PX', ARGV[2])
 redis.call('HSET', KEYS[1], 'v', ARGV[3], 'newer', newer)
 if low == head then redis.call('HSET', KEYS[1], 'need', 0) end
-if offset(low) > offset(head) then
-  -- Folders of earlier versions took an entry of another program behind the head for their progress. Entries that are
-  -- there although all before it were trimmed are not folded; the first of them begins where the last folded one ended.
-  local first = offset(trimmed) >= offset(low) and redis.call('XRANGE', KEYS[2], '-', head, 'COUNT', 1)[1]
-  low = first and string.format('%.0f-0', offset(first[1]) - #(first[2][12] or '') - 1) or head
-  redis.call('HSET', KEYS[1], 'low', low, 'trimmed', offset(low))
-end
-if offset(upto) > offset(head) then
-  upto = head
-  redis.call('HSET', KEYS[1], 'upto', upto)
-end
 local judged_upto, stamp = string.match(judged or '', '^(%S+) (%-?%d+)$')
 return {'MINE', low, upto, done, aside, rolled, foreign, entry and '1' or '', judged_upto == upto and stamp or ''}

@@ -51,7 +51,7 @@ for field, n in pairs({late = ARGV[12] + late, skewed = tonumber(ARGV[13]), hole
 end
 if ARGV[6] == 'ALL' then
   call('HSET', state, 'low', upto, 'upto', '', 'done', '', 'aside', '', 'took', ARGV[14], 'oldest', upto == head and '' or ARGV[8])
-  -- No entry of any version is left. The next append raises `need` again, for which folders of earlier versions wait.
+  -- No entry of any version is left. The next append raises `need` again, for which folders of older versions wait.
   if upto == head then call('HSET', state, 'need', 0) end
 end
 if ARGV[7] ~= '' then

@@ -8,20 +8,11 @@ use serde_json::{Value, json};
 const WATCHED: &str = "document.querySelectorAll('[data-panel=attention] li[data-kind^=maybe]')";
 const PROBLEMS: &str = "[document.title, document.querySelectorAll('[data-panel=attention] .changes li:not([data-kind^=maybe])').length].join()";
 
-/// Replaces what is watched in the answer about changes; without a value, as a service of an older version answers.
-fn with_watched(questions: &[&str], body: &str, watched: Option<&Value>) -> String {
+/// Replaces what is watched in the answer about changes.
+fn with_watched(questions: &[&str], body: &str, watched: &Value) -> String {
     let mut all: Value = serde_json::from_str(body).expect("the service answers JSON");
     let at = questions.iter().position(|one| *one == "changes");
-    let changes = &mut all["answers"][at.expect("it asks for changes")]["body"];
-    match watched {
-        Some(watched) => changes["watched"] = watched.clone(),
-        None => {
-            changes
-                .as_object_mut()
-                .expect("an object")
-                .remove("watched");
-        }
-    }
+    all["answers"][at.expect("it asks for changes")]["body"]["watched"] = watched.clone();
     all.to_string()
 }
 
@@ -30,7 +21,7 @@ async fn a_page_that_is_watched_is_shown_and_is_no_problem() {
     let shop = Shop::with("slow_query").await;
     let proxy = AlteringProxy::start(shop.demo().address()).await;
     // On a busy machine the demo itself may have pages that are likely slower.
-    proxy.alter(|questions, body| with_watched(questions, body, Some(&json!([]))));
+    proxy.alter(|questions, body| with_watched(questions, body, &json!([])));
     let page = Page::empty().await;
     page.go(&proxy.screen("overview?range=1h&refresh=1")).await;
     page.until_screen("overview").await;
@@ -44,7 +35,7 @@ async fn a_page_that_is_watched_is_shown_and_is_no_problem() {
         json!({"context": context, "method": method, "path": path, "since": 1_700_000_000, "ratio": ratio, "is_tail": is_tail})
     });
     let watched = json!(rows);
-    proxy.alter(move |questions, body| with_watched(questions, body, Some(&watched)));
+    proxy.alter(move |questions, body| with_watched(questions, body, &watched));
     page.until("two pages are watched", &format!("{WATCHED}.length === 2"))
         .await;
     let texts: Vec<String> = page
@@ -67,7 +58,7 @@ async fn a_page_that_is_watched_is_shown_and_is_no_problem() {
     );
     assert_eq!(page.eval::<String>(PROBLEMS).await, problems);
 
-    proxy.alter(|questions, body| with_watched(questions, body, None));
+    proxy.alter(|questions, body| with_watched(questions, body, &json!([])));
     page.until("nothing is watched any more", &none).await;
     page.end().await;
 }

@@ -172,6 +172,10 @@ impl Store for Scripted {
         &self.precisions
     }
 
+    fn journal(&self) -> &dyn crate::store::journal::Journal {
+        crate::store::unused_journal()
+    }
+
     fn describe(&self) -> String {
         "a scripted store".to_owned()
     }

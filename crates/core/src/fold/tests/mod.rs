@@ -368,8 +368,8 @@ impl Store for Scripted {
         &self.precisions
     }
 
-    fn journal(&self) -> Option<&dyn Journal> {
-        Some(self)
+    fn journal(&self) -> &dyn Journal {
+        self
     }
 
     fn describe(&self) -> String {

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use crate::store::journal::{Entry, Partitions};
 use crate::store::{FencedBatch, Position, Receipt};
 use tower_pulse_model::context::fnv1a;
-use tower_pulse_model::entry;
+use tower_pulse_model::entry::{self, ENTRY_VERSION};
 
 /// The bits of a position's chain, as in Redis.
 const CHAIN_BITS: u32 = 52;
@@ -53,9 +53,6 @@ pub(super) struct PackedCall {
     pub(super) previous: u64,
     /// When its first sample was recorded, in Unix seconds.
     pub(super) since: Option<i64>,
-    /// Seconds for which some of it may be kept.
-    pub(super) kept_for: i64,
-    version: u64,
     requests: u64,
     payload: Vec<u8>,
 }
@@ -68,8 +65,6 @@ impl PackedCall {
             seq: call.seq,
             previous: call.previous,
             since: call.batch.since,
-            kept_for: call.batch.kept_for(),
-            version: u64::from(entry::version(&call.batch)),
             requests: call.batch.requests(),
             payload: entry::pack(&call.batch),
         }
@@ -96,7 +91,7 @@ impl Entered {
         self.entries.push_back(Entry {
             position: self.head,
             stamp: now,
-            version: call.version,
+            version: u64::from(ENTRY_VERSION),
             requests: call.requests,
             payload: call.payload,
         });

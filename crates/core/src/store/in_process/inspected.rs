@@ -2,9 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::{Access, InProcess, State};
+use super::{Access, InProcessStore, State};
 use crate::error::StoreError;
-use crate::task::BoxFuture;
 
 /// What a test wants to know about a store.
 #[derive(Clone, Debug)]
@@ -39,27 +38,19 @@ impl Inspected {
     }
 }
 
-/// A store into which a test looks.
-pub trait Inspect {
+impl InProcessStore {
     /// Looks at everything at once.
-    fn inspect(&self) -> BoxFuture<'_, Result<Inspected, StoreError>>;
-
-    /// Removes all fences, as an eviction does.
-    fn remove_all_fences(&self) -> BoxFuture<'_, Result<(), StoreError>>;
-}
-
-impl<S: InProcess> Inspect for S {
-    fn inspect(&self) -> BoxFuture<'_, Result<Inspected, StoreError>> {
-        Box::pin(
-            self.in_process()
-                .with(Access::Read, |state| Ok(Inspected::new(state))),
-        )
+    pub async fn inspect(&self) -> Result<Inspected, StoreError> {
+        let looked = self.with(Access::Read, |state| Ok(Inspected::new(state)));
+        looked.await
     }
 
-    fn remove_all_fences(&self) -> BoxFuture<'_, Result<(), StoreError>> {
-        Box::pin(self.in_process().with(Access::Write, |state| {
+    /// Removes all fences, as an eviction does.
+    pub async fn remove_all_fences(&self) -> Result<(), StoreError> {
+        let cleared = self.with(Access::Write, |state| {
             state.fences.clear();
             Ok(())
-        }))
+        });
+        cleared.await
     }
 }

@@ -6,6 +6,7 @@ use super::state::State;
 use crate::error::StoreError;
 use crate::store::journal::{Acquired, FoldStep, Progress, Step};
 use crate::store::{Appended, Position, Readable};
+use tower_pulse_model::tier::COARSEST;
 
 /// Seconds after its last append at which the fence of an instance is removed.
 const FENCE_TTL: i64 = 86_400;
@@ -32,7 +33,7 @@ impl State {
             at: now,
         };
         self.fences.insert(call.instance.clone(), fence);
-        let oldest = now.saturating_sub(call.kept_for);
+        let oldest = now.saturating_sub(COARSEST.span());
         let since = call.since.filter(|since| oldest < *since);
         self.since = since.map_or(self.since, |since| since.min(self.since));
         journal.enter(call, now);

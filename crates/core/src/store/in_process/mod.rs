@@ -1,13 +1,11 @@
 //! Stores whose instances are all in one process: in memory, or in a file. [`State`] is what both know, over the
-//! fields of their tables, which each keeps in its own way. [`InProcessStore`] makes a store of it, and [`InProcess`] a
-//! store of whatever has one.
+//! fields of their tables, which each keeps in its own way. [`InProcessStore`] makes a store of it.
 //!
 //! `journal` takes calls in and applies the steps of folding to the `tables` and the `counters`; `table_reads` reads the
 //! tables, `fleet` tells who is alive, `clean` removes old data. `rows` are cached rows, which stay in memory.
 
 mod clean;
 mod counters;
-mod delegate;
 mod entered;
 pub mod fields;
 mod fleet;
@@ -32,7 +30,7 @@ pub use self::entered::{Entered, Fence};
 pub use self::fields::{Extent, FieldChange, Fields, Show};
 pub use self::heartbeats::Heartbeats;
 #[cfg(any(test, feature = "__test_store"))]
-pub use self::inspected::{Inspect, Inspected};
+pub use self::inspected::Inspected;
 pub use self::memory_fields::MemoryFields;
 pub use self::state::State;
 pub use self::tables::Bound;
@@ -104,7 +102,7 @@ pub struct InProcessStore {
 
 impl InProcessStore {
     /// A store whose state is in that place.
-    pub fn new(precisions: Precisions, clock: Clock, place: Arc<dyn Place>) -> Self {
+    pub fn in_place(precisions: Precisions, clock: Clock, place: Arc<dyn Place>) -> Self {
         Self {
             precisions,
             place,
@@ -140,10 +138,4 @@ impl InProcessStore {
             )),
         }
     }
-}
-
-/// A store that does all that stores in one process do.
-pub trait InProcess: Send + Sync + 'static {
-    /// Its state and its turns.
-    fn in_process(&self) -> &InProcessStore;
 }

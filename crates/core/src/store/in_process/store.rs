@@ -24,8 +24,8 @@ impl Store for InProcessStore {
         &self.precisions
     }
 
-    fn journal(&self) -> Option<&dyn Journal> {
-        Some(self)
+    fn journal(&self) -> &dyn Journal {
+        self
     }
 
     fn describe(&self) -> String {
@@ -284,7 +284,7 @@ impl Journal for InProcessStore {
         next: &'a str,
         _: &'a Entry,
     ) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
-        // All entries are of this process, or of one that ran the same version or an older one.
+        // No entry is of a newer version: an older process does not open the file of a newer form.
         let (version, next) = (version.to_owned(), next.to_owned());
         Box::pin(self.with(Access::Write, move |state| {
             Ok(state.amend(&version, next, |_| ()))

@@ -157,8 +157,8 @@ fn slices_that_are_not_in_order_are_refused() {
     batch.count(&"c".into(), 180, 1);
     let mut packed = pack(&batch);
     assert!(unpacked(&packed).is_ok());
-    // Of each slice its start and its value, then no rankings and no reports.
-    let end = packed.len() - 2;
+    // Of each slice its start and its value, then no rankings, no reports and no marks.
+    let end = packed.len() - 3;
     packed.swap(end - 4, end - 2);
     assert_eq!(unpacked(&packed), Err(Undecodable));
     packed[end - 4] = packed[end - 2];

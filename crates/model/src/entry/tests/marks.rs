@@ -1,4 +1,4 @@
-//! Marks come back, in an entry of a version of its own and in a table.
+//! Marks come back, in an entry and in a table.
 
 use super::*;
 use crate::batch::MAX_CALL_COST;
@@ -39,30 +39,13 @@ fn longest(number: usize) -> Mark {
 }
 
 #[test]
-fn only_an_entry_with_marks_has_the_newest_version() {
-    let packed = pack(&batch_of([]));
-    assert_eq!((packed[0], version(&batch_of([]))), (3, 3));
-    let batch = batch_of([of("a", NOW, 1), of("b", -NOW, 2)]);
-    let packed = pack(&batch);
-    assert_eq!((packed[0], version(&batch)), (4, 4));
-    assert_eq!(unpacked(&packed), Ok(batch));
-    for length in 0..packed.len() {
-        // Without the whole section it is an entry that has none.
-        let is_whole = length == pack(&batch_of([])).len();
-        assert_eq!(unpacked(&packed[..length]).is_err(), !is_whole, "{length}");
-    }
-    let mut older = packed;
-    older[0] = 3;
-    assert_eq!(unpacked(&older), Err(Undecodable));
-}
-
-#[test]
-fn as_many_of_the_longest_as_may_wait_are_read_and_no_more() {
+fn as_many_of_the_longest_as_may_wait_are_read() {
     let mut batch = batch_of((0..MAX_PENDING_MARKS).map(longest));
     assert_eq!(batch.marks.len(), MAX_PENDING_MARKS);
-    assert_eq!(unpacked(&pack(&batch)), Ok(batch.clone()));
-    let surplus = batch_of((0..=MAX_PENDING_MARKS).map(longest));
-    assert_eq!(unpacked(&pack(&surplus)), Err(Undecodable));
+    let packed = pack(&batch);
+    assert_eq!(unpacked(&packed), Ok(batch.clone()));
+    assert_eq!(unpacked(&packed[..packed.len() - 1]), Err(Undecodable));
+    assert_eq!(unpacked(&[&packed[..], &[0]].concat()), Err(Undecodable));
     let part = batch.split(MAX_CALL_COST);
     assert_eq!(
         (part.marks.len(), batch.is_empty()),
@@ -92,28 +75,4 @@ fn what_no_sender_makes_is_refused() {
     for garbage in [&b""[..], b"garbage", b"{}", &[0xff; 40]] {
         assert_eq!(StoredMark::unpack(b"a", garbage), None);
     }
-}
-
-#[test]
-fn a_section_that_is_not_known_or_is_there_twice_makes_an_entry_unreadable() {
-    let batch = batch_of([of("a", NOW, 1)]);
-    let with = |tag: u64, body: &[u8]| {
-        let mut out = Writer(pack(&batch));
-        out.section(tag, |out| out.0.extend_from_slice(body));
-        unpacked(&out.0)
-    };
-    assert_eq!(with(mark::SECTION, &[0]), Err(Undecodable));
-    assert_eq!(with(mark::SECTION + 1, &[0]), Err(Undecodable));
-    // Bytes behind the marks, in their section.
-    let (empty, packed) = (pack(&batch_of([])), pack(&batch));
-    let mut section = Reader(&packed[empty.len()..]);
-    assert_eq!(section.uint(), Some(mark::SECTION));
-    let marks = section.bytes().expect("it is a section");
-    let mut out = Writer(empty);
-    out.0[0] = ENTRY_VERSION;
-    out.section(mark::SECTION, |out| {
-        out.0.extend_from_slice(marks);
-        out.uint(0);
-    });
-    assert_eq!(unpacked(&out.0), Err(Undecodable));
 }
