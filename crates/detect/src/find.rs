@@ -169,25 +169,23 @@ impl Finder<'_> {
                 continue;
             };
             let shared = self.state.shared.of(alarm.context);
-            let since = step::search(&page.history, &shared, (alarm.since, now));
+            let step = step::search(&page.history, &shared, (alarm.since, now));
             // The minutes until it was detected are part of the change itself.
-            let Some(since) = since.filter(|since| *since > alarm.detected) else {
+            let Some((strength, since)) = step.filter(|(_, since)| *since > alarm.detected) else {
                 continue;
             };
             let before = (alarm.since.max(since - LONGEST_BEFORE), since);
             let past = find_changed_past(&page.history, before, &shared);
-            steps.extend(past.map(|past| (alarm.context, since, past)));
+            steps.extend(past.map(|past| (alarm.context, strength, since, past)));
         }
-        for (context, since, past) in steps {
+        for (context, strength, since, past) in steps {
             let Some(page) = self.pages.get_mut(&context) else {
                 continue;
             };
             page.freeze(&past, now);
             let shared = self.state.shared.of(context);
             let lens = page.lens.as_ref();
-            let Some((strength, effect)) =
-                lens.and_then(|lens| speed::effect_since(lens, &shared, since))
-            else {
+            let Some(effect) = lens.map(|lens| speed::effect_since(lens, &shared, since)) else {
                 continue;
             };
             self.state.alarms.push(Alarm {

@@ -93,12 +93,12 @@ fn deviations(lens: &Lens, minutes: &[Residual], kind: usize) -> Option<(f64, f6
     Some((strength(lens, kind, effect, variance, count), effect))
 }
 
-/// Standard deviations and effect on the rank of the minutes since `since`.
-pub(crate) fn effect_since(lens: &Lens, shared: &SharedMinutes, since: Tick) -> Option<(f64, f64)> {
+/// The effect on the rank of the minutes since `since`.
+pub(crate) fn effect_since(lens: &Lens, shared: &SharedMinutes, since: Tick) -> f64 {
     let minutes: Vec<_> = residuals(lens, shared)
         .filter(|minute| minute.tick >= since)
         .collect();
-    deviations(lens, &minutes, RANK)
+    weighted_mean(minutes.iter(), RANK)
 }
 
 /// The size of an effect on the mean score, as a logarithm of time.

@@ -30,13 +30,13 @@ struct Level {
     variance: f64,
 }
 
-/// The first minute of a step that is there at the end of minute `now`, on a page that is slower since the minutes after
-/// `after`.
+/// The standard deviations and the first minute of a step that is there at the end of minute `now`, on a page that is
+/// slower since the minutes after `after`.
 pub(crate) fn search(
     history: &History,
     shared: &SharedMinutes,
     (after, now): (Tick, Tick),
-) -> Option<Tick> {
+) -> Option<(f64, Tick)> {
     let levels = levels(history, shared, after);
     if levels.last()?.tick != now {
         return None;
@@ -50,7 +50,6 @@ pub(crate) fn search(
     });
     let best = found.max_by(|a, b| a.0.total_cmp(&b.0));
     best.filter(|(strength, _)| *strength >= BAR)
-        .map(|(_, since)| since)
 }
 
 /// Standard deviations between some minutes and those before them, if each is larger by the least step.

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{Path, Request};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
@@ -16,8 +17,10 @@ use axum::response::IntoResponse as _;
 use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+use tower::ServiceExt as _;
 use tower_pulse::admin::Access;
 use tower_pulse::layer::Head;
+use tower_pulse::store::file::{FileOptions, FileStore};
 use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::{Builder, Clock, Outcome, Pulse};
 use tower_pulse_model::slice::Precisions;
@@ -34,6 +37,13 @@ pub const PLACES: [&str; 4] = [
 
 /// The minutes of [`Service::with_quiet_minutes`] without a request, and of [`Service::restarted`] without the service.
 pub const QUIET: Range<i64> = 10..15;
+
+/// The minutes of [`Service::deployed_anew`].
+const MINUTES: i64 = 116;
+/// The minute from which on a page of it grows.
+pub const GROWING: i64 = 90;
+/// The minute in which its second process takes over.
+pub const DEPLOYED: i64 = 104;
 
 /// Names that would do harm if the page took them for more than text, or had no room for them.
 pub const HOSTILE: [&str; 7] = [
@@ -443,6 +453,61 @@ impl Service {
     /// Answers again.
     pub fn log_in(&self) {
         self.is_out.store(false, Ordering::SeqCst);
+    }
+
+    /// A service of one process on a file, of which a page grows with its data since [`GROWING`], and takes 80 ms more
+    /// since a new process with another version took over in [`DEPLOYED`]; and the start of its first minute.
+    pub async fn deployed_anew(file: &std::path::Path) -> (Self, i64) {
+        let now = Clock::system().now_seconds();
+        let begin = (now.div_euclid(60) - MINUTES) * 60;
+        let (clock, time) = Clock::manual(begin);
+        let start = |version: &str| {
+            let options = FileOptions::new(file).expect("a path").clock(clock.clone());
+            let store = FileStore::open(options).expect("a file");
+            let builder = builder().clock(clock.clone()).store(Arc::new(store));
+            let pulse = builder.app_version(version).build();
+            let pulse = pulse.expect("a valid configuration");
+            let time = time.clone();
+            let takes = move |Path(millis): Path<u64>| {
+                let time = time.clone();
+                async move { time.advance(Duration::from_millis(millis)) }
+            };
+            let pages = Router::new()
+                .route("/statusbar/today/{millis}", get(takes.clone()))
+                .route("/start/{millis}", get(takes))
+                .layer(pulse.layer());
+            (pulse.clone(), pages)
+        };
+        let (mut pulse, mut pages) = start("1.0");
+        for minute in 0..MINUTES {
+            if minute == DEPLOYED {
+                pulse.shutdown().await.expect("a file");
+                drop((pulse, pages));
+                (pulse, pages) = start("1.1");
+            }
+            pulse.simulation().heartbeat().await.expect("a file");
+            let grown = 7 + 7 * (minute - GROWING).max(0) / 8;
+            let more = if minute < DEPLOYED { 0 } else { 80 };
+            for request in 0..60 {
+                let wobble = request % 3 + minute % 2;
+                for path in [
+                    format!("/statusbar/today/{}", grown + more + wobble),
+                    format!("/start/{}", 20 + wobble),
+                ] {
+                    let request = Request::get(path).body(Body::empty());
+                    let request = request.expect("a request");
+                    let response = pages.clone().oneshot(request).await;
+                    assert!(response.is_ok_and(|response| response.status() == StatusCode::OK));
+                }
+            }
+            pulse.simulation().drain();
+            let left = begin + 60 * (minute + 1) - clock.now_seconds();
+            time.advance(Duration::from_secs(left.max(0) as u64));
+            pulse.flush().await.expect("a file");
+            pulse.simulation().judge().await.expect("a file");
+        }
+        let app = Router::new().merge(pulse.mount("/admin/pulse", Access::open()));
+        (Self::serve(pulse, app).await, begin)
     }
 
     async fn serve(pulse: Pulse, app: Router) -> Self {

@@ -5,6 +5,7 @@ mod advice;
 mod charts;
 mod cost;
 mod figures;
+mod growth;
 mod heat_map;
 mod hostile;
 mod incidents;
