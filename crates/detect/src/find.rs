@@ -165,18 +165,17 @@ impl Finder<'_> {
             .filter(|alarm| alarm.kind == AlarmKind::Slower && !self.state.is_covered(alarm));
         let mut steps = Vec::new();
         for alarm in alarms {
-            let Some(page) = self.pages.get(&alarm.context) else {
-                continue;
-            };
             let shared = self.state.shared.of(alarm.context);
-            let step = step::search(&page.history, &shared, (alarm.since, now));
             // The minutes until it was detected are part of the change itself.
-            let Some((strength, since)) = step.filter(|(_, since)| *since > alarm.detected) else {
-                continue;
-            };
-            let before = (alarm.since.max(since - LONGEST_BEFORE), since);
-            let past = find_changed_past(&page.history, before, &shared);
-            steps.extend(past.map(|past| (alarm.context, strength, since, past)));
+            if let Some(page) = self.pages.get(&alarm.context)
+                && let Some((strength, since)) =
+                    step::search(&page.history, &shared, (alarm.since, now))
+                && since > alarm.detected
+            {
+                let before = (alarm.since.max(since - LONGEST_BEFORE), since);
+                let past = find_changed_past(&page.history, before, &shared);
+                steps.extend(past.map(|past| (alarm.context, strength, since, past)));
+            }
         }
         for (context, strength, since, past) in steps {
             let Some(page) = self.pages.get_mut(&context) else {
@@ -184,10 +183,8 @@ impl Finder<'_> {
             };
             page.freeze(&past, now);
             let shared = self.state.shared.of(context);
-            let lens = page.lens.as_ref();
-            let Some(effect) = lens.map(|lens| speed::effect_since(lens, &shared, since)) else {
-                continue;
-            };
+            let effect =
+                (page.lens.as_ref()).map_or(0.0, |lens| speed::effect_since(lens, &shared, since));
             self.state.alarms.push(Alarm {
                 context,
                 kind: AlarmKind::Slower,

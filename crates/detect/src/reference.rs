@@ -1,14 +1,16 @@
 //! The past that a page is compared with: the distribution of its times in a quiet hour, and scores that are
 //! made from it.
 //!
-//! A request has three scores, each a function of its bucket. All are rank scores or scores of location
+//! A request has four scores, each a function of its bucket. The first three are rank scores or scores of location
 //! (Hájek, Šidák and Sen, *Theory of Rank Tests*, 1999), so that no moment of the times is needed:
 //! - its *rank* in the reference (Wilcoxon's score; for grouped data Bross's ridit);
 //! - its *place*: `-f'/f` of the smoothed density of the reference, the locally most powerful score for a
 //!   shift of the logarithm. With several modes, such as hits and misses of a cache, it sees a shift of the
 //!   modes much better than the rank does, and a change of their shares hardly;
 //! - its *tail*: for a request in the upper tenth, how far it lies in there, in logarithms, less what is usual there. A
-//!   tail that is longer shows in it; that more requests reach the tail, as when all are slower, hardly does.
+//!   tail that is longer shows in it; that more requests reach the tail, as when all are slower, hardly does;
+//! - its *mix*: the logarithm of the likelihood ratio of a past in which some requests take three times as long and more
+//!   are in the slower mode. A cache that misses more often, or a lock that one request in three meets, shows in it.
 
 use super::history::{BUCKETS, Counts, SCALE, WIDTH};
 use super::noise::Noise;
@@ -90,8 +92,6 @@ pub(crate) struct Reference {
     skew: [f64; SCORES],
     /// Share of the requests in the upper tenth.
     tail_share: f64,
-    /// The expected mix score of a request that takes longer.
-    mixed: f64,
     count: f64,
     /// The mean bucket of the requests.
     pub(crate) bucket: f64,
@@ -189,7 +189,6 @@ impl Reference {
             variance: [0.0; SCORES],
             skew: [0.0; SCORES],
             tail_share: above,
-            mixed: 0.0,
             count: total,
             bucket: (low..=high)
                 .map(|bucket| share(bucket) * bucket as f64)
@@ -229,8 +228,6 @@ impl Reference {
         }
         for bucket in support.filter(|bucket| counts[*bucket] > 0) {
             let share = f64::from(counts[bucket]) / total;
-            self.mixed +=
-                share * f64::from(self.of(bucket + (MIX_SHIFT / WIDTH).round() as usize)[MIX]);
             for (kind, score) in self.of(bucket).into_iter().enumerate() {
                 self.skew[kind] += share * f64::from(score).powi(3) / self.variance[kind];
             }
@@ -287,7 +284,7 @@ impl Reference {
 
     /// The share of the requests that take longer by much, by their mean mix score.
     pub(crate) fn mixed_share(&self, mix_score: f64) -> f64 {
-        (mix_score / self.mixed.max(1e-3)).clamp(-0.4, 1.0)
+        (mix_score / self.expected(MIX, MIX_SHIFT).max(1e-3)).clamp(-0.4, 1.0)
     }
 
     /// Change of the expected score with a small shift; of the tail score, with one of the tail at least.

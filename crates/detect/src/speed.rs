@@ -22,7 +22,7 @@ const SHORTEST: usize = 2;
 /// The shortest window of a change that is not overwhelming.
 const USUAL_SHORTEST: usize = 3;
 /// The least change that is overwhelming after two minutes, as a logarithm of time: 2.7 times.
-const OVERWHELMING: f64 = 1.0;
+pub(crate) const OVERWHELMING: f64 = 1.0;
 /// Minutes before a change in which it may not have been there.
 const BEFORE: usize = 3;
 /// The longest window, in minutes with requests.

@@ -5,12 +5,11 @@
 
 use super::history::{History, Tick, WIDTH};
 use super::past::FEWEST_CHANGED;
+use super::speed::OVERWHELMING;
 use super::state::SharedMinutes;
 
 /// The least step, as a logarithm of time: half as much again.
 const LEAST: f64 = 0.405;
-/// The least step that two minutes suffice for: 2.7 times.
-const OVERWHELMING: f64 = 1.0;
 /// The minutes of a step.
 const SHORTEST: usize = 2;
 const LONGEST: usize = 6;
@@ -48,8 +47,9 @@ pub(crate) fn search(
         let strength = strength(before, step)?;
         Some((strength, step[0].tick))
     });
-    let best = found.max_by(|a, b| a.0.total_cmp(&b.0));
-    best.filter(|(strength, _)| *strength >= BAR)
+    found
+        .filter(|(strength, _)| *strength >= BAR)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
 }
 
 /// Standard deviations between some minutes and those before them, if each is larger by the least step.
