@@ -53,8 +53,9 @@ fn bar(minutes: usize, alone: bool, young: bool) -> f64 {
 /// Standard deviations of a page that is faster, which is less urgent than one that is slower.
 const FASTER_BAR: f64 = 6.5;
 
-/// Standard deviations that a mix needs besides, as its share wobbles more than a place does.
+/// Standard deviations that a mix needs besides, and in fewer than five minutes: its share wobbles more than a place does.
 const MIXED: f64 = 0.5;
+const MIXED_AT_ONCE: f64 = 2.0;
 
 /// The least change, as a logarithm of time: slower, faster, in the tail.
 const LEAST_SLOWER: f64 = 0.12;
@@ -185,7 +186,11 @@ pub(crate) fn search(
         if length < USUAL_SHORTEST && length < shortest(window) {
             return;
         }
-        let mixed = if kind == MIX { MIXED } else { 0.0 };
+        let mixed = match kind {
+            MIX if length < 5 => MIXED_AT_ONCE,
+            MIX => MIXED,
+            _ => 0.0,
+        };
         let bar = bar(length, alone, young) + mixed;
         let over = match finding.faster {
             false => finding.strength / bar,
