@@ -20,7 +20,6 @@ use tokio::task::JoinHandle;
 use tower::ServiceExt as _;
 use tower_pulse::admin::Access;
 use tower_pulse::layer::Head;
-use tower_pulse::store::file::{FileOptions, FileStore};
 use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::{Builder, Clock, Outcome, Pulse};
 use tower_pulse_model::slice::Precisions;
@@ -455,18 +454,19 @@ impl Service {
         self.is_out.store(false, Ordering::SeqCst);
     }
 
-    /// A service of one process on a file, of which a page grows with its data since [`GROWING`], and takes 80 ms more
+    /// A service of one process, of which a page grows with its data since [`GROWING`], and takes 80 ms more
     /// since a new process with another version took over in [`DEPLOYED`]; and the start of its first minute.
-    pub async fn deployed_anew(file: &std::path::Path) -> (Self, i64) {
+    pub async fn deployed_anew() -> (Self, i64) {
         let now = Clock::system().now_seconds();
         let begin = (now.div_euclid(60) - MINUTES) * 60;
         let (clock, time) = Clock::manual(begin);
+        let store = Arc::new(MemoryStore::new(Precisions::default(), clock.clone()));
         let start = |version: &str| {
-            let options = FileOptions::new(file).expect("a path").clock(clock.clone());
-            let store = FileStore::open(options).expect("a file");
-            let builder = builder().clock(clock.clone()).store(Arc::new(store));
-            let pulse = builder.app_version(version).build();
-            let pulse = pulse.expect("a valid configuration");
+            let builder = builder().clock(clock.clone()).store(store.clone());
+            let built = builder.app_version(version).build_with_tasks();
+            let (pulse, tasks) = built.expect("a valid configuration");
+            let folding = tasks.into_iter().filter(|task| task.name() == "fold");
+            let folding: Vec<_> = folding.map(tokio::spawn).collect();
             let time = time.clone();
             let takes = move |Path(millis): Path<u64>| {
                 let time = time.clone();
@@ -476,16 +476,23 @@ impl Service {
                 .route("/statusbar/today/{millis}", get(takes.clone()))
                 .route("/start/{millis}", get(takes))
                 .layer(pulse.layer());
-            (pulse.clone(), pages)
+            (pulse.clone(), pages, folding)
         };
-        let (mut pulse, mut pages) = start("1.0");
+        let (mut pulse, mut pages, mut folding) = start("1.0");
         for minute in 0..MINUTES {
             if minute == DEPLOYED {
-                pulse.shutdown().await.expect("a file");
-                drop((pulse, pages));
-                (pulse, pages) = start("1.1");
+                pulse.shutdown().await.expect("a store in memory");
+                for task in folding {
+                    task.abort();
+                    let _ = task.await;
+                }
+                (pulse, pages, folding) = start("1.1");
             }
-            pulse.simulation().heartbeat().await.expect("a file");
+            pulse
+                .simulation()
+                .heartbeat()
+                .await
+                .expect("a store in memory");
             let grown = 7 + 7 * (minute - GROWING).max(0) / 8;
             let more = if minute < DEPLOYED { 0 } else { 80 };
             for request in 0..60 {
@@ -503,8 +510,8 @@ impl Service {
             pulse.simulation().drain();
             let left = begin + 60 * (minute + 1) - clock.now_seconds();
             time.advance(Duration::from_secs(left.max(0) as u64));
-            pulse.flush().await.expect("a file");
-            pulse.simulation().judge().await.expect("a file");
+            pulse.flush().await.expect("a store in memory");
+            pulse.simulation().judge().await.expect("a store in memory");
         }
         let app = Router::new().merge(pulse.mount("/admin/pulse", Access::open()));
         (Self::serve(pulse, app).await, begin)

@@ -2,7 +2,6 @@
 
 use pulse_browser::page::Page;
 use pulse_browser::rig::http::Client;
-use pulse_browser::rig::process::TempDir;
 use pulse_browser::service::{DEPLOYED, GROWING, Service};
 use serde_json::Value;
 
@@ -11,8 +10,7 @@ const SCREEN: &str = "/admin/pulse/#path?context=GET%20%2Fstatusbar%2Ftoday%2F%7
 
 #[tokio::test]
 async fn a_deploy_on_top_of_growth_is_a_change_of_its_own_with_the_version_as_its_suspect() {
-    let dir = TempDir::new("growth");
-    let (service, begin) = Service::deployed_anew(&dir.path().join("pulse.redb")).await;
+    let (service, begin) = Service::deployed_anew().await;
     let minute = |at: &Value| at.as_i64().map(|at| (at - begin) / 60);
     let mut client = Client::connect(service.address()).await;
     let answer = client.json("/admin/pulse/api/changes").await;
