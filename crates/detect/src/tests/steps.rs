@@ -20,6 +20,21 @@ fn growing(from: i64, to: i64, factor: f64) -> impl Fn(usize, i64) -> Option<Loa
     }
 }
 
+/// A page that takes so many times as long in each minute.
+fn by_minute(factors: &[f64]) -> impl Fn(usize, i64) -> Option<Load> {
+    move |number, minute| {
+        let factor = if number == 0 {
+            factors[minute as usize]
+        } else {
+            1.0
+        };
+        Some(Load {
+            median: USUAL.median * factor,
+            ..USUAL
+        })
+    }
+}
+
 /// The starts of what stands on page 0 at the end of each minute, in minutes.
 fn starts(verdicts: &[Vec<Verdict>]) -> Vec<Vec<i64>> {
     let starts = verdicts.iter().map(|verdicts| {
@@ -70,17 +85,7 @@ fn a_step_on_top_of_growth_is_a_change_of_its_own() {
 #[test]
 fn the_change_below_a_step_stands_again_when_the_step_is_over() {
     let factors = repeated(&[(90, 1.0), (15, 2.0), (15, 6.0), (15, 2.0), (15, 1.0)]);
-    let verdicts = watch(10, 150, |number, minute| {
-        let factor = if number == 0 {
-            factors[minute as usize]
-        } else {
-            1.0
-        };
-        Some(Load {
-            median: USUAL.median * factor,
-            ..USUAL
-        })
-    });
+    let verdicts = watch(10, 150, by_minute(&factors));
     let starts = starts(&verdicts);
     let ends = [104, 108, 119, 124, 134, 140].map(|minute: usize| starts[minute].clone());
     assert_eq!(
@@ -90,17 +95,7 @@ fn the_change_below_a_step_stands_again_when_the_step_is_over() {
     );
     // All together back to what it was.
     let factors = repeated(&[(90, 1.0), (15, 2.0), (15, 6.0), (15, 1.0)]);
-    let verdicts = watch(10, 135, |number, minute| {
-        let factor = if number == 0 {
-            factors[minute as usize]
-        } else {
-            1.0
-        };
-        Some(Load {
-            median: USUAL.median * factor,
-            ..USUAL
-        })
-    });
+    let verdicts = watch(10, 135, by_minute(&factors));
     assert!(verdicts[119].len() == 1 && verdicts[126].is_empty());
     let again = verdicts[120..]
         .iter()
