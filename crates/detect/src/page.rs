@@ -55,13 +55,8 @@ impl Page {
         let past = find_past(&self.history, epoch, shared, excluded);
         // The same as when this detector took over in the middle of an epoch.
         let before = before.filter(|(ended, _)| *ended > epoch - STORED);
-        match past.or_else(|| before.map(|(_, past)| past.clone())) {
-            Some(past) => self.look_through(past, epoch, now),
-            None => {
-                self.lens = None;
-                self.missing = Some(epoch);
-            }
-        }
+        let compared = past.or_else(|| before.and_then(|(_, past)| with_reference(past)));
+        self.look_through(compared, epoch, now);
     }
 
     /// Forgets the lens, so that it is made anew.
@@ -72,7 +67,7 @@ impl Page {
 
     /// Compares with this past from now on.
     pub(crate) fn freeze(&mut self, past: &Past, now: Tick) {
-        self.look_through(past.clone(), Tick::MAX, now);
+        self.look_through(with_reference(past), Tick::MAX, now);
     }
 
     pub(crate) fn is_frozen(&self) -> bool {
@@ -81,11 +76,9 @@ impl Page {
             .is_some_and(|lens| lens.epoch == Tick::MAX)
     }
 
-    fn look_through(&mut self, past: Past, epoch: Tick, now: Tick) {
-        let counts = past.counts();
+    fn look_through(&mut self, compared: Option<(Past, Reference)>, epoch: Tick, now: Tick) {
         self.missing = Some(epoch);
-        let reference = Reference::new(&counts);
-        self.lens = reference.map(|reference| {
+        self.lens = compared.map(|(past, reference)| {
             let mut scored = VecDeque::with_capacity(SCORED as usize + 1);
             self.history.each(now - SCORED + 1, |minute, packed| {
                 scored.push_back(score(minute.tick, packed, &reference));
@@ -117,4 +110,8 @@ impl Page {
             lens.scored.pop_front();
         }
     }
+}
+
+fn with_reference(past: &Past) -> Option<(Past, Reference)> {
+    Some((past.clone(), Reference::new(&past.counts())?))
 }

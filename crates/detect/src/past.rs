@@ -22,22 +22,23 @@ const QUIET: f64 = 0.14;
 /// A minute whose scores are farther from the usual is no part of a past, in standard deviations.
 const OUTLYING: f64 = 4.0;
 
-/// The past of a page at minute `epoch`, if there is enough of it. `excluded` are times that may not be part of it.
+/// The past of a page at minute `epoch` with its scores, if there is enough of it. `excluded` are times that may not be
+/// part of it.
 pub(crate) fn find_past(
     history: &History,
     epoch: Tick,
     shared: &SharedMinutes,
     excluded: &[(Tick, Tick)],
-) -> Option<Past> {
+) -> Option<(Past, Reference)> {
     let end = epoch - PAST_ENDS;
     let usual = Search::new(history, end - PAST_MINUTES, end, shared, excluded).past();
-    if usual.as_ref().is_some_and(|past| past.minutes >= 30) {
+    if usual.as_ref().is_some_and(|(past, _)| past.minutes >= 30) {
         return usual;
     }
     let end = epoch - YOUNG_PAST_ENDS;
     let young = Search::new(history, epoch - STORED + RENEWED, end, shared, excluded).past();
     match (usual, young) {
-        (Some(usual), Some(young)) if young.minutes < usual.minutes + 5 => Some(usual),
+        (Some(usual), Some(young)) if young.0.minutes < usual.0.minutes + 5 => Some(usual),
         (usual, young) => young.or(usual),
     }
 }
@@ -50,7 +51,7 @@ pub(crate) fn find_changed_past(
 ) -> Option<Past> {
     let mut search = Search::new(history, from, to, shared, &[]);
     search.fewest = FEWEST_CHANGED;
-    search.past()
+    Some(search.past()?.0)
 }
 
 /// A minute, the difference of its mean score from the expected one, and the variance of that from sampling.
@@ -106,7 +107,7 @@ impl<'a> Search<'a> {
         });
     }
 
-    fn past(mut self) -> Option<Past> {
+    fn past(mut self) -> Option<(Past, Reference)> {
         let (mut past, mut reference) = self.sums()?;
         let mut residuals = self.residuals(&past, &reference);
         self.outlying = outlying(&residuals, &reference);
@@ -119,7 +120,7 @@ impl<'a> Search<'a> {
             residuals.retain(|(tick, _, _)| !self.outlying.contains(tick));
             past.noise[kind] = Noise::estimate(residuals, reference.slope(kind));
         }
-        Some(past)
+        Some((past, reference))
     }
 
     /// The past without its noise.

@@ -201,18 +201,22 @@ impl Reference {
 
     /// Fills the table of expected scores, and centres the scores.
     fn tabulate(&mut self, counts: &Counts, support: std::ops::RangeInclusive<usize>, total: f64) {
+        let occupied = support.filter(|bucket| counts[*bucket] > 0);
+        let shares: Vec<_> = occupied
+            .map(|bucket| (bucket, f64::from(counts[bucket]) / total))
+            .collect();
         let mut squares = [0.0; SCORES];
+        for (bucket, share) in &shares {
+            for (square, score) in squares.iter_mut().zip(self.of(*bucket)) {
+                *square += share * f64::from(score).powi(2);
+            }
+        }
         for shift in 0..SHIFTS {
             let mut expected = [0.0; SCORES];
-            for bucket in support.clone().filter(|bucket| counts[*bucket] > 0) {
-                let share = f64::from(counts[bucket]) / total;
-                let moved = (bucket + shift).saturating_sub(FARTHEST);
-                let scores = self.of(moved);
-                for (kind, score) in scores.into_iter().enumerate() {
-                    expected[kind] += share * f64::from(score);
-                    if shift == FARTHEST {
-                        squares[kind] += share * f64::from(score).powi(2);
-                    }
+            for (bucket, share) in &shares {
+                let scores = self.of((bucket + shift).saturating_sub(FARTHEST));
+                for (sum, score) in expected.iter_mut().zip(scores) {
+                    *sum += share * f64::from(score);
                 }
             }
             self.shifted.push(expected.map(|score| score as f32));
@@ -226,8 +230,7 @@ impl Reference {
                 *score -= centre;
             }
         }
-        for bucket in support.filter(|bucket| counts[*bucket] > 0) {
-            let share = f64::from(counts[bucket]) / total;
+        for (bucket, share) in shares {
             for (kind, score) in self.of(bucket).into_iter().enumerate() {
                 self.skew[kind] += share * f64::from(score).powi(3) / self.variance[kind];
             }

@@ -41,8 +41,8 @@ fn bar(minutes: usize, alone: bool, young: bool) -> f64 {
     let bar = match minutes {
         0..=2 => 16.0,
         3 => 8.0,
-        4 => 6.5,
-        5 => 6.0,
+        4 => 7.5,
+        5 => 6.3,
         6 | 7 => 5.5,
         _ => 5.4,
     };
