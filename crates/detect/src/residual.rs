@@ -69,11 +69,14 @@ fn residual(scored: &Scored, lens: &Lens, shared: &SharedMinutes) -> Residual {
     residual
 }
 
+/// The minutes from `since` on.
 pub(crate) fn residuals<'a>(
     lens: &'a Lens,
     shared: &'a SharedMinutes,
+    since: Tick,
 ) -> impl DoubleEndedIterator<Item = Residual> + 'a {
-    let counted = lens.scored.iter().filter(|scored| scored.count >= 1.0);
+    let scored = lens.scored.iter();
+    let counted = scored.filter(move |scored| scored.tick >= since && scored.count >= 1.0);
     counted.map(|scored| residual(scored, lens, shared))
 }
 

@@ -65,7 +65,7 @@ const LEAST_TAIL: f64 = 0.3;
 /// How much a page is different since a minute, as a logarithm of time, if it is so by at least `least` standard
 /// deviations and was not so in the minutes before.
 pub(crate) fn began(lens: &Lens, shared: &SharedMinutes, since: Tick, least: f64) -> Option<f64> {
-    let minutes = residuals(lens, shared).filter(|minute| minute.shift.abs() < CALM);
+    let minutes = residuals(lens, shared, Tick::MIN).filter(|minute| minute.shift.abs() < CALM);
     let minutes: Vec<_> = minutes.collect();
     let start = minutes.partition_point(|minute| minute.tick < since);
     let (before, after) = minutes.split_at(start);
@@ -96,9 +96,7 @@ fn deviations(lens: &Lens, minutes: &[Residual], kind: usize) -> Option<(f64, f6
 
 /// The effect on the rank of the minutes since `since`.
 pub(crate) fn effect_since(lens: &Lens, shared: &SharedMinutes, since: Tick) -> f64 {
-    let minutes: Vec<_> = residuals(lens, shared)
-        .filter(|minute| minute.tick >= since)
-        .collect();
+    let minutes: Vec<_> = residuals(lens, shared, since).collect();
     weighted_mean(minutes.iter(), RANK)
 }
 
@@ -114,9 +112,7 @@ pub(crate) fn log_size(lens: &Lens, kind: usize, effect: f64) -> f64 {
 
 /// The minutes after the past and after `after`, if the last one is `now`.
 fn minutes(lens: &Lens, shared: &SharedMinutes, now: Tick, after: Tick) -> Option<Vec<Residual>> {
-    let minutes: Vec<_> = residuals(lens, shared)
-        .filter(|minute| minute.tick >= lens.past.end && minute.tick > after)
-        .collect();
+    let minutes: Vec<_> = residuals(lens, shared, lens.past.end.max(after + 1)).collect();
     (minutes.last()?.tick == now).then_some(minutes)
 }
 
@@ -292,9 +288,7 @@ pub(crate) fn follow(
     since: Tick,
     effect: f64,
 ) -> Progress {
-    let minutes: Vec<_> = residuals(lens, shared)
-        .filter(|m| m.tick >= since)
-        .collect();
+    let minutes: Vec<_> = residuals(lens, shared, since).collect();
     let mut recent = Window::new(lens.past.noise[kind]);
     let mut taken = 0;
     for minute in minutes.iter().rev() {

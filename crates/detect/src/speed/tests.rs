@@ -104,7 +104,7 @@ fn what_all_pages_share_is_no_change_of_one() {
 #[test]
 fn deviations_are_of_the_mean_of_all_minutes() {
     let lens = lens(&[0.1; 4]);
-    let minutes: Vec<_> = residuals(&lens, &SharedMinutes::default()).collect();
+    let minutes: Vec<_> = residuals(&lens, &SharedMinutes::default(), Tick::MIN).collect();
     let (deviation, effect) = deviations(&lens, &minutes, RANK).expect("there are minutes");
     assert_close(effect, lens.reference.expected(RANK, 0.1), 1e-6);
     let mut window = Window::new(lens.past.noise[RANK]);
@@ -181,7 +181,7 @@ fn a_change_that_stands_is_over_when_its_last_minutes_are_back() {
 #[test]
 fn every_window_of_the_last_minutes_is_looked_at() {
     let lens = lens(&repeated(&[(4, 0.0), (3, 0.3)]));
-    let minutes: Vec<_> = residuals(&lens, &SharedMinutes::default()).collect();
+    let minutes: Vec<_> = residuals(&lens, &SharedMinutes::default(), Tick::MIN).collect();
     let mut ranks = Vec::new();
     each_window(&lens, &minutes, 4, |finding, window| {
         assert_eq!(window[0].tick, finding.since);
