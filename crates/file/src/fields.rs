@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use redb::{ReadableTable, Table as StoredTable, TableDefinition, WriteTransaction};
 
-use super::keys::name_of;
 use super::trouble::Trouble;
 use tower_pulse_core::error::StoreError;
 use tower_pulse_core::store::in_process::{Extent, FieldChange, Fields, Show, State};
@@ -92,7 +91,7 @@ impl FileFields {
         fields: &[Vec<u8>],
     ) -> Result<Vec<Option<Vec<u8>>>, redb::Error> {
         let stored = self.transaction()?.open_table(FIELDS)?;
-        let (mut key, mut values) = (name_of(table), Vec::with_capacity(fields.len()));
+        let (mut key, mut values) = (pack::pack(table), Vec::with_capacity(fields.len()));
         let prefix = key.len();
         for field in fields {
             key.truncate(prefix);
@@ -110,7 +109,7 @@ impl FileFields {
         set: &[(Vec<u8>, Vec<u8>)],
     ) -> Result<FieldChange, redb::Error> {
         let mut stored = self.transaction()?.open_table(FIELDS)?;
-        let (mut key, mut change) = (name_of(table), FieldChange::default());
+        let (mut key, mut change) = (pack::pack(table), FieldChange::default());
         let prefix = key.len();
         for field in removed {
             key.truncate(prefix);
@@ -130,7 +129,7 @@ impl FileFields {
 
     fn clear_all(&self, table: &Table) -> Result<(), redb::Error> {
         let mut stored = self.transaction()?.open_table(FIELDS)?;
-        let start = name_of(table);
+        let start = pack::pack(table);
         remove_range(&mut stored, &start, &behind(&start))
     }
 
@@ -141,7 +140,7 @@ impl FileFields {
         show: &mut Show<'_>,
     ) -> Result<(), redb::Error> {
         let stored = self.transaction()?.open_table(FIELDS)?;
-        let name = name_of(table);
+        let name = pack::pack(table);
         let (end, start) = (behind(&name), [&name, after.unwrap_or_default()].concat());
         let from = match after {
             Some(_) => Bound::Excluded(&*start),
@@ -159,7 +158,7 @@ impl FileFields {
 
     fn write_extent(&self, table: &Table, extent: Option<&Extent>) -> Result<(), redb::Error> {
         let mut stored = self.transaction()?.open_table(EXTENTS)?;
-        let name = name_of(table);
+        let name = pack::pack(table);
         match extent {
             Some(extent) => stored.insert(&*name, &*pack::pack(extent))?,
             None => stored.remove(&*name)?,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::context::Kind;
 use super::outcome::Outcome;
-use super::pack::{Reader, Writer};
+use super::pack::{Packed, Reader, Writer, is_name, packed};
 use super::slices::Merge;
 
 /// Slow requests that are retained of each context and hour.
@@ -57,6 +57,21 @@ pub struct SlowRequest {
     /// The path, without the query.
     pub path: Option<Box<str>>,
 }
+
+packed!(SlowRequest {
+    nanos,
+    ended,
+    context,
+    instance,
+    outcome,
+    is_error,
+    status,
+    trace_id,
+    path
+} if |request| {
+    let mut texts = [&request.trace_id, &request.path].into_iter().flatten();
+    is_name(&request.context) && is_name(&request.instance) && texts.all(|text| text.len() <= MAX_PATH)
+});
 
 impl SlowRequest {
     /// Slowest first. Equally slow requests are ordered by all of their other properties, so that every instance
@@ -199,38 +214,13 @@ impl SlowRequests {
     }
 
     pub(super) fn write(&self, out: &mut Writer) {
-        out.uint(self.len() as u64);
-        for request in self.iter() {
-            out.uint(request.nanos);
-            out.int(request.ended);
-            out.bytes(request.context.as_bytes());
-            out.bytes(request.instance.as_bytes());
-            out.uint(request.outcome as u64);
-            out.uint(u64::from(request.is_error));
-            out.uint(u64::from(request.status.unwrap_or(0)));
-            out.optional_name(request.trace_id.as_deref());
-            out.optional_name(request.path.as_deref());
-        }
+        self.requests.write(out);
     }
 
     pub(super) fn read(from: &mut Reader<'_>, kind: Kind) -> Option<Self> {
         let mut list = Self::of(kind);
-        let some = |text: &str| -> Option<Box<str>> { (!text.is_empty()).then(|| text.into()) };
         for _ in 0..from.uint().filter(|n| *n <= SLOW_OF_ALL as u64)? {
-            list.add(SlowRequest {
-                nanos: from.uint()?,
-                ended: from.int()?,
-                context: from.name()?,
-                instance: from.name()?,
-                // A newer version may have more outcomes.
-                outcome: (usize::try_from(from.uint()?).ok())
-                    .and_then(|number| Outcome::ALL.get(number).copied())
-                    .unwrap_or(Outcome::Failed),
-                is_error: from.uint()? != 0,
-                status: Some(u16::try_from(from.uint()?).ok()?).filter(|status| *status > 0),
-                trace_id: some(from.text()?),
-                path: some(from.text()?),
-            });
+            list.add(SlowRequest::read(from)?);
         }
         Some(list)
     }

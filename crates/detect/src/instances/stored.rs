@@ -1,30 +1,9 @@
 //! The packed form of an instance that is out of line.
 
 use super::{InstanceState, Measure, OutOfLine};
-use tower_pulse_model::pack::{Packed, Reader, Writer, pack, packed};
+use tower_pulse_model::pack::{pack, packed_enum};
 
-packed!(OutOfLine {
-    instance,
-    context,
-    measure,
-    since,
-    detected,
-    effect,
-    strength
-});
-
-impl Packed for Measure {
-    fn write(&self, out: &mut Writer) {
-        (*self == Self::Errors).write(out);
-    }
-
-    fn read(from: &mut Reader<'_>) -> Option<Self> {
-        Some(match bool::read(from)? {
-            true => Self::Errors,
-            false => Self::Time,
-        })
-    }
-}
+packed_enum!(Measure { 0 => Time, 1 => Errors });
 
 impl OutOfLine {
     /// The packed name among all others.

@@ -1,8 +1,10 @@
 //! Packing the sums of requests: the sections of an aggregate, as they stand in a record and in an entry.
 
-use super::{CUT_OFF, FAILURES, HISTOGRAM, MEASURES, OUTCOMES, Reader, TIMERS, TIMES, Writer};
+use super::{
+    CUT_OFF, FAILURES, HISTOGRAM, MEASURES, OUTCOMES, Packed, Reader, TIMERS, TIMES, Writer,
+};
 use crate::access_time::DurationSums;
-use crate::aggregate::{Aggregate, RequestCounts};
+use crate::aggregate::Aggregate;
 use crate::context::RecordId;
 use crate::histogram::Histogram;
 use crate::measures::{Measure, Measures};
@@ -17,16 +19,6 @@ const FINEST_SCALE: u8 = 20;
 const MAX_TIMERS_READ: usize = 4 * MAX_TIMERS;
 
 impl Writer {
-    pub(crate) fn times(&mut self, times: &DurationSums) {
-        self.uint(times.count);
-        if times.count > 0 {
-            self.uint(times.sum);
-            self.wide(times.sumsq);
-            self.uint(times.min);
-            self.uint(times.max.wrapping_sub(times.min));
-        }
-    }
-
     pub(crate) fn outcomes(&mut self, outcomes: &OutcomeCounts) {
         self.uint(outcomes.errors);
         for (number, n) in outcomes.counts.iter().enumerate() {
@@ -48,7 +40,7 @@ impl Writer {
     }
 
     pub(crate) fn aggregate(&mut self, aggregate: &Aggregate) {
-        self.section(TIMES, |out| out.times(&aggregate.times));
+        self.section(TIMES, |out| aggregate.times.write(out));
         self.section(OUTCOMES, |out| out.outcomes(&aggregate.outcomes));
         self.section(HISTOGRAM, |out| out.histogram(&aggregate.histogram));
         let parts = [
@@ -84,33 +76,9 @@ impl Writer {
             self.int(sums.sum.wrapping_sub(sums.covered) as i64);
         }
     }
-
-    pub(crate) fn aggregate_in_place(&mut self, aggregate: &Aggregate) {
-        self.bytes(&super::aggregate(aggregate));
-    }
-
-    pub(crate) fn request_counts(&mut self, counts: &RequestCounts) {
-        self.uint(counts.hits);
-        self.uint(counts.errors);
-        self.uint(counts.micros);
-    }
 }
 
 impl Reader<'_> {
-    pub(crate) fn times(&mut self) -> Option<DurationSums> {
-        let mut times = DurationSums {
-            count: self.uint()?,
-            ..DurationSums::default()
-        };
-        if times.count > 0 {
-            times.sum = self.uint()?;
-            times.sumsq = self.wide()?;
-            times.min = self.uint()?;
-            times.max = times.min.checked_add(self.uint()?)?;
-        }
-        Some(times)
-    }
-
     pub(crate) fn outcomes(&mut self) -> Option<OutcomeCounts> {
         let mut outcomes = OutcomeCounts {
             errors: self.uint()?,
@@ -151,7 +119,7 @@ impl Reader<'_> {
             let tag = self.uint()?;
             let mut body = Reader(self.bytes()?);
             match tag {
-                TIMES => aggregate.times = body.times()?,
+                TIMES => aggregate.times = Packed::read(&mut body)?,
                 OUTCOMES => aggregate.outcomes = body.outcomes()?,
                 HISTOGRAM => aggregate.histogram = body.histogram()?,
                 FAILURES => aggregate.failures = body.histogram()?,
@@ -200,16 +168,41 @@ impl Reader<'_> {
         }
         self.0.is_empty().then_some(timers)
     }
+}
 
-    pub(crate) fn aggregate_in_place(&mut self) -> Option<Aggregate> {
-        Reader(self.bytes()?).aggregate()
+impl Packed for DurationSums {
+    fn write(&self, out: &mut Writer) {
+        out.uint(self.count);
+        if self.count > 0 {
+            out.uint(self.sum);
+            out.wide(self.sumsq);
+            out.uint(self.min);
+            out.uint(self.max.wrapping_sub(self.min));
+        }
     }
 
-    pub(crate) fn request_counts(&mut self) -> Option<RequestCounts> {
-        Some(RequestCounts {
-            hits: self.uint()?,
-            errors: self.uint()?,
-            micros: self.uint()?,
-        })
+    fn read(from: &mut Reader<'_>) -> Option<Self> {
+        let mut times = Self {
+            count: from.uint()?,
+            ..Self::default()
+        };
+        if times.count > 0 {
+            times.sum = from.uint()?;
+            times.sumsq = from.wide()?;
+            times.min = from.uint()?;
+            times.max = times.min.checked_add(from.uint()?)?;
+        }
+        Some(times)
+    }
+}
+
+/// With its length.
+impl Packed for Aggregate {
+    fn write(&self, out: &mut Writer) {
+        out.bytes(&super::aggregate(self));
+    }
+
+    fn read(from: &mut Reader<'_>) -> Option<Self> {
+        Reader(from.bytes()?).aggregate()
     }
 }

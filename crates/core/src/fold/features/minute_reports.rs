@@ -56,13 +56,13 @@ pub(super) async fn merge(
     let mut values = values.into_iter().flatten();
     for ((table, field), (partition, added)) in instances {
         let before = values.next().flatten();
-        let before = before.and_then(|before| InstanceMinute::unpack(&before));
+        let before = before.and_then(|before| pack::unpack::<InstanceMinute>(&before));
         let mut minute = before.unwrap_or_default();
         minute.merge(added.clone());
         let cost = 1 + minute.contexts.len() / CONTEXTS_PER_COST;
         let plan = plans.of(partition);
         let ttl = ttl_of(&table, now);
-        add(plan, cost, (table, field), ttl, minute.pack());
+        add(plan, cost, (table, field), ttl, pack::pack(&minute));
     }
     for (number, ((table, field), (partition, added))) in versions.into_iter().enumerate() {
         let before = values.next().flatten();

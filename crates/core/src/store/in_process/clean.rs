@@ -59,7 +59,7 @@ impl State {
             };
             self.tables.write(&writes, pass.now)?;
         }
-        self.ranked_since = pass.now - pass.ranking_retention;
+        self.kept.ranked_since = pass.now - pass.ranking_retention;
         Ok(removed.len() as u64)
     }
 }

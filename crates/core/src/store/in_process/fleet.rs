@@ -63,11 +63,11 @@ impl State {
         let since = now.saturating_sub(INSTANCE_TTL);
         Ok(StoreStatus {
             as_of: now,
-            created: Some(self.created),
-            since: Some(self.since),
-            gaps: self.gaps.clone(),
+            created: Some(self.kept.created),
+            since: Some(self.kept.since),
+            gaps: self.kept.gaps.clone(),
             instances: self.heartbeats.alive(since).count() as u64,
-            exceptions: self.exceptions.clone(),
+            exceptions: self.kept.exceptions.clone(),
             ranking_warnings: read::ranking_warnings(specs),
             silent: Vec::new(),
             gone: String::new(),

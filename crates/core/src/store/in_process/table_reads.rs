@@ -66,14 +66,14 @@ impl State {
             }
             TableRead::Places(table, ids) => TableAnswer::Places(places(tables, table, ids, now)?),
             TableRead::Version => {
-                let version = self.journal.version.clone().into_bytes();
+                let version = self.kept.journal.version.clone().into_bytes();
                 TableAnswer::Values(vec![Some(version)])
             }
             TableRead::State => TableAnswer::State(RecordState {
-                rolled: Some(self.rolled.clone()),
-                created: Some(self.created),
-                since: Some(self.since),
-                gaps: self.gaps.clone(),
+                rolled: Some(self.kept.rolled.clone()),
+                created: Some(self.kept.created),
+                since: Some(self.kept.since),
+                gaps: self.kept.gaps.clone(),
             }),
             TableRead::Revisions => TableAnswer::Revisions(tables.revisions(now).collect()),
         })

@@ -372,6 +372,7 @@ fn field_in(cursor: &str) -> Vec<u8> {
 mod tests {
     use super::*;
     use crate::store::in_process::memory_fields::MemoryFields;
+    use tower_pulse_model::pack::{pack, unpack};
 
     const NOW: i64 = 1_700_000_000;
 
@@ -397,7 +398,10 @@ mod tests {
 
     #[test]
     fn the_oldest_records_are_dropped_by_size_and_pending_ones_stay() {
-        let (mut tables, rolled) = (empty(), RolledUp::from_text("59940"));
+        let (mut tables, rolled) = (
+            empty(),
+            unpack(&pack(&(59_940i64, Vec::<i64>::new()))).unwrap(),
+        );
         let coarse = [(1_800, 57_600), (1_800, 59_400), (21_600, 43_200)];
         let minutes = (990..1_001).map(|minute| (60, 60 * minute));
         for at in minutes.chain(coarse) {

@@ -11,6 +11,7 @@ use crate::store::interrupted::Interrupted;
 use crate::store::journal::{FieldValues, Journal};
 use crate::store::table::{FieldWrites, Table};
 use crate::store::table_reads::{Purpose, TableRead};
+use tower_pulse_model::pack::pack;
 use tower_pulse_model::ranking::specs::CarriedSpecs;
 use tower_pulse_model::ranking::{IdDelta, RankingDelta, RankingSpec, RankingState};
 use tower_pulse_model::round::{Round, partition, partition_of_id};
@@ -377,7 +378,7 @@ pub(super) fn state_write(name: &Arc<str>, state: Option<&RankingState>) -> Fiel
     let mut write = FieldWrites::new(Table::Rankings, None);
     let field = name.as_bytes().to_vec();
     match state {
-        Some(state) => write.set.push((field, state.to_string().into_bytes())),
+        Some(state) => write.set.push((field, pack(state))),
         None => write.removed.push(field),
     }
     write
