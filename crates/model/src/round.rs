@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::aggregate::Aggregate;
-use super::batch::Batch;
 use super::context::{ContextId, Kind, RecordId, fnv1a};
 use super::context_delta::ContextDelta;
 use super::entry::{EntryReader, Item, Undecodable};
@@ -102,28 +101,6 @@ impl Round {
             stamp,
             ..Self::default()
         }
-    }
-
-    /// Adds a batch. `stamp` is its time by the clock of the store.
-    pub fn add(&mut self, batch: Batch, stamp: i64) {
-        self.begin_entry(batch.late, stamp);
-        let group = self.group(batch.precisions());
-        for (context, delta) in batch.contexts {
-            group.add_context(context, delta, stamp);
-        }
-        for (name, series) in batch.counters {
-            group.add_counter(name, series, stamp);
-        }
-        for (name, delta) in batch.rankings {
-            self.add_ranking(name, delta, stamp);
-        }
-        for report in batch.reports {
-            self.add_report(report, stamp);
-        }
-        batch
-            .marks
-            .into_values()
-            .for_each(|mark| self.add_mark(mark));
     }
 
     /// Adds up to `names` names of an entry, fewer if they are large. Returns whether the entry has more.

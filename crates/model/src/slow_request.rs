@@ -35,43 +35,30 @@ pub const MAX_TRACE_ID: usize = 64;
 /// The longest path of a request, in bytes. Longer ones are cut.
 pub const MAX_PATH: usize = 256;
 
-/// One request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SlowRequest {
-    /// Its duration, in nanoseconds.
-    pub nanos: u64,
-    /// When it ended, in Unix milliseconds.
-    pub ended: i64,
-    /// Its context.
-    pub context: Arc<str>,
-    /// The instance that served it.
-    pub instance: Arc<str>,
-    /// How it ended.
-    pub outcome: Outcome,
-    /// Whether it counts as an error.
-    pub is_error: bool,
-    /// The status of its response; `None` if there was no response.
-    pub status: Option<u16>,
-    /// The app's id of the request, or the id of its trace.
-    pub trace_id: Option<Box<str>>,
-    /// The path, without the query.
-    pub path: Option<Box<str>>,
+packed! {
+    /// One request.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct SlowRequest {
+        /// Its duration, in nanoseconds.
+        pub nanos: u64,
+        /// When it ended, in Unix milliseconds.
+        pub ended: i64,
+        /// Its context.
+        pub context: Arc<str>,
+        /// The instance that served it.
+        pub instance: Arc<str>,
+        /// How it ended.
+        pub outcome: Outcome,
+        /// Whether it counts as an error.
+        pub is_error: bool,
+        /// The status of its response; `None` if there was no response.
+        pub status: Option<u16>,
+        /// The app's id of the request, or the id of its trace.
+        pub trace_id: Option<Box<str>>,
+        /// The path, without the query.
+        pub path: Option<Box<str>>,
+    }
 }
-
-packed!(SlowRequest {
-    nanos,
-    ended,
-    context,
-    instance,
-    outcome,
-    is_error,
-    status,
-    trace_id,
-    path
-} if |request| {
-    let mut texts = [&request.trace_id, &request.path].into_iter().flatten();
-    is_name(&request.context) && is_name(&request.instance) && texts.all(|text| text.len() <= MAX_PATH)
-});
 
 impl SlowRequest {
     /// Slowest first. Equally slow requests are ordered by all of their other properties, so that every instance
@@ -220,7 +207,11 @@ impl SlowRequests {
     pub(super) fn read(from: &mut Reader<'_>, kind: Kind) -> Option<Self> {
         let mut list = Self::of(kind);
         for _ in 0..from.uint().filter(|n| *n <= SLOW_OF_ALL as u64)? {
-            list.add(SlowRequest::read(from)?);
+            let request = SlowRequest::read(from)?;
+            let texts = [&request.trace_id, &request.path].into_iter().flatten();
+            let is_bounded = texts.map(|text| text.len()).max() <= Some(MAX_PATH);
+            let is_named = is_name(&request.context) && is_name(&request.instance);
+            list.add(Some(request).filter(|_| is_named && is_bounded)?);
         }
         Some(list)
     }

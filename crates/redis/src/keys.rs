@@ -113,11 +113,6 @@ impl Keys {
         self.table(&Table::Timers)
     }
 
-    /// The key that tells which content the slices of the records have.
-    pub(super) fn revisions(&self) -> String {
-        self.own("revisions")
-    }
-
     /// The key of a table.
     pub(super) fn table(&self, table: &Table) -> String {
         self.prefix.clone() + &table.key()
@@ -145,53 +140,8 @@ impl Keys {
         }
     }
 
-    pub(super) fn state(&self) -> String {
-        self.own("state")
-    }
-
-    pub(super) fn journal(&self) -> String {
-        self.own("journal")
-    }
-
-    /// The key that the journal has while it is made again.
-    pub(super) fn old_journal(&self) -> String {
-        self.own("journal:old")
-    }
-
-    pub(super) fn fold_lease(&self) -> String {
-        self.own("lease:fold")
-    }
-
-    pub(super) fn aside(&self) -> String {
-        self.own("aside")
-    }
-
-    pub(super) fn orphaned(&self) -> String {
-        self.own("orphaned")
-    }
-
-    pub(super) fn quarantine(&self) -> String {
-        self.own("quarantine")
-    }
-
-    pub(super) fn instances(&self) -> String {
-        self.own("instances")
-    }
-
-    pub(super) fn versions(&self) -> String {
-        self.own("versions")
-    }
-
     pub(super) fn instance(&self, id: &str) -> String {
         format!("{}pulse:instance:{id}", self.prefix)
-    }
-
-    pub(super) fn lease(&self) -> String {
-        self.own("lease:clean")
-    }
-
-    pub(super) fn probe(&self) -> String {
-        self.own("probe")
     }
 
     /// A command that fails if a key of a script holds another type than this crate gives it.
@@ -236,6 +186,34 @@ impl Keys {
     fn own(&self, name: &str) -> String {
         format!("{}pulse:{name}", self.prefix)
     }
+}
+
+/// Declares keys of this crate's own.
+macro_rules! own_keys {
+    ($($(#[$doc:meta])* $key:ident = $name:literal;)+) => {
+        impl Keys {
+            $($(#[$doc])* pub(super) fn $key(&self) -> String {
+                self.own($name)
+            })+
+        }
+    };
+}
+
+own_keys! {
+    /// The key that tells which content the slices of the records have.
+    revisions = "revisions";
+    state = "state";
+    journal = "journal";
+    /// The key that the journal has while it is made again.
+    old_journal = "journal:old";
+    fold_lease = "lease:fold";
+    aside = "aside";
+    orphaned = "orphaned";
+    quarantine = "quarantine";
+    instances = "instances";
+    versions = "versions";
+    lease = "lease:clean";
+    probe = "probe";
 }
 
 /// The keys of a cache of rows.

@@ -68,7 +68,7 @@ impl Writer {
     pub(crate) fn timers(&mut self, timers: &Timers) {
         self.uint(timers.covered);
         for (id, sums) in timers.iter() {
-            self.0.extend_from_slice(&id.to_bytes());
+            id.write(self);
             // The others as differences, which are 0 for a timer that runs once per request.
             self.uint(sums.count);
             self.int(sums.count.wrapping_sub(sums.requests) as i64);
@@ -85,12 +85,9 @@ impl Reader<'_> {
             ..OutcomeCounts::default()
         };
         while !self.0.is_empty() {
-            let (number, n) = (self.uint()?, self.uint()?);
+            let (number, n) = (usize::read(self)?, self.uint()?);
             // A newer version may have more outcomes.
-            if let Some(mine) = usize::try_from(number)
-                .ok()
-                .and_then(|at| outcomes.counts.get_mut(at))
-            {
+            if let Some(mine) = outcomes.counts.get_mut(number) {
                 *mine = mine.saturating_add(n);
             }
         }
@@ -136,10 +133,9 @@ impl Reader<'_> {
     fn measures(&mut self) -> Option<Measures> {
         let mut measures = Measures::default();
         while !self.0.is_empty() {
-            let (number, value) = (self.uint()?, self.uint()?);
+            let (number, value) = (usize::read(self)?, self.uint()?);
             // A newer version may have more measures.
-            let at = usize::try_from(number).ok();
-            if let Some(measure) = at.and_then(|at| Measure::ALL.get(at)) {
+            if let Some(measure) = Measure::ALL.get(number) {
                 measures.add(*measure, value);
             }
         }
@@ -149,8 +145,8 @@ impl Reader<'_> {
     pub(crate) fn timers(&mut self) -> Option<Timers> {
         let mut timers = Timers::default();
         timers.covered = self.uint()?;
-        while let Some((id, tail)) = self.0.split_first_chunk::<8>() {
-            self.0 = tail;
+        while !self.0.is_empty() {
+            let id = RecordId::read(self)?;
             let count = self.uint()?;
             let requests = count.wrapping_sub(self.int()? as u64);
             let sum = self.uint()?;
@@ -161,12 +157,12 @@ impl Reader<'_> {
                 sum,
                 covered,
             };
-            timers.add(RecordId::from_bytes(id)?, &sums);
+            timers.add(id, &sums);
             if timers.len() > MAX_TIMERS_READ {
                 return None;
             }
         }
-        self.0.is_empty().then_some(timers)
+        Some(timers)
     }
 }
 

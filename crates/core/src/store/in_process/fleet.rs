@@ -1,7 +1,5 @@
 //! What the fleet does.
 
-use std::ops::ControlFlow;
-
 use super::state::State;
 use crate::error::StoreError;
 use crate::store::read;
@@ -52,12 +50,7 @@ impl State {
 
     /// The status of the store and its fleet.
     pub(super) fn status(&self, now: i64) -> Result<StoreStatus, StoreError> {
-        let mut specs = Vec::new();
-        self.tables
-            .visit(&Table::RankingSpecs, None, now, &mut |ranking, spec| {
-                specs.push((ranking.to_vec(), spec.to_vec()));
-                ControlFlow::Continue(())
-            })?;
+        let specs = self.tables.all(&Table::RankingSpecs, now)?;
         let specs = specs.iter();
         let specs = specs.map(|(ranking, spec)| (&**ranking, &**spec));
         let since = now.saturating_sub(INSTANCE_TTL);

@@ -40,14 +40,7 @@ impl State {
             TableRead::Page(table, from) => {
                 TableAnswer::Page(tables.page(table, from.as_deref(), now)?)
             }
-            TableRead::All(table) => {
-                let mut fields = Vec::new();
-                tables.visit(table, None, now, &mut |field, value| {
-                    fields.push((field.to_vec(), value.to_vec()));
-                    ControlFlow::Continue(())
-                })?;
-                whole(fields)
-            }
+            TableRead::All(table) => whole(tables.all(table, now)?),
             TableRead::Names(table) if table.is_ordered() => {
                 let names = ids_at(tables, table, &(0..MAX_NAMES), now)?.into_iter();
                 whole(names.map(|(name, _)| (name, Vec::new())).collect())
