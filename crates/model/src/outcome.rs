@@ -42,17 +42,13 @@ impl Outcome {
     /// error.
     #[inline]
     pub fn from_status(status: u16) -> Self {
-        const BY_CLASS: [Outcome; 8] = [
-            Outcome::ServerError,
-            Outcome::Informational,
-            Outcome::Success,
-            Outcome::Redirection,
-            Outcome::ClientError,
-            Outcome::ServerError,
-            Outcome::ServerError,
-            Outcome::ServerError,
-        ];
-        BY_CLASS[usize::from(status / 100).min(7)]
+        match status / 100 {
+            1 => Self::Informational,
+            2 => Self::Success,
+            3 => Self::Redirection,
+            4 => Self::ClientError,
+            _ => Self::ServerError,
+        }
     }
 
     /// Whether the outcome is an error by itself: 5xx, a service error, a panic, a body that failed.

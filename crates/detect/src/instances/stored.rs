@@ -18,10 +18,8 @@ impl InstanceState {
     pub(crate) fn sort(&mut self) {
         self.standing.sort_by(|a, b| {
             let key = |one: &OutOfLine| (one.detected, one.context);
-            let is_errors = |one: &OutOfLine| one.measure == Measure::Errors;
-            (key(a).cmp(&key(b)))
-                .then_with(|| a.instance.cmp(&b.instance))
-                .then_with(|| is_errors(a).cmp(&is_errors(b)))
+            let order = key(a).cmp(&key(b));
+            order.then_with(|| (&a.instance, a.measure).cmp(&(&b.instance, b.measure)))
         });
         self.on_many.sort_by(|a, b| (a.1, &a.0).cmp(&(b.1, &b.0)));
     }

@@ -23,10 +23,10 @@ pub(super) async fn merge(
     round: &Round,
     plans: &mut Plans,
 ) -> Result<(), Interrupted> {
-    let now = round.stamp();
+    let now = round.stamp;
     let mut instances: Vec<(Field, (usize, &InstanceMinute))> = Vec::new();
     let mut versions: Vec<(Field, (usize, &Aggregate))> = Vec::new();
-    for (minute, sums) in round.reports() {
+    for (minute, sums) in &round.reports {
         let minute = *minute;
         for (name, of_minute) in &sums.instances {
             let field = (Table::InstanceMinutes { minute }, name.as_bytes().to_vec());

@@ -20,6 +20,9 @@ const EXPIRY_INTERVAL: i64 = 60;
 /// The part of the bytes of the records that minute reports may take.
 const REPORTS_PART: usize = 4;
 
+/// The name of a field, and its value.
+type Field = (Vec<u8>, Vec<u8>);
+
 /// All tables.
 #[cfg_attr(any(test, feature = "__test_store"), derive(Clone))]
 #[derive(Debug)]
@@ -315,7 +318,7 @@ impl Tables {
     }
 
     /// All fields of a table with their values, in the order of the fields.
-    pub fn all(&self, table: &Table, now: i64) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError> {
+    pub fn all(&self, table: &Table, now: i64) -> Result<Vec<Field>, StoreError> {
         let mut fields = Vec::new();
         self.visit(table, None, now, &mut |field, value| {
             fields.push((field.to_vec(), value.to_vec()));
