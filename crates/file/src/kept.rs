@@ -2,7 +2,7 @@
 //! [`State`].
 
 #[cfg(test)]
-mod frozen;
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
