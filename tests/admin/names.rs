@@ -9,6 +9,7 @@ use serde_json::json;
 use tower_pulse::admin::Access;
 use tower_pulse::{Builder, Clock, Mark, Pulse};
 use tower_pulse_model::mark::StoredMark;
+use tower_pulse_model::pack::pack;
 
 use crate::serve;
 use pulse_rig::http::{Client, Response};
@@ -155,7 +156,7 @@ async fn what_others_wrote_is_escaped_where_it_is_answered() {
     cmd("HSET")
         .arg("pulse:marks1")
         .arg("1")
-        .arg(StoredMark::from(mark).pack())
+        .arg(pack(&StoredMark::from(mark)))
         .exec_async(&mut redis)
         .await
         .unwrap();

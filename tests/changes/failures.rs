@@ -9,6 +9,7 @@ use serde_json::json;
 use tower_pulse::Condition;
 use tower_pulse::StoreErrorKind;
 use tower_pulse_detect::last_judgement::LastJudgement;
+use tower_pulse_model::pack::{pack, unpack};
 
 use crate::fleet::{Backend, Fleet, MINUTE, named};
 use crate::rig::seed::fixed_seed;
@@ -135,7 +136,7 @@ async fn fields(conn: &mut MultiplexedConnection, key: &str) -> Vec<(Vec<u8>, Ve
 
 async fn judged(conn: &mut MultiplexedConnection) -> LastJudgement {
     let fields = fields(conn, JUDGED).await;
-    LastJudgement::unpack(&fields[0].1).unwrap()
+    unpack(&fields[0].1).unwrap()
 }
 
 #[tokio::test]
@@ -150,14 +151,14 @@ async fn a_judgement_that_cannot_be_read_begins_anew() {
         number: u64::MAX,
         ..good.clone()
     };
-    let truncated = &good.pack()[..9];
+    let truncated = &pack(&good)[..9];
     for garbage in [
         &b""[..],
         b"{",
         b"null",
         b"\xff\xfe",
         truncated,
-        &forged.pack(),
+        &pack(&forged),
     ] {
         set_field(&mut conn, JUDGED, b"judged", garbage).await;
         slow_minute(&mut fleet, &mut traffic).await;
@@ -165,7 +166,7 @@ async fn a_judgement_that_cannot_be_read_begins_anew() {
     }
     let number = judged(&mut conn).await.number;
     let early = LastJudgement { number, ..early };
-    set_field(&mut conn, JUDGED, b"judged", &early.pack()).await;
+    set_field(&mut conn, JUDGED, b"judged", &pack(&early)).await;
     slow_minute(&mut fleet, &mut traffic).await;
     send(&mut conn, &["HDEL", JUDGED, "judged"]).await;
     slow_minute(&mut fleet, &mut traffic).await;
@@ -179,7 +180,7 @@ async fn a_judgement_of_the_far_future_counts_for_some_minutes() {
     for (until, restarts) in futures.into_iter().zip([false, true, false]) {
         let mut judged = judged(&mut conn).await;
         judged.until = until;
-        set_field(&mut conn, JUDGED, b"judged", &judged.pack()).await;
+        set_field(&mut conn, JUDGED, b"judged", &pack(&judged)).await;
         for _ in 0..3 {
             fleet.pass(&traffic.minute()).await;
             // Another instance may have judged by a clock that this one lacks.
@@ -235,7 +236,7 @@ async fn changes_of_a_later_version_are_passed_over() {
     let mut later = change.clone();
     later.id = "later".into();
     // The kind follows the id and its length.
-    let mut later = later.pack();
+    let mut later = pack(&later);
     later["later".len() + 1] = 99;
     let named_as = |name: &[u8]| [&field[..8], name].concat();
     set_field(&mut conn, CHANGES, &named_as(b"later"), &later).await;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use http::StatusCode;
 use tower_pulse::{Clock, Pulse};
 use tower_pulse_core::store::journal::Acquired;
+use tower_pulse_model::pack::from_hex;
 use tower_pulse_model::tier::RolledUp;
 
 use crate::fleet::{Backend, Fleet, MINUTE, START};
@@ -93,7 +94,9 @@ async fn a_fleet_without_traffic_is_judged_and_rolled_up_by_whoever_is_left() {
     let tasks = tasks.filter(|task| ["fold", "judge"].contains(&task.name()));
     let running: Vec<_> = tasks.map(tokio::spawn).collect();
     fleet.instances.clear();
-    let rolled = async |conn: &mut _| RolledUp::from_text(&keys.field(conn, "rolled").await);
+    let rolled = async |conn: &mut _| {
+        from_hex::<RolledUp>(&keys.field(conn, "rolled").await).unwrap_or_default()
+    };
     assert!(rolled(&mut conn).await.is_overdue(fleet.now + 10 * MINUTE));
 
     let judged = || pulse.health().changes.judged_until;

@@ -11,6 +11,7 @@ use tokio::runtime::{Builder, Runtime};
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::{Clock, ManualClock, StoreError};
 use tower_pulse_core::store::Store;
+use tower_pulse_model::pack::unpack;
 use tower_pulse_model::ranking::RankingState;
 use tower_pulse_model::slice::{Precision, Precisions};
 
@@ -237,9 +238,9 @@ impl Ground for Data {
                 .arg(&["0", "-1", "WITHSCORES"]),
         );
         let totals = totals.into_iter().map(|(id, n)| (id, n as i64)).collect();
-        let state: Option<String> = self.query(cmd("HGET").arg("pulse:rankings").arg(name));
+        let state: Option<Vec<u8>> = self.query(cmd("HGET").arg("pulse:rankings").arg(name));
         let state = state.map_or_else(Default::default, |state| {
-            let state = RankingState::from_text(&state);
+            let state = unpack::<RankingState>(&state);
             state.expect("the state of a ranking").slices
         });
         let mut sums = BTreeMap::new();

@@ -5,7 +5,6 @@ use tower_pulse_core::store::journal::{Acquired, FieldValues, Partitions, Step};
 use tower_pulse_core::store::table::Table;
 use tower_pulse_model::pack;
 use tower_pulse_model::slice::hour_of;
-use tower_pulse_model::tier::RolledUp;
 
 use crate::data::Data;
 use crate::fleet::MAX_ALIVE;
@@ -373,7 +372,8 @@ impl World<'_> {
                 *done = Step::Stale("another".to_owned());
             }
             (Some(Broken::PendingForgotten), _, Reply::Acquire(Acquired::Mine(progress))) => {
-                progress.rolled = RolledUp::from_text(&progress.rolled.until().to_string());
+                let forgotten = (progress.rolled.until(), Vec::<i64>::new());
+                progress.rolled = pack::unpack(&pack::pack(&forgotten)).unwrap();
             }
             _ => {}
         }

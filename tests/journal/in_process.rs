@@ -16,6 +16,7 @@ use tower_pulse_core::store::memory::Saved;
 use tower_pulse_core::store::table::Table;
 use tower_pulse_core::store::table_reads::{FieldPage, Purpose, TableRead};
 use tower_pulse_core::store::{Query, Store, Upkeep};
+use tower_pulse_model::pack::unpack;
 use tower_pulse_model::ranking::RankingState;
 
 use crate::data::precisions;
@@ -268,7 +269,7 @@ impl<P: Place> Ground for InProcess<P> {
             .iter()
             .find(|(ranking, _)| ranking == name.as_bytes());
         let slices = state.map_or_else(Default::default, |(_, state)| {
-            let state = RankingState::from_text(std::str::from_utf8(state).unwrap());
+            let state = unpack::<RankingState>(state);
             state.expect("the state of a ranking").slices
         });
         let mut sums = BTreeMap::new();

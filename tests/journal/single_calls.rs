@@ -265,7 +265,10 @@ fn whoever_takes_over_learns_what_is_rolled_up() {
     let () = drive.data.query(cmd("DEL").arg(LEASE));
     let rolled = acquire(&drive, "v").rolled;
     assert!(!rolled.is_pending(NOW), "the first minute is rolled up");
-    assert_eq!(rolled.to_string(), drive.data.state()["rolled"]);
+    assert_eq!(
+        tower_pulse_model::pack::to_hex(&rolled),
+        drive.data.state()["rolled"]
+    );
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Stamps that lie ahead, as the server's clock was ahead for a moment. They count as the time at which they are read.
 
 use redis::cmd;
+use tower_pulse_model::pack::from_hex;
 use tower_pulse_model::slice::HOUR;
 use tower_pulse_model::tier::{RolledUp, WIDTHS};
 
@@ -24,7 +25,7 @@ fn set_clock(drive: &Drive, time: i64) {
 
 /// The end of what is rolled up.
 fn rolled_until(drive: &Drive) -> i64 {
-    RolledUp::from_text(&drive.data.state()["rolled"]).until()
+    from_hex::<RolledUp>(&drive.data.state()["rolled"]).map_or(i64::MIN, |rolled| rolled.until())
 }
 
 /// Checks how often each context is in the windows of each width, and in the counters.

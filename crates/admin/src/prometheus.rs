@@ -73,7 +73,7 @@ pub(super) async fn metrics(admin: &Admin, parts: &Parts) -> Result<Response, Ap
             "1 while the condition stands. `api/health` says what to do.",
         );
         text.begin(name, "gauge", help);
-        for condition in Condition::ALL {
+        for condition in &Condition::ALL {
             let stands = conditions.contains(condition);
             text.sample(name, &[("name", condition.as_str())], u8::from(stands));
         }

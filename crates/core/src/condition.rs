@@ -1,28 +1,22 @@
 //! The conditions that a person should know of: the one table of them, which health, metrics, `on_condition` and the guide
 //! follow.
 
+use tower_pulse_model::pack::named;
+
 /// Declares the conditions: for each its meaning, its variant and its name.
 macro_rules! conditions {
     ($($(#[doc = $meaning:literal])+ $variant:ident = $name:literal,)+) => {
-        /// A condition of an instance or its store that a person should know of. Its warnings in health say what is
-        /// concerned, and what to do.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[non_exhaustive]
-        pub enum Condition {
-            $($(#[doc = $meaning])+ $variant,)+
+        named! {
+            /// A condition of an instance or its store that a person should know of. Its warnings in health say what is
+            /// concerned, and what to do.
+            #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+            #[non_exhaustive]
+            pub enum Condition {
+                $($(#[doc = $meaning])+ $variant = $name,)+
+            }
         }
 
         impl Condition {
-            /// All conditions.
-            pub const ALL: &[Self] = &[$(Self::$variant,)+];
-
-            /// The name, as in health, in the label of the gauge and in the log.
-            pub fn as_str(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $name,)+
-                }
-            }
-
             /// The meaning, in a sentence.
             pub fn meaning(self) -> &'static str {
                 match self {
@@ -110,12 +104,6 @@ conditions! {
     JournalHole = "journal_hole",
     /// A journal was without its state.
     Orphaned = "orphaned",
-}
-
-impl std::fmt::Display for Condition {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.as_str())
-    }
 }
 
 #[cfg(feature = "query")]

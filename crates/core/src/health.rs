@@ -9,6 +9,7 @@ use crate::clock::{Clock, Tick};
 use crate::condition::{Condition, Warning};
 use crate::task::lock;
 use tower_pulse_detect::detector::Sight;
+use tower_pulse_model::pack::named;
 use tower_pulse_model::snapshot::Problem;
 
 /// Seconds after the end of a minute from which on its judgement is late.
@@ -17,24 +18,20 @@ const LATE_JUDGEMENT: i64 = 150;
 /// The time between two log lines about wrong credentials.
 const CREDENTIALS_TOLD_EVERY: Duration = Duration::from_secs(60);
 
-/// Whether the store answers, in one word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-#[cfg_attr(feature = "query", derive(serde::Serialize))]
-#[cfg_attr(feature = "query", serde(rename_all = "lowercase"))]
-#[non_exhaustive]
-pub enum Status {
-    /// The store last answered within three flush intervals.
-    Ok,
-    /// The store has not answered within three flush intervals, but within 10 s.
-    Degraded,
-    /// The store has not answered within three flush intervals and 10 s, or never.
-    #[default]
-    Down,
-}
-
-impl std::fmt::Display for Status {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.as_str())
+named! {
+    /// Whether the store answers, in one word.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+    #[cfg_attr(feature = "query", derive(serde::Serialize))]
+    #[cfg_attr(feature = "query", serde(rename_all = "lowercase"))]
+    #[non_exhaustive]
+    pub enum Status {
+        /// The store last answered within three flush intervals.
+        Ok = "ok",
+        /// The store has not answered within three flush intervals, but within 10 s.
+        Degraded = "degraded",
+        /// The store has not answered within three flush intervals and 10 s, or never.
+        #[default]
+        Down = "down",
     }
 }
 
@@ -45,15 +42,6 @@ impl Status {
             Some(age) if age <= 3 * interval => Self::Ok,
             Some(age) if age < Duration::from_secs(10) => Self::Degraded,
             _ => Self::Down,
-        }
-    }
-
-    /// The name in the API.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Degraded => "degraded",
-            Self::Down => "down",
         }
     }
 }

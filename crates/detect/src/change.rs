@@ -5,57 +5,30 @@ use std::fmt;
 use std::sync::Arc;
 
 use tower_pulse_model::context::{QUEUED, escape_hidden};
+use tower_pulse_model::pack::{named, packed};
 
-/// What has changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize, serde::Deserialize),
-    serde(rename_all = "lowercase")
-)]
-#[non_exhaustive]
-pub enum ChangeKind {
-    /// Successful responses take longer.
-    Slower,
-    /// Successful responses take less time.
-    Faster,
-    /// A larger share of the requests are errors.
-    Failing,
-    /// There are many more requests.
-    Surging,
-    /// There are no requests, where there always were some.
-    Silent,
-    /// One instance is slower, or fails more often, than the others on the same route.
-    Instance,
-}
-
-impl ChangeKind {
-    /// All kinds. A stored kind is its place here.
-    pub const ALL: [Self; 6] = [
-        Self::Slower,
-        Self::Faster,
-        Self::Failing,
-        Self::Surging,
-        Self::Silent,
-        Self::Instance,
-    ];
-
-    /// The name in the API: `"slower"`, …
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Slower => "slower",
-            Self::Faster => "faster",
-            Self::Failing => "failing",
-            Self::Surging => "surging",
-            Self::Silent => "silent",
-            Self::Instance => "instance",
-        }
-    }
-}
-
-impl fmt::Display for ChangeKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+named! {
+    /// What has changed.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[cfg_attr(
+        feature = "serde",
+        derive(serde::Serialize, serde::Deserialize),
+        serde(rename_all = "lowercase")
+    )]
+    #[non_exhaustive]
+    pub enum ChangeKind {
+        /// Successful responses take longer.
+        Slower = "slower",
+        /// Successful responses take less time.
+        Faster = "faster",
+        /// A larger share of the requests are errors.
+        Failing = "failing",
+        /// There are many more requests.
+        Surging = "surging",
+        /// There are no requests, where there always were some.
+        Silent = "silent",
+        /// One instance is slower, or fails more often, than the others on the same route.
+        Instance = "instance",
     }
 }
 
@@ -155,19 +128,21 @@ pub enum Suspect {
     },
 }
 
-/// The same figure at an earlier time of day.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[non_exhaustive]
-pub struct Earlier {
-    /// The figure then, in the unit of [`Change::then`].
-    pub value: f64,
-    /// [`Change::now`] divided by it.
-    pub ratio: f64,
-    /// The largest relative error of the figure.
-    pub error: f64,
-    /// The number of requests that it is made from.
-    pub requests: u64,
+packed! {
+    /// The same figure at an earlier time of day.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+    #[non_exhaustive]
+    pub struct Earlier {
+        /// The figure then, in the unit of [`Change::then`].
+        pub value: f64,
+        /// [`Change::now`] divided by it.
+        pub ratio: f64,
+        /// The largest relative error of the figure.
+        pub error: f64,
+        /// The number of requests that it is made from.
+        pub requests: u64,
+    }
 }
 
 impl Earlier {
@@ -188,15 +163,17 @@ pub const MAX_TAKER_BYTES: usize = 64;
 /// Who has taken a change of whom nothing else is known.
 pub const SOMEONE: &str = "someone";
 
-/// Somebody sees to a change.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[non_exhaustive]
-pub struct Taken {
-    /// Who it is: at most 64 bytes, without hidden characters.
-    pub by: Arc<str>,
-    /// Since when, in Unix seconds.
-    pub at: i64,
+packed! {
+    /// Somebody sees to a change.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+    #[non_exhaustive]
+    pub struct Taken {
+        /// Who it is: at most 64 bytes, without hidden characters.
+        pub by: Arc<str>,
+        /// Since when, in Unix seconds.
+        pub at: i64,
+    }
 }
 
 impl Taken {
@@ -218,66 +195,70 @@ impl Taken {
     }
 }
 
-/// A context, or one instance on a context, that behaves differently than before.
-///
-/// `Pulse::on_change` passes each change when it begins and when it ends;
-/// `api/changes` lists them.
-#[derive(Clone, Debug, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[non_exhaustive]
-pub struct Change {
-    /// Names the change, the same in the whole fleet.
-    pub id: Arc<str>,
-    /// What has changed.
-    pub kind: ChangeKind,
-    /// The context; `<all>` if all contexts have changed together, `<queue>` if requests wait longer, or less, in front
-    /// of the service.
-    pub context: Arc<str>,
-    /// The instance, for [`ChangeKind::Instance`].
-    pub instance: Option<Arc<str>>,
-    /// When the change began, in Unix seconds: the start of a minute.
-    pub since: i64,
-    /// When it was detected, in Unix seconds: the end of a minute.
-    pub detected: i64,
-    /// When it ended, in Unix seconds. `None` while it stands.
-    pub ended: Option<i64>,
-    /// The figure before: seconds per request for slower, faster and instance; the share of errors for failing,
-    /// and for an instance that fails; requests per minute for surging and silent.
+packed! {
+    /// A context, or one instance on a context, that behaves differently than before.
     ///
-    /// Seconds are what would be measured now, were the context as before: the mean before, times what all contexts
-    /// share since, such as a busy host. For an instance, they are the mean of the others on the same pages.
-    pub then: f64,
-    /// The figure since the change, in the same unit: of the last [`minutes`](Self::minutes).
-    pub now: f64,
-    /// `now` divided by `then`. For figures that were zero, a bound from below.
-    pub ratio: f64,
-    /// For slower: only the slowest tenth of the requests is. `then`, `now` and `ratio` are about the mean of that tenth.
-    pub is_tail: bool,
-    /// How sure the change is: 1 minus the probability that chance alone makes such a difference.
-    pub confidence: f64,
-    /// The number of requests since the change that the figure is made from.
-    pub requests: u64,
-    /// The number of minutes that the figures are of: those since the change, but no more than the last 76. Minutes in
-    /// which no context had a request are left out.
-    pub minutes: u32,
-    /// Seconds of service time per minute in the same minutes: what the context takes, or for
-    /// [`ChangeKind::Instance`] the instance.
-    pub seconds_per_minute: f64,
-    /// Seconds of service time per minute beyond those before, never more than `seconds_per_minute`.
-    pub extra_seconds_per_minute: f64,
-    /// The part of `extra_seconds_per_minute` that comes from more requests; 0 if there are no more than chance explains.
-    pub from_traffic: f64,
-    /// The part of `extra_seconds_per_minute` that comes from slower requests, never more than `seconds_per_minute`; 0 if
-    /// they are no slower than chance explains.
-    pub from_code: f64,
-    /// What may have caused it, most likely first.
-    pub suspects: Vec<Suspect>,
-    /// The same time of day yesterday, where it is retained.
-    pub yesterday: Option<Earlier>,
-    /// The same time a week ago, where it is retained.
-    pub week_ago: Option<Earlier>,
-    /// Who sees to it. `None` if nobody has taken it, and once it has ended.
-    pub taken: Option<Taken>,
+    /// `Pulse::on_change` passes each change when it begins and when it ends;
+    /// `api/changes` lists them.
+    #[derive(Clone, Debug, PartialEq)]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+    #[non_exhaustive]
+    pub struct Change {
+        /// Names the change, the same in the whole fleet.
+        pub id: Arc<str>,
+        /// What has changed.
+        pub kind: ChangeKind,
+        /// The context; `<all>` if all contexts have changed together, `<queue>` if requests wait longer, or less, in front
+        /// of the service.
+        pub context: Arc<str>,
+        /// The instance, for [`ChangeKind::Instance`].
+        pub instance: Option<Arc<str>>,
+        /// When the change began, in Unix seconds: the start of a minute.
+        pub since: i64,
+        /// When it was detected, in Unix seconds: the end of a minute.
+        pub detected: i64,
+        /// When it ended, in Unix seconds. `None` while it stands.
+        pub ended: Option<i64>,
+        /// The figure before: seconds per request for slower, faster and instance; the share of errors for failing,
+        /// and for an instance that fails; requests per minute for surging and silent.
+        ///
+        /// Seconds are what would be measured now, were the context as before: the mean before, times what all contexts
+        /// share since, such as a busy host. For an instance, they are the mean of the others on the same pages.
+        pub then: f64,
+        /// The figure since the change, in the same unit: of the last [`minutes`](Self::minutes).
+        pub now: f64,
+        /// `now` divided by `then`. For figures that were zero, a bound from below.
+        pub ratio: f64,
+        /// For slower: only the slowest tenth of the requests is. `then`, `now` and `ratio` are about the mean of that tenth.
+        pub is_tail: bool,
+        /// How sure the change is: 1 minus the probability that chance alone makes such a difference.
+        pub confidence: f64,
+        /// The number of requests since the change that the figure is made from.
+        pub requests: u64,
+        /// The number of minutes that the figures are of: those since the change, but no more than the last 76. Minutes in
+        /// which no context had a request are left out.
+        pub minutes: u32,
+        /// Seconds of service time per minute in the same minutes: what the context takes, or for
+        /// [`ChangeKind::Instance`] the instance.
+        pub seconds_per_minute: f64,
+        /// Seconds of service time per minute beyond those before, never more than `seconds_per_minute`.
+        pub extra_seconds_per_minute: f64,
+        /// The part of `extra_seconds_per_minute` that comes from more requests; 0 if there are no more than chance explains.
+        pub from_traffic: f64,
+        /// The part of `extra_seconds_per_minute` that comes from slower requests, never more than `seconds_per_minute`; 0 if
+        /// they are no slower than chance explains.
+        pub from_code: f64,
+        /// What may have caused it, most likely first.
+        pub suspects: Vec<Suspect>,
+        /// The same time of day yesterday, where it is retained.
+        pub yesterday: Option<Earlier>,
+        /// The same time a week ago, where it is retained.
+        pub week_ago: Option<Earlier>,
+        // It is stored beside the judgements, which do not know it.
+        ;
+        /// Who sees to it. `None` if nobody has taken it, and once it has ended.
+        pub taken: Option<Taken>,
+    }
 }
 
 impl Change {

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::histogram::Histogram;
+use tower_pulse_model::pack::{Reader, Writer};
 
 /// A minute: seconds of Unix time, divided by 60.
 pub(crate) type Tick = i32;
@@ -62,9 +63,10 @@ fn narrow(count: u64) -> u32 {
 impl History {
     /// Adds a minute that is later than all others.
     pub(crate) fn push(&mut self, tick: Tick, sums: &Aggregate) {
-        let mut packed = Vec::with_capacity(160);
-        pack(&sums.successes(), &mut packed);
-        pack(&sums.cut_off, &mut packed);
+        let mut out = Writer(Vec::with_capacity(160));
+        pack(&sums.successes(), &mut out);
+        pack(&sums.cut_off, &mut out);
+        let packed = out.0;
         // No more room than a full history needs: twice of it would be most of the detector's memory.
         if self.minutes.len() == self.minutes.capacity() {
             let more = (self.minutes.len() / 2).clamp(4, 24);
@@ -129,19 +131,21 @@ pub(crate) struct Packed<'a>(&'a [u8]);
 impl Packed<'_> {
     /// Calls `each` with bucket, count and whether the requests were cut off.
     pub(crate) fn buckets(self, mut each: impl FnMut(usize, u32, bool)) {
-        let mut bytes = self.0.iter().copied();
+        let mut bytes = Reader(self.0);
+        // Nothing else than `pack` has written them.
+        let mut read = || bytes.uint().unwrap_or(0);
         for cut_off in [false, true] {
-            let length = read(&mut bytes) as usize;
+            let length = read() as usize;
             if length == 0 {
                 continue;
             }
-            let mut bucket = read(&mut bytes) as usize;
+            let mut bucket = read() as usize;
             let end = bucket + length;
             while bucket < end {
-                match read(&mut bytes) {
-                    0 => bucket += read(&mut bytes) as usize + 1,
+                match read() {
+                    0 => bucket += read() as usize + 1,
                     count => {
-                        each(bucket.min(BUCKETS - 1), count, cut_off);
+                        each(bucket.min(BUCKETS - 1), count as u32, cut_off);
                         bucket += 1;
                     }
                 }
@@ -152,7 +156,7 @@ impl Packed<'_> {
 
 /// Appends a histogram: the number of buckets from its first to its last one, the first, then their counts. After a
 /// count of 0 stands how many more zeros follow.
-fn pack(histogram: &Histogram, bytes: &mut Vec<u8>) {
+fn pack(histogram: &Histogram, out: &mut Writer) {
     let mut counts = [0u32; BUCKETS];
     let (mut first, mut last) = (BUCKETS, 0);
     for (index, count) in histogram.buckets() {
@@ -165,11 +169,11 @@ fn pack(histogram: &Histogram, bytes: &mut Vec<u8>) {
         (first, last) = (first.min(index), last.max(index));
     }
     if first > last {
-        write(0, bytes);
+        out.uint(0);
         return;
     }
-    write((last - first + 1) as u32, bytes);
-    write(first as u32, bytes);
+    out.uint((last - first + 1) as u64);
+    out.uint(first as u64);
     let mut zeros = 0;
     for count in &counts[first..=last] {
         if *count == 0 {
@@ -177,30 +181,10 @@ fn pack(histogram: &Histogram, bytes: &mut Vec<u8>) {
             continue;
         }
         if zeros > 0 {
-            write(0, bytes);
-            write(zeros - 1, bytes);
+            out.uint(0);
+            out.uint(zeros - 1);
             zeros = 0;
         }
-        write(*count, bytes);
+        out.uint(u64::from(*count));
     }
-}
-
-fn write(mut number: u32, bytes: &mut Vec<u8>) {
-    while number >= 128 {
-        bytes.push(number as u8 | 128);
-        number >>= 7;
-    }
-    bytes.push(number as u8);
-}
-
-fn read(bytes: &mut impl Iterator<Item = u8>) -> u32 {
-    let (mut number, mut shift) = (0u32, 0);
-    for byte in bytes {
-        number |= u32::from(byte & 127) << shift;
-        shift += 7;
-        if byte < 128 || shift > 28 {
-            break;
-        }
-    }
-    number
 }

@@ -6,6 +6,8 @@
 //! correlation that of neighbouring minutes, in which sampling has no part. Both are shrunk to what pages
 //! usually do, as an hour tells little about a page with few requests.
 
+use tower_pulse_model::pack::packed;
+
 /// The noise of a score. Integers, so that it is the same after it was stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Noise {
@@ -14,6 +16,11 @@ pub(crate) struct Noise {
     /// Correlation of the wobble of neighbouring minutes, in millionths.
     pub(crate) correlation: u32,
 }
+
+packed!(Noise {
+    deviation,
+    correlation
+});
 
 /// The wobble of a usual page, as a logarithm of time.
 const USUAL_WOBBLE: f64 = 0.03;

@@ -14,6 +14,7 @@
 
 use super::history::{BUCKETS, Counts, SCALE, WIDTH};
 use super::noise::Noise;
+use tower_pulse_model::pack::packed;
 
 /// Kinds of scores.
 pub(crate) const SCORES: usize = 4;
@@ -55,26 +56,28 @@ const MOST_BELOW: f64 = 0.97;
 const MIX_REQUESTS: f64 = 100.0;
 const MIX_WOBBLE: f64 = 0.05;
 
-/// What is stored of a reference. Integers only, so that it is the same after it was stored.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Past {
-    /// Counts of successful responses, by bucket at scale 3.
-    pub(crate) buckets: Vec<(u8, u32)>,
-    /// The first minute after it.
-    pub(crate) end: i32,
-    /// Number of minutes.
-    pub(crate) minutes: u32,
-    /// All requests.
-    pub(crate) requests: u64,
-    pub(crate) errors: u64,
-    /// Service time of all requests.
-    pub(crate) micros: u64,
-    /// The level that all pages share, in millionths of a logarithm.
-    pub(crate) level: i64,
-    /// The noise of each score.
-    pub(crate) noise: [Noise; SCORES],
-    /// The largest mean score above the usual of 2, 3, … minutes in a row, in millionths.
-    pub(crate) highest: [[i32; SPANS]; SCORES],
+packed! {
+    /// What is stored of a reference. Integers only, so that it is the same after it was stored.
+    #[derive(Clone, Debug, Default, PartialEq)]
+    pub(crate) struct Past {
+        /// Counts of successful responses, by bucket at scale 3.
+        pub(crate) buckets: Vec<(u8, u32)>,
+        /// The first minute after it.
+        pub(crate) end: i32,
+        /// Number of minutes.
+        pub(crate) minutes: u32,
+        /// All requests.
+        pub(crate) requests: u64,
+        pub(crate) errors: u64,
+        /// Service time of all requests.
+        pub(crate) micros: u64,
+        /// The level that all pages share, in millionths of a logarithm.
+        pub(crate) level: i64,
+        /// The noise of each score.
+        pub(crate) noise: [Noise; SCORES],
+        /// The largest mean score above the usual of 2, 3, … minutes in a row, in millionths.
+        pub(crate) highest: [[i32; SPANS]; SCORES],
+    }
 }
 
 /// Scores by bucket, and what they are under a shift.

@@ -7,6 +7,7 @@ use super::change::ChangeKind;
 use super::history::{STORED, Tick};
 use super::instances::InstanceState;
 use super::reference::Past;
+use tower_pulse_model::pack::{packed, packed_enum};
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::timer_sums::queue;
 
@@ -20,16 +21,9 @@ pub(crate) enum AlarmKind {
     Silent,
 }
 
-impl AlarmKind {
-    /// All kinds. A stored kind is its place here.
-    pub(crate) const ALL: [Self; 5] = [
-        Self::Slower,
-        Self::Faster,
-        Self::Failing,
-        Self::Surging,
-        Self::Silent,
-    ];
+packed_enum!(AlarmKind { 0 => Slower, 1 => Faster, 2 => Failing, 3 => Surging, 4 => Silent });
 
+impl AlarmKind {
     /// Kinds that are about the times.
     pub(crate) const SPEED: [Self; 2] = [Self::Slower, Self::Faster];
 
@@ -50,47 +44,49 @@ impl From<AlarmKind> for ChangeKind {
     }
 }
 
-/// Something that stands.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Alarm {
-    pub(crate) context: RecordId,
-    pub(crate) kind: AlarmKind,
-    /// The first minute that is different.
-    pub(crate) since: Tick,
-    /// The minute in which it was detected.
-    pub(crate) detected: Tick,
-    /// For slower and faster, the kind of score that shows it.
-    pub(crate) score: usize,
-    /// Standard deviations, in hundredths.
-    pub(crate) strength: u32,
-    /// Of the score or of the rate, in millionths.
-    pub(crate) effect: i64,
-    /// What the context is compared with while the alarm stands.
-    pub(crate) past: Past,
-}
+packed! {
+    /// Something that stands.
+    #[derive(Clone, Debug, PartialEq)]
+    pub(crate) struct Alarm {
+        pub(crate) context: RecordId,
+        pub(crate) kind: AlarmKind,
+        /// The first minute that is different.
+        pub(crate) since: Tick,
+        /// The minute in which it was detected.
+        pub(crate) detected: Tick,
+        /// For slower and faster, the kind of score that shows it.
+        pub(crate) score: usize,
+        /// Standard deviations, in hundredths.
+        pub(crate) strength: u32,
+        /// Of the score or of the rate, in millionths.
+        pub(crate) effect: i64,
+        /// What the context is compared with while the alarm stands.
+        pub(crate) past: Past,
+    }
 
-/// A time in which an alarm stood. It never enters a reference.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Ended {
-    pub(crate) context: RecordId,
-    pub(crate) kind: AlarmKind,
-    pub(crate) from: Tick,
-    /// The last minute.
-    pub(crate) to: Tick,
-    /// Used until there is a new one.
-    pub(crate) past: Past,
-}
+    /// A time in which an alarm stood. It never enters a reference.
+    #[derive(Clone, Debug, PartialEq)]
+    pub(crate) struct Ended {
+        pub(crate) context: RecordId,
+        pub(crate) kind: AlarmKind,
+        pub(crate) from: Tick,
+        /// The last minute.
+        pub(crate) to: Tick,
+        /// Used until there is a new one.
+        pub(crate) past: Past,
+    }
 
-/// What all contexts did together in a minute.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct SharedMinute {
-    pub(crate) tick: Tick,
-    /// The level of the times, in millionths of a logarithm.
-    pub(crate) level: i64,
-    /// The traffic beside that of the past, in millionths of a logarithm.
-    pub(crate) traffic: i64,
-    pub(crate) requests: u64,
-    pub(crate) micros: u64,
+    /// What all contexts did together in a minute.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub(crate) struct SharedMinute {
+        pub(crate) tick: Tick,
+        /// The level of the times, in millionths of a logarithm.
+        pub(crate) level: i64,
+        /// The traffic beside that of the past, in millionths of a logarithm.
+        pub(crate) traffic: i64,
+        pub(crate) requests: u64,
+        pub(crate) micros: u64,
+    }
 }
 
 /// The shared figures of the last minutes.

@@ -1,271 +1,21 @@
 //! The packed forms of a change, and of the detector's state. The state consists of parts, each small: one for each alarm,
 //! and one for what all contexts share.
 
-use super::change::{Change, ChangeKind, Earlier, Suspect, Taken};
+use super::change::Suspect;
 use super::instances::OutOfLine;
-use super::noise::Noise;
-use super::reference::{Past, SCORES};
-use super::state::{Alarm, AlarmKind, DetectorState, Ended, SharedMinute, SharedMinutes};
-use tower_pulse_model::pack::{self, Packed, Reader, Writer, packed};
+use super::reference::SCORES;
+use super::state::{Alarm, DetectorState, Ended, SharedMinute, SharedMinutes};
+use tower_pulse_model::pack::{self, Packed, packed_enum};
 
-packed!(Noise {
-    deviation,
-    correlation
+packed_enum!(Suspect {
+    1 => Deploy { mark, text, version, seconds_before, side_by_side },
+    2 => Instance { instance, ratio, share },
+    3 => Timer { timer, then, now, share },
+    4 => Code { then, now, share },
+    5 => Machine { instance, text, delay, cpu },
+    6 => Computing { then, now, share, longest, text },
+    7 => Waiting { then, now, share, text },
 });
-packed!(Past {
-    buckets,
-    end,
-    minutes,
-    requests,
-    errors,
-    micros,
-    level,
-    noise,
-    highest
-});
-packed!(Alarm {
-    context,
-    kind,
-    since,
-    detected,
-    score,
-    strength,
-    effect,
-    past
-});
-packed!(Ended {
-    context,
-    kind,
-    from,
-    to,
-    past
-});
-packed!(SharedMinute {
-    tick,
-    level,
-    traffic,
-    requests,
-    micros
-});
-packed!(Taken { by, at });
-packed!(Earlier {
-    value,
-    ratio,
-    error,
-    requests
-});
-packed!(Change {
-    id,
-    kind,
-    context,
-    instance,
-    since,
-    detected,
-    ended,
-    then,
-    now,
-    ratio,
-    is_tail,
-    confidence,
-    requests,
-    extra_seconds_per_minute,
-    from_traffic,
-    from_code,
-    suspects,
-    yesterday,
-    week_ago,
-    minutes,
-    seconds_per_minute,
-    // It is stored beside the judgements, which do not know it.
-    ; unpacked taken,
-});
-
-/// Packs the place of a value among all values of its sort, which must not change.
-macro_rules! packed_by_place {
-    ($type:ty: $all:expr) => {
-        impl Packed for $type {
-            fn write(&self, out: &mut Writer) {
-                let place = $all.iter().position(|value| value == self);
-                place.unwrap_or($all.len()).write(out);
-            }
-
-            fn read(from: &mut Reader<'_>) -> Option<Self> {
-                $all.get(usize::read(from)?).copied()
-            }
-        }
-    };
-}
-packed_by_place!(ChangeKind: ChangeKind::ALL);
-packed_by_place!(AlarmKind: AlarmKind::ALL);
-
-/// A suspect with its kind; `None` if only a later version knows the kind.
-struct KnownSuspect(Option<Suspect>);
-
-const DEPLOY: u8 = 1;
-const INSTANCE: u8 = 2;
-const TIMER: u8 = 3;
-const CODE: u8 = 4;
-const MACHINE: u8 = 5;
-const COMPUTING: u8 = 6;
-const WAITING: u8 = 7;
-
-impl Packed for Suspect {
-    fn write(&self, out: &mut Writer) {
-        match self {
-            Suspect::Deploy {
-                mark,
-                text,
-                version,
-                seconds_before,
-                side_by_side,
-            } => {
-                DEPLOY.write(out);
-                (mark.clone(), text.clone()).write(out);
-                version.write(out);
-                (*seconds_before, *side_by_side).write(out);
-            }
-            Suspect::Instance {
-                instance,
-                ratio,
-                share,
-            } => {
-                INSTANCE.write(out);
-                instance.write(out);
-                (*ratio, *share).write(out);
-            }
-            Suspect::Timer {
-                timer,
-                then,
-                now,
-                share,
-            } => {
-                TIMER.write(out);
-                timer.write(out);
-                ((*then, *now), *share).write(out);
-            }
-            Suspect::Code { then, now, share } => {
-                CODE.write(out);
-                ((*then, *now), *share).write(out);
-            }
-            Suspect::Machine {
-                instance,
-                delay,
-                cpu,
-                text,
-            } => {
-                MACHINE.write(out);
-                (instance.clone(), text.clone()).write(out);
-                (*delay, *cpu).write(out);
-            }
-            Suspect::Computing {
-                then,
-                now,
-                share,
-                longest,
-                text,
-            } => {
-                COMPUTING.write(out);
-                ((*then, *now), (*share, *longest)).write(out);
-                text.write(out);
-            }
-            Suspect::Waiting {
-                then,
-                now,
-                share,
-                text,
-            } => {
-                WAITING.write(out);
-                ((*then, *now), *share).write(out);
-                text.write(out);
-            }
-        }
-    }
-
-    fn read(from: &mut Reader<'_>) -> Option<Self> {
-        KnownSuspect::read(from)?.0
-    }
-
-    /// Each with its length, so that those of a later version are skipped.
-    fn write_list(list: &[Self], out: &mut Writer) {
-        list.len().write(out);
-        for suspect in list {
-            out.bytes(&pack::pack(suspect));
-        }
-    }
-
-    fn read_list(from: &mut Reader<'_>) -> Option<Vec<Self>> {
-        let count = usize::read(from)?;
-        let known = (0..count).map(|_| KnownSuspect::read(&mut Reader(from.bytes()?)));
-        let known: Option<Vec<KnownSuspect>> = known.collect();
-        Some(known?.into_iter().filter_map(|known| known.0).collect())
-    }
-}
-
-impl KnownSuspect {
-    fn read(from: &mut Reader<'_>) -> Option<Self> {
-        Some(Self(match u8::read(from)? {
-            DEPLOY => Some(Suspect::Deploy {
-                mark: Packed::read(from)?,
-                text: Packed::read(from)?,
-                version: Packed::read(from)?,
-                seconds_before: Packed::read(from)?,
-                side_by_side: Packed::read(from)?,
-            }),
-            INSTANCE => Some(Suspect::Instance {
-                instance: Packed::read(from)?,
-                ratio: Packed::read(from)?,
-                share: Packed::read(from)?,
-            }),
-            TIMER => Some(Suspect::Timer {
-                timer: Packed::read(from)?,
-                then: Packed::read(from)?,
-                now: Packed::read(from)?,
-                share: Packed::read(from)?,
-            }),
-            CODE => Some(Suspect::Code {
-                then: Packed::read(from)?,
-                now: Packed::read(from)?,
-                share: Packed::read(from)?,
-            }),
-            MACHINE => {
-                let (instance, text) = Packed::read(from)?;
-                let (delay, cpu) = Packed::read(from)?;
-                Some(Suspect::Machine {
-                    instance,
-                    delay,
-                    cpu,
-                    text,
-                })
-            }
-            COMPUTING => Some(Suspect::Computing {
-                then: Packed::read(from)?,
-                now: Packed::read(from)?,
-                share: Packed::read(from)?,
-                longest: Packed::read(from)?,
-                text: Packed::read(from)?,
-            }),
-            WAITING => Some(Suspect::Waiting {
-                then: Packed::read(from)?,
-                now: Packed::read(from)?,
-                share: Packed::read(from)?,
-                text: Packed::read(from)?,
-            }),
-            _ => None,
-        }))
-    }
-}
-
-impl Change {
-    /// The packed change.
-    pub fn pack(&self) -> Vec<u8> {
-        pack::pack(self)
-    }
-
-    /// Unpacks a change; `None` if the bytes are not one, or are of a kind that only a later version knows.
-    pub fn unpack(bytes: &[u8]) -> Option<Self> {
-        pack::unpack(bytes)
-    }
-}
 
 /// The name of a part begins with what it is.
 const HEAD: &[u8] = b"h";
@@ -335,8 +85,11 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::change::{Change, Earlier};
     use crate::detector::{Detector, Minute};
     use crate::log::{Log, tests::slower};
+    use crate::reference::Past;
+    use crate::state::AlarmKind;
 
     /// A change with all that a change may have.
     fn change() -> Change {
@@ -395,12 +148,16 @@ mod tests {
     #[test]
     fn a_change_is_the_same_after_it_was_packed() {
         let change = change();
-        let packed = change.pack();
-        assert_eq!(Change::unpack(&packed), Some(change.clone()));
+        let packed = pack::pack(&change);
+        assert_eq!(pack::unpack::<Change>(&packed), Some(change.clone()));
         let longer = [&packed[..], b"of a later version"].concat();
-        assert_eq!(Change::unpack(&longer), Some(change));
+        assert_eq!(pack::unpack::<Change>(&longer), Some(change));
         for length in 0..packed.len() {
-            assert_eq!(Change::unpack(&packed[..length]), None, "{length} bytes");
+            assert_eq!(
+                pack::unpack::<Change>(&packed[..length]),
+                None,
+                "{length} bytes"
+            );
         }
     }
 
@@ -409,7 +166,7 @@ mod tests {
         let suspects = change().suspects;
         // Its number is behind the count, and the length of each.
         let mut packed = pack::pack(&suspects);
-        assert_eq!(packed[2], DEPLOY);
+        assert_eq!(packed[2], 1);
         packed[2] = 99;
         assert_eq!(
             pack::unpack::<Vec<Suspect>>(&packed),
@@ -420,6 +177,8 @@ mod tests {
     /// A state with numbers that nobody would write.
     fn extreme(number: i32) -> DetectorState {
         let context = crate::minute::all_id();
+        use AlarmKind::{Failing, Faster, Silent, Slower, Surging};
+        let kinds = [Slower, Faster, Failing, Surging, Silent];
         let alarm = |kind| Alarm {
             context,
             kind,
@@ -432,7 +191,7 @@ mod tests {
         };
         DetectorState {
             judged_until: i64::from(number),
-            alarms: AlarmKind::ALL.map(alarm).into(),
+            alarms: kinds.map(alarm).into(),
             shared: SharedMinutes(vec![SharedMinute {
                 tick: number,
                 ..SharedMinute::default()

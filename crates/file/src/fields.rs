@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use redb::{ReadableTable, Table as StoredTable, TableDefinition, WriteTransaction};
 
-use super::keys::name_of;
 use super::trouble::Trouble;
 use tower_pulse_core::error::StoreError;
 use tower_pulse_core::store::in_process::{Extent, FieldChange, Fields, Show, State};
@@ -62,14 +61,6 @@ impl FileFields {
         }
     }
 
-    /// The error of work that has failed.
-    fn failed(&self, error: redb::Error) -> StoreError {
-        let trouble = Trouble::from(error);
-        let error = trouble.to_error(&self.path);
-        self.failure.replace(Some(trouble));
-        error
-    }
-
     /// The transaction that is open.
     pub(super) fn transaction(&self) -> Result<&WriteTransaction, redb::Error> {
         // A failed commit leaves none.
@@ -86,85 +77,19 @@ impl FileFields {
         self.transaction = Some(transaction);
     }
 
-    fn get_all(
+    /// Works on a table of the transaction that is open. An error is noted.
+    fn on<R>(
         &self,
-        table: &Table,
-        fields: &[Vec<u8>],
-    ) -> Result<Vec<Option<Vec<u8>>>, redb::Error> {
-        let stored = self.transaction()?.open_table(FIELDS)?;
-        let (mut key, mut values) = (name_of(table), Vec::with_capacity(fields.len()));
-        let prefix = key.len();
-        for field in fields {
-            key.truncate(prefix);
-            key.extend_from_slice(field);
-            let value = stored.get(&*key)?;
-            values.push(value.map(|value| value.value().to_vec()));
-        }
-        Ok(values)
-    }
-
-    fn write_all(
-        &self,
-        table: &Table,
-        removed: &[Vec<u8>],
-        set: &[(Vec<u8>, Vec<u8>)],
-    ) -> Result<FieldChange, redb::Error> {
-        let mut stored = self.transaction()?.open_table(FIELDS)?;
-        let (mut key, mut change) = (name_of(table), FieldChange::default());
-        let prefix = key.len();
-        for field in removed {
-            key.truncate(prefix);
-            key.extend_from_slice(field);
-            let before = stored.remove(&*key)?;
-            change.note(field, before.map(|before| before.value().len()), None);
-        }
-        for (field, value) in set {
-            key.truncate(prefix);
-            key.extend_from_slice(field);
-            let before = stored.insert(&*key, &**value)?;
-            let before = before.map(|before| before.value().len());
-            change.note(field, before, Some(value.len()));
-        }
-        Ok(change)
-    }
-
-    fn clear_all(&self, table: &Table) -> Result<(), redb::Error> {
-        let mut stored = self.transaction()?.open_table(FIELDS)?;
-        let start = name_of(table);
-        remove_range(&mut stored, &start, &behind(&start))
-    }
-
-    fn visit_all(
-        &self,
-        table: &Table,
-        after: Option<&[u8]>,
-        show: &mut Show<'_>,
-    ) -> Result<(), redb::Error> {
-        let stored = self.transaction()?.open_table(FIELDS)?;
-        let name = name_of(table);
-        let (end, start) = (behind(&name), [&name, after.unwrap_or_default()].concat());
-        let from = match after {
-            Some(_) => Bound::Excluded(&*start),
-            None => Bound::Included(&*start),
-        };
-        for field in stored.range::<&[u8]>((from, Bound::Excluded(&*end)))? {
-            let (key, value) = field?;
-            let field = key.value().get(name.len()..).unwrap_or_default();
-            if show(field, value.value()).is_break() {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    fn write_extent(&self, table: &Table, extent: Option<&Extent>) -> Result<(), redb::Error> {
-        let mut stored = self.transaction()?.open_table(EXTENTS)?;
-        let name = name_of(table);
-        match extent {
-            Some(extent) => stored.insert(&*name, &*pack::pack(extent))?,
-            None => stored.remove(&*name)?,
-        };
-        Ok(())
+        table: Definition,
+        work: impl FnOnce(&mut StoredTable<'_, &'static [u8], &'static [u8]>) -> Result<R, redb::Error>,
+    ) -> Result<R, StoreError> {
+        let work = || work(&mut self.transaction()?.open_table(table)?);
+        work().map_err(|error| {
+            let trouble = Trouble::from(error);
+            let error = trouble.to_error(&self.path);
+            self.failure.replace(Some(trouble));
+            error
+        })
     }
 }
 
@@ -197,8 +122,14 @@ impl Fields for FileFields {
     }
 
     fn get(&self, table: &Table, fields: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
-        self.get_all(table, fields)
-            .map_err(|error| self.failed(error))
+        let name = pack::pack(table);
+        self.on(FIELDS, |stored| {
+            let values = fields.iter().map(|field| {
+                let value = stored.get(&*[&*name, field].concat())?;
+                Ok(value.map(|value| value.value().to_vec()))
+            });
+            values.collect()
+        })
     }
 
     fn write(
@@ -207,12 +138,26 @@ impl Fields for FileFields {
         removed: &[Vec<u8>],
         set: &[(Vec<u8>, Vec<u8>)],
     ) -> Result<FieldChange, StoreError> {
-        self.write_all(table, removed, set)
-            .map_err(|error| self.failed(error))
+        let (name, mut change) = (pack::pack(table), FieldChange::default());
+        self.on(FIELDS, |stored| {
+            for field in removed {
+                let before = stored.remove(&*[&*name, field].concat())?;
+                change.note(field, before.map(|before| before.value().len()), None);
+            }
+            for (field, value) in set {
+                let before = stored.insert(&*[&*name, field].concat(), &**value)?;
+                let before = before.map(|before| before.value().len());
+                change.note(field, before, Some(value.len()));
+            }
+            Ok(change)
+        })
     }
 
     fn clear(&mut self, table: &Table) -> Result<(), StoreError> {
-        self.clear_all(table).map_err(|error| self.failed(error))
+        let start = pack::pack(table);
+        self.on(FIELDS, |stored| {
+            remove_range(stored, &start, &behind(&start))
+        })
     }
 
     fn visit(
@@ -221,12 +166,32 @@ impl Fields for FileFields {
         after: Option<&[u8]>,
         show: &mut Show<'_>,
     ) -> Result<(), StoreError> {
-        self.visit_all(table, after, show)
-            .map_err(|error| self.failed(error))
+        let name = pack::pack(table);
+        let (end, start) = (behind(&name), [&name, after.unwrap_or_default()].concat());
+        let from = match after {
+            Some(_) => Bound::Excluded(&*start),
+            None => Bound::Included(&*start),
+        };
+        self.on(FIELDS, |stored| {
+            for field in stored.range::<&[u8]>((from, Bound::Excluded(&*end)))? {
+                let (key, value) = field?;
+                let field = key.value().get(name.len()..).unwrap_or_default();
+                if show(field, value.value()).is_break() {
+                    break;
+                }
+            }
+            Ok(())
+        })
     }
 
     fn note_extent(&mut self, table: &Table, extent: Option<&Extent>) -> Result<(), StoreError> {
-        self.write_extent(table, extent)
-            .map_err(|error| self.failed(error))
+        let name = pack::pack(table);
+        self.on(EXTENTS, |stored| {
+            match extent {
+                Some(extent) => stored.insert(&*name, &*pack::pack(extent))?,
+                None => stored.remove(&*name)?,
+            };
+            Ok(())
+        })
     }
 }

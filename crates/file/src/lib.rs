@@ -13,7 +13,6 @@
 mod disk;
 mod fields;
 mod kept;
-mod keys;
 mod options;
 mod trouble;
 mod worker;

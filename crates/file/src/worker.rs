@@ -108,18 +108,18 @@ struct Open {
 impl Open {
     /// Bytes of entries that are not durable.
     fn volatile_bytes(&self) -> u64 {
-        self.state.journal.head.offset - self.committed_head
+        self.state.kept.journal.head.offset - self.committed_head
     }
 
     /// Notes that everything is durable.
     fn note_durable(&mut self, now: Tick, report: &Report) {
-        let fences = self.state.fences.iter();
+        let fences = self.state.kept.fences.iter();
         *lock(&report.durable) = fences
             .map(|(instance, fence)| (instance.clone(), fence.seq))
             .collect();
         self.is_dirty = false;
         self.committed = now;
-        self.committed_head = self.state.journal.head.offset;
+        self.committed_head = self.state.kept.journal.head.offset;
     }
 }
 
@@ -439,9 +439,9 @@ impl Worker {
         if let Some(written_at) = written_at
             && self.started.saturating_sub(written_at) >= SHORTEST_GAP
         {
-            state.gaps.push((written_at, self.started));
-            let extra = state.gaps.len().saturating_sub(MAX_GAPS);
-            state.gaps.drain(..extra);
+            state.kept.gaps.push((written_at, self.started));
+            let extra = state.kept.gaps.len().saturating_sub(MAX_GAPS);
+            state.kept.gaps.drain(..extra);
         }
         let ahead = written_at.map_or(0, |at| at.saturating_sub(now));
         if ahead > CLOCK_ALLOWED {
@@ -455,7 +455,7 @@ impl Worker {
         self.held = Some(held);
         Ok(Open {
             committed: clock.tick(),
-            committed_head: state.journal.head.offset,
+            committed_head: state.kept.journal.head.offset,
             appended: None,
             is_writable: false,
             is_dirty: false,
@@ -467,7 +467,7 @@ impl Worker {
 
 /// Commits something and removes it again: a disk that has room for it has room for what comes next.
 fn probe(open: &mut Open, now: i64) -> Result<(), Trouble> {
-    let removed = open.state.tables.retain(&open.state.rolled, now);
+    let removed = open.state.tables.retain(&open.state.kept.rolled, now);
     if removed.is_err() {
         let failure = take_failure(&mut open.state);
         return Err(failure.unwrap_or(Trouble::Panicked));

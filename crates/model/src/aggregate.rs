@@ -4,7 +4,8 @@ use super::access_time::DurationSums;
 use super::histogram::{BUCKETS, COARSE_SCALE, Histogram, SCALE};
 use super::measures::Measures;
 use super::outcome::OutcomeCounts;
-use super::slices::Merge;
+use super::pack::packed;
+use super::slices::{Merge, summed};
 use super::timer_sums::Timers;
 
 /// Additions to the counters of a context within a slice.
@@ -18,13 +19,16 @@ pub struct RequestCounts {
     pub micros: u64,
 }
 
-impl Merge for RequestCounts {
-    fn merge(&mut self, other: &Self) {
-        self.hits = self.hits.saturating_add(other.hits);
-        self.errors = self.errors.saturating_add(other.errors);
-        self.micros = self.micros.saturating_add(other.micros);
-    }
-}
+summed!(RequestCounts {
+    hits,
+    errors,
+    micros
+});
+packed!(RequestCounts {
+    hits,
+    errors,
+    micros
+});
 
 /// Merged samples of a context within a slice, or within one drained second: everything that the crate
 /// records about them.

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::ops::{Add, AddAssign};
 
+use super::slices::{Merge, summed};
+
 /// How much there is of each kind: the units in which losses are told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amounts {
@@ -14,6 +16,12 @@ pub struct Amounts {
     /// What counts no sample: minute reports, slow or failed requests that are listed, and marks.
     pub details: u64,
 }
+
+summed!(Amounts {
+    requests,
+    additions,
+    details
+});
 
 impl Amounts {
     /// This many samples.
@@ -47,30 +55,24 @@ impl Amounts {
 
     /// What is left without `others`, at least nothing.
     #[must_use]
-    pub fn saturating_sub(self, others: Self) -> Self {
-        Self {
-            requests: self.requests.saturating_sub(others.requests),
-            additions: self.additions.saturating_sub(others.additions),
-            details: self.details.saturating_sub(others.details),
-        }
+    pub fn saturating_sub(mut self, others: Self) -> Self {
+        self.subtract(&others);
+        self
     }
 }
 
 impl Add for Amounts {
     type Output = Self;
 
-    fn add(self, others: Self) -> Self {
-        Self {
-            requests: self.requests.saturating_add(others.requests),
-            additions: self.additions.saturating_add(others.additions),
-            details: self.details.saturating_add(others.details),
-        }
+    fn add(mut self, others: Self) -> Self {
+        self += others;
+        self
     }
 }
 
 impl AddAssign for Amounts {
     fn add_assign(&mut self, others: Self) {
-        *self = *self + others;
+        self.merge(&others);
     }
 }
 

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use super::pack::{is_name, named, packed};
 use super::timer_sums::QUEUE;
 
 /// The name under which the timer [`QUEUE`] is judged. No page has it by chance.
@@ -38,56 +39,22 @@ const METHODS: [&str; 10] = [
     OTHER_METHOD,
 ];
 
-/// Whether a context stands for HTTP requests, other code or the sum of all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize),
-    serde(rename_all = "lowercase")
-)]
-pub enum Kind {
-    /// Other code that was timed.
-    Timer,
-    /// HTTP requests.
-    Http,
-    /// The sum of all HTTP contexts, [`ALL`].
-    All,
-}
-
-impl std::fmt::Display for Kind {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.as_str())
+named! {
+    /// Whether a context stands for HTTP requests, other code or the sum of all.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[non_exhaustive]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
+    pub enum Kind {
+        /// Other code that was timed.
+        Timer = "timer",
+        /// HTTP requests.
+        Http = "http",
+        /// The sum of all HTTP contexts, [`ALL`].
+        All = "all",
     }
 }
 
-impl Kind {
-    const KINDS: [Self; 3] = [Self::Timer, Self::Http, Self::All];
-
-    /// The name in the API.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Timer => "timer",
-            Self::Http => "http",
-            Self::All => "all",
-        }
-    }
-
-    /// The number in packed data, which never changes.
-    pub fn number(self) -> u8 {
-        match self {
-            Self::Timer => 0,
-            Self::Http => 1,
-            Self::All => 2,
-        }
-    }
-
-    /// The kind of this number; `None` if there is none.
-    pub fn from_number(number: u8) -> Option<Self> {
-        let mut kinds = Self::KINDS.into_iter();
-        kinds.find(|kind| kind.number() == number)
-    }
-}
+packed!(ContextId { name, kind } if |context| is_name(&context.name));
 
 /// Identifies a context: a timer and a page may have the same name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -122,36 +89,20 @@ impl ContextId {
     }
 }
 
-/// The counters of each context.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Metric {
-    /// Number of samples.
-    Hits,
-    /// Number of samples that were errors.
-    Errors,
-    /// Sum of their durations, in microseconds.
-    Micros,
-}
-
-impl std::fmt::Display for Metric {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.as_str())
+named! {
+    /// The counters of each context. The name is also that of the global counter.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Metric {
+        /// Number of samples.
+        Hits = "hits",
+        /// Number of samples that were errors.
+        Errors = "errors",
+        /// Sum of their durations, in microseconds.
+        Micros = "micros",
     }
 }
 
 impl Metric {
-    /// All metrics.
-    pub const ALL: [Self; 3] = [Self::Hits, Self::Errors, Self::Micros];
-
-    /// The name, which is also the name of the global counter.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Hits => "hits",
-            Self::Errors => "errors",
-            Self::Micros => "micros",
-        }
-    }
-
     /// The metric and the context of a counter with this name; `None` for global counters and the user's.
     ///
     /// ```
@@ -306,7 +257,7 @@ pub struct RecordId(u64);
 impl RecordId {
     /// The id of the records of a context.
     pub fn new(kind: Kind, name: &str) -> Self {
-        Self(fnv1a([kind.number()].into_iter().chain(name.bytes())))
+        Self(fnv1a([kind as u8].into_iter().chain(name.bytes())))
     }
 
     /// The text form in a store.

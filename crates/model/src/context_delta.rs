@@ -2,10 +2,10 @@
 
 use super::access_time::DurationSums;
 use super::aggregate::{Aggregate, RequestCounts};
-use super::context::{ContextId, Kind};
+use super::context::ContextId;
 use super::histogram::COARSE_SCALE;
 use super::measures::Measure;
-use super::pack::{Budget, Reader, Writer};
+use super::pack::{Budget, Packed, Reader, Writer};
 use super::section::EntryHead;
 use super::slice::{HOUR, Precision, Precisions, hour_of};
 use super::slices::{Slices, merge_all};
@@ -211,19 +211,18 @@ impl ContextDelta {
     /// Packs it into an entry.
     pub(super) fn write(&self, context: &ContextId, out: &mut Writer, head: &EntryHead) {
         let base = head.base;
-        out.bytes(context.name.as_bytes());
-        out.0.push(context.kind.number());
+        context.write(out);
         out.int(self.last_seen.wrapping_sub(base));
         let precisions = &head.precisions.counters;
-        out.series(&self.counters, precisions, base, Writer::request_counts);
+        out.series(&self.counters, precisions, base);
         for (slices, tier) in self.records.iter().zip(TIERS) {
-            out.slices(slices, tier, base, Writer::aggregate_in_place);
+            out.slices(slices, tier, base, Packed::write);
         }
         match hours_of(&self.records[0]) == self.hours {
             true => out.uint(0),
-            false => out.slices(&self.hours, HOURS, base, Writer::times),
+            false => out.slices(&self.hours, HOURS, base, Packed::write),
         }
-        out.slices(&self.slowest, HOURS, base, |out, list| list.write(out));
+        out.slices(&self.slowest, HOURS, base, SlowRequests::write);
     }
 
     /// Reads one from an entry, and spends its cost.
@@ -233,19 +232,18 @@ impl ContextDelta {
         budget: &mut Budget,
     ) -> Option<(ContextId, Self)> {
         let base = head.base;
-        let name = from.name()?;
-        let kind = Kind::from_number(from.byte()?)?;
+        let context = ContextId::read(from)?;
         let last_seen = base.wrapping_add(from.int()?);
-        let counters = from.series(&head.precisions.counters, base, Reader::request_counts)?;
+        let counters = from.series(&head.precisions.counters, base)?;
         let mut records: [Slices<Aggregate>; TIERS.len()] = Default::default();
         for (slices, tier) in records.iter_mut().zip(TIERS) {
-            *slices = from.slices(tier, base, Reader::aggregate_in_place)??;
+            *slices = from.slices(tier, base, Packed::read)??;
         }
-        let hours = match from.slices(HOURS, base, Reader::times)? {
+        let hours = match from.slices(HOURS, base, Packed::read)? {
             Some(hours) => hours,
             None => hours_of(&records[0]),
         };
-        let slowest = from.slices(HOURS, base, |from| SlowRequests::read(from, kind))??;
+        let slowest = from.slices(HOURS, base, |from| SlowRequests::read(from, context.kind))??;
         let delta = Self {
             last_seen,
             counters,
@@ -254,7 +252,7 @@ impl ContextDelta {
             slowest,
         };
         budget.spend(delta.cost())?;
-        Some((ContextId { kind, name }, delta))
+        Some((context, delta))
     }
 }
 

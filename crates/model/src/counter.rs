@@ -28,7 +28,7 @@ pub(super) fn read(
     budget: &mut Budget,
 ) -> Option<(Arc<str>, CounterDelta)> {
     let name = from.name()?;
-    let series = from.series(&head.precisions.counters, head.base, Reader::int)?;
+    let series = from.series(&head.precisions.counters, head.base)?;
     budget.spend(series.iter().map(Slices::len).sum())?;
     Some((name, series))
 }
@@ -82,8 +82,7 @@ impl Section for CounterDeltas {
         out.uint(self.len() as u64);
         for (name, series) in self {
             out.bytes(name.as_bytes());
-            let precisions = &head.precisions.counters;
-            out.series(series, precisions, head.base, |out, n| out.int(*n));
+            out.series(series, &head.precisions.counters, head.base);
         }
     }
 }

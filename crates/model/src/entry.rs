@@ -17,10 +17,10 @@ use super::context_delta::ContextDelta;
 use super::counter::{self, CounterDelta};
 use super::mark::Mark;
 use super::minute_report::MinuteReport;
-use super::pack::{Budget, Reader, Writer};
+use super::pack::{Budget, Packed, Reader, Writer};
 use super::ranking::RankingDelta;
 use super::section::EntryHead;
-use super::slice::{MAX_PRECISIONS, MAX_RETAINED, Precision, Precisions};
+use super::slice::{MAX_PRECISIONS, Precisions};
 
 /// The version of the form of an entry. Raise it with every change that an older folder cannot read, from the first
 /// release on.
@@ -40,11 +40,7 @@ pub fn pack(batch: &Batch) -> Vec<u8> {
     };
     let mut out = Writer(Vec::with_capacity(64 + 96 * batch.len()));
     out.0.push(ENTRY_VERSION);
-    out.uint(head.precisions.counters.len() as u64);
-    for precision in &head.precisions.counters {
-        out.uint(u64::from(precision.seconds));
-        out.uint(u64::from(precision.retained));
-    }
+    head.precisions.counters.write(&mut out);
     out.int(head.base);
     out.uint(batch.late);
     out.uint(batch.contexts.len() as u64);
@@ -103,7 +99,10 @@ const LISTS: [ReadItem; 5] = [
         RankingDelta::read(from, head, budget).map(|delta| Item::Ranking(name, delta))
     },
     |from, head, budget| MinuteReport::read(from, head, budget).map(Item::Report),
-    |from, _, budget| Mark::read_next(from, budget).map(Item::Mark),
+    |from, _, budget| {
+        budget.spend(1)?;
+        Mark::read(from).map(Item::Mark)
+    },
 ];
 
 /// The entry cannot be decoded, or no version of this crate sends it: a name is too long, or the entry is larger than a
@@ -127,15 +126,7 @@ impl<'a> EntryReader<'a> {
         }
         let mut reader = Reader(bytes);
         reader.byte().filter(|version| *version == ENTRY_VERSION)?;
-        let mut counters = Vec::new();
-        for _ in 0..reader.uint().filter(|n| *n <= MAX_PRECISIONS as u64)? {
-            let mut number = |most: u32| {
-                let number = u32::try_from(reader.uint()?).ok();
-                number.filter(|n| (1..=most).contains(n))
-            };
-            let (seconds, samples) = (number(u32::MAX)?, number(MAX_RETAINED)?);
-            counters.push(Precision::new(seconds, samples));
-        }
+        let counters = Vec::read(&mut reader).filter(|all| all.len() <= MAX_PRECISIONS)?;
         let head = EntryHead {
             precisions: Precisions { counters },
             base: reader.int()?,

@@ -6,49 +6,36 @@ use super::pack::packed;
 /// a CPU. A runtime in peace is about a millisecond late, as its timers are rounded up to one.
 pub const HIGH_DELAY_MICROS: u64 = 10_000;
 
-/// The runtime and the process of an instance in one minute. What the system does not tell is `None`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MachineMinute {
-    /// How many CPUs the process had the use of.
-    pub cpus: u64,
-    /// The CPU time that the process took, in thousandths of one CPU: 2,000 for two that were busy all the time.
-    pub cpu_millis: Option<u64>,
-    /// Resident memory at the end, in bytes.
-    pub resident_bytes: Option<u64>,
-    /// Open files at the end.
-    pub open_files: Option<u64>,
-    /// The most files that may be open.
-    pub max_open_files: Option<u64>,
-    /// Threads at the end.
-    pub threads: Option<u64>,
-    /// Workers of the runtime.
-    pub workers: u64,
-    /// The share of the time in which the workers were busy, in thousandths.
-    pub busy_millis: Option<u64>,
-    /// Tasks in the global queue of the runtime at the end.
-    pub queued_tasks: u64,
-    /// Tasks that were alive at the end.
-    pub alive_tasks: u64,
-    /// How late a task ran that was to run every 100 ms: the median, in microseconds; `None` if it never ran.
-    pub delay_micros: Option<u64>,
-    /// The latest of them, in microseconds.
-    pub worst_delay_micros: Option<u64>,
+packed! {
+    /// The runtime and the process of an instance in one minute. What the system does not tell is `None`.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct MachineMinute {
+        /// How many CPUs the process had the use of.
+        pub cpus: u64,
+        /// The CPU time that the process took, in thousandths of one CPU: 2,000 for two that were busy all the time.
+        pub cpu_millis: Option<u64>,
+        /// Resident memory at the end, in bytes.
+        pub resident_bytes: Option<u64>,
+        /// Open files at the end.
+        pub open_files: Option<u64>,
+        /// The most files that may be open.
+        pub max_open_files: Option<u64>,
+        /// Threads at the end.
+        pub threads: Option<u64>,
+        /// Workers of the runtime.
+        pub workers: u64,
+        /// The share of the time in which the workers were busy, in thousandths.
+        pub busy_millis: Option<u64>,
+        /// Tasks in the global queue of the runtime at the end.
+        pub queued_tasks: u64,
+        /// Tasks that were alive at the end.
+        pub alive_tasks: u64,
+        /// How late a task ran that was to run every 100 ms: the median, in microseconds; `None` if it never ran.
+        pub delay_micros: Option<u64>,
+        /// The latest of them, in microseconds.
+        pub worst_delay_micros: Option<u64>,
+    }
 }
-
-packed!(MachineMinute {
-    cpus,
-    cpu_millis,
-    resident_bytes,
-    open_files,
-    max_open_files,
-    threads,
-    workers,
-    busy_millis,
-    queued_tasks,
-    alive_tasks,
-    delay_micros,
-    worst_delay_micros
-});
 
 impl MachineMinute {
     /// Whether tasks that were ready waited long for a CPU: the scheduling delay was high. Then a future that was long in

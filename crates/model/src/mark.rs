@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::amounts::Amounts;
 use super::context::escape_hidden;
-use super::pack::{Budget, Packed, Reader, Writer};
+use super::pack::{self, Packed, Writer, is_name, packed};
 use super::section::{EntryHead, Room, Section};
 use super::slice::Precision;
 
@@ -70,6 +70,11 @@ pub struct Mark {
     pub version: Option<Arc<str>>,
 }
 
+packed!(Mark { id, at, text, version } if |mark| {
+    let is_named = !mark.id.is_empty() && is_name(&mark.id);
+    is_named && mark.text.len() <= MAX_ESCAPED_BYTES && mark.version.iter().all(is_name)
+});
+
 impl Mark {
     /// A mark of an operator, whose text has hidden characters escaped.
     ///
@@ -99,27 +104,6 @@ impl Mark {
         }
     }
 
-    fn write(&self, out: &mut Writer) {
-        out.int(self.at);
-        out.bytes(self.text.as_bytes());
-        out.optional_name(self.version.as_deref());
-    }
-
-    fn read(id: Arc<str>, from: &mut Reader<'_>) -> Option<Self> {
-        Some(Self {
-            id,
-            at: from.int()?,
-            text: from.text_within(MAX_ESCAPED_BYTES)?.into(),
-            version: from.optional_name()?,
-        })
-    }
-
-    /// Reads one from an entry, and spends its cost.
-    pub(super) fn read_next(from: &mut Reader<'_>, budget: &mut Budget) -> Option<Self> {
-        budget.spend(1)?;
-        Self::read(Reader(from.bytes()?).whole_name()?, from)
-    }
-
     /// Marks are in the order of their times, and those of the same second in that of their ids.
     fn place(&self) -> (i64, &str) {
         (self.at, &self.id)
@@ -140,22 +124,12 @@ pub struct StoredMark {
     pub is_removed: bool,
 }
 
-impl StoredMark {
-    /// Packs the mark without its id.
-    pub fn pack(&self) -> Vec<u8> {
-        let mut out = Writer::default();
-        self.mark.write(&mut out);
-        self.is_removed.write(&mut out);
-        out.0
-    }
+packed!(StoredMark { mark, is_removed });
 
+impl StoredMark {
     /// Unpacks the mark of this id; `None` if the bytes are not one.
     pub fn unpack(id: &[u8], bytes: &[u8]) -> Option<Self> {
-        let mut from = Reader(bytes);
-        Some(Self {
-            mark: Mark::read(Reader(id).whole_name()?, &mut from)?,
-            is_removed: Packed::read(&mut from)?,
-        })
+        pack::unpack(bytes).filter(|stored: &Self| stored.mark.id.as_bytes() == id)
     }
 }
 
@@ -215,10 +189,7 @@ impl Section for PendingMarks {
 
     fn write(&self, out: &mut Writer, _: &EntryHead) {
         out.uint(self.len() as u64);
-        for mark in self.values() {
-            out.bytes(mark.id.as_bytes());
-            mark.write(out);
-        }
+        self.values().for_each(|mark| mark.write(out));
     }
 }
 
@@ -426,7 +397,7 @@ mod tests {
             let id = mark.id.as_bytes();
             for stored in [&stored, &removed] {
                 assert_eq!(
-                    StoredMark::unpack(id, &stored.pack()).as_ref(),
+                    StoredMark::unpack(id, &pack::pack(stored)).as_ref(),
                     Some(stored)
                 );
             }

@@ -12,7 +12,7 @@ use super::aggregate::Aggregate;
 use super::amounts::Amounts;
 use super::context::RecordId;
 use super::machine::MachineMinute;
-use super::pack::{Budget, Packed, Reader, Writer};
+use super::pack::{Budget, Packed, Reader, Writer, is_name, packed};
 use super::section::{EntryHead, Room, Section};
 use super::slice::{Precision, SKEW_ALLOWED};
 use super::slices::Merge;
@@ -108,11 +108,11 @@ impl MinuteReport {
 
     fn write(&self, out: &mut Writer, head: &EntryHead) {
         out.int(head.base.wrapping_sub(self.minute));
-        out.bytes(self.instance.as_bytes());
-        out.optional_name(self.version.as_deref());
-        out.uint(self.max_contexts as u64);
-        out.uint(u64::from(self.is_side_by_side));
-        write_contexts(&self.contexts, out);
+        self.instance.write(out);
+        self.version.write(out);
+        self.max_contexts.write(out);
+        self.is_side_by_side.write(out);
+        self.contexts.write(out);
         self.machine.write(out);
     }
 
@@ -126,9 +126,9 @@ impl MinuteReport {
         Some(Self {
             minute: head.base.wrapping_sub(from.int()?),
             instance: from.name()?,
-            version: from.optional_name()?,
-            max_contexts: usize::try_from(from.uint()?).ok()?,
-            is_side_by_side: from.uint()? != 0,
+            version: Option::read(from).filter(|version| version.iter().all(is_name))?,
+            max_contexts: Packed::read(from)?,
+            is_side_by_side: Packed::read(from)?,
             contexts: read_contexts(from, budget)?,
             machine: Packed::read(from)?,
         })
@@ -206,21 +206,12 @@ impl Section for Vec<MinuteReport> {
     }
 }
 
-/// Writes contexts that an instance reports.
-fn write_contexts(contexts: &[ReportedContext], out: &mut Writer) {
-    out.uint(contexts.len() as u64);
-    for (id, aggregate) in contexts {
-        id.write(out);
-        out.aggregate_in_place(aggregate);
-    }
-}
-
-/// Reads them, and spends their cost.
+/// Reads contexts that an instance reports, and spends their cost.
 fn read_contexts(from: &mut Reader<'_>, budget: &mut Budget) -> Option<Vec<ReportedContext>> {
     let mut contexts = Vec::new();
     for _ in 0..from.uint()? {
         budget.spend(REPORTED_CONTEXT_COST)?;
-        contexts.push((RecordId::read(from)?, from.aggregate_in_place()?));
+        contexts.push(Packed::read(from)?);
     }
     Some(contexts)
 }
@@ -250,28 +241,9 @@ impl InstanceMinute {
             self.contexts.truncate(self.max_contexts);
         }
     }
-
-    /// Packs it.
-    pub fn pack(&self) -> Vec<u8> {
-        let mut out = Writer::default();
-        out.optional_name(self.version.as_deref());
-        write_contexts(&self.contexts, &mut out);
-        self.machine.write(&mut out);
-        out.0
-    }
-
-    /// Unpacks it; `None` if the bytes are not one.
-    pub fn unpack(bytes: &[u8]) -> Option<Self> {
-        let mut from = Reader(bytes);
-        Some(Self {
-            version: from.optional_name()?,
-            max_contexts: 0,
-            // What a table has is bounded by its bytes.
-            contexts: read_contexts(&mut from, &mut Budget::new(usize::MAX))?,
-            machine: Packed::read(&mut from)?,
-        })
-    }
 }
+
+packed!(InstanceMinute { version, contexts, machine; max_contexts });
 
 /// What the instances, and the versions of the application, did in a minute, by their names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,91 +1,53 @@
 //! How requests ended.
 
-/// How one request, or one timed piece of code, ended. Each has exactly one outcome.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-#[non_exhaustive]
-pub enum Outcome {
-    /// Timed code ran to its end.
-    Completed,
-    /// A response of class 1xx.
-    Informational,
-    /// A response of class 2xx.
-    Success,
-    /// A response of class 3xx.
-    Redirection,
-    /// A response of class 4xx.
-    ClientError,
-    /// A response of class 5xx.
-    ServerError,
-    /// The service, or the timed future, returned an error.
-    Failed,
-    /// The request was dropped before its response had a head: the client went away, or a timeout elapsed.
-    Cancelled,
-    /// The handler panicked.
-    Panicked,
-    /// The head was sent, and the body was dropped before its end: the client went away. Recorded only with
-    /// `until_body_end`.
-    BodyAborted,
-    /// The head was sent, and the body ended with an error of the service. Recorded only with `until_body_end`.
-    BodyFailed,
-}
+use super::pack::named;
 
-/// Number of outcomes.
-pub const OUTCOMES: usize = 11;
-
-impl std::fmt::Display for Outcome {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.as_str())
+named! {
+    /// How one request, or one timed piece of code, ended. Each has exactly one outcome.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[repr(u8)]
+    #[non_exhaustive]
+    pub enum Outcome else Failed {
+        /// Timed code ran to its end.
+        Completed = "completed",
+        /// A response of class 1xx.
+        Informational = "1xx",
+        /// A response of class 2xx.
+        Success = "2xx",
+        /// A response of class 3xx.
+        Redirection = "3xx",
+        /// A response of class 4xx.
+        ClientError = "4xx",
+        /// A response of class 5xx.
+        ServerError = "5xx",
+        /// The service, or the timed future, returned an error.
+        Failed = "error",
+        /// The request was dropped before its response had a head: the client went away, or a timeout elapsed.
+        Cancelled = "cancelled",
+        /// The handler panicked.
+        Panicked = "panicked",
+        /// The head was sent, and the body was dropped before its end: the client went away. Recorded only with
+        /// `until_body_end`.
+        BodyAborted = "body_aborted",
+        /// The head was sent, and the body ended with an error of the service. Recorded only with `until_body_end`.
+        BodyFailed = "body_failed",
     }
 }
 
-impl Outcome {
-    /// All outcomes, in the order of their numbers.
-    pub const ALL: [Self; OUTCOMES] = [
-        Self::Completed,
-        Self::Informational,
-        Self::Success,
-        Self::Redirection,
-        Self::ClientError,
-        Self::ServerError,
-        Self::Failed,
-        Self::Cancelled,
-        Self::Panicked,
-        Self::BodyAborted,
-        Self::BodyFailed,
-    ];
+/// Number of outcomes.
+pub const OUTCOMES: usize = Outcome::ALL.len();
 
+impl Outcome {
     /// The outcome of a response with this status code. A code outside of 100 to 599 counts as a server
     /// error.
     #[inline]
     pub fn from_status(status: u16) -> Self {
-        const BY_CLASS: [Outcome; 8] = [
-            Outcome::ServerError,
-            Outcome::Informational,
-            Outcome::Success,
-            Outcome::Redirection,
-            Outcome::ClientError,
-            Outcome::ServerError,
-            Outcome::ServerError,
-            Outcome::ServerError,
-        ];
-        BY_CLASS[usize::from(status / 100).min(7)]
-    }
-
-    /// The name in the API: `"2xx"`, `"panicked"`, …
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Completed => "completed",
-            Self::Informational => "1xx",
-            Self::Success => "2xx",
-            Self::Redirection => "3xx",
-            Self::ClientError => "4xx",
-            Self::ServerError => "5xx",
-            Self::Failed => "error",
-            Self::Cancelled => "cancelled",
-            Self::Panicked => "panicked",
-            Self::BodyAborted => "body_aborted",
-            Self::BodyFailed => "body_failed",
+        match status / 100 {
+            1 => Self::Informational,
+            2 => Self::Success,
+            3 => Self::Redirection,
+            4 => Self::ClientError,
+            _ => Self::ServerError,
         }
     }
 

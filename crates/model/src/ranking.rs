@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
+use super::pack::packed;
 use super::slice::Precision;
 use super::slices::Slices;
 
@@ -40,16 +41,6 @@ impl RankingSpec {
         i64::from(self.interval).saturating_mul(i64::from(self.slices))
     }
 
-    /// Reads the interval, the number of slices and the most ids; `None` for other words.
-    fn from_words<'a>(words: &mut impl Iterator<Item = &'a str>) -> Option<Self> {
-        let mut number = || words.next()?.parse::<u32>().ok();
-        Some(Self {
-            interval: number().filter(|interval| *interval > 0)?,
-            slices: number().filter(|slices| *slices > 0)?,
-            max_ids: number()?,
-        })
-    }
-
     /// The most ids of what is folded at once, and of a ranking between two times at which it is limited.
     pub fn most_at_once(self) -> usize {
         let max_ids = self.max_ids as usize;
@@ -77,6 +68,8 @@ impl fmt::Display for RankingSpec {
     }
 }
 
+packed!(RankingSpec { interval, slices, max_ids } if |spec| spec.interval > 0 && spec.slices > 0);
+
 /// A ranking in a store, without its ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RankingState {
@@ -85,6 +78,8 @@ pub struct RankingState {
     /// The starts of the slices that are part of the sums, in Unix seconds.
     pub slices: BTreeSet<i64>,
 }
+
+packed!(RankingState { spec, slices });
 
 impl RankingState {
     /// A ranking without slices.
@@ -98,32 +93,6 @@ impl RankingState {
     /// The slices that have left the window at `now`, oldest first.
     pub fn expired(&self, now: i64) -> impl Iterator<Item = i64> {
         self.slices.range(..self.spec.oldest(now)).copied()
-    }
-
-    /// Reads the text form; `None` for any other text.
-    pub fn from_text(text: &str) -> Option<Self> {
-        let mut numbers = text.split(' ');
-        let spec = RankingSpec::from_words(&mut numbers)?;
-        let slices: Result<_, _> = numbers.map(str::parse).collect();
-        Some(Self {
-            spec,
-            slices: slices.ok()?,
-        })
-    }
-}
-
-/// Writes the interval, the number of slices, the most ids, and the starts, separated by spaces.
-impl fmt::Display for RankingState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let RankingSpec {
-            interval,
-            slices,
-            max_ids,
-        } = self.spec;
-        write!(f, "{interval} {slices} {max_ids}")?;
-        self.slices
-            .iter()
-            .try_for_each(|start| write!(f, " {start}"))
     }
 }
 
@@ -249,6 +218,7 @@ fn sum_of(delta: &IdDelta) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pack::{pack, unpack};
     use proptest::prelude::*;
 
     const SPEC: RankingSpec = RankingSpec {
@@ -308,21 +278,22 @@ mod tests {
     }
 
     #[test]
-    fn a_state_comes_back_from_its_text() {
+    fn a_state_comes_back_from_its_bytes() {
         let mut state = RankingState::new(SPEC);
-        assert_eq!(
-            RankingState::from_text(&state.to_string()),
-            Some(state.clone())
-        );
+        assert_eq!(unpack(&pack(&state)), Some(state.clone()));
         state.slices.extend([-60, 0, 120]);
-        assert_eq!(state.to_string(), "60 3 4 -60 0 120");
-        assert_eq!(
-            RankingState::from_text(&state.to_string()),
-            Some(state.clone())
-        );
+        let packed = pack(&state);
+        assert_eq!(packed, [60, 3, 4, 3, 119, 0, 240, 1]);
+        assert_eq!(unpack(&packed), Some(state.clone()));
         assert!(state.expired(239).eq([-60, 0]));
-        for text in ["", "60 3", "0 3 4", "60 0 4", "60 3 4 x", "60 3 4 5 "] {
-            assert_eq!(RankingState::from_text(text), None, "{text:?}");
+        for bytes in [
+            &b""[..],
+            &[60, 3],
+            &[0, 3, 4, 0],
+            &[60, 0, 4, 0],
+            &packed[..7],
+        ] {
+            assert_eq!(unpack::<RankingState>(bytes), None, "{bytes:?}");
         }
     }
 

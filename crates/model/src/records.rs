@@ -176,6 +176,7 @@ mod tests {
     use super::*;
     use crate::context::Kind;
     use crate::histogram::Histogram;
+    use crate::pack;
     use crate::tier::{DAY, TIERS};
     use crate::tiers::History;
     use crate::timer_sums::{MAX_TIMERS, TimerSums};
@@ -188,6 +189,10 @@ mod tests {
         aggregate.times.record(1_000);
         aggregate.histogram = Histogram::new(4, [(bucket, 1)]);
         aggregate
+    }
+
+    fn rolled_until(end: i64) -> RolledUp {
+        pack::unpack(&pack::pack(&(end, Vec::<i64>::new()))).expect("it is one")
     }
 
     fn count(records: &Records, key: RecordKey) -> u64 {
@@ -255,7 +260,7 @@ mod tests {
 
     #[test]
     fn slices_that_have_ended_are_rolled_up_once() {
-        let (mut records, mut rolled) = (Records::default(), RolledUp::from_text("60"));
+        let (mut records, mut rolled) = (Records::default(), rolled_until(60));
         let history = Some(History {
             days: 30,
             since: 0,

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::aggregate::Aggregate;
-use super::batch::Batch;
 use super::context::{ContextId, Kind, RecordId, fnv1a};
 use super::context_delta::ContextDelta;
 use super::entry::{EntryReader, Item, Undecodable};
@@ -50,20 +49,20 @@ pub const PARTITION_OF_MARKS: usize = 0;
 #[derive(Debug, Default)]
 pub struct Round {
     /// One group for each set of precisions among the entries. There is nearly always one.
-    groups: Vec<Group>,
+    pub groups: Vec<Group>,
     /// The rankings.
-    rankings: BTreeMap<Arc<str>, RankingDelta>,
+    pub rankings: BTreeMap<Arc<str>, RankingDelta>,
     /// The configurations with which the rankings were added to.
-    ranking_specs: BTreeMap<Arc<str>, CarriedSpecs>,
+    pub ranking_specs: BTreeMap<Arc<str>, CarriedSpecs>,
     /// The sums of the minute reports, by minute.
-    reports: BTreeMap<i64, MinuteSums>,
+    pub reports: BTreeMap<i64, MinuteSums>,
     /// The marks, by id.
     marks: BTreeMap<Arc<str>, Mark>,
     /// Samples that were late when they were flushed. They belong to the partition of
     /// [`ALL`](super::context::ALL).
-    late: u64,
+    pub late: u64,
     /// The newest stamp of all entries.
-    stamp: i64,
+    pub stamp: i64,
 }
 
 /// Additions of the entries that have the same precisions.
@@ -102,28 +101,6 @@ impl Round {
             stamp,
             ..Self::default()
         }
-    }
-
-    /// Adds a batch. `stamp` is its time by the clock of the store.
-    pub fn add(&mut self, batch: Batch, stamp: i64) {
-        self.begin_entry(batch.late, stamp);
-        let group = self.group(batch.precisions());
-        for (context, delta) in batch.contexts {
-            group.add_context(context, delta, stamp);
-        }
-        for (name, series) in batch.counters {
-            group.add_counter(name, series, stamp);
-        }
-        for (name, delta) in batch.rankings {
-            self.add_ranking(name, delta, stamp);
-        }
-        for report in batch.reports {
-            self.add_report(report, stamp);
-        }
-        batch
-            .marks
-            .into_values()
-            .for_each(|mark| self.add_mark(mark));
     }
 
     /// Adds up to `names` names of an entry, fewer if they are large. Returns whether the entry has more.
@@ -217,26 +194,6 @@ impl Round {
         &mut self.groups[at]
     }
 
-    /// The additions, grouped by precisions.
-    pub fn groups(&self) -> &[Group] {
-        &self.groups
-    }
-
-    /// Additions to the rankings.
-    pub fn rankings(&self) -> &BTreeMap<Arc<str>, RankingDelta> {
-        &self.rankings
-    }
-
-    /// The configurations with which a ranking was added to.
-    pub fn ranking_specs(&self, name: &str) -> Option<&CarriedSpecs> {
-        self.ranking_specs.get(name)
-    }
-
-    /// The sums of the minute reports, by minute.
-    pub fn reports(&self) -> &BTreeMap<i64, MinuteSums> {
-        &self.reports
-    }
-
     /// The marks, oldest first.
     pub fn marks(&self) -> Vec<&Mark> {
         let mut marks: Vec<_> = self.marks.values().collect();
@@ -250,16 +207,6 @@ impl Round {
         let series = groups.map(|group| group.contexts.len() + group.counters.len());
         let ids = self.rankings.values().map(|delta| delta.ids.len());
         series.chain(ids).sum::<usize>() + self.marks.len()
-    }
-
-    /// Number of samples that were late when they were flushed.
-    pub fn late(&self) -> u64 {
-        self.late
-    }
-
-    /// The newest stamp of all entries, in Unix seconds.
-    pub fn stamp(&self) -> i64 {
-        self.stamp
     }
 }
 

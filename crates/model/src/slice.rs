@@ -1,5 +1,7 @@
 //! Slices of time, precisions and hours.
 
+use super::pack::packed;
+
 /// Seconds in an hour, the period of the statistics.
 pub const HOUR: i64 = 3_600;
 
@@ -27,6 +29,10 @@ pub struct Precision {
     /// Number of retained slices, at least 1.
     pub retained: u32,
 }
+
+packed!(Precision { seconds, retained } if |precision| {
+    precision.seconds > 0 && (1..=MAX_RETAINED).contains(&precision.retained)
+});
 
 impl Precision {
     /// A precision of `seconds` that retains `retained` slices.

@@ -15,6 +15,25 @@ impl Merge for i64 {
     }
 }
 
+/// Merges sums field by field, and takes out what was merged before.
+macro_rules! summed {
+    ($type:ty { $($field:ident),+ }) => {
+        impl $crate::slices::Merge for $type {
+            fn merge(&mut self, other: &Self) {
+                $(self.$field = self.$field.saturating_add(other.$field);)+
+            }
+        }
+
+        impl $type {
+            /// Takes out all of `other`, which was merged before.
+            pub fn subtract(&mut self, other: &Self) {
+                $(self.$field = self.$field.saturating_sub(other.$field);)+
+            }
+        }
+    };
+}
+pub(crate) use summed;
+
 impl Merge for DurationSums {
     fn merge(&mut self, other: &Self) {
         DurationSums::merge(self, other);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::context::Kind;
 use super::outcome::Outcome;
-use super::pack::{Reader, Writer};
+use super::pack::{Packed, Reader, Writer, is_name, packed};
 use super::slices::Merge;
 
 /// Slow requests that are retained of each context and hour.
@@ -35,27 +35,29 @@ pub const MAX_TRACE_ID: usize = 64;
 /// The longest path of a request, in bytes. Longer ones are cut.
 pub const MAX_PATH: usize = 256;
 
-/// One request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SlowRequest {
-    /// Its duration, in nanoseconds.
-    pub nanos: u64,
-    /// When it ended, in Unix milliseconds.
-    pub ended: i64,
-    /// Its context.
-    pub context: Arc<str>,
-    /// The instance that served it.
-    pub instance: Arc<str>,
-    /// How it ended.
-    pub outcome: Outcome,
-    /// Whether it counts as an error.
-    pub is_error: bool,
-    /// The status of its response; `None` if there was no response.
-    pub status: Option<u16>,
-    /// The app's id of the request, or the id of its trace.
-    pub trace_id: Option<Box<str>>,
-    /// The path, without the query.
-    pub path: Option<Box<str>>,
+packed! {
+    /// One request.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct SlowRequest {
+        /// Its duration, in nanoseconds.
+        pub nanos: u64,
+        /// When it ended, in Unix milliseconds.
+        pub ended: i64,
+        /// Its context.
+        pub context: Arc<str>,
+        /// The instance that served it.
+        pub instance: Arc<str>,
+        /// How it ended.
+        pub outcome: Outcome,
+        /// Whether it counts as an error.
+        pub is_error: bool,
+        /// The status of its response; `None` if there was no response.
+        pub status: Option<u16>,
+        /// The app's id of the request, or the id of its trace.
+        pub trace_id: Option<Box<str>>,
+        /// The path, without the query.
+        pub path: Option<Box<str>>,
+    }
 }
 
 impl SlowRequest {
@@ -199,38 +201,17 @@ impl SlowRequests {
     }
 
     pub(super) fn write(&self, out: &mut Writer) {
-        out.uint(self.len() as u64);
-        for request in self.iter() {
-            out.uint(request.nanos);
-            out.int(request.ended);
-            out.bytes(request.context.as_bytes());
-            out.bytes(request.instance.as_bytes());
-            out.uint(request.outcome as u64);
-            out.uint(u64::from(request.is_error));
-            out.uint(u64::from(request.status.unwrap_or(0)));
-            out.optional_name(request.trace_id.as_deref());
-            out.optional_name(request.path.as_deref());
-        }
+        self.requests.write(out);
     }
 
     pub(super) fn read(from: &mut Reader<'_>, kind: Kind) -> Option<Self> {
         let mut list = Self::of(kind);
-        let some = |text: &str| -> Option<Box<str>> { (!text.is_empty()).then(|| text.into()) };
         for _ in 0..from.uint().filter(|n| *n <= SLOW_OF_ALL as u64)? {
-            list.add(SlowRequest {
-                nanos: from.uint()?,
-                ended: from.int()?,
-                context: from.name()?,
-                instance: from.name()?,
-                // A newer version may have more outcomes.
-                outcome: (usize::try_from(from.uint()?).ok())
-                    .and_then(|number| Outcome::ALL.get(number).copied())
-                    .unwrap_or(Outcome::Failed),
-                is_error: from.uint()? != 0,
-                status: Some(u16::try_from(from.uint()?).ok()?).filter(|status| *status > 0),
-                trace_id: some(from.text()?),
-                path: some(from.text()?),
-            });
+            let request = SlowRequest::read(from)?;
+            let texts = [&request.trace_id, &request.path].into_iter().flatten();
+            let is_bounded = texts.map(|text| text.len()).max() <= Some(MAX_PATH);
+            let is_named = is_name(&request.context) && is_name(&request.instance);
+            list.add(Some(request).filter(|_| is_named && is_bounded)?);
         }
         Some(list)
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::access_time::AccessTimeStats;
 use super::aggregate::Aggregate;
 use super::context::Kind;
+use super::pack::packed;
 use super::slice::SliceCount;
 
 /// A context within one hour.
@@ -49,6 +50,8 @@ pub struct Problem {
     /// Why the value could not be used.
     pub reason: String,
 }
+
+packed!(Problem { key, reason });
 
 impl Problem {
     /// A key whose value could not be used, and why.

@@ -5,8 +5,8 @@
 //! all tiers at once. [`RolledUp`] says which slices are rolled up.
 
 use std::collections::BTreeSet;
-use std::fmt;
 
+use super::pack::packed;
 use super::slice::{HOUR, Precision, SKEW_ALLOWED};
 
 /// The tiers, finest first: two hours by the minute, two days by the half hour, and two weeks by six hours.
@@ -152,33 +152,14 @@ impl RolledUp {
     pub fn contains(&self, slice: i64) -> bool {
         slice < self.until
     }
-
-    /// Reads the text form; the default for any other text.
-    pub fn from_text(text: &str) -> Self {
-        let numbers: Result<Vec<i64>, _> = text.split(' ').map(str::parse).collect();
-        match numbers.as_deref() {
-            Ok([until, pending @ ..]) => Self {
-                until: *until,
-                pending: pending.iter().copied().collect(),
-            },
-            _ => Self::default(),
-        }
-    }
 }
 
-/// Writes the numbers, separated by spaces.
-impl fmt::Display for RolledUp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.until)?;
-        self.pending
-            .iter()
-            .try_for_each(|slice| write!(f, " {slice}"))
-    }
-}
+packed!(RolledUp { until, pending });
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pack::{from_hex, to_hex};
 
     #[test]
     fn each_tier_is_a_multiple_of_the_one_before() {
@@ -275,12 +256,12 @@ mod tests {
         assert_eq!(rolled.due().collect::<Vec<_>>(), [minute]);
         rolled.advance(0);
         assert!(rolled.contains(minute) && !rolled.contains(minute + 60));
-        assert_eq!(RolledUp::from_text(&rolled.to_string()), rolled);
+        assert_eq!(from_hex(&to_hex(&rolled)), Some(rolled.clone()));
         rolled.finish();
         assert_eq!(rolled.pending().collect::<Vec<_>>(), [minute + 60]);
-        assert_eq!(RolledUp::from_text(&rolled.to_string()), rolled);
-        for text in ["", "x", "1  2", "1 x"] {
-            assert_eq!(RolledUp::from_text(text), RolledUp::default());
+        assert_eq!(from_hex(&to_hex(&rolled)), Some(rolled.clone()));
+        for text in ["", "x", "00", "0g00", "0", "é"] {
+            assert_eq!(from_hex::<RolledUp>(text), None);
         }
     }
 }

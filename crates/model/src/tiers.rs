@@ -3,6 +3,7 @@
 //! A store says in one field which days it keeps ([`History`]), so that instances with other settings, and readers
 //! without any, agree on its tiers.
 
+use super::pack::packed;
 use super::slice::Precision;
 use super::tier::{DAY, TIERS};
 
@@ -28,6 +29,10 @@ pub struct History {
     /// When an instance that folds last asked for as many days, in Unix seconds.
     pub asked_at: i64,
 }
+
+packed!(History { days, since, asked_at } if |history| {
+    (LEAST_DAYS..=MOST_DAYS).contains(&history.days)
+});
 
 impl History {
     /// The history that a store keeps from `now` on, if `wanted` days are asked for by the instance that folds. The

@@ -1,7 +1,7 @@
 //! Where the time of a context's requests goes: sums of the timers that ran within them.
 
 use super::context::{Kind, RecordId};
-use super::slices::Merge;
+use super::slices::{Merge, summed};
 
 /// Timers of a context that are told apart; further ones count as `<other>`.
 pub const MAX_TIMERS: usize = 16;
@@ -44,21 +44,12 @@ pub struct TimerSums {
     pub covered: u64,
 }
 
-impl TimerSums {
-    fn merge(&mut self, other: &Self) {
-        self.count = self.count.saturating_add(other.count);
-        self.requests = self.requests.saturating_add(other.requests);
-        self.sum = self.sum.saturating_add(other.sum);
-        self.covered = self.covered.saturating_add(other.covered);
-    }
-
-    fn subtract(&mut self, other: &Self) {
-        self.count = self.count.saturating_sub(other.count);
-        self.requests = self.requests.saturating_sub(other.requests);
-        self.sum = self.sum.saturating_sub(other.sum);
-        self.covered = self.covered.saturating_sub(other.covered);
-    }
-}
+summed!(TimerSums {
+    count,
+    requests,
+    sum,
+    covered
+});
 
 /// The timers within the requests of a context, each under the id of its own context of kind
 /// [`Timer`](Kind::Timer), which has the name.

@@ -8,8 +8,8 @@ use tower_pulse_core::clock::Clock;
 use tower_pulse_core::store::FencedBatch;
 use tower_pulse_core::store::journal::FoldStep;
 use tower_pulse_core::store::table::{FieldWrites, Table};
-use tower_pulse_model::entry;
 use tower_pulse_model::tier::{COARSEST, TIERS, TierSlice};
+use tower_pulse_model::{entry, pack};
 
 /// Time to live of the lease to fold, in milliseconds.
 pub(super) const LEASE_MILLIS: u64 = 5_000;
@@ -60,7 +60,7 @@ impl RedisStore {
         script.arg(match (step.upto, step.done) {
             (None, _) => String::new(),
             (_, None) => "ALL".to_owned(),
-            (_, Some(done)) => done.to_hex(),
+            (_, Some(done)) => pack::to_hex(&done),
         });
         // The script takes the first id that stays, which is the id after the last trimmed one.
         script.arg(step.trim.map_or_else(String::new, |last| {
@@ -76,7 +76,7 @@ impl RedisStore {
             Some(_) => "0".to_owned(),
             None => step.hole_bytes.to_string(),
         });
-        script.arg(step.rolled.to_string());
+        script.arg(pack::to_hex(&step.rolled));
         script.arg(additions.counters.len().to_string());
         script.arg(additions.statistics.len().to_string());
         let writes = writes(step, keys);

@@ -11,14 +11,13 @@ use super::value::{bytes, int, items, pairs, text};
 use tower_pulse_core::error::{StoreError, StoreErrorKind};
 use tower_pulse_core::store::Position;
 use tower_pulse_core::store::journal::{
-    Acquired, Entries, Entry, FieldValues, FoldStep, Journal, NEWER_GRACE, Partitions, Progress,
-    Step,
+    Acquired, Entries, Entry, FieldValues, FoldStep, Journal, NEWER_GRACE, Progress, Step,
 };
 use tower_pulse_core::store::table::Table;
 use tower_pulse_core::task::BoxFuture;
 use tower_pulse_model::entry::ENTRY_VERSION;
 use tower_pulse_model::entry::MAX_ENTRY_BYTES;
-use tower_pulse_model::tier::RolledUp;
+use tower_pulse_model::pack;
 
 /// The most entries that `pulse:aside` holds, the most bytes of each, and the seconds for which it holds them after the
 /// last one.
@@ -118,9 +117,9 @@ impl RedisStore {
                     version: version.to_owned(),
                     low: low.ok_or_else(|| self.not_understood("acquire.lua"))?,
                     upto: reply.get(2).and_then(position_of),
-                    done: Partitions::from_hex(word(3).unwrap_or_default()),
+                    done: word(3).and_then(pack::from_hex).unwrap_or_default(),
                     aside: positions(word(4).unwrap_or_default()),
-                    rolled: RolledUp::from_text(word(5).unwrap_or_default()),
+                    rolled: word(5).and_then(pack::from_hex).unwrap_or_default(),
                     stamp: word(8).and_then(|stamp| stamp.parse().ok()),
                     is_overdue: word(7) == Some("1"),
                 }))

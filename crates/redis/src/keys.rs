@@ -1,4 +1,4 @@
-//! Every key name of the classic layout is made here, and nowhere else.
+//! Every key name of the classic layout is made here, but for those of [tables](Table::key).
 //!
 //! | Key | Type | What it holds | Lives |
 //! |---|---|---|---|
@@ -20,8 +20,8 @@
 //! | `{prefix}slot_{ranking}_{slice}` | HASH id -> count | a slice of a ranking | until it leaves the window; three periods and two weeks after its last write |
 //! | `{prefix}stats_{ranking}` | ZSET id, sum | a ranking: the sums of its slices within the window | two periods and a week after its last write |
 //! | `{prefix}last_slot_{ranking}` | STRING slice | the newest slice of a ranking | two periods and a week after its last write |
-//! | `{prefix}pulse:rankings` | HASH ranking -> interval, slices, limit, starts | the rankings and the slices that they have | each ranking while it has slices |
-//! | `{prefix}pulse:rankings:specs` | HASH ranking -> configurations, each with the last addition | the configurations of a ranking, where those of instances differ | until they agree |
+//! | `{prefix}pulse:rankings` | HASH ranking -> packed configuration and starts | the rankings and the slices that they have | each ranking while it has slices |
+//! | `{prefix}pulse:rankings:specs` | HASH ranking -> packed configurations, each with the last addition | the configurations of a ranking, where those of instances differ | until they agree |
 //! | `{prefix}pulse:rankings:dropped` | HASH ranking -> count | additions to ids for which there was no room | for ever |
 //! | `{prefix}pulse:ended:{key}` | HASH or ZSET | a slice, or the sums, of a ranking whose window is over | a second |
 //! | `{prefix}delay:{cache}` | ZSET row, seconds | the delays of a cache's rows; `{cache}` is empty or a name and a colon | for ever |
@@ -52,7 +52,6 @@
 //! them are shared with the functions of the book and of the article in any language.
 
 use tower_pulse_core::store::table::Table;
-use tower_pulse_model::records::TierSlice;
 use tower_pulse_model::slowest::ACCESS_TIME;
 
 /// The names of all keys below a prefix.
@@ -107,52 +106,21 @@ impl Keys {
     }
 
     pub(super) fn contexts(&self) -> String {
-        self.own("contexts")
+        self.table(&Table::Contexts)
     }
 
     pub(super) fn timers(&self) -> String {
-        self.own("timers")
-    }
-
-    /// The key of the records of all contexts in a slice of a tier.
-    pub(super) fn records(&self, (tier, slice): TierSlice) -> String {
-        format!("{}pulse:r1:{tier}:{slice}", self.prefix)
-    }
-
-    /// The key that tells which content the slices of the records have.
-    pub(super) fn revisions(&self) -> String {
-        self.own("revisions")
+        self.table(&Table::Timers)
     }
 
     /// The key of a table.
     pub(super) fn table(&self, table: &Table) -> String {
-        let prefix = &self.prefix;
-        match table {
-            Table::Records { seconds, start } => self.records((*seconds, *start)),
-            Table::SlowRequests { hour } => format!("{prefix}pulse:slow1:{hour}"),
-            Table::InstanceMinutes { minute } => format!("{prefix}pulse:by_instance1:{minute}"),
-            Table::VersionMinutes { minute } => format!("{prefix}pulse:by_version1:{minute}"),
-            Table::Marks => self.own("marks1"),
-            Table::Rankings => self.own("rankings"),
-            Table::RankingSpecs => self.own("rankings:specs"),
-            Table::RankingsDropped => self.own("rankings:dropped"),
-            Table::RankingSlice { ranking, start } => format!("{prefix}slot_{ranking}_{start}"),
-            Table::RankingTotals { ranking } => format!("{prefix}stats_{ranking}"),
-            Table::RankingNewest { ranking } => format!("{prefix}last_slot_{ranking}"),
-            Table::History => self.own("history1"),
-            Table::Profiles { start } => format!("{prefix}pulse:profiles1:{start}"),
-            Table::Judgement => self.own("judged1"),
-            Table::Changes => self.own("changes1"),
-            Table::Detector => self.own("detector1"),
-            Table::Contexts => self.contexts(),
-            Table::Timers => self.timers(),
-        }
+        self.prefix.clone() + &table.key()
     }
 
     /// The key under which a table stays for a moment after its end, until the server has freed its memory.
     pub(super) fn ended(&self, table: &Table) -> String {
-        let key = self.table(table);
-        self.own(&format!("ended:{}", &key[self.prefix.len()..]))
+        self.own(&format!("ended:{}", table.key()))
     }
 
     /// The keys of a cache of rows.
@@ -172,53 +140,8 @@ impl Keys {
         }
     }
 
-    pub(super) fn state(&self) -> String {
-        self.own("state")
-    }
-
-    pub(super) fn journal(&self) -> String {
-        self.own("journal")
-    }
-
-    /// The key that the journal has while it is made again.
-    pub(super) fn old_journal(&self) -> String {
-        self.own("journal:old")
-    }
-
-    pub(super) fn fold_lease(&self) -> String {
-        self.own("lease:fold")
-    }
-
-    pub(super) fn aside(&self) -> String {
-        self.own("aside")
-    }
-
-    pub(super) fn orphaned(&self) -> String {
-        self.own("orphaned")
-    }
-
-    pub(super) fn quarantine(&self) -> String {
-        self.own("quarantine")
-    }
-
-    pub(super) fn instances(&self) -> String {
-        self.own("instances")
-    }
-
-    pub(super) fn versions(&self) -> String {
-        self.own("versions")
-    }
-
     pub(super) fn instance(&self, id: &str) -> String {
         format!("{}pulse:instance:{id}", self.prefix)
-    }
-
-    pub(super) fn lease(&self) -> String {
-        self.own("lease:clean")
-    }
-
-    pub(super) fn probe(&self) -> String {
-        self.own("probe")
     }
 
     /// A command that fails if a key of a script holds another type than this crate gives it.
@@ -265,6 +188,34 @@ impl Keys {
     }
 }
 
+/// Declares keys of this crate's own.
+macro_rules! own_keys {
+    ($($(#[$doc:meta])* $key:ident = $name:literal;)+) => {
+        impl Keys {
+            $($(#[$doc])* pub(super) fn $key(&self) -> String {
+                self.own($name)
+            })+
+        }
+    };
+}
+
+own_keys! {
+    /// The key that tells which content the slices of the records have.
+    revisions = "revisions";
+    state = "state";
+    journal = "journal";
+    /// The key that the journal has while it is made again.
+    old_journal = "journal:old";
+    fold_lease = "lease:fold";
+    aside = "aside";
+    orphaned = "orphaned";
+    quarantine = "quarantine";
+    instances = "instances";
+    versions = "versions";
+    lease = "lease:clean";
+    probe = "probe";
+}
+
 /// The keys of a cache of rows.
 #[cfg(feature = "row-cache")]
 #[derive(Debug)]
@@ -296,7 +247,7 @@ pub(super) struct Stats {
 
 #[cfg(test)]
 mod tests {
-    use super::Keys;
+    use super::{Keys, Table};
 
     #[test]
     fn names_of_the_books_keys_are_the_books_byte_for_byte() {
@@ -316,7 +267,7 @@ mod tests {
         let keys = Keys::new("pulse:shop:".into());
         assert_eq!(keys.contexts(), "pulse:shop:pulse:contexts");
         assert_eq!(
-            keys.records((60, 1_700_000_040)),
+            keys.table(&Table::records((60, 1_700_000_040))),
             "pulse:shop:pulse:r1:60:1700000040"
         );
         assert_eq!(keys.acl_patterns(), "~pulse:shop:*");

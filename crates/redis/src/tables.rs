@@ -19,7 +19,8 @@ use tower_pulse_core::store::table_reads::{
 use tower_pulse_core::task::BoxFuture;
 use tower_pulse_model::context::fnv1a;
 use tower_pulse_model::minute_report::MAX_REPORTED;
-use tower_pulse_model::tier::{Revision, RolledUp, TierSlice};
+use tower_pulse_model::pack;
+use tower_pulse_model::tier::{Revision, TierSlice};
 
 /// Fields that one script reads, or fewer large ones.
 const FIELDS_AT_ONCE: usize = 500;
@@ -240,7 +241,7 @@ fn answer(read: &TableRead, replies: &mut impl Iterator<Item = Reply>) -> TableA
                 rolled: match text(rolled) {
                     // It was too large to be read.
                     Some("") => None,
-                    rolled => Some(RolledUp::from_text(rolled.unwrap_or_default())),
+                    rolled => Some(rolled.and_then(pack::from_hex).unwrap_or_default()),
                 },
                 created: int(created),
                 since: int(since).or(int(created)),

@@ -15,6 +15,7 @@ use crate::store::table::{FieldWrites, Table};
 use tower_pulse_detect::change::Change;
 use tower_pulse_detect::detector::DetectorState;
 use tower_pulse_detect::last_judgement::LastJudgement;
+use tower_pulse_model::pack::pack;
 
 /// About how many bytes one step writes.
 const STEP_BYTES: usize = 256 * 1024;
@@ -104,7 +105,7 @@ impl Tables {
                     revision: random_name().into(),
                     ..before.judged.clone()
                 };
-                begun.set(Table::Judgement, (JUDGED.to_vec(), unfinished.pack()));
+                begun.set(Table::Judgement, (JUDGED.to_vec(), pack(&unfinished)));
                 steps.push(begun.writes);
             }
             step.set(table, field);
@@ -112,7 +113,7 @@ impl Tables {
         for (table, field) in removals {
             step.writes_of(table).removed.push(field);
         }
-        let value = judged.pack();
+        let value = pack(&judged);
         step.set(Table::Judgement, (JUDGED.to_vec(), value.clone()));
         // All tables live as long, also those that stay as they are.
         for table in [Table::Changes, Table::Detector] {
@@ -171,7 +172,7 @@ impl Tables {
             let old = by_name.insert(id.to_vec(), (self.number, Vec::new()));
             let old = old.filter(|(number, _)| *number < self.number);
             obsolete.extend(old.map(|(number, _)| field_name(number, id)));
-            let field = (field_name(self.number, id), change.pack());
+            let field = (field_name(self.number, id), pack(*change));
             set.push((Table::Changes, field));
         }
         for id in removed {

@@ -19,7 +19,7 @@ type BySlice = Vec<((Precision, i64), Vec<(Arc<str>, i128)>)>;
 /// Adds to the plans what the additions of a round cost.
 pub(super) async fn plan(ground: &Ground<'_>, round: &Round, plans: &mut Plans) {
     let mut seen = 0;
-    for group in round.groups() {
+    for group in &round.groups {
         let contexts = group.contexts.iter();
         let contexts = contexts.map(|(context, judged)| (&*context.name, judged.delta.cost()));
         let counters = group.counters.iter().map(|(name, series)| {
@@ -37,7 +37,7 @@ pub(super) async fn plan(ground: &Ground<'_>, round: &Round, plans: &mut Plans) 
             }
         }
     }
-    if round.late() > 0 && ground.is_left(partition(ALL)) {
+    if round.late > 0 && ground.is_left(partition(ALL)) {
         plans.of(partition(ALL)).cost += 1;
     }
 }
@@ -50,7 +50,7 @@ pub(super) fn additions(
 ) -> Additions {
     let mut additions = Additions::default();
     let mut counters = BySlice::new();
-    for group in round.groups() {
+    for group in &round.groups {
         for (context, judged) in group.contexts_of(partitions) {
             if has_context_counters || context.kind == Kind::All {
                 count_requests(&mut counters, group, context, judged);
@@ -78,7 +78,7 @@ pub(super) fn additions(
     });
     additions.counters = counters.collect();
     if partitions.contains(&partition(ALL)) {
-        additions.late = round.late();
+        additions.late = round.late;
     }
     additions
 }

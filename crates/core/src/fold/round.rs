@@ -65,7 +65,7 @@ impl Ground<'_> {
             let lease = &mut *self.lease;
             // Either clock may be behind for a moment.
             lease.progress.rolled.limit(gathered.now.max(own_now));
-            lease.stamp = lease.stamp.max(round.stamp());
+            lease.stamp = lease.stamp.max(round.stamp);
             for feature in features.iter_mut() {
                 feature.before_round(self).await?;
             }

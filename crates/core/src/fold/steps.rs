@@ -52,7 +52,7 @@ impl Ground<'_> {
                 upto: Some(upto),
                 done: (!is_last).then_some(done),
                 trim: trimmed.last().copied(),
-                stamp: round.stamp(),
+                stamp: round.stamp,
                 additions: Arc::new(additions(round, partitions, lease.has_context_counters)),
                 fields: fields.into(),
                 rolled: lease.progress.rolled.clone(),
@@ -76,7 +76,7 @@ impl Ground<'_> {
         lease.progress.upto = None;
         lease.progress.done = Partitions::default();
         lease.progress.aside.clear();
-        lease.stamp = round.stamp();
+        lease.stamp = round.stamp;
         lease.took_millis = millis_since(end.start);
         while self.lease.folded.len() > TRIMMED_AT_ONCE {
             self.trim().await?;

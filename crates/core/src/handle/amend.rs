@@ -14,6 +14,7 @@ use crate::store::taken::MAX_TAKEN;
 use crate::task::BoxFuture;
 use tower_pulse_detect::change::{Change, Taken};
 use tower_pulse_model::mark::{Mark, StoredMark};
+use tower_pulse_model::pack::pack;
 
 /// How often something is written while others write the same.
 const MAX_WRITES: usize = 10;
@@ -76,7 +77,7 @@ impl Handle {
                     is_removed: true,
                 };
                 let mut writes = FieldWrites::new(Table::Marks, None);
-                writes.set.push((id.as_bytes().to_vec(), removed.pack()));
+                writes.set.push((id.as_bytes().to_vec(), pack(&removed)));
                 let write = ConditionalWrite {
                     compared: (Table::Marks, id.as_bytes().to_vec()),
                     expected: value,

@@ -3,8 +3,8 @@
 use super::table::{FieldWrites, Table};
 use super::table_reads::{Purpose, TableRead, TableReader};
 use crate::error::StoreError;
-use tower_pulse_model::pack::{Reader, Writer};
-use tower_pulse_model::tiers::{History, LEAST_DAYS, MOST_DAYS};
+use tower_pulse_model::pack::{pack, unpack};
+use tower_pulse_model::tiers::History;
 
 /// The field of [`Table::History`].
 const KEPT: &[u8] = b"kept";
@@ -30,25 +30,6 @@ pub fn write(history: Option<History>) -> FieldWrites {
     write
 }
 
-fn pack(history: &History) -> Vec<u8> {
-    let mut out = Writer::default();
-    out.uint(u64::from(history.days));
-    out.int(history.since);
-    out.int(history.asked_at);
-    out.0
-}
-
-/// Unpacks a history; `None` if the bytes are none that this version allows.
-fn unpack(bytes: &[u8]) -> Option<History> {
-    let mut reader = Reader(bytes);
-    let days = u32::try_from(reader.uint()?).ok();
-    Some(History {
-        days: days.filter(|days| (LEAST_DAYS..=MOST_DAYS).contains(days))?,
-        since: reader.int()?,
-        asked_at: reader.int()?,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -64,9 +45,9 @@ mod tests {
             assert_eq!(unpack(&pack(&history)), Some(history));
         }
         for days in [0, 14, 401, u32::MAX] {
-            assert_eq!(unpack(&pack(&history(days, 0))), None);
+            assert_eq!(unpack::<History>(&pack(&history(days, 0))), None);
         }
-        assert_eq!(unpack(b""), None);
-        assert_eq!(unpack(&[15, 0]), None);
+        assert_eq!(unpack::<History>(b""), None);
+        assert_eq!(unpack::<History>(&[15, 0]), None);
     }
 }

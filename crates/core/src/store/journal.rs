@@ -21,6 +21,7 @@ use super::table::{FieldWrites, Table};
 use super::table_reads::TableReader;
 use crate::error::StoreError;
 use crate::task::BoxFuture;
+use tower_pulse_model::pack::packed;
 use tower_pulse_model::round::PARTITIONS;
 use tower_pulse_model::tier::RolledUp;
 
@@ -38,22 +39,9 @@ impl Partitions {
     pub fn contains(&self, partition: usize) -> bool {
         self.0[partition / 64] & 1 << (partition % 64) != 0
     }
-
-    /// The set in hexadecimal, as the journal's state holds it.
-    pub fn to_hex(self) -> String {
-        self.0.iter().map(|word| format!("{word:016x}")).collect()
-    }
-
-    /// Reads a set in the form of [`to_hex`](Self::to_hex); any other text reads as the empty set.
-    pub fn from_hex(text: &str) -> Self {
-        let mut set = Self::default();
-        for (word, digits) in set.0.iter_mut().zip(text.as_bytes().chunks(16)) {
-            let digits = std::str::from_utf8(digits).unwrap_or_default();
-            *word = u64::from_str_radix(digits, 16).unwrap_or(0);
-        }
-        set
-    }
 }
+
+packed!(Partitions { 0 });
 
 /// Seconds for which entries of a newer version wait for an instance that can read them.
 pub const NEWER_GRACE: i64 = 600;
@@ -106,6 +94,14 @@ pub struct Entry {
     /// The packed batch.
     pub payload: Vec<u8>,
 }
+
+packed!(Entry {
+    position,
+    stamp,
+    version,
+    requests,
+    payload
+});
 
 /// The result of a step that gave a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -251,6 +247,7 @@ pub trait Journal: TableReader {
 #[cfg(test)]
 mod tests {
     use super::Partitions;
+    use tower_pulse_model::pack;
 
     #[test]
     fn a_set_of_partitions_reads_back_from_hexadecimal() {
@@ -258,8 +255,10 @@ mod tests {
         for partition in [0, 63, 64, 255] {
             set.insert(partition);
         }
-        assert_eq!(Partitions::from_hex(&set.to_hex()), set);
+        assert_eq!(pack::from_hex(&pack::to_hex(&set)), Some(set));
         assert!(set.contains(63) && !set.contains(62));
-        assert_eq!(Partitions::from_hex("garbage"), Partitions::default());
+        for text in ["", "garbage", "0", "é1"] {
+            assert_eq!(pack::from_hex::<Partitions>(text), None);
+        }
     }
 }

@@ -11,6 +11,7 @@ use super::taken::{TAKEN, TakenChanges};
 use crate::error::{StoreError, StoreErrorKind};
 use tower_pulse_detect::change::Change;
 use tower_pulse_detect::last_judgement::LastJudgement;
+use tower_pulse_model::pack::unpack;
 
 /// The field of [`Table::Judgement`].
 pub const JUDGED: &[u8] = b"judged";
@@ -51,7 +52,7 @@ impl StoredJudged {
 }
 
 fn read(value: &[u8]) -> Option<LastJudgement> {
-    LastJudgement::unpack(value).filter(|judged| judged.number <= MAX_NUMBER)
+    unpack(value).filter(|judged: &LastJudgement| judged.number <= MAX_NUMBER)
 }
 
 /// The last judgement and the changes.
@@ -169,7 +170,7 @@ pub async fn read_changes(reader: &dyn TableReader) -> Result<ChangeLog, StoreEr
 pub fn changes_in(fields: &NumberedFields) -> Vec<Change> {
     let fields = fields.by_name.iter();
     let changes = fields.filter_map(|(id, (_, change))| {
-        Change::unpack(change).filter(|change| change.id.as_bytes() == &**id)
+        unpack(change).filter(|change: &Change| change.id.as_bytes() == &**id)
     });
     changes.collect()
 }

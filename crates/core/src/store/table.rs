@@ -3,80 +3,105 @@
 use std::sync::Arc;
 
 use tower_pulse_model::context::Kind;
+use tower_pulse_model::pack::packed_enum;
 use tower_pulse_model::tier::TierSlice;
 
-/// A table of the store. Each field has a value. That of an [ordered](Self::is_ordered) table is an integer in decimal
-/// form, by which the fields are sorted.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Table {
+/// Declares the tables: the number and the parameters by which a file names each, which never change, and the key in
+/// Redis behind the prefix.
+macro_rules! tables {
+    ($(
+        $(#[$doc:meta])*
+        $number:literal $table:ident $({ $($(#[$field_doc:meta])* $field:ident: $type:ty,)+ })? = $key:literal;
+    )+) => {
+        /// A table of the store. Each field has a value. That of an [ordered](Self::is_ordered) table is an integer in
+        /// decimal form, by which the fields are sorted.
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Table {
+            $($(#[$doc])* $table $({ $($(#[$field_doc])* $field: $type,)+ })?,)+
+        }
+
+        packed_enum!(Table { $($number => $table $({ $($field),+ })?,)+ });
+
+        impl Table {
+            /// The key in Redis, without the prefix.
+            pub fn key(&self) -> String {
+                match self {
+                    $(Self::$table $({ $($field),+ })? => format!($key),)+
+                }
+            }
+        }
+    };
+}
+
+tables! {
     /// The records of a slice of a tier, packed, by their ids.
-    Records {
+    1 Records {
         /// Length of the slice, in seconds.
         seconds: u32,
         /// The start of the slice, in Unix seconds.
         start: i64,
-    },
+    } = "pulse:r1:{seconds}:{start}";
     /// The slowest and the newest failed requests of an hour, packed, by the id of the context's records.
-    SlowRequests {
+    2 SlowRequests {
         /// The start of the hour, in Unix seconds.
         hour: i64,
-    },
+    } = "pulse:slow1:{hour}";
     /// What each instance did in a minute, packed, by its name.
-    InstanceMinutes {
+    3 InstanceMinutes {
         /// The start of the minute, in Unix seconds.
         minute: i64,
-    },
+    } = "pulse:by_instance1:{minute}";
     /// What each version of the application did in a minute, as packed aggregates. A field is the id of a context's
     /// records and the version behind it.
-    VersionMinutes {
+    4 VersionMinutes {
         /// The start of the minute, in Unix seconds.
         minute: i64,
-    },
+    } = "pulse:by_version1:{minute}";
     /// The marks, packed, by their ids.
-    Marks,
-    /// The configuration and the slices of each ranking, by its name.
-    Rankings,
-    /// The configurations of each ranking to which instances of different ones add, by its name.
-    RankingSpecs,
+    5 Marks = "pulse:marks1";
+    /// The configuration and the slices of each ranking, packed, by its name.
+    6 Rankings = "pulse:rankings";
+    /// The configurations of each ranking to which instances of different ones add, packed, by its name.
+    7 RankingSpecs = "pulse:rankings:specs";
     /// How much was added, by ranking, to ids for which there was no room.
-    RankingsDropped,
+    8 RankingsDropped = "pulse:rankings:dropped";
     /// The counts of a slice of a ranking, by id.
-    RankingSlice {
+    9 RankingSlice {
         /// The name of the ranking.
         ranking: Arc<str>,
         /// The start of the slice, in Unix seconds.
         start: i64,
-    },
+    } = "slot_{ranking}_{start}";
     /// The sums of all slices of a ranking, by id.
-    RankingTotals {
+    10 RankingTotals {
         /// The name of the ranking.
         ranking: Arc<str>,
-    },
+    } = "stats_{ranking}";
     /// The start of the newest slice of a ranking: a single value, whose field has no name.
-    RankingNewest {
+    11 RankingNewest {
         /// The name of the ranking.
         ranking: Arc<str>,
-    },
+    } = "last_slot_{ranking}";
     /// Which days the store keeps, packed: one field.
-    History,
+    17 History = "pulse:history1";
     /// The hour-of-week profiles of the contexts that last had a sample in some five weeks, packed, by the ids of their
     /// records; and how much of each hour was recorded. A profile moves from one table to the next, so that a context
     /// which is gone takes its profile with it.
-    Profiles {
+    18 Profiles {
         /// The start of the five weeks, in Unix seconds.
         start: i64,
-    },
+    } = "pulse:profiles1:{start}";
     /// The last judgement: one field. Another one says who has taken which change.
-    Judgement,
+    12 Judgement = "pulse:judged1";
     /// The changes, packed, by the number of the judgement that wrote each, and its id.
-    Changes,
+    13 Changes = "pulse:changes1";
     /// The parts of the detector's state, packed, by the number of the judgement that wrote each, and its name.
-    Detector,
+    14 Detector = "pulse:detector1";
     /// When each HTTP context last had a sample, in Unix seconds, by its name: an ordered table. The additions of a step
     /// raise its fields, so that no step has to read them. [`ALL`](tower_pulse_model::context::ALL) is not in it.
-    Contexts,
+    15 Contexts = "pulse:contexts";
     /// The same of timers.
-    Timers,
+    16 Timers = "pulse:timers";
 }
 
 /// The tables that name the contexts of each kind.
@@ -144,5 +169,54 @@ impl FieldWrites {
     /// A new time to live of a table, and nothing else.
     pub fn expire(table: Table, ttl: i64) -> Self {
         Self::new(table, Some(ttl))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tower_pulse_model::pack::{pack, unpack};
+
+    #[test]
+    fn each_table_is_found_by_its_name_in_a_file_and_none_by_another() {
+        let ranking: Arc<str> = "posts".into();
+        let tables = [
+            Table::records((60, 1_700_000_040)),
+            Table::records((86_400, -86_400)),
+            Table::SlowRequests { hour: 3_600 },
+            Table::InstanceMinutes { minute: 60 },
+            Table::VersionMinutes { minute: 60 },
+            Table::Marks,
+            Table::Rankings,
+            Table::RankingSpecs,
+            Table::RankingsDropped,
+            Table::RankingSlice {
+                ranking: ranking.clone(),
+                start: 3_600,
+            },
+            Table::RankingTotals {
+                ranking: ranking.clone(),
+            },
+            Table::RankingNewest { ranking },
+            Table::Judgement,
+            Table::Changes,
+            Table::Detector,
+            Table::Contexts,
+            Table::Timers,
+            Table::History,
+            Table::Profiles { start: 3_024_000 },
+        ];
+        for table in &tables {
+            let name = pack(table);
+            assert_eq!(unpack::<Table>(&name).as_ref(), Some(table));
+            assert_eq!(unpack::<Table>(&name[..name.len() - 1]), None);
+            let others = tables.iter().filter(|other| *other != table);
+            for other in others {
+                assert!(!pack(other).starts_with(&name), "{table:?} {other:?}");
+            }
+        }
+        let codes: Vec<u8> = tables.iter().map(|table| pack(table)[0]).collect();
+        assert_eq!(codes, [&[1][..], &(1..=18).collect::<Vec<_>>()].concat());
+        assert_eq!(unpack::<Table>(&[200, 1]), None);
     }
 }

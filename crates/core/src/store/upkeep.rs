@@ -6,6 +6,7 @@ use crate::error::StoreError;
 use crate::skew::StoreTime;
 use crate::task::BoxFuture;
 use tower_pulse_model::fleet::Fleet;
+use tower_pulse_model::pack::packed;
 use tower_pulse_model::recorded::Gap;
 use tower_pulse_model::snapshot::Problem;
 
@@ -27,6 +28,13 @@ pub struct Exceptions {
 
 /// The most quarantined keys that are listed.
 pub const MAX_QUARANTINED_KEYS: usize = 100;
+
+packed!(Exceptions {
+    late,
+    skewed,
+    quarantined,
+    quarantined_keys
+});
 
 impl Exceptions {
     /// Adds a key whose value could not be used.

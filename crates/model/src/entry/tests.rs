@@ -17,10 +17,12 @@ use crate::machine::MachineMinute;
 use crate::mark::StoredMark;
 use crate::minute_report::{InstanceMinute, MinuteReport};
 use crate::outcome::{OUTCOMES as OUTCOME_COUNT, Outcome};
-use crate::pack::{CUT_OFF, FAILURES, OUTCOMES, ROLLED_UNTIL, read_record, record, section};
+use crate::pack::{
+    CUT_OFF, FAILURES, OUTCOMES, ROLLED_UNTIL, read_record, record, section, unpack,
+};
 use crate::ranking::{RankingDelta, RankingSpec};
 use crate::records::Record;
-use crate::slice::Precisions;
+use crate::slice::{Precision, Precisions};
 use crate::slices::Slices;
 use crate::slow_request::{SlowRequest, SlowRequests};
 use crate::timer_sums::TimerSums;
@@ -165,10 +167,10 @@ fn a_minute_of_an_instance_comes_back() {
             contexts,
             machine: None,
         };
-        let packed = minute.pack();
-        assert_eq!(InstanceMinute::unpack(&packed), Some(minute));
+        let packed = crate::pack::pack(&minute);
+        assert_eq!(unpack(&packed), Some(minute));
         for length in 0..packed.len() {
-            assert_eq!(InstanceMinute::unpack(&packed[..length]), None);
+            assert_eq!(unpack::<InstanceMinute>(&packed[..length]), None);
         }
     }
 }
@@ -192,7 +194,7 @@ fn the_machine_of_a_minute_comes_back() {
         machine: Some(machine),
         ..InstanceMinute::default()
     };
-    assert_eq!(InstanceMinute::unpack(&minute.pack()), Some(minute));
+    assert_eq!(unpack(&crate::pack::pack(&minute)), Some(minute));
 }
 
 #[test]
@@ -208,9 +210,12 @@ fn a_histogram_of_more_than_1024_buckets_is_refused() {
 #[test]
 fn empty_access_times_come_back() {
     let mut out = Writer(Vec::new());
-    out.times(&DurationSums::default());
+    DurationSums::default().write(&mut out);
     let mut reader = Reader(&out.0);
-    assert_eq!(reader.times(), Some(DurationSums::default()));
+    assert_eq!(
+        DurationSums::read(&mut reader),
+        Some(DurationSums::default())
+    );
     assert!(reader.0.is_empty());
 }
 

@@ -1,8 +1,10 @@
 //! Packing the sums of requests: the sections of an aggregate, as they stand in a record and in an entry.
 
-use super::{CUT_OFF, FAILURES, HISTOGRAM, MEASURES, OUTCOMES, Reader, TIMERS, TIMES, Writer};
+use super::{
+    CUT_OFF, FAILURES, HISTOGRAM, MEASURES, OUTCOMES, Packed, Reader, TIMERS, TIMES, Writer,
+};
 use crate::access_time::DurationSums;
-use crate::aggregate::{Aggregate, RequestCounts};
+use crate::aggregate::Aggregate;
 use crate::context::RecordId;
 use crate::histogram::Histogram;
 use crate::measures::{Measure, Measures};
@@ -17,16 +19,6 @@ const FINEST_SCALE: u8 = 20;
 const MAX_TIMERS_READ: usize = 4 * MAX_TIMERS;
 
 impl Writer {
-    pub(crate) fn times(&mut self, times: &DurationSums) {
-        self.uint(times.count);
-        if times.count > 0 {
-            self.uint(times.sum);
-            self.wide(times.sumsq);
-            self.uint(times.min);
-            self.uint(times.max.wrapping_sub(times.min));
-        }
-    }
-
     pub(crate) fn outcomes(&mut self, outcomes: &OutcomeCounts) {
         self.uint(outcomes.errors);
         for (number, n) in outcomes.counts.iter().enumerate() {
@@ -48,7 +40,7 @@ impl Writer {
     }
 
     pub(crate) fn aggregate(&mut self, aggregate: &Aggregate) {
-        self.section(TIMES, |out| out.times(&aggregate.times));
+        self.section(TIMES, |out| aggregate.times.write(out));
         self.section(OUTCOMES, |out| out.outcomes(&aggregate.outcomes));
         self.section(HISTOGRAM, |out| out.histogram(&aggregate.histogram));
         let parts = [
@@ -76,7 +68,7 @@ impl Writer {
     pub(crate) fn timers(&mut self, timers: &Timers) {
         self.uint(timers.covered);
         for (id, sums) in timers.iter() {
-            self.0.extend_from_slice(&id.to_bytes());
+            id.write(self);
             // The others as differences, which are 0 for a timer that runs once per request.
             self.uint(sums.count);
             self.int(sums.count.wrapping_sub(sums.requests) as i64);
@@ -84,45 +76,18 @@ impl Writer {
             self.int(sums.sum.wrapping_sub(sums.covered) as i64);
         }
     }
-
-    pub(crate) fn aggregate_in_place(&mut self, aggregate: &Aggregate) {
-        self.bytes(&super::aggregate(aggregate));
-    }
-
-    pub(crate) fn request_counts(&mut self, counts: &RequestCounts) {
-        self.uint(counts.hits);
-        self.uint(counts.errors);
-        self.uint(counts.micros);
-    }
 }
 
 impl Reader<'_> {
-    pub(crate) fn times(&mut self) -> Option<DurationSums> {
-        let mut times = DurationSums {
-            count: self.uint()?,
-            ..DurationSums::default()
-        };
-        if times.count > 0 {
-            times.sum = self.uint()?;
-            times.sumsq = self.wide()?;
-            times.min = self.uint()?;
-            times.max = times.min.checked_add(self.uint()?)?;
-        }
-        Some(times)
-    }
-
     pub(crate) fn outcomes(&mut self) -> Option<OutcomeCounts> {
         let mut outcomes = OutcomeCounts {
             errors: self.uint()?,
             ..OutcomeCounts::default()
         };
         while !self.0.is_empty() {
-            let (number, n) = (self.uint()?, self.uint()?);
+            let (number, n) = (usize::read(self)?, self.uint()?);
             // A newer version may have more outcomes.
-            if let Some(mine) = usize::try_from(number)
-                .ok()
-                .and_then(|at| outcomes.counts.get_mut(at))
-            {
+            if let Some(mine) = outcomes.counts.get_mut(number) {
                 *mine = mine.saturating_add(n);
             }
         }
@@ -151,7 +116,7 @@ impl Reader<'_> {
             let tag = self.uint()?;
             let mut body = Reader(self.bytes()?);
             match tag {
-                TIMES => aggregate.times = body.times()?,
+                TIMES => aggregate.times = Packed::read(&mut body)?,
                 OUTCOMES => aggregate.outcomes = body.outcomes()?,
                 HISTOGRAM => aggregate.histogram = body.histogram()?,
                 FAILURES => aggregate.failures = body.histogram()?,
@@ -168,10 +133,9 @@ impl Reader<'_> {
     fn measures(&mut self) -> Option<Measures> {
         let mut measures = Measures::default();
         while !self.0.is_empty() {
-            let (number, value) = (self.uint()?, self.uint()?);
+            let (number, value) = (usize::read(self)?, self.uint()?);
             // A newer version may have more measures.
-            let at = usize::try_from(number).ok();
-            if let Some(measure) = at.and_then(|at| Measure::ALL.get(at)) {
+            if let Some(measure) = Measure::ALL.get(number) {
                 measures.add(*measure, value);
             }
         }
@@ -181,8 +145,8 @@ impl Reader<'_> {
     pub(crate) fn timers(&mut self) -> Option<Timers> {
         let mut timers = Timers::default();
         timers.covered = self.uint()?;
-        while let Some((id, tail)) = self.0.split_first_chunk::<8>() {
-            self.0 = tail;
+        while !self.0.is_empty() {
+            let id = RecordId::read(self)?;
             let count = self.uint()?;
             let requests = count.wrapping_sub(self.int()? as u64);
             let sum = self.uint()?;
@@ -193,23 +157,48 @@ impl Reader<'_> {
                 sum,
                 covered,
             };
-            timers.add(RecordId::from_bytes(id)?, &sums);
+            timers.add(id, &sums);
             if timers.len() > MAX_TIMERS_READ {
                 return None;
             }
         }
-        self.0.is_empty().then_some(timers)
+        Some(timers)
+    }
+}
+
+impl Packed for DurationSums {
+    fn write(&self, out: &mut Writer) {
+        out.uint(self.count);
+        if self.count > 0 {
+            out.uint(self.sum);
+            out.wide(self.sumsq);
+            out.uint(self.min);
+            out.uint(self.max.wrapping_sub(self.min));
+        }
     }
 
-    pub(crate) fn aggregate_in_place(&mut self) -> Option<Aggregate> {
-        Reader(self.bytes()?).aggregate()
+    fn read(from: &mut Reader<'_>) -> Option<Self> {
+        let mut times = Self {
+            count: from.uint()?,
+            ..Self::default()
+        };
+        if times.count > 0 {
+            times.sum = from.uint()?;
+            times.sumsq = from.wide()?;
+            times.min = from.uint()?;
+            times.max = times.min.checked_add(from.uint()?)?;
+        }
+        Some(times)
+    }
+}
+
+/// With its length.
+impl Packed for Aggregate {
+    fn write(&self, out: &mut Writer) {
+        out.bytes(&super::aggregate(self));
     }
 
-    pub(crate) fn request_counts(&mut self) -> Option<RequestCounts> {
-        Some(RequestCounts {
-            hits: self.uint()?,
-            errors: self.uint()?,
-            micros: self.uint()?,
-        })
+    fn read(from: &mut Reader<'_>) -> Option<Self> {
+        Reader(from.bytes()?).aggregate()
     }
 }

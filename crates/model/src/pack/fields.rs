@@ -1,6 +1,7 @@
 //! Packs values as a sequence of their fields, and reads them from untrusted bytes. Bytes behind the fields that are known
 //! are left unread.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::reader::Reader;
@@ -30,27 +31,136 @@ pub trait Packed: Sized {
     }
 }
 
-/// Packs the listed fields of a struct, in this order. Those behind `unpacked` are not packed, and have their defaults.
+/// Packs the fields of a struct in their order: those that are listed, or all of structs that are declared within the
+/// macro. Fields behind a `;` are not packed, and are read as their defaults. With `if`, a value must also pass a check.
 #[macro_export]
 macro_rules! packed {
-    ($type:ty {
-        $($field:ident),+ $(,)? $(; unpacked $($unpacked:ident),+ $(,)?)?
-    }) => {
+    () => {};
+    (
+        $(#[$meta:meta])*
+        $vis:vis struct $name:ident {
+            $($(#[$doc:meta])* $seen:vis $field:ident: $type:ty,)+
+            $(; $($(#[$unpacked_doc:meta])* $unpacked_seen:vis $unpacked:ident: $unpacked_type:ty,)+)?
+        }
+        $($more:tt)*
+    ) => {
+        $(#[$meta])*
+        $vis struct $name {
+            $($(#[$doc])* $seen $field: $type,)+
+            $($($(#[$unpacked_doc])* $unpacked_seen $unpacked: $unpacked_type,)+)?
+        }
+        $crate::pack::packed!($name { $($field),+ $(; $($unpacked),+)? });
+        $crate::pack::packed!($($more)*);
+    };
+    ($type:ty { $($field:tt),+ $(,)? $(; $($unpacked:ident),+)? } $(if $check:expr)?) => {
         impl $crate::pack::Packed for $type {
             fn write(&self, out: &mut $crate::pack::Writer) {
                 $($crate::pack::Packed::write(&self.$field, out);)+
             }
 
             fn read(from: &mut $crate::pack::Reader<'_>) -> Option<Self> {
-                Some(Self {
+                let value = Self {
                     $($field: $crate::pack::Packed::read(from)?,)+
                     $($($unpacked: Default::default(),)+)?
-                })
+                };
+                $(if !$crate::pack::passes(&value, $check) {
+                    return None;
+                })?
+                Some(value)
             }
         }
     };
 }
 pub use packed;
+
+/// For [`packed!`]: whether a value passes a check.
+#[doc(hidden)]
+pub fn passes<T>(value: &T, check: impl FnOnce(&T) -> bool) -> bool {
+    check(value)
+}
+
+/// Packs an enum as the number of its variant with the fields of that, which must not change. In a list each value has
+/// its length, so that those of a later version are left out.
+#[macro_export]
+macro_rules! packed_enum {
+    ($type:ty { $($number:literal => $variant:ident $({ $($field:ident),+ })?),+ $(,)? }) => {
+        impl $crate::pack::Packed for $type {
+            fn write(&self, out: &mut $crate::pack::Writer) {
+                match self {
+                    $(Self::$variant $({ $($field),+ })? => {
+                        out.uint($number);
+                        $($($crate::pack::Packed::write($field, out);)+)?
+                    })+
+                }
+            }
+
+            fn read(from: &mut $crate::pack::Reader<'_>) -> Option<Self> {
+                Some(match from.uint()? {
+                    $($number => Self::$variant $({ $($field: $crate::pack::Packed::read(from)?),+ })?,)+
+                    _ => return None,
+                })
+            }
+
+            fn write_list(list: &[Self], out: &mut $crate::pack::Writer) {
+                out.uint(list.len() as u64);
+                list.iter().for_each(|value| out.bytes(&$crate::pack::pack(value)));
+            }
+
+            fn read_list(from: &mut $crate::pack::Reader<'_>) -> Option<Vec<Self>> {
+                let all: Option<Vec<&[u8]>> = (0..from.uint()?).map(|_| from.bytes()).collect();
+                Some(all?.into_iter().filter_map($crate::pack::unpack).collect())
+            }
+        }
+    };
+}
+pub use packed_enum;
+
+/// Declares an enum whose variants have names, packed as its place among all: a new one comes last. With `else`, a place
+/// that only a later version knows is read as that variant.
+#[macro_export]
+macro_rules! named {
+    (
+        $(#[$meta:meta])*
+        $vis:vis enum $type:ident $(else $default:ident)? {
+            $($(#[$doc:meta])* $variant:ident = $name:literal,)+
+        }
+    ) => {
+        $(#[$meta])*
+        $vis enum $type {
+            $($(#[$doc])* $variant,)+
+        }
+
+        impl $type {
+            /// All of them, in the order of their numbers.
+            pub const ALL: [Self; [$($name),+].len()] = [$(Self::$variant),+];
+
+            /// The name in the API.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)+
+                }
+            }
+        }
+
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+
+        impl $crate::pack::Packed for $type {
+            fn write(&self, out: &mut $crate::pack::Writer) {
+                out.uint(*self as u64);
+            }
+
+            fn read(from: &mut $crate::pack::Reader<'_>) -> Option<Self> {
+                let place: usize = $crate::pack::Packed::read(from)?;
+                Self::ALL.get(place).copied()$(.or(Some(Self::$default)))?
+            }
+        }
+    };
+}
+pub use named;
 
 /// Packs a value.
 pub fn pack(value: &impl Packed) -> Vec<u8> {
@@ -62,6 +172,19 @@ pub fn pack(value: &impl Packed) -> Vec<u8> {
 /// Unpacks a value; `None` if the bytes are not one.
 pub fn unpack<T: Packed>(bytes: &[u8]) -> Option<T> {
     T::read(&mut Reader(bytes))
+}
+
+/// Packs a value as text, in hexadecimal digits.
+pub fn to_hex(value: &impl Packed) -> String {
+    let bytes = pack(value);
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Unpacks a value from text; `None` if it is not one.
+pub fn from_hex<T: Packed>(text: &str) -> Option<T> {
+    let pairs = (0..text.len()).step_by(2).map(|at| text.get(at..at + 2));
+    let bytes = pairs.map(|pair| u8::from_str_radix(pair?, 16).ok());
+    unpack(&bytes.collect::<Option<Vec<_>>>()?)
 }
 
 macro_rules! packed_numbers {
@@ -78,7 +201,7 @@ macro_rules! packed_numbers {
         })+
     };
 }
-packed_numbers!(u64, uint: u8, u32, u64, usize);
+packed_numbers!(u64, uint: u16, u32, u64, usize);
 packed_numbers!(i64, int: i32, i64);
 
 impl Packed for bool {
@@ -115,13 +238,37 @@ impl Packed for RecordId {
     }
 }
 
-impl Packed for Arc<str> {
+macro_rules! packed_texts {
+    ($($text:ty),+) => {
+        $(impl Packed for $text {
+            fn write(&self, out: &mut Writer) {
+                out.bytes(self.as_bytes());
+            }
+
+            fn read(from: &mut Reader<'_>) -> Option<Self> {
+                std::str::from_utf8(from.bytes()?).ok().map(Self::from)
+            }
+        })+
+    };
+}
+packed_texts!(Arc<str>, Box<str>, String);
+
+/// A list of them is bytes.
+impl Packed for u8 {
     fn write(&self, out: &mut Writer) {
-        out.bytes(self.as_bytes());
+        out.uint(u64::from(*self));
     }
 
     fn read(from: &mut Reader<'_>) -> Option<Self> {
-        std::str::from_utf8(from.bytes()?).ok().map(Self::from)
+        Self::try_from(from.uint()?).ok()
+    }
+
+    fn write_list(list: &[Self], out: &mut Writer) {
+        out.bytes(list);
+    }
+
+    fn read_list(from: &mut Reader<'_>) -> Option<Vec<Self>> {
+        from.bytes().map(<[u8]>::to_vec)
     }
 }
 
@@ -148,6 +295,31 @@ impl<T: Packed> Packed for Vec<T> {
 
     fn read(from: &mut Reader<'_>) -> Option<Self> {
         T::read_list(from)
+    }
+}
+
+impl<T: Packed + Ord> Packed for BTreeSet<T> {
+    fn write(&self, out: &mut Writer) {
+        self.len().write(out);
+        self.iter().for_each(|value| value.write(out));
+    }
+
+    fn read(from: &mut Reader<'_>) -> Option<Self> {
+        (0..usize::read(from)?).map(|_| T::read(from)).collect()
+    }
+}
+
+impl<K: Packed + Ord, V: Packed> Packed for BTreeMap<K, V> {
+    fn write(&self, out: &mut Writer) {
+        self.len().write(out);
+        for (key, value) in self {
+            key.write(out);
+            value.write(out);
+        }
+    }
+
+    fn read(from: &mut Reader<'_>) -> Option<Self> {
+        <(K, V)>::read_list(from).map(Self::from_iter)
     }
 }
 

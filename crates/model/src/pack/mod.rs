@@ -9,7 +9,10 @@ mod fields;
 mod reader;
 mod writer;
 
-pub use self::fields::{Packed, pack, packed, unpack};
+pub use self::fields::{
+    Packed, from_hex, named, pack, packed, packed_enum, passes, to_hex, unpack,
+};
+pub(crate) use self::reader::is_name;
 pub use self::reader::{Budget, Reader};
 pub use self::writer::Writer;
 use super::aggregate::Aggregate;

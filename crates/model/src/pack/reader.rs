@@ -2,13 +2,18 @@
 
 use std::sync::Arc;
 
-use super::derived;
+use super::{Packed, derived};
 use crate::context::MAX_NAME;
 use crate::slice::Precision;
 use crate::slices::{Merge, Slices};
 
 /// The longest name that is accepted: that of a counter may have a backslash before it.
 const MAX_NAME_BYTES: usize = MAX_NAME + 1;
+
+/// Whether a text is no longer than a name.
+pub(crate) fn is_name(text: &Arc<str>) -> bool {
+    text.len() <= MAX_NAME_BYTES
+}
 
 /// What is left of an entry may cost this much for a store.
 #[derive(Debug)]
@@ -42,16 +47,18 @@ impl<'a> Reader<'a> {
         Some(*first)
     }
 
+    /// A number without a sign. Nearly all take a byte or two.
     #[inline]
-    /// A number without a sign.
     pub fn uint(&mut self) -> Option<u64> {
-        if let Some((first, tail)) = self.0.split_first()
-            && *first < 0x80
-        {
-            self.0 = tail;
-            return Some(u64::from(*first));
-        }
-        u64::try_from(self.wide()?).ok()
+        let (n, tail) = match self.0 {
+            [first @ ..0x80, tail @ ..] => (u64::from(*first), tail),
+            [first, second @ ..0x80, tail @ ..] => {
+                (u64::from(*first & 0x7f) | u64::from(*second) << 7, tail)
+            }
+            _ => return u64::try_from(self.wide()?).ok(),
+        };
+        self.0 = tail;
+        Some(n)
     }
 
     pub(crate) fn wide(&mut self) -> Option<u128> {
@@ -84,32 +91,9 @@ impl<'a> Reader<'a> {
         Some(bytes)
     }
 
-    /// A text that is no longer than a name.
-    pub fn text(&mut self) -> Option<&'a str> {
-        self.text_within(MAX_NAME_BYTES)
-    }
-
-    pub(crate) fn text_within(&mut self, most: usize) -> Option<&'a str> {
-        let bytes = self.bytes()?;
-        let bytes = (bytes.len() <= most).then_some(bytes)?;
-        std::str::from_utf8(bytes).ok()
-    }
-
+    /// A name that is not too long.
     pub(crate) fn name(&mut self) -> Option<Arc<str>> {
-        self.text().map(Arc::from)
-    }
-
-    /// A name that may be missing: it is empty then.
-    pub fn optional_name(&mut self) -> Option<Option<Arc<str>>> {
-        self.name()
-            .map(|name| Some(name).filter(|name| !name.is_empty()))
-    }
-
-    /// All bytes, as a name.
-    pub fn whole_name(&self) -> Option<Arc<str>> {
-        let is_name = (1..=MAX_NAME_BYTES).contains(&self.0.len());
-        let name = is_name.then_some(self.0)?;
-        std::str::from_utf8(name).ok().map(Arc::from)
+        Packed::read(self).filter(is_name)
     }
 
     /// Slices, oldest first, at most as many as the precision retains. Returns `Some(None)` for slices that are to be
@@ -118,7 +102,7 @@ impl<'a> Reader<'a> {
         &mut self,
         precision: Precision,
         base: i64,
-        mut value: impl FnMut(&mut Self) -> Option<V>,
+        value: impl Fn(&mut Self) -> Option<V>,
     ) -> Option<Option<Slices<V>>> {
         let Some(count) = self.uint()?.checked_sub(1) else {
             return Some(None);
@@ -136,15 +120,14 @@ impl<'a> Reader<'a> {
         Some(Some(slices))
     }
 
-    pub(crate) fn series<V: Merge + Clone>(
+    pub(crate) fn series<V: Merge + Packed + Clone>(
         &mut self,
         precisions: &[Precision],
         base: i64,
-        mut value: impl FnMut(&mut Self) -> Option<V>,
     ) -> Option<Vec<Slices<V>>> {
         let mut series: Vec<Slices<V>> = Vec::with_capacity(precisions.len());
         for precision in precisions {
-            let slices = match self.slices(*precision, base, &mut value)? {
+            let slices = match self.slices(*precision, base, V::read)? {
                 Some(slices) => slices,
                 None => derived(series.first()?, *precision),
             };

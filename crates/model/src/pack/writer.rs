@@ -1,6 +1,6 @@
 //! Writing numbers, sections and slices.
 
-use super::derived;
+use super::{Packed, derived};
 use crate::slice::Precision;
 use crate::slices::{Merge, Slices};
 
@@ -10,12 +10,12 @@ pub struct Writer(pub Vec<u8>);
 
 impl Writer {
     /// Writes a number without a sign.
-    pub fn uint(&mut self, mut n: u64) {
-        while n >= 0x80 {
-            self.0.push(n as u8 | 0x80);
-            n >>= 7;
+    #[inline]
+    pub fn uint(&mut self, n: u64) {
+        match n {
+            ..0x80 => self.0.push(n as u8),
+            _ => self.wide(n.into()),
         }
-        self.0.push(n as u8);
     }
 
     pub(crate) fn wide(&mut self, mut n: u128) {
@@ -37,11 +37,6 @@ impl Writer {
         self.0.extend_from_slice(bytes);
     }
 
-    /// A name that may be missing.
-    pub fn optional_name(&mut self, name: Option<&str>) {
-        self.bytes(name.unwrap_or_default().as_bytes());
-    }
-
     /// Writes a section: its tag, the length of its body, and the body.
     pub fn section(&mut self, tag: u64, body: impl FnOnce(&mut Self)) {
         self.uint(tag);
@@ -59,7 +54,7 @@ impl Writer {
         slices: &Slices<V>,
         precision: Precision,
         base: i64,
-        mut value: impl FnMut(&mut Self, &V),
+        value: impl Fn(&V, &mut Self),
     ) {
         // 0 marks a precision that the reader derives.
         self.uint(slices.len() as u64 + 1);
@@ -67,22 +62,21 @@ impl Writer {
         let base = base.div_euclid(width);
         for (start, v) in slices.iter() {
             self.int(base.wrapping_sub(start.div_euclid(width)));
-            value(self, v);
+            value(v, self);
         }
     }
 
-    pub(crate) fn series<V: Merge + Clone + PartialEq>(
+    pub(crate) fn series<V: Merge + Packed + Clone + PartialEq>(
         &mut self,
         series: &[Slices<V>],
         precisions: &[Precision],
         base: i64,
-        mut value: impl FnMut(&mut Self, &V),
     ) {
         for (at, (slices, precision)) in series.iter().zip(precisions).enumerate() {
             if at > 0 && derived(&series[0], *precision) == *slices {
                 self.uint(0);
             } else {
-                self.slices(slices, *precision, base, &mut value);
+                self.slices(slices, *precision, base, V::write);
             }
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{IdDelta, MAX_RANKING_SLICES, RankingDelta, RankingSpec};
 use crate::amounts::Amounts;
 use crate::counter::sum_without_signs;
-use crate::pack::{Budget, Reader, Writer};
+use crate::pack::{Budget, Packed, Reader, Writer};
 use crate::section::{EntryHead, PER_NAME, Room, Section};
 use crate::slice::Precision;
 
@@ -107,37 +107,27 @@ impl RankingDelta {
     }
 
     fn write(&self, out: &mut Writer, head: &EntryHead) {
-        out.uint(u64::from(self.spec.interval));
-        out.uint(u64::from(self.spec.slices));
-        out.uint(u64::from(self.spec.max_ids));
+        self.spec.write(out);
         out.uint(self.dropped);
         out.uint(self.ids.len() as u64);
         for (id, added) in &self.ids {
             out.bytes(id.as_bytes());
-            out.uint(u64::from(added.is_removed));
+            added.is_removed.write(out);
             let precision = self.spec.precision();
-            out.slices(&added.slices, precision, head.base, |out, n| out.int(*n));
+            out.slices(&added.slices, precision, head.base, Packed::write);
         }
     }
 
     /// Reads the additions of an entry, and spends their cost.
     pub fn read(from: &mut Reader<'_>, head: &EntryHead, budget: &mut Budget) -> Option<Self> {
-        let mut number = || u32::try_from(from.uint()?).ok();
-        let spec = RankingSpec {
-            interval: number()?,
-            slices: number()?,
-            max_ids: number()?,
-        };
-        if spec.interval == 0 || !(1..=MAX_RANKING_SLICES).contains(&spec.slices) {
-            return None;
-        }
+        let spec = RankingSpec::read(from).filter(|spec| spec.slices <= MAX_RANKING_SLICES)?;
         let mut delta = Self::new(spec);
         delta.dropped = from.uint()?;
         budget.spend(0)?;
         for _ in 0..from.uint()? {
             let id = from.name()?;
-            let is_removed = from.uint()? != 0;
-            let slices = from.slices(spec.precision(), head.base, Reader::int)??;
+            let is_removed = bool::read(from)?;
+            let slices = from.slices(spec.precision(), head.base, i64::read)??;
             let added = IdDelta { is_removed, slices };
             budget.spend(delta.cost(&added))?;
             delta.ids.insert(id, added);

@@ -2,9 +2,8 @@
 //! of another: the longest period, the finest interval and the most ids hold, until no instance has added to the ranking
 //! with them for as long as their period.
 
-use std::fmt;
-
 use super::RankingSpec;
+use crate::pack::packed;
 
 /// The most configurations that are told apart.
 const MAX_SPECS: usize = 8;
@@ -36,6 +35,8 @@ fn greatest_divisor(a: u32, b: u32) -> u32 {
 /// The configurations of a ranking, each with the time in Unix seconds of the last addition with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CarriedSpecs(Vec<(RankingSpec, i64)>);
+
+packed!(CarriedSpecs { 0 } if |specs| (2..=MAX_SPECS).contains(&specs.0.len()));
 
 impl CarriedSpecs {
     /// Whether there is none.
@@ -107,20 +108,6 @@ impl CarriedSpecs {
         covering.unwrap_or(held)
     }
 
-    /// Reads the text form; `None` for any other text.
-    pub fn from_text(text: &str) -> Option<Self> {
-        let specs = text.split(", ").map(|part| {
-            let mut words = part.split(' ');
-            let spec = RankingSpec::from_words(&mut words)?;
-            let at = words.next()?.parse().ok()?;
-            words.next().is_none().then_some((spec, at))
-        });
-        let specs: Vec<_> = specs.collect::<Option<_>>()?;
-        (2..=MAX_SPECS)
-            .contains(&specs.len())
-            .then_some(Self(specs))
-    }
-
     /// What the operator should know, in a sentence.
     pub fn warning(&self, ranking: &str) -> String {
         let mut specs: Vec<_> = self.0.iter().map(|(spec, _)| *spec).collect();
@@ -135,25 +122,10 @@ impl CarriedSpecs {
     }
 }
 
-/// Writes the interval, the number of slices, the most ids, and the time of each, separated by spaces.
-impl fmt::Display for CarriedSpecs {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, (spec, at)) in self.0.iter().enumerate() {
-            let comma = if place > 0 { ", " } else { "" };
-            let RankingSpec {
-                interval,
-                slices,
-                max_ids,
-            } = spec;
-            write!(f, "{comma}{interval} {slices} {max_ids} {at}")?;
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pack::{pack, unpack};
     use proptest::prelude::*;
 
     const DAY: i64 = 86_400;
@@ -218,15 +190,14 @@ mod tests {
         }
         assert_eq!(specs.expire(held, NOW), spec(60, 1_440, 9));
         assert_eq!(specs.0.len(), MAX_SPECS);
-        assert_eq!(CarriedSpecs::from_text(&specs.to_string()), Some(specs));
-        for text in [
-            "",
-            "60 3 4 5",
-            "60 3 4 5, 60 4 4",
-            "60 3 4 5, 0 4 4 5",
-            "60 3 4 5 6, 60 4 4 5",
-        ] {
-            assert_eq!(CarriedSpecs::from_text(text), None, "{text:?}");
+        assert_eq!(unpack(&pack(&specs)), Some(specs));
+        let of = |specs: &[(u32, u32)]| {
+            let specs = specs.iter().map(|of| (spec(of.0, of.1, 4), 5));
+            unpack::<CarriedSpecs>(&pack(&CarriedSpecs(specs.collect())))
+        };
+        assert!(of(&[(60, 3), (60, 4)]).is_some());
+        for specs in [&[][..], &[(60, 3)], &[(60, 3), (0, 4)], &[(60, 3); 9]] {
+            assert_eq!(of(specs), None, "{specs:?}");
         }
     }
 

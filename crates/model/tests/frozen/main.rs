@@ -12,10 +12,7 @@ use std::fmt::Debug;
 
 use tower_pulse_model::entry;
 use tower_pulse_model::mark::StoredMark;
-use tower_pulse_model::minute_report::InstanceMinute;
 use tower_pulse_model::pack::{self, Packed};
-use tower_pulse_model::ranking::RankingState;
-use tower_pulse_model::ranking::specs::CarriedSpecs;
 use tower_pulse_model::slow_request::SlowRequests;
 
 /// The version whose bytes are frozen last.
@@ -28,9 +25,6 @@ const ENTRY: &str = "instances of both versions share a journal and tables: rais
 /// The same of a form that no version number guards.
 const UNGUARDED: &str = "no version number guards this form, and an older instance reads it: add fields at its end only, \
     which an older version does not read and this one must do without; for anything else take another table";
-/// The same of a text.
-const TEXT: &str = "no version number guards this text: an older instance takes another one for garbage, and begins anew";
-
 /// What is read of bytes, in words.
 type ReadForm = Box<dyn Fn(&[u8]) -> String>;
 
@@ -96,38 +90,21 @@ fn forms() -> Vec<Form> {
         forms.push(form(name, &list, list.pack(), read, ENTRY));
     }
     let minute = values::instance_minute();
-    let read = InstanceMinute::unpack;
-    forms.push(form(
-        "minute of an instance",
-        &minute,
-        minute.pack(),
-        read,
-        ENTRY,
-    ));
+    let written = pack::pack(&minute);
+    let name = "minute of an instance";
+    forms.push(form(name, &minute, written, pack::unpack, ENTRY));
     for (name, mark) in [
         ("mark", values::stored_mark(false)),
         ("mark that was removed", values::stored_mark(true)),
     ] {
         let id = mark.mark.id.clone();
         let read = move |bytes: &[u8]| StoredMark::unpack(id.as_bytes(), bytes);
-        forms.push(form(name, &mark, mark.pack(), read, UNGUARDED));
+        forms.push(form(name, &mark, pack::pack(&mark), read, UNGUARDED));
     }
     forms.push(packed("profile", &values::profile()));
     forms.push(packed("recorded hours", &values::recorded_hours()));
-    let ranking = values::ranking();
-    let read = |bytes: &[u8]| RankingState::from_text(std::str::from_utf8(bytes).ok()?);
-    let written = ranking.to_string().into_bytes();
-    forms.push(form("ranking", &ranking, written, read, TEXT));
-    let specs = values::specs();
-    let read = |bytes: &[u8]| CarriedSpecs::from_text(std::str::from_utf8(bytes).ok()?);
-    let written = specs.to_string().into_bytes();
-    forms.push(form(
-        "configurations of a ranking",
-        &specs,
-        written,
-        read,
-        TEXT,
-    ));
+    forms.push(packed("ranking", &values::ranking()));
+    forms.push(packed("configurations of a ranking", &values::specs()));
     forms
 }
 

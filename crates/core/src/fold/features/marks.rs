@@ -8,6 +8,7 @@ use crate::store::interrupted::Interrupted;
 use crate::store::marks;
 use crate::store::table::{FieldWrites, Table};
 use tower_pulse_model::mark::{Marks, StoredMark};
+use tower_pulse_model::pack::pack;
 use tower_pulse_model::round::{PARTITION_OF_MARKS, Round};
 
 /// Fields without a mark that one round removes.
@@ -45,7 +46,7 @@ pub(super) async fn merge(
     let mut write = FieldWrites::new(Table::Marks, None);
     let added = new.iter().filter(|(id, _)| !old.contains_key(*id));
     write.set = added
-        .map(|(id, stored)| (id.clone(), stored.pack()))
+        .map(|(id, stored)| (id.clone(), pack(*stored)))
         .collect();
     let gone = old.into_keys().filter(|id| !new.contains_key(id));
     let surplus = listed.surplus.into_iter();

@@ -23,10 +23,10 @@ pub(super) async fn merge(
     round: &Round,
     plans: &mut Plans,
 ) -> Result<(), Interrupted> {
-    let now = round.stamp();
+    let now = round.stamp;
     let mut instances: Vec<(Field, (usize, &InstanceMinute))> = Vec::new();
     let mut versions: Vec<(Field, (usize, &Aggregate))> = Vec::new();
-    for (minute, sums) in round.reports() {
+    for (minute, sums) in &round.reports {
         let minute = *minute;
         for (name, of_minute) in &sums.instances {
             let field = (Table::InstanceMinutes { minute }, name.as_bytes().to_vec());
@@ -56,13 +56,13 @@ pub(super) async fn merge(
     let mut values = values.into_iter().flatten();
     for ((table, field), (partition, added)) in instances {
         let before = values.next().flatten();
-        let before = before.and_then(|before| InstanceMinute::unpack(&before));
+        let before = before.and_then(|before| pack::unpack::<InstanceMinute>(&before));
         let mut minute = before.unwrap_or_default();
         minute.merge(added.clone());
         let cost = 1 + minute.contexts.len() / CONTEXTS_PER_COST;
         let plan = plans.of(partition);
         let ttl = ttl_of(&table, now);
-        add(plan, cost, (table, field), ttl, minute.pack());
+        add(plan, cost, (table, field), ttl, pack::pack(&minute));
     }
     for (number, ((table, field), (partition, added))) in versions.into_iter().enumerate() {
         let before = values.next().flatten();

@@ -22,10 +22,10 @@ pub(super) async fn merge(
     round: &Round,
     plans: &mut Plans,
 ) -> Result<(), Interrupted> {
-    let oldest = hour_of(round.stamp()) - HOUR;
+    let oldest = hour_of(round.stamp) - HOUR;
     let mut seen = 0;
     let mut added: BTreeMap<(i64, ContextId), SlowRequests> = BTreeMap::new();
-    for group in round.groups() {
+    for group in &round.groups {
         let contexts = group.contexts.iter();
         for (context, judged) in contexts.filter(|(c, _)| ground.is_left(partition(&c.name))) {
             let lists = judged.delta.slowest.iter();
@@ -57,7 +57,7 @@ pub(super) async fn merge(
             list.merge(&before);
         }
         let table = Table::SlowRequests { hour };
-        let mut write = FieldWrites::new(table, Some(hour + 2 * HOUR + SPARE_TIME - round.stamp()));
+        let mut write = FieldWrites::new(table, Some(hour + 2 * HOUR + SPARE_TIME - round.stamp));
         let id = RecordId::new(context.kind, &context.name).to_bytes();
         write.set.push((id.to_vec(), list.pack()));
         let plan = plans.of(partition(&context.name));

@@ -1,7 +1,6 @@
 //! Cleaning: removes data that is older than its retention. See [`guide::recipes`](https://docs.rs/tower-pulse/latest/tower_pulse/guide/recipes/index.html).
 
 use std::collections::HashMap;
-use std::ops::ControlFlow;
 
 use super::state::State;
 use super::tables::number;
@@ -26,14 +25,13 @@ impl State {
     }
 
     /// When the contexts of each name last had a sample.
-    fn last_seen(&self, now: i64) -> Result<HashMap<Box<[u8]>, i64>, StoreError> {
+    fn last_seen(&self, now: i64) -> Result<HashMap<Vec<u8>, i64>, StoreError> {
         let mut last_seen = HashMap::new();
         for (_, table) in &CONTEXTS {
-            self.tables.visit(table, None, now, &mut |name, at| {
-                let newest = last_seen.entry(name.into()).or_insert(i64::MIN);
-                *newest = number(at).unwrap_or(i64::MIN).max(*newest);
-                ControlFlow::Continue(())
-            })?;
+            for (name, at) in self.tables.all(table, now)? {
+                let newest = last_seen.entry(name).or_insert(i64::MIN);
+                *newest = number(&at).unwrap_or(i64::MIN).max(*newest);
+            }
         }
         Ok(last_seen)
     }
@@ -50,7 +48,7 @@ impl State {
             for metric in Metric::ALL {
                 self.counters.remove(&metric.counter(&context));
             }
-            removed.push(name.into_vec());
+            removed.push(name);
         }
         for (_, table) in CONTEXTS {
             let writes = FieldWrites {
@@ -59,7 +57,7 @@ impl State {
             };
             self.tables.write(&writes, pass.now)?;
         }
-        self.ranked_since = pass.now - pass.ranking_retention;
+        self.kept.ranked_since = pass.now - pass.ranking_retention;
         Ok(removed.len() as u64)
     }
 }

@@ -6,42 +6,47 @@ use crate::store::journal::{Entry, Partitions};
 use crate::store::{FencedBatch, Position, Receipt};
 use tower_pulse_model::context::fnv1a;
 use tower_pulse_model::entry::{self, ENTRY_VERSION};
+use tower_pulse_model::pack::packed;
 
 /// The bits of a position's chain, as in Redis.
 const CHAIN_BITS: u32 = 52;
 
-/// The entries, and how far they are folded.
-#[derive(Clone, Debug, Default)]
-pub struct Entered {
-    /// Entries that are not folded, oldest first.
-    pub entries: VecDeque<Entry>,
-    /// The position of the newest entry that was ever appended.
-    pub head: Position,
-    /// The position up to which all entries are folded.
-    pub low: Position,
-    /// The end of the round that was begun, if one was.
-    pub upto: Option<Position>,
-    /// The partitions of that round that are folded.
-    pub done: Partitions,
-    /// The newest stamp of that round.
-    pub stamp: Option<i64>,
-    /// The version, which each step must give and replaces.
-    pub version: String,
-    /// Entries of that round, or the first one, that no instance can read.
-    pub aside: Vec<Position>,
-    /// Requests in all entries that were set aside.
-    pub set_aside: u64,
-    /// Bytes of entries that were gone before they were folded.
-    pub hole_bytes: u64,
-}
+packed! {
+    /// The entries, and how far they are folded.
+    #[derive(Clone, Debug, Default, PartialEq)]
+    pub struct Entered {
+        /// The position of the newest entry that was ever appended.
+        pub head: Position,
+        /// The position up to which all entries are folded.
+        pub low: Position,
+        /// The end of the round that was begun, if one was.
+        pub upto: Option<Position>,
+        /// The partitions of that round that are folded.
+        pub done: Partitions,
+        /// The newest stamp of that round.
+        pub stamp: Option<i64>,
+        /// The version, which each step must give and replaces.
+        pub version: String,
+        /// Entries of that round, or the first one, that no instance can read.
+        pub aside: Vec<Position>,
+        /// Requests in all entries that were set aside.
+        pub set_aside: u64,
+        /// Bytes of entries that were gone before they were folded.
+        pub hole_bytes: u64,
+        // A file has a place for each.
+        ;
+        /// Entries that are not folded, oldest first.
+        pub entries: VecDeque<Entry>,
+    }
 
-/// The number of the last call of an instance, and when it was appended.
-#[derive(Clone, Copy, Debug)]
-pub struct Fence {
-    /// The number of the call.
-    pub seq: u64,
-    /// In Unix seconds.
-    pub at: i64,
+    /// The number of the last call of an instance, and when it was appended.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct Fence {
+        /// The number of the call.
+        pub seq: u64,
+        /// In Unix seconds.
+        pub at: i64,
+    }
 }
 
 /// A call, with its batch as the journal has it.

@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 
 use crate::error::StoreError;
 use crate::store::table::Table;
+use tower_pulse_model::pack::packed;
 
 /// How a write has changed a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,22 +26,18 @@ impl FieldChange {
     }
 }
 
-/// The fields of a table in numbers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Extent {
-    /// How many fields the table has.
-    pub fields: u64,
-    /// About how many bytes they take.
-    pub bytes: u64,
-    /// When the table expires, in Unix seconds; `None` for never.
-    pub expires_at: Option<i64>,
+packed! {
+    /// The fields of a table in numbers.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Extent {
+        /// How many fields the table has.
+        pub fields: u64,
+        /// About how many bytes they take.
+        pub bytes: u64,
+        /// When the table expires, in Unix seconds; `None` for never.
+        pub expires_at: Option<i64>,
+    }
 }
-
-tower_pulse_model::pack::packed!(Extent {
-    fields,
-    bytes,
-    expires_at
-});
 
 impl Extent {
     pub(super) fn is_expired(&self, now: i64) -> bool {

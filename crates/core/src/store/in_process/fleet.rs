@@ -1,7 +1,5 @@
 //! What the fleet does.
 
-use std::ops::ControlFlow;
-
 use super::state::State;
 use crate::error::StoreError;
 use crate::store::read;
@@ -52,22 +50,17 @@ impl State {
 
     /// The status of the store and its fleet.
     pub(super) fn status(&self, now: i64) -> Result<StoreStatus, StoreError> {
-        let mut specs = Vec::new();
-        self.tables
-            .visit(&Table::RankingSpecs, None, now, &mut |ranking, spec| {
-                specs.push((ranking.to_vec(), spec.to_vec()));
-                ControlFlow::Continue(())
-            })?;
+        let specs = self.tables.all(&Table::RankingSpecs, now)?;
         let specs = specs.iter();
         let specs = specs.map(|(ranking, spec)| (&**ranking, &**spec));
         let since = now.saturating_sub(INSTANCE_TTL);
         Ok(StoreStatus {
             as_of: now,
-            created: Some(self.created),
-            since: Some(self.since),
-            gaps: self.gaps.clone(),
+            created: Some(self.kept.created),
+            since: Some(self.kept.since),
+            gaps: self.kept.gaps.clone(),
             instances: self.heartbeats.alive(since).count() as u64,
-            exceptions: self.exceptions.clone(),
+            exceptions: self.kept.exceptions.clone(),
             ranking_warnings: read::ranking_warnings(specs),
             silent: Vec::new(),
             gone: String::new(),

@@ -24,16 +24,16 @@ pub struct Inspected {
 
 impl Inspected {
     fn new(state: &State) -> Self {
-        let fences = state.fences.keys();
+        let fences = state.kept.fences.keys();
         Self {
-            generation: (state.generation.clone(), state.created),
-            version: state.journal.version.clone(),
-            is_folded: state.journal.is_folded(),
+            generation: (state.kept.generation.clone(), state.kept.created),
+            version: state.kept.journal.version.clone(),
+            is_folded: state.kept.journal.is_folded(),
             fences: fences
                 .map(|instance| (instance.clone(), state.fence(instance)))
                 .collect(),
-            set_aside: state.journal.set_aside,
-            hole_bytes: state.journal.hole_bytes,
+            set_aside: state.kept.journal.set_aside,
+            hole_bytes: state.kept.journal.hole_bytes,
         }
     }
 }
@@ -48,7 +48,7 @@ impl InProcessStore {
     /// Removes all fences, as an eviction does.
     pub async fn remove_all_fences(&self) -> Result<(), StoreError> {
         let cleared = self.with(Access::Write, |state| {
-            state.fences.clear();
+            state.kept.fences.clear();
             Ok(())
         });
         cleared.await

@@ -32,7 +32,7 @@ pub use self::heartbeats::Heartbeats;
 #[cfg(any(test, feature = "__test_store"))]
 pub use self::inspected::Inspected;
 pub use self::memory_fields::MemoryFields;
-pub use self::state::State;
+pub use self::state::{Kept, State};
 pub use self::tables::Bound;
 pub use self::tables::Tables;
 use crate::clock::Clock;

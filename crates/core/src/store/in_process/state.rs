@@ -1,6 +1,6 @@
 //! What a store in one process knows.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use super::counters::Counters;
 use super::entered::{Entered, Fence};
@@ -11,33 +11,46 @@ use crate::error::StoreError;
 use crate::store::Exceptions;
 use crate::store::additions::Additions;
 use crate::store::table::CONTEXTS;
+use tower_pulse_model::pack::packed;
 use tower_pulse_model::recorded::Gap;
 use tower_pulse_model::tier::RolledUp;
+
+packed! {
+    /// The part of a state that a file keeps as one value, without the entries of the journal.
+    #[derive(Clone, Debug, Default, PartialEq)]
+    pub struct Kept {
+        /// The name of the store's generation.
+        pub generation: String,
+        /// When the generation began, in Unix seconds.
+        pub created: i64,
+        /// When the first sample was recorded that it holds, or the generation began.
+        pub since: i64,
+        /// When a file last wrote it, in Unix seconds.
+        pub written_at: i64,
+        /// The fence of each instance.
+        pub fences: BTreeMap<String, Fence>,
+        /// The journal.
+        pub journal: Entered,
+        /// What could not be folded.
+        pub exceptions: Exceptions,
+        /// Contexts whose last sample is not after this time are not among the slowest any more.
+        pub ranked_since: i64,
+        /// Up to which minute records are rolled up.
+        pub rolled: RolledUp,
+        /// The times in which no instance recorded. Those of a store in memory are set by tests: it ends with its
+        /// process.
+        pub gaps: Vec<Gap>,
+    }
+}
 
 /// The data of a store in one process.
 #[cfg_attr(any(test, feature = "__test_store"), derive(Clone))]
 #[derive(Debug)]
 pub struct State {
-    /// The name of the store's generation.
-    pub generation: String,
-    /// When the generation began, in Unix seconds.
-    pub created: i64,
-    /// When the first sample was recorded that it holds, or the generation began.
-    pub since: i64,
-    /// The times in which no instance recorded. Those of a store in memory are set by tests: it ends with its process.
-    pub gaps: Vec<Gap>,
-    /// The fence of each instance.
-    pub fences: HashMap<String, Fence>,
-    /// The journal.
-    pub journal: Entered,
-    /// What could not be folded.
-    pub exceptions: Exceptions,
+    /// The small part.
+    pub kept: Kept,
     /// The slices of counters.
     pub counters: Counters,
-    /// Contexts whose last sample is not after this time are not among the slowest any more.
-    pub ranked_since: i64,
-    /// Up to which minute records are rolled up.
-    pub rolled: RolledUp,
     /// The tables.
     pub tables: Tables,
     /// The heartbeats of the instances.
@@ -48,16 +61,14 @@ impl State {
     /// No data, in a new generation.
     pub fn new(generation: String, created: i64, fields: Box<dyn Fields>) -> Self {
         Self {
-            generation,
-            created,
-            since: created,
-            gaps: Vec::new(),
-            fences: HashMap::new(),
-            journal: Entered::default(),
-            exceptions: Exceptions::default(),
+            kept: Kept {
+                generation,
+                created,
+                since: created,
+                ranked_since: i64::MIN,
+                ..Kept::default()
+            },
             counters: Counters::default(),
-            ranked_since: i64::MIN,
-            rolled: RolledUp::default(),
             tables: Tables::new(fields),
             heartbeats: Heartbeats::default(),
         }
@@ -77,7 +88,7 @@ impl State {
                     .counters
                     .add(name, slice.precision, slice.slice, *n, stamp);
                 if let Err(problem) = added {
-                    self.exceptions.quarantine(problem);
+                    self.kept.exceptions.quarantine(problem);
                 }
             }
         }
@@ -89,8 +100,8 @@ impl State {
                 .collect();
             self.tables.raise(table, seen, now)?;
         }
-        self.exceptions.late += additions.late;
-        self.exceptions.skewed += additions.skewed;
+        self.kept.exceptions.late += additions.late;
+        self.kept.exceptions.skewed += additions.skewed;
         Ok(())
     }
 }

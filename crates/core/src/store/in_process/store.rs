@@ -55,8 +55,8 @@ impl Append for InProcessStore {
         let now = self.now();
         Box::pin(self.with(Access::Read, move |state| {
             Ok(Generation {
-                id: state.generation.clone(),
-                age: u64::try_from(now.saturating_sub(state.created)).unwrap_or(0),
+                id: state.kept.generation.clone(),
+                age: u64::try_from(now.saturating_sub(state.kept.created)).unwrap_or(0),
                 is_fresh: true,
             })
         }))
@@ -168,7 +168,7 @@ impl Query for InProcessStore {
         let limit = query.limit.min(RANKING_LEN);
         Box::pin(async move {
             let since = self
-                .with(Access::Read, |state| Ok(state.ranked_since))
+                .with(Access::Read, |state| Ok(state.kept.ranked_since))
                 .await?;
             read::slowest(self, since, limit, self.now()).await
         })
@@ -232,9 +232,9 @@ impl Journal for InProcessStore {
         Box::pin(self.with(Access::Read, move |state| {
             state.under(&version, |state| {
                 Ok(Entries {
-                    head: state.journal.head,
+                    head: state.kept.journal.head,
                     now,
-                    entries: state.journal.after(from, bytes),
+                    entries: state.kept.journal.after(from, bytes),
                 })
             })
         }))

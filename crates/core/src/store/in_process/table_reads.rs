@@ -40,14 +40,7 @@ impl State {
             TableRead::Page(table, from) => {
                 TableAnswer::Page(tables.page(table, from.as_deref(), now)?)
             }
-            TableRead::All(table) => {
-                let mut fields = Vec::new();
-                tables.visit(table, None, now, &mut |field, value| {
-                    fields.push((field.to_vec(), value.to_vec()));
-                    ControlFlow::Continue(())
-                })?;
-                whole(fields)
-            }
+            TableRead::All(table) => whole(tables.all(table, now)?),
             TableRead::Names(table) if table.is_ordered() => {
                 let names = ids_at(tables, table, &(0..MAX_NAMES), now)?.into_iter();
                 whole(names.map(|(name, _)| (name, Vec::new())).collect())
@@ -66,14 +59,14 @@ impl State {
             }
             TableRead::Places(table, ids) => TableAnswer::Places(places(tables, table, ids, now)?),
             TableRead::Version => {
-                let version = self.journal.version.clone().into_bytes();
+                let version = self.kept.journal.version.clone().into_bytes();
                 TableAnswer::Values(vec![Some(version)])
             }
             TableRead::State => TableAnswer::State(RecordState {
-                rolled: Some(self.rolled.clone()),
-                created: Some(self.created),
-                since: Some(self.since),
-                gaps: self.gaps.clone(),
+                rolled: Some(self.kept.rolled.clone()),
+                created: Some(self.kept.created),
+                since: Some(self.kept.since),
+                gaps: self.kept.gaps.clone(),
             }),
             TableRead::Revisions => TableAnswer::Revisions(tables.revisions(now).collect()),
         })

@@ -8,6 +8,7 @@ use super::fields::{Extent, Fields, Show};
 use crate::error::StoreError;
 use crate::store::table::{FieldWrites, Table};
 use crate::store::table_reads::FieldPage;
+use tower_pulse_model::pack::{from_hex, to_hex};
 use tower_pulse_model::tier::{FINEST, Revision, RolledUp, TierSlice};
 
 /// Fields on one page.
@@ -18,6 +19,9 @@ const BYTES_PER_PAGE: usize = 1024 * 1024;
 const EXPIRY_INTERVAL: i64 = 60;
 /// The part of the bytes of the records that minute reports may take.
 const REPORTS_PART: usize = 4;
+
+/// The name of a field, and its value.
+type Field = (Vec<u8>, Vec<u8>);
 
 /// All tables.
 #[cfg_attr(any(test, feature = "__test_store"), derive(Clone))]
@@ -313,6 +317,16 @@ impl Tables {
         }
     }
 
+    /// All fields of a table with their values, in the order of the fields.
+    pub fn all(&self, table: &Table, now: i64) -> Result<Vec<Field>, StoreError> {
+        let mut fields = Vec::new();
+        self.visit(table, None, now, &mut |field, value| {
+            fields.push((field.to_vec(), value.to_vec()));
+            ControlFlow::Continue(())
+        })?;
+        Ok(fields)
+    }
+
     /// The number of fields of a table.
     pub fn count(&self, table: &Table, now: i64) -> usize {
         let extent = self.by_name.get(table);
@@ -327,11 +341,11 @@ impl Tables {
         from: Option<&str>,
         now: i64,
     ) -> Result<FieldPage, StoreError> {
-        let after = from.map(field_in);
+        let after: Option<Vec<u8>> = from.and_then(from_hex);
         let (mut page, mut bytes) = (FieldPage::default(), 0);
         self.visit(table, after.as_deref(), now, &mut |field, value| {
             if page.fields.len() == FIELDS_PER_PAGE || bytes >= BYTES_PER_PAGE {
-                page.next = page.fields.last().map(|(last, _)| cursor_at(last));
+                page.next = page.fields.last().map(|(last, _)| to_hex(last));
                 return ControlFlow::Break(());
             }
             bytes += field.len() + value.len();
@@ -352,26 +366,12 @@ pub(super) fn number(value: &[u8]) -> Option<i64> {
     std::str::from_utf8(value).ok()?.parse().ok()
 }
 
-/// The cursor behind a field: its name in hexadecimal.
-fn cursor_at(field: &[u8]) -> String {
-    field.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// The field before a cursor.
-fn field_in(cursor: &str) -> Vec<u8> {
-    let digits = cursor.as_bytes().chunks(2);
-    let bytes = digits.map(|digits| {
-        let digits = std::str::from_utf8(digits).unwrap_or_default();
-        u8::from_str_radix(digits, 16).unwrap_or(0)
-    });
-    bytes.collect()
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::store::in_process::memory_fields::MemoryFields;
+    use tower_pulse_model::pack::{pack, unpack};
 
     const NOW: i64 = 1_700_000_000;
 
@@ -397,7 +397,10 @@ mod tests {
 
     #[test]
     fn the_oldest_records_are_dropped_by_size_and_pending_ones_stay() {
-        let (mut tables, rolled) = (empty(), RolledUp::from_text("59940"));
+        let (mut tables, rolled) = (
+            empty(),
+            unpack(&pack(&(59_940i64, Vec::<i64>::new()))).unwrap(),
+        );
         let coarse = [(1_800, 57_600), (1_800, 59_400), (21_600, 43_200)];
         let minutes = (990..1_001).map(|minute| (60, 60 * minute));
         for at in minutes.chain(coarse) {

@@ -46,6 +46,6 @@ impl MemoryStore {
     /// Says in which times no instance recorded, in Unix seconds: ascending and disjoint.
     pub fn set_gaps(&self, gaps: impl IntoIterator<Item = Gap>) {
         let gaps = gaps.into_iter().collect();
-        self.at_once(|state| state.gaps = gaps);
+        self.at_once(|state| state.kept.gaps = gaps);
     }
 }

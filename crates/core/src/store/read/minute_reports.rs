@@ -69,7 +69,7 @@ pub(in crate::store) async fn version_records(
 /// The instances of a minute, by name.
 fn instances(fields: &[Field]) -> Vec<InstanceMinuteRecords> {
     let instance = |(instance, packed): &Field| {
-        let minute = InstanceMinute::unpack(packed)?;
+        let minute = pack::unpack::<InstanceMinute>(packed)?;
         Some(InstanceMinuteRecords {
             instance: std::str::from_utf8(instance).ok()?.into(),
             version: minute.version,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::table::Table;
 use crate::store::table_reads::{Answers, Purpose, RankingPlace, TableRead, TableReader};
+use tower_pulse_model::pack::unpack;
 use tower_pulse_model::ranking::specs::CarriedSpecs;
 use tower_pulse_model::ranking::{RankingSpec, RankingState};
 
@@ -116,7 +117,7 @@ pub(in crate::store) async fn ranking_names(
 /// What the operator should know of rankings with several configurations, from their fields, in order.
 pub fn ranking_warnings<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Vec<String> {
     let warning = |(name, specs)| {
-        let specs = CarriedSpecs::from_text(std::str::from_utf8(specs).ok()?)?;
+        let specs: CarriedSpecs = unpack(specs)?;
         let name = std::str::from_utf8(name).ok()?;
         specs.is_mixed().then(|| specs.warning(name))
     };
@@ -368,7 +369,7 @@ impl Reading<'_> {
 /// The state of a ranking, from its field.
 fn state_in(values: Vec<Option<Vec<u8>>>) -> Option<RankingState> {
     let state = values.into_iter().next()??;
-    RankingState::from_text(std::str::from_utf8(&state).ok()?)
+    unpack(&state)
 }
 
 /// A number in decimal form.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use crate::store::table::{FieldWrites, Table};
+use tower_pulse_model::pack;
 use tower_pulse_model::ranking::specs::CarriedSpecs;
 use tower_pulse_model::ranking::{RankingSpec, RankingState};
 
@@ -37,10 +38,9 @@ impl KnownRanking {
     }
 
     pub(super) fn read(state: &[u8], specs: Option<&[u8]>) -> Option<Self> {
-        let specs = specs.and_then(|specs| std::str::from_utf8(specs).ok());
         Some(Self {
-            state: RankingState::from_text(std::str::from_utf8(state).ok()?)?,
-            specs: specs.and_then(CarriedSpecs::from_text).unwrap_or_default(),
+            state: pack::unpack(state)?,
+            specs: specs.and_then(pack::unpack).unwrap_or_default(),
             ids: None,
         })
     }
@@ -51,7 +51,7 @@ impl KnownRanking {
         let field = name.as_bytes().to_vec();
         match self.specs.is_empty() {
             true => write.removed.push(field),
-            false => write.set.push((field, self.specs.to_string().into())),
+            false => write.set.push((field, pack::pack(&self.specs))),
         }
         write
     }

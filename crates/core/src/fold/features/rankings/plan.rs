@@ -11,6 +11,7 @@ use crate::store::interrupted::Interrupted;
 use crate::store::journal::{FieldValues, Journal};
 use crate::store::table::{FieldWrites, Table};
 use crate::store::table_reads::{Purpose, TableRead};
+use tower_pulse_model::pack::pack;
 use tower_pulse_model::ranking::specs::CarriedSpecs;
 use tower_pulse_model::ranking::{IdDelta, RankingDelta, RankingSpec, RankingState};
 use tower_pulse_model::round::{Round, partition, partition_of_id};
@@ -75,11 +76,11 @@ impl Rankings {
         plans: &mut Plans,
     ) -> Result<(), Interrupted> {
         self.added_to.clear();
-        if round.rankings().is_empty() {
+        if round.rankings.is_empty() {
             return Ok(());
         }
-        self.know(ground, round.rankings().keys()).await?;
-        let rankings = round.rankings().iter();
+        self.know(ground, round.rankings.keys()).await?;
+        let rankings = round.rankings.iter();
         let rankings = rankings.map(|(name, delta)| self.begin(ground, name, delta, round));
         let mut all: Vec<Added<'_>> = rankings.collect();
         self.make_room(ground.journal, &mut all).await?;
@@ -142,7 +143,7 @@ impl Rankings {
         delta: &'a RankingDelta,
         round: &Round,
     ) -> Added<'a> {
-        let now = round.stamp();
+        let now = round.stamp;
         let ids = delta.ids.iter();
         let ids: Vec<_> = ids
             .filter(|(id, _)| ground.is_left(partition_of_id(name, id)))
@@ -160,7 +161,7 @@ impl Rankings {
         if added.ids.is_empty() {
             return added;
         }
-        let specs = round.ranking_specs(name);
+        let specs = round.ranking_specs.get(name);
         let newest = specs.and_then(CarriedSpecs::newest).unwrap_or(delta.spec);
         let ranking = self.known.begin(name, newest);
         let was_mixed = ranking.specs.is_mixed();
@@ -377,7 +378,7 @@ pub(super) fn state_write(name: &Arc<str>, state: Option<&RankingState>) -> Fiel
     let mut write = FieldWrites::new(Table::Rankings, None);
     let field = name.as_bytes().to_vec();
     match state {
-        Some(state) => write.set.push((field, state.to_string().into_bytes())),
+        Some(state) => write.set.push((field, pack(state))),
         None => write.removed.push(field),
     }
     write

@@ -113,8 +113,8 @@ impl RecordTables {
         let rolled = ground.lease.progress.rolled.clone();
         let mut seen = 0;
         self.changed.clear();
-        self.stamp = round.stamp();
-        for group in round.groups() {
+        self.stamp = round.stamp;
+        for group in &round.groups {
             let contexts = group.contexts.iter();
             for (context, judged) in contexts {
                 if !ground.is_left(partition(&context.name)) {
@@ -122,7 +122,7 @@ impl RecordTables {
                 }
                 let changed = self.changed.entry(partition(&context.name)).or_default();
                 let id = RecordId::new(context.kind, &context.name);
-                for (at, _) in round::records(&judged.delta, tiers, &rolled, round.stamp()) {
+                for (at, _) in round::records(&judged.delta, tiers, &rolled, round.stamp) {
                     changed.push((at, id));
                     if at.0 == FINEST.seconds {
                         ground.lease.progress.rolled.add(at.1);
@@ -143,11 +143,11 @@ impl RecordTables {
             tokio::task::yield_now().await;
         }
         self.load(ground, &missing).await?;
-        for group in round.groups() {
+        for group in &round.groups {
             let contexts = group.contexts.iter();
             for (context, judged) in contexts.filter(|(c, _)| ground.is_left(partition(&c.name))) {
                 let id = RecordId::new(context.kind, &context.name);
-                for (at, added) in round::records(&judged.delta, tiers, &rolled, round.stamp()) {
+                for (at, added) in round::records(&judged.delta, tiers, &rolled, round.stamp) {
                     self.records.add((at, id), added, &rolled);
                 }
                 seen += 1;
