@@ -10,12 +10,12 @@ use super::script::{ACQUIRE, AMEND, FOLD, Invocation, Lua, READ};
 use super::value::{bytes, int, items, pairs, text};
 use tower_pulse_core::error::{StoreError, StoreErrorKind};
 use tower_pulse_core::store::Position;
+use tower_pulse_core::store::StoreFuture;
 use tower_pulse_core::store::journal::{
     Acquired, Entries, Entry, FieldValues, FoldStep, Journal, NEWER_GRACE, Partitions, Progress,
     Step,
 };
 use tower_pulse_core::store::table::Table;
-use tower_pulse_core::task::BoxFuture;
 use tower_pulse_model::entry::ENTRY_VERSION;
 use tower_pulse_model::entry::MAX_ENTRY_BYTES;
 use tower_pulse_model::tier::RolledUp;
@@ -285,15 +285,11 @@ fn entry(value: Value) -> Option<Entry> {
 }
 
 impl Journal for RedisStore {
-    fn acquire<'a>(
-        &'a self,
-        instance: &'a str,
-        version: &'a str,
-    ) -> BoxFuture<'a, Result<Acquired, StoreError>> {
+    fn acquire<'a>(&'a self, instance: &'a str, version: &'a str) -> StoreFuture<'a, Acquired> {
         Box::pin(self.take_lease(instance, version))
     }
 
-    fn release<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn release<'a>(&'a self, instance: &'a str) -> StoreFuture<'a, ()> {
         Box::pin(self.release_lease(instance))
     }
 
@@ -303,7 +299,7 @@ impl Journal for RedisStore {
         version: &'a str,
         from: Position,
         bytes: u64,
-    ) -> BoxFuture<'a, Result<Step<Entries>, StoreError>> {
+    ) -> StoreFuture<'a, Step<Entries>> {
         Box::pin(self.read_entries(instance, version, from, bytes))
     }
 
@@ -312,11 +308,11 @@ impl Journal for RedisStore {
         instance: &'a str,
         version: &'a str,
         fields: &'a [(Table, Vec<Vec<u8>>)],
-    ) -> BoxFuture<'a, Result<Step<Vec<FieldValues>>, StoreError>> {
+    ) -> StoreFuture<'a, Step<Vec<FieldValues>>> {
         Box::pin(self.load_values(instance, version, fields))
     }
 
-    fn fold<'a>(&'a self, step: &'a FoldStep) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
+    fn fold<'a>(&'a self, step: &'a FoldStep) -> StoreFuture<'a, Step<()>> {
         Box::pin(async move {
             let script = self.encode_step(step);
             let step = self.run_step(&FOLD, &script).await?;
@@ -337,7 +333,7 @@ impl Journal for RedisStore {
         version: &'a str,
         next: &'a str,
         entry: &'a Entry,
-    ) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
+    ) -> StoreFuture<'a, Step<()>> {
         Box::pin(async move {
             let id = entry.position.to_string();
             // Every instance gives a version. An entry of ours whose head tells no requests is told as one request; an
@@ -365,7 +361,7 @@ impl Journal for RedisStore {
         version: &'a str,
         next: &'a str,
         entry: &'a Entry,
-    ) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
+    ) -> StoreFuture<'a, Step<()>> {
         Box::pin(async move {
             let (id, newer) = (entry.position.to_string(), entry.version.to_string());
             let now = self.now_arg();
@@ -374,15 +370,11 @@ impl Journal for RedisStore {
         })
     }
 
-    fn close_hole<'a>(
-        &'a self,
-        version: &'a str,
-        next: &'a str,
-    ) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
+    fn close_hole<'a>(&'a self, version: &'a str, next: &'a str) -> StoreFuture<'a, Step<()>> {
         Box::pin(async move { self.amend(version, next, &["HOLE"]).await })
     }
 
-    fn remove_fences<'a>(&'a self, version: &'a str) -> BoxFuture<'a, Result<u64, StoreError>> {
+    fn remove_fences<'a>(&'a self, version: &'a str) -> StoreFuture<'a, u64> {
         Box::pin(self.remove_old_fences(version))
     }
 }

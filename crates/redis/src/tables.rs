@@ -10,13 +10,13 @@ use super::large_keys::Reply;
 use super::script::READ;
 use super::value::{bytes, float, int, into_bytes, into_items, into_pairs, items, pairs, text};
 use tower_pulse_core::error::StoreError;
+use tower_pulse_core::store::StoreFuture;
 use tower_pulse_core::store::journal::{FieldValues, Step};
 use tower_pulse_core::store::table::Table;
 use tower_pulse_core::store::table_reads::{
     Answers, FieldPage, MAX_NAMES, Purpose, RankingPlace, RecordState, TableAnswer, TableRead,
     TableReader,
 };
-use tower_pulse_core::task::BoxFuture;
 use tower_pulse_model::context::fnv1a;
 use tower_pulse_model::minute_report::MAX_REPORTED;
 use tower_pulse_model::tier::{Revision, RolledUp, TierSlice};
@@ -169,7 +169,7 @@ impl TableReader for RedisStore {
         &'a self,
         purpose: Purpose,
         reads: &'a [TableRead],
-    ) -> BoxFuture<'a, Result<Answers, StoreError>> {
+    ) -> StoreFuture<'a, Answers> {
         Box::pin(async move {
             let mut answers = Vec::with_capacity(reads.len());
             let mut unread = reads;

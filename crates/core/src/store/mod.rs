@@ -66,6 +66,9 @@ pub use self::unused::{no_queries, no_upkeep, unused_journal};
 #[cfg(any(test, feature = "__test_store"))]
 pub use tower_pulse_model::snapshot::FleetSnapshot;
 
+/// The future of a call of a store.
+pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
+
 /// A store of aggregates. Every method may be called at any time, from any number of tasks.
 ///
 /// Implemented by [`InProcessStore`](in_process::InProcessStore), in memory and in a file, and by `RedisStore`. The face of this crate shows none of these
@@ -92,7 +95,7 @@ pub trait Store: Append + Query + Upkeep + Any {
     }
 
     /// Makes durable what was folded before, where the store does so from time to time only.
-    fn sync(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+    fn sync(&self) -> StoreFuture<'_, ()> {
         Box::pin(std::future::ready(Ok(())))
     }
 

@@ -6,8 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::table::Table;
-use crate::error::StoreError;
-use crate::task::BoxFuture;
+use crate::store::StoreFuture;
 use tower_pulse_model::recorded::Gap;
 use tower_pulse_model::tier::{Revision, RolledUp, TierSlice};
 
@@ -208,5 +207,5 @@ pub trait TableReader: Send + Sync {
         &'a self,
         purpose: Purpose,
         reads: &'a [TableRead],
-    ) -> BoxFuture<'a, Result<Answers, StoreError>>;
+    ) -> StoreFuture<'a, Answers>;
 }

@@ -13,12 +13,12 @@ use crate::value::{
     ISO_HOUR_LEN, STATISTICS, access_time, bytes, float, has_scores, items, pairs, shown, text,
 };
 use tower_pulse_core::error::StoreError;
+use tower_pulse_core::store::StoreFuture;
 use tower_pulse_core::store::exports::{
     ExportedHours, ExportedPage, Exports, MAX_EXPORTED_CONTEXTS,
 };
 use tower_pulse_core::store::read::kind_of;
 use tower_pulse_core::store::table_reads::MAX_NAMES;
-use tower_pulse_core::task::BoxFuture;
 use tower_pulse_model::context::{ALL, ContextId, Kind};
 use tower_pulse_model::slice::{HOUR, hour_from_iso, hour_of};
 use tower_pulse_model::slowest::{RANKING_LEN, RankedContext};
@@ -277,19 +277,15 @@ impl Exports for RedisStore {
         &'a self,
         names: &'a [String],
         now: i64,
-    ) -> BoxFuture<'a, Result<Vec<Option<ExportedHours>>, StoreError>> {
+    ) -> StoreFuture<'a, Vec<Option<ExportedHours>>> {
         Box::pin(self.read_statistics(names, now))
     }
 
-    fn statistics_page(
-        &self,
-        offset: usize,
-        now: i64,
-    ) -> BoxFuture<'_, Result<ExportedPage, StoreError>> {
+    fn statistics_page(&self, offset: usize, now: i64) -> StoreFuture<'_, ExportedPage> {
         Box::pin(self.read_statistics_page(offset, now))
     }
 
-    fn slowest(&self, limit: usize) -> BoxFuture<'_, Result<Vec<RankedContext>, StoreError>> {
+    fn slowest(&self, limit: usize) -> StoreFuture<'_, Vec<RankedContext>> {
         Box::pin(self.read_slowest(limit))
     }
 }
