@@ -120,12 +120,9 @@ impl RedisStore {
             TableRead::All(table) => {
                 pipeline.cmd("HGETALL").arg(key(table));
             }
-            TableRead::Names(table) if table.is_ordered() => {
+            TableRead::Names(table) => {
                 let names = pipeline.cmd("ZREVRANGE").arg(key(table));
                 names.arg(0).arg(MAX_NAMES - 1);
-            }
-            TableRead::Names(table) => {
-                pipeline.cmd("HKEYS").arg(key(table));
             }
             TableRead::Count(table) => {
                 let command = if table.is_ordered() { "ZCARD" } else { "HLEN" };
@@ -145,12 +142,9 @@ impl RedisStore {
                     pipeline.cmd("ZREVRANK").arg(&key).arg(&**id);
                 }
             }
-            TableRead::Version => {
-                pipeline.cmd("HMGET").arg(self.keys.state()).arg("v");
-            }
             TableRead::State => {
                 let state = pipeline.cmd("HMGET").arg(self.keys.state());
-                state.arg("rolled").arg("created").arg("since");
+                state.arg(&["v", "rolled", "created", "since"]);
             }
             TableRead::Revisions => {
                 pipeline.cmd("HGETALL").arg(self.keys.revisions());
@@ -232,11 +226,9 @@ fn answer(read: &TableRead, replies: &mut impl Iterator<Item = Reply>) -> TableA
             };
             TableAnswer::Places(ids.iter().map(|_| place()).collect())
         }
-        TableRead::Version => {
-            TableAnswer::Values(vec![into_items(next()).pop().and_then(into_bytes)])
-        }
         TableRead::State => TableAnswer::State(match &*into_items(next()) {
-            [rolled, created, since] => RecordState {
+            [version, rolled, created, since] => RecordState {
+                version: text(version).unwrap_or_default().to_owned(),
                 rolled: match text(rolled) {
                     // It was too large to be read.
                     Some("") => None,
