@@ -146,12 +146,8 @@ impl Handle {
                 self.0.flushes.run(stages.flush()).await?;
                 Ok(stages.flusher.quarantined_since(before))
             };
-            if stages.store.is_in_process() {
-                // Nothing to wait for, and no timer that a runtime would have to run.
-                return flushing.await;
-            }
-            let flushed = tokio::time::timeout(FLUSH_DEADLINE, flushing).await;
-            flushed.unwrap_or_else(|_| Err(not_readable()))
+            let flushed = stages.in_time(flushing).await;
+            flushed.unwrap_or_else(|| Err(not_readable()))
         })
     }
 

@@ -88,6 +88,11 @@ pub trait Store: Append + Query + Upkeep + Any {
     /// The kind and the address of the store in a few words, without passwords.
     fn describe(&self) -> String;
 
+    /// What may have emptied the store, if it is another one than before: what to look for.
+    fn reset_remedy(&self) -> &'static str {
+        "look for who has deleted its data"
+    }
+
     /// Whether what a context has counted can be read at all precisions of the counters, and not only where there
     /// are records.
     fn has_context_counters(&self) -> bool {
