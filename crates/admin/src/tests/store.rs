@@ -8,10 +8,10 @@ use tower_pulse_core::error::{StoreError, StoreErrorKind};
 use tower_pulse_core::store::StoreFuture;
 use tower_pulse_core::store::table_reads::TableReader;
 use tower_pulse_core::store::{
-    Append, Appended, AppendedCall, BookStatistics, Cleaned, ContextQuery, ContextRecords,
-    CounterQuery, CounterSeries, FencedBatch, Fleet, Generation, Heartbeat, InstanceMinuteRecords,
-    PackedRecords, Pass, Query, RankingPage, RankingQuery, Readable, RecordIndex, RecordQuery,
-    SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep, VersionRecords,
+    Append, Appended, AppendedCall, BookStatistics, Cleaned, ContextRecords, CounterQuery,
+    CounterSeries, FencedBatch, Fleet, Generation, Heartbeat, InstanceMinuteRecords, PackedRecords,
+    Pass, Query, RankingPage, RankingQuery, Readable, RecordIndex, RecordQuery, SlowRequestQuery,
+    SlowestQuery, Store, StoreStatus, Upkeep, VersionRecords,
 };
 use tower_pulse_model::access_time::{AccessTimeStats, DurationSums};
 use tower_pulse_model::aggregate::Aggregate;
@@ -251,10 +251,10 @@ impl Query for Canned {
         })
     }
 
-    fn contexts<'a>(&'a self, query: &'a ContextQuery) -> StoreFuture<'a, Vec<ContextSnapshot>> {
-        let mut contexts = Self::contexts(query.now);
-        contexts.push(Self::all(query.now));
-        contexts.retain(|context| query.names.contains(&context.context));
+    fn contexts<'a>(&'a self, name: &'a str, now: i64) -> StoreFuture<'a, Vec<ContextSnapshot>> {
+        let mut contexts = Self::contexts(now);
+        contexts.push(Self::all(now));
+        contexts.retain(|context| context.context == name);
         self.answer(contexts)
     }
 

@@ -25,8 +25,8 @@ use crate::skew::Skew;
 use crate::store::judgement::{ChangeLog, read_changes, read_judged_and_taken};
 use crate::store::table_reads::Purpose;
 use crate::store::{
-    ContextQuery, CounterQuery, CounterSeries, RecordQuery, SlowRequestQuery, SlowestQuery, Store,
-    StoreStatus, history, marks, profiles,
+    CounterQuery, CounterSeries, RecordQuery, SlowRequestQuery, SlowestQuery, Store, StoreStatus,
+    history, marks, profiles,
 };
 #[cfg(feature = "rankings")]
 use crate::store::{RankingPage, RankingQuery};
@@ -141,10 +141,7 @@ impl StoreReader {
 
     /// The data of the contexts of one name, which differ in their kind.
     pub async fn contexts(&self, name: &str) -> Shared<Vec<ContextSnapshot>> {
-        let read = async {
-            let (names, now) = (vec![name.to_owned()], self.now());
-            self.store.contexts(&ContextQuery { names, now }).await
-        };
+        let read = async { self.store.contexts(name, self.now()).await };
         let key = Key::Contexts(name.to_owned());
         self.reads.list(key, |_| 0, read).await
     }

@@ -32,13 +32,8 @@ pub struct ExportedPage {
 /// # Cancel safety
 /// Dropping a future of this trait changes nothing.
 pub trait Exports: Send + Sync {
-    /// The statistics of some names, in their order; `None` for a name that no program has recorded. Values of the
-    /// wrong form are left out.
-    fn statistics<'a>(
-        &'a self,
-        names: &'a [String],
-        now: i64,
-    ) -> StoreFuture<'a, Vec<Option<ExportedHours>>>;
+    /// The statistics of a name; `None` if no program has recorded it. Values of the wrong form are left out.
+    fn statistics<'a>(&'a self, name: &'a str, now: i64) -> StoreFuture<'a, Option<ExportedHours>>;
 
     /// The statistics of the contexts from number `offset` on, at most [`MAX_EXPORTED_CONTEXTS`].
     fn statistics_page(&self, offset: usize, now: i64) -> StoreFuture<'_, ExportedPage>;

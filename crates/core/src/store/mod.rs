@@ -39,9 +39,9 @@ pub use self::query::{CounterQuery, CounterSeries, Query, SlowestQuery};
 pub use self::query::{MAX_COUNTER_NAMES, RECENT_SLICES};
 pub use self::read::RankedId;
 pub use self::read::{
-    BookStatistics, ContextQuery, ContextRecords, InstanceMinuteRecords, PackedRecords,
-    RankingPage, RankingQuery, RecordCache, RecordIndex, RecordQuery, SliceRecords,
-    SlowRequestQuery, VersionRecords,
+    BookStatistics, ContextRecords, InstanceMinuteRecords, PackedRecords, RankingPage,
+    RankingQuery, RecordCache, RecordIndex, RecordQuery, SliceRecords, SlowRequestQuery,
+    VersionRecords,
 };
 pub(crate) use self::status_health::refusals;
 pub use self::table_reads::RankingPlace;

@@ -3,9 +3,9 @@
 
 use super::exports::Exports;
 use super::read::{
-    self, BookStatistics, ContextQuery, ContextRecords, InstanceMinuteRecords, PackedRecords,
-    RankingPage, RankingQuery, RecordCache, RecordIndex, RecordQuery, SliceRecords,
-    SlowRequestQuery, VersionRecords,
+    self, BookStatistics, ContextRecords, InstanceMinuteRecords, PackedRecords, RankingPage,
+    RankingQuery, RecordCache, RecordIndex, RecordQuery, SliceRecords, SlowRequestQuery,
+    VersionRecords,
 };
 use super::table_reads::TableReader;
 use crate::store::StoreFuture;
@@ -122,9 +122,10 @@ pub trait Query: Send + Sync {
     /// [`guide::recipes`](https://docs.rs/tower-pulse/latest/tower_pulse/guide/recipes/index.html).
     fn slowest<'a>(&'a self, query: &'a SlowestQuery) -> StoreFuture<'a, Vec<RankedContext>>;
 
-    /// Those of the contexts in a query that the store has. Problems are left out.
-    fn contexts<'a>(&'a self, query: &'a ContextQuery) -> StoreFuture<'a, Vec<ContextSnapshot>> {
-        Box::pin(read::contexts(self.tables(), self.exports(), query))
+    /// The contexts of a name, of whatever kind, with their statistics of the hour of `now` and of the hour before.
+    /// Problems are left out.
+    fn contexts<'a>(&'a self, name: &'a str, now: i64) -> StoreFuture<'a, Vec<ContextSnapshot>> {
+        Box::pin(read::contexts(self.tables(), self.exports(), name, now))
     }
 
     /// Some of the contexts that other programs may have recorded too, from number `offset` on.

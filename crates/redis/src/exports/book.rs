@@ -189,27 +189,22 @@ impl RedisStore {
 
     async fn read_statistics(
         &self,
-        names: &[String],
+        name: &str,
         now: i64,
-    ) -> Result<Vec<Option<ExportedHours>>, StoreError> {
+    ) -> Result<Option<ExportedHours>, StoreError> {
         let slowest = self.keys.slowest();
-        let mut pipeline = redis::Pipeline::with_capacity((1 + PER_NAME) * names.len());
-        for name in names {
-            pipeline.cmd("ZSCORE").arg(&slowest).arg(name);
-            self.ask_for_statistics(&mut pipeline, name);
-        }
+        let mut pipeline = pipe();
+        pipeline.cmd("ZSCORE").arg(&slowest).arg(name);
+        self.ask_for_statistics(&mut pipeline, name);
         let replies = self.read(&mut pipeline).await?;
         let mut replies = Replies {
             replies: replies.into_iter(),
             problems: &mut Vec::new(),
         };
-        let statistics = names.iter().map(|name| {
-            let score = replies.next(&slowest);
-            let is_ranked = score.as_ref().is_some_and(|score| bytes(score).is_some());
-            let hours = self.statistics_in(&mut replies, name, now);
-            hours.or_else(|| is_ranked.then(ExportedHours::new))
-        });
-        Ok(statistics.collect())
+        let score = replies.next(&slowest);
+        let is_ranked = score.as_ref().is_some_and(|score| bytes(score).is_some());
+        let hours = self.statistics_in(&mut replies, name, now);
+        Ok(hours.or_else(|| is_ranked.then(ExportedHours::new)))
     }
 
     async fn read_statistics_page(
@@ -273,12 +268,8 @@ impl RedisStore {
 }
 
 impl Exports for RedisStore {
-    fn statistics<'a>(
-        &'a self,
-        names: &'a [String],
-        now: i64,
-    ) -> StoreFuture<'a, Vec<Option<ExportedHours>>> {
-        Box::pin(self.read_statistics(names, now))
+    fn statistics<'a>(&'a self, name: &'a str, now: i64) -> StoreFuture<'a, Option<ExportedHours>> {
+        Box::pin(self.read_statistics(name, now))
     }
 
     fn statistics_page(&self, offset: usize, now: i64) -> StoreFuture<'_, ExportedPage> {
