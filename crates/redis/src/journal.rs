@@ -12,8 +12,8 @@ use tower_pulse_core::error::{StoreError, StoreErrorKind};
 use tower_pulse_core::store::Position;
 use tower_pulse_core::store::StoreFuture;
 use tower_pulse_core::store::journal::{
-    Acquired, Entries, Entry, FieldValues, FoldStep, Journal, NEWER_GRACE, Partitions, Progress,
-    Step,
+    Acquired, Amendment, Entries, Entry, FieldValues, FoldStep, Journal, NEWER_GRACE, Partitions,
+    Progress, Step,
 };
 use tower_pulse_core::store::table::Table;
 use tower_pulse_model::entry::ENTRY_VERSION;
@@ -72,17 +72,41 @@ impl RedisStore {
         }
     }
 
-    async fn amend(
+    async fn amend_state(
         &self,
         version: &str,
         next: &str,
-        more: &[&str],
+        amendment: Amendment<'_>,
     ) -> Result<Step<()>, StoreError> {
+        let more = match amendment {
+            Amendment::CloseHole => vec!["HOLE".to_owned()],
+            Amendment::WaitForNewer(entry) => vec![
+                "NEWER".to_owned(),
+                entry.position.to_string(),
+                entry.version.to_string(),
+                self.now_arg(),
+            ],
+            // Every instance gives a version. An entry of ours whose head tells no requests is told as one request; an
+            // entry of another program is told as such, as no request is missing.
+            Amendment::SetAside(entry) => vec![
+                entry.position.to_string(),
+                (entry.requests.clamp(u64::from(entry.version > 0), 1 << 50)).to_string(),
+                MAX_ASIDE.to_string(),
+                ASIDE_BYTES.to_string(),
+                ASIDE_TTL.to_string(),
+            ],
+        };
         let keys = [self.keys.state(), self.keys.journal(), self.keys.aside()];
-        let script = self.step(&keys, &[&[version, next], more].concat());
+        let mut script = self.step(&keys, &[version, next]);
+        more.iter().for_each(|arg| script.arg(&**arg));
         Ok(self.run_step(&AMEND, &script).await?.map(|reply| {
             if let Some(reason) = items(&reply).get(2).and_then(bytes) {
                 self.replaced_keys.add(self.keys.aside().as_bytes(), reason);
+            }
+            if matches!(amendment, Amendment::SetAside(entry) if entry.version == 0) {
+                let reason = b"an entry of another program, which was set aside";
+                self.replaced_keys
+                    .add(self.keys.journal().as_bytes(), reason);
             }
         }))
     }
@@ -328,50 +352,13 @@ impl Journal for RedisStore {
         self.untrimmed.refusal().is_empty()
     }
 
-    fn set_aside<'a>(
+    fn amend<'a>(
         &'a self,
         version: &'a str,
         next: &'a str,
-        entry: &'a Entry,
+        amendment: Amendment<'a>,
     ) -> StoreFuture<'a, Step<()>> {
-        Box::pin(async move {
-            let id = entry.position.to_string();
-            // Every instance gives a version. An entry of ours whose head tells no requests is told as one request; an
-            // entry of another program is told as such, as no request is missing.
-            let is_foreign = entry.version == 0;
-            let requests = entry
-                .requests
-                .clamp(u64::from(!is_foreign), 1 << 50)
-                .to_string();
-            let most = [MAX_ASIDE, ASIDE_BYTES].map(|most| most.to_string());
-            let ttl = ASIDE_TTL.to_string();
-            let arguments = [&id, &requests, &most[0], &most[1], &ttl].map(String::as_str);
-            let step = self.amend(version, next, &arguments).await?;
-            if is_foreign && matches!(step, Step::Done(())) {
-                let reason = b"an entry of another program, which was set aside";
-                self.replaced_keys
-                    .add(self.keys.journal().as_bytes(), reason);
-            }
-            Ok(step)
-        })
-    }
-
-    fn wait_for_newer<'a>(
-        &'a self,
-        version: &'a str,
-        next: &'a str,
-        entry: &'a Entry,
-    ) -> StoreFuture<'a, Step<()>> {
-        Box::pin(async move {
-            let (id, newer) = (entry.position.to_string(), entry.version.to_string());
-            let now = self.now_arg();
-            self.amend(version, next, &["NEWER", &id, &newer, &now])
-                .await
-        })
-    }
-
-    fn close_hole<'a>(&'a self, version: &'a str, next: &'a str) -> StoreFuture<'a, Step<()>> {
-        Box::pin(async move { self.amend(version, next, &["HOLE"]).await })
+        Box::pin(self.amend_state(version, next, amendment))
     }
 
     fn remove_fences<'a>(&'a self, version: &'a str) -> StoreFuture<'a, u64> {

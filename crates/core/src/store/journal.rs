@@ -169,6 +169,17 @@ pub struct FoldStep {
     pub took_millis: u64,
 }
 
+/// A change of the journal's state that folds nothing.
+#[derive(Clone, Copy, Debug)]
+pub enum Amendment<'a> {
+    /// Sets aside an entry that cannot be folded.
+    SetAside(&'a Entry),
+    /// Makes all folders wait that cannot read the entry, as its version is newer than theirs.
+    WaitForNewer(&'a Entry),
+    /// Continues the journal behind entries that are gone.
+    CloseHole,
+}
+
 /// The values of some fields of a table; `None` for a missing field.
 pub type FieldValues = Vec<Option<Vec<u8>>>;
 
@@ -216,24 +227,13 @@ pub trait Journal: TableReader {
         true
     }
 
-    /// Sets aside an entry that cannot be folded.
-    fn set_aside<'a>(
+    /// Changes the state in another way than a step does.
+    fn amend<'a>(
         &'a self,
         version: &'a str,
         next: &'a str,
-        entry: &'a Entry,
+        amendment: Amendment<'a>,
     ) -> StoreFuture<'a, Step<()>>;
-
-    /// Makes all folders wait that cannot read the entry, as its version is newer than theirs.
-    fn wait_for_newer<'a>(
-        &'a self,
-        version: &'a str,
-        next: &'a str,
-        entry: &'a Entry,
-    ) -> StoreFuture<'a, Step<()>>;
-
-    /// Continues the journal behind entries that are gone.
-    fn close_hole<'a>(&'a self, version: &'a str, next: &'a str) -> StoreFuture<'a, Step<()>>;
 
     /// Removes the fences of instances that have not appended for a day. Returns their number.
     fn remove_fences<'a>(&'a self, version: &'a str) -> StoreFuture<'a, u64>;

@@ -20,7 +20,7 @@ use crate::clock::{Clock, ManualClock};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::additions::Additions;
 use crate::store::journal::{
-    Acquired, Entries, Entry, FieldValues, FoldStep, Journal, Progress, Step,
+    Acquired, Amendment, Entries, Entry, FieldValues, FoldStep, Journal, Progress, Step,
 };
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::batch::Batch;
@@ -273,32 +273,28 @@ impl Journal for Scripted {
         self.answer(Call::Load(finest.map(|(_, ids)| ids).sum()), values)
     }
 
-    fn set_aside<'a>(
+    fn amend<'a>(
         &'a self,
         _: &'a str,
         next: &'a str,
-        entry: &'a Entry,
+        amendment: Amendment<'a>,
     ) -> StoreFuture<'a, Step<()>> {
         let mut progress = lock(&self.progress);
+        let call = match amendment {
+            Amendment::SetAside(entry) => {
+                progress.aside.push(entry.position);
+                Call::SetAside(entry.position.offset)
+            }
+            Amendment::WaitForNewer(entry) => {
+                return self.answer(Call::WaitForNewer(entry.position.offset), Step::Done(()));
+            }
+            Amendment::CloseHole => {
+                progress.low = self.head.unwrap_or_default();
+                Call::CloseHole
+            }
+        };
         next.clone_into(&mut progress.version);
-        progress.aside.push(entry.position);
-        self.answer(Call::SetAside(entry.position.offset), Step::Done(()))
-    }
-
-    fn wait_for_newer<'a>(
-        &'a self,
-        _: &'a str,
-        _: &'a str,
-        entry: &'a Entry,
-    ) -> StoreFuture<'a, Step<()>> {
-        self.answer(Call::WaitForNewer(entry.position.offset), Step::Done(()))
-    }
-
-    fn close_hole<'a>(&'a self, _: &'a str, next: &'a str) -> StoreFuture<'a, Step<()>> {
-        let mut progress = lock(&self.progress);
-        next.clone_into(&mut progress.version);
-        progress.low = self.head.unwrap_or_default();
-        self.answer(Call::CloseHole, Step::Done(()))
+        self.answer(call, Step::Done(()))
     }
 
     fn remove_fences<'a>(&'a self, version: &'a str) -> StoreFuture<'a, u64> {

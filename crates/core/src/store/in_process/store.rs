@@ -5,7 +5,7 @@ use super::table_reads::len_of_part;
 use super::{Access, InProcessStore};
 use crate::condition::{Condition, Warning};
 use crate::store::StoreFuture;
-use crate::store::journal::{Acquired, Entries, Entry, FieldValues, FoldStep, Journal, Step};
+use crate::store::journal::{Acquired, Amendment, Entries, FieldValues, FoldStep, Journal, Step};
 use crate::store::table::Table;
 use crate::store::table_reads::{Answers, Purpose, TableRead, TableReader};
 use crate::store::{
@@ -238,42 +238,29 @@ impl Journal for InProcessStore {
         Box::pin(self.with(Access::Write, move |state| state.step(step, now)))
     }
 
-    fn set_aside<'a>(
+    fn amend<'a>(
         &'a self,
         version: &'a str,
         next: &'a str,
-        entry: &'a Entry,
+        amendment: Amendment<'a>,
     ) -> StoreFuture<'a, Step<()>> {
         let (version, next) = (version.to_owned(), next.to_owned());
-        let (position, requests) = (entry.position, entry.requests.max(1));
-        Box::pin(self.with(Access::Write, move |state| {
-            Ok(state.amend(&version, next, |journal| {
-                journal.aside.push(position);
-                journal.set_aside = journal.set_aside.saturating_add(requests);
-            }))
-        }))
-    }
-
-    fn wait_for_newer<'a>(
-        &'a self,
-        version: &'a str,
-        next: &'a str,
-        _: &'a Entry,
-    ) -> StoreFuture<'a, Step<()>> {
+        let aside = match amendment {
+            Amendment::SetAside(entry) => Some((entry.position, entry.requests.max(1))),
+            _ => None,
+        };
+        let is_hole = matches!(amendment, Amendment::CloseHole);
         // No entry is of a newer version: an older process does not open the file of a newer form.
-        let (version, next) = (version.to_owned(), next.to_owned());
-        Box::pin(self.with(Access::Write, move |state| {
-            Ok(state.amend(&version, next, |_| ()))
-        }))
-    }
-
-    fn close_hole<'a>(&'a self, version: &'a str, next: &'a str) -> StoreFuture<'a, Step<()>> {
-        let (version, next) = (version.to_owned(), next.to_owned());
         Box::pin(self.with(Access::Write, move |state| {
             Ok(state.amend(&version, next, |journal| {
-                let end = journal.upto.unwrap_or(journal.head);
-                journal.hole_bytes += end.offset.saturating_sub(journal.low.offset);
-                journal.finish(end);
+                if let Some((position, requests)) = aside {
+                    journal.aside.push(position);
+                    journal.set_aside = journal.set_aside.saturating_add(requests);
+                } else if is_hole {
+                    let end = journal.upto.unwrap_or(journal.head);
+                    journal.hole_bytes += end.offset.saturating_sub(journal.low.offset);
+                    journal.finish(end);
+                }
             }))
         }))
     }
