@@ -17,7 +17,6 @@ use http::Request;
 use identity::Identity;
 use tower::Service;
 use tower_pulse::{Clock, Pulse};
-use tower_pulse_core::store::ContextQuery;
 
 const NOW: i64 = 1_700_000_000;
 const REQUESTS: usize = 200;
@@ -71,11 +70,10 @@ fn recorded(pulse: &Pulse) -> Vec<(String, usize)> {
         let store: std::sync::Arc<dyn tower_pulse_core::store::Store> =
             pulse.store().clone().into();
         let index = store.record_index(NOW).await.unwrap().contexts;
-        let names = index.iter().map(|id| id.name.to_string()).collect();
-        let mut contexts = store
-            .contexts(&ContextQuery { names, now: NOW })
-            .await
-            .unwrap();
+        let mut contexts = Vec::new();
+        for id in index {
+            contexts.extend(store.contexts(&id.name, NOW).await.unwrap());
+        }
         contexts.sort_by(|a, b| a.context.cmp(&b.context));
         contexts
     });

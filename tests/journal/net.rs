@@ -6,7 +6,7 @@ use std::task::Poll;
 use tower_pulse::StoreError;
 use tower_pulse::store::Precisions;
 use tower_pulse_core::store::journal::{
-    Acquired, Entries, Entry, FieldValues, FoldStep, Journal, Step,
+    Acquired, Amendment, Entries, Entry, FieldValues, FoldStep, Journal, Step,
 };
 use tower_pulse_core::store::table::Table;
 use tower_pulse_core::store::table_reads::{Answers, Purpose, TableRead, TableReader};
@@ -77,13 +77,16 @@ impl Request {
             }
             Self::Fold(step) => Reply::Fold(journal.fold(step).await?),
             Self::SetAside(version, next, entry) => {
-                Reply::SetAside(journal.set_aside(version, next, entry).await?)
+                let amended = journal.amend(version, next, Amendment::SetAside(entry));
+                Reply::SetAside(amended.await?)
             }
             Self::WaitForNewer(version, next, entry) => {
-                Reply::WaitForNewer(journal.wait_for_newer(version, next, entry).await?)
+                let amended = journal.amend(version, next, Amendment::WaitForNewer(entry));
+                Reply::WaitForNewer(amended.await?)
             }
             Self::CloseHole(version, next) => {
-                Reply::CloseHole(journal.close_hole(version, next).await?)
+                let amended = journal.amend(version, next, Amendment::CloseHole);
+                Reply::CloseHole(amended.await?)
             }
             Self::RemoveFences(version) => {
                 Reply::RemoveFences(journal.remove_fences(version).await?)
@@ -251,44 +254,28 @@ impl Journal for Wire {
         ask!(self, Fold, Request::Fold(Box::new(step.clone())))
     }
 
-    fn set_aside<'a>(
+    fn amend<'a>(
         &'a self,
         version: &'a str,
         next: &'a str,
-        entry: &'a Entry,
+        amendment: Amendment<'a>,
     ) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
-        let entry = entry.clone();
-        ask!(
-            self,
-            SetAside,
-            Request::SetAside(version.into(), next.into(), entry)
-        )
-    }
-
-    fn wait_for_newer<'a>(
-        &'a self,
-        version: &'a str,
-        next: &'a str,
-        entry: &'a Entry,
-    ) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
-        let entry = entry.clone();
-        ask!(
-            self,
-            WaitForNewer,
-            Request::WaitForNewer(version.into(), next.into(), entry)
-        )
-    }
-
-    fn close_hole<'a>(
-        &'a self,
-        version: &'a str,
-        next: &'a str,
-    ) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
-        ask!(
-            self,
-            CloseHole,
-            Request::CloseHole(version.into(), next.into())
-        )
+        let (version, next) = (version.to_owned(), next.to_owned());
+        match amendment {
+            Amendment::SetAside(entry) => {
+                let entry = entry.clone();
+                ask!(self, SetAside, Request::SetAside(version, next, entry))
+            }
+            Amendment::WaitForNewer(entry) => {
+                let entry = entry.clone();
+                ask!(
+                    self,
+                    WaitForNewer,
+                    Request::WaitForNewer(version, next, entry)
+                )
+            }
+            Amendment::CloseHole => ask!(self, CloseHole, Request::CloseHole(version, next)),
+        }
     }
 
     fn remove_fences<'a>(&'a self, version: &'a str) -> BoxFuture<'a, Result<u64, StoreError>> {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tower_pulse::store::{CounterQuery, SliceCount, SlowestQuery};
 use tower_pulse::{Pulse, StoreError};
+use tower_pulse_core::store::RecordQuery;
 use tower_pulse_core::store::Store;
-use tower_pulse_core::store::{ContextQuery, RecordQuery};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ALL, ContextId, Kind};
 use tower_pulse_model::slice::Precision;
@@ -66,7 +66,9 @@ pub trait StoreReads: Store {
             let mut names: Vec<String> = index.map(|id| id.name.to_string()).collect();
             names.sort_unstable();
             names.dedup();
-            contexts = self.contexts(&ContextQuery { names, now }).await?;
+            for name in names {
+                contexts.extend(self.contexts(&name, now).await?);
+            }
         }
         contexts.retain(|context| context.context != ALL);
         contexts.sort_by(|a, b| (&a.context, a.kind).cmp(&(&b.context, b.kind)));
@@ -92,8 +94,7 @@ pub trait StoreReads: Store {
 
     /// The context of this name. Of several, the one that is not a timer.
     async fn context(&self, name: &str, now: i64) -> Result<Option<ContextSnapshot>, StoreError> {
-        let names = vec![name.to_owned()];
-        let contexts = self.contexts(&ContextQuery { names, now }).await?;
+        let contexts = self.contexts(name, now).await?;
         Ok(contexts.into_iter().max_by_key(|context| context.kind))
     }
 

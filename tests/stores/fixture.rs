@@ -254,9 +254,8 @@ impl Fixture {
             return shown;
         };
         let now = self.clock.now_seconds();
-        let names = [context.to_owned()];
-        let exported = exports.statistics(&names, now).await.unwrap();
-        let hours = exported.into_iter().flatten().next().unwrap_or_default();
+        let hours = exports.statistics(context, now).await.unwrap();
+        let hours = hours.unwrap_or_default();
         let count = |start: i64| {
             let hour = hours.iter().find(|(hour, _)| *hour == start);
             hour.map(|(_, times)| times.count)

@@ -9,7 +9,7 @@ pub use crate::measures::measures_are_merged_and_rolled_up;
 use std::sync::Arc;
 
 use tower_pulse::store::Precisions;
-use tower_pulse_core::store::{Appended, ContextQuery, Heartbeat, RecordQuery};
+use tower_pulse_core::store::{Appended, Heartbeat, RecordQuery};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::batch::Batch;
 use tower_pulse_model::context::{ALL, ContextId, Kind, OVERFLOW};
@@ -251,9 +251,7 @@ pub async fn a_page_and_a_timer_of_one_name_are_two_contexts(fixture: &mut Fixtu
     batch.add(&"both".into(), Kind::Timer, NOW, &timer);
     fixture.merge_clean(batch).await;
     let now = fixture.clock.now_seconds();
-    let names = vec!["both".to_owned()];
-    let query = ContextQuery { names, now };
-    let contexts = fixture.store.contexts(&query).await.unwrap();
+    let contexts = fixture.store.contexts("both", now).await.unwrap();
     assert_eq!(fixture.snapshot().await.contexts, contexts);
     let hours = contexts.iter().map(|context| {
         let hour = context.hour.as_ref().unwrap();

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::{Arc, Mutex};
 
-use crate::error::StoreError;
-use crate::task::{BoxFuture, lock};
+use crate::store::StoreFuture;
+use crate::task::lock;
 
 /// Which rows are asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -105,8 +105,7 @@ pub struct RowSums {
 }
 
 /// Lists some of the scheduled rows of a cache.
-pub type ListRows =
-    dyn Fn(RowsQuery) -> BoxFuture<'static, Result<RowList, StoreError>> + Send + Sync;
+pub type ListRows = dyn Fn(RowsQuery) -> StoreFuture<'static, RowList> + Send + Sync;
 
 /// The row caches of an instance, by name: `""` is the unnamed one.
 #[derive(Clone, Default)]

@@ -31,6 +31,7 @@ pub use self::options::FileOptions;
 pub use self::options::{DURABLE_EVERY, FILE_BYTES};
 use self::worker::{Request, Worker};
 use tower_pulse_core::error::{BuildError, StoreError, StoreErrorKind};
+use tower_pulse_core::store::StoreFuture;
 use tower_pulse_core::store::in_process::{Access, Found, InProcessStore, Place, Work};
 use tower_pulse_core::task::{BoxFuture, lock};
 
@@ -155,7 +156,7 @@ impl Place for Thread {
         })
     }
 
-    fn make_durable(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+    fn make_durable(&self) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             let (answer, answered) = oneshot::channel();
             let waiting = Waiting::new(&self.waiting);

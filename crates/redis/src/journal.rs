@@ -10,11 +10,12 @@ use super::script::{ACQUIRE, AMEND, FOLD, Invocation, Lua, READ};
 use super::value::{bytes, int, items, pairs, text};
 use tower_pulse_core::error::{StoreError, StoreErrorKind};
 use tower_pulse_core::store::Position;
+use tower_pulse_core::store::StoreFuture;
 use tower_pulse_core::store::journal::{
-    Acquired, Entries, Entry, FieldValues, FoldStep, Journal, NEWER_GRACE, Progress, Step,
+    Acquired, Amendment, Entries, Entry, FieldValues, FoldStep, Journal, NEWER_GRACE, Progress,
+    Step,
 };
 use tower_pulse_core::store::table::Table;
-use tower_pulse_core::task::BoxFuture;
 use tower_pulse_model::entry::ENTRY_VERSION;
 use tower_pulse_model::entry::MAX_ENTRY_BYTES;
 use tower_pulse_model::pack;
@@ -71,17 +72,41 @@ impl RedisStore {
         }
     }
 
-    async fn amend(
+    async fn amend_state(
         &self,
         version: &str,
         next: &str,
-        more: &[&str],
+        amendment: Amendment<'_>,
     ) -> Result<Step<()>, StoreError> {
+        let more = match amendment {
+            Amendment::CloseHole => vec!["HOLE".to_owned()],
+            Amendment::WaitForNewer(entry) => vec![
+                "NEWER".to_owned(),
+                entry.position.to_string(),
+                entry.version.to_string(),
+                self.now_arg(),
+            ],
+            // Every instance gives a version. An entry of ours whose head tells no requests is told as one request; an
+            // entry of another program is told as such, as no request is missing.
+            Amendment::SetAside(entry) => vec![
+                entry.position.to_string(),
+                (entry.requests.clamp(u64::from(entry.version > 0), 1 << 50)).to_string(),
+                MAX_ASIDE.to_string(),
+                ASIDE_BYTES.to_string(),
+                ASIDE_TTL.to_string(),
+            ],
+        };
         let keys = [self.keys.state(), self.keys.journal(), self.keys.aside()];
-        let script = self.step(&keys, &[&[version, next], more].concat());
+        let mut script = self.step(&keys, &[version, next]);
+        more.iter().for_each(|arg| script.arg(&**arg));
         Ok(self.run_step(&AMEND, &script).await?.map(|reply| {
             if let Some(reason) = items(&reply).get(2).and_then(bytes) {
                 self.replaced_keys.add(self.keys.aside().as_bytes(), reason);
+            }
+            if matches!(amendment, Amendment::SetAside(entry) if entry.version == 0) {
+                let reason = b"an entry of another program, which was set aside";
+                self.replaced_keys
+                    .add(self.keys.journal().as_bytes(), reason);
             }
         }))
     }
@@ -284,15 +309,11 @@ fn entry(value: Value) -> Option<Entry> {
 }
 
 impl Journal for RedisStore {
-    fn acquire<'a>(
-        &'a self,
-        instance: &'a str,
-        version: &'a str,
-    ) -> BoxFuture<'a, Result<Acquired, StoreError>> {
+    fn acquire<'a>(&'a self, instance: &'a str, version: &'a str) -> StoreFuture<'a, Acquired> {
         Box::pin(self.take_lease(instance, version))
     }
 
-    fn release<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn release<'a>(&'a self, instance: &'a str) -> StoreFuture<'a, ()> {
         Box::pin(self.release_lease(instance))
     }
 
@@ -302,7 +323,7 @@ impl Journal for RedisStore {
         version: &'a str,
         from: Position,
         bytes: u64,
-    ) -> BoxFuture<'a, Result<Step<Entries>, StoreError>> {
+    ) -> StoreFuture<'a, Step<Entries>> {
         Box::pin(self.read_entries(instance, version, from, bytes))
     }
 
@@ -311,11 +332,11 @@ impl Journal for RedisStore {
         instance: &'a str,
         version: &'a str,
         fields: &'a [(Table, Vec<Vec<u8>>)],
-    ) -> BoxFuture<'a, Result<Step<Vec<FieldValues>>, StoreError>> {
+    ) -> StoreFuture<'a, Step<Vec<FieldValues>>> {
         Box::pin(self.load_values(instance, version, fields))
     }
 
-    fn fold<'a>(&'a self, step: &'a FoldStep) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
+    fn fold<'a>(&'a self, step: &'a FoldStep) -> StoreFuture<'a, Step<()>> {
         Box::pin(async move {
             let script = self.encode_step(step);
             let step = self.run_step(&FOLD, &script).await?;
@@ -331,57 +352,16 @@ impl Journal for RedisStore {
         self.untrimmed.refusal().is_empty()
     }
 
-    fn set_aside<'a>(
+    fn amend<'a>(
         &'a self,
         version: &'a str,
         next: &'a str,
-        entry: &'a Entry,
-    ) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
-        Box::pin(async move {
-            let id = entry.position.to_string();
-            // Every instance gives a version. An entry of ours whose head tells no requests is told as one request; an
-            // entry of another program is told as such, as no request is missing.
-            let is_foreign = entry.version == 0;
-            let requests = entry
-                .requests
-                .clamp(u64::from(!is_foreign), 1 << 50)
-                .to_string();
-            let most = [MAX_ASIDE, ASIDE_BYTES].map(|most| most.to_string());
-            let ttl = ASIDE_TTL.to_string();
-            let arguments = [&id, &requests, &most[0], &most[1], &ttl].map(String::as_str);
-            let step = self.amend(version, next, &arguments).await?;
-            if is_foreign && matches!(step, Step::Done(())) {
-                let reason = b"an entry of another program, which was set aside";
-                self.replaced_keys
-                    .add(self.keys.journal().as_bytes(), reason);
-            }
-            Ok(step)
-        })
+        amendment: Amendment<'a>,
+    ) -> StoreFuture<'a, Step<()>> {
+        Box::pin(self.amend_state(version, next, amendment))
     }
 
-    fn wait_for_newer<'a>(
-        &'a self,
-        version: &'a str,
-        next: &'a str,
-        entry: &'a Entry,
-    ) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
-        Box::pin(async move {
-            let (id, newer) = (entry.position.to_string(), entry.version.to_string());
-            let now = self.now_arg();
-            self.amend(version, next, &["NEWER", &id, &newer, &now])
-                .await
-        })
-    }
-
-    fn close_hole<'a>(
-        &'a self,
-        version: &'a str,
-        next: &'a str,
-    ) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
-        Box::pin(async move { self.amend(version, next, &["HOLE"]).await })
-    }
-
-    fn remove_fences<'a>(&'a self, version: &'a str) -> BoxFuture<'a, Result<u64, StoreError>> {
+    fn remove_fences<'a>(&'a self, version: &'a str) -> StoreFuture<'a, u64> {
         Box::pin(self.remove_old_fences(version))
     }
 }

@@ -50,7 +50,8 @@ use self::replaced_keys::ReplacedKeys;
 use self::status::{LastListing, Untrimmed};
 use tower_pulse_core::clock::Clock;
 use tower_pulse_core::condition::Warning;
-use tower_pulse_core::error::{BuildError, StoreError};
+use tower_pulse_core::error::BuildError;
+use tower_pulse_core::store::StoreFuture;
 use tower_pulse_core::store::exports::Exports;
 use tower_pulse_core::store::journal::Journal;
 use tower_pulse_core::store::table_reads::TableReader;
@@ -59,7 +60,6 @@ use tower_pulse_core::store::{
     Generation, Heartbeat, Pass, Query, Readable, RecordCache, SlowestQuery, Store, StoreStatus,
     Upkeep, check_precisions,
 };
-use tower_pulse_core::task::BoxFuture;
 use tower_pulse_model::slice::Precisions;
 use tower_pulse_model::slowest::{RANKING_LEN, RankedContext};
 use tower_pulse_model::snapshot::FleetSnapshot;
@@ -158,6 +158,11 @@ impl Store for RedisStore {
         self.book_keys
     }
 
+    fn reset_remedy(&self) -> &'static str {
+        "look for FLUSHALL, a restart without persistence, evictions (use `maxmemory-policy \
+         noeviction`) and a failover to an empty replica"
+    }
+
     fn conditions(&self) -> Vec<Warning> {
         let server = self.connections.server();
         let grant = self.connections.server_info().grant("info");
@@ -171,21 +176,18 @@ impl Store for RedisStore {
 }
 
 impl Append for RedisStore {
-    fn hello(&self) -> BoxFuture<'_, Result<Generation, StoreError>> {
+    fn hello(&self) -> StoreFuture<'_, Generation> {
         Box::pin(self.say_hello())
     }
 
-    fn append<'a>(&'a self, call: &'a FencedBatch) -> BoxFuture<'a, Result<Appended, StoreError>> {
+    fn append<'a>(&'a self, call: &'a FencedBatch) -> StoreFuture<'a, Appended> {
         Box::pin(async move {
             check_precisions(&call.batch, &self.precisions)?;
             self.append_call(call).await
         })
     }
 
-    fn readable<'a>(
-        &'a self,
-        call: &'a AppendedCall,
-    ) -> BoxFuture<'a, Result<Readable, StoreError>> {
+    fn readable<'a>(&'a self, call: &'a AppendedCall) -> StoreFuture<'a, Readable> {
         Box::pin(self.is_readable(call))
     }
 }
@@ -203,28 +205,19 @@ impl Query for RedisStore {
         Some(&self.record_cache)
     }
 
-    fn fleet(&self, now: i64) -> BoxFuture<'_, Result<FleetSnapshot, StoreError>> {
+    fn fleet(&self, now: i64) -> StoreFuture<'_, FleetSnapshot> {
         Box::pin(self.read_fleet(now))
     }
 
-    fn counters<'a>(
-        &'a self,
-        query: &'a CounterQuery,
-    ) -> BoxFuture<'a, Result<Vec<CounterSeries>, StoreError>> {
+    fn counters<'a>(&'a self, query: &'a CounterQuery) -> StoreFuture<'a, Vec<CounterSeries>> {
         Box::pin(self.read_counters(query))
     }
 
-    fn counter_names<'a>(
-        &'a self,
-        precisions: &'a [u32],
-    ) -> BoxFuture<'a, Result<Vec<String>, StoreError>> {
+    fn counter_names<'a>(&'a self, precisions: &'a [u32]) -> StoreFuture<'a, Vec<String>> {
         Box::pin(self.read_counter_names(precisions))
     }
 
-    fn slowest<'a>(
-        &'a self,
-        query: &'a SlowestQuery,
-    ) -> BoxFuture<'a, Result<Vec<RankedContext>, StoreError>> {
+    fn slowest<'a>(&'a self, query: &'a SlowestQuery) -> StoreFuture<'a, Vec<RankedContext>> {
         match self.exports() {
             Some(exports) => exports.slowest(query.limit.min(RANKING_LEN)),
             None => {
@@ -243,22 +236,19 @@ impl Query for RedisStore {
 }
 
 impl Upkeep for RedisStore {
-    fn status(&self, now: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>> {
+    fn status(&self, now: i64) -> StoreFuture<'_, StoreStatus> {
         Box::pin(self.read_status(now))
     }
 
-    fn heartbeat<'a>(
-        &'a self,
-        heartbeat: &'a Heartbeat,
-    ) -> BoxFuture<'a, Result<(Fleet, StoreStatus), StoreError>> {
+    fn heartbeat<'a>(&'a self, heartbeat: &'a Heartbeat) -> StoreFuture<'a, (Fleet, StoreStatus)> {
         Box::pin(self.write_heartbeat(heartbeat))
     }
 
-    fn deregister<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn deregister<'a>(&'a self, instance: &'a str) -> StoreFuture<'a, ()> {
         Box::pin(self.remove_heartbeat(instance))
     }
 
-    fn clean<'a>(&'a self, pass: &'a Pass) -> BoxFuture<'a, Result<Option<Cleaned>, StoreError>> {
+    fn clean<'a>(&'a self, pass: &'a Pass) -> StoreFuture<'a, Option<Cleaned>> {
         Box::pin(self.clean_once(pass))
     }
 }

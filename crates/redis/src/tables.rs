@@ -10,13 +10,13 @@ use super::large_keys::Reply;
 use super::script::READ;
 use super::value::{bytes, float, int, into_bytes, into_items, into_pairs, items, pairs, text};
 use tower_pulse_core::error::StoreError;
+use tower_pulse_core::store::StoreFuture;
 use tower_pulse_core::store::journal::{FieldValues, Step};
 use tower_pulse_core::store::table::Table;
 use tower_pulse_core::store::table_reads::{
     Answers, FieldPage, MAX_NAMES, Purpose, RankingPlace, RecordState, TableAnswer, TableRead,
     TableReader,
 };
-use tower_pulse_core::task::BoxFuture;
 use tower_pulse_model::context::fnv1a;
 use tower_pulse_model::minute_report::MAX_REPORTED;
 use tower_pulse_model::pack;
@@ -121,12 +121,9 @@ impl RedisStore {
             TableRead::All(table) => {
                 pipeline.cmd("HGETALL").arg(key(table));
             }
-            TableRead::Names(table) if table.is_ordered() => {
+            TableRead::Names(table) => {
                 let names = pipeline.cmd("ZREVRANGE").arg(key(table));
                 names.arg(0).arg(MAX_NAMES - 1);
-            }
-            TableRead::Names(table) => {
-                pipeline.cmd("HKEYS").arg(key(table));
             }
             TableRead::Count(table) => {
                 let command = if table.is_ordered() { "ZCARD" } else { "HLEN" };
@@ -146,12 +143,9 @@ impl RedisStore {
                     pipeline.cmd("ZREVRANK").arg(&key).arg(&**id);
                 }
             }
-            TableRead::Version => {
-                pipeline.cmd("HMGET").arg(self.keys.state()).arg("v");
-            }
             TableRead::State => {
                 let state = pipeline.cmd("HMGET").arg(self.keys.state());
-                state.arg("rolled").arg("created").arg("since");
+                state.arg(&["v", "rolled", "created", "since"]);
             }
             TableRead::Revisions => {
                 pipeline.cmd("HGETALL").arg(self.keys.revisions());
@@ -170,7 +164,7 @@ impl TableReader for RedisStore {
         &'a self,
         purpose: Purpose,
         reads: &'a [TableRead],
-    ) -> BoxFuture<'a, Result<Answers, StoreError>> {
+    ) -> StoreFuture<'a, Answers> {
         Box::pin(async move {
             let mut answers = Vec::with_capacity(reads.len());
             let mut unread = reads;
@@ -233,11 +227,9 @@ fn answer(read: &TableRead, replies: &mut impl Iterator<Item = Reply>) -> TableA
             };
             TableAnswer::Places(ids.iter().map(|_| place()).collect())
         }
-        TableRead::Version => {
-            TableAnswer::Values(vec![into_items(next()).pop().and_then(into_bytes)])
-        }
         TableRead::State => TableAnswer::State(match &*into_items(next()) {
-            [rolled, created, since] => RecordState {
+            [version, rolled, created, since] => RecordState {
+                version: text(version).unwrap_or_default().to_owned(),
                 rolled: match text(rolled) {
                     // It was too large to be read.
                     Some("") => None,

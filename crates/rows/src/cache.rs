@@ -17,6 +17,7 @@ use tower_pulse_core::error::StoreError;
 use tower_pulse_core::random::short_random_name;
 use tower_pulse_core::recorder::Entry;
 use tower_pulse_core::row_lists::{RowList, RowsQuery};
+use tower_pulse_core::store::StoreFuture;
 use tower_pulse_core::task::BoxFuture;
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_redis::RedisStore;
@@ -137,7 +138,7 @@ impl Cache {
         self: &'a Arc<Self>,
         id: &'a str,
         is_by_hand: bool,
-    ) -> BoxFuture<'a, Result<Option<Refreshed>, StoreError>> {
+    ) -> StoreFuture<'a, Option<Refreshed>> {
         Box::pin(async move {
             let place = self.places.for_caller().await;
             let (cache, leased) = (self.clone(), id.to_owned());
@@ -342,10 +343,7 @@ impl Cache {
 
     /// The scheduled rows, with what this process knows of them.
     #[inline(never)]
-    pub(super) fn list<'a>(
-        &'a self,
-        query: &'a RowsQuery,
-    ) -> BoxFuture<'a, Result<RowList, StoreError>> {
+    pub(super) fn list<'a>(&'a self, query: &'a RowsQuery) -> StoreFuture<'a, RowList> {
         Box::pin(async move {
             let mut list = self.store.list_rows(&self.options.name, query).await?;
             for row in &mut list.rows {

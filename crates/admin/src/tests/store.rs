@@ -5,14 +5,14 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tower_pulse_core::error::{StoreError, StoreErrorKind};
+use tower_pulse_core::store::StoreFuture;
 use tower_pulse_core::store::table_reads::TableReader;
 use tower_pulse_core::store::{
-    Append, Appended, AppendedCall, BookStatistics, Cleaned, ContextQuery, ContextRecords,
-    CounterQuery, CounterSeries, FencedBatch, Fleet, Generation, Heartbeat, InstanceMinuteRecords,
-    PackedRecords, Pass, Query, RankingPage, RankingQuery, Readable, RecordIndex, RecordQuery,
-    SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep, VersionRecords,
+    Append, Appended, AppendedCall, BookStatistics, Cleaned, ContextRecords, CounterQuery,
+    CounterSeries, FencedBatch, Fleet, Generation, Heartbeat, InstanceMinuteRecords, PackedRecords,
+    Pass, Query, RankingPage, RankingQuery, Readable, RecordIndex, RecordQuery, SlowRequestQuery,
+    SlowestQuery, Store, StoreStatus, Upkeep, VersionRecords,
 };
-use tower_pulse_core::task::BoxFuture;
 use tower_pulse_model::access_time::{AccessTimeStats, DurationSums};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ALL, ContextId, Kind};
@@ -125,7 +125,7 @@ impl Canned {
         self.asked.load(Ordering::SeqCst)
     }
 
-    fn answer<'a, T: Send + 'a>(&'a self, value: T) -> BoxFuture<'a, Result<T, StoreError>> {
+    fn answer<'a, T: Send + 'a>(&'a self, value: T) -> StoreFuture<'a, T> {
         Box::pin(async move {
             self.asked.fetch_add(1, Ordering::SeqCst);
             tokio::task::yield_now().await;
@@ -191,15 +191,15 @@ impl Store for Canned {
 }
 
 impl Append for Canned {
-    fn hello(&self) -> BoxFuture<'_, Result<Generation, StoreError>> {
+    fn hello(&self) -> StoreFuture<'_, Generation> {
         unreachable!("the admin router only reads")
     }
 
-    fn append<'a>(&'a self, _: &'a FencedBatch) -> BoxFuture<'a, Result<Appended, StoreError>> {
+    fn append<'a>(&'a self, _: &'a FencedBatch) -> StoreFuture<'a, Appended> {
         unreachable!("the admin router only reads")
     }
 
-    fn readable<'a>(&'a self, _: &'a AppendedCall) -> BoxFuture<'a, Result<Readable, StoreError>> {
+    fn readable<'a>(&'a self, _: &'a AppendedCall) -> StoreFuture<'a, Readable> {
         unreachable!("the admin router only reads")
     }
 }
@@ -209,7 +209,7 @@ impl Query for Canned {
         unreachable!("each query has an answer of its own")
     }
 
-    fn fleet(&self, now: i64) -> BoxFuture<'_, Result<FleetSnapshot, StoreError>> {
+    fn fleet(&self, now: i64) -> StoreFuture<'_, FleetSnapshot> {
         let mut fleet = FleetSnapshot {
             taken_at: now,
             contexts: 4,
@@ -238,11 +238,7 @@ impl Query for Canned {
         self.answer(fleet)
     }
 
-    fn book_statistics(
-        &self,
-        _: usize,
-        now: i64,
-    ) -> BoxFuture<'_, Result<BookStatistics, StoreError>> {
+    fn book_statistics(&self, _: usize, now: i64) -> StoreFuture<'_, BookStatistics> {
         let contexts = match self.empty {
             true => Vec::new(),
             false => Self::contexts(now),
@@ -255,20 +251,14 @@ impl Query for Canned {
         })
     }
 
-    fn contexts<'a>(
-        &'a self,
-        query: &'a ContextQuery,
-    ) -> BoxFuture<'a, Result<Vec<ContextSnapshot>, StoreError>> {
-        let mut contexts = Self::contexts(query.now);
-        contexts.push(Self::all(query.now));
-        contexts.retain(|context| query.names.contains(&context.context));
+    fn contexts<'a>(&'a self, name: &'a str, now: i64) -> StoreFuture<'a, Vec<ContextSnapshot>> {
+        let mut contexts = Self::contexts(now);
+        contexts.push(Self::all(now));
+        contexts.retain(|context| context.context == name);
         self.answer(contexts)
     }
 
-    fn counters<'a>(
-        &'a self,
-        query: &'a CounterQuery,
-    ) -> BoxFuture<'a, Result<Vec<CounterSeries>, StoreError>> {
+    fn counters<'a>(&'a self, query: &'a CounterQuery) -> StoreFuture<'a, Vec<CounterSeries>> {
         let width = i64::from(query.precision);
         let (slice, current) = (width * 100, NOW / width * width);
         let slices = |name: &str| match name {
@@ -287,14 +277,11 @@ impl Query for Canned {
         self.answer(query.names.iter().map(series).collect())
     }
 
-    fn counter_names<'a>(&'a self, _: &'a [u32]) -> BoxFuture<'a, Result<Vec<String>, StoreError>> {
+    fn counter_names<'a>(&'a self, _: &'a [u32]) -> StoreFuture<'a, Vec<String>> {
         self.answer(vec!["logins".into(), "sales".into()])
     }
 
-    fn records<'a>(
-        &'a self,
-        query: &'a RecordQuery,
-    ) -> BoxFuture<'a, Result<Vec<ContextRecords>, StoreError>> {
+    fn records<'a>(&'a self, query: &'a RecordQuery) -> StoreFuture<'a, Vec<ContextRecords>> {
         let start = i64::from(query.width) * 100;
         let sums = hour(0, &[10, 10, 10, 1_000], 0).aggregate;
         let later = SliceSums {
@@ -312,7 +299,7 @@ impl Query for Canned {
         self.answer(query.contexts.iter().map(records).collect())
     }
 
-    fn record_index(&self, _: i64) -> BoxFuture<'_, Result<RecordIndex, StoreError>> {
+    fn record_index(&self, _: i64) -> StoreFuture<'_, RecordIndex> {
         if self.empty {
             return self.answer(RecordIndex::default());
         }
@@ -334,7 +321,7 @@ impl Query for Canned {
         &'a self,
         slices: &'a [TierSlice],
         ids: &'a [RecordId],
-    ) -> BoxFuture<'a, Result<Vec<PackedRecords>, StoreError>> {
+    ) -> StoreFuture<'a, Vec<PackedRecords>> {
         let mut contexts = Self::contexts(NOW);
         contexts.retain(|context| context.context != FOREIGN);
         contexts.push(Self::all(NOW));
@@ -358,45 +345,33 @@ impl Query for Canned {
         self.answer(slices.iter().map(records).collect())
     }
 
-    fn slowest<'a>(
-        &'a self,
-        _: &'a SlowestQuery,
-    ) -> BoxFuture<'a, Result<Vec<RankedContext>, StoreError>> {
+    fn slowest<'a>(&'a self, _: &'a SlowestQuery) -> StoreFuture<'a, Vec<RankedContext>> {
         self.answer(vec![
             RankedContext::new("GET /reports/{day}", 1.0),
             RankedContext::new("/book", 0.7),
         ])
     }
 
-    fn slow_requests<'a>(
-        &'a self,
-        _: &'a SlowRequestQuery,
-    ) -> BoxFuture<'a, Result<Vec<SlowRequests>, StoreError>> {
+    fn slow_requests<'a>(&'a self, _: &'a SlowRequestQuery) -> StoreFuture<'a, Vec<SlowRequests>> {
         self.answer(Vec::new())
     }
 
     fn minute_reports<'a>(
         &'a self,
         minutes: &'a [i64],
-    ) -> BoxFuture<'a, Result<Vec<Vec<InstanceMinuteRecords>>, StoreError>> {
+    ) -> StoreFuture<'a, Vec<Vec<InstanceMinuteRecords>>> {
         self.answer(vec![Vec::new(); minutes.len()])
     }
 
-    fn version_records<'a>(
-        &'a self,
-        _: &'a [i64],
-    ) -> BoxFuture<'a, Result<Vec<VersionRecords>, StoreError>> {
+    fn version_records<'a>(&'a self, _: &'a [i64]) -> StoreFuture<'a, Vec<VersionRecords>> {
         self.answer(Vec::new())
     }
 
-    fn rankings(&self) -> BoxFuture<'_, Result<Vec<String>, StoreError>> {
+    fn rankings(&self) -> StoreFuture<'_, Vec<String>> {
         self.answer(vec!["posts".to_owned(), "searches".to_owned()])
     }
 
-    fn ranking<'a>(
-        &'a self,
-        query: &'a RankingQuery,
-    ) -> BoxFuture<'a, Result<Option<RankingPage>, StoreError>> {
+    fn ranking<'a>(&'a self, query: &'a RankingQuery) -> StoreFuture<'a, Option<RankingPage>> {
         let spec = RankingSpec {
             interval: 3_600,
             slices: 24,
@@ -409,7 +384,7 @@ impl Query for Canned {
 }
 
 impl Upkeep for Canned {
-    fn status(&self, now: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>> {
+    fn status(&self, now: i64) -> StoreFuture<'_, StoreStatus> {
         // Neither counted nor failing, because the tests are about the calls after this one.
         Box::pin(std::future::ready(Ok(StoreStatus {
             as_of: now - 1,
@@ -419,18 +394,15 @@ impl Upkeep for Canned {
         })))
     }
 
-    fn heartbeat<'a>(
-        &'a self,
-        _: &'a Heartbeat,
-    ) -> BoxFuture<'a, Result<(Fleet, StoreStatus), StoreError>> {
+    fn heartbeat<'a>(&'a self, _: &'a Heartbeat) -> StoreFuture<'a, (Fleet, StoreStatus)> {
         unreachable!("the admin router only reads")
     }
 
-    fn deregister<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn deregister<'a>(&'a self, _: &'a str) -> StoreFuture<'a, ()> {
         unreachable!("the admin router only reads")
     }
 
-    fn clean<'a>(&'a self, _: &'a Pass) -> BoxFuture<'a, Result<Option<Cleaned>, StoreError>> {
+    fn clean<'a>(&'a self, _: &'a Pass) -> StoreFuture<'a, Option<Cleaned>> {
         unreachable!("the admin router only reads")
     }
 }

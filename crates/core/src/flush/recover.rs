@@ -138,8 +138,8 @@ impl Flusher {
         }
         tracing::warn!(
             "the store was reset or came back empty: the data that it held is gone, and this instance goes on \
-             under a new name. Look for FLUSHALL, a restart without persistence, evictions (use \
-             `maxmemory-policy noeviction`) and a failover to an empty replica"
+             under a new name: {}",
+            self.store.reset_remedy()
         );
         self.restart_instance(sending, is_new);
         Ok(())

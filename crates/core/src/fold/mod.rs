@@ -48,10 +48,11 @@ use self::pace::Pace;
 use self::plan::Outcome;
 use crate::clock::Clock;
 use crate::error::StoreError;
+use crate::store::StoreFuture;
 use crate::store::interrupted::Interrupted;
 use crate::store::journal::Journal;
 use crate::store::{AppendedCall, Position, Readable, Store};
-use crate::task::{BoxFuture, DENIED_WAIT, Stopped, lock};
+use crate::task::{DENIED_WAIT, Stopped, lock};
 
 /// How often the journal is read. This is real time even under a manual clock, as entries carry their own stamps.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -210,7 +211,7 @@ impl Folder {
         &'a self,
         journal: &'a dyn Journal,
         position: Option<Position>,
-    ) -> BoxFuture<'a, Result<Attendance, StoreError>> {
+    ) -> StoreFuture<'a, Attendance> {
         Box::pin(self.fold_rounds(journal, position))
     }
 

@@ -11,7 +11,7 @@ use crate::error::StoreError;
 use crate::random::random_name;
 use crate::store::Position;
 use crate::store::interrupted::Interrupted;
-use crate::store::journal::Entry;
+use crate::store::journal::{Amendment, Entry};
 use tower_pulse_model::entry::ENTRY_VERSION;
 
 impl Ground<'_> {
@@ -98,7 +98,7 @@ impl Ground<'_> {
         );
         let next = random_name();
         let version = self.lease.version();
-        let step = self.journal.set_aside(version, &next, entry);
+        let step = (self.journal).amend(version, &next, Amendment::SetAside(entry));
         step.await?.done()?;
         self.lease.progress.version = next;
         self.lease.progress.aside.push(entry.position);
@@ -113,7 +113,8 @@ impl Ground<'_> {
         );
         let (version, next) = (self.lease.version(), random_name());
         // Without effect another instance folds by now.
-        (self.journal.wait_for_newer(version, &next, entry).await).map(drop)
+        let amendment = Amendment::WaitForNewer(entry);
+        (self.journal.amend(version, &next, amendment).await).map(drop)
     }
 
     /// Called when no entry was read. Trims the journal if it is folded completely. Otherwise entries are gone,
@@ -134,7 +135,7 @@ impl Ground<'_> {
             "entries of the journal were gone before they were folded; their samples are lost"
         );
         let next = random_name();
-        let step = self.journal.close_hole(self.lease.version(), &next);
+        let step = (self.journal).amend(self.lease.version(), &next, Amendment::CloseHole);
         step.await?.done()?;
         // The next acquisition of the lease reads where the journal goes on.
         Err(Interrupted::Lost)

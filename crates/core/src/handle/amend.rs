@@ -117,14 +117,8 @@ impl Handle {
         may_still: &str,
         amending: impl Future<Output = Result<T, AmendError>>,
     ) -> Result<T, AmendError> {
-        let amended = match self.0.stages.store.is_in_process() {
-            // Nothing to wait for, and no timer that a runtime would have to run.
-            true => amending.await,
-            false => {
-                let amended = tokio::time::timeout(FLUSH_DEADLINE, amending).await;
-                amended.unwrap_or_else(|_| Err(late().into()))
-            }
-        };
+        let amended = self.0.stages.in_time(amending).await;
+        let amended = amended.unwrap_or_else(|| Err(late().into()));
         amended.map_err(|error| match error {
             AmendError::Store(error) if error.kind() != StoreErrorKind::Refused => {
                 let message = format!("{may_still}: {error}");

@@ -6,9 +6,9 @@ use super::{FLUSH_DEADLINE, Handle, not_readable};
 use crate::callbacks::Callback;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::random::short_random_name;
+use crate::store::StoreFuture;
 use crate::store::judgement::read_changes;
 use crate::store::marks::{self, leave_out_removed};
-use crate::task::BoxFuture;
 use tower_pulse_detect::change::Change;
 use tower_pulse_model::mark::Mark;
 
@@ -58,7 +58,7 @@ impl Handle {
 
     /// Adds a mark, and waits until it can be read. Boxed, so that this crate compiles the future: see [`BoxFuture`].
     #[inline(never)]
-    pub fn add_mark(&self, mark: Mark) -> BoxFuture<'_, Result<(), StoreError>> {
+    pub fn add_mark(&self, mark: Mark) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             let stages = &self.0.stages;
             stages.recorder.add_mark(mark.clone())?;
@@ -110,7 +110,7 @@ impl Handle {
     /// The next call goes on where this one was.
     // Boxed, so that this crate compiles the future: see `BoxFuture`.
     #[inline(never)]
-    pub fn judge(&self) -> BoxFuture<'_, Result<usize, StoreError>> {
+    pub fn judge(&self) -> StoreFuture<'_, usize> {
         let now = self.0.stages.options.clock.now_seconds();
         Box::pin(self.0.stages.judge.judge_by_hand(now))
     }
@@ -129,7 +129,7 @@ impl Handle {
     /// The store may have been told.
     // Boxed, so that this crate compiles the future: see `BoxFuture`.
     #[inline(never)]
-    pub fn heartbeat(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+    pub fn heartbeat(&self) -> StoreFuture<'_, ()> {
         Box::pin(self.0.stages.flusher.beat())
     }
 }

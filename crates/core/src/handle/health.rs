@@ -282,9 +282,9 @@ impl Stages {
         if has_grown(Condition::StoreReset, counts.store_resets) && !has_told_reset {
             warnings.push(Condition::StoreReset.warning(format!(
                 "the store was reset or came back empty {}, and its earlier data is gone except for calls \
-                 that were sent again (`replayed`): look for FLUSHALL, a restart without persistence, \
-                 evictions (use `maxmemory-policy noeviction`) and a failover to an empty replica",
-                times(counts.store_resets)
+                 that were sent again (`replayed`): {}",
+                times(counts.store_resets),
+                self.store.reset_remedy()
             )));
         }
         let Amounts {

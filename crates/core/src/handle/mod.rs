@@ -30,6 +30,7 @@ use crate::flush::{Flushed, Flusher};
 use crate::fold::Folder;
 use crate::health::Health;
 use crate::recorder::Recorder;
+use crate::store::StoreFuture;
 use crate::store::{Store, refusals};
 use crate::task::{BoxFuture, Stop, Stopped};
 use tower_pulse_model::snapshot::Problem;
@@ -124,7 +125,7 @@ impl Handle {
     /// Dropping it loses nothing and doubles nothing.
     // Boxed, so that this crate compiles the future: see `BoxFuture`.
     #[inline(never)]
-    pub fn flush(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+    pub fn flush(&self) -> StoreFuture<'_, ()> {
         Box::pin(async {
             let refused = self.flush_all().await?;
             match refused.is_empty() {
@@ -136,7 +137,7 @@ impl Handle {
 
     /// Flushes. Returns the keys for which something was dropped meanwhile.
     #[inline(never)]
-    fn flush_all(&self) -> BoxFuture<'_, Result<Vec<Problem>, StoreError>> {
+    fn flush_all(&self) -> StoreFuture<'_, Vec<Problem>> {
         Box::pin(async {
             let stages = &self.0.stages;
             let flushing = async {
@@ -145,12 +146,8 @@ impl Handle {
                 self.0.flushes.run(stages.flush()).await?;
                 Ok(stages.flusher.quarantined_since(before))
             };
-            if stages.store.is_in_process() {
-                // Nothing to wait for, and no timer that a runtime would have to run.
-                return flushing.await;
-            }
-            let flushed = tokio::time::timeout(FLUSH_DEADLINE, flushing).await;
-            flushed.unwrap_or_else(|_| Err(not_readable()))
+            let flushed = stages.in_time(flushing).await;
+            flushed.unwrap_or_else(|| Err(not_readable()))
         })
     }
 

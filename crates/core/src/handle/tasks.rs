@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use super::{Handle, HandleOptions, Inner, Stages};
+use super::{FLUSH_DEADLINE, Handle, HandleOptions, Inner, Stages};
 use crate::changes::{Judge, JudgedScope};
 use crate::cleaner::Cleaner;
 use crate::flush::Flusher;
@@ -93,6 +93,15 @@ impl Stages {
             queue_since: Default::default(),
             #[cfg(feature = "row-cache")]
             row_caches: Default::default(),
+        }
+    }
+
+    /// What is done within 5 s, or at all where the store is in this process: then there is nothing to wait for, and no
+    /// timer that a runtime would have to run.
+    pub(super) async fn in_time<T>(&self, future: impl Future<Output = T>) -> Option<T> {
+        match self.store.is_in_process() {
+            true => Some(future.await),
+            false => tokio::time::timeout(FLUSH_DEADLINE, future).await.ok(),
         }
     }
 

@@ -2,17 +2,17 @@
 //! documents the questions and their answers.
 
 // Read `reader.rs` and `answers/` (what is answered, a file for each question), then `store_reader.rs` with
-// `single_flight.rs` (how the store is asked), `answer_bytes.rs` and `error.rs`, `windows/` (the sums of all contexts),
+// `reads.rs` and `key.rs` (how the store is asked) and `error.rs`, `windows/` (the sums of all contexts),
 // `book.rs` (what other programs have added) and `instance_minutes.rs` (what each instance did). `turn.rs` lets others run
 // in between.
 
-mod answer_bytes;
 mod answers;
 mod book;
 mod error;
 mod instance_minutes;
+mod key;
 mod reader;
-mod single_flight;
+mod reads;
 mod source;
 mod span;
 mod store_reader;

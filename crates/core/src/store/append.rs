@@ -1,7 +1,6 @@
 //! Appending: what a flush needs of a store.
 
-use crate::error::StoreError;
-use crate::task::BoxFuture;
+use crate::store::StoreFuture;
 use tower_pulse_model::batch::Batch;
 
 /// A generation of a store: a store from its first call until it loses its state.
@@ -109,19 +108,16 @@ pub enum Readable {
 /// A call whose future is dropped may have been appended. Appending it again finds out.
 pub trait Append: Send + Sync {
     /// Returns the store's generation, and begins one if there is none.
-    fn hello(&self) -> BoxFuture<'_, Result<Generation, StoreError>>;
+    fn hello(&self) -> StoreFuture<'_, Generation>;
 
     /// Appends a call once, however often it is repeated; a repetition finds out whether it was appended.
     ///
     /// # Errors
     /// Also when the batch has other precisions than the store.
-    fn append<'a>(&'a self, call: &'a FencedBatch) -> BoxFuture<'a, Result<Appended, StoreError>>;
+    fn append<'a>(&'a self, call: &'a FencedBatch) -> StoreFuture<'a, Appended>;
 
     /// Whether a call that was appended can be read.
-    fn readable<'a>(
-        &'a self,
-        call: &'a AppendedCall,
-    ) -> BoxFuture<'a, Result<Readable, StoreError>>;
+    fn readable<'a>(&'a self, call: &'a AppendedCall) -> StoreFuture<'a, Readable>;
 }
 
 /// A call that was appended, to ask whether it can be [read](Append::readable).

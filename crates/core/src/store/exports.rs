@@ -1,8 +1,7 @@
 //! Exports: the book's statistics and its ranking of the slowest contexts. A store that other programs reach writes them
 //! for those programs, which may add to them as well. What they have added is read here, and nowhere else.
 
-use crate::error::StoreError;
-use crate::task::BoxFuture;
+use crate::store::StoreFuture;
 use tower_pulse_model::access_time::AccessTimeStats;
 use tower_pulse_model::context::ContextId;
 use tower_pulse_model::slowest::RankedContext;
@@ -33,21 +32,12 @@ pub struct ExportedPage {
 /// # Cancel safety
 /// Dropping a future of this trait changes nothing.
 pub trait Exports: Send + Sync {
-    /// The statistics of some names, in their order; `None` for a name that no program has recorded. Values of the
-    /// wrong form are left out.
-    fn statistics<'a>(
-        &'a self,
-        names: &'a [String],
-        now: i64,
-    ) -> BoxFuture<'a, Result<Vec<Option<ExportedHours>>, StoreError>>;
+    /// The statistics of a name; `None` if no program has recorded it. Values of the wrong form are left out.
+    fn statistics<'a>(&'a self, name: &'a str, now: i64) -> StoreFuture<'a, Option<ExportedHours>>;
 
     /// The statistics of the contexts from number `offset` on, at most [`MAX_EXPORTED_CONTEXTS`].
-    fn statistics_page(
-        &self,
-        offset: usize,
-        now: i64,
-    ) -> BoxFuture<'_, Result<ExportedPage, StoreError>>;
+    fn statistics_page(&self, offset: usize, now: i64) -> StoreFuture<'_, ExportedPage>;
 
     /// The `limit` slowest contexts, slowest first.
-    fn slowest(&self, limit: usize) -> BoxFuture<'_, Result<Vec<RankedContext>, StoreError>>;
+    fn slowest(&self, limit: usize) -> StoreFuture<'_, Vec<RankedContext>>;
 }

@@ -19,8 +19,7 @@ use super::additions::Additions;
 use super::append::Position;
 use super::table::{FieldWrites, Table};
 use super::table_reads::TableReader;
-use crate::error::StoreError;
-use crate::task::BoxFuture;
+use crate::store::StoreFuture;
 use tower_pulse_model::pack::packed;
 use tower_pulse_model::round::PARTITIONS;
 use tower_pulse_model::tier::RolledUp;
@@ -166,6 +165,17 @@ pub struct FoldStep {
     pub took_millis: u64,
 }
 
+/// A change of the journal's state that folds nothing.
+#[derive(Clone, Copy, Debug)]
+pub enum Amendment<'a> {
+    /// Sets aside an entry that cannot be folded.
+    SetAside(&'a Entry),
+    /// Makes all folders wait that cannot read the entry, as its version is newer than theirs.
+    WaitForNewer(&'a Entry),
+    /// Continues the journal behind entries that are gone.
+    CloseHole,
+}
+
 /// The values of some fields of a table; `None` for a missing field.
 pub type FieldValues = Vec<Option<Vec<u8>>>;
 
@@ -182,14 +192,10 @@ pub trait Journal: TableReader {
     }
 
     /// Acquires or prolongs the lease to fold, and sets a new version.
-    fn acquire<'a>(
-        &'a self,
-        instance: &'a str,
-        version: &'a str,
-    ) -> BoxFuture<'a, Result<Acquired, StoreError>>;
+    fn acquire<'a>(&'a self, instance: &'a str, version: &'a str) -> StoreFuture<'a, Acquired>;
 
     /// Ends the lease of an instance: usually its own, so that another one can fold at once.
-    fn release<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), StoreError>>;
+    fn release<'a>(&'a self, instance: &'a str) -> StoreFuture<'a, ()>;
 
     /// Reads about `bytes` of the entries after `from`: at least one entry if there is any, and none after the
     /// end of a round that was begun.
@@ -199,7 +205,7 @@ pub trait Journal: TableReader {
         version: &'a str,
         from: Position,
         bytes: u64,
-    ) -> BoxFuture<'a, Result<Step<Entries>, StoreError>>;
+    ) -> StoreFuture<'a, Step<Entries>>;
 
     /// Reads fields of tables, in the order of `fields`; `None` for a missing one.
     fn load_fields<'a>(
@@ -207,41 +213,26 @@ pub trait Journal: TableReader {
         instance: &'a str,
         version: &'a str,
         fields: &'a [(Table, Vec<Vec<u8>>)],
-    ) -> BoxFuture<'a, Result<Step<Vec<FieldValues>>, StoreError>>;
+    ) -> StoreFuture<'a, Step<Vec<FieldValues>>>;
 
     /// Writes some partitions of a round.
-    fn fold<'a>(&'a self, step: &'a FoldStep) -> BoxFuture<'a, Result<Step<()>, StoreError>>;
+    fn fold<'a>(&'a self, step: &'a FoldStep) -> StoreFuture<'a, Step<()>>;
 
     /// Whether the last step that was to trim entries could: a server may deny that, and is asked again.
     fn has_trimmed(&self) -> bool {
         true
     }
 
-    /// Sets aside an entry that cannot be folded.
-    fn set_aside<'a>(
+    /// Changes the state in another way than a step does.
+    fn amend<'a>(
         &'a self,
         version: &'a str,
         next: &'a str,
-        entry: &'a Entry,
-    ) -> BoxFuture<'a, Result<Step<()>, StoreError>>;
-
-    /// Makes all folders wait that cannot read the entry, as its version is newer than theirs.
-    fn wait_for_newer<'a>(
-        &'a self,
-        version: &'a str,
-        next: &'a str,
-        entry: &'a Entry,
-    ) -> BoxFuture<'a, Result<Step<()>, StoreError>>;
-
-    /// Continues the journal behind entries that are gone.
-    fn close_hole<'a>(
-        &'a self,
-        version: &'a str,
-        next: &'a str,
-    ) -> BoxFuture<'a, Result<Step<()>, StoreError>>;
+        amendment: Amendment<'a>,
+    ) -> StoreFuture<'a, Step<()>>;
 
     /// Removes the fences of instances that have not appended for a day. Returns their number.
-    fn remove_fences<'a>(&'a self, version: &'a str) -> BoxFuture<'a, Result<u64, StoreError>>;
+    fn remove_fences<'a>(&'a self, version: &'a str) -> StoreFuture<'a, u64>;
 }
 
 #[cfg(test)]

@@ -39,9 +39,9 @@ pub use self::query::{CounterQuery, CounterSeries, Query, SlowestQuery};
 pub use self::query::{MAX_COUNTER_NAMES, RECENT_SLICES};
 pub use self::read::RankedId;
 pub use self::read::{
-    BookStatistics, ContextQuery, ContextRecords, InstanceMinuteRecords, PackedRecords,
-    RankingPage, RankingQuery, RecordCache, RecordIndex, RecordQuery, SliceRecords,
-    SlowRequestQuery, VersionRecords,
+    BookStatistics, ContextRecords, InstanceMinuteRecords, PackedRecords, RankingPage,
+    RankingQuery, RecordCache, RecordIndex, RecordQuery, SliceRecords, SlowRequestQuery,
+    VersionRecords,
 };
 pub(crate) use self::status_health::refusals;
 pub use self::table_reads::RankingPlace;
@@ -66,6 +66,9 @@ pub use self::unused::{no_queries, no_upkeep, unused_journal};
 #[cfg(any(test, feature = "__test_store"))]
 pub use tower_pulse_model::snapshot::FleetSnapshot;
 
+/// The future of a call of a store.
+pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
+
 /// A store of aggregates. Every method may be called at any time, from any number of tasks.
 ///
 /// Implemented by [`InProcessStore`](in_process::InProcessStore), in memory and in a file, and by `RedisStore`. The face of this crate shows none of these
@@ -85,6 +88,11 @@ pub trait Store: Append + Query + Upkeep + Any {
     /// The kind and the address of the store in a few words, without passwords.
     fn describe(&self) -> String;
 
+    /// What may have emptied the store, if it is another one than before: what to look for.
+    fn reset_remedy(&self) -> &'static str {
+        "look for who has deleted its data"
+    }
+
     /// Whether what a context has counted can be read at all precisions of the counters, and not only where there
     /// are records.
     fn has_context_counters(&self) -> bool {
@@ -92,7 +100,7 @@ pub trait Store: Append + Query + Upkeep + Any {
     }
 
     /// Makes durable what was folded before, where the store does so from time to time only.
-    fn sync(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+    fn sync(&self) -> StoreFuture<'_, ()> {
         Box::pin(std::future::ready(Ok(())))
     }
 

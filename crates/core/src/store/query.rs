@@ -3,13 +3,12 @@
 
 use super::exports::Exports;
 use super::read::{
-    self, BookStatistics, ContextQuery, ContextRecords, InstanceMinuteRecords, PackedRecords,
-    RankingPage, RankingQuery, RecordCache, RecordIndex, RecordQuery, SliceRecords,
-    SlowRequestQuery, VersionRecords,
+    self, BookStatistics, ContextRecords, InstanceMinuteRecords, PackedRecords, RankingPage,
+    RankingQuery, RecordCache, RecordIndex, RecordQuery, SliceRecords, SlowRequestQuery,
+    VersionRecords,
 };
 use super::table_reads::TableReader;
-use crate::error::StoreError;
-use crate::task::BoxFuture;
+use crate::store::StoreFuture;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::slice::SliceCount;
 use tower_pulse_model::slow_request::SlowRequests;
@@ -109,43 +108,28 @@ pub trait Query: Send + Sync {
     }
 
     /// What the fleet does at `now`.
-    fn fleet(&self, now: i64) -> BoxFuture<'_, Result<FleetSnapshot, StoreError>>;
+    fn fleet(&self, now: i64) -> StoreFuture<'_, FleetSnapshot>;
 
     /// The counters in a query, in its order. See *time-series counters* in
     /// [`guide::recipes`](https://docs.rs/tower-pulse/latest/tower_pulse/guide/recipes/index.html).
-    fn counters<'a>(
-        &'a self,
-        query: &'a CounterQuery,
-    ) -> BoxFuture<'a, Result<Vec<CounterSeries>, StoreError>>;
+    fn counters<'a>(&'a self, query: &'a CounterQuery) -> StoreFuture<'a, Vec<CounterSeries>>;
 
     /// The names of the user's counters that the store has at any of some precisions, in order; at most
     /// [`MAX_COUNTER_NAMES`].
-    fn counter_names<'a>(
-        &'a self,
-        precisions: &'a [u32],
-    ) -> BoxFuture<'a, Result<Vec<String>, StoreError>>;
+    fn counter_names<'a>(&'a self, precisions: &'a [u32]) -> StoreFuture<'a, Vec<String>>;
 
     /// The slowest contexts, slowest first. See *access times* in
     /// [`guide::recipes`](https://docs.rs/tower-pulse/latest/tower_pulse/guide/recipes/index.html).
-    fn slowest<'a>(
-        &'a self,
-        query: &'a SlowestQuery,
-    ) -> BoxFuture<'a, Result<Vec<RankedContext>, StoreError>>;
+    fn slowest<'a>(&'a self, query: &'a SlowestQuery) -> StoreFuture<'a, Vec<RankedContext>>;
 
-    /// Those of the contexts in a query that the store has. Problems are left out.
-    fn contexts<'a>(
-        &'a self,
-        query: &'a ContextQuery,
-    ) -> BoxFuture<'a, Result<Vec<ContextSnapshot>, StoreError>> {
-        Box::pin(read::contexts(self.tables(), self.exports(), query))
+    /// The contexts of a name, of whatever kind, with their statistics of the hour of `now` and of the hour before.
+    /// Problems are left out.
+    fn contexts<'a>(&'a self, name: &'a str, now: i64) -> StoreFuture<'a, Vec<ContextSnapshot>> {
+        Box::pin(read::contexts(self.tables(), self.exports(), name, now))
     }
 
     /// Some of the contexts that other programs may have recorded too, from number `offset` on.
-    fn book_statistics(
-        &self,
-        offset: usize,
-        now: i64,
-    ) -> BoxFuture<'_, Result<BookStatistics, StoreError>> {
+    fn book_statistics(&self, offset: usize, now: i64) -> StoreFuture<'_, BookStatistics> {
         Box::pin(read::book_statistics(
             self.tables(),
             self.exports(),
@@ -155,24 +139,18 @@ pub trait Query: Send + Sync {
     }
 
     /// The records of the contexts in a query that are retained, in the order of the query.
-    fn records<'a>(
-        &'a self,
-        query: &'a RecordQuery,
-    ) -> BoxFuture<'a, Result<Vec<ContextRecords>, StoreError>> {
+    fn records<'a>(&'a self, query: &'a RecordQuery) -> StoreFuture<'a, Vec<ContextRecords>> {
         Box::pin(read::records(self.tables(), self.record_cache(), query))
     }
 
     /// What records the store holds at `now`.
-    fn record_index(&self, now: i64) -> BoxFuture<'_, Result<RecordIndex, StoreError>> {
+    fn record_index(&self, now: i64) -> StoreFuture<'_, RecordIndex> {
         Box::pin(read::record_index(self.tables(), now))
     }
 
     /// The records of all contexts in some slices, in the order of the slices. Records that cannot be read are
     /// left out.
-    fn slice_records<'a>(
-        &'a self,
-        slices: &'a [TierSlice],
-    ) -> BoxFuture<'a, Result<Vec<SliceRecords>, StoreError>> {
+    fn slice_records<'a>(&'a self, slices: &'a [TierSlice]) -> StoreFuture<'a, Vec<SliceRecords>> {
         Box::pin(read::slice_records(self.tables(), slices))
     }
 
@@ -181,7 +159,7 @@ pub trait Query: Send + Sync {
         &'a self,
         slices: &'a [TierSlice],
         contexts: &'a [RecordId],
-    ) -> BoxFuture<'a, Result<Vec<PackedRecords>, StoreError>> {
+    ) -> StoreFuture<'a, Vec<PackedRecords>> {
         Box::pin(read::packed_records(self.tables(), slices, contexts))
     }
 
@@ -189,7 +167,7 @@ pub trait Query: Send + Sync {
     fn slow_requests<'a>(
         &'a self,
         query: &'a SlowRequestQuery,
-    ) -> BoxFuture<'a, Result<Vec<SlowRequests>, StoreError>> {
+    ) -> StoreFuture<'a, Vec<SlowRequests>> {
         Box::pin(read::slow_requests(self.tables(), query))
     }
 
@@ -198,29 +176,23 @@ pub trait Query: Send + Sync {
     fn minute_reports<'a>(
         &'a self,
         minutes: &'a [i64],
-    ) -> BoxFuture<'a, Result<Vec<Vec<InstanceMinuteRecords>>, StoreError>> {
+    ) -> StoreFuture<'a, Vec<Vec<InstanceMinuteRecords>>> {
         Box::pin(read::minute_reports(self.tables(), minutes))
     }
 
     /// What each version of the application did in those of some minutes in which several ran side by side, in the
     /// order of the minutes, and of the versions in each.
-    fn version_records<'a>(
-        &'a self,
-        minutes: &'a [i64],
-    ) -> BoxFuture<'a, Result<Vec<VersionRecords>, StoreError>> {
+    fn version_records<'a>(&'a self, minutes: &'a [i64]) -> StoreFuture<'a, Vec<VersionRecords>> {
         Box::pin(read::version_records(self.tables(), minutes))
     }
 
     /// The names of the rankings that have ids.
-    fn rankings(&self) -> BoxFuture<'_, Result<Vec<String>, StoreError>> {
+    fn rankings(&self) -> StoreFuture<'_, Vec<String>> {
         Box::pin(read::ranking_names(self.tables()))
     }
 
     /// A part of a ranking; `None` if the store does not have the ranking.
-    fn ranking<'a>(
-        &'a self,
-        query: &'a RankingQuery,
-    ) -> BoxFuture<'a, Result<Option<RankingPage>, StoreError>> {
+    fn ranking<'a>(&'a self, query: &'a RankingQuery) -> StoreFuture<'a, Option<RankingPage>> {
         Box::pin(read::ranking_page(self.tables(), query))
     }
 }

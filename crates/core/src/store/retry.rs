@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::task::BoxFuture;
+use crate::store::StoreFuture;
 
 /// How often a write is sent until an answer comes.
 const MAX_TRIES: usize = 3;
@@ -12,7 +12,7 @@ const RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// Sends a write, and sends it again if no answer came. The answer then says whether it had taken effect.
 pub async fn send_until_answered<'a, T>(
-    mut send: impl FnMut() -> BoxFuture<'a, Result<T, StoreError>>,
+    mut send: impl FnMut() -> StoreFuture<'a, T>,
 ) -> Result<T, StoreError> {
     let mut tries = 1;
     loop {

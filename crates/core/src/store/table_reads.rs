@@ -6,8 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::table::Table;
-use crate::error::StoreError;
-use crate::task::BoxFuture;
+use crate::store::StoreFuture;
 use tower_pulse_model::recorded::Gap;
 use tower_pulse_model::tier::{Revision, RolledUp, TierSlice};
 
@@ -26,7 +25,7 @@ pub enum TableRead {
     Page(Table, Option<String>),
     /// All fields with their values, of a table that is never large.
     All(Table),
-    /// The names of all fields, with empty values; of an ordered table, of the [`MAX_NAMES`] that rank first.
+    /// Of an ordered table, the names of the [`MAX_NAMES`] fields that rank first, with empty values.
     Names(Table),
     /// The number of fields.
     Count(Table),
@@ -35,8 +34,6 @@ pub enum TableRead {
     Ranks(Table, Range<usize>),
     /// Of an ordered table, the places of some fields.
     Places(Table, Vec<Vec<u8>>),
-    /// The version of the journal's state, as one value. Another one tells that a step of folding came in between.
-    Version,
     /// What readers of records need of the state.
     State,
     /// Which content each slice of the records has. A slice that is not listed has no records, or its changes are
@@ -74,6 +71,8 @@ pub struct RankingPlace {
 /// What readers of records need of the journal's state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordState {
+    /// The version of the journal's state. Another one tells that a step of folding came in between.
+    pub version: String,
     /// Which slices of the finest tier are part of the coarser ones; `None` if that cannot be read.
     pub rolled: Option<RolledUp>,
     /// When the store's generation began, in Unix seconds, if that can be read.
@@ -100,26 +99,50 @@ impl RecordState {
     }
 }
 
-/// The answer to a read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TableAnswer {
-    /// To [`TableRead::Values`] and [`TableRead::Version`]: as many as were asked for; `None` for a missing one.
-    Values(Vec<Option<Vec<u8>>>),
-    /// To [`TableRead::Page`], [`TableRead::All`] and [`TableRead::Names`].
-    Page(FieldPage),
-    /// To [`TableRead::Count`].
-    Count(usize),
-    /// To [`TableRead::Ranks`].
-    Ranks(Vec<(Vec<u8>, i64)>),
-    /// To [`TableRead::Places`]: as many as were asked for; `None` for an id that is not in the ranking.
-    Places(Vec<Option<RankingPlace>>),
-    /// To [`TableRead::State`].
-    State(RecordState),
-    /// To [`TableRead::Revisions`].
-    Revisions(HashMap<TierSlice, Revision>),
+/// Declares the answers to reads, and the methods of [`Answers`] that take them.
+macro_rules! answers {
+    ($($(#[$doc:meta])* $method:ident, $kind:ident: $answer:ty;)*) => {
+        /// The answer to a read.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub enum TableAnswer {
+            $($(#[$doc])* $kind($answer),)*
+        }
+
+        impl Answers {
+            $(
+                $(#[$doc])*
+                pub fn $method(&mut self) -> $answer {
+                    match self.0.next() {
+                        Some(TableAnswer::$kind(answer)) => answer,
+                        other => {
+                            debug_assert!(false, "{other:?} is not of its read's kind");
+                            Default::default()
+                        }
+                    }
+                }
+            )*
+        }
+    };
 }
 
-/// The answers to some reads. Each method takes the next one, and is for a read of its kind.
+answers! {
+    /// To [`TableRead::Values`]: as many as were asked for; `None` for a missing one.
+    values, Values: Vec<Option<Vec<u8>>>;
+    /// To [`TableRead::Page`], [`TableRead::All`] and [`TableRead::Names`].
+    page, Page: FieldPage;
+    /// To [`TableRead::Count`].
+    count, Count: usize;
+    /// To [`TableRead::Ranks`].
+    ranks, Ranks: Vec<(Vec<u8>, i64)>;
+    /// To [`TableRead::Places`]: as many as were asked for; `None` for an id that is not in the ranking.
+    places, Places: Vec<Option<RankingPlace>>;
+    /// To [`TableRead::State`].
+    state, State: RecordState;
+    /// To [`TableRead::Revisions`].
+    revisions, Revisions: HashMap<TierSlice, Revision>;
+}
+
+/// The answers to some reads. Each method takes the next one, and is for a read of its kind; another one reads as empty.
 #[derive(Clone, Debug)]
 pub struct Answers(std::vec::IntoIter<TableAnswer>);
 
@@ -127,69 +150,6 @@ impl Answers {
     /// The answers to reads in their order.
     pub fn new(answers: Vec<TableAnswer>) -> Self {
         Self(answers.into_iter())
-    }
-
-    /// Takes the next answer. It reads as empty if it is of another kind.
-    fn take<T: Default>(&mut self, in_kind: impl FnOnce(TableAnswer) -> Option<T>) -> T {
-        let answer = self.0.next().and_then(in_kind);
-        debug_assert!(answer.is_some(), "an answer is not of its read's kind");
-        answer.unwrap_or_default()
-    }
-
-    /// Values of fields, or the version.
-    pub fn values(&mut self) -> Vec<Option<Vec<u8>>> {
-        self.take(|answer| match answer {
-            TableAnswer::Values(values) => Some(values),
-            _ => None,
-        })
-    }
-
-    /// A page, or a whole table.
-    pub fn page(&mut self) -> FieldPage {
-        self.take(|answer| match answer {
-            TableAnswer::Page(page) => Some(page),
-            _ => None,
-        })
-    }
-
-    /// The number of fields.
-    pub fn count(&mut self) -> usize {
-        self.take(|answer| match answer {
-            TableAnswer::Count(count) => Some(count),
-            _ => None,
-        })
-    }
-
-    /// Ids by rank.
-    pub fn ranks(&mut self) -> Vec<(Vec<u8>, i64)> {
-        self.take(|answer| match answer {
-            TableAnswer::Ranks(ids) => Some(ids),
-            _ => None,
-        })
-    }
-
-    /// The state.
-    pub fn state(&mut self) -> RecordState {
-        self.take(|answer| match answer {
-            TableAnswer::State(state) => Some(state),
-            _ => None,
-        })
-    }
-
-    /// The revisions.
-    pub fn revisions(&mut self) -> HashMap<TierSlice, Revision> {
-        self.take(|answer| match answer {
-            TableAnswer::Revisions(revisions) => Some(revisions),
-            _ => None,
-        })
-    }
-
-    /// Places of ids.
-    pub fn places(&mut self) -> Vec<Option<RankingPlace>> {
-        self.take(|answer| match answer {
-            TableAnswer::Places(places) => Some(places),
-            _ => None,
-        })
     }
 }
 
@@ -208,5 +168,5 @@ pub trait TableReader: Send + Sync {
         &'a self,
         purpose: Purpose,
         reads: &'a [TableRead],
-    ) -> BoxFuture<'a, Result<Answers, StoreError>>;
+    ) -> StoreFuture<'a, Answers>;
 }

@@ -25,37 +25,28 @@ macro_rules! no_queries {
             fn fleet(
                 &self,
                 _: i64,
-            ) -> $crate::store::BoxFuture<
-                '_,
-                Result<$crate::store::FleetSnapshot, $crate::StoreError>,
-            > {
+            ) -> $crate::store::StoreFuture<'_, $crate::store::FleetSnapshot> {
                 unreachable!("this store is never queried")
             }
 
             fn counters<'a>(
                 &'a self,
                 _: &'a $crate::store::CounterQuery,
-            ) -> $crate::store::BoxFuture<
-                'a,
-                Result<Vec<$crate::store::CounterSeries>, $crate::StoreError>,
-            > {
+            ) -> $crate::store::StoreFuture<'a, Vec<$crate::store::CounterSeries>> {
                 unreachable!("this store is never queried")
             }
 
             fn counter_names<'a>(
                 &'a self,
                 _: &'a [u32],
-            ) -> $crate::store::BoxFuture<'a, Result<Vec<String>, $crate::StoreError>> {
+            ) -> $crate::store::StoreFuture<'a, Vec<String>> {
                 unreachable!("this store is never queried")
             }
 
             fn slowest<'a>(
                 &'a self,
                 _: &'a $crate::store::SlowestQuery,
-            ) -> $crate::store::BoxFuture<
-                'a,
-                Result<Vec<$crate::store::RankedContext>, $crate::StoreError>,
-            > {
+            ) -> $crate::store::StoreFuture<'a, Vec<$crate::store::RankedContext>> {
                 unreachable!("this store is never queried")
             }
         }
@@ -69,22 +60,26 @@ pub use no_queries;
 macro_rules! no_upkeep {
     ($store:ty) => {
         impl $crate::store::Upkeep for $store {
-            fn status(&self, _: i64) -> $crate::store::BoxFuture<'_, Result<$crate::store::StoreStatus, $crate::StoreError>> {
+            fn status(&self, _: i64) -> $crate::store::StoreFuture<'_, $crate::store::StoreStatus> {
                 unreachable!("this store is never looked after")
             }
 
             fn heartbeat<'a>(
                 &'a self,
                 _: &'a $crate::store::Heartbeat,
-            ) -> $crate::store::BoxFuture<'a, Result<($crate::store::Fleet, $crate::store::StoreStatus), $crate::StoreError>> {
+            ) -> $crate::store::StoreFuture<'a, ($crate::store::Fleet, $crate::store::StoreStatus)>
+            {
                 unreachable!("this store is never looked after")
             }
 
-            fn deregister<'a>(&'a self, _: &'a str) -> $crate::store::BoxFuture<'a, Result<(), $crate::StoreError>> {
+            fn deregister<'a>(&'a self, _: &'a str) -> $crate::store::StoreFuture<'a, ()> {
                 unreachable!("this store is never looked after")
             }
 
-            fn clean<'a>(&'a self, _: &'a $crate::store::Pass) -> $crate::store::BoxFuture<'a, Result<Option<$crate::store::Cleaned>, $crate::StoreError>> {
+            fn clean<'a>(
+                &'a self,
+                _: &'a $crate::store::Pass,
+            ) -> $crate::store::StoreFuture<'a, Option<$crate::store::Cleaned>> {
                 unreachable!("this store is never looked after")
             }
         }

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::error::StoreError;
 use crate::skew::StoreTime;
-use crate::task::BoxFuture;
+use crate::store::StoreFuture;
 use tower_pulse_model::fleet::Fleet;
 use tower_pulse_model::pack::packed;
 use tower_pulse_model::recorded::Gap;
@@ -193,18 +192,15 @@ pub struct Cleaned {
 /// Dropping a future of this trait leaves the store either unchanged or as if the future had completed.
 pub trait Upkeep: Send + Sync {
     /// The status of the store and its fleet at `now`.
-    fn status(&self, now: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>>;
+    fn status(&self, now: i64) -> StoreFuture<'_, StoreStatus>;
 
     /// Records that an instance is alive. Returns the fleet and the status of the store at that time.
-    fn heartbeat<'a>(
-        &'a self,
-        heartbeat: &'a Heartbeat,
-    ) -> BoxFuture<'a, Result<(Fleet, StoreStatus), StoreError>>;
+    fn heartbeat<'a>(&'a self, heartbeat: &'a Heartbeat) -> StoreFuture<'a, (Fleet, StoreStatus)>;
 
     /// Removes an instance that has ended.
-    fn deregister<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), StoreError>>;
+    fn deregister<'a>(&'a self, instance: &'a str) -> StoreFuture<'a, ()>;
 
     /// Removes data that is older than its retention. `None` while another instance cleans. See *cleaning counters* in
     /// [`guide::recipes`](https://docs.rs/tower-pulse/latest/tower_pulse/guide/recipes/index.html).
-    fn clean<'a>(&'a self, pass: &'a Pass) -> BoxFuture<'a, Result<Option<Cleaned>, StoreError>>;
+    fn clean<'a>(&'a self, pass: &'a Pass) -> StoreFuture<'a, Option<Cleaned>>;
 }

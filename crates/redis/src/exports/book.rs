@@ -13,12 +13,12 @@ use crate::value::{
     ISO_HOUR_LEN, STATISTICS, access_time, bytes, float, has_scores, items, pairs, shown, text,
 };
 use tower_pulse_core::error::StoreError;
+use tower_pulse_core::store::StoreFuture;
 use tower_pulse_core::store::exports::{
     ExportedHours, ExportedPage, Exports, MAX_EXPORTED_CONTEXTS,
 };
 use tower_pulse_core::store::read::kind_of;
 use tower_pulse_core::store::table_reads::MAX_NAMES;
-use tower_pulse_core::task::BoxFuture;
 use tower_pulse_model::context::{ALL, ContextId, Kind};
 use tower_pulse_model::slice::{HOUR, hour_from_iso, hour_of};
 use tower_pulse_model::slowest::{RANKING_LEN, RankedContext};
@@ -189,27 +189,22 @@ impl RedisStore {
 
     async fn read_statistics(
         &self,
-        names: &[String],
+        name: &str,
         now: i64,
-    ) -> Result<Vec<Option<ExportedHours>>, StoreError> {
+    ) -> Result<Option<ExportedHours>, StoreError> {
         let slowest = self.keys.slowest();
-        let mut pipeline = redis::Pipeline::with_capacity((1 + PER_NAME) * names.len());
-        for name in names {
-            pipeline.cmd("ZSCORE").arg(&slowest).arg(name);
-            self.ask_for_statistics(&mut pipeline, name);
-        }
+        let mut pipeline = pipe();
+        pipeline.cmd("ZSCORE").arg(&slowest).arg(name);
+        self.ask_for_statistics(&mut pipeline, name);
         let replies = self.read(&mut pipeline).await?;
         let mut replies = Replies {
             replies: replies.into_iter(),
             problems: &mut Vec::new(),
         };
-        let statistics = names.iter().map(|name| {
-            let score = replies.next(&slowest);
-            let is_ranked = score.as_ref().is_some_and(|score| bytes(score).is_some());
-            let hours = self.statistics_in(&mut replies, name, now);
-            hours.or_else(|| is_ranked.then(ExportedHours::new))
-        });
-        Ok(statistics.collect())
+        let score = replies.next(&slowest);
+        let is_ranked = score.as_ref().is_some_and(|score| bytes(score).is_some());
+        let hours = self.statistics_in(&mut replies, name, now);
+        Ok(hours.or_else(|| is_ranked.then(ExportedHours::new)))
     }
 
     async fn read_statistics_page(
@@ -273,23 +268,15 @@ impl RedisStore {
 }
 
 impl Exports for RedisStore {
-    fn statistics<'a>(
-        &'a self,
-        names: &'a [String],
-        now: i64,
-    ) -> BoxFuture<'a, Result<Vec<Option<ExportedHours>>, StoreError>> {
-        Box::pin(self.read_statistics(names, now))
+    fn statistics<'a>(&'a self, name: &'a str, now: i64) -> StoreFuture<'a, Option<ExportedHours>> {
+        Box::pin(self.read_statistics(name, now))
     }
 
-    fn statistics_page(
-        &self,
-        offset: usize,
-        now: i64,
-    ) -> BoxFuture<'_, Result<ExportedPage, StoreError>> {
+    fn statistics_page(&self, offset: usize, now: i64) -> StoreFuture<'_, ExportedPage> {
         Box::pin(self.read_statistics_page(offset, now))
     }
 
-    fn slowest(&self, limit: usize) -> BoxFuture<'_, Result<Vec<RankedContext>, StoreError>> {
+    fn slowest(&self, limit: usize) -> StoreFuture<'_, Vec<RankedContext>> {
         Box::pin(self.read_slowest(limit))
     }
 }

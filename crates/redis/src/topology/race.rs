@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 
 use super::address::Address;
 use tower_pulse_core::error::{StoreError, StoreErrorKind};
-use tower_pulse_core::task::BoxFuture;
+use tower_pulse_core::store::StoreFuture;
 
 /// How long a server has to itself before the next one is asked as well.
 const HEAD_START: Duration = Duration::from_millis(150);
@@ -17,7 +17,7 @@ const HEAD_START: Duration = Duration::from_millis(150);
 /// None has answered. The error says why of the first three, and is of the kind of the first one that did answer.
 pub(super) async fn first_answer<T: Send + 'static>(
     servers: Vec<Address>,
-    ask: impl Fn(Address) -> BoxFuture<'static, Result<T, StoreError>>,
+    ask: impl Fn(Address) -> StoreFuture<'static, T>,
 ) -> Result<T, StoreError> {
     let mut asked = JoinSet::new();
     let mut failures: Vec<StoreError> = Vec::new();
@@ -65,7 +65,7 @@ mod tests {
         addresses.flatten().collect()
     }
 
-    fn ask(server: Address) -> BoxFuture<'static, Result<String, StoreError>> {
+    fn ask(server: Address) -> StoreFuture<'static, String> {
         Box::pin(async move {
             match &*server.host {
                 "silent" => std::future::pending().await,

@@ -20,11 +20,12 @@ use super::{FlushOptions, Flusher};
 use crate::clock::Clock;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::recorder::{Limits, Recorder};
+use crate::store::StoreFuture;
 use crate::store::{
     Append, Appended, AppendedCall, Cleaned, FencedBatch, Fleet, Generation, Heartbeat, Pass,
     Position, Readable, Receipt, Store, StoreStatus, Upkeep,
 };
-use crate::task::{BoxFuture, lock};
+use crate::task::lock;
 use tower_pulse_model::context::Kind;
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::slice::Precisions;
@@ -94,7 +95,7 @@ impl Scripted {
         *lock(&self.behaviour) = behaviour;
     }
 
-    fn answer<'a, T: Send + 'a>(&self, value: T) -> BoxFuture<'a, Result<T, StoreError>> {
+    fn answer<'a, T: Send + 'a>(&self, value: T) -> StoreFuture<'a, T> {
         match *lock(&self.behaviour) {
             Behaviour::Fine => Box::pin(std::future::ready(Ok(value))),
             Behaviour::Failing(kind) => {
@@ -123,12 +124,12 @@ impl Scripted {
 }
 
 impl Append for Scripted {
-    fn hello(&self) -> BoxFuture<'_, Result<Generation, StoreError>> {
+    fn hello(&self) -> StoreFuture<'_, Generation> {
         let generation = lock(&self.generation).clone();
         Box::pin(std::future::ready(Ok(generation)))
     }
 
-    fn append<'a>(&'a self, call: &'a FencedBatch) -> BoxFuture<'a, Result<Appended, StoreError>> {
+    fn append<'a>(&'a self, call: &'a FencedBatch) -> StoreFuture<'a, Appended> {
         lock(&self.appended).push((Instant::now(), call.clone()));
         let done = Appended::Done(Receipt {
             is_attended: !self.is_unattended,
@@ -138,29 +139,26 @@ impl Append for Scripted {
         self.answer(answer.unwrap_or(done))
     }
 
-    fn readable<'a>(&'a self, _: &'a AppendedCall) -> BoxFuture<'a, Result<Readable, StoreError>> {
+    fn readable<'a>(&'a self, _: &'a AppendedCall) -> StoreFuture<'a, Readable> {
         unreachable!("a flusher only appends")
     }
 }
 
 impl Upkeep for Scripted {
-    fn status(&self, now: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>> {
+    fn status(&self, now: i64) -> StoreFuture<'_, StoreStatus> {
         self.answer(self.status_at(now))
     }
 
-    fn heartbeat<'a>(
-        &'a self,
-        heartbeat: &'a Heartbeat,
-    ) -> BoxFuture<'a, Result<(Fleet, StoreStatus), StoreError>> {
+    fn heartbeat<'a>(&'a self, heartbeat: &'a Heartbeat) -> StoreFuture<'a, (Fleet, StoreStatus)> {
         lock(&self.heartbeats).push((Instant::now(), heartbeat.clone()));
         self.answer((Fleet::default(), self.status_at(heartbeat.at)))
     }
 
-    fn deregister<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn deregister<'a>(&'a self, _: &'a str) -> StoreFuture<'a, ()> {
         self.answer(())
     }
 
-    fn clean<'a>(&'a self, _: &'a Pass) -> BoxFuture<'a, Result<Option<Cleaned>, StoreError>> {
+    fn clean<'a>(&'a self, _: &'a Pass) -> StoreFuture<'a, Option<Cleaned>> {
         unreachable!("a flusher only appends")
     }
 }

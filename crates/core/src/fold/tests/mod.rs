@@ -20,7 +20,7 @@ use crate::clock::{Clock, ManualClock};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::additions::Additions;
 use crate::store::journal::{
-    Acquired, Entries, Entry, FieldValues, FoldStep, Journal, Progress, Step,
+    Acquired, Amendment, Entries, Entry, FieldValues, FoldStep, Journal, Progress, Step,
 };
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::batch::Batch;
@@ -30,6 +30,7 @@ use tower_pulse_model::records::RecordId;
 use tower_pulse_model::slice::Precisions;
 use tower_pulse_model::tier::FINEST;
 
+use crate::store::StoreFuture;
 use crate::store::table::Table;
 use crate::store::table_reads::{
     Answers, FieldPage, Purpose, RecordState, TableAnswer, TableRead, TableReader,
@@ -37,7 +38,7 @@ use crate::store::table_reads::{
 use crate::store::{
     Append, Appended, AppendedCall, FencedBatch, Generation, Position, Readable, Store,
 };
-use crate::task::{BoxFuture, Stop, lock};
+use crate::task::{Stop, lock};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -142,11 +143,7 @@ impl Scripted {
     }
 
     /// Records a call, and answers it unless all calls fail.
-    fn answer<'a, T: Send + 'a>(
-        &self,
-        call: Call,
-        value: T,
-    ) -> BoxFuture<'a, Result<T, StoreError>> {
+    fn answer<'a, T: Send + 'a>(&self, call: Call, value: T) -> StoreFuture<'a, T> {
         lock(&self.calls).push((Instant::now(), call));
         let answer = match *lock(&self.behaviour) {
             Behaviour::Failing(kind) => Err(StoreError::new(kind, "the journal fails")),
@@ -179,11 +176,7 @@ impl Scripted {
 }
 
 impl Journal for Scripted {
-    fn acquire<'a>(
-        &'a self,
-        _: &'a str,
-        version: &'a str,
-    ) -> BoxFuture<'a, Result<Acquired, StoreError>> {
+    fn acquire<'a>(&'a self, _: &'a str, version: &'a str) -> StoreFuture<'a, Acquired> {
         let mut progress = lock(&self.progress);
         version.clone_into(&mut progress.version);
         let acquired = match *lock(&self.behaviour) {
@@ -193,7 +186,7 @@ impl Journal for Scripted {
         self.answer(Call::Acquire, acquired)
     }
 
-    fn release<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn release<'a>(&'a self, _: &'a str) -> StoreFuture<'a, ()> {
         self.answer(Call::Release, ())
     }
 
@@ -203,7 +196,7 @@ impl Journal for Scripted {
         _: &'a str,
         from: Position,
         bytes: u64,
-    ) -> BoxFuture<'a, Result<Step<Entries>, StoreError>> {
+    ) -> StoreFuture<'a, Step<Entries>> {
         assert!(
             (MIB / 8..=MIB).contains(&bytes),
             "{bytes} bytes take a server too long, or too many reads"
@@ -229,7 +222,7 @@ impl Journal for Scripted {
         self.answer(Call::Read, step)
     }
 
-    fn fold<'a>(&'a self, step: &'a FoldStep) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
+    fn fold<'a>(&'a self, step: &'a FoldStep) -> StoreFuture<'a, Step<()>> {
         let incident = lock(&self.incident).take();
         let mut progress = lock(&self.progress);
         if let Some(Incident::Takeover) = incident {
@@ -267,7 +260,7 @@ impl Journal for Scripted {
         _: &'a str,
         _: &'a str,
         fields: &'a [(Table, Vec<Vec<u8>>)],
-    ) -> BoxFuture<'a, Result<Step<Vec<FieldValues>>, StoreError>> {
+    ) -> StoreFuture<'a, Step<Vec<FieldValues>>> {
         let missing = |(_, fields): &(Table, Vec<Vec<u8>>)| vec![None; fields.len()];
         let values = Step::Done(fields.iter().map(missing).collect());
         let slices = fields.iter();
@@ -280,50 +273,38 @@ impl Journal for Scripted {
         self.answer(Call::Load(finest.map(|(_, ids)| ids).sum()), values)
     }
 
-    fn set_aside<'a>(
+    fn amend<'a>(
         &'a self,
         _: &'a str,
         next: &'a str,
-        entry: &'a Entry,
-    ) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
+        amendment: Amendment<'a>,
+    ) -> StoreFuture<'a, Step<()>> {
         let mut progress = lock(&self.progress);
+        let call = match amendment {
+            Amendment::SetAside(entry) => {
+                progress.aside.push(entry.position);
+                Call::SetAside(entry.position.offset)
+            }
+            Amendment::WaitForNewer(entry) => {
+                return self.answer(Call::WaitForNewer(entry.position.offset), Step::Done(()));
+            }
+            Amendment::CloseHole => {
+                progress.low = self.head.unwrap_or_default();
+                Call::CloseHole
+            }
+        };
         next.clone_into(&mut progress.version);
-        progress.aside.push(entry.position);
-        self.answer(Call::SetAside(entry.position.offset), Step::Done(()))
+        self.answer(call, Step::Done(()))
     }
 
-    fn wait_for_newer<'a>(
-        &'a self,
-        _: &'a str,
-        _: &'a str,
-        entry: &'a Entry,
-    ) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
-        self.answer(Call::WaitForNewer(entry.position.offset), Step::Done(()))
-    }
-
-    fn close_hole<'a>(
-        &'a self,
-        _: &'a str,
-        next: &'a str,
-    ) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
-        let mut progress = lock(&self.progress);
-        next.clone_into(&mut progress.version);
-        progress.low = self.head.unwrap_or_default();
-        self.answer(Call::CloseHole, Step::Done(()))
-    }
-
-    fn remove_fences<'a>(&'a self, version: &'a str) -> BoxFuture<'a, Result<u64, StoreError>> {
+    fn remove_fences<'a>(&'a self, version: &'a str) -> StoreFuture<'a, u64> {
         assert_eq!(version, lock(&self.progress).version);
         self.answer(Call::RemoveFences, 0)
     }
 }
 
 impl TableReader for Scripted {
-    fn read_tables<'a>(
-        &'a self,
-        _: Purpose,
-        reads: &'a [TableRead],
-    ) -> BoxFuture<'a, Result<Answers, StoreError>> {
+    fn read_tables<'a>(&'a self, _: Purpose, reads: &'a [TableRead]) -> StoreFuture<'a, Answers> {
         let answer = |read: &TableRead| match read {
             TableRead::Page(table, _) => {
                 let is_recorded = self.is_recorded && table.slice().is_some();
@@ -345,15 +326,15 @@ impl TableReader for Scripted {
 }
 
 impl Append for Scripted {
-    fn hello(&self) -> BoxFuture<'_, Result<Generation, StoreError>> {
+    fn hello(&self) -> StoreFuture<'_, Generation> {
         unreachable!("a folder only folds")
     }
 
-    fn append<'a>(&'a self, _: &'a FencedBatch) -> BoxFuture<'a, Result<Appended, StoreError>> {
+    fn append<'a>(&'a self, _: &'a FencedBatch) -> StoreFuture<'a, Appended> {
         unreachable!("a folder only folds")
     }
 
-    fn readable<'a>(&'a self, _: &'a AppendedCall) -> BoxFuture<'a, Result<Readable, StoreError>> {
+    fn readable<'a>(&'a self, _: &'a AppendedCall) -> StoreFuture<'a, Readable> {
         let readable = lock(&self.readable).pop().expect("an answer is left");
         self.answer(Call::Readable, readable)
     }

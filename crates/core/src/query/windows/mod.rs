@@ -22,7 +22,7 @@ pub(super) mod sums;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, MutexGuard};
 
 use self::held::Moved;
 use self::pages::{Page, Pages, read_page, record_bytes};
@@ -79,11 +79,7 @@ impl Windows {
     ///
     /// Cancel safe: what was read so far stays.
     pub(super) async fn sums(&self, window: Window, span: Span) -> Result<WindowSums, QueryError> {
-        let mut state = self.state.lock().await;
-        let mut turn = Turn::new(&self.clock);
-        let ready = self
-            .bring_up_to_date(&mut state, window, span.tiers, &mut turn)
-            .await?;
+        let (state, mut turn, ready) = self.up_to_date(window, span.tiers).await?;
         let (until, target) = (span.recorded_until, self.targets.seconds());
         let now = state.summaries(&ready, 0, until, target, &mut turn).await;
         let before = state.summaries(&ready, 1, until, target, &mut turn).await;
@@ -103,11 +99,7 @@ impl Windows {
         tiers: Tiers,
         context: &ContextId,
     ) -> Result<[Aggregate; 2], QueryError> {
-        let mut state = self.state.lock().await;
-        let mut turn = Turn::new(&self.clock);
-        let ready = self
-            .bring_up_to_date(&mut state, window, tiers, &mut turn)
-            .await?;
+        let (state, _, ready) = self.up_to_date(window, tiers).await?;
         let id = RecordId::new(context.kind, &context.name);
         let sums = |part: usize| state.sums_of(&ready, part, id).unwrap_or_default();
         Ok([sums(0), sums(1)])
@@ -123,11 +115,7 @@ impl Windows {
         tiers: Tiers,
         timer: RecordId,
     ) -> Result<Vec<RunningTimer>, QueryError> {
-        let mut state = self.state.lock().await;
-        let mut turn = Turn::new(&self.clock);
-        let ready = self
-            .bring_up_to_date(&mut state, window, tiers, &mut turn)
-            .await?;
+        let (state, mut turn, ready) = self.up_to_date(window, tiers).await?;
         let mut running = Vec::new();
         for (id, context) in state.contexts.iter() {
             if context.kind == Kind::Http
@@ -153,11 +141,7 @@ impl Windows {
         window: Window,
         span: Span,
     ) -> Result<TargetSums, QueryError> {
-        let mut state = self.state.lock().await;
-        let mut turn = Turn::new(&self.clock);
-        let ready = self
-            .bring_up_to_date(&mut state, window, span.tiers, &mut turn)
-            .await?;
+        let (state, mut turn, ready) = self.up_to_date(window, span.tiers).await?;
         let mut counts = Vec::with_capacity(self.targets.of_paths.len());
         for target in &self.targets.of_paths {
             let id = RecordId::new(target.context.kind, &target.context.name);
@@ -183,11 +167,7 @@ impl Windows {
         contexts: &[RecordId],
         span: Span,
     ) -> Result<WindowPoints, QueryError> {
-        let mut state = self.state.lock().await;
-        let mut turn = Turn::new(&self.clock);
-        let ready = self
-            .bring_up_to_date(&mut state, window, span.tiers, &mut turn)
-            .await?;
+        let (state, mut turn, ready) = self.up_to_date(window, span.tiers).await?;
         let mut rows = Vec::with_capacity(contexts.len());
         for id in contexts {
             rows.push(state.points(&ready, *id, span.as_of));
@@ -203,15 +183,15 @@ impl Windows {
     }
 
     /// Reads what has changed, as far as time allows.
-    async fn bring_up_to_date(
+    async fn up_to_date(
         &self,
-        state: &mut WindowState,
         window: Window,
         tiers: Tiers,
-        turn: &mut Turn<'_>,
-    ) -> Result<Ready, QueryError> {
+    ) -> Result<(MutexGuard<'_, WindowState>, Turn<'_>, Ready), QueryError> {
+        let mut state = self.state.lock().await;
+        let mut turn = Turn::new(&self.clock);
         let (began, now) = (self.clock.tick(), self.clock.now_seconds());
-        self.refresh(state, now, turn).await?;
+        self.refresh(&mut state, now, &mut turn).await?;
         turn.pause().await;
         let at = state.hold(window, &self.clock);
         let slices = window.slices(tiers, now);
@@ -224,11 +204,11 @@ impl Windows {
             now,
         };
         for open in &ready.open {
-            self.read_open(state, at, open, turn).await?;
+            self.read_open(&mut state, at, open, &mut turn).await?;
         }
-        self.advance(state, &ready, began, turn).await?;
+        self.advance(&mut state, &ready, began, &mut turn).await?;
         ready.unread = state.unread(&ready);
-        Ok(ready)
+        Ok((state, turn, ready))
     }
 
     /// Reads the index, and drops what has changed.

@@ -37,6 +37,7 @@ pub use self::tables::Bound;
 pub use self::tables::Tables;
 use crate::clock::Clock;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::store::StoreFuture;
 use crate::task::BoxFuture;
 use tower_pulse_model::slice::Precisions;
 
@@ -71,7 +72,7 @@ pub trait Place: fmt::Debug + Send + Sync {
     fn work(&self, access: Access, work: Work) -> BoxFuture<'_, Found>;
 
     /// Makes durable what was done before.
-    fn make_durable(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+    fn make_durable(&self) -> StoreFuture<'_, ()> {
         Box::pin(std::future::ready(Ok(())))
     }
 

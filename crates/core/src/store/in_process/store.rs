@@ -4,8 +4,8 @@ use super::entered::PackedCall;
 use super::table_reads::len_of_part;
 use super::{Access, InProcessStore};
 use crate::condition::{Condition, Warning};
-use crate::error::StoreError;
-use crate::store::journal::{Acquired, Entries, Entry, FieldValues, FoldStep, Journal, Step};
+use crate::store::StoreFuture;
+use crate::store::journal::{Acquired, Amendment, Entries, FieldValues, FoldStep, Journal, Step};
 use crate::store::table::Table;
 use crate::store::table_reads::{Answers, Purpose, TableRead, TableReader};
 use crate::store::{
@@ -13,7 +13,6 @@ use crate::store::{
     Generation, Heartbeat, Pass, Position, Query, Readable, SlowestQuery, Store, StoreStatus,
     Upkeep, check_precisions, read,
 };
-use crate::task::BoxFuture;
 use tower_pulse_model::context::Metric;
 use tower_pulse_model::slice::Precisions;
 use tower_pulse_model::slowest::{RANKING_LEN, RankedContext};
@@ -41,7 +40,7 @@ impl Store for InProcessStore {
         texts.map(|text| Condition::File.warning(text)).collect()
     }
 
-    fn sync(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+    fn sync(&self) -> StoreFuture<'_, ()> {
         self.place.make_durable()
     }
 
@@ -51,7 +50,7 @@ impl Store for InProcessStore {
 }
 
 impl Append for InProcessStore {
-    fn hello(&self) -> BoxFuture<'_, Result<Generation, StoreError>> {
+    fn hello(&self) -> StoreFuture<'_, Generation> {
         let now = self.now();
         Box::pin(self.with(Access::Read, move |state| {
             Ok(Generation {
@@ -62,7 +61,7 @@ impl Append for InProcessStore {
         }))
     }
 
-    fn append<'a>(&'a self, call: &'a FencedBatch) -> BoxFuture<'a, Result<Appended, StoreError>> {
+    fn append<'a>(&'a self, call: &'a FencedBatch) -> StoreFuture<'a, Appended> {
         Box::pin(async move {
             check_precisions(&call.batch, &self.precisions)?;
             let (call, now) = (PackedCall::new(call), self.now());
@@ -74,10 +73,7 @@ impl Append for InProcessStore {
         })
     }
 
-    fn readable<'a>(
-        &'a self,
-        call: &'a AppendedCall,
-    ) -> BoxFuture<'a, Result<Readable, StoreError>> {
+    fn readable<'a>(&'a self, call: &'a AppendedCall) -> StoreFuture<'a, Readable> {
         let call = call.clone();
         Box::pin(self.with(Access::Read, move |state| {
             Ok(state.readable(&call.generation, &call.instance, call.seq, call.position))
@@ -86,21 +82,18 @@ impl Append for InProcessStore {
 }
 
 impl Upkeep for InProcessStore {
-    fn status(&self, now: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>> {
+    fn status(&self, now: i64) -> StoreFuture<'_, StoreStatus> {
         Box::pin(self.with(Access::Read, move |state| state.status(now)))
     }
 
-    fn heartbeat<'a>(
-        &'a self,
-        heartbeat: &'a Heartbeat,
-    ) -> BoxFuture<'a, Result<(Fleet, StoreStatus), StoreError>> {
+    fn heartbeat<'a>(&'a self, heartbeat: &'a Heartbeat) -> StoreFuture<'a, (Fleet, StoreStatus)> {
         let (heartbeat, now) = (heartbeat.clone(), heartbeat.at);
         Box::pin(self.with(Access::Read, move |state| {
             Ok((state.heartbeats.beat(heartbeat), state.status(now)?))
         }))
     }
 
-    fn deregister<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn deregister<'a>(&'a self, instance: &'a str) -> StoreFuture<'a, ()> {
         let instance = instance.to_owned();
         Box::pin(self.with(Access::Read, move |state| {
             state.heartbeats.remove(&instance);
@@ -108,7 +101,7 @@ impl Upkeep for InProcessStore {
         }))
     }
 
-    fn clean<'a>(&'a self, pass: &'a Pass) -> BoxFuture<'a, Result<Option<Cleaned>, StoreError>> {
+    fn clean<'a>(&'a self, pass: &'a Pass) -> StoreFuture<'a, Option<Cleaned>> {
         let (pass, precisions) = (pass.clone(), self.precisions.clone());
         Box::pin(self.with(Access::Write, move |state| {
             state.clean(&pass, &precisions).map(Some)
@@ -121,15 +114,12 @@ impl Query for InProcessStore {
         self
     }
 
-    fn fleet(&self, now: i64) -> BoxFuture<'_, Result<FleetSnapshot, StoreError>> {
+    fn fleet(&self, now: i64) -> StoreFuture<'_, FleetSnapshot> {
         let precisions = self.precisions.clone();
         Box::pin(self.with(Access::Read, move |state| Ok(state.fleet(&precisions, now))))
     }
 
-    fn counters<'a>(
-        &'a self,
-        query: &'a CounterQuery,
-    ) -> BoxFuture<'a, Result<Vec<CounterSeries>, StoreError>> {
+    fn counters<'a>(&'a self, query: &'a CounterQuery) -> StoreFuture<'a, Vec<CounterSeries>> {
         Box::pin(async move {
             let asked = query.clone();
             let slices = self.with(Access::Read, move |state| {
@@ -151,20 +141,14 @@ impl Query for InProcessStore {
         })
     }
 
-    fn counter_names<'a>(
-        &'a self,
-        precisions: &'a [u32],
-    ) -> BoxFuture<'a, Result<Vec<String>, StoreError>> {
+    fn counter_names<'a>(&'a self, precisions: &'a [u32]) -> StoreFuture<'a, Vec<String>> {
         let precisions = precisions.to_vec();
         Box::pin(self.with(Access::Read, move |state| {
             Ok(state.counters.names(&precisions))
         }))
     }
 
-    fn slowest<'a>(
-        &'a self,
-        query: &'a SlowestQuery,
-    ) -> BoxFuture<'a, Result<Vec<RankedContext>, StoreError>> {
+    fn slowest<'a>(&'a self, query: &'a SlowestQuery) -> StoreFuture<'a, Vec<RankedContext>> {
         let limit = query.limit.min(RANKING_LEN);
         Box::pin(async move {
             let since = self
@@ -176,11 +160,7 @@ impl Query for InProcessStore {
 }
 
 impl TableReader for InProcessStore {
-    fn read_tables<'a>(
-        &'a self,
-        _: Purpose,
-        reads: &'a [TableRead],
-    ) -> BoxFuture<'a, Result<Answers, StoreError>> {
+    fn read_tables<'a>(&'a self, _: Purpose, reads: &'a [TableRead]) -> StoreFuture<'a, Answers> {
         Box::pin(async move {
             let now = self.now();
             let (mut answers, mut unread) = (Vec::with_capacity(reads.len()), reads);
@@ -208,16 +188,12 @@ impl Journal for InProcessStore {
         Some(&self.turn)
     }
 
-    fn acquire<'a>(
-        &'a self,
-        _: &'a str,
-        version: &'a str,
-    ) -> BoxFuture<'a, Result<Acquired, StoreError>> {
+    fn acquire<'a>(&'a self, _: &'a str, version: &'a str) -> StoreFuture<'a, Acquired> {
         let version = version.to_owned();
         Box::pin(self.with(Access::Write, |state| Ok(state.acquire(version))))
     }
 
-    fn release<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn release<'a>(&'a self, _: &'a str) -> StoreFuture<'a, ()> {
         Box::pin(std::future::ready(Ok(())))
     }
 
@@ -227,7 +203,7 @@ impl Journal for InProcessStore {
         version: &'a str,
         from: Position,
         bytes: u64,
-    ) -> BoxFuture<'a, Result<Step<Entries>, StoreError>> {
+    ) -> StoreFuture<'a, Step<Entries>> {
         let (version, now) = (version.to_owned(), self.now());
         Box::pin(self.with(Access::Read, move |state| {
             state.under(&version, |state| {
@@ -245,7 +221,7 @@ impl Journal for InProcessStore {
         _: &'a str,
         version: &'a str,
         fields: &'a [(Table, Vec<Vec<u8>>)],
-    ) -> BoxFuture<'a, Result<Step<Vec<FieldValues>>, StoreError>> {
+    ) -> StoreFuture<'a, Step<Vec<FieldValues>>> {
         let (version, fields) = (version.to_owned(), fields.to_vec());
         let now = self.now();
         Box::pin(self.with(Access::Read, move |state| {
@@ -257,56 +233,39 @@ impl Journal for InProcessStore {
         }))
     }
 
-    fn fold<'a>(&'a self, step: &'a FoldStep) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
+    fn fold<'a>(&'a self, step: &'a FoldStep) -> StoreFuture<'a, Step<()>> {
         let (step, now) = (step.clone(), self.now());
         Box::pin(self.with(Access::Write, move |state| state.step(step, now)))
     }
 
-    fn set_aside<'a>(
+    fn amend<'a>(
         &'a self,
         version: &'a str,
         next: &'a str,
-        entry: &'a Entry,
-    ) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
+        amendment: Amendment<'a>,
+    ) -> StoreFuture<'a, Step<()>> {
         let (version, next) = (version.to_owned(), next.to_owned());
-        let (position, requests) = (entry.position, entry.requests.max(1));
-        Box::pin(self.with(Access::Write, move |state| {
-            Ok(state.amend(&version, next, |journal| {
-                journal.aside.push(position);
-                journal.set_aside = journal.set_aside.saturating_add(requests);
-            }))
-        }))
-    }
-
-    fn wait_for_newer<'a>(
-        &'a self,
-        version: &'a str,
-        next: &'a str,
-        _: &'a Entry,
-    ) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
+        let aside = match amendment {
+            Amendment::SetAside(entry) => Some((entry.position, entry.requests.max(1))),
+            _ => None,
+        };
+        let is_hole = matches!(amendment, Amendment::CloseHole);
         // No entry is of a newer version: an older process does not open the file of a newer form.
-        let (version, next) = (version.to_owned(), next.to_owned());
-        Box::pin(self.with(Access::Write, move |state| {
-            Ok(state.amend(&version, next, |_| ()))
-        }))
-    }
-
-    fn close_hole<'a>(
-        &'a self,
-        version: &'a str,
-        next: &'a str,
-    ) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
-        let (version, next) = (version.to_owned(), next.to_owned());
         Box::pin(self.with(Access::Write, move |state| {
             Ok(state.amend(&version, next, |journal| {
-                let end = journal.upto.unwrap_or(journal.head);
-                journal.hole_bytes += end.offset.saturating_sub(journal.low.offset);
-                journal.finish(end);
+                if let Some((position, requests)) = aside {
+                    journal.aside.push(position);
+                    journal.set_aside = journal.set_aside.saturating_add(requests);
+                } else if is_hole {
+                    let end = journal.upto.unwrap_or(journal.head);
+                    journal.hole_bytes += end.offset.saturating_sub(journal.low.offset);
+                    journal.finish(end);
+                }
             }))
         }))
     }
 
-    fn remove_fences<'a>(&'a self, version: &'a str) -> BoxFuture<'a, Result<u64, StoreError>> {
+    fn remove_fences<'a>(&'a self, version: &'a str) -> StoreFuture<'a, u64> {
         let (version, now) = (version.to_owned(), self.now());
         Box::pin(self.with(Access::Write, move |state| {
             Ok(state.remove_fences(&version, now))

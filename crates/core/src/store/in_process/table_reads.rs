@@ -41,28 +41,17 @@ impl State {
                 TableAnswer::Page(tables.page(table, from.as_deref(), now)?)
             }
             TableRead::All(table) => whole(tables.all(table, now)?),
-            TableRead::Names(table) if table.is_ordered() => {
+            TableRead::Names(table) => {
                 let names = ids_at(tables, table, &(0..MAX_NAMES), now)?.into_iter();
                 whole(names.map(|(name, _)| (name, Vec::new())).collect())
-            }
-            TableRead::Names(table) => {
-                let mut names = Vec::new();
-                tables.visit(table, None, now, &mut |field, _| {
-                    names.push((field.to_vec(), Vec::new()));
-                    ControlFlow::Continue(())
-                })?;
-                whole(names)
             }
             TableRead::Count(table) => TableAnswer::Count(tables.count(table, now)),
             TableRead::Ranks(table, ranks) => {
                 TableAnswer::Ranks(ids_at(tables, table, ranks, now)?)
             }
             TableRead::Places(table, ids) => TableAnswer::Places(places(tables, table, ids, now)?),
-            TableRead::Version => {
-                let version = self.kept.journal.version.clone().into_bytes();
-                TableAnswer::Values(vec![Some(version)])
-            }
             TableRead::State => TableAnswer::State(RecordState {
+                version: self.kept.journal.version.clone(),
                 rolled: Some(self.kept.rolled.clone()),
                 created: Some(self.kept.created),
                 since: Some(self.kept.since),

@@ -17,15 +17,6 @@ use tower_pulse_model::slowest::{self, RankedContext};
 use tower_pulse_model::snapshot::{ContextSnapshot, HourSnapshot, Problem};
 use tower_pulse_model::tier::RolledUp;
 
-/// Asks for some contexts, with their statistics of the hour of `now` and of the hour before.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct ContextQuery {
-    /// Names of contexts. The answer has all contexts of these names, of whatever kind.
-    pub names: Vec<String>,
-    /// The time of the query, in Unix seconds.
-    pub now: i64,
-}
-
 /// Some contexts that have exported statistics, to which other programs may have added. Those that only other programs
 /// have recorded come first.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -49,46 +40,38 @@ pub fn kind_of(name: &str) -> Kind {
     }
 }
 
-/// The contexts in a query.
+/// The contexts of a name.
 pub(in crate::store) async fn contexts(
     reader: &dyn TableReader,
     exports: Option<&dyn Exports>,
-    query: &ContextQuery,
+    name: &str,
+    now: i64,
 ) -> Result<Vec<ContextSnapshot>, StoreError> {
-    let names = query.names.iter();
-    let names: Arc<[Vec<u8>]> = names.map(|name| name.clone().into_bytes()).collect();
+    let fields: Arc<[Vec<u8>]> = [name.as_bytes().to_vec()].into();
     let mut reads = vec![TableRead::State, TableRead::Count(Table::Contexts)];
-    reads.extend(CONTEXTS.map(|(_, table)| TableRead::Values(table, names.clone())));
+    reads.extend(CONTEXTS.map(|(_, table)| TableRead::Values(table, fields.clone())));
     let mut answers = reader.read_tables(Purpose::Query, &reads).await?;
-    let rolled = answers.state().rolled_at(query.now);
+    let rolled = answers.state().rolled_at(now);
     let has_contexts = answers.count() > 0;
-    let listed = CONTEXTS.map(|(kind, _)| (kind, answers.values()));
+    let listed = CONTEXTS.map(|(kind, _)| answers.values().pop().flatten().map(|_| kind));
     // The statistics before the records, so that every sample in the statistics is in the records too, unless another
     // program has added it.
     let exported = match exports {
-        Some(exports) => exports.statistics(&query.names, query.now).await?,
-        None => vec![None; names.len()],
+        Some(exports) => exports.statistics(name, now).await?,
+        None => None,
     };
-    let mut contexts = Vec::new();
-    for (at, (name, exported)) in query.names.iter().zip(exported).enumerate() {
-        let kinds = listed.iter().filter_map(|(kind, last_seen)| {
-            let is_listed = last_seen.get(at).is_some_and(Option::is_some);
-            (is_listed && name != ALL).then_some(*kind)
-        });
-        let mut kinds: Vec<Kind> = kinds.collect();
-        kinds.sort_unstable();
-        if kinds.is_empty() && (exported.is_some() || name == ALL) {
-            kinds.push(kind_of(name));
-        }
-        // Contexts of one name share their statistics, which then tell nothing of one of them.
-        let hours = exported.filter(|_| kinds.len() == 1).unwrap_or_default();
-        contexts.extend(kinds.into_iter().map(|kind| {
-            let id = ContextId::new(kind, name.as_str());
-            (id, hours.clone())
-        }));
+    let listed = listed.into_iter().flatten();
+    let mut kinds: Vec<Kind> = listed.filter(|_| name != ALL).collect();
+    kinds.sort_unstable();
+    if kinds.is_empty() && (exported.is_some() || name == ALL) {
+        kinds.push(kind_of(name));
     }
+    // Contexts of one name share their statistics, which then tell nothing of one of them.
+    let hours = exported.filter(|_| kinds.len() == 1).unwrap_or_default();
+    let contexts = kinds.into_iter();
+    let contexts = contexts.map(|kind| (ContextId::new(kind, name), hours.clone()));
     let problems = &mut Vec::new();
-    let mut contexts = snapshots(reader, contexts, &rolled, query.now, problems).await?;
+    let mut contexts = snapshots(reader, contexts.collect(), &rolled, now, problems).await?;
     // The sum of all HTTP contexts is in no table of contexts.
     contexts.retain(|context| {
         let is_empty = context.hour.is_none() && context.last_hour.is_none();

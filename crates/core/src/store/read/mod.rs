@@ -11,9 +11,9 @@ mod records;
 mod slices;
 mod slow_requests;
 
+pub use self::contexts::BookStatistics;
 pub use self::contexts::kind_of;
 pub use self::contexts::slowest;
-pub use self::contexts::{BookStatistics, ContextQuery};
 pub(super) use self::contexts::{book_statistics, contexts};
 pub use self::minute_reports::{InstanceMinuteRecords, VersionRecords};
 pub(super) use self::minute_reports::{minute_reports, version_records};

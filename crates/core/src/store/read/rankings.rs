@@ -105,7 +105,7 @@ impl RankingPage {
 pub(in crate::store) async fn ranking_names(
     reader: &dyn TableReader,
 ) -> Result<Vec<String>, StoreError> {
-    let reads = [TableRead::Names(Table::Rankings)];
+    let reads = [TableRead::All(Table::Rankings)];
     let names = reader.read_tables(Purpose::Query, &reads).await?.page();
     let names = names.fields.into_iter();
     let names = names.filter_map(|(name, _)| String::from_utf8(name).ok());
@@ -262,9 +262,9 @@ impl Reading<'_> {
             let (mut all, mut version) = (Vec::new(), None);
             loop {
                 let ranks = self.ranks(all.len(), limit);
-                let reads = [TableRead::Ranks(self.totals(), ranks), TableRead::Version];
+                let reads = [TableRead::Ranks(self.totals(), ranks), TableRead::State];
                 let mut answers = self.read(&reads).await?;
-                let (part, now) = (answers.ranks(), answers.values());
+                let (part, now) = (answers.ranks(), answers.state().version);
                 if *version.get_or_insert_with(|| now.clone()) != now {
                     break;
                 }
@@ -330,15 +330,15 @@ impl Reading<'_> {
         expired: &[i64],
     ) -> Result<Result<Vec<(Arc<str>, i64)>, Option<RankingState>>, StoreError> {
         let mut reads = vec![
-            TableRead::Version,
+            TableRead::State,
             self.of_ranking(Table::Rankings),
             TableRead::Ranks(self.totals(), 0..usize::MAX),
         ];
         let slices = expired.iter().map(|start| self.slice(*start));
         reads.extend(slices.map(TableRead::All));
-        reads.push(TableRead::Version);
+        reads.push(TableRead::State);
         let mut answers = self.read(&reads).await?;
-        let (version, state) = (answers.values(), state_in(answers.values()));
+        let (version, state) = (answers.state().version, state_in(answers.values()));
         let Some(state) = state else {
             return Ok(Err(None));
         };
@@ -349,7 +349,7 @@ impl Reading<'_> {
                 *total = total.saturating_sub(n);
             }
         }
-        let is_undisturbed = version == answers.values();
+        let is_undisturbed = version == answers.state().version;
         if !is_undisturbed || !state.expired(self.query.now).eq(expired.iter().copied()) {
             return Ok(Err(Some(state)));
         }

@@ -3,9 +3,9 @@
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::Arc;
 
 use super::record_cache::{HeldRecord, HeldRecords, RecordCache};
+use super::slices::packed_records;
 use crate::error::StoreError;
 use crate::store::table::Table;
 use crate::store::table_reads::{Purpose, TableRead, TableReader};
@@ -162,7 +162,9 @@ impl SeriesReader<'_> {
         held.retain(|slice, record| record.revision == revision(slice));
         let unread = slices_read.iter().copied();
         let unread: Vec<_> = unread.filter(|slice| !held.contains_key(slice)).collect();
-        for (slice, packed) in read_record(self.reader, id, &unread).await? {
+        let read = packed_records(self.reader, &unread, &[id]).await?;
+        for (slice, packed) in unread.into_iter().zip(read) {
+            let packed = packed.into_iter().flatten().next().map(Vec::into);
             let revision = revision(&slice);
             held.insert(slice, HeldRecord { revision, packed });
         }
@@ -174,27 +176,6 @@ impl SeriesReader<'_> {
         }
         Ok(combined)
     }
-}
-
-/// Reads the packed record that a context has in each of some slices.
-async fn read_record(
-    reader: &dyn TableReader,
-    id: RecordId,
-    slices: &[TierSlice],
-) -> Result<Vec<(TierSlice, Option<Box<[u8]>>)>, StoreError> {
-    if slices.is_empty() {
-        return Ok(Vec::new());
-    }
-    let fields: Arc<[Vec<u8>]> = [id.to_bytes().to_vec()].into();
-    let reads = slices.iter();
-    let reads = reads.map(|slice| TableRead::Values(Table::records(*slice), fields.clone()));
-    let reads: Vec<_> = reads.collect();
-    let mut answers = reader.read_tables(Purpose::Query, &reads).await?;
-    let values = slices.iter().map(|slice| {
-        let value = answers.values().pop().flatten();
-        (*slice, value.map(Vec::into_boxed_slice))
-    });
-    Ok(values.collect())
 }
 
 /// The records of many contexts in the hours that begin within `starts`, in the order of the contexts. What is no
@@ -210,16 +191,11 @@ pub(super) async fn hourly_records(
     let slices = SlicesToCombine::within(starts, end, HOUR as u32, HALF_HOURS, rolled);
     let mut combined = Vec::with_capacity(contexts.len());
     for part in contexts.chunks(CONTEXTS_AT_ONCE) {
-        let fields = part.iter();
-        let fields = fields.map(|id| RecordId::new(id.kind, &id.name).to_bytes().to_vec());
-        let fields: Arc<[Vec<u8>]> = fields.collect();
-        let reads = slices.slices.iter();
-        let reads = reads.map(|slice| TableRead::Values(Table::records(*slice), fields.clone()));
-        let reads: Vec<_> = reads.collect();
-        let mut by_slice = Vec::with_capacity(reads.len());
-        for reads in reads.chunks(SLICES_AT_ONCE) {
-            let mut answers = reader.read_tables(Purpose::Query, reads).await?;
-            by_slice.extend(reads.iter().map(|_| answers.values()));
+        let ids = part.iter().map(|id| RecordId::new(id.kind, &id.name));
+        let ids: Vec<_> = ids.collect();
+        let mut by_slice = Vec::with_capacity(slices.slices.len());
+        for slices in slices.slices.chunks(SLICES_AT_ONCE) {
+            by_slice.extend(packed_records(reader, slices, &ids).await?);
         }
         for (at, context) in part.iter().enumerate() {
             if at % UNPACKED_AT_ONCE == 0 {

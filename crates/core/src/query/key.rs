@@ -1,0 +1,66 @@
+//! The keys of reads.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+#[cfg(feature = "row-cache")]
+use crate::row_lists::RowsQuery;
+use crate::store::{CounterQuery, SlowRequestQuery};
+use tower_pulse_model::context::ContextId;
+use tower_pulse_model::records::RecordId;
+use tower_pulse_model::slice::Precision;
+use tower_pulse_model::window::Window;
+
+/// What is read, as the key of its answer.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) enum Key {
+    Fleet,
+    Book,
+    Contexts(String),
+    Counters(CounterQuery),
+    CounterNames(Vec<u32>),
+    Records(ContextId, u32, Precision),
+    Window(Window),
+    Running(Window, RecordId),
+    PathTargets(Window),
+    TimerNames,
+    Slowest,
+    #[cfg(feature = "rankings")]
+    Rankings,
+    #[cfg(feature = "rankings")]
+    Ranking(String, usize, usize),
+    #[cfg(feature = "row-cache")]
+    Rows(RowsQuery),
+    SlowRequests(SlowRequestQuery),
+    Profile(ContextId),
+    Tiers,
+    Status,
+    Changes,
+    Marks,
+    Versions(Arc<str>, Vec<i64>),
+    Instances(Range<i64>, Option<RecordId>),
+    BesideOthers(Range<i64>, Arc<str>),
+}
+
+impl Key {
+    /// Age up to which an answer is served again.
+    pub(super) fn age(&self) -> Duration {
+        Duration::from_secs(match self {
+            // Minutes that have ended hardly change.
+            Self::Tiers | Self::Profile(_) | Self::Versions(..) => 60,
+            // Reports are of minutes.
+            Self::BesideOthers(..) => 10,
+            _ => 1,
+        })
+    }
+
+    /// The number of the share of `query_bytes` that bounds such answers.
+    pub(super) fn share(&self) -> usize {
+        match self {
+            Self::Window(_) | Self::Running(..) => 0,
+            Self::Records(..) => 1,
+            _ => 2,
+        }
+    }
+}
