@@ -10,7 +10,8 @@ use tower_pulse_core::store::Store;
 use tower_pulse_core::store::{RankingPage, RankingQuery};
 use tower_pulse_core::testing::TestFolder;
 use tower_pulse_model::batch::Batch;
-use tower_pulse_model::ranking::{RankingDelta, RankingSpec};
+use tower_pulse_model::pack::{pack, unpack};
+use tower_pulse_model::ranking::{RankingDelta, RankingSpec, RankingState};
 use tower_pulse_model::slice::Precisions;
 
 use crate::fixture::{Writer, call, redis_store};
@@ -35,14 +36,13 @@ const MOST_ROUNDS: u32 = 100;
 
 /// Fills a ranking: every id in the first slice, every other one in the second slice as well.
 const FILL: &str = "
-local slots, first, second, ids = {KEYS[3], KEYS[4]}, {}, {}, tonumber(ARGV[1])
+local slots, first, second, ids = {KEYS[2], KEYS[3]}, {}, {}, tonumber(ARGV[1])
 for n = 1, ids do
   local id = string.rep('0', ARGV[2] - 6) .. string.format('%06d', n)
   redis.call('HSET', slots[1], id, n % 7 + 1)
   if n % 2 == 0 then redis.call('HSET', slots[2], id, 3) end
-  redis.call('ZADD', KEYS[2], n % 7 + 1 + (n % 2 == 0 and 3 or 0), id)
-end
-redis.call('HSET', KEYS[1], 'posts', ARGV[3])";
+  redis.call('ZADD', KEYS[1], n % 7 + 1 + (n % 2 == 0 and 3 or 0), id)
+end";
 
 /// How many ids the totals have that are not those of the second slice alone.
 const WRONG: &str = "
@@ -98,26 +98,26 @@ impl Fleet {
     async fn fill(&self, spec: RankingSpec, ids: u32, length: usize) {
         let slots = [START, START + i64::from(spec.interval)];
         let keys = slots.map(|start| format!("slot_posts_{start}"));
-        let RankingSpec {
-            interval,
-            slices,
-            max_ids,
-        } = spec;
-        let state = format!("{interval} {slices} {max_ids} {} {}", slots[0], slots[1]);
         let (ids, length) = (ids.to_string(), length.to_string());
         self.command(&[
             "EVAL",
             FILL,
-            "4",
-            "pulse:rankings",
+            "3",
             "stats_posts",
             &keys[0],
             &keys[1],
             &ids,
             &length,
-            &state,
         ])
         .await;
+        let state = RankingState {
+            spec,
+            slices: slots.into(),
+        };
+        let mut command = redis::cmd("HSET");
+        command.arg("pulse:rankings").arg("posts").arg(pack(&state));
+        let mut conn = self.server.connection().await;
+        command.exec_async(&mut conn).await.unwrap();
     }
 
     /// Appends an addition to a counter.
@@ -173,9 +173,12 @@ async fn a_slice_of_100_000_long_ids_leaves_while_entries_are_folded_and_folders
         redis::from_redis_value(fleet.command(&["EVAL", WRONG, "0"]).await).unwrap();
     assert_eq!(counts, [MAX_IDS / 2, 0]);
     let state = fleet.command(&["HGET", "pulse:rankings", "posts"]).await;
-    let state: String = redis::from_redis_value(state).unwrap();
-    let second = START + 60;
-    assert_eq!(state, format!("60 1500 {MAX_IDS} {second}"));
+    let state: Vec<u8> = redis::from_redis_value(state).unwrap();
+    let second = RankingState {
+        spec: LONGEST,
+        slices: [START + 60].into(),
+    };
+    assert_eq!(unpack(&state), Some(second));
     let page = fleet.page(usize::MAX).await;
     assert_eq!(page.total, 50_000);
     let ids: BTreeSet<_> = page.top.iter().map(|id| (&id.id, id.score)).collect();

@@ -53,6 +53,7 @@ macro_rules! packed {
         $crate::pack::packed!($($more)*);
     };
     ($type:ty { $($field:tt),+ $(,)? $(; $($unpacked:ident),+)? } $(if $check:expr)?) => {
+        #[doc(hidden)]
         impl $crate::pack::Packed for $type {
             fn write(&self, out: &mut $crate::pack::Writer) {
                 $($crate::pack::Packed::write(&self.$field, out);)+
@@ -84,6 +85,7 @@ pub fn passes<T>(value: &T, check: impl FnOnce(&T) -> bool) -> bool {
 #[macro_export]
 macro_rules! packed_enum {
     ($type:ty { $($number:literal => $variant:ident $({ $($field:ident),+ })?),+ $(,)? }) => {
+        #[doc(hidden)]
         impl $crate::pack::Packed for $type {
             fn write(&self, out: &mut $crate::pack::Writer) {
                 match self {
@@ -148,6 +150,7 @@ macro_rules! named {
             }
         }
 
+        #[doc(hidden)]
         impl $crate::pack::Packed for $type {
             fn write(&self, out: &mut $crate::pack::Writer) {
                 out.uint(*self as u64);
