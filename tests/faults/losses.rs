@@ -33,8 +33,10 @@ async fn answer(router: &Router, question: &str) -> Value {
     let request = Request::get(question).header("host", "localhost");
     let request = request.body(Body::empty()).unwrap();
     let response = router.clone().oneshot(request).await.unwrap();
-    assert!(response.status().is_success(), "{question}: {response:?}");
+    let status = response.status();
     let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+    let text = String::from_utf8_lossy(&body);
+    assert!(status.is_success(), "{question}: {status} {text}");
     serde_json::from_slice(&body).unwrap()
 }
 
