@@ -192,8 +192,11 @@ impl RowCache {
     /// # Errors
     /// [`RowError::Store`].
     pub async fn list(&self, offset: usize, limit: usize) -> Result<RowList, RowError> {
-        let mut query = RowsQuery::default();
-        (query.offset, query.limit) = (offset, limit);
+        let query = RowsQuery {
+            offset,
+            limit: Some(limit),
+            ..RowsQuery::default()
+        };
         Ok(self.0.list(&query).await?)
     }
 

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::deploy_verdict::DeployVerdict;
 use super::measured::share;
 
-use super::{DEFAULT_ROWS, MAX_ROWS, check_limit};
+use super::{MAX_ROWS, check_limit};
 use crate::query::error::QueryError;
+use crate::query::question::or_any;
 use crate::query::source::Source;
 use crate::store::marks::leave_out_removed;
 use tower_pulse_detect::change::{Change, ChangeKind, Suspect};
@@ -17,7 +18,7 @@ use tower_pulse_detect::detector::{Sight, Watched};
 use tower_pulse_model::context::{ALL, ContextId, Kind, method_and_path};
 use tower_pulse_model::mark::Marks;
 
-/// What has changed: [`Reader::changes`](crate::query::Reader::changes).
+/// What has changed: [`ChangesQuery`](crate::query::ChangesQuery).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Changes {
@@ -87,25 +88,16 @@ pub struct ChangeRow {
 }
 
 /// Which changes are asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct ChangesQuery {
     /// Only those of a kind.
+    #[serde(deserialize_with = "or_any")]
     pub kind: Option<ChangeKind>,
-    /// The most changes that are answered, at most 1,000.
-    pub limit: usize,
+    /// The most changes that are answered, at most 1,000; 100 unless it is set.
+    pub limit: Option<usize>,
     /// How many are left out before.
     pub offset: usize,
-}
-
-impl Default for ChangesQuery {
-    fn default() -> Self {
-        Self {
-            kind: None,
-            limit: DEFAULT_ROWS,
-            offset: 0,
-        }
-    }
 }
 
 impl ChangeRow {
@@ -131,12 +123,7 @@ pub(in crate::query) async fn changes(
     source: &Source,
     query: &ChangesQuery,
 ) -> Result<Changes, QueryError> {
-    let ChangesQuery {
-        kind,
-        limit,
-        offset,
-    } = *query;
-    check_limit(limit, MAX_ROWS)?;
+    let (kind, limit) = (query.kind, check_limit(query.limit, MAX_ROWS)?);
     let log = source.reader.changes().await?;
     let marks = source.reader.marks().await?;
     let mut matching: Vec<&Change> = (log.changes.iter())
@@ -151,7 +138,7 @@ pub(in crate::query) async fn changes(
         problems: matching.iter().filter(|c| is_problem(c)).count(),
         changes: matching
             .into_iter()
-            .skip(offset)
+            .skip(query.offset)
             .take(limit)
             .map(|change| ChangeRow::new(change, &marks))
             .collect(),

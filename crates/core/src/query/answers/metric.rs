@@ -1,6 +1,6 @@
 //! The metrics of series: what each one is, in counters and in records.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::measured::{Outcomes, PollTimes, share};
 use crate::store::{CounterSeries, SliceCount};
@@ -9,10 +9,12 @@ use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{Kind, Metric};
 
 /// What a series shows of each slice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum SeriesMetric {
     /// The number of requests.
+    #[default]
     Hits,
     /// The number of errors.
     Errors,
@@ -98,48 +100,6 @@ fn quantile(sums: &Aggregate, times: &AccessTimeStats, q: f64) -> Option<f64> {
 }
 
 impl SeriesMetric {
-    /// All metrics, the default first.
-    pub const ALL: [Self; 16] = [
-        Self::Hits,
-        Self::Errors,
-        Self::Mean,
-        Self::P50,
-        Self::P95,
-        Self::P99,
-        Self::Total,
-        Self::ErrorShare,
-        Self::Stddev,
-        Self::Min,
-        Self::Max,
-        Self::Outcomes,
-        Self::Times,
-        Self::Computing,
-        Self::Waiting,
-        Self::LongestPoll,
-    ];
-
-    /// The name in the API: `"hits"`, …
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Hits => "hits",
-            Self::Errors => "errors",
-            Self::Mean => "mean",
-            Self::P50 => "p50",
-            Self::P95 => "p95",
-            Self::P99 => "p99",
-            Self::Total => "total",
-            Self::ErrorShare => "error_share",
-            Self::Stddev => "stddev",
-            Self::Min => "min",
-            Self::Max => "max",
-            Self::Outcomes => "outcomes",
-            Self::Times => "times",
-            Self::Computing => "computing",
-            Self::Waiting => "waiting",
-            Self::LongestPoll => "longest_poll",
-        }
-    }
-
     /// The percentile that it is, 0 to 1.
     fn quantile(self) -> Option<f64> {
         match self {

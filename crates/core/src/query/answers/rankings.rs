@@ -2,15 +2,15 @@
 
 use std::collections::HashSet;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::{MAX_ROWS, check_limit};
+use super::{MAX_ROWS, check_given, check_limit};
 use crate::query::error::QueryError;
 use crate::query::source::Source;
 use crate::store::{RankedId, RankingPage};
 use tower_pulse_model::ranking::RankingSpec;
 
-/// The rankings of the store and of this process: [`Reader::rankings`](crate::query::Reader::rankings).
+/// The rankings of the store and of this process: [`RankingsQuery`](crate::query::RankingsQuery).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Rankings {
@@ -29,7 +29,7 @@ pub struct RankingRow {
     pub ids: usize,
 }
 
-/// A part of a ranking: [`Reader::ranking`](crate::query::Reader::ranking).
+/// A part of a ranking: [`RankingQuery`](crate::query::RankingQuery).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RankingPart {
@@ -81,7 +81,27 @@ impl RankingHead {
     }
 }
 
-pub(in crate::query) async fn rankings(source: &Source) -> Result<Rankings, QueryError> {
+/// Asks for the list of all rankings.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RankingsQuery {}
+
+/// Which part of a ranking is asked for.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RankingQuery {
+    /// The name of the ranking.
+    pub name: String,
+    /// The most ids that are answered, at most 1,000; 100 unless it is set.
+    pub limit: Option<usize>,
+    /// How many are left out before.
+    pub offset: usize,
+}
+
+pub(in crate::query) async fn rankings(
+    source: &Source,
+    _: &RankingsQuery,
+) -> Result<Rankings, QueryError> {
     let own = source.own_rankings();
     let stored = source.reader.rankings().await?;
     let mut rankings: Vec<RankingRow> = (stored.iter())
@@ -103,11 +123,11 @@ pub(in crate::query) async fn rankings(source: &Source) -> Result<Rankings, Quer
 
 pub(in crate::query) async fn ranking(
     source: &Source,
-    name: &str,
-    offset: usize,
-    limit: usize,
+    query: &RankingQuery,
 ) -> Result<RankingPart, QueryError> {
-    check_limit(limit, MAX_ROWS)?;
+    let (name, offset) = (&*query.name, query.offset);
+    check_given("name", name)?;
+    let limit = check_limit(query.limit, MAX_ROWS)?;
     let page = source.reader.ranking(name, offset, limit).await?;
     let page = page.as_deref();
     let own = || {
