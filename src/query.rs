@@ -10,12 +10,10 @@
 //! let pulse = Pulse::builder().build()?;
 //! pulse.record("GET /users/{id}", Duration::from_millis(4), StatusCode::OK);
 //! pulse.flush().await?;
-//! let question = PathsQuery {
-//!     window: Window::last(Duration::from_secs(300)),
-//!     sort: Sort::P95,
-//!     ..Default::default()
-//! };
-//! let answer = pulse.query().ask(&question).await?;
+//! let mut slowest = PathsQuery::default();
+//! slowest.window = Window::last(Duration::from_secs(300));
+//! slowest.sort = Sort::P95;
+//! let answer = pulse.query().ask(&slowest).await?;
 //! let users = &answer.paths[0];
 //! assert_eq!((&*users.name.context, users.now.count), ("GET /users/{id}", 1));
 //! assert!(users.now.times.p95.is_some_and(|p95| p95 < 0.005));

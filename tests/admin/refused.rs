@@ -8,7 +8,8 @@ use tower_pulse::Pulse;
 use tower_pulse::admin::Access;
 use tower_pulse::query::{
     ChangesQuery, CountersQuery, DeployQuery, FixFirstQuery, InstanceQuery, InstancesQuery,
-    PathsQuery, QueryError, RankingQuery, RowMetric, RowsQuery, SlowestQuery, SlowestRequestsQuery,
+    PathsQuery, QueryError, Question, RankingQuery, RowMetric, RowsQuery, SlowestQuery,
+    SlowestRequestsQuery,
 };
 
 use crate::serve;
@@ -213,10 +214,7 @@ async fn a_number_beyond_its_range_is_refused_in_rust() {
     refused!(1_000, InstancesQuery::default());
     refused!(
         1_000,
-        InstanceQuery {
-            instance: "web-1".to_owned(),
-            ..Default::default()
-        }
+        InstanceQuery::default().with(|of| of.instance = "web-1".to_owned())
     );
     refused!(100, SlowestRequestsQuery::default());
     refused!(1_000, RowsQuery::default());
@@ -228,10 +226,7 @@ async fn a_number_beyond_its_range_is_refused_in_rust() {
     refused!(1_000, SlowestQuery::default());
     refused!(
         1_000,
-        RankingQuery {
-            name: "posts".to_owned(),
-            ..Default::default()
-        }
+        RankingQuery::default().with(|of| of.name = "posts".to_owned())
     );
     refused!(100, FixFirstQuery::default());
     let mut none = SlowestRequestsQuery::default();

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
+use serde_json::json;
 use tower_pulse::query::{
     ChangesQuery, DeployQuery, ENOUGH_REQUESTS, FixFirstQuery, FixReason, Kind, MarksQuery,
-    Measured, OverviewQuery, PathQuery, PathsQuery, Reader, SeriesMetric, SeriesQuery, SeriesValue,
-    Window,
+    Measured, OverviewQuery, PathQuery, PathsQuery, Question, Reader, SeriesMetric, SeriesQuery,
+    SeriesValue, Window,
 };
 use tower_pulse::{ChangeKind, Clock, Pulse};
 
@@ -34,9 +35,7 @@ fn near(a: f64, b: f64) -> bool {
 /// What the answers about one window say.
 async fn in_window(query: &Reader, window: Window, name: &str) {
     let overview = query
-        .ask(&OverviewQuery {
-            window: Some(window),
-        })
+        .ask(&OverviewQuery::default().with(|of| of.window = Some(window)))
         .await
         .unwrap();
     let all = overview.window.as_ref().unwrap();
@@ -45,8 +44,8 @@ async fn in_window(query: &Reader, window: Window, name: &str) {
     asked.limit = Some(1_000);
     let paths = query.ask(&asked).await.unwrap();
     assert_eq!(
-        (all.covered, all.before.covered),
-        (paths.now, paths.before),
+        json!([all.covered, all.before.covered]),
+        json!([paths.now, paths.before]),
         "{name}"
     );
     let count: u64 = paths.paths.iter().map(|row| row.now.count).sum();
@@ -66,8 +65,8 @@ async fn in_window(query: &Reader, window: Window, name: &str) {
         let page = query.ask(&asked).await.unwrap();
         let page = page.window.as_ref().unwrap();
         assert_eq!(
-            (&page.window.now, page.window.change),
-            (&row.now, row.change),
+            json!([page.window.now, page.window.change]),
+            json!([row.now, row.change]),
             "{name}"
         );
         let requests: u64 = page.histogram.iter().map(|(_, _, count)| count).sum();
@@ -122,10 +121,7 @@ fn measured(measured: &Measured, seconds: i64, name: &str) {
 /// All figures of a row are of one window, which is that of the page's own answer.
 async fn fix_first(query: &Reader, window: Window, name: &str) {
     let answer = query
-        .ask(&FixFirstQuery {
-            window,
-            limit: Some(100),
-        })
+        .ask(&FixFirstQuery::default().with(|of| (of.window, of.limit) = (window, Some(100))))
         .await
         .unwrap();
     let changes = query.ask(&ChangesQuery::default()).await.unwrap();
@@ -187,9 +183,7 @@ async fn percentiles(query: &Reader) {
     let mut known: Vec<(String, (u64, f64), f64, f64)> = Vec::new();
     for name in Window::NAMES {
         let overview = query
-            .ask(&OverviewQuery {
-                window: Some(name.parse().unwrap()),
-            })
+            .ask(&OverviewQuery::default().with(|of| of.window = Some(name.parse().unwrap())))
             .await
             .unwrap();
         let window = overview.window.as_ref().unwrap();
@@ -238,7 +232,7 @@ async fn changes(query: &Reader) {
 
 /// A deploy is charged with what is slower since, and not with traffic.
 async fn deploys(query: &Reader) {
-    for mark in &query.ask(&MarksQuery {}).await.unwrap().marks {
+    for mark in &query.ask(&MarksQuery::default()).await.unwrap().marks {
         let mut asked = DeployQuery::default();
         asked.mark = Some(mark.id.to_string());
         let deploy = query.ask(&asked).await.unwrap();
@@ -276,9 +270,7 @@ async fn a_window_of_any_length_is_answered() {
     ] {
         let overview = pulse
             .query()
-            .ask(&OverviewQuery {
-                window: Some(window),
-            })
+            .ask(&OverviewQuery::default().with(|of| of.window = Some(window)))
             .await
             .unwrap();
         let window_of = overview.window.as_ref().unwrap();

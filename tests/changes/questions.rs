@@ -1,8 +1,8 @@
 //! The seven questions, asked after each incident of the demo: in Rust, where no screen decides anything.
 
 use tower_pulse::query::{
-    ChangeRow, ChangesQuery, FixFirstQuery, FixReason, InstancesQuery, ListedRequest, Reader,
-    Verdict, Window, WorstRequestsQuery,
+    ChangeRow, ChangesQuery, FixFirstQuery, FixReason, InstancesQuery, ListedRequest, Question,
+    Reader, Verdict, Window, WorstRequestsQuery,
 };
 use tower_pulse::{ChangeKind, Suspect};
 
@@ -72,10 +72,9 @@ impl Asked<'_> {
             let window = name.parse().unwrap();
             let answer = self
                 .query
-                .ask(&FixFirstQuery {
-                    window,
-                    limit: Some(10),
-                })
+                .ask(
+                    &FixFirstQuery::default().with(|of| (of.window, of.limit) = (window, Some(10))),
+                )
                 .await
                 .unwrap();
             let first = &answer.rows[0];
@@ -140,10 +139,10 @@ impl Asked<'_> {
         let page = self.incident.page();
         let answer = self
             .query
-            .ask(&WorstRequestsQuery {
-                context: page.to_owned(),
-                window: None,
-            })
+            .ask(
+                &WorstRequestsQuery::default()
+                    .with(|of| (of.context, of.window) = (page.to_owned(), None)),
+            )
             .await
             .unwrap();
         let about = format!("{:?}: {answer:#?}", self.incident);
@@ -169,10 +168,10 @@ impl Asked<'_> {
         let window = Window::between(self.began - 7_200, self.began - 3_600).unwrap();
         let before = self
             .query
-            .ask(&WorstRequestsQuery {
-                context: page.to_owned(),
-                window: Some(window),
-            })
+            .ask(
+                &WorstRequestsQuery::default()
+                    .with(|of| (of.context, of.window) = (page.to_owned(), Some(window))),
+            )
             .await
             .unwrap();
         assert!(!before.in_window, "nothing was recorded then: {before:#?}");

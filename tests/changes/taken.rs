@@ -416,7 +416,7 @@ async fn the_access_says_who_takes_a_change() {
     assert_eq!(
         pulse
             .query()
-            .ask(&tower_pulse::query::MarksQuery {})
+            .ask(&tower_pulse::query::MarksQuery::default())
             .await
             .unwrap()
             .marks,

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tower_pulse::query::{InstancesQuery, MarksQuery, OverviewQuery, Reader, Window};
+use tower_pulse::query::{InstancesQuery, MarksQuery, OverviewQuery, Question, Reader, Window};
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::{Clock, Dashboard, ManualClock, Pulse};
 use tower_pulse_model::slice::HOUR;
@@ -95,9 +95,7 @@ impl Fleet {
         for reader in self.readers() {
             let window = Window::last(Duration::from_secs(300));
             let overview = reader
-                .ask(&OverviewQuery {
-                    window: Some(window),
-                })
+                .ask(&OverviewQuery::default().with(|of| of.window = Some(window)))
                 .await
                 .unwrap();
             let window = serde_json::to_value(&overview.window).unwrap();
@@ -230,7 +228,7 @@ async fn a_clock_half_an_hour_fast_is_told_and_followed() {
         .wrong
         .pulse
         .query()
-        .ask(&MarksQuery {})
+        .ask(&MarksQuery::default())
         .await
         .unwrap()
         .as_of;

@@ -169,7 +169,7 @@ async fn what_was_taken_and_removed_stays_so_after_a_restart() {
             service
                 .pulse
                 .query()
-                .ask(&tower_pulse::query::MarksQuery {})
+                .ask(&tower_pulse::query::MarksQuery::default())
                 .await
                 .unwrap()
                 .marks,

@@ -175,7 +175,7 @@ async fn of_redis_where_each_process_shows_its_own() {
     let (clock, _hand) = Clock::manual(
         shop.pulse
             .query()
-            .ask(&tower_pulse::query::MarksQuery {})
+            .ask(&tower_pulse::query::MarksQuery::default())
             .await
             .unwrap()
             .as_of,

@@ -44,7 +44,8 @@ use self::params::Nothing;
 pub use self::post_limit::PostLimit;
 use self::response::ApiError;
 use tower_pulse_core::error::BuildError;
-use tower_pulse_core::query::{self, Reader};
+use tower_pulse_core::query;
+use tower_pulse_core::query::answers::Reader;
 use tower_pulse_core::recorder::totals::Totals;
 
 /// Returns the totals of an instance by context.

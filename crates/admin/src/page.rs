@@ -12,7 +12,8 @@ use super::Source;
 use super::assets::{self, INDEX};
 use super::encoding::{self, ACCEPT_ENCODING};
 use super::response;
-use tower_pulse_core::query::{self, ENOUGH_FOR_P99, ENOUGH_REQUESTS};
+use tower_pulse_core::query;
+use tower_pulse_core::query::answers::{ENOUGH_FOR_P99, ENOUGH_REQUESTS};
 use tower_pulse_core::task::lock;
 use tower_pulse_model::context::escape_hidden;
 

@@ -6,7 +6,7 @@ use serde::de::{Deserializer, Error as _, IntoDeserializer, Visitor};
 use serde::{Deserialize, forward_to_deserialize_any};
 
 use super::response::ApiError;
-use tower_pulse_core::query::Window;
+use tower_pulse_core::query::answers::Window;
 
 /// The longest text of a parameter, in bytes. Names that this crate writes have at most 256; other writers
 /// of the book's keys may use longer ones.

@@ -11,6 +11,7 @@ use crate::task::{BoxFuture, lock};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "query", derive(serde::Deserialize))]
 #[cfg_attr(feature = "query", serde(default, deny_unknown_fields))]
+#[non_exhaustive]
 pub struct RowsQuery {
     /// The name of the cache; the unnamed one, or else the first by name, if there is none.
     pub name: Option<String>,

@@ -192,11 +192,8 @@ impl RowCache {
     /// # Errors
     /// [`RowError::Store`].
     pub async fn list(&self, offset: usize, limit: usize) -> Result<RowList, RowError> {
-        let query = RowsQuery {
-            offset,
-            limit: Some(limit),
-            ..RowsQuery::default()
-        };
+        let mut query = RowsQuery::default();
+        (query.offset, query.limit) = (offset, Some(limit));
         Ok(self.0.list(&query).await?)
     }
 

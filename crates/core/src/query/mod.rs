@@ -21,7 +21,7 @@ mod turn;
 mod window;
 mod windows;
 
-pub use self::answers::*;
+pub(crate) use self::answers::*;
 pub use self::error::MAX_POINTS;
 pub use self::reader::{health_status, reader, source};
 pub use self::source::{Process, Source};

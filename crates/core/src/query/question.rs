@@ -6,9 +6,9 @@ use serde::de::{Deserialize, DeserializeOwned, Deserializer, IntoDeserializer};
 use super::reader::{Answering, Reader};
 use tower_pulse_model::context::Kind;
 
-/// A question, which [`Reader::ask`] answers. Its fields are the parameters of the API, which may grow: leave the others open
-/// by `..Default::default()`.
-pub trait Question: DeserializeOwned + Send + Sync {
+/// A question, which [`Reader::ask`] answers. Its fields are the parameters of the API; those that are not set have the
+/// defaults of the API.
+pub trait Question: Default + DeserializeOwned + Send + Sync {
     /// The answer.
     type Answer: Serialize + Send;
 
@@ -17,6 +17,12 @@ pub trait Question: DeserializeOwned + Send + Sync {
         "limit",
         "ask for fewer rows with limit, and for the others with offset",
     );
+
+    /// The same with other fields: `OverviewQuery::default().with(|of| of.window = Some(Window::HOUR))`.
+    fn with(mut self, set: impl FnOnce(&mut Self)) -> Self {
+        set(&mut self);
+        self
+    }
 
     /// Answers it, as [`Reader::ask`] does.
     fn ask<'a>(&'a self, reader: &'a Reader) -> Answering<'a, Self::Answer>;

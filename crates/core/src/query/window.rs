@@ -16,14 +16,14 @@ const YEAR_9999: i64 = 253_402_300_799;
 /// `history` asks for.
 ///
 /// ```
-/// # use tower_pulse_core as tower_pulse;
+/// # mod tower_pulse { pub use tower_pulse_core::query::answers as query; }
 /// use std::time::Duration;
 /// use tower_pulse::query::Window;
 ///
 /// let hour: Window = "1h".parse()?;
 /// assert_eq!(hour, Window::last(Duration::from_secs(3_600)));
 /// assert!(Window::between(60, 60).is_err());
-/// # Ok::<(), tower_pulse_core::query::QueryError>(())
+/// # Ok::<(), tower_pulse_core::query::answers::QueryError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Window(Slices);

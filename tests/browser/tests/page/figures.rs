@@ -5,7 +5,8 @@ use pulse_browser::rig::http::Client;
 use pulse_browser::service::Service;
 use serde_json::Value;
 use tower_pulse::query::{
-    Answer, ChangesQuery, FixFirstQuery, Kind, OverviewQuery, PathQuery, PathsQuery, Window,
+    Answer, ChangesQuery, FixFirstQuery, Kind, OverviewQuery, PathQuery, PathsQuery, Question,
+    Window,
 };
 
 use crate::column;
@@ -55,9 +56,7 @@ async fn a_caller_an_endpoint_and_the_page_give_the_same_figures() {
     let window: Window = "1h".parse().expect("a window");
 
     let overview = query
-        .ask(&OverviewQuery {
-            window: Some(window),
-        })
+        .ask(&OverviewQuery::default().with(|of| of.window = Some(window)))
         .await
         .expect("an answer");
     assert_eq!(endpoint("overview?window=1h").await, json(&overview));
@@ -73,10 +72,7 @@ async fn a_caller_an_endpoint_and_the_page_give_the_same_figures() {
     let uri = "path?window=1h&kind=http&context=GET%20%2F";
     assert_eq!(endpoint(uri).await, json(&path));
     let first = query
-        .ask(&FixFirstQuery {
-            window,
-            limit: Some(10),
-        })
+        .ask(&FixFirstQuery::default().with(|of| (of.window, of.limit) = (window, Some(10))))
         .await
         .expect("an answer");
     assert_eq!(endpoint("fix_first?window=1h").await, json(&first));

@@ -23,7 +23,7 @@ const NEWEST_SLICES: i64 = 60;
 const RATE_SECONDS: u32 = 60;
 
 /// A counter over time: [`CounterSamplesQuery`](crate::query::CounterSamplesQuery).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct CounterSamples {
     /// Its name.
@@ -35,7 +35,7 @@ pub struct CounterSamples {
 }
 
 /// The user's counters: [`CountersQuery`](crate::query::CountersQuery).
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Counters {
     /// The length of a slice, in seconds.
@@ -54,7 +54,7 @@ pub struct Counters {
 }
 
 /// A counter of the list.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct CounterRow {
     /// Its name.
@@ -75,6 +75,7 @@ pub struct CounterRow {
 /// Which counters are asked for.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct CountersQuery {
     /// Only those whose name contains it, whatever the case of letters.
     #[serde(rename = "q")]
@@ -131,6 +132,7 @@ fn chosen(asked: Option<u32>, precisions: &Precisions) -> Result<u32, QueryError
 /// Which counter is asked for.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct CounterSamplesQuery {
     /// Its name.
     pub name: String,

@@ -19,7 +19,7 @@ use tower_pulse_model::tier::FINEST;
 use tower_pulse_model::window::Window as Slices;
 
 /// The contexts before and after a mark: [`DeployQuery`](crate::query::DeployQuery).
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Deploy {
     /// The mark.
@@ -37,7 +37,7 @@ pub struct Deploy {
 }
 
 /// A context before and after a mark.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct DeployRow {
     /// The context.
@@ -59,6 +59,7 @@ pub struct DeployRow {
 /// Which mark, and which of its contexts are asked for.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct DeployQuery {
     /// The id of the mark. If there is none, the newest of a version, or else the newest mark.
     pub mark: Option<String>,

@@ -22,7 +22,7 @@ use tower_pulse_model::slices::Merge;
 use tower_pulse_model::window::Window as Slices;
 
 /// The contexts to fix first: [`FixFirstQuery`](crate::query::FixFirstQuery).
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct FixFirst {
     /// What the window covers.
@@ -36,7 +36,7 @@ pub struct FixFirst {
 }
 
 /// A context to fix, or an instance. All its figures are of one window.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct FixRow {
     /// The context; `<all>` for an instance that is out of line on all pages.
@@ -152,6 +152,7 @@ impl<'a> Candidate<'a> {
 /// In which window to look for what to fix first.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct FixFirstQuery {
     /// The window.
     pub window: Window,

@@ -19,7 +19,7 @@ use tower_pulse_model::histogram::{COARSE_SCALE, Histogram, lower_bound};
 const MAX_ROWS: u16 = 48;
 
 /// The requests of a context, or of all, by time and by duration: [`HeatMapQuery`](crate::query::HeatMapQuery).
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct HeatMap {
     /// The context; `None` stands for all requests.
@@ -43,7 +43,7 @@ pub struct HeatMap {
 }
 
 /// A slice of a heat map.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct HeatSlice {
     /// Its start, in Unix seconds.
@@ -58,6 +58,7 @@ pub struct HeatSlice {
 /// Which heat map is asked for.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct HeatMapQuery {
     /// The context; `None` stands for all requests.
     pub context: Option<String>,

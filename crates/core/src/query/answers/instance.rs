@@ -21,7 +21,7 @@ use tower_pulse_model::minute_report::REPORTED_MINUTES;
 const MINUTE: i64 = REPORTED_MINUTES.seconds as i64;
 
 /// One instance beside the others: [`InstanceQuery`](crate::query::InstanceQuery).
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Instance {
     /// The part of the window of which there are minute reports; the whole window if it is alone. `complete` is the share
@@ -57,7 +57,7 @@ pub struct Instance {
 }
 
 /// What an instance did in a minute.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct InstancePoint {
     /// Number of its requests.
@@ -76,7 +76,7 @@ pub struct InstancePoint {
 
 /// The runtime and the process of an instance in a minute. What the system does not tell is `None`: without the feature
 /// `process`, all that is about the process.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct MachinePoint {
     /// How many CPUs the process had the use of.
@@ -129,7 +129,7 @@ impl From<&MachineMinute> for MachinePoint {
 }
 
 /// What an instance did on a path.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct InstancePath {
     /// The path.
@@ -152,6 +152,7 @@ pub struct InstancePath {
 /// Which instance is asked for.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct InstanceQuery {
     /// The name of the instance.
     pub instance: String,

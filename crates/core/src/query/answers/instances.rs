@@ -23,7 +23,7 @@ use tower_pulse_model::snapshot::{AliveInstance, FleetSnapshot};
 use tower_pulse_model::window::{RecordedPart, Window as Slices, WindowSlices};
 
 /// What each instance did: [`InstancesQuery`](crate::query::InstancesQuery).
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Instances {
     /// The part of the window of which there are minute reports. `complete` is the share of the whole window.
@@ -40,7 +40,7 @@ pub struct Instances {
 }
 
 /// What an instance did.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct InstanceRow {
     /// The name of the instance.
@@ -76,6 +76,7 @@ pub struct InstanceRow {
 /// Which instances are asked for, and on what.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct InstancesQuery {
     /// On a context, or on all that they reported.
     pub context: Option<String>,

@@ -7,7 +7,7 @@ use crate::query::source::Source;
 use tower_pulse_model::mark::Mark;
 
 /// The newest 50 marks of versions and the newest 50 others: [`MarksQuery`](crate::query::MarksQuery).
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Marks {
     /// The marks, newest first.
@@ -17,6 +17,7 @@ pub struct Marks {
 /// Asks for the marks.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct MarksQuery {}
 
 pub(in crate::query) async fn marks(source: &Source, _: &MarksQuery) -> Result<Marks, QueryError> {

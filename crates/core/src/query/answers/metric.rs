@@ -49,7 +49,7 @@ pub enum SeriesMetric {
 }
 
 /// The value of a metric in a slice.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 #[non_exhaustive]
 pub enum SeriesValue {
@@ -64,7 +64,7 @@ pub enum SeriesValue {
 }
 
 /// The access times of a slice, in seconds.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct SliceTimes {
     /// Number of requests.
@@ -231,12 +231,10 @@ mod tests {
         );
         assert_eq!(numbers(SeriesMetric::Mean)[0], (0, Some(0.25e-6)));
         let hits = SeriesMetric::Hits.of_counters(std::slice::from_ref(&hits));
-        assert_eq!(
-            hits[1..],
-            [(60, SeriesValue::Count(0)), (180, SeriesValue::Count(2))]
-        );
+        let of = format!("{:?}", &hits[1..]);
+        assert_eq!(of, "[(60, Count(0)), (180, Count(2))]");
         let total = SeriesMetric::Total.of_counters(&[counter(&[(0, 2_500_000)])]);
-        assert_eq!(total, [(0, SeriesValue::Number(Some(2.5)))]);
+        assert_eq!(format!("{total:?}"), "[(0, Number(Some(2.5)))]");
     }
 
     #[test]
@@ -278,14 +276,10 @@ mod tests {
             let is_exact = metric.quantile().is_none();
             assert_eq!(metric.error(&sums) == 0.0, is_exact);
         }
-        assert_eq!(
-            SeriesMetric::Hits.of_record(Kind::Http, &sums),
-            SeriesValue::Count(2)
-        );
-        assert_eq!(
-            SeriesMetric::Errors.of_record(Kind::Http, &sums),
-            SeriesValue::Count(1)
-        );
+        let hits = SeriesMetric::Hits.of_record(Kind::Http, &sums);
+        assert!(matches!(hits, SeriesValue::Count(2)), "{hits:?}");
+        let errors = SeriesMetric::Errors.of_record(Kind::Http, &sums);
+        assert!(matches!(errors, SeriesValue::Count(1)), "{errors:?}");
         let SeriesValue::Outcomes(counts) = SeriesMetric::Outcomes.of_record(Kind::Http, &sums)
         else {
             panic!("outcomes");

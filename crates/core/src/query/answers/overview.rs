@@ -20,7 +20,7 @@ use tower_pulse_model::window::Window as Slices;
 const SECONDS: i64 = 10;
 
 /// The fleet's main numbers: [`OverviewQuery`](crate::query::OverviewQuery).
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Overview {
     /// All requests of the current hour, UTC.
@@ -50,7 +50,7 @@ pub struct Overview {
 }
 
 /// All requests of an hour.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct HourTotal {
     /// When the hour began, in Unix seconds.
@@ -82,6 +82,7 @@ impl HourTotal {
 /// Asks for the fleet's main numbers.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct OverviewQuery {
     /// The window of which all requests are answered too, if there shall be one.
     pub window: Option<Window>,

@@ -26,7 +26,7 @@ use tower_pulse_model::snapshot::HourSnapshot;
 pub type Bucket = (f64, f64, u64);
 
 /// The data of one context: [`PathQuery`](crate::query::PathQuery).
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Path {
     /// The context.
@@ -59,7 +59,7 @@ pub struct Path {
 }
 
 /// What a context measured in a window, with histograms and timers.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct PathWindow {
     /// What was measured in it, and in the window before.
@@ -81,7 +81,7 @@ pub struct PathWindow {
 }
 
 /// A context's hour.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ContextHour {
     /// When the hour began, in Unix seconds.
@@ -113,6 +113,7 @@ impl From<&HourSnapshot> for ContextHour {
 /// Which context is asked for.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct PathQuery {
     /// The context.
     pub context: String,

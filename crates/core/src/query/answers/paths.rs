@@ -156,7 +156,7 @@ struct Table {
 }
 
 /// A page of the table: [`PathsQuery`](crate::query::PathsQuery).
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Paths {
     /// What the window covers.
@@ -178,7 +178,7 @@ pub struct Paths {
 }
 
 /// A context of the table.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct PathRow {
     /// The context.
@@ -206,7 +206,7 @@ pub struct PathRow {
 }
 
 /// A timer that a path runs more than 20 times a request: a query for each row of another, usually.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Repeated {
     /// The timer. Of several, the one that the path runs most often.
@@ -249,6 +249,7 @@ fn repeated(sums: &WindowSums) -> HashMap<RecordId, Repeated> {
 /// Which contexts are asked for, and in which order.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct PathsQuery {
     /// The window.
     pub window: Window,
@@ -276,6 +277,7 @@ pub struct PathsQuery {
 
 /// The order of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
 pub enum Order {
     /// The largest comes first.
     #[default]

@@ -17,7 +17,7 @@ const ENOUGH_HOURS: usize = 24;
 const DIGITS: i32 = 4;
 
 /// What is usual at each hour of the week: [`ProfileQuery`](crate::query::ProfileQuery).
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Profile {
     /// The context.
@@ -32,7 +32,7 @@ pub struct Profile {
 }
 
 /// An hour of the week. Each further week weighs those before by 3/4. All figures have four digits.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct HourOfWeek {
     /// Its number within the week, 0 to 167: Monday 00:00 to 01:00 UTC is 0.
@@ -54,6 +54,7 @@ pub struct HourOfWeek {
 /// Which context is asked for.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct ProfileQuery {
     /// The context; `None` for all requests.
     pub context: Option<String>,

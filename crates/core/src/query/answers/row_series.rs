@@ -41,7 +41,7 @@ pub enum PointValue {
 }
 
 /// The slices that the values of a series belong to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct SeriesSpan {
     /// What the values are: `"hits"`, `"mean"`, `"p95"`, or `"count"` of counters.

@@ -17,7 +17,7 @@ use tower_pulse_model::slice::Precision;
 use tower_pulse_model::window::WindowSlices;
 
 /// A metric of a context, or of all requests, over time: [`SeriesQuery`](crate::query::SeriesQuery).
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Series {
     /// The context; `None` stands for all requests.
@@ -43,6 +43,7 @@ pub struct Series {
 /// Which series is asked for.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct SeriesQuery {
     /// The context; `None` stands for all requests.
     pub context: Option<String>,

@@ -13,7 +13,7 @@ use tower_pulse_model::slowest::RankedContext;
 use tower_pulse_model::window::Window as Slices;
 
 /// The ranking of the slowest contexts: [`SlowestQuery`](crate::query::SlowestQuery).
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Slowest {
     /// At most 100 contexts, the slowest first.
@@ -21,7 +21,7 @@ pub struct Slowest {
 }
 
 /// A context of the ranking.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct SlowContext {
     /// The context.
@@ -39,6 +39,7 @@ pub struct SlowContext {
 /// How much of the ranking is asked for.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct SlowestQuery {
     /// The most contexts that are answered, at most 1,000; 100 unless it is set.
     pub limit: Option<usize>,

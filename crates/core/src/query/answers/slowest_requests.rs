@@ -31,6 +31,7 @@ const MAX_INSTANCES: usize = 100;
 /// Which requests are asked for.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct SlowestRequestsQuery {
     /// The hours that they ended in.
     #[serde(rename = "window")]
@@ -79,7 +80,7 @@ impl ListedHours {
 /// How a request ended: its status, a class of them, an outcome, or that it failed.
 ///
 /// ```
-/// # use tower_pulse_core as tower_pulse;
+/// # mod tower_pulse { pub use tower_pulse_core::query::answers as query; }
 /// use tower_pulse::query::RequestStatus;
 ///
 /// for name in ["502", "5xx", "cancelled", "failed"] {
@@ -165,7 +166,7 @@ impl FromStr for RequestStatus {
 
 /// The slowest requests of an hour or two:
 /// [`SlowestRequestsQuery`](crate::query::SlowestRequestsQuery).
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct SlowestRequests {
     /// The hours.

@@ -15,7 +15,7 @@ use tower_pulse_model::context::{ContextId, Kind};
 const WORST: usize = 5;
 
 /// The requests to look at: [`WorstRequestsQuery`](crate::query::WorstRequestsQuery).
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct WorstRequests {
     /// Whether the page fails, so that failed requests come first.
@@ -29,6 +29,7 @@ pub struct WorstRequests {
 /// The requests of which page are asked for.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct WorstRequestsQuery {
     /// The page.
     pub context: String,
