@@ -20,6 +20,9 @@
 //! # Ok(()) }
 //! ```
 //!
+//! A question is a type, of which the fields are the parameters of the API, with the same defaults:
+//! `FixFirstQuery::default().with(|of| of.limit = Some(3))`, with the trait [`Question`] in scope.
+//!
 //! Durations are in seconds, moments in Unix seconds, shares between 0 and 1. A value that is not available is `None`.
 //! The API and the page render these answers, and decide nothing: their JSON has the same names.
 //!
