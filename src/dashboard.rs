@@ -8,7 +8,8 @@ use std::sync::Arc;
 use crate::pulse::PageOptions;
 use tower_pulse_core::clock::Clock;
 use tower_pulse_core::health::Notices;
-use tower_pulse_core::query::{Reader, Source, StoreReader};
+use tower_pulse_core::query::answers::Reader;
+use tower_pulse_core::query::{Source, StoreReader, reader};
 use tower_pulse_core::skew;
 use tower_pulse_core::store::Store;
 use tower_pulse_core::targets::Targets;
@@ -60,7 +61,7 @@ impl Dashboard {
         let targets = Arc::new(targets);
         let clock = skew::following(clock);
         let nothing_unsent = Arc::new(|| None);
-        let query = Reader::new(Source {
+        let query = reader(Source {
             reader: StoreReader::new(
                 store.clone(),
                 clock.clone(),

@@ -5,19 +5,23 @@
 //! use std::time::Duration;
 //! use http::StatusCode;
 //! use tower_pulse::Pulse;
-//! use tower_pulse::query::{PathsQuery, Window};
+//! use tower_pulse::query::{PathsQuery, Sort, Window};
 //!
 //! let pulse = Pulse::builder().build()?;
 //! pulse.record("GET /users/{id}", Duration::from_millis(4), StatusCode::OK);
 //! pulse.flush().await?;
-//! let mut query = PathsQuery::default();
-//! query.window = Window::last(Duration::from_secs(300));
-//! let answer = pulse.query().paths(&query).await?;
+//! let mut slowest = PathsQuery::default();
+//! slowest.window = Window::last(Duration::from_secs(300));
+//! slowest.sort = Sort::P95;
+//! let answer = pulse.query().ask(&slowest).await?;
 //! let users = &answer.paths[0];
 //! assert_eq!((&*users.name.context, users.now.count), ("GET /users/{id}", 1));
 //! assert!(users.now.times.p95.is_some_and(|p95| p95 < 0.005));
 //! # Ok(()) }
 //! ```
+//!
+//! A question is a type, of which the fields are the parameters of the API, with the same defaults:
+//! `FixFirstQuery::default().with(|of| of.limit = Some(3))`, with the trait [`Question`] in scope.
 //!
 //! Durations are in seconds, moments in Unix seconds, shares between 0 and 1. A value that is not available is `None`.
 //! The API and the page render these answers, and decide nothing: their JSON has the same names.
@@ -30,33 +34,14 @@
 //!
 //! | Question | Answer |
 //! |---|---|
-//! | What has changed? | [`Reader::changes`] |
-//! | What do I fix first? | [`Reader::fix_first`] |
+//! | What has changed? | [`ChangesQuery`] |
+//! | What do I fix first? | [`FixFirstQuery`] |
 //! | Since when? | `since` of the [`ChangeRow`] |
-//! | Is it my code, or which part? | its `suspects`, and the timers of [`Reader::path`] |
-//! | Which requests? | [`Reader::worst_requests`] |
-//! | Which instance? | [`Reader::instances`] of a context |
+//! | Is it my code, or which part? | its `suspects`, and the timers of [`PathQuery`] |
+//! | Which requests? | [`WorstRequestsQuery`] |
+//! | Which instance? | [`InstancesQuery`] of a context |
 //! | Did the deploy do it? | `deploy` of the change |
 //!
 //! Each question reaches the store at most once a second, however many ask.
 
-pub use tower_pulse_core::query::{
-    Advice, Answer, Answering, Before, BothHours, Bucket, Burn, BurningPath, ChangeRow, Changes,
-    ChangesQuery, ComparedWindow, ContextHour, ContextName, CounterRow, CounterSamples, Counters,
-    CountersQuery, Covered, Deploy, DeployQuery, DeployRow, DeployVerdict, ENOUGH_FOR_P99,
-    ENOUGH_REQUESTS, FixFirst, FixReason, FixRow, FlushLosses, FoldLosses, FullHealth,
-    HealthStatus, HeatMap, HeatMapQuery, HeatSlice, HistoryHealth, HourOfWeek, HourTotal, Instance,
-    InstancePath, InstancePoint, InstanceQuery, InstanceRow, InstanceVerdict, Instances,
-    InstancesQuery, Kind, ListedHours, ListedRequest, ListedRequests, MachinePoint, Marks,
-    Measured, Outcomes, Overview, OwnHealth, Path, PathQuery, PathRow, PathWindow, Paths,
-    PathsQuery, PointValue, PollTimes, ProcessHealth, Profile, ProfileQuery, QueryError, QueueWait,
-    Ratios, Reader, ReadingHealth, RecordingLosses, Repeated, RequestStatus, RequestTimer,
-    RequestTimers, RowMetric, RowStatus, Series, SeriesMetric, SeriesQuery, SeriesSpan,
-    SeriesValue, Side, SideBySide, Sight, SliceTimes, SlowContext, Slowest, SlowestRequests,
-    SlowestRequestsQuery, Sort, Spread, TargetBudget, TargetBurn, TimerPath, Times, Verdict,
-    Watched, WatchedRow, Window, WorstRequests,
-};
-#[cfg(feature = "rankings")]
-pub use tower_pulse_core::query::{RankedRow, RankingHead, RankingPart, RankingRow, Rankings};
-#[cfg(feature = "row-cache")]
-pub use tower_pulse_core::query::{Rows, RowsQuery};
+pub use tower_pulse_core::query::answers::*;

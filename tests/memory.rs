@@ -77,7 +77,7 @@ async fn fill(redis: Option<RedisServer>) {
         for window in ["5m", "1h", "6h", "24h"] {
             let mut query = PathsQuery::default();
             query.window = window.parse::<Window>().unwrap();
-            pulse.query().paths(&query).await.unwrap();
+            pulse.query().ask(&query).await.unwrap();
         }
     }
     if let Some(redis) = &redis {

@@ -1,7 +1,7 @@
 //! Questions about what is recorded.
 
 use super::Pulse;
-use tower_pulse_core::query::Reader;
+use tower_pulse_core::query::answers::Reader;
 
 impl Pulse {
     /// Answers all that the dashboard shows, in Rust: see [`query`](crate::query). All routers of this `Pulse` ask it
@@ -9,14 +9,15 @@ impl Pulse {
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use tower_pulse::query::{PathQuery, Window};
+    /// use tower_pulse::query::PathQuery;
     ///
     /// # let pulse = tower_pulse::Pulse::builder().build()?;
     /// # pulse.record("GET /search", std::time::Duration::from_millis(7), http::StatusCode::OK);
     /// # pulse.flush().await?;
-    /// let mut search = PathQuery::new("GET /search");
+    /// let mut search = PathQuery::default();
+    /// search.context = "GET /search".to_owned();
     /// search.window = Some("1h".parse()?);
-    /// let answer = pulse.query().path(&search).await?;
+    /// let answer = pulse.query().ask(&search).await?;
     /// if let Some(window) = &answer.window {
     ///     println!("p95: {:?} s, before: {:?} s", window.window.now.times.p95, window.window.before.measured.times.p95);
     /// }

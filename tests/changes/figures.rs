@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
+use serde_json::json;
 use tower_pulse::query::{
-    ChangesQuery, DeployQuery, ENOUGH_REQUESTS, FixReason, Kind, Measured, PathQuery, PathsQuery,
-    Reader, SeriesMetric, SeriesQuery, SeriesValue, Window,
+    ChangesQuery, DeployQuery, ENOUGH_REQUESTS, FixFirstQuery, FixReason, Kind, MarksQuery,
+    Measured, OverviewQuery, PathQuery, PathsQuery, Question, Reader, SeriesMetric, SeriesQuery,
+    SeriesValue, Window,
 };
 use tower_pulse::{ChangeKind, Clock, Pulse};
 
@@ -32,15 +34,18 @@ fn near(a: f64, b: f64) -> bool {
 
 /// What the answers about one window say.
 async fn in_window(query: &Reader, window: Window, name: &str) {
-    let overview = query.overview(Some(window)).await.unwrap();
+    let overview = query
+        .ask(&OverviewQuery::default().with(|of| of.window = Some(window)))
+        .await
+        .unwrap();
     let all = overview.window.as_ref().unwrap();
     let mut asked = PathsQuery::default();
     asked.window = window;
-    asked.limit = 1_000;
-    let paths = query.paths(&asked).await.unwrap();
+    asked.limit = Some(1_000);
+    let paths = query.ask(&asked).await.unwrap();
     assert_eq!(
-        (all.covered, all.before.covered),
-        (paths.now, paths.before),
+        json!([all.covered, all.before.covered]),
+        json!([paths.now, paths.before]),
         "{name}"
     );
     let count: u64 = paths.paths.iter().map(|row| row.now.count).sum();
@@ -53,14 +58,15 @@ async fn in_window(query: &Reader, window: Window, name: &str) {
     assert!(count == 0 || near(shares, 1.0), "{name}: {shares}");
     for row in &paths.paths {
         measured(&row.now, paths.now.recorded_seconds, name);
-        let mut asked = PathQuery::new(&row.name.context);
+        let mut asked = PathQuery::default();
+        asked.context = row.name.context.to_string();
         asked.window = Some(window);
         asked.kind = Some(Kind::Http);
-        let page = query.path(&asked).await.unwrap();
+        let page = query.ask(&asked).await.unwrap();
         let page = page.window.as_ref().unwrap();
         assert_eq!(
-            (&page.window.now, page.window.change),
-            (&row.now, row.change),
+            json!([page.window.now, page.window.change]),
+            json!([row.now, row.change]),
             "{name}"
         );
         let requests: u64 = page.histogram.iter().map(|(_, _, count)| count).sum();
@@ -77,7 +83,7 @@ async fn in_window(query: &Reader, window: Window, name: &str) {
     let mut series = SeriesQuery::default();
     series.metric = SeriesMetric::Outcomes;
     series.window = Some(window);
-    let series = query.series(&series).await.unwrap();
+    let series = query.ask(&series).await.unwrap();
     if series
         .window
         .is_some_and(|covered| covered.from == all.covered.from)
@@ -114,8 +120,11 @@ fn measured(measured: &Measured, seconds: i64, name: &str) {
 
 /// All figures of a row are of one window, which is that of the page's own answer.
 async fn fix_first(query: &Reader, window: Window, name: &str) {
-    let answer = query.fix_first(window, 100).await.unwrap();
-    let changes = query.changes(&ChangesQuery::default()).await.unwrap();
+    let answer = query
+        .ask(&FixFirstQuery::default().with(|of| (of.window, of.limit) = (window, Some(100))))
+        .await
+        .unwrap();
+    let changes = query.ask(&ChangesQuery::default()).await.unwrap();
     for row in &answer.rows {
         let about = || format!("{name}: {row:#?}");
         assert!(answer.covered.from <= row.window.from, "{}", about());
@@ -142,13 +151,14 @@ async fn fix_first(query: &Reader, window: Window, name: &str) {
         if row.name.kind != Kind::Http || row.instance.is_some() {
             continue;
         }
-        let mut asked = PathQuery::new(&row.name.context);
+        let mut asked = PathQuery::default();
+        asked.context = row.name.context.to_string();
         asked.window = match row.cause {
             Some(_) => Some(Window::between(row.window.from, row.window.to).unwrap()),
             None => Some(window),
         };
         asked.kind = Some(Kind::Http);
-        let page = query.path(&asked).await.unwrap();
+        let page = query.ask(&asked).await.unwrap();
         let page = &page.window.as_ref().unwrap().window;
         assert_eq!(
             (page.covered.from, page.covered.to),
@@ -172,7 +182,10 @@ async fn fix_first(query: &Reader, window: Window, name: &str) {
 async fn percentiles(query: &Reader) {
     let mut known: Vec<(String, (u64, f64), f64, f64)> = Vec::new();
     for name in Window::NAMES {
-        let overview = query.overview(Some(name.parse().unwrap())).await.unwrap();
+        let overview = query
+            .ask(&OverviewQuery::default().with(|of| of.window = Some(name.parse().unwrap())))
+            .await
+            .unwrap();
         let window = overview.window.as_ref().unwrap();
         if let Some(p95) = window.now.times.p95 {
             let requests = (window.now.count, window.now.total);
@@ -192,7 +205,7 @@ async fn percentiles(query: &Reader) {
 
 /// The figures of each change.
 async fn changes(query: &Reader) {
-    let answer = query.changes(&ChangesQuery::default()).await.unwrap();
+    let answer = query.ask(&ChangesQuery::default()).await.unwrap();
     for row in &answer.changes {
         let change = &row.change;
         let about = || format!("{row:#?}");
@@ -219,10 +232,10 @@ async fn changes(query: &Reader) {
 
 /// A deploy is charged with what is slower since, and not with traffic.
 async fn deploys(query: &Reader) {
-    for mark in &query.marks().await.unwrap().marks {
+    for mark in &query.ask(&MarksQuery::default()).await.unwrap().marks {
         let mut asked = DeployQuery::default();
         asked.mark = Some(mark.id.to_string());
-        let deploy = query.deploy(&asked).await.unwrap();
+        let deploy = query.ask(&asked).await.unwrap();
         for row in &deploy.contexts {
             let about = || format!("{row:#?}");
             let ratio = row.change.and_then(|change| change.mean);
@@ -255,7 +268,11 @@ async fn a_window_of_any_length_is_answered() {
         Window::last(Duration::MAX),
         Window::between(0, most).unwrap(),
     ] {
-        let overview = pulse.query().overview(Some(window)).await.unwrap();
+        let overview = pulse
+            .query()
+            .ask(&OverviewQuery::default().with(|of| of.window = Some(window)))
+            .await
+            .unwrap();
         let window_of = overview.window.as_ref().unwrap();
         assert_eq!(window_of.now.count, 1, "{window:?}: {window_of:#?}");
         in_window(pulse.query(), window, "of any length").await;
@@ -263,7 +280,7 @@ async fn a_window_of_any_length_is_answered() {
     let future = Window::between(most - 60, most).unwrap();
     let mut paths = PathsQuery::default();
     paths.window = future;
-    assert_eq!(pulse.query().paths(&paths).await.unwrap().total, 0);
+    assert_eq!(pulse.query().ask(&paths).await.unwrap().total, 0);
 }
 
 /// Requests of some seconds: how long ago, of which page, how many milliseconds, whether they failed.

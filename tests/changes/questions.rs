@@ -1,7 +1,8 @@
 //! The seven questions, asked after each incident of the demo: in Rust, where no screen decides anything.
 
 use tower_pulse::query::{
-    ChangeRow, ChangesQuery, FixReason, InstancesQuery, ListedRequest, Reader, Verdict, Window,
+    ChangeRow, ChangesQuery, FixFirstQuery, FixReason, InstancesQuery, ListedRequest, Question,
+    Reader, Verdict, Window, WorstRequestsQuery,
 };
 use tower_pulse::{ChangeKind, Suspect};
 
@@ -38,7 +39,7 @@ async fn every_question_is_answered(incident: Incident, backend: Backend) {
 
 impl Asked<'_> {
     async fn what_has_changed(&self) {
-        let changes = self.query.changes(&ChangesQuery::default()).await.unwrap();
+        let changes = self.query.ask(&ChangesQuery::default()).await.unwrap();
         let standing: Vec<_> = changes.changes.iter().filter(|row| row.stands).collect();
         let about = format!("{:?}: {standing:#?}", self.incident);
         let named = |kind, context: &str| {
@@ -69,7 +70,13 @@ impl Asked<'_> {
     async fn what_to_fix_first(&self) {
         for name in ["15m", "1h", "6h"] {
             let window = name.parse().unwrap();
-            let answer = self.query.fix_first(window, 10).await.unwrap();
+            let answer = self
+                .query
+                .ask(
+                    &FixFirstQuery::default().with(|of| (of.window, of.limit) = (window, Some(10))),
+                )
+                .await
+                .unwrap();
             let first = &answer.rows[0];
             let about = format!("{:?}, {name}: {first:#?}", self.incident);
             let page = match self.incident {
@@ -94,7 +101,7 @@ impl Asked<'_> {
 
     /// The most urgent change that stands on the page, or on all pages.
     async fn change(&self) -> ChangeRow {
-        let changes = self.query.changes(&ChangesQuery::default()).await.unwrap();
+        let changes = self.query.ask(&ChangesQuery::default()).await.unwrap();
         let standing = || changes.changes.iter().filter(|row| row.stands);
         let of = |context: &str| standing().find(|row| *row.change.context == *context);
         let change = of(self.incident.page()).or_else(|| of("<all>"));
@@ -130,7 +137,14 @@ impl Asked<'_> {
 
     async fn which_requests(&self) {
         let page = self.incident.page();
-        let answer = self.query.worst_requests(page, None).await.unwrap();
+        let answer = self
+            .query
+            .ask(
+                &WorstRequestsQuery::default()
+                    .with(|of| (of.context, of.window) = (page.to_owned(), None)),
+            )
+            .await
+            .unwrap();
         let about = format!("{:?}: {answer:#?}", self.incident);
         assert_eq!(answer.failing, self.incident == Incident::Errors, "{about}");
         assert_eq!(answer.requests.len(), 5, "{about}");
@@ -152,7 +166,14 @@ impl Asked<'_> {
             );
         }
         let window = Window::between(self.began - 7_200, self.began - 3_600).unwrap();
-        let before = self.query.worst_requests(page, Some(window)).await.unwrap();
+        let before = self
+            .query
+            .ask(
+                &WorstRequestsQuery::default()
+                    .with(|of| (of.context, of.window) = (page.to_owned(), Some(window))),
+            )
+            .await
+            .unwrap();
         assert!(!before.in_window, "nothing was recorded then: {before:#?}");
     }
 
@@ -160,8 +181,8 @@ impl Asked<'_> {
         let mut query = InstancesQuery::default();
         query.context = Some(self.incident.page().to_owned());
         let since = self.change().await.change.since;
-        query.window = Window::between(since, since + 3_600).unwrap();
-        let answer = self.query.instances(&query).await.unwrap();
+        query.window = Some(Window::between(since, since + 3_600).unwrap());
+        let answer = self.query.ask(&query).await.unwrap();
         let about = format!("{:?}: {answer:#?}", self.incident);
         let odd = || answer.instances.iter().filter(|row| row.stands_out);
         let name = odd().map(|row| &*row.instance).next();

@@ -413,7 +413,15 @@ async fn the_access_says_who_takes_a_change() {
         assert_eq!(status, 403);
         assert!(answer["error"].as_str().unwrap().contains("read"));
     }
-    assert_eq!(pulse.query().marks().await.unwrap().marks, []);
+    assert_eq!(
+        pulse
+            .query()
+            .ask(&tower_pulse::query::MarksQuery::default())
+            .await
+            .unwrap()
+            .marks,
+        []
+    );
 }
 
 #[tokio::test]

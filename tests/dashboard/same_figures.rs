@@ -186,7 +186,7 @@ async fn a_dashboard_shows_what_an_instance_shows_and_writes_nothing() {
     let mut query = PathsQuery::default();
     query.contains = "/new".to_owned();
     let in_rust = fleet.builder().build().unwrap();
-    assert_eq!(in_rust.query().paths(&query).await.unwrap().total, 1);
+    assert_eq!(in_rust.query().ask(&query).await.unwrap().total, 1);
 }
 
 #[tokio::test]

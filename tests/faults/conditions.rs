@@ -129,7 +129,12 @@ impl Watched {
     async fn pass_until(&self, condition: Condition, stands: bool) {
         look_until(PATIENCE, async || {
             self.service.requests(1).await;
-            let _ = self.service.pulse.query().paths(&Default::default()).await;
+            let _ = self
+                .service
+                .pulse
+                .query()
+                .ask(&tower_pulse::query::PathsQuery::default())
+                .await;
             self.hand.advance(Duration::from_secs(1));
             pause(20).await;
             let health = self.service.health();

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tower_pulse::query::{InstancesQuery, Reader, Window};
+use tower_pulse::query::{InstancesQuery, MarksQuery, OverviewQuery, Question, Reader, Window};
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::{Clock, Dashboard, ManualClock, Pulse};
 use tower_pulse_model::slice::HOUR;
@@ -94,7 +94,10 @@ impl Fleet {
         self.pass().await;
         for reader in self.readers() {
             let window = Window::last(Duration::from_secs(300));
-            let overview = reader.overview(Some(window)).await.unwrap();
+            let overview = reader
+                .ask(&OverviewQuery::default().with(|of| of.window = Some(window)))
+                .await
+                .unwrap();
             let window = serde_json::to_value(&overview.window).unwrap();
             assert_eq!(window["count"], requests, "{window}");
             let at = self.clock.now_seconds();
@@ -165,7 +168,7 @@ async fn goes_on_by_the_stores_time(offset: i64, apart: &str) {
             told.len() == 1 && told[0].contains(whose) && told[0].contains(apart),
             "{told:?}"
         );
-        let instances = reader.instances(&InstancesQuery::default()).await.unwrap();
+        let instances = reader.ask(&InstancesQuery::default()).await.unwrap();
         let skews = instances.instances.iter();
         let skews: Vec<_> = skews
             .map(|row| (&*row.instance, row.clock_skew_seconds))
@@ -221,13 +224,20 @@ async fn a_clock_half_an_hour_fast_is_told_and_followed() {
     let warnings = told(fleet.wrong.pulse.query()).await;
     assert!(warnings[0].contains("is 30 min ahead of"), "{warnings:?}");
     fleet.wrong.settle().await;
-    let as_of = fleet.wrong.pulse.query().as_of().await.unwrap();
+    let as_of = fleet
+        .wrong
+        .pulse
+        .query()
+        .ask(&MarksQuery::default())
+        .await
+        .unwrap()
+        .as_of;
     assert!(as_of - fleet.clock.now_seconds() > 1_700);
     // Others see it by the time of the store, and so as long as it is alive.
     let instances = fleet
         .dashboard
         .query()
-        .instances(&InstancesQuery::default())
+        .ask(&InstancesQuery::default())
         .await
         .unwrap();
     let seen = instances.instances[1].last_seen.unwrap();

@@ -166,7 +166,13 @@ async fn what_was_taken_and_removed_stays_so_after_a_restart() {
         let changes = service.pulse.changes().await.unwrap();
         assert_eq!((changes.len(), &changes[0].taken), (1, &taken));
         assert_eq!(
-            service.pulse.query().marks().await.unwrap().marks,
+            service
+                .pulse
+                .query()
+                .ask(&tower_pulse::query::MarksQuery::default())
+                .await
+                .unwrap()
+                .marks,
             std::slice::from_ref(&kept)
         );
         service.shutdown().await;

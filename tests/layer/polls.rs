@@ -114,9 +114,10 @@ async fn who_spins_computes_for_longer_than_who_sleeps() {
     }
     pulse.flush().await.unwrap();
     let path = async |path: &str| {
-        let mut query = PathQuery::new(path);
+        let mut query = PathQuery::default();
+        query.context = path.to_string();
         query.window = Some(Window::last(Duration::from_secs(900)));
-        let path = pulse.query().path(&query).await.unwrap();
+        let path = pulse.query().ask(&query).await.unwrap();
         let polls = path.window.as_ref().unwrap().window.now.polls.unwrap();
         (polls.computing.unwrap(), polls.waiting.unwrap())
     };

@@ -172,7 +172,14 @@ async fn of_redis_where_each_process_shows_its_own() {
 
     // A dashboard with another target, and one without, of the same records.
     shop.record().await;
-    let (clock, _hand) = Clock::manual(shop.pulse.query().as_of().await.unwrap());
+    let (clock, _hand) = Clock::manual(
+        shop.pulse
+            .query()
+            .ask(&tower_pulse::query::MarksQuery::default())
+            .await
+            .unwrap()
+            .as_of,
+    );
     let dashboard = || Dashboard::builder().redis(redis.url()).clock(clock.clone());
     let other = dashboard().target_for(CHECKOUT, Duration::from_millis(750), 0.5);
     let app: Router = other.build().unwrap().mount("/pulse", Access::open());

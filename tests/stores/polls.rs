@@ -61,7 +61,7 @@ async fn windows_know_their_longest_poll(mut fixture: Fixture, minutes: usize) {
             let mut query = PathsQuery::default();
             query.window = "5m".parse::<Window>().unwrap();
             query.sort = sort;
-            let answer = pulse.query().paths(&query).await.unwrap();
+            let answer = pulse.query().ask(&query).await.unwrap();
             let within = |context: usize, from: i64, to: i64| {
                 let of = all.iter().filter(move |served| served.context == context);
                 of.filter(move |served| (from..to).contains(&served.second))
@@ -126,7 +126,7 @@ async fn windows_know_their_longest_poll(mut fixture: Fixture, minutes: usize) {
     let mut query = SeriesQuery::default();
     query.context = Some("GET /0".to_owned());
     query.metric = SeriesMetric::LongestPoll;
-    let series = pulse.query().series(&query).await.unwrap();
+    let series = pulse.query().ask(&query).await.unwrap();
     let of = all.iter().filter(|served| served.context == 0);
     let expected: Vec<u64> = of.filter_map(|of| of.polls.iter().copied().max()).collect();
     assert_eq!(series.points.len(), expected.len());

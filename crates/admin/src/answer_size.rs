@@ -9,7 +9,8 @@ use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
 
 use super::response::ApiError;
-use tower_pulse_core::query::{MAX_POINTS, QueryError};
+use tower_pulse_core::query::MAX_POINTS;
+use tower_pulse_core::query::answers::QueryError;
 use tower_pulse_model::context::is_hidden;
 
 /// The most bytes of an answer: a table of 1,000 rows with the longest names has three quarters of them.

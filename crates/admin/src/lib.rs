@@ -37,14 +37,15 @@ use http::{Method, StatusCode};
 
 pub use self::access::{Access, Permission};
 use self::answer_size::ScreenSize;
-use self::api::question::Question;
+use self::api::question::named;
 use self::assets::AssetPath;
 use self::page::Page;
-use self::params::Params;
+use self::params::Nothing;
 pub use self::post_limit::PostLimit;
 use self::response::ApiError;
 use tower_pulse_core::error::BuildError;
-use tower_pulse_core::query::Reader;
+use tower_pulse_core::query;
+use tower_pulse_core::query::answers::Reader;
 use tower_pulse_core::recorder::totals::Totals;
 
 /// Returns the totals of an instance by context.
@@ -118,7 +119,10 @@ where
     S: Clone + Send + Sync + 'static,
 {
     access.warn_if_open();
-    access.warn_if_weak(&source.query.source().notices, cfg!(debug_assertions));
+    access.warn_if_weak(
+        &query::source(&source.query).notices,
+        cfg!(debug_assertions),
+    );
     let admin = Arc::new(Admin {
         query: source.query.clone(),
         page: Page::new(&source),
@@ -183,7 +187,7 @@ impl Admin {
 
     /// Checks access first, so that a refused request does not reveal which paths exist.
     async fn answer(&self, parts: &Parts, body: Body) -> Result<Response, ApiError> {
-        let source = self.query.source();
+        let source = query::source(&self.query);
         let count = || source.notices.add_wrong_credentials(&source.clock);
         let permission = self.access.check(parts, count).await?;
         let path = parts.uri.path();
@@ -193,35 +197,35 @@ impl Admin {
             self.access.check_host(parts)?;
         }
         writing::check_size(&body)?;
-        let endpoint = Endpoint::at(path)
+        let endpoint = Endpoint::at(path, parts.uri.query())
             .ok_or_else(|| ApiError::new(StatusCode::NOT_FOUND, "no endpoint has this path"))?;
         let query = parts.uri.query();
         let to_write = |has_body| (self.source).instance_to_write(parts, &permission, has_body);
         match (&parts.method, &endpoint) {
             (&Method::GET | &Method::HEAD, _) => {}
-            (&Method::POST, Endpoint::Api(Question::Marks)) => {
+            (&Method::POST, Endpoint::Api("marks", _)) => {
                 let instance = to_write(true)?;
-                Params::none(query)?;
+                params::parse::<Nothing>(query, 0)?;
                 let body = writing::read(body).await?;
                 let mark = api::marks::add(self, instance, &body).await?;
                 return Ok(response::created(mark));
             }
-            (&Method::DELETE, Endpoint::Api(Question::Marks)) => {
+            (&Method::DELETE, Endpoint::Api("marks", _)) => {
                 let mark = api::marks::remove(self, to_write(false)?, query).await?;
                 return Ok(response::written(mark));
             }
-            (&Method::POST, Endpoint::Api(Question::Changes)) => {
+            (&Method::POST, Endpoint::Api("changes", _)) => {
                 let instance = to_write(true)?;
-                Params::none(query)?;
+                params::parse::<Nothing>(query, 0)?;
                 let body = writing::read(body).await?;
                 let by = permission.name();
                 let change = api::changes::take(self, instance, by, &body).await?;
                 return Ok(response::written(change));
             }
-            (_, Endpoint::Api(Question::Marks)) => {
+            (_, Endpoint::Api("marks", _)) => {
                 return Err(ApiError::method("GET, HEAD, POST, DELETE"));
             }
-            (_, Endpoint::Api(Question::Changes)) => {
+            (_, Endpoint::Api("changes", _)) => {
                 return Err(ApiError::method("GET, HEAD, POST"));
             }
             _ => return Err(ApiError::method("GET, HEAD")),
@@ -236,10 +240,7 @@ impl Admin {
             Endpoint::Asset(path) => return assets::serve(parts, path),
             #[cfg(feature = "prometheus")]
             Endpoint::Metrics => return prometheus::metrics(self, parts).await,
-            Endpoint::Api(question) => {
-                let size = ScreenSize::default();
-                question.answer(self, query, &size).await?
-            }
+            Endpoint::Api(_, answer) => answer(self, query, &ScreenSize::default()).await?,
             Endpoint::Screen => api::screen::screen(self, query).await?,
         };
         Ok(response::json(parts, answer.json, answer.as_of))
@@ -250,21 +251,21 @@ impl Admin {
 enum Endpoint<'a> {
     Index,
     Asset(AssetPath<'a>),
-    Api(Question),
+    Api(&'a str, api::question::Endpoint),
     Screen,
     #[cfg(feature = "prometheus")]
     Metrics,
 }
 
 impl<'a> Endpoint<'a> {
-    fn at(path: &'a str) -> Option<Self> {
+    fn at(path: &'a str, query: Option<&str>) -> Option<Self> {
         Some(match path {
             "" | "/" => Self::Index,
             "/api/screen" => Self::Screen,
             #[cfg(feature = "prometheus")]
             "/metrics" => Self::Metrics,
             _ => match path.strip_prefix("/api/") {
-                Some(name) => Self::Api(Question::named(name)?),
+                Some(name) => Self::Api(name, named(name, query)?),
                 None => Self::Asset(AssetPath::parse(path.strip_prefix("/assets/")?)?),
             },
         })

@@ -12,7 +12,8 @@ use super::Source;
 use super::assets::{self, INDEX};
 use super::encoding::{self, ACCEPT_ENCODING};
 use super::response;
-use tower_pulse_core::query::{ENOUGH_FOR_P99, ENOUGH_REQUESTS};
+use tower_pulse_core::query;
+use tower_pulse_core::query::answers::{ENOUGH_FOR_P99, ENOUGH_REQUESTS};
 use tower_pulse_core::task::lock;
 use tower_pulse_model::context::escape_hidden;
 
@@ -73,7 +74,7 @@ impl Page {
         let service = source.service.as_deref().map(escape_hidden);
         let (service, version) = (service.as_deref(), source.app_version.as_deref());
         let is_instance = source.instance.is_some();
-        let precisions = source.query.source().precisions.counters.iter();
+        let precisions = query::source(&source.query).precisions.counters.iter();
         let config = |may_write| PageConfig {
             service,
             version,
@@ -81,7 +82,7 @@ impl Page {
                 .clone()
                 .map(|precision| precision.seconds)
                 .collect(),
-            target: source.query.source().target_seconds(),
+            target: query::source(&source.query).target_seconds(),
             trace_url: source.trace_url.as_deref(),
             is_instance,
             may_write: may_write && is_instance,

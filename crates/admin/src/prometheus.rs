@@ -23,6 +23,7 @@ use super::response::ApiError;
 use super::{Admin, response};
 use tower_pulse_core::condition::Condition;
 use tower_pulse_core::health::{Health, JournalHealth};
+use tower_pulse_core::query::{health_status, source};
 use tower_pulse_core::recorder::totals::Totals;
 use tower_pulse_core::store::judgement::ChangeLog;
 use tower_pulse_detect::change::ChangeKind;
@@ -42,15 +43,15 @@ pub(super) async fn metrics(admin: &Admin, parts: &Parts) -> Result<Response, Ap
     let is_compressed = encoding::accepts_gzip(&parts.headers);
     let fleet = fleet(admin).await.ok();
     let query = admin.query.clone();
-    let changes = query.source().reader.changes().await.ok();
+    let changes = source(&query).reader.changes().await.ok();
     let totals = admin.source.instance.as_ref();
     let totals = totals.map(|instance| instance.totals.clone());
-    let conditions = query.health_status().await.conditions;
+    let conditions = health_status(&query).await.conditions;
     // An instance tells of the journal by itself.
     let journal = match totals {
         Some(_) => None,
         None => {
-            let status = query.source().reader.status().await.ok();
+            let status = source(&query).reader.status().await.ok();
             status.and_then(|status| status.store.fold_health(false).journal)
         }
     };
@@ -58,15 +59,15 @@ pub(super) async fn metrics(admin: &Admin, parts: &Parts) -> Result<Response, Ap
         let mut totals = totals.map_or_else(Vec::new, |totals| totals());
         totals.sort_by(|a, b| a.0.cmp(&b.0));
         let mut text = Text::with_capacity(totals.iter().map(capacity).sum(), format);
-        if let Some(process) = &query.source().process {
-            text.requests(&totals, &query.source().targets.of_paths, names);
+        if let Some(process) = &source(&query).process {
+            text.requests(&totals, &source(&query).targets.of_paths, names);
             let mut counters: Vec<_> = process.counters().into_iter().collect();
             counters.sort_unstable();
             text.counters(&counters);
             text.health(&process.health(), names);
         }
         let help = "Requests to the admin pages with wrong credentials.";
-        let wrong = query.source().notices.wrong_credentials();
+        let wrong = source(&query).notices.wrong_credentials();
         text.single("pulse_wrong_credentials_total", "counter", help, wrong);
         let (name, help) = (
             "pulse_condition",
@@ -109,7 +110,7 @@ struct Fleet {
 }
 
 async fn fleet(admin: &Admin) -> Result<Fleet, ApiError> {
-    let reader = &admin.query.source().reader;
+    let reader = &source(&admin.query).reader;
     let now = reader.fleet().await?;
     // One context of all, so that a scrape of each instance costs little.
     let all = reader.contexts(ALL).await?;

@@ -9,7 +9,7 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use super::encoding::GZIP;
-use tower_pulse_core::query::QueryError;
+use tower_pulse_core::query::answers::QueryError;
 use tower_pulse_core::recorder::Unrecorded;
 
 const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(

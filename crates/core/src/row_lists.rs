@@ -8,28 +8,20 @@ use crate::store::StoreFuture;
 use crate::task::lock;
 
 /// Which rows are asked for.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "query", derive(serde::Deserialize))]
+#[cfg_attr(feature = "query", serde(default, deny_unknown_fields))]
 #[non_exhaustive]
 pub struct RowsQuery {
     /// The name of the cache; the unnamed one, or else the first by name, if there is none.
     pub name: Option<String>,
     /// Only rows whose id contains it.
+    #[cfg_attr(feature = "query", serde(rename = "q"))]
     pub contains: String,
-    /// The most rows that are answered, at most 1,000.
-    pub limit: usize,
+    /// The most rows that are answered, at most 1,000; 100 unless it is set.
+    pub limit: Option<usize>,
     /// How many are left out before.
     pub offset: usize,
-}
-
-impl Default for RowsQuery {
-    fn default() -> Self {
-        Self {
-            name: None,
-            contains: String::new(),
-            limit: 100,
-            offset: 0,
-        }
-    }
 }
 
 /// A scheduled row.

@@ -41,15 +41,21 @@ const METHODS: [&str; 10] = [
 
 named! {
     /// Whether a context stands for HTTP requests, other code or the sum of all.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
     #[non_exhaustive]
-    #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
+    #[cfg_attr(
+        feature = "serde",
+        derive(serde::Deserialize, serde::Serialize),
+        serde(rename_all = "lowercase")
+    )]
     pub enum Kind {
         /// Other code that was timed.
         Timer = "timer",
         /// HTTP requests.
+        #[default]
         Http = "http",
         /// The sum of all HTTP contexts, [`ALL`].
+        #[cfg_attr(feature = "serde", serde(skip_deserializing))]
         All = "all",
     }
 }

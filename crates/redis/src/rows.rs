@@ -282,7 +282,8 @@ impl RedisStore {
         let mut ids: Vec<String> = failing.iter().filter(|id| is_asked(id)).cloned().collect();
         // A row may move while the pages are read, and is listed once.
         let mut seen: HashSet<String> = failing.into_iter().collect();
-        let needed = query.offset.saturating_add(query.limit);
+        let limit = query.limit.unwrap_or(100);
+        let needed = query.offset.saturating_add(limit);
         let mut start = 0;
         // All rows are looked through for a part of their ids only.
         while !query.contains.is_empty() || ids.len() < needed {
@@ -303,7 +304,7 @@ impl RedisStore {
             true => int(&replies[0]).map_or(0, |rows| usize::try_from(rows).unwrap_or(0)),
             false => ids.len(),
         };
-        let ids = ids.into_iter().skip(query.offset).take(query.limit);
+        let ids = ids.into_iter().skip(query.offset).take(limit);
         list.rows = self.states(&keys, ids.collect()).await?;
         Ok(list)
     }

@@ -193,7 +193,7 @@ impl RowCache {
     /// [`RowError::Store`].
     pub async fn list(&self, offset: usize, limit: usize) -> Result<RowList, RowError> {
         let mut query = RowsQuery::default();
-        (query.offset, query.limit) = (offset, limit);
+        (query.offset, query.limit) = (offset, Some(limit));
         Ok(self.0.list(&query).await?)
     }
 

@@ -122,12 +122,20 @@ fn items_of(
     let json = folder.join(format!("{}.json", package.replace('-', "_")));
     let described: Value = serde_json::from_str(&fs::read_to_string(&json)?)?;
     let index = described["index"].as_object().ok_or("an index")?;
-    let uses = index.values().filter_map(|item| {
-        let reexport = &item["inner"]["use"];
-        let name = reexport["name"].as_str()?.to_owned();
-        Some((name, reexport["source"].as_str()?.to_owned()))
-    });
-    let uses = uses.collect();
+    let mut uses = Vec::new();
+    for reexport in index.values().map(|item| &item["inner"]["use"]) {
+        let (Some(name), Some(source)) = (reexport["name"].as_str(), reexport["source"].as_str())
+        else {
+            continue;
+        };
+        match reexport["is_glob"] == true && source.starts_with("tower_pulse_") {
+            true => {
+                let names = names_in(folder, source)?.into_iter();
+                uses.extend(names.map(|name| (name.clone(), format!("{source}::{name}"))));
+            }
+            false => uses.push((name.to_owned(), source.to_owned())),
+        }
+    }
     let api = Builder::from_rustdoc_json(json)
         .omit_blanket_impls(true)
         .build()?;
@@ -137,6 +145,26 @@ fn items_of(
         left_out.any(|name| line.contains(&format!("{name} for tower_pulse")))
     };
     Ok((lines.filter(|line| !is_left_out(line)).collect(), uses))
+}
+
+/// The names in a module of another crate.
+fn names_in(folder: &Path, module: &str) -> Result<Vec<String>, Box<dyn Error>> {
+    let path: Vec<&str> = module.split("::").collect();
+    let json = fs::read_to_string(folder.join(format!("{}.json", path[0])))?;
+    let described: Value = serde_json::from_str(&json)?;
+    let ids = described["paths"].as_object().ok_or("paths")?;
+    let (id, _) = ids
+        .iter()
+        .find(|(_, of)| of["path"] == serde_json::json!(path))
+        .ok_or("the module")?;
+    let items = &described["index"][id]["inner"]["module"]["items"];
+    let items = items.as_array().ok_or("items")?;
+    let name = |id: &Value| {
+        let item = &described["index"][id.to_string()];
+        let name = item["name"].as_str();
+        Some(name.or(item["inner"]["use"]["name"].as_str())?.to_owned())
+    };
+    Ok(items.iter().filter_map(name).collect())
 }
 
 /// Has rustdoc describe the crates in JSON, in one run: what they need is then checked once. Returns the folder of the files.

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use super::super::answer_size::{AnswerSize, ScreenSize};
 use super::super::response::ApiError;
 use super::super::{Admin, Instance};
+use tower_pulse_core::query::source;
 
 /// The body of a request that takes a change, or gives it back.
 #[derive(Deserialize)]
@@ -28,7 +29,7 @@ pub(crate) async fn take(
     })?;
     let by = take.taken.then_some(by);
     let change = instance.write.take_change(&take.id, by).await?;
-    admin.query.source().reader.forget_changes().await;
+    source(&admin.query).reader.forget_changes().await;
     let (screen, less) = (ScreenSize::default(), ("id", "ask for api/changes"));
     let size = AnswerSize {
         screen: &screen,

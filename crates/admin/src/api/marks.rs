@@ -4,9 +4,10 @@ use http::StatusCode;
 use serde::Deserialize;
 
 use super::super::answer_size::{AnswerSize, ScreenSize};
-use super::super::params::Params;
+use super::super::params;
 use super::super::response::ApiError;
 use super::super::{Admin, Instance};
+use tower_pulse_core::query::source;
 use tower_pulse_model::mark::Mark;
 
 /// The body of a request that makes a mark.
@@ -27,13 +28,20 @@ pub(crate) async fn add(
         ApiError::new(StatusCode::BAD_REQUEST, message)
     })?;
     let id = format!("{:016x}", fastrand::u64(..));
-    let now = admin.query.source().clock.now_seconds();
+    let now = source(&admin.query).clock.now_seconds();
     let mark = Mark::of_text(id, now, &new.text)
         .map_err(|error| ApiError::parameter("text", format!("text {error}")))?;
     let added = instance.write.add_mark(mark.clone()).await;
     added.map_err(|error| ApiError::unavailable(error.to_string()))?;
-    admin.query.source().reader.forget_marks().await;
+    source(&admin.query).reader.forget_marks().await;
     to_json(&mark)
+}
+
+/// The parameters of a request that removes a mark.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Removed {
+    id: Option<String>,
 }
 
 /// Removes the mark of the parameter `id`, and answers with it.
@@ -42,9 +50,10 @@ pub(crate) async fn remove(
     instance: &Instance,
     query: Option<&str>,
 ) -> Result<Vec<u8>, ApiError> {
-    let id = Params::read(query, |params| params.required("id").map(str::to_owned))?;
+    let Removed { id } = params::parse(query, 0)?;
+    let id = id.ok_or_else(|| ApiError::parameter("id", "id is missing"))?;
     let mark = instance.write.remove_mark(&id).await?;
-    admin.query.source().reader.forget_marks().await;
+    source(&admin.query).reader.forget_marks().await;
     to_json(&mark)
 }
 

@@ -1,8 +1,7 @@
-//! The JSON API: which question a request asks ([`question`]), its parameters, and several questions in one
+//! The JSON API: which question a request asks ([`question`]), and several questions in one
 //! ([`screen`]). The answers are those of [`query`](crate::query), written as JSON.
 
 pub(super) mod changes;
 pub(super) mod marks;
-mod parameters;
 pub(super) mod question;
 pub(super) mod screen;

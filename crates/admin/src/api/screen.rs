@@ -7,9 +7,9 @@ use http::StatusCode;
 
 use super::super::Admin;
 use super::super::answer_size::ScreenSize;
-use super::super::params::Params;
+use super::super::params;
 use super::super::response::ApiError;
-use super::question::{Answer, Question};
+use super::question::{Written, named};
 
 /// The most questions of a request.
 const MAX_ASKS: usize = 16;
@@ -19,8 +19,12 @@ const MAX_ASK: usize = 4_096;
 
 /// Answers each `ask` in its place as its own endpoint would, at the same time. `as_of` is the earliest of theirs. Fails if
 /// the answers are too large together.
-pub(crate) async fn screen(admin: &Admin, query: Option<&str>) -> Result<Answer, ApiError> {
-    let asks = Params::read(query, |params| Ok(params.all("ask")))?;
+pub(crate) async fn screen(admin: &Admin, query: Option<&str>) -> Result<Written, ApiError> {
+    let asks = params::pairs(query)?;
+    if let Some((unknown, _)) = asks.iter().find(|(name, _)| name != "ask") {
+        let message = format!("{unknown} is unknown here: allowed is ask");
+        return Err(ApiError::parameter(unknown, message));
+    }
     if asks.is_empty() {
         return Err(ApiError::parameter("ask", "ask is missing"));
     }
@@ -29,7 +33,7 @@ pub(crate) async fn screen(admin: &Admin, query: Option<&str>) -> Result<Answer,
         return Err(ApiError::parameter("ask", message));
     }
     let size = ScreenSize::default();
-    let answers = join_all(asks.iter().map(|ask| answer(admin, ask, &size)), &size).await?;
+    let answers = join_all(asks.iter().map(|(_, ask)| answer(admin, ask, &size)), &size).await?;
     let successful = answers.iter().filter_map(|answer| answer.as_ref().ok());
     let as_of = successful.filter_map(|answer| answer.as_of).min();
     let mut json = b"{\"answers\":[".to_vec();
@@ -45,11 +49,11 @@ pub(crate) async fn screen(admin: &Admin, query: Option<&str>) -> Result<Answer,
         json.push(b'}');
     }
     json.extend_from_slice(b"]}");
-    Ok(Answer { json, as_of })
+    Ok(Written { json, as_of })
 }
 
 /// Answers an `ask` such as `paths?window=1h`.
-async fn answer(admin: &Admin, ask: &str, size: &ScreenSize) -> Result<Answer, ApiError> {
+async fn answer(admin: &Admin, ask: &str, size: &ScreenSize) -> Result<Written, ApiError> {
     if ask.len() > MAX_ASK {
         let message = format!("ask is longer than {MAX_ASK} bytes");
         return Err(ApiError::parameter("ask", message));
@@ -62,9 +66,9 @@ async fn answer(admin: &Admin, ask: &str, size: &ScreenSize) -> Result<Answer, A
         let message = "a screen cannot ask for a screen";
         return Err(ApiError::parameter("ask", message));
     }
-    let question = Question::named(name)
+    let endpoint = named(name, query)
         .ok_or_else(|| ApiError::new(StatusCode::NOT_FOUND, "no endpoint has this path"))?;
-    question.answer(admin, query, size).await
+    endpoint(admin, query, size).await
 }
 
 /// Runs a few futures at the same time within this task. Returns their results in order, unless they are too large

@@ -4,7 +4,9 @@
 //! Whatever OpenTelemetry has no name for keeps this crate's. What is not recorded has no label: neither the exact status of
 //! a response beside its duration, nor the scheme and the version of the protocol.
 
-use super::super::params::Params;
+use serde::Deserialize;
+
+use super::super::params;
 use super::super::response::ApiError;
 use tower_pulse_core::recorder::totals;
 use tower_pulse_model::context::{OTHER_METHOD, OVERFLOW, UNMATCHED, method_and_path};
@@ -20,10 +22,19 @@ const OPENTELEMETRY_BOUNDS: Bounds = [
     0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
 ];
 
+/// Which names are asked for.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Asked {
+    names: Names,
+}
+
 /// Whose names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum Names {
     /// Those of this crate.
+    #[default]
     Pulse,
     /// Those of OpenTelemetry, as Prometheus writes them.
     OpenTelemetry,
@@ -35,11 +46,7 @@ pub(super) type Labels<'a> = Vec<(&'static str, &'a str)>;
 impl Names {
     /// Those that a query asks for.
     pub(super) fn parse(query: Option<&str>) -> Result<Self, ApiError> {
-        let choices = [
-            ("pulse", Self::Pulse),
-            ("opentelemetry", Self::OpenTelemetry),
-        ];
-        Params::read(query, |params| params.choice("names", &choices))
+        params::parse(query, 0).map(|asked: Asked| asked.names)
     }
 
     /// The histogram of the durations of requests.

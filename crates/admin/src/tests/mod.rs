@@ -37,7 +37,8 @@ use tower_pulse_core::clock::{Clock, ManualClock};
 use tower_pulse_core::flush::FlushOptions;
 use tower_pulse_core::handle::{Handle, HandleOptions};
 use tower_pulse_core::health::{Health, Status};
-use tower_pulse_core::query::{Process, Reader, StoreReader};
+use tower_pulse_core::query::answers::Reader;
+use tower_pulse_core::query::{Process, StoreReader, reader};
 use tower_pulse_core::recorder::totals::Totals;
 use tower_pulse_core::recorder::{Limits, Unrecorded};
 use tower_pulse_core::store::Store;
@@ -99,7 +100,7 @@ pub(super) fn query_with(
     process: CannedProcess,
 ) -> Reader {
     let targets = Arc::new(targets);
-    Reader::new(tower_pulse_core::query::Source {
+    reader(tower_pulse_core::query::Source {
         reader: StoreReader::new(
             store.clone(),
             clock.clone(),

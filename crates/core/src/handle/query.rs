@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Handle, Stages};
 use crate::health::Health;
-use crate::query::{Process, Reader, Source, StoreReader};
+use crate::query::{Process, Reader, Source, StoreReader, reader};
 
 impl Handle {
     /// Answers all that the dashboard shows, in Rust: see [`query`](crate::query). All routers of this `Pulse` ask it
@@ -17,7 +17,7 @@ impl Handle {
             let unsent = Arc::new(move || flusher.unsent());
             let targets = Arc::new(stages.options.targets.clone());
             let (store, clock) = (stages.store.clone(), stages.options.clock.clone());
-            Reader::new(Source {
+            reader(Source {
                 reader: StoreReader::new(
                     store.clone(),
                     clock.clone(),

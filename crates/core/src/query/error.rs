@@ -2,7 +2,6 @@
 
 use std::error::Error;
 use std::fmt;
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::error::StoreError;
@@ -56,18 +55,8 @@ impl QueryError {
     }
 }
 
-/// The error of a number that a question must not have, which a client may have written with any number of digits.
-pub fn out_of_range(
-    name: &'static str,
-    given: impl fmt::Display,
-    allowed: &RangeInclusive<usize>,
-) -> QueryError {
-    let (least, most) = (allowed.start(), allowed.end());
-    QueryError::parameter(
-        name,
-        format!("{name} is {given}: allowed are {least} to {most}"),
-    )
-}
+/// The most values of the series of an answer: more than a table of 100 rows has of the slices of any tier.
+pub const MAX_POINTS: usize = 16_384;
 
 impl fmt::Display for QueryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,6 +3,8 @@
 use std::str::FromStr;
 use std::time::Duration;
 
+use serde::{Deserialize, Deserializer};
+
 use super::error::QueryError;
 use tower_pulse_model::window::{NAMED, Window as Slices};
 
@@ -14,14 +16,14 @@ const YEAR_9999: i64 = 253_402_300_799;
 /// `history` asks for.
 ///
 /// ```
-/// # use tower_pulse_core as tower_pulse;
+/// # mod tower_pulse { pub use tower_pulse_core::query::answers as query; }
 /// use std::time::Duration;
 /// use tower_pulse::query::Window;
 ///
 /// let hour: Window = "1h".parse()?;
 /// assert_eq!(hour, Window::last(Duration::from_secs(3_600)));
 /// assert!(Window::between(60, 60).is_err());
-/// # Ok::<(), tower_pulse_core::query::QueryError>(())
+/// # Ok::<(), tower_pulse_core::query::answers::QueryError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Window(Slices);
@@ -86,11 +88,29 @@ impl Window {
     }
 }
 
+impl Default for Window {
+    fn default() -> Self {
+        Self::HOUR
+    }
+}
+
+impl<'de> Deserialize<'de> for Window {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
 impl FromStr for Window {
     type Err = QueryError;
 
-    /// Reads one of [`NAMES`](Self::NAMES).
+    /// Reads one of [`NAMES`](Self::NAMES), or two moments such as `1700000000..1700003600`.
     fn from_str(name: &str) -> Result<Self, QueryError> {
+        let moments = name.split_once("..");
+        let moments = moments.and_then(|(from, to)| from.parse().ok().zip(to.parse().ok()));
+        if let Some((from, to)) = moments {
+            return Self::between(from, to);
+        }
         let named = NAMED.iter().find(|(other, _)| *other == name);
         match name {
             "hour" => Ok(Self::HOUR),

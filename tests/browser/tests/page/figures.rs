@@ -4,7 +4,10 @@ use pulse_browser::page::Page;
 use pulse_browser::rig::http::Client;
 use pulse_browser::service::Service;
 use serde_json::Value;
-use tower_pulse::query::{Answer, ChangesQuery, Kind, PathQuery, PathsQuery, Window};
+use tower_pulse::query::{
+    Answer, ChangesQuery, FixFirstQuery, Kind, OverviewQuery, PathQuery, PathsQuery, Question,
+    Window,
+};
 
 use crate::column;
 
@@ -52,22 +55,29 @@ async fn a_caller_an_endpoint_and_the_page_give_the_same_figures() {
     let mut endpoint = async |uri: &str| client.json(&format!("/admin/pulse/api/{uri}")).await;
     let window: Window = "1h".parse().expect("a window");
 
-    let overview = query.overview(Some(window)).await.expect("an answer");
+    let overview = query
+        .ask(&OverviewQuery::default().with(|of| of.window = Some(window)))
+        .await
+        .expect("an answer");
     assert_eq!(endpoint("overview?window=1h").await, json(&overview));
     let mut rows = PathsQuery::default();
     rows.window = window;
-    let paths = query.paths(&rows).await.expect("an answer");
+    let paths = query.ask(&rows).await.expect("an answer");
     assert_eq!(endpoint("paths?window=1h").await, json(&paths));
-    let mut one = PathQuery::new("GET /");
+    let mut one = PathQuery::default();
+    one.context = "GET /".to_string();
     one.window = Some(window);
     one.kind = Some(Kind::Http);
-    let path = query.path(&one).await.expect("an answer");
+    let path = query.ask(&one).await.expect("an answer");
     let uri = "path?window=1h&kind=http&context=GET%20%2F";
     assert_eq!(endpoint(uri).await, json(&path));
-    let first = query.fix_first(window, 10).await.expect("an answer");
+    let first = query
+        .ask(&FixFirstQuery::default().with(|of| (of.window, of.limit) = (window, Some(10))))
+        .await
+        .expect("an answer");
     assert_eq!(endpoint("fix_first?window=1h").await, json(&first));
     let changes = query
-        .changes(&ChangesQuery::default())
+        .ask(&ChangesQuery::default())
         .await
         .expect("an answer");
     assert_eq!(endpoint("changes").await, json(&changes));

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::deploy_verdict::DeployVerdict;
 use super::measured::share;
 
-use super::{DEFAULT_ROWS, MAX_ROWS, check_limit};
+use super::{MAX_ROWS, check_limit};
 use crate::query::error::QueryError;
+use crate::query::question::or_any;
 use crate::query::source::Source;
 use crate::store::marks::leave_out_removed;
 use tower_pulse_detect::change::{Change, ChangeKind, Suspect};
@@ -17,8 +18,8 @@ use tower_pulse_detect::detector::{Sight, Watched};
 use tower_pulse_model::context::{ALL, ContextId, Kind, method_and_path};
 use tower_pulse_model::mark::Marks;
 
-/// What has changed: [`Reader::changes`](crate::query::Reader::changes).
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// What has changed: [`ChangesQuery`](crate::query::ChangesQuery).
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Changes {
     /// The end of the last minute that was judged, in Unix seconds; `None` before the first.
@@ -39,7 +40,7 @@ pub struct Changes {
 }
 
 /// A context that is likely slower.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct WatchedRow {
     /// The context.
@@ -66,7 +67,7 @@ impl WatchedRow {
 }
 
 /// A change, with what is computed from it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ChangeRow {
     /// The change.
@@ -87,25 +88,17 @@ pub struct ChangeRow {
 }
 
 /// Which changes are asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ChangesQuery {
     /// Only those of a kind.
+    #[serde(deserialize_with = "or_any")]
     pub kind: Option<ChangeKind>,
-    /// The most changes that are answered, at most 1,000.
-    pub limit: usize,
+    /// The most changes that are answered, at most 1,000; 100 unless it is set.
+    pub limit: Option<usize>,
     /// How many are left out before.
     pub offset: usize,
-}
-
-impl Default for ChangesQuery {
-    fn default() -> Self {
-        Self {
-            kind: None,
-            limit: DEFAULT_ROWS,
-            offset: 0,
-        }
-    }
 }
 
 impl ChangeRow {
@@ -131,12 +124,7 @@ pub(in crate::query) async fn changes(
     source: &Source,
     query: &ChangesQuery,
 ) -> Result<Changes, QueryError> {
-    let ChangesQuery {
-        kind,
-        limit,
-        offset,
-    } = *query;
-    check_limit(limit, MAX_ROWS)?;
+    let (kind, limit) = (query.kind, check_limit(query.limit, MAX_ROWS)?);
     let log = source.reader.changes().await?;
     let marks = source.reader.marks().await?;
     let mut matching: Vec<&Change> = (log.changes.iter())
@@ -151,7 +139,7 @@ pub(in crate::query) async fn changes(
         problems: matching.iter().filter(|c| is_problem(c)).count(),
         changes: matching
             .into_iter()
-            .skip(offset)
+            .skip(query.offset)
             .take(limit)
             .map(|change| ChangeRow::new(change, &marks))
             .collect(),

@@ -16,7 +16,7 @@ pub const ENOUGH_FOR_P99: u64 = 100;
 /// The ratio of each measurement to that of the window before, or of another one: counts and totals per recorded
 /// second. `None` unless both windows are mostly recorded and have [enough requests](ENOUGH_REQUESTS) of the context, and
 /// where there is nothing to divide by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct Ratios {
     /// Of the count.
@@ -109,7 +109,7 @@ impl Compared {
 }
 
 /// What a context measured in a window, and in the window before.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ComparedWindow {
     /// What the window covers.
@@ -127,7 +127,7 @@ pub struct ComparedWindow {
 }
 
 /// The window before, and what a context measured in it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Before {
     /// What the window covers.

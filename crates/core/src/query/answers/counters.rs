@@ -1,10 +1,10 @@
 //! The list of the user's counters, or one counter over time.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::resolution::{Bounds, MAX_ROW_POINTS, Resolution};
 use super::row_series::{SeriesSpan, most_rows};
-use super::{DEFAULT_PRECISION, DEFAULT_ROWS, NameFilter, check_limit, check_points};
+use super::{DEFAULT_PRECISION, NameFilter, check_given, check_limit, check_points};
 use crate::query::error::QueryError;
 use crate::query::source::Source;
 use crate::query::span::Span;
@@ -22,8 +22,8 @@ const NEWEST_SLICES: i64 = 60;
 /// Seconds that a rate is a mean of, without the current slice.
 const RATE_SECONDS: u32 = 60;
 
-/// A counter over time: [`Reader::counter`](crate::query::Reader::counter).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// A counter over time: [`CounterSamplesQuery`](crate::query::CounterSamplesQuery).
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct CounterSamples {
     /// Its name.
@@ -34,8 +34,8 @@ pub struct CounterSamples {
     pub samples: Vec<(i64, i64)>,
 }
 
-/// The user's counters: [`Reader::counters`](crate::query::Reader::counters).
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// The user's counters: [`CountersQuery`](crate::query::CountersQuery).
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Counters {
     /// The length of a slice, in seconds.
@@ -54,7 +54,7 @@ pub struct Counters {
 }
 
 /// A counter of the list.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct CounterRow {
     /// Its name.
@@ -73,10 +73,12 @@ pub struct CounterRow {
 }
 
 /// Which counters are asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct CountersQuery {
     /// Only those whose name contains it, whatever the case of letters.
+    #[serde(rename = "q")]
     pub contains: String,
     /// The length of the slices, in seconds, one of the configured; a minute if there is none, or what suits the window.
     pub precision: Option<u32>,
@@ -84,30 +86,17 @@ pub struct CountersQuery {
     pub series: bool,
     /// The window of the series; the newest 60 slices if there is none.
     pub window: Option<Window>,
-    /// The most counters that are answered, at most 1,000, or 100 with a series.
-    pub limit: usize,
+    /// The most counters that are answered, 100 unless it is set: at most 1,000, or 100 with a series.
+    pub limit: Option<usize>,
     /// How many are left out before.
     pub offset: usize,
-}
-
-impl Default for CountersQuery {
-    fn default() -> Self {
-        Self {
-            contains: String::new(),
-            precision: None,
-            series: false,
-            window: None,
-            limit: DEFAULT_ROWS,
-            offset: 0,
-        }
-    }
 }
 
 pub(in crate::query) async fn counters(
     source: &Source,
     query: &CountersQuery,
 ) -> Result<Counters, QueryError> {
-    check_limit(query.limit, most_rows(query.series))?;
+    let limit = check_limit(query.limit, most_rows(query.series))?;
     let now = source.clock.now_seconds();
     let window = query.window.filter(|_| query.series);
     let bounds = window.map(|window| Bounds::new(window.slices(), now));
@@ -120,7 +109,7 @@ pub(in crate::query) async fn counters(
         None => chosen(query.precision, &source.precisions)?,
     };
     let series = query.series.then_some(bounds);
-    list(source, query, precision, series).await
+    list(source, query, limit, precision, series).await
 }
 
 /// The requested precision, which must be one of the counters'.
@@ -140,12 +129,24 @@ fn chosen(asked: Option<u32>, precisions: &Precisions) -> Result<u32, QueryError
     })
 }
 
+/// Which counter is asked for.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct CounterSamplesQuery {
+    /// Its name.
+    pub name: String,
+    /// The length of the slices, in seconds: one of the configured, a minute if there is none.
+    pub precision: Option<u32>,
+}
+
 pub(in crate::query) async fn counter(
     source: &Source,
-    name: &str,
-    precision: Option<u32>,
+    query: &CounterSamplesQuery,
 ) -> Result<CounterSamples, QueryError> {
-    let precision = chosen(precision, &source.precisions)?;
+    let name = &*query.name;
+    check_given("name", name)?;
+    let precision = chosen(query.precision, &source.precisions)?;
     let mut samples: Vec<_> = slices(source, name, precision).await?;
     // Older slices are left until the cleaner comes, which may be many.
     if let Some(precision) = source.precisions.counter(precision)
@@ -206,11 +207,11 @@ async fn is_known(source: &Source, name: &str) -> Result<bool, QueryError> {
 async fn list(
     source: &Source,
     query: &CountersQuery,
+    limit: usize,
     seconds: u32,
     series: Option<Option<Bounds>>,
 ) -> Result<Counters, QueryError> {
     let wanted = NameFilter::new(&query.contains);
-    let (limit, offset) = (query.limit, query.offset);
     let precisions = &source.precisions;
     let precision = precisions.counter(seconds);
     let precision = precision.unwrap_or(Precision::new(seconds, 1));
@@ -229,7 +230,12 @@ async fn list(
     let mut names: Vec<&str> = names.filter(|name| wanted.matches(name)).collect();
     names.sort_unstable();
     names.dedup();
-    let page: Vec<&str> = names.iter().copied().skip(offset).take(limit).collect();
+    let page: Vec<&str> = names
+        .iter()
+        .copied()
+        .skip(query.offset)
+        .take(limit)
+        .collect();
     check_points(series.map_or(0, |series| page.len() * series.starts().count()))?;
     let mut counters = Vec::with_capacity(page.len());
     for names in page.chunks(COUNTERS_AT_ONCE) {

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::compared::{Compared, Ratios};
 use super::measured::{ContextName, Covered, Measured};
-use super::{DEFAULT_ROWS, MAX_ROWS, check_limit};
+use super::{MAX_ROWS, check_limit};
 use crate::query::error::QueryError;
 use crate::query::source::Source;
 use crate::query::windows::sums::WindowSums;
@@ -18,8 +18,8 @@ use tower_pulse_model::slice::HOUR;
 use tower_pulse_model::tier::FINEST;
 use tower_pulse_model::window::Window as Slices;
 
-/// The contexts before and after a mark: [`Reader::deploy`](crate::query::Reader::deploy).
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// The contexts before and after a mark: [`DeployQuery`](crate::query::DeployQuery).
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Deploy {
     /// The mark.
@@ -37,7 +37,7 @@ pub struct Deploy {
 }
 
 /// A context before and after a mark.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct DeployRow {
     /// The context.
@@ -57,32 +57,23 @@ pub struct DeployRow {
 }
 
 /// Which mark, and which of its contexts are asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct DeployQuery {
     /// The id of the mark. If there is none, the newest of a version, or else the newest mark.
     pub mark: Option<String>,
-    /// The most contexts that are answered, at most 1,000.
-    pub limit: usize,
+    /// The most contexts that are answered, at most 1,000; 100 unless it is set.
+    pub limit: Option<usize>,
     /// How many are left out before.
     pub offset: usize,
-}
-
-impl Default for DeployQuery {
-    fn default() -> Self {
-        Self {
-            mark: None,
-            limit: DEFAULT_ROWS,
-            offset: 0,
-        }
-    }
 }
 
 pub(in crate::query) async fn deploy(
     source: &Source,
     query: &DeployQuery,
 ) -> Result<Deploy, QueryError> {
-    check_limit(query.limit, MAX_ROWS)?;
+    let limit = check_limit(query.limit, MAX_ROWS)?;
     let marks = source.reader.marks().await?;
     let mark = match &query.mark {
         Some(id) => marks.shown().find(|mark| *mark.id == **id),
@@ -135,11 +126,7 @@ pub(in crate::query) async fn deploy(
             .iter()
             .fold(before.now.error, |error, since| error.max(since.now.error)),
         total: rows.len(),
-        contexts: rows
-            .into_iter()
-            .skip(query.offset)
-            .take(query.limit)
-            .collect(),
+        contexts: rows.into_iter().skip(query.offset).take(limit).collect(),
     })
 }
 

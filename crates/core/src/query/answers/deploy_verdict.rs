@@ -6,7 +6,7 @@ use tower_pulse_detect::change::{Change, Suspect};
 use tower_pulse_model::mark::{Mark, Marks};
 
 /// Whether a deploy caused a change.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct DeployVerdict {
     /// The verdict.

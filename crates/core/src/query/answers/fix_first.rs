@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::compared::Compared;
 use super::instances::Reported;
@@ -21,8 +21,8 @@ use tower_pulse_model::context::{ALL, ContextId, Kind, QUEUED};
 use tower_pulse_model::slices::Merge;
 use tower_pulse_model::window::Window as Slices;
 
-/// The contexts to fix first: [`Reader::fix_first`](crate::query::Reader::fix_first).
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// The contexts to fix first: [`FixFirstQuery`](crate::query::FixFirstQuery).
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct FixFirst {
     /// What the window covers.
@@ -36,7 +36,7 @@ pub struct FixFirst {
 }
 
 /// A context to fix, or an instance. All its figures are of one window.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct FixRow {
     /// The context; `<all>` for an instance that is out of line on all pages.
@@ -149,12 +149,23 @@ impl<'a> Candidate<'a> {
     }
 }
 
+/// In which window to look for what to fix first.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct FixFirstQuery {
+    /// The window.
+    pub window: Window,
+    /// The most rows that are answered, at most 100; 10 unless it is set.
+    pub limit: Option<usize>,
+}
+
 pub(in crate::query) async fn fix_first(
     source: &Source,
-    window: Window,
-    limit: usize,
+    query: &FixFirstQuery,
 ) -> Result<FixFirst, QueryError> {
-    check_limit(limit, MAX_SERIES_ROWS)?;
+    let window = query.window;
+    let limit = check_limit(query.limit.or(Some(10)), MAX_SERIES_ROWS)?;
     let log = source.reader.changes().await?;
     let sums = source.reader.window(window.slices()).await?;
     let span = source.reader.recorded_span().await?;

@@ -22,7 +22,7 @@ const ASKED_EVERY: Duration = Duration::from_secs(1);
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The status, the warnings and the losses: what changes seldom, so that a page that polls gets 304.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct HealthStatus {
     /// Whether the store answers, in one word.
@@ -44,7 +44,7 @@ pub struct HealthStatus {
 }
 
 /// The days that the store keeps, where `history` is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize)]
 #[non_exhaustive]
 pub struct HistoryHealth {
     /// How many days.
@@ -63,7 +63,7 @@ impl HistoryHealth {
 }
 
 /// What was not recorded, as in [`RecordingHealth`](crate::health::RecordingHealth).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize)]
 #[non_exhaustive]
 pub struct RecordingLosses {
     /// Samples that came after the shutdown.
@@ -81,7 +81,7 @@ pub struct RecordingLosses {
 }
 
 /// What did not reach the store, as in [`FlushHealth`](crate::health::FlushHealth).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize)]
 #[non_exhaustive]
 pub struct FlushLosses {
     /// Samples that are lost.
@@ -95,7 +95,7 @@ pub struct FlushLosses {
 }
 
 /// What could not be folded, as in [`FoldHealth`](crate::health::FoldHealth).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize)]
 #[non_exhaustive]
 pub struct FoldLosses {
     /// Samples too late for the statistics.
@@ -212,7 +212,7 @@ pub struct FullHealth {
 }
 
 /// What could not be read.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ReadingHealth {
     /// Keys whose value has the wrong form.

@@ -1,6 +1,6 @@
 //! How many requests took how long, slice by slice: the histograms of the records on rows that all slices share.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::check_points;
 use super::measured::Covered;
@@ -8,6 +8,7 @@ use super::metric::SliceTimes;
 use super::resolution::{Bounds, Resolution, SliceSource};
 use super::series::{context_id, recorded};
 use crate::query::error::QueryError;
+use crate::query::question::or_any;
 use crate::query::source::Source;
 use crate::query::window::Window;
 use tower_pulse_model::context::Kind;
@@ -17,8 +18,8 @@ use tower_pulse_model::histogram::{COARSE_SCALE, Histogram, lower_bound};
 /// octave.
 const MAX_ROWS: u16 = 48;
 
-/// The requests of a context, or of all, by time and by duration: [`Reader::heat_map`](crate::query::Reader::heat_map).
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// The requests of a context, or of all, by time and by duration: [`HeatMapQuery`](crate::query::HeatMapQuery).
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct HeatMap {
     /// The context; `None` stands for all requests.
@@ -42,7 +43,7 @@ pub struct HeatMap {
 }
 
 /// A slice of a heat map.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct HeatSlice {
     /// Its start, in Unix seconds.
@@ -55,29 +56,20 @@ pub struct HeatSlice {
 }
 
 /// Which heat map is asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct HeatMapQuery {
     /// The context; `None` stands for all requests.
     pub context: Option<String>,
     /// The kind of the context; HTTP requests come first if there is none.
+    #[serde(deserialize_with = "or_any")]
     pub kind: Option<Kind>,
     /// The window.
     pub window: Window,
     /// The length of the slices, in seconds: one that records are kept at. The finest that covers the window by no more
     /// than 200 slices if there is none.
     pub precision: Option<u32>,
-}
-
-impl Default for HeatMapQuery {
-    fn default() -> Self {
-        Self {
-            context: None,
-            kind: None,
-            window: Window::HOUR,
-            precision: None,
-        }
-    }
 }
 
 pub(in crate::query) async fn heat_map(

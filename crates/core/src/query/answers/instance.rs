@@ -1,14 +1,13 @@
 //! One instance beside the others: over time, and on each of its paths.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::instance_verdict::{Compare, InstanceVerdict};
-use super::instances::{FleetRows, InstanceRow, Reported};
+use super::instances::{FleetRows, InstanceRow, Reported, reported};
 use super::measured::{ContextName, Covered, Measured};
-use super::{DEFAULT_ROWS, MAX_ROWS, check_limit, keep_first};
+use super::{MAX_ROWS, check_given, check_limit, keep_first};
 use crate::query::error::QueryError;
 use crate::query::instance_minutes::beside_others::{ContextBeside, MinuteBeside};
 use crate::query::source::Source;
@@ -17,13 +16,12 @@ use crate::query::windows::sums::Summary;
 use tower_pulse_model::context::Kind;
 use tower_pulse_model::machine::MachineMinute;
 use tower_pulse_model::minute_report::REPORTED_MINUTES;
-use tower_pulse_model::slice::HOUR;
 
 /// The length of a minute, in seconds.
 const MINUTE: i64 = REPORTED_MINUTES.seconds as i64;
 
-/// One instance beside the others: [`Reader::instance`](crate::query::Reader::instance).
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// One instance beside the others: [`InstanceQuery`](crate::query::InstanceQuery).
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Instance {
     /// The part of the window of which there are minute reports; the whole window if it is alone. `complete` is the share
@@ -59,7 +57,7 @@ pub struct Instance {
 }
 
 /// What an instance did in a minute.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct InstancePoint {
     /// Number of its requests.
@@ -78,7 +76,7 @@ pub struct InstancePoint {
 
 /// The runtime and the process of an instance in a minute. What the system does not tell is `None`: without the feature
 /// `process`, all that is about the process.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct MachinePoint {
     /// How many CPUs the process had the use of.
@@ -131,7 +129,7 @@ impl From<&MachineMinute> for MachinePoint {
 }
 
 /// What an instance did on a path.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct InstancePath {
     /// The path.
@@ -152,26 +150,16 @@ pub struct InstancePath {
 }
 
 /// Which instance is asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct InstanceQuery {
     /// The name of the instance.
     pub instance: String,
-    /// The window, of which the last 130 minutes are answered.
-    pub window: Window,
-    /// The most paths that are answered, at most 1,000.
-    pub limit: usize,
-}
-
-impl InstanceQuery {
-    /// Asks for an instance in the last hour.
-    pub fn new(instance: impl Into<String>) -> Self {
-        Self {
-            instance: instance.into(),
-            window: Window::last(Duration::from_secs(HOUR.unsigned_abs())),
-            limit: DEFAULT_ROWS,
-        }
-    }
+    /// The window, of which the last 130 minutes are answered; the last hour unless it is set.
+    pub window: Option<Window>,
+    /// The most paths that are answered, at most 1,000; 100 unless it is set.
+    pub limit: Option<usize>,
 }
 
 /// A path, and by how much its requests exceed the time of the others, in seconds.
@@ -184,20 +172,22 @@ pub(in crate::query) async fn instance(
     source: &Source,
     query: &InstanceQuery,
 ) -> Result<Instance, QueryError> {
-    check_limit(query.limit, MAX_ROWS)?;
+    check_given("instance", &query.instance)?;
+    let limit = check_limit(query.limit, MAX_ROWS)?;
+    let window = reported(query.window);
     let FleetRows {
         covered,
         error,
         rows,
         is_alone,
-    } = FleetRows::read(source, query.window, None).await?;
+    } = FleetRows::read(source, window, None).await?;
     let row = rows
         .into_iter()
         .find(|row| *row.instance == *query.instance);
     let row = row.ok_or(QueryError::NotFound(
         "no instance of this name is alive or has had requests in this window",
     ))?;
-    let reported = Reported::new(query.window.slices(), source.clock.now_seconds());
+    let reported = Reported::new(window.slices(), source.clock.now_seconds());
     let named = source
         .reader
         .beside_others(reported.minutes(), &row.instance)
@@ -218,7 +208,7 @@ pub(in crate::query) async fn instance(
         }
     }
     let total = paths.len();
-    keep_first(&mut paths, query.limit, |a, b| {
+    keep_first(&mut paths, limit, |a, b| {
         let stands_out = |row: &Row| row.path.slower || row.path.failing;
         let extra = |row: &Row| row.extra.unwrap_or(0.0);
         (stands_out(b).cmp(&stands_out(a)))

@@ -24,7 +24,7 @@ pub enum Spread {
 }
 
 /// Whether all of an instance is slower or fails more often than the others, or a part.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct InstanceVerdict {
     /// Paths with at least 10 requests on this instance and on the others in the same minutes: only these are compared.

@@ -4,11 +4,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::measured::{Covered, Measured, share};
 use super::resolution::{Bounds, Resolution, SliceSource};
-use super::{DEFAULT_ROWS, MAX_ROWS, check_limit};
+use super::{MAX_ROWS, check_limit};
 use crate::query::error::QueryError;
 use crate::query::instance_minutes::InstanceSums;
 use crate::query::source::Source;
@@ -22,8 +22,8 @@ use tower_pulse_model::slice::HOUR;
 use tower_pulse_model::snapshot::{AliveInstance, FleetSnapshot};
 use tower_pulse_model::window::{RecordedPart, Window as Slices, WindowSlices};
 
-/// What each instance did: [`Reader::instances`](crate::query::Reader::instances).
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// What each instance did: [`InstancesQuery`](crate::query::InstancesQuery).
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Instances {
     /// The part of the window of which there are minute reports. `complete` is the share of the whole window.
@@ -40,7 +40,7 @@ pub struct Instances {
 }
 
 /// What an instance did.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct InstanceRow {
     /// The name of the instance.
@@ -74,28 +74,18 @@ pub struct InstanceRow {
 }
 
 /// Which instances are asked for, and on what.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct InstancesQuery {
     /// On a context, or on all that they reported.
     pub context: Option<String>,
-    /// The window, of which the last 130 minutes are answered.
-    pub window: Window,
-    /// The most instances that are answered, at most 1,000.
-    pub limit: usize,
+    /// The window, of which the last 130 minutes are answered; the last hour unless it is set.
+    pub window: Option<Window>,
+    /// The most instances that are answered, at most 1,000; 100 unless it is set.
+    pub limit: Option<usize>,
     /// How many are left out before.
     pub offset: usize,
-}
-
-impl Default for InstancesQuery {
-    fn default() -> Self {
-        Self {
-            context: None,
-            window: Window::last(Duration::from_secs(HOUR.unsigned_abs())),
-            limit: DEFAULT_ROWS,
-            offset: 0,
-        }
-    }
 }
 
 /// The ratio to the others from which on an instance stands out by itself.
@@ -120,8 +110,8 @@ pub(in crate::query) async fn instances(
     source: &Source,
     query: &InstancesQuery,
 ) -> Result<Instances, QueryError> {
-    check_limit(query.limit, MAX_ROWS)?;
-    let fleet = FleetRows::read(source, query.window, query.context.as_deref()).await?;
+    let limit = check_limit(query.limit, MAX_ROWS)?;
+    let fleet = FleetRows::read(source, reported(query.window), query.context.as_deref()).await?;
     Ok(Instances {
         covered: fleet.covered,
         error: fleet.error,
@@ -129,9 +119,14 @@ pub(in crate::query) async fn instances(
         total: fleet.rows.len(),
         instances: (fleet.rows.into_iter())
             .skip(query.offset)
-            .take(query.limit)
+            .take(limit)
             .collect(),
     })
+}
+
+/// The window that is asked for.
+pub(super) fn reported(asked: Option<Window>) -> Window {
+    asked.unwrap_or_else(|| Window::last(Duration::from_secs(HOUR.unsigned_abs())))
 }
 
 impl FleetRows {

@@ -1,20 +1,26 @@
 //! The marks.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::query::error::QueryError;
 use crate::query::source::Source;
 use tower_pulse_model::mark::Mark;
 
-/// The newest 50 marks of versions and the newest 50 others: [`Reader::marks`](crate::query::Reader::marks).
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// The newest 50 marks of versions and the newest 50 others: [`MarksQuery`](crate::query::MarksQuery).
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Marks {
     /// The marks, newest first.
     pub marks: Vec<Mark>,
 }
 
-pub(in crate::query) async fn marks(source: &Source) -> Result<Marks, QueryError> {
+/// Asks for the marks.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct MarksQuery {}
+
+pub(in crate::query) async fn marks(source: &Source, _: &MarksQuery) -> Result<Marks, QueryError> {
     let marks = source.reader.marks().await?;
     Ok(Marks {
         marks: marks.shown().rev().cloned().collect(),

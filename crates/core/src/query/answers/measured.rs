@@ -44,7 +44,7 @@ pub(super) fn fails_more((errors, count): (u64, u64), (old_errors, old_count): (
 }
 
 /// The name of a context, with its parts.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Serialize, PartialEq)]
 #[non_exhaustive]
 pub struct ContextName {
     /// The context: method and route template, or the name of a timer.
@@ -79,7 +79,7 @@ impl From<&ContextId> for ContextName {
 }
 
 /// Statistics of access times, in seconds. `None` where nothing was measured.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct Times {
     /// The mean.
@@ -128,7 +128,7 @@ impl From<&Summary> for Times {
 }
 
 /// The polls of requests, in seconds: how long they compute, and how long they wait.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize)]
 #[non_exhaustive]
 pub struct PollTimes {
     /// The mean time of a request within its polls: while it computes, or blocks its worker thread. Wall time, with what
@@ -206,7 +206,7 @@ impl Serialize for Outcomes {
 }
 
 /// What a window covers.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Covered {
     /// Its start, in Unix seconds: that of its first slice.
@@ -304,7 +304,7 @@ pub(super) async fn records(
 }
 
 /// The samples of a context within a window.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Measured {
     /// Number of requests, or of runs of a timer.

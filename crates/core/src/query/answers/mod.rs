@@ -34,77 +34,85 @@ mod worst_requests;
 
 pub use self::changes::{ChangeRow, Changes, ChangesQuery, WatchedRow};
 pub use self::compared::{Before, ComparedWindow, ENOUGH_FOR_P99, ENOUGH_REQUESTS, Ratios};
-pub use self::counters::{CounterRow, CounterSamples, Counters, CountersQuery};
+pub use self::counters::{
+    CounterRow, CounterSamples, CounterSamplesQuery, Counters, CountersQuery,
+};
 pub use self::deploy::{Deploy, DeployQuery, DeployRow};
 pub use self::deploy_verdict::{DeployVerdict, Verdict};
-pub use self::fix_first::{FixFirst, FixReason, FixRow};
-pub use self::health::{
-    FlushLosses, FoldLosses, FullHealth, HealthStatus, HistoryHealth, OwnHealth, ProcessHealth,
-    ReadingHealth, RecordingLosses,
-};
+pub use self::fix_first::{FixFirst, FixFirstQuery, FixReason, FixRow};
+pub use self::health::{FullHealth, HistoryHealth, OwnHealth, ProcessHealth, ReadingHealth};
 pub use self::heat_map::{HeatMap, HeatMapQuery, HeatSlice};
 pub use self::instance::{Instance, InstancePath, InstancePoint, InstanceQuery, MachinePoint};
 pub use self::instance_verdict::{InstanceVerdict, Spread};
 pub use self::instances::{InstanceRow, Instances, InstancesQuery};
-pub use self::marks::Marks;
+pub use self::marks::{Marks, MarksQuery};
 pub use self::measured::{ContextName, Covered, Measured, Outcomes, PollTimes, Times};
 pub use self::metric::{SeriesMetric, SeriesValue, SliceTimes};
-pub use self::overview::{HourTotal, Overview};
+pub use self::overview::{HourTotal, Overview, OverviewQuery};
 pub use self::path::{Bucket, ContextHour, Path, PathQuery, PathWindow};
 pub use self::path_targets::{Burn, BurningPath, TargetBudget, TargetBurn};
-pub use self::paths::{PathRow, Paths, PathsQuery, Repeated, RowStatus, Sort};
+pub use self::paths::{Order, PathRow, Paths, PathsQuery, Repeated, RowStatus, Sort};
 pub use self::profile::{HourOfWeek, Profile, ProfileQuery};
 #[cfg(feature = "rankings")]
-pub use self::rankings::{RankedRow, RankingHead, RankingPart, RankingRow, Rankings};
-pub use self::row_series::{PointValue, RowMetric, SeriesSpan, most_rows};
+pub use self::rankings::{
+    RankedRow, RankingHead, RankingPart, RankingQuery, RankingRow, Rankings, RankingsQuery,
+};
+pub use self::row_series::{PointValue, RowMetric, SeriesSpan};
 #[cfg(feature = "row-cache")]
 pub use self::rows::Rows;
 pub use self::series::{Series, SeriesQuery};
 pub use self::slow_requests::{BothHours, ListedRequest, ListedRequests};
-pub use self::slowest::{SlowContext, Slowest};
+pub use self::slowest::{SlowContext, Slowest, SlowestQuery};
 pub use self::slowest_requests::{
     ListedHours, RequestStatus, SlowestRequests, SlowestRequestsQuery,
 };
 pub use self::timers::{QueueWait, RequestTimer, RequestTimers, TimerPath};
-pub use self::worst_requests::WorstRequests;
-
-pub(super) use self::changes::changes;
-pub(super) use self::counters::{counter, counters};
-pub(super) use self::deploy::deploy;
-pub(super) use self::fix_first::fix_first;
-pub(super) use self::health::{health, status};
-pub(super) use self::heat_map::heat_map;
-pub(super) use self::instance::instance;
-pub(super) use self::instances::instances;
-pub(super) use self::marks::marks;
-pub(super) use self::overview::overview;
-pub(super) use self::path::path;
-pub(super) use self::paths::paths;
-pub(super) use self::profile::profile;
-#[cfg(feature = "rankings")]
-pub(super) use self::rankings::{ranking, rankings};
+pub use self::worst_requests::{WorstRequests, WorstRequestsQuery};
+pub use super::error::QueryError;
+pub use super::question::Question;
+pub use super::reader::{Answer, Answering, Reader};
+pub use super::window::Window;
+pub use crate::advice::Advice;
 #[cfg(feature = "row-cache")]
-pub(super) use self::rows::rows;
-pub(super) use self::series::series;
-pub(super) use self::slowest::slowest;
-pub(super) use self::slowest_requests::slowest_requests;
-pub(super) use self::worst_requests::worst_requests;
+pub use crate::row_lists::RowsQuery;
+pub use tower_pulse_detect::detector::{Sight, Watched};
+pub use tower_pulse_detect::side_by_side::{Side, SideBySide};
+pub use tower_pulse_model::context::Kind;
+
+use self::changes::changes;
+use self::counters::{counter, counters};
+use self::deploy::deploy;
+use self::fix_first::fix_first;
+pub(super) use self::health::{HealthStatus, health, status};
+use self::heat_map::heat_map;
+use self::instance::instance;
+use self::instances::instances;
+use self::marks::marks;
+use self::overview::overview;
+use self::path::path;
+use self::paths::paths;
+use self::profile::profile;
+#[cfg(feature = "rankings")]
+use self::rankings::{ranking, rankings};
+#[cfg(feature = "row-cache")]
+use self::rows::rows;
+use self::series::series;
+use self::slowest::slowest;
+use self::slowest_requests::slowest_requests;
+use self::worst_requests::worst_requests;
 
 use std::cmp::Ordering;
 use std::ops::RangeInclusive;
 
-use super::error::{QueryError, out_of_range};
-use tower_pulse_model::context::Kind;
+use super::error::MAX_POINTS;
+use super::reader::source;
 use tower_pulse_model::snapshot::ContextSnapshot;
 
 /// Number of rows, unless a question sets a limit.
 const DEFAULT_ROWS: usize = 100;
 
 /// The most rows of an answer: a question with an offset gets further rows.
-pub const MAX_ROWS: usize = 1_000;
-
-/// The most values of the series of an answer: more than a table of 100 rows has of the slices of any tier.
-pub const MAX_POINTS: usize = 16_384;
+const MAX_ROWS: usize = 1_000;
 
 /// The length of slices, in seconds, if a question does not say it and they are kept.
 const DEFAULT_PRECISION: u32 = 60;
@@ -114,16 +122,24 @@ fn check_number(
     name: &'static str,
     given: usize,
     allowed: RangeInclusive<usize>,
-) -> Result<(), QueryError> {
-    match allowed.contains(&given) {
-        true => Ok(()),
-        false => Err(out_of_range(name, given, &allowed)),
-    }
+) -> Result<usize, QueryError> {
+    let (least, most) = (allowed.start(), allowed.end());
+    let message = || format!("{name} is {given}: allowed are {least} to {most}");
+    let number = Some(given).filter(|given| allowed.contains(given));
+    number.ok_or_else(|| QueryError::parameter(name, message()))
 }
 
-/// Refuses a limit of more rows than an answer may have.
-fn check_limit(limit: usize, most: usize) -> Result<(), QueryError> {
-    check_number("limit", limit, 0..=most)
+/// The limit of a question, or the default. Refuses one of more rows than an answer may have.
+fn check_limit(limit: Option<usize>, most: usize) -> Result<usize, QueryError> {
+    check_number("limit", limit.unwrap_or(DEFAULT_ROWS), 0..=most)
+}
+
+/// Refuses a question without the name that it needs.
+fn check_given(name: &'static str, given: &str) -> Result<(), QueryError> {
+    match given {
+        "" => Err(QueryError::parameter(name, format!("{name} is missing"))),
+        _ => Ok(()),
+    }
 }
 
 /// To be called before so many values of series are computed.
@@ -134,6 +150,34 @@ fn check_points(points: usize) -> Result<(), QueryError> {
         false => Ok(()),
     }
 }
+
+macro_rules! answered {
+    ($(
+        $(#[$when:meta])*
+        $name:literal $(with $given:literal)? => $query:ident, $function:ident, $answer:ident
+        $(, less $parameter:literal $remedy:literal)?
+        $(, points $points:expr)?;
+    )+) => {
+        $(
+            $(#[$when])*
+            impl Question for $query {
+                type Answer = $answer;
+                $(const LESS: (&'static str, &'static str) = ($parameter, $remedy);)?
+
+                fn ask<'a>(&'a self, reader: &'a Reader) -> Answering<'a, $answer> {
+                    reader.answer($function(source(reader), self))
+                }
+
+                $(fn points(answer: &$answer) -> usize {
+                    ($points)(answer)
+                })?
+            }
+        )+
+    };
+}
+crate::questions!(answered);
+// The API answers it with the page's own question.
+answered! { "path" => WorstRequestsQuery, worst_requests, WorstRequests; }
 
 /// The names that a question asks for, whatever the case of letters.
 struct NameFilter(String);

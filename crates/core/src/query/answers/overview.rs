@@ -1,6 +1,6 @@
 //! The fleet's main numbers.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::compared::ComparedWindow;
 use super::measured::Times;
@@ -19,8 +19,8 @@ use tower_pulse_model::window::Window as Slices;
 /// Number of complete seconds that the rate is a mean of.
 const SECONDS: i64 = 10;
 
-/// The fleet's main numbers: [`Reader::overview`](crate::query::Reader::overview).
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// The fleet's main numbers: [`OverviewQuery`](crate::query::OverviewQuery).
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Overview {
     /// All requests of the current hour, UTC.
@@ -50,7 +50,7 @@ pub struct Overview {
 }
 
 /// All requests of an hour.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct HourTotal {
     /// When the hour began, in Unix seconds.
@@ -79,11 +79,20 @@ impl HourTotal {
     }
 }
 
+/// Asks for the fleet's main numbers.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct OverviewQuery {
+    /// The window of which all requests are answered too, if there shall be one.
+    pub window: Option<Window>,
+}
+
 pub(in crate::query) async fn overview(
     source: &Source,
-    window: Option<Window>,
+    query: &OverviewQuery,
 ) -> Result<Overview, QueryError> {
-    let sums = match window {
+    let sums = match query.window {
         Some(window) => Some(source.reader.window(window.slices()).await?),
         None => None,
     };

@@ -1,18 +1,19 @@
 //! The data of one context.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::changes::{ChangeRow, changes_by, changes_of};
 use super::compared::ComparedWindow;
 use super::measured::{ContextName, Outcomes, Times};
-use super::of_kind;
 use super::path_targets::{TargetBudget, target_of};
 use super::slow_requests::{ListedRequests, listed_requests};
 use super::timers::{RequestTimers, TimerPath};
-use super::worst_requests::{WorstRequests, worst_requests};
+use super::worst_requests::{WorstRequests, worst_of};
+use super::{check_given, of_kind};
 use crate::advice::Advice;
 use crate::query::book::added_hours;
 use crate::query::error::QueryError;
+use crate::query::question::or_any;
 use crate::query::source::Source;
 use crate::query::window::Window;
 use tower_pulse_model::aggregate::Aggregate;
@@ -24,8 +25,8 @@ use tower_pulse_model::snapshot::HourSnapshot;
 /// The lower bound and the upper bound of a bucket of a histogram, in seconds, and its count.
 pub type Bucket = (f64, f64, u64);
 
-/// The data of one context: [`Reader::path`](crate::query::Reader::path).
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// The data of one context: [`PathQuery`](crate::query::PathQuery).
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Path {
     /// The context.
@@ -58,7 +59,7 @@ pub struct Path {
 }
 
 /// What a context measured in a window, with histograms and timers.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct PathWindow {
     /// What was measured in it, and in the window before.
@@ -80,7 +81,7 @@ pub struct PathWindow {
 }
 
 /// A context's hour.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ContextHour {
     /// When the hour began, in Unix seconds.
@@ -110,30 +111,22 @@ impl From<&HourSnapshot> for ContextHour {
 }
 
 /// Which context is asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct PathQuery {
     /// The context.
     pub context: String,
     /// Its kind; HTTP requests come first if there is none.
+    #[serde(deserialize_with = "or_any")]
     pub kind: Option<Kind>,
     /// The window, if there shall be one.
     pub window: Option<Window>,
 }
 
-impl PathQuery {
-    /// Asks for a context of any kind, without a window.
-    pub fn new(context: impl Into<String>) -> Self {
-        Self {
-            context: context.into(),
-            kind: None,
-            window: None,
-        }
-    }
-}
-
 pub(in crate::query) async fn path(source: &Source, query: &PathQuery) -> Result<Path, QueryError> {
     let context = &*query.context;
+    check_given("context", context)?;
     let snapshots = source.reader.contexts(context).await?;
     let snapshot = of_kind(&snapshots, query.kind);
     let snapshot = snapshot.ok_or(QueryError::NotFound("there is no context of this name"))?;
@@ -169,7 +162,7 @@ pub(in crate::query) async fn path(source: &Source, query: &PathQuery) -> Result
                     _ => Vec::new(),
                 },
                 worst_requests: match id.kind {
-                    Kind::Http => worst_requests(source, context, Some(window)).await?,
+                    Kind::Http => worst_of(source, context, Some(window)).await?,
                     _ => WorstRequests::default(),
                 },
             })

@@ -16,7 +16,7 @@ use tower_pulse_model::window::Window as Slices;
 const BUDGET_SECONDS: i64 = 30 * DAY as i64;
 
 /// The target of a context, and how fast its error budget burns.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct TargetBurn {
     /// The time in seconds that a good request stays below.
@@ -32,7 +32,7 @@ pub struct TargetBurn {
 }
 
 /// How many requests were bad in a window, and how fast that burns the error budget.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Burn {
     /// What the window covers.
@@ -52,7 +52,7 @@ pub struct Burn {
 }
 
 /// The target of a context with its error budget.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct TargetBudget {
     /// The target.
@@ -66,7 +66,7 @@ pub struct TargetBudget {
 }
 
 /// A context whose error budget burns.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct BurningPath {
     /// The context.

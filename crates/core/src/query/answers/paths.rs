@@ -4,16 +4,17 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::changes::urgencies;
 use super::compared::{Compared, Ratios};
 use super::measured::{ContextName, Covered, Measured, share};
 use super::path_targets::{TargetBurn, burning};
 use super::row_series::{PointValue, RowMetric, SeriesSpan, most_rows};
-use super::{DEFAULT_ROWS, NameFilter, check_limit, check_points, keep_first};
+use super::{NameFilter, check_limit, check_points, keep_first};
 use crate::query::book::Book;
 use crate::query::error::QueryError;
+use crate::query::question::{kind_or_all, or_any, or_none};
 use crate::query::source::Source;
 use crate::query::turn::Turn;
 use crate::query::window::Window;
@@ -22,10 +23,12 @@ use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::records::RecordId;
 
 /// The measurements that rows can be ordered by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Sort {
     /// The number of requests.
+    #[default]
     Count,
     /// The mean.
     Mean,
@@ -52,6 +55,7 @@ pub enum Sort {
     /// The change of the mean.
     Change,
     /// The number of responses with a 4xx status.
+    #[serde(rename = "4xx")]
     ClientErrors,
     /// The change that stands: contexts that have changed come first, the most urgent before the others; a timer as the change
     /// that it is a suspect of.
@@ -67,29 +71,6 @@ pub enum Sort {
 }
 
 impl Sort {
-    /// All of them by their names in the API, the default first.
-    pub const NAMED: [(&str, Self); 19] = [
-        ("count", Self::Count),
-        ("mean", Self::Mean),
-        ("p95", Self::P95),
-        ("max", Self::Max),
-        ("total", Self::Total),
-        ("errors", Self::Errors),
-        ("stddev", Self::Stddev),
-        ("min", Self::Min),
-        ("p50", Self::P50),
-        ("p99", Self::P99),
-        ("error_share", Self::ErrorShare),
-        ("share", Self::Share),
-        ("change", Self::Change),
-        ("4xx", Self::ClientErrors),
-        ("changed", Self::Changed),
-        ("computing", Self::Computing),
-        ("waiting", Self::Waiting),
-        ("longest_poll", Self::LongestPoll),
-        ("context", Self::Context),
-    ];
-
     fn key(self, row: &Row) -> Option<f64> {
         let now = row.measured.now.as_ref()?;
         match self {
@@ -117,7 +98,8 @@ impl Sort {
 }
 
 /// How a context compares with the window before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum RowStatus {
     /// It had no samples before.
@@ -173,8 +155,8 @@ struct Table {
     repeated: HashMap<RecordId, Repeated>,
 }
 
-/// A page of the table: [`Reader::paths`](crate::query::Reader::paths).
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// A page of the table: [`PathsQuery`](crate::query::PathsQuery).
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Paths {
     /// What the window covers.
@@ -196,7 +178,7 @@ pub struct Paths {
 }
 
 /// A context of the table.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct PathRow {
     /// The context.
@@ -224,7 +206,7 @@ pub struct PathRow {
 }
 
 /// A timer that a path runs more than 20 times a request: a query for each row of another, usually.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Repeated {
     /// The timer. Of several, the one that the path runs most often.
@@ -265,52 +247,55 @@ fn repeated(sums: &WindowSums) -> HashMap<RecordId, Repeated> {
 }
 
 /// Which contexts are asked for, and in which order.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct PathsQuery {
     /// The window.
     pub window: Window,
-    /// Only contexts of a kind.
-    pub kind: Option<Kind>,
+    /// Only contexts of a kind, or those of all.
+    #[serde(deserialize_with = "kind_or_all")]
+    pub kind: Kind,
     /// Only contexts that compare with the window before in a way; otherwise those that have samples.
+    #[serde(deserialize_with = "or_any")]
     pub status: Option<RowStatus>,
     /// Only contexts whose name contains it, whatever the case of letters.
+    #[serde(rename = "q")]
     pub contains: String,
     /// What they are ordered by.
     pub sort: Sort,
     /// Whether the largest comes first. A context without a value comes last in either order.
-    pub descending: bool,
+    pub order: Order,
     /// What the series of each row shows, if there shall be one.
+    #[serde(deserialize_with = "or_none")]
     pub series: Option<RowMetric>,
-    /// The most contexts that are answered, at most 1,000, or 100 with a series.
-    pub limit: usize,
+    /// The most contexts that are answered, 100 unless it is set: at most 1,000, or 100 with a series.
+    pub limit: Option<usize>,
     /// How many are left out before.
     pub offset: usize,
 }
 
-impl Default for PathsQuery {
-    fn default() -> Self {
-        Self {
-            window: Window::HOUR,
-            kind: Some(Kind::Http),
-            status: None,
-            contains: String::new(),
-            sort: Sort::Count,
-            descending: true,
-            series: None,
-            limit: DEFAULT_ROWS,
-            offset: 0,
-        }
-    }
+/// The order of rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub enum Order {
+    /// The largest comes first.
+    #[default]
+    #[serde(rename = "desc")]
+    Descending,
+    /// The smallest comes first.
+    #[serde(rename = "asc")]
+    Ascending,
 }
 
 impl PathsQuery {
     /// The order of two rows.
     fn precedes(&self, a: &Row, b: &Row) -> Ordering {
         let by_name = a.context.name.cmp(&b.context.name);
-        match self.sort == Sort::Context && self.descending {
+        let descending = self.order == Order::Descending;
+        match self.sort == Sort::Context && descending {
             true => by_name.reverse(),
-            false => order(self.sort.key(a), self.sort.key(b), self.descending)
+            false => order(self.sort.key(a), self.sort.key(b), descending)
                 .then_with(|| match self.sort {
                     Sort::Changed => order(Sort::Total.key(a), Sort::Total.key(b), true),
                     _ => Ordering::Equal,
@@ -324,7 +309,7 @@ pub(in crate::query) async fn paths(
     source: &Source,
     query: &PathsQuery,
 ) -> Result<Paths, QueryError> {
-    check_limit(query.limit, most_rows(query.series.is_some()))?;
+    let limit = check_limit(query.limit, most_rows(query.series.is_some()))?;
     // The book has statistics of hours.
     let book = match query.window.is_hour() {
         true => Some(source.reader.book().await?),
@@ -334,7 +319,7 @@ pub(in crate::query) async fn paths(
     let total = table.rows.len();
     keep_first(
         &mut table.rows,
-        query.offset.saturating_add(query.limit),
+        query.offset.saturating_add(limit),
         |a, b| query.precedes(a, b),
     );
     let page: Vec<Row> = table.rows.into_iter().skip(query.offset).collect();
@@ -410,7 +395,7 @@ async fn rows(
     let mut turn = Turn::new(&source.clock);
     for context in contexts {
         turn.pause().await;
-        if query.kind.is_some_and(|kind| kind != context.kind) {
+        if query.kind != Kind::All && query.kind != context.kind {
             continue;
         }
         let measured = Compared::new(

@@ -1,10 +1,11 @@
 //! The hour-of-week profile of a context: what is usual at each hour of the week.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::measured::ContextName;
 use super::of_kind;
 use crate::query::error::QueryError;
+use crate::query::question::or_any;
 use crate::query::source::Source;
 use tower_pulse_model::context::{ALL, ContextId, Kind};
 use tower_pulse_model::profile::{Profile as Stored, ProfileHour};
@@ -15,8 +16,8 @@ const ENOUGH_HOURS: usize = 24;
 /// Significant digits of a figure: a profile is no more exact.
 const DIGITS: i32 = 4;
 
-/// What is usual at each hour of the week: [`Reader::profile`](crate::query::Reader::profile).
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// What is usual at each hour of the week: [`ProfileQuery`](crate::query::ProfileQuery).
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Profile {
     /// The context.
@@ -31,7 +32,7 @@ pub struct Profile {
 }
 
 /// An hour of the week. Each further week weighs those before by 3/4. All figures have four digits.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct HourOfWeek {
     /// Its number within the week, 0 to 167: Monday 00:00 to 01:00 UTC is 0.
@@ -51,23 +52,15 @@ pub struct HourOfWeek {
 }
 
 /// Which context is asked for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ProfileQuery {
     /// The context; `None` for all requests.
     pub context: Option<String>,
     /// Its kind; HTTP requests come first if there is none.
+    #[serde(deserialize_with = "or_any")]
     pub kind: Option<Kind>,
-}
-
-impl ProfileQuery {
-    /// Asks for a context of any kind.
-    pub fn new(context: impl Into<String>) -> Self {
-        Self {
-            context: Some(context.into()),
-            kind: None,
-        }
-    }
 }
 
 pub(in crate::query) async fn profile(

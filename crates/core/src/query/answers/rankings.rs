@@ -2,16 +2,16 @@
 
 use std::collections::HashSet;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::{MAX_ROWS, check_limit};
+use super::{MAX_ROWS, check_given, check_limit};
 use crate::query::error::QueryError;
 use crate::query::source::Source;
 use crate::store::{RankedId, RankingPage};
 use tower_pulse_model::ranking::RankingSpec;
 
-/// The rankings of the store and of this process: [`Reader::rankings`](crate::query::Reader::rankings).
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// The rankings of the store and of this process: [`RankingsQuery`](crate::query::RankingsQuery).
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Rankings {
     /// The rankings by name, without their ids.
@@ -19,7 +19,7 @@ pub struct Rankings {
 }
 
 /// A ranking without its ids.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct RankingRow {
     /// Its name and configuration.
@@ -29,8 +29,8 @@ pub struct RankingRow {
     pub ids: usize,
 }
 
-/// A part of a ranking: [`Reader::ranking`](crate::query::Reader::ranking).
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// A part of a ranking: [`RankingQuery`](crate::query::RankingQuery).
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct RankingPart {
     /// Its name and configuration.
@@ -43,7 +43,7 @@ pub struct RankingPart {
 }
 
 /// The name and the configuration of a ranking.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct RankingHead {
     /// Its name.
@@ -59,7 +59,7 @@ pub struct RankingHead {
 }
 
 /// An id of a ranking, with its place.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct RankedRow {
     /// The id and its score.
@@ -81,7 +81,29 @@ impl RankingHead {
     }
 }
 
-pub(in crate::query) async fn rankings(source: &Source) -> Result<Rankings, QueryError> {
+/// Asks for the list of all rankings.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct RankingsQuery {}
+
+/// Which part of a ranking is asked for.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct RankingQuery {
+    /// The name of the ranking.
+    pub name: String,
+    /// The most ids that are answered, at most 1,000; 100 unless it is set.
+    pub limit: Option<usize>,
+    /// How many are left out before.
+    pub offset: usize,
+}
+
+pub(in crate::query) async fn rankings(
+    source: &Source,
+    _: &RankingsQuery,
+) -> Result<Rankings, QueryError> {
     let own = source.own_rankings();
     let stored = source.reader.rankings().await?;
     let mut rankings: Vec<RankingRow> = (stored.iter())
@@ -103,11 +125,11 @@ pub(in crate::query) async fn rankings(source: &Source) -> Result<Rankings, Quer
 
 pub(in crate::query) async fn ranking(
     source: &Source,
-    name: &str,
-    offset: usize,
-    limit: usize,
+    query: &RankingQuery,
 ) -> Result<RankingPart, QueryError> {
-    check_limit(limit, MAX_ROWS)?;
+    let (name, offset) = (&*query.name, query.offset);
+    check_given("name", name)?;
+    let limit = check_limit(query.limit, MAX_ROWS)?;
     let page = source.reader.ranking(name, offset, limit).await?;
     let page = page.as_deref();
     let own = || {

@@ -1,6 +1,6 @@
 //! The series of the rows of a table: a value for each slice of the window.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::MAX_ROWS;
 use crate::query::windows::points::{Point, WindowPoints};
@@ -9,7 +9,7 @@ use crate::query::windows::points::{Point, WindowPoints};
 pub(super) const MAX_SERIES_ROWS: usize = 100;
 
 /// The most rows of a table, each of which has a series or none.
-pub fn most_rows(has_series: bool) -> usize {
+pub(super) fn most_rows(has_series: bool) -> usize {
     match has_series {
         true => MAX_SERIES_ROWS,
         false => MAX_ROWS,
@@ -17,7 +17,8 @@ pub fn most_rows(has_series: bool) -> usize {
 }
 
 /// What the series of a row shows of each slice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum RowMetric {
     /// The number of requests.
@@ -40,7 +41,7 @@ pub enum PointValue {
 }
 
 /// The slices that the values of a series belong to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct SeriesSpan {
     /// What the values are: `"hits"`, `"mean"`, `"p95"`, or `"count"` of counters.
@@ -65,8 +66,7 @@ impl SeriesSpan {
 }
 
 impl RowMetric {
-    /// The name in the API: `"hits"`, …
-    pub fn as_str(self) -> &'static str {
+    pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Hits => "hits",
             Self::Mean => "mean",

@@ -9,8 +9,8 @@ use crate::query::error::QueryError;
 use crate::query::source::Source;
 use crate::row_lists::{FailedRow, RowInfo, RowList, RowSums, RowsQuery};
 
-/// The scheduled rows of a row cache: [`Reader::rows`](crate::query::Reader::rows).
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// The scheduled rows of a row cache: [`RowsQuery`](crate::query::RowsQuery).
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Rows {
     /// The names of the caches of this process; `""` is the unnamed one.
@@ -28,7 +28,7 @@ pub struct Rows {
 }
 
 pub(in crate::query) async fn rows(source: &Source, query: &RowsQuery) -> Result<Rows, QueryError> {
-    check_limit(query.limit, MAX_ROWS)?;
+    let limit = check_limit(query.limit, MAX_ROWS)?;
     let caches = source.row_caches().all();
     // The unnamed cache is the first.
     let name = (query.name.clone()).or_else(|| caches.keys().next().cloned());
@@ -37,7 +37,7 @@ pub(in crate::query) async fn rows(source: &Source, query: &RowsQuery) -> Result
         Some(known) => {
             let unknown = QueryError::NotFound("this process has no row cache of this name");
             let (list, mut query) = (caches.get(known).ok_or(unknown)?, query.clone());
-            query.name.clone_from(&name);
+            (query.name, query.limit) = (name.clone(), Some(limit));
             Some(source.reader.rows(&**list, query).await?)
         }
     };

@@ -1,12 +1,13 @@
 //! A metric over time, oldest first.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::measured::Covered;
 use super::metric::{SeriesMetric, SeriesValue};
 use super::resolution::{Bounds, Resolution, SliceSource};
 use super::{check_points, of_kind};
 use crate::query::error::QueryError;
+use crate::query::question::or_any;
 use crate::query::source::Source;
 use crate::query::span::Span;
 use crate::query::window::Window;
@@ -15,14 +16,14 @@ use tower_pulse_model::context::{ALL, ContextId, Kind};
 use tower_pulse_model::slice::Precision;
 use tower_pulse_model::window::WindowSlices;
 
-/// A metric of a context, or of all requests, over time: [`Reader::series`](crate::query::Reader::series).
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// A metric of a context, or of all requests, over time: [`SeriesQuery`](crate::query::SeriesQuery).
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Series {
     /// The context; `None` stands for all requests.
     pub context: Option<String>,
-    /// The name of the metric.
-    pub metric: &'static str,
+    /// The metric.
+    pub metric: SeriesMetric,
     /// The length of a slice, in seconds.
     pub precision: u32,
     /// What the window covers that was asked for.
@@ -40,12 +41,14 @@ pub struct Series {
 }
 
 /// Which series is asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SeriesQuery {
     /// The context; `None` stands for all requests.
     pub context: Option<String>,
     /// The kind of the context; HTTP requests come first if there is none.
+    #[serde(deserialize_with = "or_any")]
     pub kind: Option<Kind>,
     /// What is shown of each slice.
     pub metric: SeriesMetric,
@@ -54,18 +57,6 @@ pub struct SeriesQuery {
     /// The length of the slices, in seconds: one that counters or records are kept at. The finest that covers the window
     /// by no more than 200 points if there is none.
     pub precision: Option<u32>,
-}
-
-impl Default for SeriesQuery {
-    fn default() -> Self {
-        Self {
-            context: None,
-            kind: None,
-            metric: SeriesMetric::Hits,
-            window: None,
-            precision: None,
-        }
-    }
 }
 
 pub(in crate::query) async fn series(
@@ -113,7 +104,7 @@ pub(in crate::query) async fn series(
     let error = errors.into_iter().map(|(_, error)| error);
     Ok(Series {
         context: query.context.clone(),
-        metric: metric.as_str(),
+        metric,
         precision: resolution.precision,
         error: window.map(|_| error.fold(0.0, f64::max)),
         window,

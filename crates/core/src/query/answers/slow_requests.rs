@@ -10,7 +10,7 @@ use tower_pulse_model::slice::{HOUR, hour_of};
 use tower_pulse_model::slow_request::{SlowRequest, SlowRequests};
 
 /// A request.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize, PartialEq)]
 #[non_exhaustive]
 pub struct ListedRequest {
     /// Its context. `path` is a route template.
@@ -52,7 +52,7 @@ impl From<&SlowRequest> for ListedRequest {
 }
 
 /// Requests of this hour and of the last one.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct BothHours {
     /// Those of the current hour.
@@ -62,7 +62,7 @@ pub struct BothHours {
 }
 
 /// The requests of a context that are listed one by one.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct ListedRequests {
     /// The 5 slowest of each hour, slowest first.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::measured::ContextName;
 use super::{MAX_ROWS, check_limit};
@@ -12,8 +12,8 @@ use tower_pulse_model::context::Kind;
 use tower_pulse_model::slowest::RankedContext;
 use tower_pulse_model::window::Window as Slices;
 
-/// The ranking of the slowest contexts: [`Reader::slowest`](crate::query::Reader::slowest).
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// The ranking of the slowest contexts: [`SlowestQuery`](crate::query::SlowestQuery).
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Slowest {
     /// At most 100 contexts, the slowest first.
@@ -21,7 +21,7 @@ pub struct Slowest {
 }
 
 /// A context of the ranking.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct SlowContext {
     /// The context.
@@ -36,11 +36,20 @@ pub struct SlowContext {
     pub mean: f64,
 }
 
+/// How much of the ranking is asked for.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct SlowestQuery {
+    /// The most contexts that are answered, at most 1,000; 100 unless it is set.
+    pub limit: Option<usize>,
+}
+
 pub(in crate::query) async fn slowest(
     source: &Source,
-    limit: usize,
+    query: &SlowestQuery,
 ) -> Result<Slowest, QueryError> {
-    check_limit(limit, MAX_ROWS)?;
+    let limit = check_limit(query.limit, MAX_ROWS)?;
     let ranking = source.reader.slowest().await?;
     let hours = source.reader.window(Slices::HoursAgo(0)).await?;
     // The ranking has names only.

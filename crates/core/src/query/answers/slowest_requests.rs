@@ -8,7 +8,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::str::FromStr;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::measured::Covered;
 use super::slow_requests::ListedRequest;
@@ -29,14 +29,17 @@ const MAX_LISTS: usize = SLOW_OF_ALL;
 const MAX_INSTANCES: usize = 100;
 
 /// Which requests are asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SlowestRequestsQuery {
     /// The hours that they ended in.
+    #[serde(rename = "window")]
     pub hours: ListedHours,
     /// Only those of a context.
     pub context: Option<String>,
     /// Only those of contexts whose name contains it, whatever the case of letters.
+    #[serde(rename = "q")]
     pub contains: String,
     /// Only those that an instance answered.
     pub instance: Option<String>,
@@ -45,58 +48,31 @@ pub struct SlowestRequestsQuery {
     /// The most of each context, 1 to 1,000.
     pub per_path: Option<usize>,
     /// The most requests that are answered, at most 100.
-    pub limit: usize,
-}
-
-impl Default for SlowestRequestsQuery {
-    fn default() -> Self {
-        Self {
-            hours: ListedHours::This,
-            context: None,
-            contains: String::new(),
-            instance: None,
-            status: None,
-            per_path: None,
-            limit: SLOW_OF_ALL,
-        }
-    }
+    pub limit: Option<usize>,
 }
 
 /// The hours, UTC, of which requests are listed one by one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ListedHours {
     /// The current hour.
-    This,
+    #[default]
+    Hour,
     /// The hour before.
-    Last,
+    LastHour,
     /// Both.
-    Both,
+    BothHours,
 }
 
 impl ListedHours {
-    /// All of them by their names in the API, the default first.
-    pub const NAMED: [(&str, Self); 3] = [
-        ("hour", Self::This),
-        ("last_hour", Self::Last),
-        ("both_hours", Self::Both),
-    ];
-
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::This => "hour",
-            Self::Last => "last_hour",
-            Self::Both => "both_hours",
-        }
-    }
-
     /// The starts of the hours at `now`, the newest first.
     fn starts(self, now: i64) -> Vec<i64> {
         let this = hour_of(now);
         match self {
-            Self::This => vec![this],
-            Self::Last => vec![this - HOUR],
-            Self::Both => vec![this, this - HOUR],
+            Self::Hour => vec![this],
+            Self::LastHour => vec![this - HOUR],
+            Self::BothHours => vec![this, this - HOUR],
         }
     }
 }
@@ -104,7 +80,7 @@ impl ListedHours {
 /// How a request ended: its status, a class of them, an outcome, or that it failed.
 ///
 /// ```
-/// # use tower_pulse_core as tower_pulse;
+/// # mod tower_pulse { pub use tower_pulse_core::query::answers as query; }
 /// use tower_pulse::query::RequestStatus;
 ///
 /// for name in ["502", "5xx", "cancelled", "failed"] {
@@ -154,6 +130,13 @@ impl RequestStatus {
     }
 }
 
+impl<'de> Deserialize<'de> for RequestStatus {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(from)?;
+        name.parse().map_err(serde::de::Error::custom)
+    }
+}
+
 impl FromStr for RequestStatus {
     type Err = QueryError;
 
@@ -182,12 +165,12 @@ impl FromStr for RequestStatus {
 }
 
 /// The slowest requests of an hour or two:
-/// [`Reader::slowest_requests`](crate::query::Reader::slowest_requests).
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// [`SlowestRequestsQuery`](crate::query::SlowestRequestsQuery).
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct SlowestRequests {
-    /// `"hour"`, `"last_hour"` or `"both_hours"`.
-    pub window: &'static str,
+    /// The hours.
+    pub window: ListedHours,
     /// What the hours cover.
     #[serde(flatten)]
     pub covered: Covered,
@@ -310,7 +293,7 @@ pub(in crate::query) async fn slowest_requests(
     source: &Source,
     query: &SlowestRequestsQuery,
 ) -> Result<SlowestRequests, QueryError> {
-    check_limit(query.limit, SLOW_OF_ALL)?;
+    let limit = check_limit(query.limit, SLOW_OF_ALL)?;
     check_number("per_path", query.per_path.unwrap_or(1), 1..=MAX_ROWS)?;
     let span = source.reader.recorded_span().await?;
     let starts = query.hours.starts(span.now);
@@ -344,7 +327,7 @@ pub(in crate::query) async fn slowest_requests(
         ..WindowSlices::hour(newest)
     };
     Ok(SlowestRequests {
-        window: query.hours.as_str(),
+        window: query.hours,
         covered: Covered::read(source, slices, &span).await?,
         lists,
         lists_in_all,
@@ -352,7 +335,7 @@ pub(in crate::query) async fn slowest_requests(
         total: requests.len(),
         requests: requests
             .into_iter()
-            .take(query.limit)
+            .take(limit)
             .map(ListedRequest::from)
             .collect(),
     })

@@ -14,7 +14,7 @@ use tower_pulse_model::timer_sums::{OTHER, TimerSums, Timers, is_repeated, queue
 use tower_pulse_model::window::Window as Slices;
 
 /// The timers within the requests of a context, and the share of the requests' time that they cover.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct RequestTimers {
     /// The largest share first.
@@ -32,7 +32,7 @@ pub struct RequestTimers {
 }
 
 /// How long the requests of a context have waited in front of the service, as `Builder::queue_time_header` says.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct QueueWait {
     /// Number of requests whose wait is known.
@@ -58,7 +58,7 @@ impl QueueWait {
 }
 
 /// A timer within the requests of a context.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct RequestTimer {
     /// The name of the timer.
@@ -96,7 +96,7 @@ pub struct RequestTimer {
 const MAX_TIMER_PATHS: usize = 100;
 
 /// A path within whose requests a timer ran.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct TimerPath {
     /// The path.

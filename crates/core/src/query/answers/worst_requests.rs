@@ -1,8 +1,9 @@
 //! The requests of a page to look at first.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::changes::standing_on;
+use super::check_given;
 use super::slow_requests::{ListedRequest, listed_requests};
 use crate::query::error::QueryError;
 use crate::query::source::Source;
@@ -13,8 +14,8 @@ use tower_pulse_model::context::{ContextId, Kind};
 /// The most requests of [`WorstRequests`].
 const WORST: usize = 5;
 
-/// The requests to look at: [`Reader::worst_requests`](crate::query::Reader::worst_requests).
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+/// The requests to look at: [`WorstRequestsQuery`](crate::query::WorstRequestsQuery).
+#[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct WorstRequests {
     /// Whether the page fails, so that failed requests come first.
@@ -25,7 +26,27 @@ pub struct WorstRequests {
     pub requests: Vec<ListedRequest>,
 }
 
+/// The requests of which page are asked for.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct WorstRequestsQuery {
+    /// The page.
+    pub context: String,
+    /// The window; the last two hours if there is none.
+    pub window: Option<Window>,
+}
+
 pub(in crate::query) async fn worst_requests(
+    source: &Source,
+    query: &WorstRequestsQuery,
+) -> Result<WorstRequests, QueryError> {
+    check_given("context", &query.context)?;
+    worst_of(source, &query.context, query.window).await
+}
+
+/// The requests of a page to look at.
+pub(super) async fn worst_of(
     source: &Source,
     context: &str,
     window: Option<Window>,

@@ -1,0 +1,114 @@
+//! What a question is, and the table of all of them.
+
+use serde::Serialize;
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, IntoDeserializer};
+
+use super::reader::{Answering, Reader};
+use tower_pulse_model::context::Kind;
+
+/// A question, which [`Reader::ask`] answers. Its fields are the parameters of the API; those that are not set have the
+/// defaults of the API.
+pub trait Question: Default + DeserializeOwned + Send + Sync {
+    /// The answer.
+    type Answer: Serialize + Send;
+
+    /// The parameter that makes a smaller answer, and how to use it.
+    const LESS: (&'static str, &'static str) = (
+        "limit",
+        "ask for fewer rows with limit, and for the others with offset",
+    );
+
+    /// The same with other fields: `OverviewQuery::default().with(|of| of.window = Some(Window::HOUR))`.
+    fn with(mut self, set: impl FnOnce(&mut Self)) -> Self {
+        set(&mut self);
+        self
+    }
+
+    /// Answers it, as [`Reader::ask`] does.
+    fn ask<'a>(&'a self, reader: &'a Reader) -> Answering<'a, Self::Answer>;
+
+    /// The number of values in the series of an answer.
+    fn points(_: &Self::Answer) -> usize {
+        0
+    }
+}
+
+/// Hands all questions to a macro, one a line: the name of the endpoint, with the parameter that must be given if another
+/// question has the same name, the question, the function that answers it, its answer, how to ask for less unless by a
+/// limit, and the values of its series.
+#[macro_export]
+macro_rules! questions {
+    ($each:ident) => {
+        $each! {
+            "overview" => OverviewQuery, overview, Overview, less "window" "leave the window out";
+            "paths" => PathsQuery, paths, Paths, points |of: &Paths| {
+                let series = of.paths.iter().flat_map(|row| &row.series);
+                series.map(Vec::len).sum()
+            };
+            "path" => PathQuery, path, Path, less "window" "leave the window out";
+            "profile" => ProfileQuery, profile, Profile, less "context" "ask for one context at a time";
+            "fix_first" => FixFirstQuery, fix_first, FixFirst;
+            "changes" => ChangesQuery, changes, Changes;
+            "deploy" => DeployQuery, deploy, Deploy;
+            "marks" => MarksQuery, marks, Marks, less "mark" "ask for api/deploy with one of the marks";
+            "instance" => InstanceQuery, instance, Instance;
+            "instances" => InstancesQuery, instances, Instances;
+            "slowest" => SlowestQuery, slowest, Slowest;
+            "slowest_requests" => SlowestRequestsQuery, slowest_requests, SlowestRequests;
+            "counters" with "name" => CounterSamplesQuery, counter, CounterSamples,
+                less "precision" "ask for a coarser precision",
+                points |of: &CounterSamples| of.samples.len();
+            "counters" => CountersQuery, counters, Counters,
+                less "limit" "ask for fewer rows with limit and offset, or for a coarser precision",
+                points |of: &Counters| {
+                    let series = of.counters.iter().flat_map(|row| &row.series);
+                    series.map(Vec::len).sum()
+                };
+            #[cfg(feature = "rankings")]
+            "rankings" with "name" => RankingQuery, ranking, RankingPart;
+            #[cfg(feature = "rankings")]
+            "rankings" => RankingsQuery, rankings, Rankings,
+                less "name" "ask for one ranking (name), and for some of its ids with limit and offset";
+            #[cfg(feature = "row-cache")]
+            "rows" => RowsQuery, rows, Rows;
+            "series" => SeriesQuery, series, Series,
+                less "precision" "ask for a coarser precision, or a shorter window (from and to)",
+                points |of: &Series| of.points.len();
+            "heat_map" => HeatMapQuery, heat_map, HeatMap,
+                less "precision" "ask for a coarser precision, or a shorter window (from and to)",
+                points |of: &HeatMap| of.slices.iter().map(|slice| slice.cells.len()).sum();
+        }
+    };
+}
+
+/// Reads one of some words, or another that stands for all of them.
+fn or<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    all: &str,
+    from: D,
+) -> Result<Option<T>, D::Error> {
+    let text = String::deserialize(from)?;
+    match text == all {
+        true => Ok(None),
+        false => T::deserialize(text.into_deserializer()).map(Some),
+    }
+}
+
+pub(super) fn or_any<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    or("any", from)
+}
+
+pub(super) fn or_none<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    or("none", from)
+}
+
+pub(super) fn kind_or_all<'de, D: Deserializer<'de>>(from: D) -> Result<Kind, D::Error> {
+    Ok(or("all", from)?.unwrap_or(Kind::All))
+}
