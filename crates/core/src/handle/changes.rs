@@ -56,7 +56,8 @@ impl Handle {
         Ok(mark)
     }
 
-    /// Adds a mark, and waits until it can be read. Boxed, so that this crate compiles the future: see [`BoxFuture`].
+    /// Adds a mark, and waits until it can be read.
+    // Boxed, so that this crate compiles the future: see `BoxFuture`.
     #[inline(never)]
     pub fn add_mark(&self, mark: Mark) -> StoreFuture<'_, ()> {
         Box::pin(async move {
