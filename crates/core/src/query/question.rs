@@ -81,6 +81,8 @@ macro_rules! questions {
     };
 }
 
+pub(super) use questions;
+
 /// Reads one of some words, or another that stands for all of them.
 fn or<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     all: &str,

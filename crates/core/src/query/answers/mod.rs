@@ -175,7 +175,7 @@ macro_rules! answered {
         )+
     };
 }
-crate::questions!(answered);
+super::question::questions!(answered);
 // The API answers it with the page's own question.
 answered! { "path" => WorstRequestsQuery, worst_requests, WorstRequests; }
 
