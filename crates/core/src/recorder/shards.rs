@@ -368,42 +368,4 @@ mod tests {
             }
         }
     }
-
-    #[test]
-    fn nothing_is_lost_or_doubled_while_it_is_drained() {
-        let cells = Arc::new(cells(2));
-        let (stop, drained) = (AtomicBool::new(false), AtomicU64::new(0));
-        let mut scratch = Scratch::new();
-        std::thread::scope(|scope| {
-            let writers: Vec<_> = (0..4)
-                .map(|_| {
-                    scope.spawn(|| {
-                        for nanos in 0..50_000 {
-                            cells.record(
-                                thread_number(),
-                                nanos,
-                                Outcome::Success,
-                                nanos % 2 == 0,
-                                [],
-                            );
-                        }
-                    })
-                })
-                .collect();
-            scope.spawn(|| {
-                let mut scratch = Scratch::new();
-                while !stop.load(Ordering::Relaxed) {
-                    let aggregate = cells.drain(&mut scratch).unwrap_or_default();
-                    assert_eq!(aggregate.histogram.count(), aggregate.times.count);
-                    drained.fetch_add(aggregate.times.count, Ordering::Relaxed);
-                }
-            });
-            for writer in writers {
-                writer.join().expect("a writer ends");
-            }
-            stop.store(true, Ordering::Relaxed);
-        });
-        let last = cells.drain(&mut scratch).unwrap_or_default().times.count;
-        assert_eq!(drained.into_inner() + last, 200_000);
-    }
 }
