@@ -38,11 +38,8 @@ async fn in_window(query: &Reader, window: Window, name: &str) {
     asked.window = window;
     asked.limit = 1_000;
     let paths = query.paths(&asked).await.unwrap();
-    assert_eq!(
-        (all.covered, all.before.covered),
-        (paths.now, paths.before),
-        "{name}"
-    );
+    assert_eq!(all.covered, paths.now, "{name}");
+    assert_eq!(all.before.covered, paths.before, "{name}");
     let count: u64 = paths.paths.iter().map(|row| row.now.count).sum();
     let errors: u64 = paths.paths.iter().map(|row| row.now.errors).sum();
     let total: f64 = paths.paths.iter().map(|row| row.now.total).sum();
@@ -58,11 +55,8 @@ async fn in_window(query: &Reader, window: Window, name: &str) {
         asked.kind = Some(Kind::Http);
         let page = query.path(&asked).await.unwrap();
         let page = page.window.as_ref().unwrap();
-        assert_eq!(
-            (&page.window.now, page.window.change),
-            (&row.now, row.change),
-            "{name}"
-        );
+        assert_eq!(page.window.now, row.now, "{name}");
+        assert_eq!(page.window.change, row.change, "{name}");
         let requests: u64 = page.histogram.iter().map(|(_, _, count)| count).sum();
         assert_eq!(requests, row.now.count, "{name}");
         // A comparison needs both sides.
@@ -150,12 +144,8 @@ async fn fix_first(query: &Reader, window: Window, name: &str) {
         asked.kind = Some(Kind::Http);
         let page = query.path(&asked).await.unwrap();
         let page = &page.window.as_ref().unwrap().window;
-        assert_eq!(
-            (page.covered.from, page.covered.to),
-            (row.window.from, row.window.to),
-            "{}",
-            about()
-        );
+        assert_eq!(page.covered.from, row.window.from, "{}", about());
+        assert_eq!(page.covered.to, row.window.to, "{}", about());
         assert_eq!(page.now.count, row.measured.count, "{}", about());
         for (of_page, of_row) in [
             (page.now.times.mean, row.measured.times.mean),
