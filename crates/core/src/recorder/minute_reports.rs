@@ -130,8 +130,6 @@ mod tests {
     use super::*;
     use crate::clock::{Clock, ManualClock};
     use crate::recorder::{Limits, Recorder};
-    use tower_pulse_model::context::Kind;
-    use tower_pulse_model::minute_report::MAX_REPORTED;
     use tower_pulse_model::outcome::Outcome;
     use tower_pulse_model::slice::Precisions;
 

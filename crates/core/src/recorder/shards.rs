@@ -236,13 +236,11 @@ pub fn thread_number() -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicBool;
 
     use proptest::collection::vec;
     use proptest::{num, prop_assert_eq};
 
     use super::*;
-    use crate::recorder::sync::AtomicU64;
     use crate::recorder::touched::Touched;
     use tower_pulse_model::histogram::{Histogram, bucket_of};
     use tower_pulse_model::measures::Measure;
