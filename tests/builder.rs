@@ -17,163 +17,89 @@ fn refused(builder: Builder, field: &str, value: &str, allowed: &str) {
     assert!(text.contains(allowed), "{text:?} does not say {allowed:?}");
 }
 
+/// A field, and what is allowed of it.
+struct Field<'a>(&'a str, &'a str);
+
+impl Field<'_> {
+    fn refuses(&self, builder: Builder, value: &str) {
+        refused(builder, self.0, value, self.1);
+    }
+}
+
 #[test]
 fn each_field_out_of_range() {
     let b = Pulse::builder;
     let (ms, secs) = (Duration::from_millis, Duration::from_secs);
-    let allowed = "10 ms to 60 s";
-    refused(b().flush_interval(ms(9)), "flush_interval", "9ms", allowed);
-    let interval = ms(60_001);
-    refused(
-        b().flush_interval(interval),
-        "flush_interval",
-        "60.001s",
-        allowed,
-    );
-    let allowed = "1 µs to 1 h";
-    refused(
-        b().target(Duration::from_nanos(999)),
-        "target",
-        "999ns",
-        allowed,
-    );
-    refused(b().target(ms(3_600_001)), "target", "3600.001s", allowed);
+    let field = Field("flush_interval", "10 ms to 60 s");
+    field.refuses(b().flush_interval(ms(9)), "9ms");
+    field.refuses(b().flush_interval(ms(60_001)), "60.001s");
+    let field = Field("target", "1 µs to 1 h");
+    field.refuses(b().target(Duration::from_nanos(999)), "999ns");
+    field.refuses(b().target(ms(3_600_001)), "3600.001s");
     for target in [Duration::from_micros(1), secs(3_600)] {
         assert!(b().target(target).build_with_tasks().is_ok());
     }
-    let allowed = "1 s to 1 h";
-    refused(
-        b().clean_interval(ms(999)),
-        "clean_interval",
-        "999ms",
-        allowed,
-    );
-    refused(
-        b().clean_interval(secs(3_601)),
-        "clean_interval",
-        "3601s",
-        allowed,
-    );
-    let allowed = "1 min to 1 year";
-    refused(
-        b().ranking_retention(secs(59)),
-        "ranking_retention",
-        "59s",
-        allowed,
-    );
-    let allowed = "1 h to 10 years";
-    refused(
-        b().context_retention(secs(3_599)),
-        "context_retention",
-        "3599s",
-        allowed,
-    );
-    let (allowed, day) = ("15 to 400 days", 86_400);
-    for (history, value) in [(15 * day - 1, "1295999s"), (400 * day + 1, "34560001s")] {
-        refused(b().history(secs(history)), "history", value, allowed);
-    }
-    refused(
-        b().shutdown_timeout(secs(61)),
-        "shutdown_timeout",
-        "61s",
-        "0 to 60 s",
-    );
-    let allowed = "1 to 200 bytes without control characters";
-    refused(b().app_version(""), "app_version", "\"\"", allowed);
+    let field = Field("clean_interval", "1 s to 1 h");
+    field.refuses(b().clean_interval(ms(999)), "999ms");
+    field.refuses(b().clean_interval(secs(3_601)), "3601s");
+    let field = Field("ranking_retention", "1 min to 1 year");
+    field.refuses(b().ranking_retention(secs(59)), "59s");
+    let field = Field("context_retention", "1 h to 10 years");
+    field.refuses(b().context_retention(secs(3_599)), "3599s");
+    let (field, day) = (Field("history", "15 to 400 days"), 86_400);
+    field.refuses(b().history(secs(15 * day - 1)), "1295999s");
+    field.refuses(b().history(secs(400 * day + 1)), "34560001s");
+    let field = Field("shutdown_timeout", "0 to 60 s");
+    field.refuses(b().shutdown_timeout(secs(61)), "61s");
+    let field = Field("app_version", "1 to 200 bytes without control characters");
+    field.refuses(b().app_version(""), "\"\"");
     let long = "v".repeat(201);
-    refused(b().app_version(&long), "app_version", &long, allowed);
-    refused(b().app_version("1\n"), "app_version", "1\\n", allowed);
+    field.refuses(b().app_version(&long), &long);
+    field.refuses(b().app_version("1\n"), "1\\n");
     assert!(b().app_version("v".repeat(200)).build_with_tasks().is_ok());
-    refused(b().retained_slices(0), "retained_slices", "0", "1 to 10000");
-    refused(
-        b().retained_slices(10_001),
-        "retained_slices",
-        "10001",
-        "1 to 10000",
-    );
-    let allowed = "1 to 100000";
-    refused(b().max_contexts(0), "max_contexts", "0", allowed);
-    refused(b().max_contexts(100_001), "max_contexts", "100001", allowed);
-    refused(b().max_counters(0), "max_counters", "0", allowed);
-    refused(
-        b().replay_bytes(2 << 30),
-        "replay_bytes",
-        "2147483648",
-        "0 to 1073741824",
-    );
+    let field = Field("retained_slices", "1 to 10000");
+    field.refuses(b().retained_slices(0), "0");
+    field.refuses(b().retained_slices(10_001), "10001");
+    let field = Field("max_contexts", "1 to 100000");
+    field.refuses(b().max_contexts(0), "0");
+    field.refuses(b().max_contexts(100_001), "100001");
+    let field = Field("max_counters", "1 to 100000");
+    field.refuses(b().max_counters(0), "0");
+    let field = Field("replay_bytes", "0 to 1073741824");
+    field.refuses(b().replay_bytes(2 << 30), "2147483648");
     let allowed = "1048576 to 1099511627776";
-    refused(b().memory_bytes(1_000), "memory_bytes", "1000", allowed);
-    refused(b().pending_bytes(1_000), "pending_bytes", "1000", allowed);
-    refused(b().query_bytes(1_000), "query_bytes", "1000", allowed);
-    let above = (1 << 40) + 1;
-    refused(
-        b().query_bytes(above),
-        "query_bytes",
-        "1099511627777",
-        allowed,
-    );
-    let (least, allowed) = ((1 << 20) - 1, "1048576 to 1073741824");
-    refused(
-        b().journal_bytes(least),
-        "journal_bytes",
-        "1048575",
-        allowed,
-    );
-    refused(
-        b().journal_bytes(2 << 30),
-        "journal_bytes",
-        "2147483648",
-        allowed,
-    );
-    let allowed = "1 to 16 different numbers of seconds";
-    refused(b().precisions([]), "precisions", "[]", allowed);
-    refused(b().precisions([0, 5]), "precisions", "[0, 5]", allowed);
-    refused(
-        b().precisions([5, 60, 5]),
-        "precisions",
-        "[5, 60, 5]",
-        allowed,
-    );
-    refused(
-        b().precisions([u32::MAX]),
-        "precisions",
-        "4294967295",
-        allowed,
-    );
-    refused(b().precisions(1..18), "precisions", "17", allowed);
-    let allowed = "at most 128 bytes without control characters";
-    refused(b().prefix("a\nb"), "prefix", "\\n", allowed);
-    refused(b().prefix("x".repeat(129)), "prefix", "xxx", allowed);
-    refused(b().service(""), "service", "\"\"", "1 to 100 bytes");
-    let allowed = "1 to 100 bytes without control characters";
-    refused(b().instance(""), "instance", "\"\"", allowed);
-    refused(b().instance("web\t1"), "instance", "\\t", allowed);
-    refused(b().instance("x".repeat(101)), "instance", "xxx", allowed);
-    refused(
-        b().ignore(["healthz"]),
-        "ignore",
-        "healthz",
-        "begins with a slash",
-    );
-    let allowed = "not hits, errors or micros";
-    refused(
-        b().declare_counters(["sales", "hits"]),
-        "declare_counters",
-        "hits",
-        allowed,
-    );
-    refused(
-        b().declare_counters(["micros:x"]),
-        "declare_counters",
-        "micros:x",
-        allowed,
-    );
-    refused(
-        b().declare_counters([""]),
-        "declare_counters",
-        "\"\"",
-        "not empty",
-    );
+    let field = Field("memory_bytes", allowed);
+    field.refuses(b().memory_bytes(1_000), "1000");
+    let field = Field("pending_bytes", allowed);
+    field.refuses(b().pending_bytes(1_000), "1000");
+    let field = Field("query_bytes", allowed);
+    field.refuses(b().query_bytes(1_000), "1000");
+    field.refuses(b().query_bytes((1 << 40) + 1), "1099511627777");
+    let field = Field("journal_bytes", "1048576 to 1073741824");
+    field.refuses(b().journal_bytes((1 << 20) - 1), "1048575");
+    field.refuses(b().journal_bytes(2 << 30), "2147483648");
+    let field = Field("precisions", "1 to 16 different numbers of seconds");
+    field.refuses(b().precisions([]), "[]");
+    field.refuses(b().precisions([0, 5]), "[0, 5]");
+    field.refuses(b().precisions([5, 60, 5]), "[5, 60, 5]");
+    field.refuses(b().precisions([u32::MAX]), "4294967295");
+    field.refuses(b().precisions(1..18), "17");
+    let field = Field("prefix", "at most 128 bytes without control characters");
+    field.refuses(b().prefix("a\nb"), "\\n");
+    field.refuses(b().prefix("x".repeat(129)), "xxx");
+    let field = Field("service", "1 to 100 bytes");
+    field.refuses(b().service(""), "\"\"");
+    let field = Field("instance", "1 to 100 bytes without control characters");
+    field.refuses(b().instance(""), "\"\"");
+    field.refuses(b().instance("web\t1"), "\\t");
+    field.refuses(b().instance("x".repeat(101)), "xxx");
+    let field = Field("ignore", "begins with a slash");
+    field.refuses(b().ignore(["healthz"]), "healthz");
+    let field = Field("declare_counters", "not hits, errors or micros");
+    field.refuses(b().declare_counters(["sales", "hits"]), "hits");
+    field.refuses(b().declare_counters(["micros:x"]), "micros:x");
+    let field = Field("declare_counters", "not empty");
+    field.refuses(b().declare_counters([""]), "\"\"");
 }
 
 #[test]
@@ -461,10 +387,8 @@ async fn a_row_cache_without_redis() {
         assert_eq!(error.field(), "store", "{error}");
         let text = error.to_string();
         assert!(text.contains(value), "{text:?} does not name {value:?}");
-        assert!(
-            text.contains("Redis") && text.contains("`redis`"),
-            "{text:?}"
-        );
+        assert!(text.contains("Redis"), "{text:?}");
+        assert!(text.contains("`redis`"), "{text:?}");
     }
     build(Pulse::builder().redis("redis://127.0.0.1:1/")).unwrap();
 }

@@ -4,6 +4,7 @@
 #![cfg(all(feature = "file", feature = "redis"))]
 #![allow(clippy::unwrap_used, unreachable_pub, missing_docs)]
 
+#[macro_use]
 mod rig;
 
 #[macro_use]
@@ -18,8 +19,6 @@ mod changes;
 mod counters;
 #[path = "stores/credentials.rs"]
 mod credentials;
-#[path = "stores/equal.rs"]
-mod equal;
 #[path = "stores/fixture.rs"]
 mod fixture;
 #[path = "stores/heartbeats.rs"]
@@ -73,12 +72,12 @@ mod slowest_requests;
 mod suite;
 #[path = "stores/table_reads.rs"]
 mod table_reads;
-#[path = "stores/takeover.rs"]
-mod takeover;
 #[path = "stores/tls.rs"]
 mod tls;
 #[path = "stores/windows.rs"]
 mod windows;
+
+use fixture::Fixture as Backend;
 
 /// Runs each test of the suite against each store.
 macro_rules! conformance {

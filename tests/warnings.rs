@@ -40,10 +40,8 @@ async fn raw_paths_as_contexts() {
     let [line] = &lines[..] else {
         panic!("{lines:?}")
     };
-    assert!(
-        line.contains("raw paths") && line.contains("/2000"),
-        "{line}"
-    );
+    assert!(line.contains("raw paths"), "{line}");
+    assert!(line.contains("/2000"), "{line}");
 }
 
 #[tokio::test]
@@ -94,10 +92,8 @@ async fn one_cause_is_one_warning() {
     pulse.record_duration("job", std::time::Duration::from_millis(3));
     pulse.flush().await.unwrap_err();
     let warnings = pulse.health().warnings;
-    assert!(
-        warnings.len() == 1 && warnings[0].contains("create it"),
-        "{warnings:?}"
-    );
+    assert!(warnings.len() == 1, "{warnings:?}");
+    assert!(warnings[0].contains("create it"), "{warnings:?}");
 }
 
 /// The first line of the first `Pulse` of the process is short.

@@ -137,64 +137,6 @@ async fn four_instances_agree(backend: Backend) {
     }
 }
 
-#[tokio::test]
-async fn four_instances_agree_in_memory() {
-    four_instances_agree(Backend::memory()).await;
-}
-
-#[tokio::test]
-async fn four_instances_agree_in_redis() {
-    four_instances_agree(Backend::redis().await).await;
-}
-
-/// Two instances may judge the same minute at the same time: one of them does.
-async fn two_that_judge_at_once_judge_each_minute_once(backend: Backend) {
-    let seed = fixed_seed();
-    let mut fleet = Fleet::new(backend, 2);
-    let mut traffic = Traffic::new(seed, 2);
-    let calls = register(&fleet);
-    let slow_at = START + 40 * MINUTE;
-    let mut waiting = 0;
-    for number in 0..55 {
-        let mut requests = traffic.minute();
-        if fleet.now >= slow_at {
-            slow_down(&mut requests, SEARCH, 3.0);
-        }
-        fleet.pass(&requests).await;
-        waiting += 1;
-        // Sometimes there are several minutes to judge.
-        if number % 7 == 3 {
-            continue;
-        }
-        let [a, b] = &fleet.instances[..] else {
-            panic!("there are two instances");
-        };
-        let (a, again, b) = tokio::join!(
-            a.pulse.simulation().judge(),
-            a.pulse.simulation().judge(),
-            b.pulse.simulation().judge()
-        );
-        // Before the first judgement, there is one minute to judge.
-        let due = if number == 0 { 1 } else { waiting };
-        assert_eq!(a.unwrap() + again.unwrap() + b.unwrap(), due);
-        waiting = 0;
-    }
-    let changes = fleet.changes().await;
-    assert_eq!(changes.len(), 1, "{changes:#?}");
-    assert_eq!(&*changes[0].context, SEARCH);
-    assert_eq!(*calls[0].lock().unwrap(), [(changes[0].id.clone(), false)]);
-}
-
-#[tokio::test]
-async fn two_that_judge_at_once_judge_each_minute_once_in_memory() {
-    two_that_judge_at_once_judge_each_minute_once(Backend::memory()).await;
-}
-
-#[tokio::test]
-async fn two_that_judge_at_once_judge_each_minute_once_in_redis() {
-    two_that_judge_at_once_judge_each_minute_once(Backend::redis().await).await;
-}
-
 /// A function that waits for ever must not stop the detection, nor the other changes of the minute.
 #[tokio::test]
 async fn a_callback_that_does_not_return_stops_nothing() {
@@ -239,3 +181,5 @@ async fn a_callback_that_does_not_return_stops_nothing() {
     until(what, async || calls.lock().unwrap().len() == 2).await;
     drop(release);
 }
+
+in_both!(four_instances_agree,);

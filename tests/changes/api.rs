@@ -85,20 +85,16 @@ async fn changes_are_filtered_ordered_and_divided_into_pages(backend: Backend) {
     let instance = &fleet.instances[1];
     let empty = instance.json("api/changes").await;
     assert_eq!(empty["judged_until"], Value::Null);
-    assert_eq!(
-        (&empty["total"], &empty["changes"]),
-        (&json!(0), &json!([]))
-    );
+    assert_eq!(empty["total"], json!(0));
+    assert_eq!(empty["changes"], json!([]));
 
     let changes = draw(&mut Rng::with_seed(fixed_seed()), 300, fleet.now);
     write(&fleet, changes.clone()).await;
     fleet.set_clocks(fleet.now + 3);
     let get = async |parameters: &str| instance.json(&format!("api/changes{parameters}")).await;
     let all = get("?limit=100").await;
-    assert_eq!(
-        (&all["total"], &all["judged_until"]),
-        (&json!(300), &json!(fleet.now))
-    );
+    assert_eq!(all["total"], json!(300));
+    assert_eq!(all["judged_until"], json!(fleet.now));
     let standing = expected(&changes, |change| change.ended.is_none());
     assert_eq!(all["standing"], standing.len());
     let mut listed = Vec::new();
@@ -128,15 +124,11 @@ async fn changes_are_filtered_ordered_and_divided_into_pages(backend: Backend) {
     for (field, value) in serde_json::to_value(change).unwrap().as_object().unwrap() {
         assert!(is_same(&first[field], value), "{field}: {first}");
     }
-    assert_eq!(
-        (&first["stands"], &first["method"]),
-        (&json!(true), &json!("GET"))
-    );
+    assert_eq!(first["stands"], json!(true));
+    assert_eq!(first["method"], json!("GET"));
     assert_eq!(first["path"], change.context["GET ".len()..]);
-    assert_eq!(
-        (&first["traffic_share"], &first["code_share"]),
-        (&json!(0.25), &json!(0.75))
-    );
+    assert_eq!(first["traffic_share"], json!(0.25));
+    assert_eq!(first["code_share"], json!(0.75));
 
     for (parameters, name) in [
         ("?kind=slow", "kind"),
@@ -185,16 +177,6 @@ async fn changes_are_filtered_ordered_and_divided_into_pages(backend: Backend) {
     assert_eq!(ChangeKind::ALL.map(ChangeKind::as_str), KINDS);
 }
 
-#[tokio::test]
-async fn changes_are_filtered_ordered_and_divided_into_pages_in_memory() {
-    changes_are_filtered_ordered_and_divided_into_pages(Backend::memory()).await;
-}
-
-#[tokio::test]
-async fn changes_are_filtered_ordered_and_divided_into_pages_in_redis() {
-    changes_are_filtered_ordered_and_divided_into_pages(Backend::redis().await).await;
-}
-
 async fn the_log_keeps_the_last_changes(backend: Backend) {
     let mut fleet = Fleet::new(backend, 1);
     let mut traffic = Traffic::new(fixed_seed(), 1);
@@ -211,7 +193,7 @@ async fn the_log_keeps_the_last_changes(backend: Backend) {
         let mut requests = traffic.minute();
         slow_down(&mut requests, SEARCH, 3.0);
         fleet.pass(&requests).await;
-        fleet.instances[0].pulse.simulation().judge().await.unwrap();
+        fleet.judge().await;
     }
     let changes = fleet.changes().await;
     assert_eq!(changes.len(), MAX_CHANGES);
@@ -227,12 +209,7 @@ async fn the_log_keeps_the_last_changes(backend: Backend) {
     assert_eq!(fleet.changes().await.len(), MAX_CHANGES);
 }
 
-#[tokio::test]
-async fn the_log_keeps_the_last_changes_in_memory() {
-    the_log_keeps_the_last_changes(Backend::memory()).await;
-}
-
-#[tokio::test]
-async fn the_log_keeps_the_last_changes_in_redis() {
-    the_log_keeps_the_last_changes(Backend::redis().await).await;
-}
+in_both!(
+    changes_are_filtered_ordered_and_divided_into_pages,
+    the_log_keeps_the_last_changes
+);

@@ -61,16 +61,6 @@ async fn a_version_is_marked_once_when_it_is_new(backend: Backend) {
     assert_eq!(&*marks[1].text, "version 1.1");
 }
 
-#[tokio::test]
-async fn a_version_is_marked_once_when_it_is_new_in_memory() {
-    a_version_is_marked_once_when_it_is_new(Backend::memory()).await;
-}
-
-#[tokio::test]
-async fn a_version_is_marked_once_when_it_is_new_in_redis() {
-    a_version_is_marked_once_when_it_is_new(Backend::redis().await).await;
-}
-
 /// The mark of a version that was removed does not come back, neither with a heartbeat nor with a restart, until another
 /// version was marked.
 async fn a_mark_of_a_version_that_was_removed_does_not_come_back(backend: Backend) {
@@ -108,43 +98,6 @@ async fn a_mark_of_a_version_that_was_removed_does_not_come_back(backend: Backen
     assert_eq!(marked(&fleet).await, ["1.0", "1.2", "1.1"]);
 }
 
-#[tokio::test]
-async fn a_mark_of_a_version_that_was_removed_does_not_come_back_in_memory() {
-    a_mark_of_a_version_that_was_removed_does_not_come_back(Backend::memory()).await;
-}
-
-#[tokio::test]
-async fn a_mark_of_a_version_that_was_removed_does_not_come_back_in_redis() {
-    a_mark_of_a_version_that_was_removed_does_not_come_back(Backend::redis().await).await;
-}
-
-/// Instances of a new version that start at the same moment make one mark.
-async fn instances_that_start_together_make_one_mark(backend: Backend) {
-    let fleet = Fleet::with_versions(backend, &[Some("2.0"); INSTANCES]);
-    let [a, b, c, d] = &fleet.instances[..] else {
-        panic!("there are four instances");
-    };
-    let (a, b, c, d) = tokio::join!(
-        a.pulse.simulation().heartbeat(),
-        b.pulse.simulation().heartbeat(),
-        c.pulse.simulation().heartbeat(),
-        d.pulse.simulation().heartbeat()
-    );
-    [a, b, c, d].into_iter().for_each(Result::unwrap);
-    fleet.flush().await.unwrap();
-    assert_eq!(marked(&fleet).await, ["2.0"]);
-}
-
-#[tokio::test]
-async fn instances_that_start_together_make_one_mark_in_memory() {
-    instances_that_start_together_make_one_mark(Backend::memory()).await;
-}
-
-#[tokio::test]
-async fn instances_that_start_together_make_one_mark_in_redis() {
-    instances_that_start_together_make_one_mark(Backend::redis().await).await;
-}
-
 /// Instances of a new version whose clocks differ, one of which sends its mark later.
 async fn instances_that_start_about_together_make_one_mark(backend: Backend) {
     let fleet = Fleet::with_versions(backend, &[Some("2.0"); 3]);
@@ -172,16 +125,6 @@ async fn instances_that_start_about_together_make_one_mark(backend: Backend) {
     let marks = marks::list(&*fleet.instances[0].pulse.backend()).await;
     assert_eq!(marks.unwrap()[0].at, fleet.now + 3, "the first that came");
     assert_eq!(alive(1).await, ["2.0", "2.0", "2.0"]);
-}
-
-#[tokio::test]
-async fn instances_that_start_about_together_make_one_mark_in_memory() {
-    instances_that_start_about_together_make_one_mark(Backend::memory()).await;
-}
-
-#[tokio::test]
-async fn instances_that_start_about_together_make_one_mark_in_redis() {
-    instances_that_start_about_together_make_one_mark(Backend::redis().await).await;
 }
 
 /// Passes minutes with 1.0, and gives 1.1 to the first half of the instances.
@@ -244,16 +187,6 @@ async fn a_bad_deploy_is_the_suspect(backend: Backend) {
     assert_eq!(*seconds_before, change.since - deployed);
 }
 
-#[tokio::test]
-async fn a_bad_deploy_is_the_suspect_in_memory() {
-    a_bad_deploy_is_the_suspect(Backend::memory()).await;
-}
-
-#[tokio::test]
-async fn a_bad_deploy_is_the_suspect_in_redis() {
-    a_bad_deploy_is_the_suspect(Backend::redis().await).await;
-}
-
 /// Both versions are slower, so the new one has not done it. A mark without a version may have.
 async fn an_innocent_deploy_is_no_suspect(backend: Backend) {
     let mut traffic = Traffic::new(fixed_seed(), INSTANCES);
@@ -272,16 +205,6 @@ async fn an_innocent_deploy_is_no_suspect(backend: Backend) {
     assert_eq!(named(&standing), [("slower", SEARCH)], "{standing:#?}");
     let suspects = deploys(&standing[0].suspects);
     assert_eq!(suspects, [("-", None)], "{standing:#?}");
-}
-
-#[tokio::test]
-async fn an_innocent_deploy_is_no_suspect_in_memory() {
-    an_innocent_deploy_is_no_suspect(Backend::memory()).await;
-}
-
-#[tokio::test]
-async fn an_innocent_deploy_is_no_suspect_in_redis() {
-    an_innocent_deploy_is_no_suspect(Backend::redis().await).await;
 }
 
 /// Everything that was recorded, in a plain list.
@@ -537,12 +460,11 @@ async fn a_deploy_is_compared_as_a_plain_model_does(backend: Backend) {
     }
 }
 
-#[tokio::test]
-async fn a_deploy_is_compared_as_a_plain_model_does_in_memory() {
-    a_deploy_is_compared_as_a_plain_model_does(Backend::memory()).await;
-}
-
-#[tokio::test]
-async fn a_deploy_is_compared_as_a_plain_model_does_in_redis() {
-    a_deploy_is_compared_as_a_plain_model_does(Backend::redis().await).await;
-}
+in_both!(
+    a_version_is_marked_once_when_it_is_new,
+    a_mark_of_a_version_that_was_removed_does_not_come_back,
+    instances_that_start_about_together_make_one_mark,
+    a_bad_deploy_is_the_suspect,
+    an_innocent_deploy_is_no_suspect,
+    a_deploy_is_compared_as_a_plain_model_does
+);

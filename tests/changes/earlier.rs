@@ -99,7 +99,7 @@ async fn earlier_figures_are_those_of_a_plain_model(backend: Backend, days: &[(i
         }
         minutes.push((fleet.now, requests.clone()));
         fleet.pass(&requests).await;
-        fleet.instances[0].pulse.simulation().judge().await.unwrap();
+        fleet.judge().await;
         for change in fleet.standing().await {
             check(change.yesterday, &change, &minutes, (DAY, 1_800));
             check(change.week_ago, &change, &minutes, (7 * DAY, 21_600));
@@ -111,16 +111,6 @@ async fn earlier_figures_are_those_of_a_plain_model(backend: Backend, days: &[(i
     for kind in [ChangeKind::Slower, ChangeKind::Failing, ChangeKind::Surging] {
         assert!(kinds.contains(&kind), "{kind}: {kinds:?}");
     }
-}
-
-#[tokio::test]
-async fn earlier_figures_are_those_of_a_plain_model_in_memory() {
-    earlier_figures_are_those_of_a_plain_model(Backend::memory(), &[(7, 0.6), (1, 1.7)]).await;
-}
-
-#[tokio::test]
-async fn earlier_figures_are_those_of_a_plain_model_in_redis() {
-    earlier_figures_are_those_of_a_plain_model(Backend::redis().await, &[(7, 0.6), (1, 1.7)]).await;
 }
 
 #[tokio::test]
@@ -148,7 +138,7 @@ async fn earlier_figures_of_all_pages_are_those_of_a_plain_model() {
             minutes.push((fleet.now, requests.clone()));
             fleet.pass(&requests).await;
             if start == today {
-                fleet.instances[0].pulse.simulation().judge().await.unwrap();
+                fleet.judge().await;
                 found = fleet.standing().await;
                 for change in &found {
                     check(change.yesterday, change, &minutes, (DAY, 1_800));
@@ -159,3 +149,8 @@ async fn earlier_figures_of_all_pages_are_those_of_a_plain_model() {
     assert_eq!(named(&found), [("slower", ALL)], "{found:#?}");
     assert!(found[0].yesterday.is_some());
 }
+
+in_both!(earlier_figures_are_those_of_a_plain_model(
+    &[(7, 0.6), (1, 1.7)],
+    &[(7, 0.6), (1, 1.7)]
+));

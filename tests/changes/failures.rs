@@ -13,7 +13,7 @@ use tower_pulse_model::pack::{pack, unpack};
 
 use crate::fleet::{Backend, Fleet, MINUTE, named};
 use crate::rig::seed::fixed_seed;
-use crate::rig::server::RedisServer;
+use crate::rig::server::{RedisServer, issue};
 use crate::rig::wait::look_until;
 use crate::traffic::{SEARCH, Traffic, slow_down};
 
@@ -124,14 +124,12 @@ async fn send(conn: &mut MultiplexedConnection, words: &[&str]) {
 }
 
 async fn set_field(conn: &mut MultiplexedConnection, key: &str, field: &[u8], value: &[u8]) {
-    let mut set = cmd("HSET");
-    set.arg(key).arg(field).arg(value);
-    set.exec_async(conn).await.unwrap();
+    let () = issue(conn, "HSET", (key, field, value)).await;
 }
 
 /// The fields of a key with their values.
 async fn fields(conn: &mut MultiplexedConnection, key: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
-    cmd("HGETALL").arg(key).query_async(conn).await.unwrap()
+    issue(conn, "HGETALL", key).await
 }
 
 async fn judged(conn: &mut MultiplexedConnection) -> LastJudgement {
@@ -184,26 +182,17 @@ async fn a_judgement_of_the_far_future_counts_for_some_minutes() {
         for _ in 0..3 {
             fleet.pass(&traffic.minute()).await;
             // Another instance may have judged by a clock that this one lacks.
-            assert_eq!(
-                fleet.instances[0].pulse.simulation().judge().await.unwrap(),
-                0
-            );
+            assert_eq!(fleet.judge().await, 0);
         }
         if restarts {
             fleet.restart(0).await;
             fleet.pass(&traffic.minute()).await;
-            assert_eq!(
-                fleet.instances[0].pulse.simulation().judge().await.unwrap(),
-                0
-            );
+            assert_eq!(fleet.judge().await, 0);
             fleet.now += 2 * MINUTE;
         }
         fleet.pass(&traffic.minute()).await;
         let minutes = if restarts { 7 } else { 4 };
-        assert_eq!(
-            fleet.instances[0].pulse.simulation().judge().await.unwrap(),
-            minutes
-        );
+        assert_eq!(fleet.judge().await, minutes);
         slow_minute(&mut fleet, &mut traffic).await;
     }
 }
@@ -285,7 +274,7 @@ async fn a_table_of_another_type_is_an_error_and_its_key_is_told() {
         assert_eq!(instance.get("api/health").await.0, 200);
         send(&mut conn, &["DEL", key]).await;
         fleet.pass(&traffic.minute()).await;
-        fleet.instances[0].pulse.simulation().judge().await.unwrap();
+        fleet.judge().await;
         let health = fleet.instances[0].pulse.health();
         assert_eq!(health.changes.judged_until, Some(fleet.now), "{key}");
     }

@@ -160,12 +160,8 @@ async fn fix_first(query: &Reader, window: Window, name: &str) {
         asked.kind = Some(Kind::Http);
         let page = query.ask(&asked).await.unwrap();
         let page = &page.window.as_ref().unwrap().window;
-        assert_eq!(
-            (page.covered.from, page.covered.to),
-            (row.window.from, row.window.to),
-            "{}",
-            about()
-        );
+        assert_eq!(page.covered.from, row.window.from, "{}", about());
+        assert_eq!(page.covered.to, row.window.to, "{}", about());
         assert_eq!(page.now.count, row.measured.count, "{}", about());
         for (of_page, of_row) in [
             (page.now.times.mean, row.measured.times.mean),

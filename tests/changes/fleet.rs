@@ -5,19 +5,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::body::Body;
 use futures_util::future::try_join_all;
-use http::{Request as HttpRequest, StatusCode};
-use http_body_util::BodyExt;
+use http::StatusCode;
 use serde_json::Value;
 use tokio::task::JoinHandle;
-use tower::ServiceExt;
 use tower_pulse::admin::Access;
 use tower_pulse::store::Precisions;
 use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::{Builder, Change, Clock, ManualClock, Pulse, StoreError};
 
 use crate::incidents::PRODUCT;
+use crate::rig::asking;
 use crate::rig::fold::JournalKeys;
 use crate::rig::server::RedisServer;
 use crate::traffic::Request;
@@ -46,7 +44,7 @@ impl Backend {
         Self::Redis(RedisServer::start().await)
     }
 
-    fn builder(&self) -> Builder {
+    pub fn builder(&self) -> Builder {
         let builder = match self {
             Self::Memory(store, _) => {
                 let history = Duration::from_secs(30 * 86_400);
@@ -100,19 +98,12 @@ impl Instance {
 
     /// The answer of an endpoint.
     pub async fn get(&self, endpoint: &str) -> (StatusCode, String) {
-        let request = HttpRequest::get(format!("/pulse/{endpoint}"));
-        let request = request.body(Body::empty()).unwrap();
-        let response = self.app.clone().oneshot(request).await.unwrap();
-        let status = response.status();
-        let body = response.into_body().collect().await.unwrap().to_bytes();
-        (status, String::from_utf8(body.to_vec()).unwrap())
+        asking::text(&self.app, &format!("/pulse/{endpoint}")).await
     }
 
     /// The answer of an endpoint, which must be 200.
     pub async fn json(&self, endpoint: &str) -> Value {
-        let (status, body) = self.get(endpoint).await;
-        assert_eq!(status, StatusCode::OK, "{endpoint}: {body}");
-        serde_json::from_str(&body).unwrap()
+        asking::json(&self.app, &format!("/pulse/{endpoint}")).await
     }
 
     fn is_folder(&self) -> bool {
@@ -293,9 +284,13 @@ impl Fleet {
     /// Passes a minute, and the first instance judges it. Returns the changes that stand.
     pub async fn pass_and_judge(&mut self, requests: &[Request]) -> Vec<Change> {
         self.pass(requests).await;
-        let judged = self.instances[0].pulse.simulation().judge().await.unwrap();
-        assert_eq!(judged, 1, "minutes judged");
+        assert_eq!(self.judge().await, 1, "minutes judged");
         self.standing().await
+    }
+
+    /// Lets the first instance judge. Returns how many minutes.
+    pub async fn judge(&self) -> usize {
+        self.instances[0].pulse.simulation().judge().await.unwrap()
     }
 
     pub async fn changes(&self) -> Vec<Change> {

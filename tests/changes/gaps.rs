@@ -35,7 +35,7 @@ async fn a_restart_is_no_change() {
     let mut fleet = restarted(&mut traffic).await;
     for minute in 0..40 {
         fleet.pass(&traffic.minute()).await;
-        fleet.instances[0].pulse.simulation().judge().await.unwrap();
+        fleet.judge().await;
         let changes = fleet.changes().await;
         assert_eq!(named(&changes), [], "seed {seed}, minute {minute}");
     }
@@ -51,7 +51,7 @@ async fn a_page_that_is_slower_after_the_gap_than_before_it_is_found() {
         let mut requests = traffic.minute();
         slow_down(&mut requests, SEARCH, 2.0);
         fleet.pass(&requests).await;
-        fleet.instances[0].pulse.simulation().judge().await.unwrap();
+        fleet.judge().await;
         let changes = fleet.standing().await;
         if minute >= 6 {
             assert_eq!(

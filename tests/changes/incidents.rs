@@ -213,9 +213,6 @@ impl Orders {
             self.pulse.simulation().drain();
         };
         fleet.pass_with(requests, and).await;
-        assert_eq!(
-            fleet.instances[0].pulse.simulation().judge().await.unwrap(),
-            1
-        );
+        assert_eq!(fleet.judge().await, 1);
     }
 }

@@ -136,16 +136,6 @@ async fn instances_are_compared_like_with_like(backend: Backend) {
     assert_eq!(column(&all, "version"), versions.map(|v| json!(v)));
 }
 
-#[tokio::test]
-async fn instances_are_compared_like_with_like_in_memory() {
-    instances_are_compared_like_with_like(Backend::memory()).await;
-}
-
-#[tokio::test]
-async fn instances_are_compared_like_with_like_in_redis() {
-    instances_are_compared_like_with_like(Backend::redis().await).await;
-}
-
 /// The requests of a minute of three instances, of which the last takes `times` as long on some pages.
 fn minute_with_a_slow_one(times: impl Fn(&str) -> u64) -> Vec<Request> {
     let mut minute = Vec::new();
@@ -186,14 +176,11 @@ async fn one_instance_is_compared_with_the_others(backend: Backend) {
     let bounds = ["from", "to", "first_minute", "last_minute", "last_seen"];
     let expected = [end - 300, end, START, end, end];
     assert_eq!(bounds.map(|name| slow[name].clone()), expected);
-    assert_eq!(
-        (&slow["instance"], &slow["version"], &slow["alive"]),
-        (&json!("web-3"), &json!("2"), &json!(true))
-    );
-    assert_eq!(
-        (&slow["alone"], &slow["others"]),
-        (&json!(false), &json!(2))
-    );
+    assert_eq!(slow["instance"], json!("web-3"));
+    assert_eq!(slow["version"], json!("2"));
+    assert_eq!(slow["alive"], json!(true));
+    assert_eq!(slow["alone"], json!(false));
+    assert_eq!(slow["others"], json!(2));
     assert_eq!(slow["count"], 2 * (180 + 21));
     let verdict = json!({
         "compared": 3, "slower": "all", "slower_paths": 3, "failing": "some", "failing_paths": 1,
@@ -228,10 +215,8 @@ async fn one_instance_is_compared_with_the_others(backend: Backend) {
     assert_eq!(slow["precision"], 60);
     let starts: Vec<_> = points.iter().map(|point| point[0].clone()).collect();
     assert_eq!(starts, [START, START + MINUTE]);
-    assert_eq!(
-        (&points[0][1]["count"], &points[0][1]["errors"]),
-        (&json!(201), &json!(0))
-    );
+    assert_eq!(points[0][1]["count"], json!(201));
+    assert_eq!(points[0][1]["errors"], json!(0));
     assert_eq!(points[1][1]["errors"], 30);
     assert_near(&[points[0][1]["others_count"].clone()], &[181.0]);
     let same_requests = (60.0 * (0.01 + 0.5 + 0.1) + 0.01) / 181.0;
@@ -240,14 +225,10 @@ async fn one_instance_is_compared_with_the_others(backend: Backend) {
     let fast = reader
         .json("api/instance?instance=web-1&window=5m&limit=1")
         .await;
-    assert_eq!(
-        (&fast["verdict"]["slower"], &fast["verdict"]["failing"]),
-        (&json!("none"), &json!("none"))
-    );
-    assert_eq!(
-        (paths(&fast, "slower"), &fast["total"]),
-        (vec![json!(false)], &json!(4))
-    );
+    assert_eq!(fast["verdict"]["slower"], json!("none"));
+    assert_eq!(fast["verdict"]["failing"], json!("none"));
+    assert_eq!(paths(&fast, "slower"), vec![json!(false)]);
+    assert_eq!(fast["total"], json!(4));
 
     // Then one page alone is slow.
     for _ in 0..2 {
@@ -256,10 +237,8 @@ async fn one_instance_is_compared_with_the_others(backend: Backend) {
     }
     let since = format!("api/instance?instance=web-3&from={end}");
     let one = fleet.instances[1].json(&since).await;
-    assert_eq!(
-        (&one["verdict"]["slower"], &one["verdict"]["slower_paths"]),
-        (&json!("some"), &json!(1))
-    );
+    assert_eq!(one["verdict"]["slower"], json!("some"));
+    assert_eq!(one["verdict"]["slower_paths"], json!(1));
     assert_eq!(one["paths"][0]["context"], SLOW);
     assert_eq!(paths(&one, "slower")[..2], [true, false]);
 
@@ -267,16 +246,6 @@ async fn one_instance_is_compared_with_the_others(backend: Backend) {
     assert_eq!(unknown.0.as_u16(), 404, "{}", unknown.1);
     let nameless = fleet.instances[0].get("api/instance").await;
     assert_eq!(nameless.0.as_u16(), 400, "{}", nameless.1);
-}
-
-#[tokio::test]
-async fn one_instance_is_compared_with_the_others_in_memory() {
-    one_instance_is_compared_with_the_others(Backend::memory()).await;
-}
-
-#[tokio::test]
-async fn one_instance_is_compared_with_the_others_in_redis() {
-    one_instance_is_compared_with_the_others(Backend::redis().await).await;
 }
 
 async fn a_lone_instance_is_answered_with_the_window(backend: Backend) {
@@ -305,16 +274,6 @@ async fn a_lone_instance_is_answered_with_the_window(backend: Backend) {
     }
 }
 
-#[tokio::test]
-async fn a_lone_instance_is_answered_with_the_window_in_memory() {
-    a_lone_instance_is_answered_with_the_window(Backend::memory()).await;
-}
-
-#[tokio::test]
-async fn a_lone_instance_is_answered_with_the_window_in_redis() {
-    a_lone_instance_is_answered_with_the_window(Backend::redis().await).await;
-}
-
 async fn a_window_has_the_minutes_that_are_retained_and_have_ended(backend: Backend) {
     let mut fleet = Fleet::new(backend, 2);
     let both = [requests(0, FAST, 20, 10), requests(1, FAST, 20, 20)].concat();
@@ -328,37 +287,28 @@ async fn a_window_has_the_minutes_that_are_retained_and_have_ended(backend: Back
     let instance = &fleet.instances[0];
     let day = instance.json("api/instances?window=24h").await;
     let now = fleet.now;
-    assert_eq!(
-        (&day["from"], &day["to"]),
-        (&json!(now - 129 * MINUTE), &json!(now))
-    );
+    assert_eq!(day["from"], json!(now - 129 * MINUTE));
+    assert_eq!(day["to"], json!(now));
     assert!(day["complete"].as_f64() < Some(0.01), "{day:#}");
     assert_eq!(column(&day, "count"), [40, 40]);
     assert_near(&column(&day, "ratio"), &[0.5, 2.0]);
     let first = format!("api/instances?from={START}&to={}", START + MINUTE);
     let first = instance.json(&first).await;
-    assert_eq!(
-        (&first["from"], &first["to"]),
-        (&json!(START), &json!(START + MINUTE))
-    );
+    assert_eq!(first["from"], json!(START));
+    assert_eq!(first["to"], json!(START + MINUTE));
     assert_eq!(first["complete"], 1.0);
     assert_eq!(column(&first, "count"), [20, 20]);
     let past = START - 200 * MINUTE;
     let past = instance
         .json(&format!("api/instances?from={past}&to={}", past + 60))
         .await;
-    assert_eq!(
-        (&past["complete"], column(&past, "count")),
-        (&json!(0.0), vec![json!(0); 2])
-    );
+    assert_eq!(past["complete"], json!(0.0));
+    assert_eq!(column(&past, "count"), vec![json!(0); 2]);
 }
 
-#[tokio::test]
-async fn a_window_has_the_minutes_that_are_retained_and_have_ended_in_memory() {
-    a_window_has_the_minutes_that_are_retained_and_have_ended(Backend::memory()).await;
-}
-
-#[tokio::test]
-async fn a_window_has_the_minutes_that_are_retained_and_have_ended_in_redis() {
-    a_window_has_the_minutes_that_are_retained_and_have_ended(Backend::redis().await).await;
-}
+in_both!(
+    instances_are_compared_like_with_like,
+    one_instance_is_compared_with_the_others,
+    a_lone_instance_is_answered_with_the_window,
+    a_window_has_the_minutes_that_are_retained_and_have_ended
+);

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 #![cfg(all(feature = "admin", feature = "redis"))]
 
+#[macro_use]
 #[path = "../rig/mod.rs"]
 mod rig;
 
@@ -34,3 +35,5 @@ mod traffic;
 mod usual;
 mod watched;
 mod webhook;
+
+use fleet::Backend;

@@ -1,22 +1,19 @@
 //! Marks, made in code and over HTTP.
 
+use crate::rig::asking;
 use crate::rig::reads::StoreOf;
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::body::Body;
-use http::{Method, Request};
-use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use tower::ServiceExt;
 use tower_pulse::admin::Access;
-use tower_pulse::{AmendError, Builder, Clock, Pulse, StoreErrorKind};
+use tower_pulse::{AmendError, Clock, Pulse, StoreErrorKind};
 use tower_pulse_core::store::marks;
 
+use crate::fleet::{Backend, START};
+use crate::rig::fold::JournalKeys;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::look_until;
-
-const NOW: i64 = 1_700_000_000;
 
 struct Answer {
     status: u16,
@@ -24,38 +21,30 @@ struct Answer {
     body: Value,
 }
 
-async fn send(app: &Router, method: Method, headers: &[(&str, &str)], body: &str) -> Answer {
+async fn send(app: &Router, method: &str, headers: &[(&str, &str)], body: &str) -> Answer {
     send_with(app, (method, ""), headers, body).await
 }
 
 /// Sends a request with a query.
 async fn send_with(
     app: &Router,
-    (method, query): (Method, &str),
+    (method, query): (&str, &str),
     headers: &[(&str, &str)],
     body: &str,
 ) -> Answer {
     let uri = format!("/pulse/api/marks{query}");
-    let mut request = Request::builder().method(method).uri(uri);
-    for (name, value) in headers {
-        request = request.header(*name, *value);
-    }
-    let request = request.body(Body::from(body.to_owned())).unwrap();
-    let response = app.clone().oneshot(request).await.unwrap();
-    let allow = response.headers().get("allow");
-    let allow = allow.map(|allow| allow.to_str().unwrap().to_owned());
-    let status = response.status().as_u16();
-    let body = response.into_body().collect().await.unwrap().to_bytes();
+    let answer = asking::send(app, method, &uri, headers, body).await;
+    let allow = answer.headers.get("allow");
     Answer {
-        status,
-        allow,
-        body: serde_json::from_slice(&body).unwrap_or_default(),
+        status: answer.status.as_u16(),
+        allow: allow.map(|allow| allow.to_str().unwrap().to_owned()),
+        body: answer.json(),
     }
 }
 
-fn app(builder: Builder) -> (Pulse, Router) {
-    let (clock, _) = Clock::manual(NOW);
-    let (pulse, _tasks) = builder.clock(clock).build_with_tasks().unwrap();
+fn app(backend: &Backend) -> (Pulse, Router) {
+    let (clock, _) = Clock::manual(START);
+    let (pulse, _tasks) = backend.builder().clock(clock).build_with_tasks().unwrap();
     let app = Router::new().merge(pulse.mount("/pulse", Access::token("secret")));
     (pulse, app)
 }
@@ -63,9 +52,9 @@ fn app(builder: Builder) -> (Pulse, Router) {
 const TOKEN: (&str, &str) = ("authorization", "Bearer secret");
 const JSON: (&str, &str) = ("content-type", "application/json");
 
-async fn marks_are_made_and_listed(builder: Builder) {
-    let (pulse, app) = app(builder);
-    let listed = async || send(&app, Method::GET, &[TOKEN], "").await.body["marks"].clone();
+async fn marks_are_made_and_listed(backend: Backend) {
+    let (pulse, app) = app(&backend);
+    let listed = async || send(&app, "GET", &[TOKEN], "").await.body["marks"].clone();
     assert_eq!(listed().await, json!([]));
     let first = pulse
         .mark("  new index <b>\"on orders\"</b> ")
@@ -84,9 +73,9 @@ async fn marks_are_made_and_listed(builder: Builder) {
         ("origin", "https://shop.example"),
         ("sec-fetch-site", "same-origin"),
     ];
-    let made = send(&app, Method::POST, &own, r#"{"text": "campaign"}"#).await;
+    let made = send(&app, "POST", &own, r#"{"text": "campaign"}"#).await;
     assert_eq!((made.status, &made.body["text"]), (201, &json!("campaign")));
-    assert_eq!(made.body["at"], json!(NOW));
+    assert_eq!(made.body["at"], json!(START));
     let marks = listed().await;
     let ids: Vec<_> = (marks.as_array().unwrap().iter())
         .map(|mark| mark["id"].as_str().unwrap().to_owned())
@@ -100,15 +89,14 @@ async fn marks_are_made_and_listed(builder: Builder) {
         "host" => (name, "10.0.0.7:3000"),
         _ => (name, value),
     });
-    let made = send(&app, Method::POST, &behind_proxy, r#"{"text": "proxy"}"#).await;
+    let made = send(&app, "POST", &behind_proxy, r#"{"text": "proxy"}"#).await;
     assert_eq!(made.status, 201);
 }
 
-async fn what_is_no_mark_is_refused(builder: Builder) {
-    let (pulse, app) = app(builder);
+async fn what_is_no_mark_is_refused(backend: Backend) {
+    let (pulse, app) = app(&backend);
     let mark = r#"{"text": "campaign"}"#;
-    let post =
-        async |headers: &[(&str, &str)], body: &str| send(&app, Method::POST, headers, body).await;
+    let post = async |headers: &[(&str, &str)], body: &str| send(&app, "POST", headers, body).await;
     assert_eq!(post(&[JSON], mark).await.status, 401);
     for foreign in [
         [("host", "shop.example"), ("origin", "https://evil.example")],
@@ -141,35 +129,31 @@ async fn what_is_no_mark_is_refused(builder: Builder) {
     }
     for text in ["", "a\\u0000b", &"x".repeat(201)] {
         let answer = post(&[TOKEN, JSON], &format!(r#"{{"text":"{text}"}}"#)).await;
-        assert_eq!(
-            (answer.status, &answer.body["parameter"]),
-            (400, &json!("text"))
-        );
+        assert_eq!(answer.status, 400);
+        assert_eq!(answer.body["parameter"], json!("text"));
     }
     let large = format!(r#"{{"text":"{}"}}"#, "x".repeat(17_000));
     assert_eq!(post(&[TOKEN, JSON], &large).await.status, 413);
-    for method in [Method::PUT, Method::PATCH] {
+    for method in ["PUT", "PATCH"] {
         let answer = send(&app, method, &[TOKEN, JSON], mark).await;
         let allow = answer.allow.as_deref();
-        assert_eq!(
-            (answer.status, allow),
-            (405, Some("GET, HEAD, POST, DELETE"))
-        );
+        assert_eq!(answer.status, 405);
+        assert_eq!(allow, Some("GET, HEAD, POST, DELETE"));
     }
-    let marks = send(&app, Method::GET, &[TOKEN], "").await.body;
+    let marks = send(&app, "GET", &[TOKEN], "").await.body;
     assert_eq!(marks["marks"], json!([]));
     drop(pulse);
 }
 
-async fn a_mark_is_removed(builder: Builder) {
-    let (pulse, app) = app(builder);
+async fn a_mark_is_removed(backend: Backend) {
+    let (pulse, app) = app(&backend);
     let [first, second, third] = ["first", "second & third", "last"];
     let mut ids = Vec::new();
     for text in [first, second, third] {
         ids.push(pulse.mark(text).await.unwrap().id);
     }
     let listed = async || {
-        let answer = send(&app, Method::GET, &[TOKEN], "").await;
+        let answer = send(&app, "GET", &[TOKEN], "").await;
         let mut texts: Vec<_> = texts(&answer).into_iter().map(str::to_owned).collect();
         texts.sort();
         texts
@@ -177,7 +161,7 @@ async fn a_mark_is_removed(builder: Builder) {
     assert_eq!(listed().await, [first, third, second]);
     let remove = async |id: &str, headers: &[(&str, &str)]| {
         let query = format!("?id={id}");
-        send_with(&app, (Method::DELETE, &query), headers, "").await
+        send_with(&app, ("DELETE", &query), headers, "").await
     };
     for (headers, status) in [
         (&[][..], 401),
@@ -199,17 +183,15 @@ async fn a_mark_is_removed(builder: Builder) {
         ("?id=none", 404),
         ("?id=a&id=b", 400),
     ] {
-        let answer = send_with(&app, (Method::DELETE, query), &[TOKEN], "").await;
+        let answer = send_with(&app, ("DELETE", query), &[TOKEN], "").await;
         assert_eq!(answer.status, status, "{query}");
         assert!(answer.body["error"].is_string());
     }
     assert_eq!(listed().await.len(), 3);
 
     let removed = remove(&ids[1], &[TOKEN]).await;
-    assert_eq!(
-        (removed.status, &removed.body["text"]),
-        (200, &json!(second))
-    );
+    assert_eq!(removed.status, 200);
+    assert_eq!(removed.body["text"], json!(second));
     assert_eq!(listed().await, [first, third]);
     assert_eq!(remove(&ids[1], &[TOKEN]).await.status, 404);
     let removed = pulse.remove_mark(&ids[0]).await.unwrap();
@@ -234,39 +216,6 @@ async fn a_mark_is_removed(builder: Builder) {
     assert!(stored.iter().all(|mark| mark.text.starts_with("new ")));
 }
 
-#[tokio::test]
-async fn a_mark_is_removed_in_memory() {
-    a_mark_is_removed(Pulse::builder()).await;
-}
-
-#[tokio::test]
-async fn a_mark_is_removed_in_redis() {
-    let server = RedisServer::start().await;
-    a_mark_is_removed(Pulse::builder().redis(server.url())).await;
-}
-
-#[tokio::test]
-async fn marks_are_made_and_listed_in_memory() {
-    marks_are_made_and_listed(Pulse::builder()).await;
-}
-
-#[tokio::test]
-async fn marks_are_made_and_listed_in_redis() {
-    let server = RedisServer::start().await;
-    marks_are_made_and_listed(Pulse::builder().redis(server.url())).await;
-}
-
-#[tokio::test]
-async fn what_is_no_mark_is_refused_in_memory() {
-    what_is_no_mark_is_refused(Pulse::builder()).await;
-}
-
-#[tokio::test]
-async fn what_is_no_mark_is_refused_in_redis() {
-    let server = RedisServer::start().await;
-    what_is_no_mark_is_refused(Pulse::builder().redis(server.url())).await;
-}
-
 /// Within which a mark must be there.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -277,13 +226,12 @@ fn texts(answer: &Answer) -> Vec<&str> {
 
 #[tokio::test]
 async fn a_mark_that_was_made_while_redis_is_away_appears_once_it_is_back() {
-    let server = RedisServer::builder().arg("--appendonly", "yes");
-    let server = server.arg("--appendfsync", "always").start().await;
+    let server = RedisServer::start_durable().await;
     let pulse = Pulse::builder().redis(server.url()).build().unwrap();
     let app = Router::new().merge(pulse.mount("/pulse", Access::token("secret")));
     let post = async |text: &str| {
         let body = json!({ "text": text }).to_string();
-        send(&app, Method::POST, &[TOKEN, JSON], &body).await
+        send(&app, "POST", &[TOKEN, JSON], &body).await
     };
     assert_eq!(post("before").await.status, 201);
     server.kill_9();
@@ -300,7 +248,7 @@ async fn a_mark_that_was_made_while_redis_is_away_appears_once_it_is_back() {
     server.restart().await;
     let listed = look_until(PATIENCE, async || {
         let _ = pulse.flush().await;
-        let listed = send(&app, Method::GET, &[TOKEN], "").await;
+        let listed = send(&app, "GET", &[TOKEN], "").await;
         match listed.status {
             200 if texts(&listed).len() == 3 => Ok(listed),
             status => Err(format!("{status}: {}", listed.body)),
@@ -317,16 +265,12 @@ async fn a_mark_that_was_made_while_redis_is_away_appears_once_it_is_back() {
 /// Another instance holds the lease, and folds nothing.
 #[tokio::test]
 async fn a_mark_that_nobody_folds_may_still_appear() {
-    let server = RedisServer::start().await;
-    let (pulse, _) = app(Pulse::builder().redis(server.url()));
+    let backend = Backend::redis().await;
+    let (pulse, _) = app(&backend);
     pulse.mark("before").await.unwrap();
-    let mut conn = server.connection().await;
-    let mut hold = redis::cmd("SET");
-    hold.arg(&["pulse:pulse:lease:fold", "another", "EX", "60"]);
-    let () = hold.query_async(&mut conn).await.unwrap();
-    let mut version = redis::cmd("HSET");
-    version.arg(&["pulse:pulse:state", "v", "another"]);
-    let () = version.query_async(&mut conn).await.unwrap();
+    let mut conn = backend.server().connection().await;
+    let keys = JournalKeys::below("pulse:");
+    keys.stop_folding(&mut conn).await;
     let start = Instant::now();
     let error = pulse.mark("later").await.unwrap_err();
     assert!(error.to_string().contains("may still appear"), "{error}");
@@ -338,37 +282,24 @@ async fn a_mark_that_nobody_folds_may_still_appear() {
         texts
     };
     assert_eq!(stored().await, ["before"]);
-    let mut free = redis::cmd("DEL");
-    free.arg("pulse:pulse:lease:fold");
-    let () = free.query_async(&mut conn).await.unwrap();
+    keys.free_lease(&mut conn).await;
     pulse.mark("newest").await.unwrap();
     assert_eq!(stored().await, ["before", "later", "newest"]);
 }
 
-async fn a_shutdown_refuses_marks_and_loses_none(builder: Builder) {
-    let (pulse, app) = app(builder);
+async fn a_shutdown_refuses_marks_and_loses_none(backend: Backend) {
+    let (pulse, app) = app(&backend);
     let (made, ended) = tokio::join!(pulse.mark("last"), pulse.shutdown());
     ended.unwrap();
     made.unwrap();
     let error = pulse.mark("too late").await.unwrap_err();
     assert!(error.to_string().contains("shutdown"), "{error}");
-    let late = send(&app, Method::POST, &[TOKEN, JSON], r#"{"text":"x"}"#).await;
+    let late = send(&app, "POST", &[TOKEN, JSON], r#"{"text":"x"}"#).await;
     assert_eq!(late.status, 503);
     let error = late.body["error"].as_str().unwrap();
     assert!(!error.contains("may still appear"), "{error}");
-    let listed = send(&app, Method::GET, &[TOKEN], "").await;
+    let listed = send(&app, "GET", &[TOKEN], "").await;
     assert_eq!(texts(&listed), ["last"]);
-}
-
-#[tokio::test]
-async fn a_shutdown_refuses_marks_and_loses_none_in_memory() {
-    a_shutdown_refuses_marks_and_loses_none(Pulse::builder()).await;
-}
-
-#[tokio::test]
-async fn a_shutdown_refuses_marks_and_loses_none_in_redis() {
-    let server = RedisServer::start().await;
-    a_shutdown_refuses_marks_and_loses_none(Pulse::builder().redis(server.url())).await;
 }
 
 /// In one process neither a runtime's timer nor a clock that goes on is needed.
@@ -378,7 +309,7 @@ fn a_mark_in_memory_needs_no_timer() {
         .build()
         .unwrap();
     runtime.block_on(async {
-        let (clock, _) = Clock::manual(NOW);
+        let (clock, _) = Clock::manual(START);
         let builder = Pulse::builder().clock(clock).app_version("1.4");
         let (pulse, _tasks) = builder.build_with_tasks().unwrap();
         pulse.simulation().heartbeat().await.unwrap();
@@ -387,3 +318,10 @@ fn a_mark_in_memory_needs_no_timer() {
         assert_eq!(stored.len(), 2);
     });
 }
+
+in_both!(
+    a_mark_is_removed,
+    marks_are_made_and_listed,
+    what_is_no_mark_is_refused,
+    a_shutdown_refuses_marks_and_loses_none
+);

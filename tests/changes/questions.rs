@@ -205,19 +205,13 @@ impl Asked<'_> {
             .as_ref()
             .and_then(|mark| mark.version.as_deref());
         if self.incident == Incident::BadDeploy {
-            assert_eq!(
-                (verdict.verdict, version),
-                (Verdict::Suspected, Some("1.1")),
-                "{about}"
-            );
+            assert_eq!(verdict.verdict, Verdict::Suspected, "{about}");
+            assert_eq!(version, Some("1.1"), "{about}");
             let ratio = verdict.side_by_side.expect("both versions ran");
             assert!((2.5..=5.5).contains(&ratio), "{about}");
         } else {
-            assert_eq!(
-                (verdict.verdict, version),
-                (Verdict::NotTheDeploy, Some("1.0")),
-                "{about}"
-            );
+            assert_eq!(verdict.verdict, Verdict::NotTheDeploy, "{about}");
+            assert_eq!(version, Some("1.0"), "{about}");
             assert!(verdict.seconds_before >= Some(40 * 60), "{about}");
         }
     }

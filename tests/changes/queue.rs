@@ -7,26 +7,14 @@ use tower_pulse_model::context::QUEUED;
 use crate::fleet::Backend;
 use crate::incidents::{Incident, ORDER};
 
-#[tokio::test]
-async fn a_longer_wait_is_named_and_nothing_else_in_memory() {
-    a_longer_wait_is_named(Backend::memory()).await;
-}
-
-#[tokio::test]
-async fn a_longer_wait_is_named_and_nothing_else_in_redis() {
-    a_longer_wait_is_named(Backend::redis().await).await;
-}
-
 async fn a_longer_wait_is_named(backend: Backend) {
     let (fleet, began) = Incident::Queue.happen(backend).await;
     let changes = fleet.changes().await;
     let [change] = &changes[..] else {
         panic!("not one change: {changes:#?}");
     };
-    assert_eq!(
-        (change.kind, &*change.context),
-        (ChangeKind::Slower, QUEUED)
-    );
+    assert_eq!(change.kind, ChangeKind::Slower);
+    assert_eq!(&*change.context, QUEUED);
     assert!(change.since.abs_diff(began) <= 60, "{change:?}");
     assert!((6.0..10.0).contains(&change.ratio), "{change:?}");
     assert!(
@@ -64,3 +52,5 @@ async fn a_longer_wait_is_named(backend: Backend) {
     let status = instance.json("api/health?part=status").await;
     assert_eq!(status["recording"]["queue_ignored"], 0);
 }
+
+in_both!(a_longer_wait_is_named);

@@ -3,16 +3,6 @@
 use crate::fleet::Backend;
 use crate::incidents::{Incident, ORDER, REPEATED, REPEATS};
 
-#[tokio::test]
-async fn a_repeated_timer_is_marked_wherever_it_is_shown_in_memory() {
-    a_repeated_timer_is_marked(Backend::memory()).await;
-}
-
-#[tokio::test]
-async fn a_repeated_timer_is_marked_wherever_it_is_shown_in_redis() {
-    a_repeated_timer_is_marked(Backend::redis().await).await;
-}
-
 async fn a_repeated_timer_is_marked(backend: Backend) {
     let (fleet, _) = Incident::Queue.happen(backend).await;
     let instance = &fleet.instances[3];
@@ -29,10 +19,8 @@ async fn a_repeated_timer_is_marked(backend: Backend) {
         let [row] = &repeated[..] else {
             panic!("not one row: {repeated:#?}");
         };
-        assert_eq!(
-            (&row["context"], &row["repeated"]),
-            (&name.into(), &expected)
-        );
+        assert_eq!(row["context"], name);
+        assert_eq!(row["repeated"], expected);
     }
     let order = ORDER.replace(' ', "%20").replace('/', "%2F");
     let path = instance
@@ -49,3 +37,5 @@ async fn a_repeated_timer_is_marked(backend: Backend) {
         .await;
     assert_eq!(timer["window"]["run_by"][0]["repeated"], true);
 }
+
+in_both!(a_repeated_timer_is_marked);

@@ -52,23 +52,15 @@ async fn timers_are_told_apart_from_pages(backend: Backend) {
             }
         };
         fleet.pass_with(&both, time).await;
-        fleet.instances[0].pulse.simulation().judge().await.unwrap();
+        fleet.judge().await;
     }
     check(&fleet, (2, 3), 2).await;
     let one: Vec<_> = requests("GET /a").collect();
     for _ in 0..60 {
         fleet.pass(&one).await;
     }
-    fleet.instances[0].pulse.simulation().judge().await.unwrap();
+    fleet.judge().await;
     check(&fleet, (2, 3), 1).await;
 }
 
-#[tokio::test]
-async fn timers_are_told_apart_from_pages_in_memory() {
-    timers_are_told_apart_from_pages(Backend::memory()).await;
-}
-
-#[tokio::test]
-async fn timers_are_told_apart_from_pages_in_redis() {
-    timers_are_told_apart_from_pages(Backend::redis().await).await;
-}
+in_both!(timers_are_told_apart_from_pages);

@@ -51,10 +51,8 @@ async fn follow(backend: Backend, seed: u64) -> Result<(), String> {
     let [change] = &changes[..] else {
         return Err(format!("one change: {changes:?}"));
     };
-    assert_eq!(
-        (change.kind, &*change.context),
-        (ChangeKind::Slower, SEARCH)
-    );
+    assert_eq!(change.kind, ChangeKind::Slower);
+    assert_eq!(&*change.context, SEARCH);
     match change.ended {
         Some(ended) if ended > fast_at => Ok(()),
         _ => Err(format!(

@@ -144,20 +144,8 @@ async fn a_timer_that_takes_the_time_is_the_suspect(backend: Backend) {
     assert!(*share > 0.85, "{share}");
     let answer = fleet.instances[0].json("api/changes").await;
     let suspect = &answer["changes"][0]["suspects"][0];
-    assert_eq!(
-        (&suspect["kind"], &suspect["timer"]),
-        (&"timer".into(), &"db:find_order".into())
-    );
-}
-
-#[tokio::test]
-async fn a_timer_that_takes_the_time_is_the_suspect_in_memory() {
-    a_timer_that_takes_the_time_is_the_suspect(Backend::memory()).await;
-}
-
-#[tokio::test]
-async fn a_timer_that_takes_the_time_is_the_suspect_in_redis() {
-    a_timer_that_takes_the_time_is_the_suspect(Backend::redis().await).await;
+    assert_eq!(suspect["kind"], "timer");
+    assert_eq!(suspect["timer"], "db:find_order");
 }
 
 async fn code_that_computes_is_the_suspect(backend: Backend) {
@@ -203,16 +191,6 @@ async fn code_that_computes_is_the_suspect(backend: Backend) {
     assert_eq!(rows["paths"][0]["context"], ORDER);
 }
 
-#[tokio::test]
-async fn code_that_computes_is_the_suspect_in_memory() {
-    code_that_computes_is_the_suspect(Backend::memory()).await;
-}
-
-#[tokio::test]
-async fn code_that_computes_is_the_suspect_in_redis() {
-    code_that_computes_is_the_suspect(Backend::redis().await).await;
-}
-
 async fn code_that_waits_is_the_suspect(backend: Backend) {
     let growth = Growth {
         wait: 12.0,
@@ -240,16 +218,6 @@ async fn code_that_waits_is_the_suspect(backend: Backend) {
     assert!(text.starts_with(&longer), "{text}");
     let answer = fleet.instances[0].json("api/changes").await;
     assert_eq!(answer["changes"][0]["suspects"][1]["kind"], "waiting");
-}
-
-#[tokio::test]
-async fn code_that_waits_is_the_suspect_in_memory() {
-    code_that_waits_is_the_suspect(Backend::memory()).await;
-}
-
-#[tokio::test]
-async fn code_that_waits_is_the_suspect_in_redis() {
-    code_that_waits_is_the_suspect(Backend::redis().await).await;
 }
 
 /// The time of a poll includes what the machine gives to others.
@@ -309,19 +277,14 @@ async fn one_of_four_instances_is_named(backend: Backend) {
     assert!(is_named, "{:#?}", fleet.changes().await);
     let answer = fleet.instances[1].json("api/changes?kind=instance").await;
     let change = &answer["changes"][0];
-    assert_eq!(
-        (&change["instance"], &change["context"]),
-        (&"web-3".into(), &SEARCH.into())
-    );
+    assert_eq!(change["instance"], "web-3");
+    assert_eq!(change["context"], SEARCH);
     assert!(change["ratio"].as_f64().unwrap() > 2.5, "{change}");
 }
 
-#[tokio::test]
-async fn one_of_four_instances_is_named_in_memory() {
-    one_of_four_instances_is_named(Backend::memory()).await;
-}
-
-#[tokio::test]
-async fn one_of_four_instances_is_named_in_redis() {
-    one_of_four_instances_is_named(Backend::redis().await).await;
-}
+in_both!(
+    a_timer_that_takes_the_time_is_the_suspect,
+    code_that_computes_is_the_suspect,
+    code_that_waits_is_the_suspect,
+    one_of_four_instances_is_named
+);

@@ -3,16 +3,13 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::Body;
-use http::{Method, Request};
-use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use tower::ServiceExt;
 use tower_pulse::admin::{Access, Permission};
 use tower_pulse::{AmendError, Change, ChangeKind};
 
 use crate::api::{change, write};
 use crate::fleet::{Backend, Fleet, MINUTE, START};
+use crate::rig::asking;
 use crate::rig::json::is_same;
 use crate::rig::server::RedisServer;
 use crate::traffic::{SEARCH, Traffic, slow_down};
@@ -140,16 +137,6 @@ async fn a_taken_change_stays_taken_until_it_ends(backend: Backend) {
     assert!(late.unwrap_err().to_string().contains("shutdown"));
 }
 
-#[tokio::test]
-async fn a_taken_change_stays_taken_until_it_ends_in_memory() {
-    a_taken_change_stays_taken_until_it_ends(Backend::memory()).await;
-}
-
-#[tokio::test]
-async fn a_taken_change_stays_taken_until_it_ends_in_redis() {
-    a_taken_change_stays_taken_until_it_ends(Backend::redis().await).await;
-}
-
 /// The changes of a fleet, none of which has ended.
 async fn fleet_of(backend: Backend, ids: usize) -> Fleet {
     let fleet = Fleet::new(backend, 2);
@@ -189,16 +176,6 @@ async fn of_two_who_take_at_once_one_has_it(backend: Backend) {
 }
 
 #[tokio::test]
-async fn of_two_who_take_at_once_one_has_it_in_memory() {
-    of_two_who_take_at_once_one_has_it(Backend::memory()).await;
-}
-
-#[tokio::test]
-async fn of_two_who_take_at_once_one_has_it_in_redis() {
-    of_two_who_take_at_once_one_has_it(Backend::redis().await).await;
-}
-
-#[tokio::test]
 async fn no_more_than_a_hundred_are_taken_and_those_that_ended_make_room() {
     let fleet = fleet_of(Backend::memory(), 102).await;
     let pulse = &fleet.instances[0].pulse;
@@ -227,25 +204,17 @@ async fn no_more_than_a_hundred_are_taken_and_those_that_ended_make_room() {
 
 async fn send(
     app: &Router,
-    (method, endpoint): (Method, &str),
+    (method, endpoint): (&str, &str),
     headers: &[(&str, &str)],
     body: Value,
 ) -> (u16, Value) {
-    let mut request = Request::builder()
-        .method(method)
-        .uri(format!("/pulse/{endpoint}"));
-    for (name, value) in headers {
-        request = request.header(*name, *value);
-    }
-    let request = request.body(Body::from(body.to_string())).unwrap();
-    let response = app.clone().oneshot(request).await.unwrap();
-    let status = response.status().as_u16();
-    let body = response.into_body().collect().await.unwrap().to_bytes();
-    (status, serde_json::from_slice(&body).unwrap_or_default())
+    let uri = format!("/pulse/{endpoint}");
+    let answer = asking::send(app, method, &uri, headers, &body.to_string()).await;
+    (answer.status.as_u16(), answer.json())
 }
 
 const JSON: (&str, &str) = ("content-type", "application/json");
-const CHANGES: (Method, &str) = (Method::POST, "api/changes");
+const CHANGES: (&str, &str) = ("POST", "api/changes");
 
 async fn a_change_is_taken_over_http(backend: Backend) {
     let fleet = fleet_of(backend, 3).await;
@@ -298,19 +267,9 @@ async fn a_change_is_taken_over_http(backend: Backend) {
     assert_eq!(send(app, CHANGES, &[JSON, host], body()).await.0, 403);
     let large = json!({ "id": "x".repeat(17_000), "taken": true });
     assert_eq!(send(app, CHANGES, &[JSON], large).await.0, 413);
-    let put = (Method::PUT, "api/changes");
+    let put = ("PUT", "api/changes");
     assert_eq!(send(app, put, &[JSON], body()).await.0, 405);
     assert_eq!(counts(1).await, (json!(3), json!(3)));
-}
-
-#[tokio::test]
-async fn a_change_is_taken_over_http_in_memory() {
-    a_change_is_taken_over_http(Backend::memory()).await;
-}
-
-#[tokio::test]
-async fn a_change_is_taken_over_http_in_redis() {
-    a_change_is_taken_over_http(Backend::redis().await).await;
 }
 
 /// Who a change is taken by, as the access says it.
@@ -401,14 +360,11 @@ async fn the_access_says_who_takes_a_change() {
     let app = Router::new().merge(pulse.mount("/pulse", Access::custom(named)));
     let guest = [JSON, ("x-user", "guest")];
     for endpoint in ["api/changes", "api/marks", ""] {
-        let got = send(&app, (Method::GET, endpoint), &guest, Value::Null).await;
+        let got = send(&app, ("GET", endpoint), &guest, Value::Null).await;
         assert_eq!(got.0, 200, "{endpoint}");
     }
     let mark = json!({ "text": "x" });
-    for request in [
-        (Method::POST, "api/marks"),
-        (Method::DELETE, "api/marks?id=1"),
-    ] {
+    for request in [("POST", "api/marks"), ("DELETE", "api/marks?id=1")] {
         let (status, answer) = send(&app, request, &guest, mark.clone()).await;
         assert_eq!(status, 403);
         assert!(answer["error"].as_str().unwrap().contains("read"));
@@ -432,8 +388,8 @@ async fn those_who_take_changes_are_as_many_as_those_who_make_marks() {
     for number in 0..70 {
         let request = match number % 3 {
             0 => (CHANGES, json!({ "id": "0000", "taken": true })),
-            1 => ((Method::POST, "api/marks"), json!({ "text": "x" })),
-            _ => ((Method::DELETE, "api/marks?id=none"), Value::Null),
+            1 => (("POST", "api/marks"), json!({ "text": "x" })),
+            _ => (("DELETE", "api/marks?id=none"), Value::Null),
         };
         match send(app, request.0, &[JSON], request.1).await.0 {
             429 => refused += 1,
@@ -501,3 +457,9 @@ async fn while_redis_is_away_nothing_is_said_to_be_taken() {
     assert_eq!(status, 503);
     assert!(answer["error"].as_str().unwrap().contains("may still be"));
 }
+
+in_both!(
+    a_taken_change_stays_taken_until_it_ends,
+    of_two_who_take_at_once_one_has_it,
+    a_change_is_taken_over_http
+);

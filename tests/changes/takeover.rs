@@ -87,17 +87,6 @@ async fn a_killed_folder_changes_no_verdict(backend: Backend, twin: Backend) {
 }
 
 #[tokio::test]
-async fn a_killed_folder_changes_no_verdict_in_memory() {
-    a_killed_folder_changes_no_verdict(Backend::memory(), Backend::memory()).await;
-}
-
-#[tokio::test]
-async fn a_killed_folder_changes_no_verdict_in_redis() {
-    // Both stores give the same verdicts.
-    a_killed_folder_changes_no_verdict(Backend::redis().await, Backend::memory()).await;
-}
-
-#[tokio::test]
 async fn a_restart_of_all_instances_changes_no_verdict() {
     let seed = seed();
     let expected = undisturbed(Backend::memory(), seed, 2).await;
@@ -106,10 +95,7 @@ async fn a_restart_of_all_instances_changes_no_verdict() {
     for expected in expected {
         let requests = minute(&mut traffic, fleet.now);
         fleet.pass(&requests).await;
-        assert_eq!(
-            fleet.instances[0].pulse.simulation().judge().await.unwrap(),
-            1
-        );
+        assert_eq!(fleet.judge().await, 1);
         assert_same(fleet.now, &fleet.changes().await, &expected);
         if [20, 50, 62].contains(&((fleet.now - START) / MINUTE)) {
             for number in 0..2 {
@@ -134,8 +120,7 @@ async fn poll_times<T>(future: impl Future<Output = T>, times: usize) -> bool {
 
 async fn a_judgement_that_is_dropped_changes_no_verdict(
     backend: Backend,
-    twin: Backend,
-    points: usize,
+    (twin, points): (Backend, usize),
 ) {
     let seed = seed();
     let expected = undisturbed(twin, seed, 1).await;
@@ -166,13 +151,11 @@ async fn a_judgement_that_is_dropped_changes_no_verdict(
     assert!(dropped >= 8, "{dropped} were dropped");
 }
 
-#[tokio::test]
-async fn a_judgement_that_is_dropped_changes_no_verdict_in_memory() {
-    a_judgement_that_is_dropped_changes_no_verdict(Backend::memory(), Backend::memory(), 10).await;
-}
-
-#[tokio::test]
-async fn a_judgement_that_is_dropped_changes_no_verdict_in_redis() {
-    a_judgement_that_is_dropped_changes_no_verdict(Backend::redis().await, Backend::memory(), 150)
-        .await;
-}
+// Both stores give the same verdicts.
+in_both!(
+    a_killed_folder_changes_no_verdict(Backend::memory(), Backend::memory()),
+    a_judgement_that_is_dropped_changes_no_verdict(
+        (Backend::memory(), 10),
+        (Backend::memory(), 150)
+    )
+);

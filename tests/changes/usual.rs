@@ -27,7 +27,7 @@ async fn pass_week(
             slow_down(&mut requests, SEARCH, time);
         }
         fleet.pass(&requests).await;
-        fleet.instances[0].pulse.simulation().judge().await.unwrap();
+        fleet.judge().await;
         let standing = fleet.standing().await;
         let names = named(&standing).into_iter();
         stood.extend(names.map(|(kind, context)| (kind.to_owned(), context.to_owned())));
@@ -53,12 +53,4 @@ async fn what_is_so_each_week_is_no_news_and_more_than_that_is(backend: Backend)
     assert_eq!(fleet.now, START + 4 * WEEK + 150 * MINUTE);
 }
 
-#[tokio::test]
-async fn what_is_so_each_week_is_no_news_and_more_than_that_is_in_memory() {
-    what_is_so_each_week_is_no_news_and_more_than_that_is(Backend::memory()).await;
-}
-
-#[tokio::test]
-async fn what_is_so_each_week_is_no_news_and_more_than_that_is_in_redis() {
-    what_is_so_each_week_is_no_news_and_more_than_that_is(Backend::redis().await).await;
-}
+in_both!(what_is_so_each_week_is_no_news_and_more_than_that_is);

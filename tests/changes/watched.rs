@@ -82,12 +82,4 @@ async fn a_page_is_watched_from_its_second_minute_until_its_change_stands(backen
     assert_eq!(named(&slowing.fleet.standing().await), [("slower", SEARCH)]);
 }
 
-#[tokio::test]
-async fn a_page_is_watched_from_its_second_minute_until_its_change_stands_in_memory() {
-    a_page_is_watched_from_its_second_minute_until_its_change_stands(Backend::memory()).await;
-}
-
-#[tokio::test]
-async fn a_page_is_watched_from_its_second_minute_until_its_change_stands_in_redis() {
-    a_page_is_watched_from_its_second_minute_until_its_change_stands(Backend::redis().await).await;
-}
+in_both!(a_page_is_watched_from_its_second_minute_until_its_change_stands);

@@ -6,13 +6,12 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::cmd;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::{Clock, Pulse};
 use tower_pulse_model::slice::{HOUR, hour_of, iso_hour};
 
 use crate::rig::book;
-use crate::rig::server::RedisServer;
+use crate::rig::server::{RedisServer, issue};
 use crate::service::{PAGES, PREFIX, Service, context};
 use crate::table::{Outcome, Size};
 
@@ -134,15 +133,8 @@ pub async fn eight_processes(size: Size) -> Outcome {
             for (set, start, at) in [("", ":start", 1), (":last", ":pstart", 0)] {
                 let at = first_hour() + (step + at) * HOUR;
                 let key = format!("{PREFIX}stats:{context}:AccessTime");
-                let mut get = cmd("GET");
-                let hour: String = get
-                    .arg(format!("{key}{start}"))
-                    .query_async(&mut conn)
-                    .await
-                    .unwrap();
-                let mut score = cmd("ZSCORE");
-                score.arg(format!("{key}{set}")).arg("count");
-                let count: f64 = score.query_async(&mut conn).await.unwrap();
+                let hour: String = issue(&mut conn, "GET", format!("{key}{start}")).await;
+                let count: f64 = issue(&mut conn, "ZSCORE", (format!("{key}{set}"), "count")).await;
                 let expected = oracle[&at][page];
                 if hour != iso_hour(at) || count as u64 != expected {
                     let line =
@@ -166,7 +158,6 @@ pub async fn eight_processes(size: Size) -> Outcome {
         let name = format!("hits:{}", context(page));
         let stored: BTreeMap<i64, i64> = book::get_counter(&mut conn, PREFIX, &name, HOUR)
             .await
-            .unwrap()
             .into_iter()
             .collect();
         for (hour, served) in &oracle {
@@ -182,7 +173,7 @@ pub async fn eight_processes(size: Size) -> Outcome {
         }
     }
     let days = book::get_counter(&mut conn, PREFIX, "hits", 86_400).await;
-    let stored: i64 = days.unwrap().iter().map(|(_, n)| n).sum();
+    let stored: i64 = days.iter().map(|(_, n)| n).sum();
     let expected = oracle.values().flatten().sum::<u64>() as i64;
     if stored != expected {
         faults.push(format!("{stored} by day, {expected} served"));

@@ -1,51 +1,16 @@
 //! Faults of the store, and of the network between it and the service.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use redis::cmd;
-
 use crate::rig::proxy::{Proxy, Swallow};
-use crate::rig::server::RedisServer;
+use crate::rig::server::{RedisServer, issue};
 use crate::rig::wait::until;
-use crate::service::{PAGES, Service, Stored, builder, pause, without_flushes};
+use crate::service::{Load, PAGES, Service, Stored, builder, pause, without_flushes};
 use crate::table::{Outcome, Size};
 
-/// Requests from four tasks, which pause for a millisecond after each burst, until they are stopped.
-pub struct Load {
-    stop: Arc<AtomicBool>,
-    tasks: Vec<tokio::task::JoinHandle<()>>,
-}
-
-pub fn load(service: &Service, burst: usize, seed: u64) -> Load {
-    let stop = Arc::new(AtomicBool::new(false));
-    let tasks = (0..4).map(|task| {
-        let (service, stop) = (service.clone(), stop.clone());
-        let mut rng = fastrand::Rng::with_seed(seed ^ task);
-        tokio::spawn(async move {
-            while !stop.load(SeqCst) {
-                for _ in 0..burst {
-                    service.request(rng.usize(..PAGES)).await;
-                }
-                pause(1).await;
-            }
-        })
-    });
-    Load {
-        tasks: tasks.collect(),
-        stop,
-    }
-}
-
-impl Load {
-    /// Stops the load. Panics if a request has failed.
-    pub async fn stop(self) {
-        self.stop.store(true, SeqCst);
-        for task in self.tasks {
-            task.await.unwrap();
-        }
-    }
+/// Bursts of ten requests from four tasks, a millisecond apart.
+pub fn load(service: &Service, seed: u64) -> Load {
+    service.load_of(seed, 10..11, 1..2)
 }
 
 /// Ends the service, and compares the counts.
@@ -98,7 +63,7 @@ pub async fn kills_and_freezes(size: Size) -> Outcome {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
     let service = Service::new(builder(&proxy.url()));
-    let load = load(&service, 10, size.seed);
+    let load = load(&service, size.seed);
     for kill in 0..kills {
         match rng.bool() {
             true => proxy.cut(),
@@ -157,13 +122,9 @@ pub async fn swallowed_replies(size: Size) -> Outcome {
 pub async fn killed_servers(size: Size) -> Outcome {
     let kills = size.of(100);
     let mut rng = fastrand::Rng::with_seed(size.seed);
-    let server = RedisServer::builder()
-        .arg("--appendonly", "yes")
-        .arg("--appendfsync", "always")
-        .start()
-        .await;
+    let server = RedisServer::start_durable().await;
     let service = Service::new(builder(&server.url()));
-    let load = load(&service, 10, size.seed);
+    let load = load(&service, size.seed);
     for _ in 0..kills {
         let flushed = service.health().flush.errors;
         pause(rng.u64(40..250)).await;
@@ -200,15 +161,13 @@ pub async fn failovers(size: Size) -> Outcome {
         let mut conn = replica.connection().await;
         let proxy = Proxy::start(primary.port()).await;
         let service = Service::new(builder(&proxy.url()));
-        let load = load(&service, 10, size.seed ^ round);
+        let load = load(&service, size.seed ^ round);
         until("something is replicated", async || {
             Stored::read(&mut conn.clone()).await.total() > 0
         })
         .await;
         pause(200).await;
-        let mut command = cmd("REPLICAOF");
-        command.arg("127.0.0.1").arg(1);
-        command.exec_async(&mut conn).await.unwrap();
+        let () = issue(&mut conn, "REPLICAOF", ("127.0.0.1", 1)).await;
         // Acknowledged by the primary, which alone has it.
         let cut = Instant::now();
         while cut.elapsed() < Duration::from_secs(1) {
@@ -217,9 +176,7 @@ pub async fn failovers(size: Size) -> Outcome {
         primary.kill_9();
         proxy.set_upstream(replica.port());
         pause(300).await;
-        let mut command = cmd("REPLICAOF");
-        command.arg("NO").arg("ONE");
-        command.exec_async(&mut conn).await.unwrap();
+        let () = issue(&mut conn, "REPLICAOF", ("NO", "ONE")).await;
         pause(300).await;
         load.stop().await;
         let outcome = end(&service, &replica, String::new()).await;

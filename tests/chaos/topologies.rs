@@ -10,8 +10,9 @@ use crate::place::{
 use crate::rig::cluster::RedisCluster;
 use crate::rig::proxy::Proxy;
 use crate::rig::sentinel::Sentinels;
+use crate::service::Load;
 use crate::service::{PREFIX, Service, pause};
-use crate::store::{Load, end_with, load};
+use crate::store::{end_with, load};
 use crate::table::{Outcome, Size};
 use crate::user::User;
 
@@ -31,7 +32,7 @@ struct Trial {
 impl Trial {
     async fn start(builder: tower_pulse::Builder, size: Size) -> Self {
         let service = Service::new(builder.replay_bytes(REPLAY_BYTES));
-        let load = load(&service, 10, size.seed);
+        let load = load(&service, size.seed);
         service.flushed_again().await;
         Self {
             service,

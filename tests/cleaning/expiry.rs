@@ -10,7 +10,7 @@ use tower_pulse_core::store::Store;
 use tower_pulse_model::batch::Batch;
 use tower_pulse_model::slice::{Precision, Precisions};
 
-use crate::fixture::{ApplyOutcome, Writer, call};
+use crate::fixture::{ApplyOutcome, Writer, call, pass_of};
 use crate::raw_redis::{PREFIX, ask, key, known_members};
 use crate::rig::reads::StoreReads;
 use crate::rig::server::RedisServer;
@@ -22,13 +22,7 @@ fn now() -> i64 {
 }
 
 fn pass() -> Pass {
-    Pass {
-        instance: "a".into(),
-        now: now(),
-        interval: 1,
-        ranking_retention: 86_400,
-        context_retention: 86_400,
-    }
+    pass_of("a", now(), 1)
 }
 
 /// A store in real time whose finest precision is retained for two seconds.
@@ -74,41 +68,4 @@ async fn idle_keys_expire_and_the_cleaner_removes_them_from_the_list() {
     add_one(&store, &precisions, 2).await;
     assert_eq!(known_members(conn).await.len(), 2);
     assert_eq!(store.counter("sales", 1).await.unwrap().len(), 1);
-}
-
-#[tokio::test]
-async fn cleaning_removes_slices_in_real_time() {
-    let server = RedisServer::start().await;
-    let conn = &mut server.connection().await;
-    let (store, precisions) = store(&server);
-    add_one(&store, &precisions, 1).await;
-    until("two seconds have passed", async || {
-        let _ = store.clean(&pass()).await.unwrap();
-        store.counter("sales", 1).await.unwrap().is_empty()
-    })
-    .await;
-    assert_eq!(known_members(conn).await, [b"86400:sales"]);
-    assert_eq!(store.counter("sales", 86_400).await.unwrap().len(), 1);
-}
-
-#[tokio::test]
-async fn cleaning_renews_the_time_to_live_of_counters_with_slices() {
-    let server = RedisServer::start().await;
-    let conn = &mut server.connection().await;
-    let (store, precisions) = store(&server);
-    add_one(&store, &precisions, 1).await;
-    let day = key(86_400, "sales");
-    let full = 4 * 86_400;
-    for spoil in ["EXPIRE", "PERSIST"] {
-        match spoil {
-            "EXPIRE" => drop(ask::<i64>(conn, spoil, (&day, 99)).await),
-            _ => drop(ask::<i64>(conn, spoil, &day).await),
-        }
-        // The precision of a day is due in the pass at the turn of the day.
-        let mut pass = pass();
-        pass.now -= pass.now % 86_400;
-        store.clean(&pass).await.unwrap().unwrap();
-        let left: i64 = ask(conn, "TTL", &day).await;
-        assert!((full - 5..=full).contains(&left), "{left} after {spoil}");
-    }
 }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use redis::pipe;
 use tower_pulse::Clock;
-use tower_pulse_core::store::Pass;
 use tower_pulse_core::store::Store;
 use tower_pulse_model::batch::Batch;
 use tower_pulse_model::context::ContextId;
@@ -12,7 +11,7 @@ use tower_pulse_model::context::Kind;
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::slice::{HOUR, Precisions};
 
-use crate::fixture::{ApplyOutcome, THIS_HOUR, Writer, aggregate_of, call, redis_store};
+use crate::fixture::{ApplyOutcome, THIS_HOUR, Writer, aggregate_of, call, pass_of, redis_store};
 use crate::raw_redis::{PREFIX, ask, keys};
 use crate::rig::server::RedisServer;
 
@@ -73,13 +72,7 @@ impl Fleet {
     }
 
     async fn clean(&self, now: i64) {
-        let pass = Pass {
-            instance: "fleet".into(),
-            now,
-            interval: 60,
-            ranking_retention: 86_400,
-            context_retention: 7 * 86_400,
-        };
+        let pass = pass_of("fleet", now, 60);
         let cleaned = self.store.clean(&pass).await.unwrap().unwrap();
         assert_eq!(cleaned.skipped, None);
     }

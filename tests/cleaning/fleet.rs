@@ -9,7 +9,7 @@ use tower_pulse_core::store::{Cleaned, Pass};
 use tower_pulse_model::batch::Batch;
 use tower_pulse_model::slice::Precision;
 
-use crate::fixture::{ApplyOutcome, MergeReport, THIS_HOUR, Writer, call, redis_store};
+use crate::fixture::{ApplyOutcome, MergeReport, THIS_HOUR, Writer, call, pass_of, redis_store};
 use crate::raw_redis::{self, PREFIX, ask, key, keys, known_members, slices, write};
 use crate::rig::server::RedisServer;
 
@@ -102,13 +102,7 @@ async fn write_live(server: &RedisServer) -> BTreeMap<(u32, String), Slices> {
 }
 
 fn pass(instance: usize, now: i64) -> Pass {
-    Pass {
-        instance: format!("cleaner-{instance}"),
-        now,
-        interval: 60,
-        ranking_retention: 86_400,
-        context_retention: 7 * 86_400,
-    }
+    pass_of(&format!("cleaner-{instance}"), now, 60)
 }
 
 /// Runs the same pass on all stores at the same time. Returns the report of the store that ran it.
@@ -232,29 +226,6 @@ async fn three_instances_clean_what_another_program_left() {
         assert_eq!(new, BTreeMap::from([(START, 1)]));
     }
     assert_eq!(outside().await, before);
-}
-
-#[tokio::test]
-async fn exactly_the_newest_slices_stay() {
-    let server = RedisServer::start().await;
-    let conn = &mut server.connection().await;
-    let model = write_live(&server).await;
-    let store: Arc<dyn Store> = Arc::new(redis_store(&server.url(), PREFIX));
-    let removed = clean(&[store], START).await.slices;
-    let mut expected = 0;
-    for ((precision, name), before) in &model {
-        let now = slices(conn, *precision, name).await;
-        assert_eq!(
-            now,
-            cleaned(*precision, before, START),
-            "{precision}:{name}"
-        );
-        expected += before.len() - now.len();
-        let ttl: i64 = ask(conn, "TTL", key(*precision, name)).await;
-        let full = Precision::new(*precision, 120).key_ttl();
-        assert!((full - 5..=full).contains(&ttl), "{ttl} s for {precision}");
-    }
-    assert_eq!(removed, expected as u64);
 }
 
 /// Gaps in a counter that is being written leave slices that no new slice pushes out. Cleaning removes them within

@@ -13,8 +13,9 @@ use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse_core::store::Pass;
 use tower_pulse_core::store::Upkeep;
 
+use crate::fixture::pass_of;
 use crate::raw_redis::{LEASE, PREFIX, known_members, slices, write};
-use crate::rig::server::RedisServer;
+use crate::rig::server::{RedisServer, issue};
 use crate::rig::wait::until;
 
 const DAY: i64 = 86_400;
@@ -31,25 +32,15 @@ fn store(server: &RedisServer) -> RedisStore {
 }
 
 fn pass(now: i64) -> Pass {
-    Pass {
-        instance: "a".to_owned(),
-        now,
-        interval: 1,
-        ranking_retention: DAY,
-        context_retention: 7 * DAY,
-    }
+    pass_of("a", now, 1)
 }
 
 async fn zadd(conn: &mut MultiplexedConnection, key: &str, score: i64, member: &[u8]) {
-    let mut zadd = cmd("ZADD");
-    zadd.arg(format!("{PREFIX}{key}")).arg(score).arg(member);
-    zadd.exec_async(conn).await.unwrap();
+    let () = issue(conn, "ZADD", (format!("{PREFIX}{key}"), score, member)).await;
 }
 
 async fn members(conn: &mut MultiplexedConnection, key: &str) -> Vec<Vec<u8>> {
-    let mut members = cmd("ZRANGE");
-    members.arg(format!("{PREFIX}{key}")).arg(0).arg(-1);
-    members.query_async(conn).await.unwrap()
+    issue(conn, "ZRANGE", (format!("{PREFIX}{key}"), 0, -1)).await
 }
 
 #[tokio::test]
@@ -115,9 +106,12 @@ async fn contexts_that_only_the_ranking_names_are_forgotten() {
     let (now, old) = (now(), "2020-01-02T03:00:00");
     zadd(conn, "slowest:AccessTime", 1, b"/book").await;
     zadd(conn, "stats:/book:AccessTime", 1, b"count").await;
-    let mut set = cmd("SET");
-    set.arg(format!("{PREFIX}stats:/book:AccessTime:start"));
-    set.arg(old).exec_async(conn).await.unwrap();
+    let () = issue(
+        conn,
+        "SET",
+        (format!("{PREFIX}stats:/book:AccessTime:start"), old),
+    )
+    .await;
     let store = store(&server);
     let cleaned = store.clean(&pass(now - 6 * DAY)).await.unwrap().unwrap();
     assert_eq!(cleaned.contexts, 0);
@@ -135,7 +129,7 @@ async fn a_lease_that_never_expires_is_taken() {
     let conn = &mut server.connection().await;
     let store = store(&server);
     for (at, command) in ["SET", "LPUSH"].into_iter().enumerate() {
-        cmd("DEL").arg(LEASE).exec_async(conn).await.unwrap();
+        let () = issue(conn, "DEL", LEASE).await;
         let mut take = cmd(command);
         take.arg(LEASE).arg("stale").exec_async(conn).await.unwrap();
         let pass = pass(now() - 100 + 50 * at as i64);
@@ -148,9 +142,7 @@ async fn health_reports_a_pass_that_fails() {
     let server = RedisServer::start().await;
     let conn = &mut server.connection().await;
     let set = async |conn: &mut MultiplexedConnection, replicas: usize| {
-        let mut set = cmd("CONFIG");
-        set.arg("SET").arg("min-replicas-to-write").arg(replicas);
-        set.exec_async(conn).await.unwrap();
+        let () = issue(conn, "CONFIG", ("SET", "min-replicas-to-write", replicas)).await;
     };
     set(conn, 1).await;
     let pulse = Pulse::builder()

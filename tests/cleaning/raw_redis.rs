@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use redis::aio::MultiplexedConnection;
-use redis::{FromRedisValue, ToRedisArgs, cmd, pipe};
+use redis::pipe;
+
+pub use crate::rig::server::issue as ask;
 
 pub const PREFIX: &str = "pulse:";
 pub const KNOWN: &str = "pulse:known:";
@@ -41,15 +43,6 @@ pub async fn slices(
     name: &str,
 ) -> BTreeMap<i64, i64> {
     ask(conn, "HGETALL", &[key(precision, name)]).await
-}
-
-/// Sends a command.
-pub async fn ask<T: FromRedisValue>(
-    conn: &mut MultiplexedConnection,
-    name: &str,
-    args: impl ToRedisArgs,
-) -> T {
-    cmd(name).arg(args).query_async(conn).await.unwrap()
 }
 
 /// The members of `known:`.

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tower_pulse_core::store::Pass;
 use tower_pulse_core::store::Upkeep;
 use tower_pulse_model::slice::DEFAULT_PRECISIONS;
 
-use crate::fixture::{THIS_HOUR, redis_store};
+use crate::fixture::{THIS_HOUR, pass_of, redis_store};
 use crate::raw_redis::{PREFIX, write};
 use crate::rig::server::RedisServer;
 
@@ -24,14 +23,11 @@ async fn assert_rhythm(interval: i64, passes: impl Iterator<Item = i64>) {
         .collect();
     for number in passes {
         let each = stores.iter().enumerate().map(|(n, store)| {
-            let pass = Pass {
-                instance: n.to_string(),
-                // The clocks differ by less than a pass.
-                now: number * interval + n as i64 % interval,
+            let pass = pass_of(
+                &n.to_string(),
+                number * interval + n as i64 % interval,
                 interval,
-                ranking_retention: 86_400,
-                context_retention: 86_400,
-            };
+            );
             let store = store.clone();
             async move { store.clean(&pass).await.unwrap() }
         });

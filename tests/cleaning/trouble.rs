@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use tower_pulse::Pulse;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
-use tower_pulse_core::store::Pass;
 use tower_pulse_core::store::Upkeep;
 
-use crate::fixture::THIS_HOUR;
+use crate::fixture::{THIS_HOUR, pass_of};
 use crate::raw_redis::{LEASE, PREFIX, ask, known_members, slices, write};
 use crate::rig::proxy::Proxy;
 use crate::rig::server::RedisServer;
@@ -92,13 +91,7 @@ async fn a_lease_that_is_lost_ends_the_pass() {
     let live = write_all(&server).await;
     proxy.delay(LATENCY);
     let slow = store(&proxy.url(), 5_000);
-    let pass = |instance: &str| Pass {
-        instance: instance.into(),
-        now: THIS_HOUR,
-        interval: 60,
-        ranking_retention: 86_400,
-        context_retention: 86_400,
-    };
+    let pass = |instance: &str| pass_of(instance, THIS_HOUR, 60);
     let pass_a = pass("a");
     let a = tokio::spawn(async move { slow.clean(&pass_a).await });
     until_mid_pass(&server).await;
@@ -125,13 +118,7 @@ async fn the_lease_of_an_instance_that_dies_expires_after_the_next_pass() {
     let live = write_all(&server).await;
     proxy.delay(LATENCY);
     let slow = store(&proxy.url(), 5_000);
-    let mut pass = Pass {
-        instance: "a".into(),
-        now: THIS_HOUR,
-        interval: 60,
-        ranking_retention: 86_400,
-        context_retention: 86_400,
-    };
+    let mut pass = pass_of("a", THIS_HOUR, 60);
     let dying = tokio::spawn({
         let pass = pass.clone();
         async move { slow.clean(&pass).await }
@@ -153,11 +140,7 @@ async fn the_lease_of_an_instance_that_dies_expires_after_the_next_pass() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_dies_is_cleaned_when_it_is_back() {
-    let server = RedisServer::builder()
-        .arg("--appendonly", "yes")
-        .arg("--appendfsync", "always")
-        .start()
-        .await;
+    let server = RedisServer::start_durable().await;
     let proxy = Proxy::start(server.port()).await;
     let live = write_all(&server).await;
     proxy.delay(LATENCY);
@@ -172,22 +155,6 @@ async fn a_server_that_dies_is_cleaned_when_it_is_back() {
         pulse.health().cleaning.passes > 0
     })
     .await;
-    pulse.shutdown().await.unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_freezes_is_cleaned_when_it_goes_on() {
-    let server = RedisServer::start().await;
-    let proxy = Proxy::start(server.port()).await;
-    let live = write_all(&server).await;
-    proxy.delay(LATENCY);
-    let pulse = instance(&proxy.url(), 1_000);
-    until_mid_pass(&server).await;
-    server.freeze();
-    cleaning_fails(&pulse).await;
-    proxy.heal();
-    server.thaw();
-    assert_clean(&server, &live).await;
     pulse.shutdown().await.unwrap();
 }
 

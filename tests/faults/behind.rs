@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use redis::cmd;
 use tower_pulse::{Builder, Clock, ManualClock, Pulse};
 
 use crate::hours::{now, with_clock};
 use crate::losses::ask;
 use crate::rig::proxy::Proxy;
 use crate::rig::reads::{StoreOf, StoreReads};
-use crate::rig::server::RedisServer;
+use crate::rig::server::{RedisServer, issue};
 use crate::rig::wait::until;
 
 /// Up to when `api/overview` claims to be current, and which share of the last five minutes it claims to have.
@@ -46,9 +45,7 @@ async fn settle(pulse: &Pulse) {
 
 async fn maxmemory(server: &RedisServer, bytes: &str) {
     let mut conn = server.connection().await;
-    let mut config = cmd("CONFIG");
-    config.arg("SET").arg("maxmemory").arg(bytes);
-    config.exec_async(&mut conn).await.unwrap();
+    let () = issue(&mut conn, "CONFIG", ("SET", "maxmemory", bytes)).await;
 }
 
 /// Something that is recorded.

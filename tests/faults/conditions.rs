@@ -5,22 +5,22 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use axum::body::{Body, to_bytes};
-use http::Request;
-use redis::cmd;
 use tokio::task::JoinSet;
-use tower::ServiceExt;
 use tower_pulse::admin::Access;
 use tower_pulse::{Clock, Condition, ConditionEvent, ManualClock};
 
 use crate::denials::SERVER_FAULTS;
 use crate::hours::{now, with_clock};
+use crate::rig::asking;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::look_until;
 use crate::service::{PREFIX, Service, Stored, pause};
 
 /// How long anything may take here.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Tests of what the status of the store says.
+const STATUS: &str = "crates/core/src/store/status_health.rs";
 
 /// The files whose tests let a condition begin and end that none of this file does.
 const ELSEWHERE: &[(Condition, &str)] = &[
@@ -36,31 +36,13 @@ const ELSEWHERE: &[(Condition, &str)] = &[
     (Condition::EmptyStore, "tests/dashboard/new_store.rs"),
     (Condition::File, "tests/file/trouble.rs"),
     (Condition::Clock, "tests/faults/skew.rs"),
-    (
-        Condition::JournalWaits,
-        "crates/core/src/store/status_health.rs",
-    ),
-    (
-        Condition::NewerEntry,
-        "crates/core/src/store/status_health.rs",
-    ),
-    (
-        Condition::RankingSpecs,
-        "crates/core/src/store/status_health.rs",
-    ),
-    (
-        Condition::SetAside,
-        "crates/core/src/store/status_health.rs",
-    ),
-    (
-        Condition::JournalHole,
-        "crates/core/src/store/status_health.rs",
-    ),
-    (
-        Condition::Orphaned,
-        "crates/core/src/store/status_health.rs",
-    ),
-    (Condition::Skewed, "crates/core/src/store/status_health.rs"),
+    (Condition::JournalWaits, STATUS),
+    (Condition::NewerEntry, STATUS),
+    (Condition::RankingSpecs, STATUS),
+    (Condition::SetAside, STATUS),
+    (Condition::JournalHole, STATUS),
+    (Condition::Orphaned, STATUS),
+    (Condition::Skewed, STATUS),
     (Condition::History, "tests/stores/history.rs"),
     (Condition::Routes, "tests/warnings.rs"),
     (Condition::Overflow, "tests/warnings.rs"),
@@ -104,22 +86,15 @@ impl Watched {
 
     /// Runs commands, one in a line.
     async fn run(&self, commands: &str) {
-        let mut conn = self.server.connection().await;
         for command in commands.lines() {
-            let mut words = command.trim().split(' ');
-            let mut command = cmd(words.next().unwrap());
-            command.arg(words.collect::<Vec<_>>());
-            command.exec_async(&mut conn).await.unwrap();
+            let () = self.server.run(command.trim()).await;
         }
     }
 
     /// The value of the condition's gauge.
     async fn gauge(&self, condition: Condition) -> String {
         let app = axum::Router::new().merge(self.service.pulse.mount("/pulse", Access::open()));
-        let request = Request::get("/pulse/metrics").header("host", "localhost");
-        let response = app.oneshot(request.body(Body::empty()).unwrap());
-        let body = to_bytes(response.await.unwrap().into_body(), usize::MAX);
-        let text = String::from_utf8(body.await.unwrap().to_vec()).unwrap();
+        let (_, text) = asking::text(&app, "/pulse/metrics").await;
         let begin = format!("pulse_condition{{name=\"{condition}\"}} ");
         let line = text.lines().find_map(|line| line.strip_prefix(&begin));
         line.unwrap().to_owned()
@@ -179,12 +154,12 @@ fn by_name(name: &str) -> Condition {
 async fn each_condition_is_told_and_quiet_once_it_is_mended() {
     let mut watched = Watched::start().await;
     for fault in &SERVER_FAULTS {
-        let condition = by_name(fault.condition);
+        let condition = by_name(fault.0);
         watched
             .walk(
                 condition,
-                async |watched| watched.run(fault.begin).await,
-                async |watched| watched.run(fault.end).await,
+                async |watched| watched.run(&fault.begin()).await,
+                async |watched| watched.run(&fault.end()).await,
             )
             .await;
     }

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::cmd;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::{Clock, ManualClock, Pulse};
 
 use crate::hours::now;
-use crate::rig::server::RedisServer;
+use crate::rig::server::{RedisServer, run};
 use crate::rig::wait::until;
 use crate::service::{PREFIX, Service, Stored};
 
@@ -21,11 +20,7 @@ const TRY: Duration = Duration::from_secs(2);
 const TASKS: u64 = 8;
 
 async fn acl(conn: &mut MultiplexedConnection, rule: &str) {
-    let mut command = cmd("ACL");
-    command
-        .arg(&["SETUSER", "app"])
-        .arg(rule.split(' ').collect::<Vec<_>>());
-    command.exec_async(conn).await.unwrap();
+    run(conn, &format!("ACL SETUSER app {rule}")).await
 }
 
 /// A service whose clock the test moves, as the user `app`.

@@ -1,11 +1,9 @@
 //! A primary dies before its replica has all of its data.
 
-use redis::cmd;
-
 use crate::rig::fold::JournalKeys;
 use crate::rig::proxy::{Proxy, Swallow};
 use crate::rig::seed::seed;
-use crate::rig::server::RedisServer;
+use crate::rig::server::{RedisServer, issue, run};
 use crate::rig::wait::until;
 use crate::service::{PREFIX, Service, Stored, builder, without_flushes};
 use tower_pulse::Builder;
@@ -37,16 +35,8 @@ async fn failover(configure: impl FnOnce(Builder) -> Builder) -> Failover {
     .await;
 
     let mut conn = replica.connection().await;
-    let replicaof = async |conn: &mut _, host: &str, port: &str| {
-        cmd("REPLICAOF")
-            .arg(host)
-            .arg(port)
-            .exec_async(conn)
-            .await
-            .unwrap();
-    };
     // No server listens on that port: replication is cut, and the replica keeps its data.
-    replicaof(&mut conn, "127.0.0.1", "1").await;
+    let () = run(&mut conn, "REPLICAOF 127.0.0.1 1").await;
     // What it lacks takes more than one call.
     for _ in 0..5 {
         service.flushed_again().await;
@@ -61,7 +51,7 @@ async fn failover(configure: impl FnOnce(Builder) -> Builder) -> Failover {
         error.contains("READONLY")
     })
     .await;
-    replicaof(&mut conn, "NO", "ONE").await;
+    let () = run(&mut conn, "REPLICAOF NO ONE").await;
     service.flushed_again().await;
     load.stop().await;
     service.settle().await;
@@ -83,10 +73,8 @@ async fn calls_that_cannot_be_replayed_are_lost() {
     let Failover { replica, service } = failover(|builder| builder.replay_bytes(0)).await;
     let health = service.health();
     let stored = Stored::read(&mut replica.connection().await).await;
-    assert!(
-        health.flush.lost > 0 && health.flush.replayed == 0,
-        "{health:?}"
-    );
+    assert!(health.flush.lost > 0, "{health:?}");
+    assert!(health.flush.replayed == 0, "{health:?}");
     assert_eq!(
         stored.by_page() as u64 + health.flush.lost,
         service.oracle.served()
@@ -132,15 +120,11 @@ async fn the_calls_of_an_idle_service_are_replayed() {
     })
     .await;
     let mut conn = replica.connection().await;
-    let mut replicaof = cmd("REPLICAOF");
-    replicaof.arg("127.0.0.1").arg(1);
-    replicaof.exec_async(&mut conn).await.unwrap();
+    let () = run(&mut conn, "REPLICAOF 127.0.0.1 1").await;
     service.requests(100).await;
     service.settle().await;
     primary.kill_9();
-    let mut replicaof = cmd("REPLICAOF");
-    replicaof.arg("NO").arg("ONE");
-    replicaof.exec_async(&mut conn).await.unwrap();
+    let () = run(&mut conn, "REPLICAOF NO ONE").await;
     proxy.set_upstream(replica.port());
     service.end_exactly(&replica).await;
     assert!(service.health().flush.replayed > 0);
@@ -183,10 +167,12 @@ async fn a_fence_that_is_ahead_belongs_to_another_instance() {
     let [fence] = &fences[..] else {
         panic!("{fences:?}")
     };
-    let mut set = cmd("HSET");
-    set.arg("pulse:pulse:state").arg(fence);
-    set.arg("99999999999999999999999 0");
-    set.exec_async(&mut conn).await.unwrap();
+    let () = issue(
+        &mut conn,
+        "HSET",
+        ("pulse:pulse:state", fence, "99999999999999999999999 0"),
+    )
+    .await;
     service.requests(160).await;
     service.end_exactly(&server).await;
     assert_eq!(service.health().flush.store_resets, 1);

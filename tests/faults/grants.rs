@@ -5,27 +5,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::cmd;
 use tower_pulse::admin::Access;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::{Clock, Dashboard, Health, ManualClock, Pulse};
-use tower_pulse_core::store::{Heartbeat, Store, Upkeep};
+use tower_pulse_core::store::{Store, Upkeep};
 
 use crate::hours::{now, with_clock};
+use crate::rig::asking;
 use crate::rig::peer::Peer;
-use crate::rig::server::RedisServer;
+use crate::rig::reads;
+use crate::rig::server::{RedisServer, run};
 use crate::rig::wait::{look_until, until};
 use crate::service::{PATIENT, PREFIX, Service, Stored, pause};
 
 /// How long anything may take here.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-async fn run(conn: &mut MultiplexedConnection, command: &str) {
-    let mut words = command.split(' ');
-    let mut command = cmd(words.next().unwrap());
-    command.arg(words.collect::<Vec<_>>());
-    command.exec_async(conn).await.unwrap();
-}
 
 fn options(server: &RedisServer) -> RedisOptions {
     let url = format!("redis://app:any@127.0.0.1:{}/", server.port());
@@ -37,7 +31,7 @@ fn options(server: &RedisServer) -> RedisOptions {
 async fn permitting(rule: &str) -> (RedisServer, MultiplexedConnection) {
     let server = RedisServer::start().await;
     let mut conn = server.connection().await;
-    run(&mut conn, &format!("ACL SETUSER app on nopass ~* {rule}")).await;
+    let () = run(&mut conn, &format!("ACL SETUSER app on nopass ~* {rule}")).await;
     (server, conn)
 }
 
@@ -91,15 +85,8 @@ async fn end_exactly(services: &[&Service], conn: &mut MultiplexedConnection) {
     assert_eq!((stored.total(), stored.by_page()), (served, served));
 }
 
-async fn field(conn: &mut MultiplexedConnection, field: &str) -> String {
-    let key = format!("{PREFIX}pulse:state");
-    let value = cmd("HGET").arg(key).arg(field).query_async(conn).await;
-    value.unwrap()
-}
-
 async fn entries(conn: &mut MultiplexedConnection) -> u64 {
-    let key = format!("{PREFIX}pulse:journal");
-    cmd("XLEN").arg(key).query_async(conn).await.unwrap()
+    run(conn, "XLEN pulse:pulse:journal").await
 }
 
 #[tokio::test]
@@ -108,8 +95,8 @@ async fn a_denied_xtrim_is_told_and_the_journal_stays_within_its_bound() {
     let (service, hand) = service(options(&server).journal_bytes(20_000));
     service.requests(48).await;
     service.settle().await;
-    run(&mut conn, "ACL SETUSER app -xtrim").await;
-    let before = field(&mut conn, "trimmed").await;
+    let () = run(&mut conn, "ACL SETUSER app -xtrim").await;
+    let before = run::<String>(&mut conn, "HGET pulse:pulse:state trimmed").await;
     let mut flushes = 0;
     loop {
         service.requests(48).await;
@@ -125,18 +112,24 @@ async fn a_denied_xtrim_is_told_and_the_journal_stays_within_its_bound() {
     }
     assert!(flushes > 1, "it is folded meanwhile");
     assert!(entries(&mut conn).await > 1);
-    assert_eq!(field(&mut conn, "trimmed").await, before);
+    assert_eq!(
+        run::<String>(&mut conn, "HGET pulse:pulse:state trimmed").await,
+        before
+    );
     let words = ["XTRIM", "ACL SETUSER app +xtrim"];
     pass_until(&service, &hand, "it is told", |told| is_told(told, &words)).await;
 
     // No entry is appended, and so no round trims.
-    run(&mut conn, "ACL SETUSER app +xtrim").await;
+    let () = run(&mut conn, "ACL SETUSER app +xtrim").await;
     pass_until(&service, &hand, "it is quiet", <[_]>::is_empty).await;
     until("the journal is trimmed", async || {
         entries(&mut conn.clone()).await == 0
     })
     .await;
-    assert_eq!(field(&mut conn, "untrimmed").await, "");
+    assert_eq!(
+        run::<String>(&mut conn, "HGET pulse:pulse:state untrimmed").await,
+        ""
+    );
     end_exactly(&[&service], &mut conn).await;
 }
 
@@ -151,11 +144,11 @@ async fn a_command_that_a_script_is_denied_is_named_and_no_other_program_is_blam
     service.requests(48).await;
     service.settle().await;
     for command in ["get", "persist", "time", "xadd", "xrange", "hincrby", "set"] {
-        run(&mut conn, &format!("ACL SETUSER app -{command}")).await;
+        let () = run(&mut conn, &format!("ACL SETUSER app -{command}")).await;
         service.requests(48).await;
         // Another instance may have folded meanwhile, so that the lease is asked for.
-        run(&mut conn, &format!("DEL {PREFIX}pulse:lease:fold")).await;
-        run(&mut conn, &format!("HSET {PREFIX}pulse:state v another")).await;
+        let () = run(&mut conn, &format!("DEL {PREFIX}pulse:lease:fold")).await;
+        let () = run(&mut conn, &format!("HSET {PREFIX}pulse:state v another")).await;
         let upper = command.to_uppercase();
         let told = pass_until(&service, &hand, command, |told| {
             let name = format!("'{command}'");
@@ -165,7 +158,7 @@ async fn a_command_that_a_script_is_denied_is_named_and_no_other_program_is_blam
         .await;
         assert!(!is_told(&told, &["another program"]), "{told:#?}");
         assert!(!is_told(&told, &["held something else"]), "{told:#?}");
-        run(&mut conn, &format!("ACL SETUSER app +{command}")).await;
+        let () = run(&mut conn, &format!("ACL SETUSER app +{command}")).await;
         pass_until(&service, &hand, "it is quiet", <[_]>::is_empty).await;
         service.settle().await;
     }
@@ -191,17 +184,7 @@ async fn an_error_that_is_not_about_the_type_of_a_key_deletes_nothing() {
     .await;
     let options = RedisOptions::new(&peer.url()).unwrap();
     let store = RedisStore::open(options.response_timeout(PATIENT)).unwrap();
-    let heartbeat = Heartbeat {
-        instance: "a".into(),
-        name: None,
-        at: now(),
-        every: 1,
-        in_flight: 0,
-        dropped: 0,
-        version: None,
-        skew: None,
-        cleaning: None,
-    };
+    let heartbeat = reads::heartbeat("a", now());
     let error = store.heartbeat(&heartbeat).await.unwrap_err().to_string();
     assert!(error.contains("no backend is available"), "{error}");
     store.status(now()).await.unwrap_err();
@@ -209,32 +192,9 @@ async fn an_error_that_is_not_about_the_type_of_a_key_deletes_nothing() {
     assert_eq!(store.warnings(), Vec::<String>::new());
 }
 
-#[tokio::test]
-async fn a_missing_info_is_told_until_it_is_granted_and_again_when_it_is_taken_away() {
-    let (server, mut conn) = permitting("+@all -info").await;
-    let (service, hand) = service(options(&server));
-    service.requests(48).await;
-    service.settle().await;
-    for _ in 0..2 {
-        let words = ["INFO", "ACL SETUSER app +info"];
-        pass_until(&service, &hand, "it is told", |told| is_told(told, &words)).await;
-        run(&mut conn, "ACL SETUSER app +info").await;
-        pass_until(&service, &hand, "it is quiet", <[_]>::is_empty).await;
-        run(&mut conn, "ACL SETUSER app -info").await;
-    }
-    run(&mut conn, "ACL SETUSER app +info").await;
-    end_exactly(&[&service], &mut conn).await;
-}
-
 /// What health says where a store is only read.
 async fn told_by(dashboard: &Dashboard) -> Vec<String> {
-    use tower::ServiceExt;
-    let request = http::Request::get("/api/health").header("host", "localhost");
-    let request = request.body(axum::body::Body::empty()).unwrap();
-    let response = dashboard.router(Access::open()).oneshot(request);
-    let body = response.await.unwrap().into_body();
-    let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
-    let health: serde_json::Value = serde_json::from_slice(&body).unwrap();
+    let health = asking::json(&dashboard.router(Access::open()), "/api/health").await;
     let warnings = health["warnings"].as_array().unwrap().iter();
     warnings
         .map(|text| text.as_str().unwrap().to_owned())
@@ -254,50 +214,45 @@ async fn eviction_and_a_full_memory_are_told_by_all_while_they_last() {
     other.settle().await;
     let dashboard = Dashboard::builder().redis(server.url()).prefix(PREFIX);
     let dashboard = dashboard.build().unwrap();
+    let policy = |policy: &str| format!("CONFIG SET maxmemory-policy {policy}");
+    let memory = |bytes: u32| format!("CONFIG SET maxmemory {bytes}");
     for (set, words, back) in [
         (
-            "CONFIG SET maxmemory-policy allkeys-lru",
+            policy("allkeys-lru"),
             "maxmemory-policy is allkeys-lru",
-            "CONFIG SET maxmemory-policy noeviction",
+            policy("noeviction"),
         ),
         (
-            "CONFIG SET maxmemory-policy volatile-lru",
+            policy("volatile-lru"),
             "maxmemory-policy is volatile-lru",
-            "CONFIG SET maxmemory-policy noeviction",
+            policy("noeviction"),
         ),
-        (
-            "CONFIG SET maxmemory 1",
-            "no memory left: raise maxmemory",
-            "CONFIG SET maxmemory 0",
-        ),
+        (memory(1), "no memory left: raise maxmemory", memory(0)),
     ] {
-        run(&mut conn, set).await;
-        for service in [&folder, &other] {
-            pass_until(service, &hand, set, |told| {
-                let warnings = service.health().warnings;
-                is_told(told, &[words]) && is_told(&warnings, &[words])
+        for (command, is_there) in [(set, true), (back, false)] {
+            let () = run(&mut conn, &command).await;
+            for service in [&folder, &other] {
+                pass_until(service, &hand, &command, |told| {
+                    let warnings = service.health().warnings;
+                    match is_there {
+                        true => is_told(told, &[words]) && is_told(&warnings, &[words]),
+                        false => told.is_empty(),
+                    }
+                })
+                .await;
+            }
+            look_until(PATIENCE, async || {
+                hand.advance(Duration::from_secs(1));
+                let told = told_by(&dashboard).await;
+                let is_so = if is_there {
+                    is_told(&told, &[words])
+                } else {
+                    told.is_empty()
+                };
+                is_so.then_some(()).ok_or(format!("{command}: {told:?}"))
             })
             .await;
         }
-        look_until(PATIENCE, async || {
-            hand.advance(Duration::from_secs(1));
-            let told = told_by(&dashboard).await;
-            let is_told = is_told(&told, &[words]);
-            is_told.then_some(()).ok_or(format!("{set}: {told:?}"))
-        })
-        .await;
-        run(&mut conn, back).await;
-        for service in [&folder, &other] {
-            pass_until(service, &hand, back, <[_]>::is_empty).await;
-        }
-        look_until(PATIENCE, async || {
-            hand.advance(Duration::from_secs(1));
-            let told = told_by(&dashboard).await;
-            told.is_empty()
-                .then_some(())
-                .ok_or(format!("{back}: {told:?}"))
-        })
-        .await;
     }
     end_exactly(&[&other, &folder], &mut conn).await;
 }
@@ -320,7 +275,7 @@ async fn a_key_that_cleaning_skips_is_told_by_a_dashboard() {
         ("ZREM {} gar\u{7}bage", false),
     ] {
         let command = command.replace("{}", &format!("{PREFIX}known:"));
-        run(&mut conn, &command).await;
+        let () = run(&mut conn, &command).await;
         pass_until(&service, &hand, &command, |told| {
             is_told(told, &words) == is_there
         })

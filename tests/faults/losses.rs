@@ -4,20 +4,16 @@
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, to_bytes};
-use http::Request;
-use redis::cmd;
 use serde_json::Value;
-use tower::ServiceExt;
 use tower_pulse::Condition;
 use tower_pulse::admin::Access;
 use tower_pulse::{Clock, Dashboard, Pulse};
 
-use crate::ending::begin;
 use crate::hours::{now, with_clock};
+use crate::rig::asking;
 use crate::rig::log::Log;
 use crate::rig::proxy::Proxy;
-use crate::rig::server::RedisServer;
+use crate::rig::server::{RedisServer, run};
 use crate::rig::wait::until;
 use crate::service::{PREFIX, Service, builder, without_flushes};
 
@@ -30,14 +26,7 @@ pub async fn ask(pulse: &Pulse, question: &str) -> Value {
 }
 
 async fn answer(router: &Router, question: &str) -> Value {
-    let request = Request::get(question).header("host", "localhost");
-    let request = request.body(Body::empty()).unwrap();
-    let response = router.clone().oneshot(request).await.unwrap();
-    let status = response.status();
-    let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
-    let text = String::from_utf8_lossy(&body);
-    assert!(status.is_success(), "{question}: {status} {text}");
-    serde_json::from_slice(&body).unwrap()
+    asking::json(router, question).await
 }
 
 /// What health says was lost: requests, additions and details.
@@ -65,56 +54,43 @@ async fn killed(record: impl FnOnce(&Pulse)) -> (Service, String) {
 }
 
 #[tokio::test]
-async fn a_shutdown_tells_what_of_a_counter_is_lost() {
+async fn a_shutdown_tells_what_is_lost() {
     let (log, _logging) = Log::start();
     let (service, error) = killed(|pulse| {
         pulse.counter("sold").add(1_000);
         pulse.counter("stock").add(-400);
-    })
-    .await;
-    assert!(error.contains("additions of 1400 to counters"), "{error}");
-    assert_eq!(lost(&service.pulse).await, [0, 1_400, 0]);
-    assert!((service.health().conditions).contains(&Condition::Lost));
-    assert_eq!(log.lines_with("additions of 1400 to counters").len(), 1);
-    let warnings = service.health().warnings;
-    let told = warnings.iter().filter(|one| one.contains("1400"));
-    assert_eq!(told.count(), 1, "{warnings:?}");
-    let metrics = metrics(&service.pulse).await;
-    assert!(
-        metrics.contains("pulse_lost_additions_total 1400"),
-        "{metrics}"
-    );
-    // A second shutdown has nothing to add.
-    service.pulse.shutdown().await.unwrap();
-    assert_eq!(lost(&service.pulse).await, [0, 1_400, 0]);
-}
-
-async fn metrics(pulse: &Pulse) -> String {
-    let request = Request::get("/metrics").header("host", "localhost");
-    let request = request.body(Body::empty()).unwrap();
-    let response = pulse.router(Access::open()).oneshot(request).await.unwrap();
-    let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
-    String::from_utf8(body.to_vec()).unwrap()
-}
-
-#[tokio::test]
-async fn a_shutdown_tells_what_of_a_ranking_is_lost() {
-    let (service, error) = killed(|pulse| {
+        pulse.timer("job").stop();
         let posts = pulse.ranking("posts").build().unwrap();
         posts.add("7", 3);
         posts.add("7", 3);
         posts.add("9", -2);
     })
     .await;
-    assert!(error.contains("additions of 8 to"), "{error}");
-    assert_eq!(lost(&service.pulse).await, [0, 8, 0]);
+    assert!(error.contains("1 requests"), "{error}");
+    assert!(error.contains(TOLD_ADDITIONS), "{error}");
+    assert_eq!(lost(&service.pulse).await, [1, 1_408, 0]);
+    assert!((service.health().conditions).contains(&Condition::Lost));
+    assert_eq!(log.lines_with(TOLD_ADDITIONS).len(), 1);
+    let warnings = service.health().warnings;
+    let told = warnings.iter().filter(|one| one.contains("1408"));
+    assert_eq!(told.count(), 1, "{warnings:?}");
+    let metrics = metrics(&service.pulse).await;
+    assert!(
+        metrics.contains("pulse_lost_additions_total 1408"),
+        "{metrics}"
+    );
+    // A second shutdown has nothing to add.
+    service.pulse.shutdown().await.unwrap();
+    assert_eq!(lost(&service.pulse).await, [1, 1_408, 0]);
 }
 
-#[tokio::test]
-async fn a_shutdown_tells_how_many_runs_of_timers_are_lost() {
-    let (service, error) = killed(|pulse| pulse.timer("job").stop()).await;
-    assert!(error.contains("1 requests"), "{error}");
-    assert_eq!(lost(&service.pulse).await, [1, 0, 0]);
+/// A part of what the shutdown tells.
+const TOLD_ADDITIONS: &str = "additions of 1408 to";
+
+async fn metrics(pulse: &Pulse) -> String {
+    asking::text(&pulse.router(Access::open()), "/metrics")
+        .await
+        .1
 }
 
 #[tokio::test]
@@ -129,10 +105,8 @@ async fn additions_after_the_shutdown_are_counted_as_dropped() {
     service.pulse.timer("late").stop();
     let health = ask(&service.pulse, "/api/health").await;
     let recording = &health["recording"];
-    assert_eq!(
-        (&recording["dropped"], &recording["dropped_additions"]),
-        (&Value::from(1), &Value::from(1_005))
-    );
+    assert_eq!(recording["dropped"], Value::from(1));
+    assert_eq!(recording["dropped_additions"], Value::from(1_005));
     assert_eq!(recording["recorded_additions"], 3_000);
     // Of one run of a timer, nothing was recorded.
     assert_eq!(health["completeness"], 0.0);
@@ -152,7 +126,7 @@ async fn what_a_restored_dump_lacks_is_told() {
         service.requests(5).await;
         service.settle().await;
         let mut conn = server.connection().await;
-        cmd("SAVE").exec_async(&mut conn).await.unwrap();
+        let () = run(&mut conn, "SAVE").await;
         for _ in 0..minutes {
             hand.advance(Duration::from_secs(60));
             posts.add("7", 2);
@@ -195,7 +169,7 @@ async fn the_windows_of_lost_requests_tell_how_many_are_missing() {
     for (at, requests) in minutes.into_iter().enumerate() {
         if at == 2 {
             let mut conn = server.connection().await;
-            cmd("SAVE").exec_async(&mut conn).await.unwrap();
+            let () = run(&mut conn, "SAVE").await;
         }
         if at == 4 {
             server.kill_9();
@@ -260,55 +234,12 @@ async fn the_windows_of_lost_requests_tell_how_many_are_missing() {
         }
         // Beyond minutes, and for those that have been asked before.
         let day = answer(&router, "/api/overview?window=24h").await["window"].take();
-        assert_eq!(
-            (&day["missing"], &day["before"]["missing"]),
-            (&7.into(), &0.into())
-        );
+        assert_eq!(day["missing"], 7);
+        assert_eq!(day["before"]["missing"], 0);
         let slowest = answer(&router, "/api/slowest_requests").await;
         assert_eq!(slowest["missing"], 7, "{slowest}");
     }
     service.pulse.shutdown().await.unwrap();
-}
-
-/// A service whose server no longer answers, with 1,000 of a counter to flush.
-async fn unanswered() -> (RedisServer, Proxy, Service) {
-    let server = RedisServer::start().await;
-    let proxy = Proxy::start(server.port()).await;
-    let service = Service::new(without_flushes(&proxy.url()).shutdown_timeout(TIMEOUT));
-    service.requests(10).await;
-    service.settle().await;
-    proxy.black_hole(true);
-    service.pulse.counter("sold").add(1_000);
-    (server, proxy, service)
-}
-
-/// Whoever flushes himself may never go on with it.
-#[tokio::test]
-async fn what_a_flush_holds_that_is_not_polled_is_told_once() {
-    let (_server, _proxy, service) = unanswered().await;
-    let mut held = Box::pin(service.pulse.flush());
-    begin(&service, &mut held).await;
-    let both: [_; 2] = tokio::join!(service.pulse.shutdown(), service.pulse.shutdown()).into();
-    let told = both.into_iter().filter_map(Result::err);
-    assert!(told.count() >= 1);
-    assert_eq!(lost(&service.pulse).await, [0, 1_000, 0]);
-    drop(held);
-    service.pulse.shutdown().await.unwrap_err();
-    assert_eq!(lost(&service.pulse).await, [0, 1_000, 0]);
-}
-
-#[tokio::test]
-async fn what_a_shutdown_gave_up_is_not_lost_if_it_is_flushed_after_all() {
-    let (_server, proxy, service) = unanswered().await;
-    let mut held = Box::pin(service.pulse.flush());
-    begin(&service, &mut held).await;
-    service.pulse.shutdown().await.unwrap_err();
-    drop(held);
-    proxy.heal();
-    service.settle().await;
-    service.pulse.shutdown().await.unwrap();
-    assert_eq!(lost(&service.pulse).await, [0; 3]);
-    assert!((service.health().completeness - 1.0).abs() < f64::EPSILON);
 }
 
 /// The server answers the last flush of a shutdown, but has lost what it had acknowledged.
@@ -319,7 +250,7 @@ async fn a_shutdown_that_finds_a_loss_tells_it() {
     service.requests(10).await;
     service.settle().await;
     let mut conn = server.connection().await;
-    cmd("SAVE").exec_async(&mut conn).await.unwrap();
+    let () = run(&mut conn, "SAVE").await;
     service.pulse.counter("sold").add(1_000);
     service.requests(2).await;
     service.settle().await;
@@ -371,10 +302,8 @@ fn a_runtime_that_ends_with_a_call_under_way_tells_it() {
         drop(service);
     });
     let lines = log.lines_with("the runtime ended without");
-    assert!(
-        lines.len() == 1 && lines[0].contains("additions of 1000 to"),
-        "{lines:?}"
-    );
+    assert!(lines.len() == 1, "{lines:?}");
+    assert!(lines[0].contains("additions of 1000 to"), "{lines:?}");
 }
 
 /// A part of the line about what a shutdown could not flush.
@@ -389,8 +318,6 @@ fn a_pulse_that_is_dropped_tells_what_it_could_not_flush() {
         }));
     });
     let lines = log.lines_with(TOLD);
-    assert!(
-        lines.len() == 1 && lines[0].contains("additions of 1000 to"),
-        "{lines:?}"
-    );
+    assert!(lines.len() == 1, "{lines:?}");
+    assert!(lines[0].contains("additions of 1000 to"), "{lines:?}");
 }

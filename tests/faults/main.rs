@@ -19,7 +19,6 @@ mod denials;
 mod denied;
 mod ending;
 mod failover;
-mod faulty;
 mod folding;
 mod folds;
 mod grants;

@@ -4,14 +4,11 @@ use std::time::Duration;
 
 use tower_pulse::{Clock, Pulse};
 use tower_pulse_model::minute_report::MAX_PENDING_REPORTS;
-use tower_pulse_model::slice::{HOUR, Precisions};
-use tower_pulse_model::tier::FINEST;
+use tower_pulse_model::slice::HOUR;
 
-use crate::faulty::Faulty;
-use crate::hours::now;
+use crate::hours::{now, with_clock};
 use crate::rig::proxy::Proxy;
 use crate::rig::reads::{StoreOf, StoreReads};
-use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
 use crate::service::{PAGES, Service, Stored};
 
@@ -26,13 +23,14 @@ async fn serve_for(service: &Service, hand: &tower_pulse::ManualClock, seconds: 
 
 #[tokio::test]
 async fn pending_slices_are_bounded_by_the_retention() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(server.port()).await;
     let (clock, hand) = Clock::manual(now());
-    let store = Faulty::new(clock.clone(), Precisions::default(), seed());
-    let pulse = Pulse::builder().store(store.clone()).clock(clock);
-    let service = Service::new(pulse.flush_interval(Duration::from_secs(60)));
+    let service = Service::new(with_clock(&proxy.url(), &clock));
     service.requests(PAGES).await;
     service.settle().await;
-    store.away(true);
+    proxy.refuse(true);
+    proxy.cut();
     serve_for(&service, &hand, 5 * HOUR).await;
     let health = service.health();
     // Three names: the page, `<all>` and the counter `sales`, in the call in doubt and in the pending
@@ -42,30 +40,26 @@ async fn pending_slices_are_bounded_by_the_retention() {
     assert_eq!(health.status.as_str(), "down");
     assert!(health.flush.in_doubt_age_seconds > Some(4.9 * 3_600.0));
 
-    store.away(false);
-    let calls = store.calls();
+    proxy.heal();
     service.settle().await;
     // The pending batch is sent in a few calls of bounded size.
-    assert!(store.calls() - calls < 20, "{}", store.calls() - calls);
-    assert_eq!(store.widest(), FINEST.retained as usize);
+    let calls = server.info("commandstats").await["cmdstat_xadd"].clone();
+    let calls = calls.split(['=', ',']).nth(1).unwrap();
+    assert!(calls.parse::<u32>().unwrap() < 40, "{calls}");
     let served = service.oracle.served();
     for (precision, retained) in [(1, 120), (60, 7_140), (3_600, served), (86_400, served)] {
         let slices = service.pulse.backend().counter("hits", precision).await;
         let slices = slices.unwrap();
         let sum: i64 = slices.iter().map(|(_, n)| n).sum();
-        assert!(slices.len() <= 120, "{} at {precision}", slices.len());
+        // One that no new slice has pushed out stays until it is cleaned.
+        assert!(slices.len() <= 121, "{} at {precision}", slices.len());
         assert!(
             sum as u64 >= retained.min(served - 60),
             "{sum} at {precision}"
         );
     }
-    let days = service
-        .pulse
-        .backend()
-        .counter("hits", 86_400)
-        .await
-        .unwrap();
-    assert_eq!(days.iter().map(|(_, n)| *n as u64).sum::<u64>(), served);
+    let stored = Stored::read(&mut server.connection().await).await;
+    assert_eq!(stored.total() as u64, served);
     let health = service.health();
     assert_eq!((health.recording.recorded, health.flush.lost), (served, 0));
     // The outage lasts five hours and a half, so the statistics of the first hours are gone.
@@ -149,23 +143,20 @@ async fn records_pending_for_hours_stay_within_pending_bytes_and_lose_no_request
         assert!(recorded(60).await < 60, "it was not compacted");
     }
     let health = service.health();
-    assert_eq!(
-        (health.recording.recorded, health.flush.lost),
-        (MINUTES * NAMES as u64, 0)
-    );
+    assert_eq!(health.recording.recorded, MINUTES * NAMES as u64);
+    assert_eq!(health.flush.lost, 0);
     service.pulse.shutdown().await.unwrap();
 }
 
 #[tokio::test]
 async fn a_shutdown_after_hours_of_outage_counts_all_lost_requests() {
+    let server = RedisServer::start().await;
     let (clock, hand) = Clock::manual(now());
-    let store = Faulty::new(clock.clone(), Precisions::default(), seed());
-    let pulse = Pulse::builder().store(store.clone()).clock(clock);
-    let pulse = pulse.shutdown_timeout(Duration::from_millis(50));
-    let service = Service::new(pulse.flush_interval(Duration::from_secs(60)));
+    let pulse = with_clock(&server.url(), &clock).shutdown_timeout(Duration::from_millis(50));
+    let service = Service::new(pulse);
     service.requests(PAGES).await;
     service.settle().await;
-    store.away(true);
+    server.kill_9();
     for _ in 0..5 {
         service.requests(10).await;
         let _ = service.pulse.flush().await;
@@ -173,10 +164,8 @@ async fn a_shutdown_after_hours_of_outage_counts_all_lost_requests() {
     }
     assert_eq!(service.pulse.shutdown().await.unwrap_err().requests(), 50);
     let health = service.health();
-    assert_eq!(
-        (health.flush.lost, health.recording.recorded),
-        (50, PAGES as u64)
-    );
+    assert_eq!(health.flush.lost, 50);
+    assert_eq!(health.recording.recorded, PAGES as u64);
     let warned = |text: &str| health.warnings.iter().any(|warning| warning.contains(text));
     assert!(
         warned("50 requests, additions of 150"),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
-use tower_pulse_core::store::{Append, Query, Store, Upkeep};
+use tower_pulse_core::store::{Append, Query, Upkeep};
 
 use crate::rig::log::Log;
 use crate::rig::peer::{Answer, Peer, Script};
@@ -118,30 +118,6 @@ async fn texts_of_the_peer_are_shown_on_one_short_line() {
         }
         log.assert_whole_lines();
         assert!(log.text().len() < 20_000);
-    }
-}
-
-/// The same holds for the version in INFO.
-#[tokio::test]
-async fn the_version_is_shown_on_one_short_line() {
-    let version = format!("1\u{1b}[31m\u{202e}{}", "9".repeat(1_000));
-    let info = format!("redis_version:{version}\r\nmaxmemory_policy:\u{1b}{version}\r\n");
-    let info = format!("${}\r\n{info}\r\n", info.len());
-    let peer = Peer::start(move |words| match &*words[0] {
-        b"INFO" => info.as_str().into(),
-        b"EVALSHA" => HELLO.into(),
-        _ => ":1\r\n".into(),
-    })
-    .await;
-    let store = Arc::new(store(&peer, Duration::from_secs(5)));
-    store.hello().await.unwrap();
-    let mut texts = store.warnings();
-    texts.push(store.describe());
-    assert!(texts.len() > 1, "{texts:?}");
-    for text in texts {
-        let is_plain = |c: char| !c.is_control() && c != '\u{202e}';
-        assert!(text.chars().all(is_plain), "{text:?}");
-        assert!(text.chars().count() < 1_500, "{}", text.len());
     }
 }
 

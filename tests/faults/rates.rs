@@ -15,7 +15,7 @@ use tower_pulse_model::slice::Precisions;
 use crate::hours::{now, with_clock};
 use crate::losses::ask;
 use crate::rig::proxy::Proxy;
-use crate::rig::server::RedisServer;
+use crate::rig::server::{RedisServer, issue, run};
 use crate::rig::wait::until;
 
 /// Requests of each instance in each second.
@@ -139,7 +139,7 @@ async fn a_store_that_was_flushed_has_recorded_since_the_oldest_call_that_is_rep
     let pulse = with_folding(with_clock(&server.url(), &clock));
     let flushall = async || {
         let mut conn = server.connection().await;
-        redis::cmd("FLUSHALL").exec_async(&mut conn).await.unwrap();
+        let () = run(&mut conn, "FLUSHALL").await;
     };
     serve(&[&pulse], &hand, 20).await;
     flushall().await;
@@ -219,9 +219,7 @@ async fn a_rate_is_that_of_the_last_seconds_that_can_be_read() {
     let pulse = without_tasks(with_clock(&server.url(), &clock));
     let maxmemory = async |bytes: &str| {
         let mut conn = server.connection().await;
-        let mut config = redis::cmd("CONFIG");
-        config.arg("SET").arg("maxmemory").arg(bytes);
-        config.exec_async(&mut conn).await.unwrap();
+        let () = issue(&mut conn, "CONFIG", ("SET", "maxmemory", bytes)).await;
     };
     let rate = async || ask(&pulse, "/api/overview").await["requests_per_second"].clone();
     // Nothing has been served for a whole second yet.

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use redis::cmd;
 use tower_pulse::Clock;
 
 use crate::hours::{now, with_clock};
 use crate::rig::fold::JournalKeys;
 use crate::rig::proxy::{Proxy, Swallow};
 use crate::rig::seed::seed;
-use crate::rig::server::RedisServer;
+use crate::rig::server::{RedisServer, issue, run};
 use crate::rig::wait::until;
 use crate::service::{
     PATIENT, PREFIX, Service, Stored, builder, pause, with_response_timeout, without_flushes,
@@ -17,11 +16,7 @@ use crate::service::{
 
 #[tokio::test]
 async fn a_killed_server_with_every_write_on_disk_loses_nothing() {
-    let server = RedisServer::builder()
-        .arg("--appendonly", "yes")
-        .arg("--appendfsync", "always")
-        .start()
-        .await;
+    let server = RedisServer::start_durable().await;
     let service = Service::new(builder(&server.url()));
     let seed = seed();
     let load = service.load(seed);
@@ -45,11 +40,7 @@ async fn flushed_scripts_are_loaded_again_under_load() {
     let load = service.load(seed());
     let mut conn = server.connection().await;
     for _ in 0..20 {
-        cmd("SCRIPT")
-            .arg("FLUSH")
-            .exec_async(&mut conn)
-            .await
-            .unwrap();
+        let () = issue(&mut conn, "SCRIPT", "FLUSH").await;
         service.flushed_again().await;
     }
     load.stop().await;
@@ -88,11 +79,8 @@ async fn a_server_restarted_without_data_gets_only_new_samples() {
     let health = service.health();
     assert_eq!(health.flush.store_resets, 1);
     let warned = |text: &str| health.warnings.iter().any(|warning| warning.contains(text));
-    assert!(
-        warned("came back empty once") && warned("noeviction"),
-        "{:?}",
-        health.warnings
-    );
+    assert!(warned("came back empty once"), "{:?}", health.warnings);
+    assert!(warned("noeviction"), "{:?}", health.warnings);
     assert_eq!(warned("50 requests are lost"), health.flush.lost == 50);
     assert_ne!(keys.fences(&mut server.connection().await).await, fences);
     let stored = Stored::read(&mut server.connection().await).await;
@@ -172,7 +160,7 @@ async fn emptying_the_server_under_load_doubles_nothing() {
         hand.advance(YOUNG + Duration::from_secs(1));
         let flushed = service.oracle.served();
         service.settle().await;
-        cmd("FLUSHALL").exec_async(&mut conn).await.unwrap();
+        let () = run(&mut conn, "FLUSHALL").await;
         let emptied = service.oracle.served();
         let more = emptied + rng.u64(10..200);
         until("more is served", async || service.oracle.served() >= more).await;
@@ -192,7 +180,7 @@ async fn emptying_the_server_under_load_doubles_nothing() {
     hand.advance(YOUNG + Duration::from_secs(1));
     service.settle().await;
     let before = service.oracle.served();
-    cmd("FLUSHALL").exec_async(&mut conn).await.unwrap();
+    let () = run(&mut conn, "FLUSHALL").await;
     service.requests(77).await;
     service.settle().await;
     let stored = Stored::read(&mut conn).await;

@@ -164,10 +164,9 @@ async fn goes_on_by_the_stores_time(offset: i64, apart: &str) {
             .zip(["instance wrong", "this instance", "instance wrong"])
     {
         let told = told(reader).await;
-        assert!(
-            told.len() == 1 && told[0].contains(whose) && told[0].contains(apart),
-            "{told:?}"
-        );
+        assert!(told.len() == 1, "{told:?}");
+        assert!(told[0].contains(whose), "{told:?}");
+        assert!(told[0].contains(apart), "{told:?}");
         let instances = reader.ask(&InstancesQuery::default()).await.unwrap();
         let skews = instances.instances.iter();
         let skews: Vec<_> = skews

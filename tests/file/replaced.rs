@@ -126,24 +126,6 @@ async fn a_renamed_file_stays_complete_and_the_store_goes_on_at_its_path() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_removed_again_is_made_again() {
-    let (place, service) = running().await;
-    for n in 1..=3 {
-        std::fs::remove_file(place.path()).unwrap();
-        place.hand.advance(Duration::from_secs(10));
-        until("the file is there", async || {
-            service.is_open().await;
-            place.path().exists()
-        })
-        .await;
-        serve(&service, 1).await;
-        assert_eq!(service.sum("served").await, 15 + n);
-    }
-    assert_eq!(service.store.warnings().len(), 1);
-    assert_eq!(next(&place, service, &place.path()).await, [18; 3]);
-}
-
-#[tokio::test]
 async fn a_file_that_is_removed_again_and_again_under_flushes_counts_each_request_once() {
     let (place, service) = running().await;
     let mut served = 15;

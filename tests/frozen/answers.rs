@@ -1,14 +1,11 @@
 //! What the API answers about the past.
 
-use axum::body::Body;
-use http::{Request, StatusCode};
-use http_body_util::BodyExt;
 use serde_json::{Map, Value};
-use tower::ServiceExt;
 use tower_pulse::admin::Access;
 use tower_pulse::store::Store as Shared;
 
 use crate::past::{Time, instance, settle};
+use crate::rig::asking;
 use crate::{LAST, fixture};
 
 const QUESTIONS: [&str; 24] = [
@@ -46,13 +43,7 @@ pub async fn ask(store: &Shared) -> Value {
     let app = pulse.router(Access::open());
     let mut answers = Map::new();
     for question in QUESTIONS {
-        let request = Request::get(format!("/api/{question}")).header("host", "localhost");
-        let request = request.body(Body::empty()).unwrap();
-        let response = app.clone().oneshot(request).await.unwrap();
-        let status = response.status();
-        let body = response.into_body().collect().await.unwrap().to_bytes();
-        assert_eq!(status, StatusCode::OK, "{question}: {body:?}");
-        let mut answer: Value = serde_json::from_slice(&body).unwrap();
+        let mut answer = asking::json(&app, &format!("/api/{question}")).await;
         forget_names(&mut answer);
         answers.insert(question.to_owned(), answer);
     }

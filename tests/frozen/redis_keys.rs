@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use crate::rig::server::issue;
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
 
@@ -25,11 +26,11 @@ pub type Keys = BTreeMap<Vec<u8>, Key>;
 
 /// All keys of a server.
 pub async fn read(conn: &mut MultiplexedConnection) -> Keys {
-    let names: Vec<Vec<u8>> = cmd("KEYS").arg("*").query_async(conn).await.unwrap();
+    let names: Vec<Vec<u8>> = issue(conn, "KEYS", "*").await;
     let mut keys = Keys::new();
     for name in names {
-        let kind: String = cmd("TYPE").arg(&name).query_async(conn).await.unwrap();
-        let ttl: i64 = cmd("TTL").arg(&name).query_async(conn).await.unwrap();
+        let kind: String = issue(conn, "TYPE", &name).await;
+        let ttl: i64 = issue(conn, "TTL", &name).await;
         let fields = fields(conn, &kind, &name).await;
         let expires = ttl >= 0;
         keys.insert(
@@ -110,9 +111,7 @@ pub async fn restore(conn: &mut MultiplexedConnection, keys: &Keys) {
             write.exec_async(conn).await.unwrap();
         }
         if key.expires {
-            let mut expire = cmd("EXPIRE");
-            let expire = expire.arg(name).arg(TTL);
-            expire.exec_async(conn).await.unwrap();
+            let () = issue(conn, "EXPIRE", (name, TTL)).await;
         }
     }
 }

@@ -19,8 +19,7 @@ fn a_server_out_of_memory_refuses_calls_but_folds_entries() {
     let drive = Drive::start();
     let names = contexts(3);
     let (flusher, mut flushing) = drive.flusher();
-    flusher.add(drive.batch(&names));
-    drive.turn(&mut flushing);
+    drive.send(&flusher, &mut flushing, &names);
 
     let limit = |bytes: u64| -> () {
         let mut config = cmd("CONFIG");
@@ -62,8 +61,7 @@ fn the_journal_is_trimmed_a_few_entries_at_a_time_until_it_is_empty() {
     let names = contexts(2);
     let (flusher, mut flushing) = drive.flusher();
     for _ in 0..3 * TRIMMED_AT_ONCE + 8 {
-        flusher.add(drive.batch(&names));
-        drive.turn(&mut flushing);
+        drive.send(&flusher, &mut flushing, &names);
     }
     let appended = drive.entries() as u64;
     let mut folding = drive.folder("folder");
@@ -94,8 +92,7 @@ fn entries_that_a_folder_left_are_trimmed_by_the_next_one() {
     let drive = Drive::start();
     let (flusher, mut flushing) = drive.flusher();
     for _ in 0..2 * TRIMMED_AT_ONCE {
-        flusher.add(drive.batch(&contexts(2)));
-        drive.turn(&mut flushing);
+        drive.send(&flusher, &mut flushing, &contexts(2));
     }
     let mut first = drive.folder("first");
     drive.until(&mut first, |request| matches!(request, Request::Fold(_)));
@@ -103,8 +100,7 @@ fn entries_that_a_folder_left_are_trimmed_by_the_next_one() {
     assert!(drive.data.is_folded() && drive.entries() > 0);
     drop(first);
     let () = drive.data.query(cmd("DEL").arg("pulse:lease:fold"));
-    flusher.add(drive.batch(&contexts(1)));
-    drive.turn(&mut flushing);
+    drive.send(&flusher, &mut flushing, &contexts(1));
     let mut second = drive.folder("second");
     for _ in 0..MAX_TURNS {
         drive.turn(&mut second);
@@ -138,15 +134,13 @@ fn a_fence_that_is_idle_for_a_day_is_removed_and_its_instance_goes_on() {
     let ((idle, mut idle_flushing), (busy, mut busy_flushing)) = (drive.flusher(), drive.flusher());
     let mut folding = drive.folder("folder");
     for (flusher, flushing) in [(&idle, &mut idle_flushing), (&busy, &mut busy_flushing)] {
-        flusher.add(drive.batch(&names));
-        drive.turn(flushing);
+        drive.send(flusher, flushing, &names);
     }
     drive.turn(&mut folding);
     drive.pass(70);
     drive.turn(&mut idle_flushing);
     drive.pass(MORE_THAN_A_DAY);
-    busy.add(drive.batch(&names));
-    drive.turn(&mut busy_flushing);
+    drive.send(&busy, &mut busy_flushing, &names);
 
     let fences = || {
         drive
@@ -165,8 +159,7 @@ fn a_fence_that_is_idle_for_a_day_is_removed_and_its_instance_goes_on() {
     assert_eq!((removed("another version"), fences()), (0, 2));
     assert_eq!((removed(&version), fences()), (1, 1));
 
-    idle.add(drive.batch(&names));
-    drive.turn(&mut idle_flushing);
+    drive.send(&idle, &mut idle_flushing, &names);
     drive.turn(&mut folding);
     assert_eq!(drive.counted(&names[0]), (4, 4));
     assert_eq!((idle.lost(), idle.replayed(), fences()), (0, 0, 2));

@@ -69,6 +69,18 @@ impl Drive {
         (flusher, process)
     }
 
+    /// Lets an instance append a request of each context, in a turn.
+    pub fn send(&self, flusher: &TestFlusher, process: &mut Process, contexts: &[String]) {
+        flusher.add(self.batch(contexts));
+        self.turn(process);
+    }
+
+    /// The same, of an instance that appends nothing else.
+    pub fn append(&self, contexts: &[String]) {
+        let (flusher, mut process) = self.flusher();
+        self.send(&flusher, &mut process, contexts);
+    }
+
     pub fn folder(&self, name: &str) -> Process {
         let wire = Wire::default();
         let store = Arc::new(wire.clone());

@@ -54,8 +54,7 @@ fn entries_of_another_program_stop_no_append() {
         let (flusher, mut flushing) = drive.flusher();
         let mut folding = drive.folder("folder");
         let append = |flushing: &mut Process| {
-            flusher.add(drive.batch(&contexts(2)));
-            drive.turn(flushing);
+            drive.send(&flusher, flushing, &contexts(2));
         };
         // Once with an entry that is not folded, and once with an empty journal.
         for calls in [2, 3] {
@@ -86,8 +85,7 @@ fn entries_that_are_not_folded_survive_the_removal_of_foreign_ones() {
     let (flusher, mut flushing) = drive.flusher();
     let append = |flushing: &mut Process, calls: usize| {
         for _ in 0..calls {
-            flusher.add(drive.batch(&contexts(2)));
-            drive.turn(flushing);
+            drive.send(&flusher, flushing, &contexts(2));
         }
     };
     append(&mut flushing, 70);
@@ -118,8 +116,7 @@ fn foreign_entries_behind_the_newest_entry_are_not_folded() {
     let drive = Drive::start();
     let (flusher, mut flushing) = drive.flusher();
     let mut folding = drive.folder("folder");
-    flusher.add(drive.batch(&contexts(2)));
-    drive.turn(&mut flushing);
+    drive.send(&flusher, &mut flushing, &contexts(2));
     let head = drive.data.state()["head"].clone();
     for id in ["7000-1", "*"] {
         add_foreign(&drive, id);
@@ -129,8 +126,7 @@ fn foreign_entries_behind_the_newest_entry_are_not_folded() {
     }
     let state = drive.data.state();
     assert_eq!((&state["low"], &state["head"]), (&head, &head));
-    flusher.add(drive.batch(&contexts(2)));
-    drive.turn(&mut flushing);
+    drive.send(&flusher, &mut flushing, &contexts(2));
     drive.turn(&mut folding);
     drive.turn(&mut folding);
     assert_counted_once(&drive, 2);
@@ -142,15 +138,13 @@ fn a_foreign_entry_between_two_entries_is_set_aside() {
     let drive = Drive::start();
     let (flusher, mut flushing) = drive.flusher();
     for chain in ["18446744073709551615", "0"] {
-        flusher.add(drive.batch(&contexts(2)));
-        drive.turn(&mut flushing);
+        drive.send(&flusher, &mut flushing, &contexts(2));
         let head = drive.data.state()["head"].clone();
         let offset: u64 = head.split('-').next().unwrap().parse().unwrap();
         let beyond = u64::from(chain == "0");
         add_foreign(&drive, &format!("{}-{chain}", offset + 5 * beyond));
     }
-    flusher.add(drive.batch(&contexts(2)));
-    drive.turn(&mut flushing);
+    drive.send(&flusher, &mut flushing, &contexts(2));
     for _ in 0..3 {
         drive.turn(&mut drive.folder("folder"));
         free_lease(&drive);
@@ -167,8 +161,7 @@ fn a_foreign_entry_of_ten_thousand_fields_costs_no_entry() {
     let drive = Drive::start();
     let (flusher, mut flushing) = drive.flusher();
     let append = |flushing: &mut Process| {
-        flusher.add(drive.batch(&contexts(2)));
-        drive.turn(flushing);
+        drive.send(&flusher, flushing, &contexts(2));
     };
     append(&mut flushing);
     let head = drive.data.state()["head"].clone();
@@ -193,8 +186,7 @@ fn a_foreign_entry_of_ten_thousand_fields_costs_no_entry() {
 fn foreign_entries_stay_until_the_server_has_memory() {
     let drive = Drive::start();
     let (flusher, mut flushing) = drive.flusher();
-    flusher.add(drive.batch(&contexts(2)));
-    drive.turn(&mut flushing);
+    drive.send(&flusher, &mut flushing, &contexts(2));
     add_foreign(&drive, "*");
     let limit = |bytes: &str| -> () {
         let mut config = cmd("CONFIG");

@@ -19,13 +19,11 @@ fn with_an_ended_minute() -> (Drive, Vec<String>) {
     let drive = Drive::start();
     let names = contexts(CONTEXTS);
     let (flusher, mut flushing) = drive.flusher();
-    flusher.add(drive.batch(&names));
-    drive.turn(&mut flushing);
+    drive.send(&flusher, &mut flushing, &names);
     let mut folding = drive.folder("before");
     drive.turn(&mut folding);
     drive.pass(90);
-    flusher.add(drive.batch(&names));
-    drive.turn(&mut flushing);
+    drive.send(&flusher, &mut flushing, &names);
     let () = drive.data.query(cmd("DEL").arg("pulse:lease:fold"));
     (drive, names)
 }
@@ -64,8 +62,7 @@ fn another_folder_completes_a_roll_up_that_was_interrupted() {
     // Requests in a minute that is rolled up, and in the open minute.
     let (flusher, mut flushing) = drive.flusher();
     flusher.add(drive.batch_at(&names, -180));
-    flusher.add(drive.batch(&names));
-    drive.turn(&mut flushing);
+    drive.send(&flusher, &mut flushing, &names);
     drive.turn(&mut second);
     assert_counted(&drive, &names, 4);
 }
@@ -97,8 +94,7 @@ fn a_state_deleted_during_a_roll_up_costs_no_folded_request() {
         .query(cmd("DEL").arg("pulse:state").arg("pulse:journal"));
     let (flusher, mut flushing) = drive.flusher();
     drive.pass(1);
-    flusher.add(drive.batch(&names));
-    drive.turn(&mut flushing);
+    drive.send(&flusher, &mut flushing, &names);
     let () = drive.data.query(cmd("DEL").arg("pulse:lease:fold"));
     let mut second = drive.folder("second");
     drive.turn(&mut second);

@@ -29,8 +29,7 @@ fn a_folder_that_takes_over_finishes_the_round() {
     let drive = Drive::start();
     let names = contexts(120);
     let (flusher, mut flushing) = drive.flusher();
-    flusher.add(drive.batch(&names));
-    drive.turn(&mut flushing);
+    drive.send(&flusher, &mut flushing, &names);
 
     let (mut frozen, mut other) = (drive.folder("frozen"), drive.folder("other"));
     let first = step_of(drive.until(&mut frozen, is_fold));
@@ -39,8 +38,7 @@ fn a_folder_that_takes_over_finishes_the_round() {
     let second = step_of(drive.until(&mut frozen, is_fold));
 
     // Another call is appended, and another folder takes over.
-    flusher.add(drive.batch(&names));
-    drive.turn(&mut flushing);
+    drive.send(&flusher, &mut flushing, &names);
     let () = drive.data.query(cmd("DEL").arg("pulse:lease:fold"));
     drive.until(&mut other, |request| {
         matches!(request, Request::Acquire(..))
@@ -91,9 +89,7 @@ fn a_folder_that_takes_over_finishes_the_round() {
 fn a_step_that_arrives_again_takes_effect_once() {
     let drive = Drive::start();
     let names = contexts(60);
-    let (flusher, mut flushing) = drive.flusher();
-    flusher.add(drive.batch(&names));
-    drive.turn(&mut flushing);
+    drive.append(&names);
     let mut folding = drive.folder("folder");
     let mut steps = Vec::new();
     while let Some(request) = drive.until(&mut folding, is_fold) {
@@ -144,8 +140,7 @@ fn an_entry_of_another_history_is_not_folded_although_it_has_the_same_offset() {
     let step = step_of(drive.until(&mut folding, is_fold));
 
     drive.data.restore(SNAPSHOT);
-    other.add(drive.batch(&names));
-    drive.turn(&mut other_flushing);
+    drive.send(&other, &mut other_flushing, &names);
     let head = drive.data.state()["head"].clone();
     let head: Position = head.parse().unwrap();
     let upto = step.upto.unwrap();
@@ -178,16 +173,14 @@ fn a_failover_between_two_reads_of_a_round_ends_it() {
     read(&mut folding);
     drive.data.save(SNAPSHOT);
     drive.turn(&mut losing);
-    lost.add(drive.batch(&names));
-    drive.turn(&mut losing);
+    drive.send(&lost, &mut losing, &names);
     drive.deliver(&folding);
     read(&mut folding);
 
     // The next entries are of another history.
     drive.data.restore(SNAPSHOT);
     for _ in 0..3 {
-        other.add(drive.batch(&contexts(9)));
-        drive.turn(&mut other_flushing);
+        drive.send(&other, &mut other_flushing, &contexts(9));
     }
     for _ in 0..2 {
         drive.turn(&mut folding);

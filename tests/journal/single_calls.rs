@@ -31,8 +31,7 @@ fn journal_of(calls: usize) -> Drive {
     let drive = Drive::start();
     let (flusher, mut flushing) = drive.flusher();
     for _ in 0..calls {
-        flusher.add(drive.batch(&contexts(1)));
-        drive.turn(&mut flushing);
+        drive.send(&flusher, &mut flushing, &contexts(1));
     }
     drive
 }
@@ -112,10 +111,8 @@ fn the_answer_to_a_repeated_call_is_a_position_at_or_after_it() {
     let Ok(Reply::Append(Appended::Duplicate(again))) = drive.data.run(&append) else {
         panic!("the second time");
     };
-    assert_eq!(
-        (again.position, again.folded),
-        (first.position, first.folded)
-    );
+    assert_eq!(again.position, first.position);
+    assert_eq!(again.folded, first.folded);
     assert!(again.folded < again.position);
 }
 
@@ -257,8 +254,7 @@ fn whoever_takes_over_learns_what_is_rolled_up() {
     let (flusher, mut flushing) = drive.flusher();
     let mut folding = drive.folder("folder");
     for _ in 0..3 {
-        flusher.add(drive.batch(&contexts(1)));
-        drive.turn(&mut flushing);
+        drive.send(&flusher, &mut flushing, &contexts(1));
         drive.turn(&mut folding);
         drive.pass(90);
     }
@@ -315,16 +311,14 @@ fn a_round_whose_entries_are_gone_is_dropped_alone() {
     let drive = Drive::start();
     let names = contexts(120);
     let (flusher, mut flushing) = drive.flusher();
-    flusher.add(drive.batch(&names));
-    drive.turn(&mut flushing);
+    drive.send(&flusher, &mut flushing, &names);
     let mut dead = drive.folder("dead");
     let Some(Request::Fold(first)) = drive.until(&mut dead, is_fold) else {
         panic!("there is an entry");
     };
     assert!(first.done.is_some(), "the round has one step only");
     drive.deliver(&dead);
-    flusher.add(drive.batch(&names));
-    drive.turn(&mut flushing);
+    drive.send(&flusher, &mut flushing, &names);
     let upto = first.upto.unwrap().to_string();
     let () = drive
         .data
@@ -419,8 +413,7 @@ fn the_state_says_since_when_entries_wait() {
     let drive = Drive::start();
     let (flusher, mut flushing) = drive.flusher();
     let append = |flushing: &mut Process| {
-        flusher.add(drive.batch(&contexts(1)));
-        drive.turn(flushing);
+        drive.send(&flusher, flushing, &contexts(1));
         drive.pass(10);
     };
     let oldest = || drive.data.state()["oldest"].clone();
@@ -448,9 +441,7 @@ fn a_step_writes_more_records_than_one_command_holds() {
     let names = (0..).map(|number| format!("GET /{number}"));
     let names = names.filter(|name| partition(name) == 0);
     let names: Vec<String> = names.take(2 * RECORDS_AT_ONCE + 1).collect();
-    let (flusher, mut flushing) = drive.flusher();
-    flusher.add(drive.batch(&names));
-    drive.turn(&mut flushing);
+    drive.append(&names);
     drive.turn(&mut drive.folder("folder"));
     assert!(drive.data.is_folded());
     let minute = format!("pulse:r1:60:{NOW}");
@@ -514,9 +505,7 @@ fn an_empty_journal_without_its_state_is_begun_again() {
     drive.turn(&mut drive.folder("folder"));
     assert_eq!(drive.entries(), 0);
     let () = drive.data.query(cmd("DEL").arg("pulse:state").arg(LEASE));
-    let (flusher, mut flushing) = drive.flusher();
-    flusher.add(drive.batch(&contexts(1)));
-    drive.turn(&mut flushing);
+    drive.append(&contexts(1));
     // The call finds a stream that takes its id, as if there had been none.
     assert!(!is_told(&drive));
     drive.turn(&mut drive.folder("folder"));

@@ -47,8 +47,7 @@ fn a_stamp_ahead_takes_no_other_sample_out_of_the_windows() {
         let (flusher, mut flushing) = drive.flusher();
         let mut folding = drive.folder("folder");
         let append = |flushing: &mut Process| {
-            flusher.add(drive.batch(&names));
-            drive.turn(flushing);
+            drive.send(&flusher, flushing, &names);
         };
         append(&mut flushing);
         set_clock(&drive, NOW + ahead);
@@ -110,8 +109,7 @@ fn an_end_of_rolling_up_that_lies_ahead_is_taken_back_and_no_sample_is_lost() {
         let names = contexts(2);
         let (flusher, mut flushing) = drive.flusher();
         let append = |flushing: &mut Process| {
-            flusher.add(drive.batch(&names));
-            drive.turn(flushing);
+            drive.send(&flusher, flushing, &names);
         };
         append(&mut flushing);
         drive.turn(&mut drive.folder("before"));

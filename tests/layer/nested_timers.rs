@@ -216,10 +216,7 @@ async fn of_many_requests_at_once_no_timer_is_lost_or_doubled() {
         let own = context(&pulse, name).await.hour.unwrap();
         assert_eq!(own.aggregate.times.count, runs, "{name}");
         let of_requests = sums_of(&timers(&pulse, "GET /").await, name);
-        assert_eq!(
-            (of_requests.count, of_requests.requests),
-            (runs, all),
-            "{name}"
-        );
+        assert_eq!(of_requests.count, runs, "{name}");
+        assert_eq!(of_requests.requests, all, "{name}");
     }
 }

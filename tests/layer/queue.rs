@@ -76,10 +76,9 @@ async fn a_wait_comes_before_the_time_of_its_request() {
     }
     // All waits, under the timer's own name.
     let queue = context(&pulse, "queue").await.hour.unwrap();
-    assert_eq!(
-        (queue.times.count, queue.times.min, queue.times.max),
-        (6.0, 0.02, 0.04)
-    );
+    assert_eq!(queue.times.count, 6.0);
+    assert_eq!(queue.times.min, 0.02);
+    assert_eq!(queue.times.max, 0.04);
     assert_eq!(pulse.health().recording.queue.unwrap().timed, 6);
 }
 

@@ -131,10 +131,9 @@ async fn concurrent_and_nested_timers_cover_their_time_once() {
     assert_eq!((db.count, db.requests, db.covered), (3, 1, millis(7)));
     assert!(db.sum > millis(7), "{db:?}");
     let all = sums_of(&found, "all");
-    assert_eq!(
-        (all.sum, all.covered, found.covered),
-        (millis(7), millis(7), millis(7))
-    );
+    assert_eq!(all.sum, millis(7));
+    assert_eq!(all.covered, millis(7));
+    assert_eq!(found.covered, millis(7));
     let request = context(&pulse, "GET /").await.hour.unwrap();
     assert_eq!(request.aggregate.times.sum, millis(9));
     let own = context(&pulse, "db").await.hour.unwrap();
@@ -275,10 +274,9 @@ async fn a_timer_that_outlives_its_request_counts_when_it_ends() {
     // It has covered the whole of the request, and has not ended.
     let running = timers(&pulse, "GET /").await;
     let audit = sums_of(&running, "audit");
-    assert_eq!(
-        (audit.count, audit.covered, running.covered),
-        (0, millis(4), millis(4))
-    );
+    assert_eq!(audit.count, 0);
+    assert_eq!(audit.covered, millis(4));
+    assert_eq!(running.covered, millis(4));
     release.send(()).unwrap();
     let task = tasks.lock().unwrap().pop().unwrap();
     task.await.unwrap();
@@ -397,53 +395,4 @@ async fn more_than_sixteen_timers_are_others() {
         .map(|(_, sums)| (sums.sum, sums.count))
         .collect();
     assert_eq!(all, BTreeMap::from([(millis(5), 1), (millis(84), 84)]));
-}
-
-#[cfg(feature = "admin")]
-#[tokio::test]
-async fn the_admin_tells_where_the_time_of_requests_goes() {
-    let (pulse, hand) = pulse();
-    let (inner, clock) = (pulse.clone(), hand.clone());
-    let app = app(&pulse, move || {
-        let (pulse, hand) = (inner.clone(), clock.clone());
-        async move {
-            let timed = |name, millis| pulse.time(name, async move { millis });
-            for (name, millis) in [("db", 3), ("db", 3), ("render", 2)] {
-                let timer = pulse.timer(name);
-                after(&hand, timed("parse", millis).await);
-                timer.stop();
-            }
-            after(&hand, 2);
-            "done"
-        }
-    });
-    let app = app.merge(pulse.mount("/admin/pulse", tower_pulse::admin::Access::open()));
-    for _ in 0..2 {
-        send(&app, "GET", "/").await;
-    }
-    pulse.flush().await.unwrap();
-    let path = "/admin/pulse/api/path?context=GET+/&window=5m";
-    let body = send(&app, "GET", path).await.into_body().collect().await;
-    let answer: serde_json::Value = serde_json::from_slice(&body.unwrap().to_bytes()).unwrap();
-    // Errors of timers are those of a window.
-    let of_window = (serde_json::json!(0), serde_json::json!(0.0));
-    for (answer, (errors, error_share)) in [
-        (&answer, Default::default()),
-        (&answer["window"], of_window),
-    ] {
-        let rows = answer["timers"].as_array().unwrap();
-        let names: Vec<_> = rows.iter().map(|row| &row["timer"]).collect();
-        assert_eq!(names, ["db", "render", "parse"]);
-        let db = serde_json::json!({
-            "timer": "db", "count": 4, "per_request": 2.0, "requests": 2,
-            "total": 0.012, "covered": 0.012, "share": 0.6, "overlap": 0.0,
-            "seconds_per_request": 0.006, "change": null,
-            "errors": errors, "error_share": error_share, "failing": false, "repeated": false,
-        });
-        assert_eq!(rows[0], db);
-        assert_eq!(
-            (&answer["timed_share"], &answer["untimed_share"]),
-            (&0.8.into(), &0.2.into())
-        );
-    }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::Router;
 use http::StatusCode;
 use pulse_rig::demo::{self, Demo};
-use pulse_rig::server::RedisServer;
+use pulse_rig::server::{RedisServer, issue};
 use tokio::net::TcpListener;
 use tower_pulse::Pulse;
 use tower_pulse::admin::Access;
@@ -108,9 +108,12 @@ impl Services {
         self.ended = None;
         // Something else stands where a counter belongs.
         let mut connection = self.store_of_broken.connection().await;
-        let mut set = redis::cmd("SET");
-        set.arg("pulse:count:3600:sales").arg("garbage");
-        set.exec_async(&mut connection).await.unwrap();
+        let () = issue(
+            &mut connection,
+            "SET",
+            ("pulse:count:3600:sales", "garbage"),
+        )
+        .await;
         // A shutdown without a store loses what waits for it, and tells.
         self.store_of_lossy.kill_9();
         tokio::time::sleep(Duration::from_secs(1)).await;

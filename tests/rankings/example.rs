@@ -3,13 +3,12 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use redis::aio::MultiplexedConnection;
-use redis::cmd;
 use serde_json::{Value, json};
 
 use pulse_rig::demo::{Demo, built_example};
 use pulse_rig::http::Client;
 use pulse_rig::proxy::Proxy;
-use pulse_rig::server::RedisServer;
+use pulse_rig::server::{RedisServer, issue};
 use pulse_rig::wait::{PATIENCE, look_until};
 
 const HOUR: i64 = 3_600;
@@ -56,10 +55,8 @@ async fn scenario(client: &mut Client) {
         .json("/admin/pulse/api/rankings?name=posts&limit=1")
         .await;
     assert_eq!(ranking["ids"], json!([{"id": "9", "score": 5, "rank": 0}]));
-    assert_eq!(
-        (&ranking["total"], &ranking["period"]),
-        (&json!(3), &json!(86_400))
-    );
+    assert_eq!(ranking["total"], json!(3));
+    assert_eq!(ranking["period"], json!(86_400));
 }
 
 fn unix_seconds() -> i64 {
@@ -79,8 +76,7 @@ async fn a_like_that_is_dropped_is_answered_with_the_key_and_what_to_do() {
         "stats_posts".to_owned(),
         format!("slot_posts_{}", unix_seconds() / HOUR * HOUR),
     ] {
-        let mut set = cmd("SET");
-        set.arg(&key).arg("x").exec_async(&mut conn).await.unwrap();
+        let () = issue(&mut conn, "SET", (&key, "x")).await;
         for _ in 0..2 {
             let path = "/posts/7/like".to_owned();
             let answer = client.request("POST", path, &[], "").await;
@@ -88,7 +84,7 @@ async fn a_like_that_is_dropped_is_answered_with_the_key_and_what_to_do() {
             assert_eq!(answer.status, 503, "{key}: {text}");
             assert!(text.contains(&key) && text.contains("delete"), "{text}");
         }
-        cmd("DEL").arg(&key).exec_async(&mut conn).await.unwrap();
+        let () = issue(&mut conn, "DEL", &key).await;
         assert_eq!(like(&mut client, "7", "").await, 204, "{key}");
     }
     look_until(PATIENCE, async || {
@@ -176,9 +172,12 @@ async fn get_stats_list(
     offset: isize,
     limit: isize,
 ) -> Vec<(i64, f64)> {
-    let mut command = cmd("ZREVRANGE");
-    command.arg("stats_posts").arg(offset).arg(offset + limit);
-    let page: Vec<(i64, f64)> = command.arg("WITHSCORES").query_async(conn).await.unwrap();
+    let page: Vec<(i64, f64)> = issue(
+        conn,
+        "ZREVRANGE",
+        ("stats_posts", offset, offset + limit, "WITHSCORES"),
+    )
+    .await;
     page
 }
 
@@ -198,18 +197,14 @@ async fn the_articles_functions_read_the_ranking() {
     let conn = &mut conn;
     assert_eq!(get_stats_list(conn, 0, 1).await, [(9, 5.0), (7, 3.0)]);
     assert_eq!(get_stats_list(conn, 1, 10).await, [(7, 3.0), (12, 3.0)]);
-    let last: i64 = cmd("GET")
-        .arg("last_slot_posts")
-        .query_async(conn)
-        .await
-        .unwrap();
+    let last: i64 = issue(conn, "GET", "last_slot_posts").await;
     // The hour may have turned during the scenario.
     let hours = before / HOUR * HOUR..=now() / HOUR * HOUR;
     assert!(hours.contains(&last) && last % HOUR == 0, "{last}");
     let mut sums = std::collections::BTreeMap::new();
     for slot in hours.step_by(HOUR as usize) {
         let key = format!("slot_posts_{slot}");
-        let counts: Vec<(i64, i64)> = cmd("HGETALL").arg(key).query_async(conn).await.unwrap();
+        let counts: Vec<(i64, i64)> = issue(conn, "HGETALL", key).await;
         for (id, n) in counts {
             *sums.entry(id).or_insert(0) += n;
         }

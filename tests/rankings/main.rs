@@ -7,7 +7,6 @@
     reason = "test code: a panic is a failed test"
 )]
 
-mod ending;
 mod example;
 mod million;
 mod process;

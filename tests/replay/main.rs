@@ -3,26 +3,19 @@
 #![cfg(all(feature = "admin", feature = "redis"))]
 
 // Parts of the example itself.
-#[path = "../../examples/replay/args.rs"]
-mod args;
 #[path = "../../examples/replay/caddy.rs"]
 mod caddy;
 #[path = "../../examples/replay/combined.rs"]
 mod combined;
 #[path = "../../examples/replay/line.rs"]
 mod line;
-#[path = "../../examples/replay/steps.rs"]
-mod steps;
 #[path = "../../examples/replay/template.rs"]
 mod template;
 #[path = "../../examples/replay/time.rs"]
 mod time;
 
-mod arguments;
 mod exact;
 mod formats;
 mod model;
 mod programs;
-mod recorded;
 mod run;
-mod stepped;

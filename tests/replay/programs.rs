@@ -114,33 +114,6 @@ fn of_nginx() {
     }
 }
 
-/// With nginx 1.22.1: its own `main`, and fields with and without names.
-#[test]
-fn of_nginx_with_more_fields() {
-    const SECOND: i64 = 1_795_730_308;
-    let contexts = ["GET /users/{id}", "GET /x", "<unmatched>"];
-    for (name, format, micros) in [
-        ("nginx_main.log", Format::Untimed, [None; 3]),
-        (
-            "nginx_named.log",
-            Format::Combined,
-            [Some(0), Some(0), Some(13_000)],
-        ),
-    ] {
-        let lines = read_all(name, format);
-        assert_eq!(lines.len(), 3);
-        for (at, line) in lines.into_iter().enumerate() {
-            let (second, code) = if at == 2 {
-                (SECOND + 1, 400)
-            } else {
-                (SECOND, 200)
-            };
-            let expected = (second, contexts[at].to_owned(), micros[at], status(code));
-            assert_eq!(line, expected, "{name}");
-        }
-    }
-}
-
 #[test]
 fn of_nginx_as_csv() {
     // The format of the guide: a path as it is, and milliseconds with three more digits.

@@ -16,5 +16,30 @@ pub use pulse_rig::{
     shared, wait,
 };
 
+/// A test in memory and one in Redis of each function, which takes a `Backend` of the suite, and a value for each store
+/// where they differ.
+#[allow(unused_macros)]
+macro_rules! in_both {
+    ($($test:ident $(($memory:expr, $redis:expr))?),* $(,)?) => {
+        mod in_memory {
+            #[allow(unused_imports)]
+            use super::*;
+            $(#[tokio::test]
+            async fn $test() {
+                super::$test(crate::Backend::memory() $(, $memory)?).await;
+            })*
+        }
+        mod in_redis {
+            #[allow(unused_imports)]
+            use super::*;
+            $(#[tokio::test]
+            async fn $test() {
+                super::$test(crate::Backend::redis().await $(, $redis)?).await;
+            })*
+        }
+    };
+}
+
+pub mod asking;
 pub mod fold;
 pub mod reads;

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use tower_pulse::store::{CounterQuery, SliceCount, SlowestQuery};
 use tower_pulse::{Pulse, StoreError};
-use tower_pulse_core::store::RecordQuery;
-use tower_pulse_core::store::Store;
+use tower_pulse_core::store::{Heartbeat, RecordQuery, Store};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ALL, ContextId, Kind};
 use tower_pulse_model::slice::Precision;
@@ -159,3 +158,18 @@ pub fn pairs_of(slices: &[SliceCount]) -> Vec<(i64, i64)> {
 }
 
 impl<S: Store + ?Sized> StoreReads for S {}
+
+/// A heartbeat of an instance that flushes every second, and has nothing to say.
+pub fn heartbeat(instance: &str, at: i64) -> Heartbeat {
+    Heartbeat {
+        instance: instance.to_owned(),
+        name: None,
+        at,
+        every: 1,
+        in_flight: 0,
+        dropped: 0,
+        version: None,
+        skew: None,
+        cleaning: None,
+    }
+}

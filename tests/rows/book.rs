@@ -58,11 +58,7 @@ async fn a_row_that_the_book_schedules_again_is_not_overwritten_by_an_older_answ
     let cache = service.cache();
     let gate = service.database.gate("1");
     cache.schedule("1", Duration::from_secs(60)).await.unwrap();
-    service
-        .until("the first load begins", async || {
-            service.database.loads("1") == 1
-        })
-        .await;
+    service.until_loaded("1", 1).await;
     service.database.open("1");
     service.manual.advance(Duration::from_millis(50));
     let now = service.clock.now_seconds() as f64 + 1.0;
@@ -234,9 +230,7 @@ async fn a_row_that_the_book_removes_during_its_load_is_gone() {
     let cache = service.cache();
     let gate = service.database.gate("1");
     cache.schedule("1", Duration::from_secs(1)).await.unwrap();
-    service
-        .until("the load begins", async || service.database.loads("1") == 1)
-        .await;
+    service.until_loaded("1", 1).await;
     // At once: a daemon that finds the row without a delay drops it, before the answer comes.
     let mut removal = redis::pipe();
     removal.atomic().zrem("delay:", "1").zrem("schedule:", "1");

@@ -123,41 +123,33 @@ impl RowLoader for Database {
 }
 
 impl Service {
-    pub async fn redis() -> Self {
-        let server = RedisServer::start().await;
+    fn new(options: RedisOptions, server: Option<RedisServer>) -> Self {
         let (clock, manual) = Clock::manual(NOW);
-        let options = RedisOptions::new(&server.url()).unwrap();
         // A busy machine may take longer than half a second, and than a second.
         let options = options.response_timeout(Duration::from_secs(2));
         let options = options.connection_timeout(Duration::from_secs(10));
-        let store = RedisStore::open(options.prefix("".to_owned()).unwrap()).unwrap();
-        Self {
-            store: Arc::new(store.with_clock(clock.clone())),
-            clock,
-            manual,
-            database: Database::default(),
-            server: Some(server),
-            pulses: Mutex::default(),
-        }
-    }
-
-    /// On a cluster that tests share.
-    pub async fn cluster() -> Self {
-        let cluster = pulse_rig::shared::cluster().await;
-        let (clock, manual) = Clock::manual(NOW);
-        let options = RedisOptions::cluster(cluster.urls()).unwrap();
-        let options = options.response_timeout(Duration::from_secs(2));
-        let options = options.connection_timeout(Duration::from_secs(10));
-        let options = options.prefix(pulse_rig::shared::prefix()).unwrap();
         let store = RedisStore::open(options).unwrap();
         Self {
             store: Arc::new(store.with_clock(clock.clone())),
             clock,
             manual,
             database: Database::default(),
-            server: None,
+            server,
             pulses: Mutex::default(),
         }
+    }
+
+    pub async fn redis() -> Self {
+        let server = RedisServer::start().await;
+        let options = RedisOptions::new(&server.url()).unwrap();
+        Self::new(options.prefix("").unwrap(), Some(server))
+    }
+
+    /// On a cluster that tests share.
+    pub async fn cluster() -> Self {
+        let cluster = pulse_rig::shared::cluster().await;
+        let options = RedisOptions::cluster(cluster.urls()).unwrap();
+        Self::new(options.prefix(pulse_rig::shared::prefix()).unwrap(), None)
     }
 
     pub fn pulse(&self) -> Pulse {
@@ -191,6 +183,13 @@ impl Service {
             condition().await
         })
         .await;
+    }
+
+    /// Waits until a row was loaded so often.
+    pub async fn until_loaded(&self, id: &str, loads: u64) {
+        let what = format!("load {loads} of {id} begins");
+        self.until(&what, async || self.database.loads(id) == loads)
+            .await;
     }
 
     /// Waits until a row was loaded so often, and the load is in the cache.

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use redis::{AsyncCommands, cmd, pipe};
+use redis::{AsyncCommands, pipe};
 use tower_pulse::row_cache::{RowCache, RowError};
 use tower_pulse_core::condition::Condition;
 use tower_pulse_core::store::Store;
 use tower_pulse_redis::rows::{FinishedRow, LeaseOf};
 
 use crate::fixture::Service;
+use pulse_rig::server::issue;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const MIB: usize = 1 << 20;
@@ -238,10 +239,8 @@ async fn a_row_of_another_program_that_is_too_large_is_named_and_replaced() {
     assert!(first.starts_with("inv:9 20000: "), "{first}");
     assert!(second.starts_with("inv:small:1: "), "{second}");
     for (warning, max_bytes) in [(first, "67108864"), (second, "1000")] {
-        assert!(
-            warning.contains("max_bytes") && warning.contains(max_bytes),
-            "{warning}"
-        );
+        assert!(warning.contains("max_bytes"), "{warning}");
+        assert!(warning.contains(max_bytes), "{warning}");
     }
     // It is loaded at once, and replaced.
     let row = cache
@@ -259,9 +258,12 @@ async fn a_row_of_another_program_that_is_too_large_is_named_and_replaced() {
 async fn rows_beside_large_garbage_are_read() {
     let service = Service::redis().await;
     let mut connection = service.server.as_ref().unwrap().connection().await;
-    let mut state = cmd("HSET");
-    state.arg("pulse:rows:").arg("1").arg(vec![b'x'; 30 * MIB]);
-    let _: () = state.query_async(&mut connection).await.unwrap();
+    let () = issue(
+        &mut connection,
+        "HSET",
+        ("pulse:rows:", "1", vec![b'x'; 30 * MIB]),
+    )
+    .await;
     let lines = vec![b'\n'; MIB];
     for (id, row) in [("1", &b"1"[..]), ("2", b"22"), ("lines", &lines)] {
         set(&service, &format!("inv:{id}"), row.to_vec()).await;
@@ -325,9 +327,7 @@ async fn a_large_row_is_read_whole() {
     connection.set_response_timeout(Duration::from_secs(30));
     let writer = tokio::spawn(async move {
         for row in rows.iter().cycle() {
-            let mut set = cmd("SET");
-            set.arg("inv:1").arg(row);
-            let _: () = set.query_async(&mut connection).await.unwrap();
+            let () = issue(&mut connection, "SET", ("inv:1", row)).await;
         }
     });
     for _ in 0..8 {

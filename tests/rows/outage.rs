@@ -6,6 +6,7 @@ use tower_pulse::Condition;
 use tower_pulse::row_cache::{RowCache, RowError};
 
 use crate::fixture::{Mode, Service, Stock};
+use pulse_rig::server::issue;
 use pulse_rig::wait::{PATIENCE, until};
 
 #[tokio::test]
@@ -90,9 +91,7 @@ async fn rows_that_may_not_be_refreshed_are_told_until_they_may() {
     service.until_cached(&cache, "1", 1).await;
     let mut connection = service.server.as_ref().unwrap().connection().await;
     for (rule, is_denied) in [("-evalsha", true), ("+evalsha", false)] {
-        let mut acl = redis::cmd("ACL");
-        acl.arg(&["SETUSER", "default", rule]);
-        acl.exec_async(&mut connection).await.unwrap();
+        let () = issue(&mut connection, "ACL", &["SETUSER", "default", rule]).await;
         service
             .until("it is told, or quiet", async || {
                 service.manual.advance(Duration::from_millis(500));

@@ -91,11 +91,7 @@ pub async fn a_removed_row_is_gone_whatever_its_loader_returns(service: &Service
     service.until_cached(&cache, "1", 1).await;
     let gate = service.database.gate("1");
     service.manual.advance(SECOND);
-    service
-        .until("the second load begins", async || {
-            service.database.loads("1") == 2
-        })
-        .await;
+    service.until_loaded("1", 2).await;
     cache.unschedule("1").await.unwrap();
     assert_eq!(value(&cache, "1").await, None);
     gate.add_permits(1);
@@ -114,11 +110,7 @@ pub async fn a_later_change_wins_over_an_older_answer(service: &Service) {
     let cache = service.cache();
     let gate = service.database.gate("1");
     cache.schedule("1", 60 * SECOND).await.unwrap();
-    service
-        .until("the first load begins", async || {
-            service.database.loads("1") == 1
-        })
-        .await;
+    service.until_loaded("1", 1).await;
     service.database.open("1");
     assert!(cache.refresh_now("1").await.unwrap());
     assert_eq!(value(&cache, "1").await, Some(2));
@@ -128,11 +120,7 @@ pub async fn a_later_change_wins_over_an_older_answer(service: &Service) {
 
     let gate = service.database.gate("1");
     service.manual.advance(60 * SECOND);
-    service
-        .until("the third load begins", async || {
-            service.database.loads("1") == 3
-        })
-        .await;
+    service.until_loaded("1", 3).await;
     service.database.open("1");
     cache.schedule("1", 30 * SECOND).await.unwrap();
     service.until_cached(&cache, "1", 4).await;
@@ -356,10 +344,8 @@ pub async fn rows_beyond_the_maximum_are_refused(service: &Service) {
     cache.schedule_many(rows).await.unwrap();
     let error = cache.schedule("4", SECOND).await.unwrap_err();
     let text = error.to_string();
-    assert!(
-        text.contains("\"4\"") && text.contains("max_rows"),
-        "{text}"
-    );
+    assert!(text.contains("\"4\""), "{text}");
+    assert!(text.contains("max_rows"), "{text}");
     assert!(matches!(
         error,
         RowError::Full {
@@ -417,10 +403,9 @@ pub async fn rows_scheduled_together_are_spread(service: &Service) {
         .await;
     let rows = cache.list(0, 100).await.unwrap().rows;
     let (first, last) = (rows[0].due_in, rows[39].due_in);
-    assert!(
-        first < 40.0 && last > 60.0 && last <= 100.0,
-        "{first} {last}"
-    );
+    assert!(first < 40.0, "{first} {last}");
+    assert!(last > 60.0, "{first} {last}");
+    assert!(last <= 100.0, "{first} {last}");
 }
 
 pub async fn rows_are_listed_the_latest_due_first(service: &Service) {
@@ -654,9 +639,7 @@ pub async fn a_shutdown_does_not_wait_for_a_loader_that_hangs(service: &Service)
     let cache = cache.deadline(600 * SECOND).build().unwrap();
     service.database.set("1", Mode::Hang);
     cache.schedule("1", SECOND).await.unwrap();
-    service
-        .until("the load begins", async || service.database.loads("1") == 1)
-        .await;
+    service.until_loaded("1", 1).await;
     let shutdown = tokio::time::timeout(10 * SECOND, pulse.shutdown()).await;
     shutdown.expect("the shutdown ends").unwrap();
 }
@@ -808,9 +791,7 @@ pub async fn a_failed_load_is_listed_wherever_it_is_counted(service: &Service) {
     }
     let gate = service.database.gate("left");
     cache.schedule("left", SECOND).await.unwrap();
-    service
-        .until("it is loaded", async || service.database.loads("left") == 1)
-        .await;
+    service.until_loaded("left", 1).await;
     cache.unschedule("left").await.unwrap();
     gate.add_permits(1);
     cache.schedule("good", 60 * SECOND).await.unwrap();

@@ -1,11 +1,11 @@
 //! What the clients were answered beside what is stored.
 
 use redis::aio::MultiplexedConnection;
-use redis::cmd;
 use serde_json::Value;
 
 use crate::order::{Key, LIVES, Quantity, SOLD, Tally};
 use crate::read::{PREFIX, by_day, statistics};
+use crate::rig::server::issue;
 use crate::traffic::Ledger;
 
 /// A total, and what it may be.
@@ -101,9 +101,7 @@ pub async fn read_keys(conn: &mut MultiplexedConnection, keys: &[Key]) -> Tally 
 }
 
 async fn score(conn: &mut MultiplexedConnection, ranking: &str, id: &str) -> i64 {
-    let mut zscore = cmd("ZSCORE");
-    zscore.arg(format!("{PREFIX}stats_{ranking}")).arg(id);
-    let score: Option<f64> = zscore.query_async(conn).await.unwrap();
+    let score: Option<f64> = issue(conn, "ZSCORE", (format!("{PREFIX}stats_{ranking}"), id)).await;
     score.unwrap_or(0.0) as i64
 }
 

@@ -2,9 +2,6 @@
 
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::cmd;
-
 use crate::fleet::{Instance, Kill};
 use crate::rig::proxy::Proxy;
 use crate::rig::server::RedisServer;
@@ -139,10 +136,9 @@ impl Plan {
                 format!("for {:.1} s", seconds / 2.0)
             }
             Fault::MemoryLimit => {
-                let mut conn = site.server.connection().await;
-                command(&mut conn, &["CONFIG", "SET", "maxmemory", "1mb"]).await;
+                let () = site.server.run("CONFIG SET maxmemory 1mb").await;
                 tokio::time::sleep(self.length).await;
-                command(&mut conn, &["CONFIG", "SET", "maxmemory", "0"]).await;
+                let () = site.server.run("CONFIG SET maxmemory 0").await;
                 format!("1 MB for {seconds:.1} s")
             }
             Fault::SlowServer => {
@@ -153,19 +149,17 @@ impl Plan {
                 format!("by {millis} ms for {seconds:.1} s")
             }
             Fault::FlushedScripts => {
-                let mut conn = site.server.connection().await;
                 for _ in 0..self.times {
-                    command(&mut conn, &["SCRIPT", "FLUSH"]).await;
+                    let () = site.server.run("SCRIPT FLUSH").await;
                     self.pause().await;
                 }
                 format!("{} times", self.times)
             }
             Fault::DeniedCommands => {
-                let mut conn = site.server.connection().await;
-                let (deny, allow) = (format!("-{}", self.denied), format!("+{}", self.denied));
-                command(&mut conn, &["ACL", "SETUSER", "default", &deny]).await;
+                let set = |sign: char| format!("ACL SETUSER default {sign}{}", self.denied);
+                let () = site.server.run(&set('-')).await;
                 tokio::time::sleep(self.length).await;
-                command(&mut conn, &["ACL", "SETUSER", "default", &allow]).await;
+                let () = site.server.run(&set('+')).await;
                 format!("{} for {seconds:.1} s", self.denied)
             }
             Fault::PromotedReplica => {
@@ -197,9 +191,8 @@ pub async fn start_server() -> RedisServer {
 /// and promotes the replica. Its instances have to replay what it lacks.
 async fn promote(site: &mut Site, behind: Duration) {
     let replica = start_server().await;
-    let mut conn = replica.connection().await;
-    let port = site.server.port().to_string();
-    command(&mut conn, &["REPLICAOF", "127.0.0.1", &port]).await;
+    let follow = format!("REPLICAOF 127.0.0.1 {}", site.server.port());
+    let () = replica.run(&follow).await;
     until("the replica follows", async || {
         let follows = replica.info("replication").await["master_link_status"] == "up";
         // Until it has written its file anew, a kill would lose what it has read.
@@ -211,20 +204,15 @@ async fn promote(site: &mut Site, behind: Duration) {
     })
     .await;
     // No server listens on that port.
-    command(&mut conn, &["REPLICAOF", "127.0.0.1", "1"]).await;
+    let () = replica.run("REPLICAOF 127.0.0.1 1").await;
     tokio::time::sleep(behind).await;
     site.server.kill_9();
     site.proxy.set_upstream(replica.port());
     site.proxy.cut();
     // For a moment the instances reach a replica, which refuses writes.
     tokio::time::sleep(behind / 2).await;
-    command(&mut conn, &["REPLICAOF", "NO", "ONE"]).await;
+    let () = replica.run("REPLICAOF NO ONE").await;
     site.server = replica;
-}
-
-async fn command(conn: &mut MultiplexedConnection, words: &[&str]) {
-    let mut command = cmd(words[0]);
-    command.arg(&words[1..]).exec_async(conn).await.unwrap();
 }
 
 /// Panics unless a seed repeats the faults, and each ten of them are of all kinds.

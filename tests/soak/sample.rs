@@ -5,11 +5,10 @@
 
 use std::time::{Duration, Instant};
 
-use redis::cmd;
-
 use crate::fault::Site;
 use crate::read::PREFIX;
 use crate::rig::fold::JournalKeys;
+use crate::rig::server::issue;
 
 /// A process counts from this age on: until then it takes up the memory that it then keeps.
 const GROWN_UP: Duration = Duration::from_secs(30);
@@ -122,9 +121,10 @@ impl Samples {
 
 /// The number of entries in the journal.
 pub async fn journal_entries(site: &Site) -> u64 {
-    let mut xlen = cmd("XLEN");
-    xlen.arg(JournalKeys::below(PREFIX).journal)
-        .query_async(&mut site.server.connection().await)
-        .await
-        .unwrap()
+    issue(
+        &mut site.server.connection().await,
+        "XLEN",
+        JournalKeys::below(PREFIX).journal,
+    )
+    .await
 }

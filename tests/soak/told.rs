@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use redis::cmd;
 use serde_json::Value;
 
 use crate::denials::{SERVER_FAULTS, ServerFault};
@@ -33,7 +32,7 @@ impl ToldFault {
 
     fn condition(self) -> &'static str {
         match self {
-            Self::Server(fault) => fault.condition,
+            Self::Server(fault) => fault.0,
             Self::FrozenServer => "unreachable",
             Self::FrozenInstance => "silent_instance",
             Self::ReplacedKey => "replaced_key",
@@ -42,7 +41,7 @@ impl ToldFault {
 
     async fn begin(self, site: &Site) {
         match self {
-            Self::Server(fault) => run(site, fault.begin).await,
+            Self::Server(fault) => run(site, &fault.begin()).await,
             Self::FrozenServer => site.server.freeze(),
             Self::FrozenInstance => site.fleet[2].process.freeze(),
             Self::ReplacedKey => run(site, "SET pulse:pulse:instances x").await,
@@ -51,7 +50,7 @@ impl ToldFault {
 
     async fn end(self, site: &Site) {
         match self {
-            Self::Server(fault) => run(site, fault.end).await,
+            Self::Server(fault) => run(site, &fault.end()).await,
             Self::FrozenServer => site.server.thaw(),
             Self::FrozenInstance => site.fleet[2].process.thaw(),
             Self::ReplacedKey => {}
@@ -60,11 +59,7 @@ impl ToldFault {
 }
 
 async fn run(site: &Site, command: &str) {
-    let mut words = command.split(' ');
-    let mut command = cmd(words.next().unwrap());
-    command.arg(words.collect::<Vec<_>>());
-    let mut conn = site.server.connection().await;
-    command.exec_async(&mut conn).await.unwrap();
+    site.server.run(command).await
 }
 
 /// The seconds until each condition was told, and until it was quiet, one pair for each time.

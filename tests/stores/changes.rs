@@ -16,6 +16,7 @@ use tower_pulse_model::context::{Kind, RecordId};
 use tower_pulse_model::mark::{MAX_MARKS, Mark};
 
 use crate::fixture::{Fixture, MergeReport, NOW};
+use crate::rig::server::issue;
 
 const MINUTE: i64 = 60;
 /// The change that a verdict about a context makes.
@@ -86,10 +87,8 @@ pub async fn a_judgement_replaces_the_one_that_it_was_made_from(fixture: &mut Fi
         assert_eq!(judge.write(late).await.unwrap(), Written::Differs);
     }
     let read = log(fixture).await;
-    assert_eq!(
-        (read.changes, read.judged.until),
-        (vec![first.clone()], NOW)
-    );
+    assert_eq!(read.changes, vec![first.clone()]);
+    assert_eq!(read.judged.until, NOW);
 
     let mut ended = first.clone();
     ended.ended = Some(NOW + MINUTE);
@@ -217,10 +216,8 @@ pub async fn a_judgement_that_is_not_finished_does_not_count(fixture: &mut Fixtu
         let write = begun(&write, steps);
         assert_eq!(dying.write_by_hand(&write).await.unwrap(), Written::Done);
         let read = log(fixture).await;
-        assert_eq!(
-            (read.changes, read.judged.until),
-            (sorted(last.to_vec()), NOW)
-        );
+        assert_eq!(read.changes, sorted(last.to_vec()));
+        assert_eq!(read.judged.until, NOW);
     }
     assert!(fields(fixture).await > 500);
     let judgement = read_judgement(fixture.store.journal()).await;
@@ -302,11 +299,7 @@ pub async fn the_newest_marks_are_retained(fixture: &mut Fixture) {
     let marks = &*keys.key("pulse:marks1");
     // Another program has added to them.
     let mut redis = keys.connection().await;
-    let mut run = async |words: &[&str]| -> i64 {
-        let mut command = redis::cmd(words[0]);
-        command.arg(&words[1..]);
-        command.query_async(&mut redis).await.unwrap()
-    };
+    let mut run = async |words: &[&str]| -> i64 { issue(&mut redis, words[0], &words[1..]).await };
     for n in 0..2 * MAX_MARKS {
         run(&["HSET", marks, &format!("other {n}"), "garbage"]).await;
     }

@@ -99,15 +99,3 @@ async fn a_password_that_is_refused_is_asked_for_once_more() {
     assert!(!format!("{error} {error:?}").contains("hunter2"), "{error}");
     assert_eq!(application.asked(), 2);
 }
-
-#[tokio::test]
-async fn the_error_of_an_application_is_not_shown() {
-    let server = server("secret").await;
-    let application = Application::new(&[None, Some("secret")]);
-    let store = application.store(&server);
-    let error = store.hello().await.unwrap_err();
-    assert_eq!(error.kind(), StoreErrorKind::Forbidden);
-    assert!(error.to_string().contains("`redis_credentials`"), "{error}");
-    assert!(!format!("{error} {error:?}").contains("hunter2"), "{error}");
-    store.hello().await.unwrap();
-}

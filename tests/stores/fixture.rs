@@ -8,13 +8,14 @@ use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::{Clock, ManualClock, StoreError};
 use tower_pulse_core::store::Store;
-use tower_pulse_core::store::{Appended, FencedBatch, Pass};
+use tower_pulse_core::store::{Appended, Cleaned, FencedBatch, Pass, RankingQuery};
 use tower_pulse_core::testing::TestFolder;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::batch::Batch;
 use tower_pulse_model::context::Kind;
 use tower_pulse_model::histogram::{Histogram, SCALE, bucket_of};
 use tower_pulse_model::outcome::Outcome;
+use tower_pulse_model::ranking::RankingSpec;
 use tower_pulse_model::slice::{HOUR, Precisions, hour_of};
 use tower_pulse_model::slices::Merge;
 use tower_pulse_model::snapshot::Problem;
@@ -47,6 +48,13 @@ pub struct MergeReport {
     pub skewed: u64,
     pub quarantined: Vec<Problem>,
 }
+
+/// The outcome of a call of which all was used.
+pub const MERGED: ApplyOutcome = ApplyOutcome::Merged(MergeReport {
+    late: 0,
+    skewed: 0,
+    quarantined: Vec::new(),
+});
 
 /// Appends calls to a store and folds them at once.
 #[derive(Clone)]
@@ -130,15 +138,13 @@ pub struct Fixture {
 }
 
 impl Fixture {
-    pub fn memory() -> Self {
+    fn new(store: impl FnOnce(&Clock) -> Arc<dyn Store>) -> Self {
         let (clock, manual_clock) = Clock::manual(NOW);
-        let precisions = Precisions::default();
-        let store = MemoryStore::new(precisions.clone(), clock.clone());
-        let store: Arc<dyn Store> = Arc::new(store);
+        let store = store(&clock);
         Self {
             writer: Writer::new(store.clone(), clock.clone()),
             store,
-            precisions,
+            precisions: Precisions::default(),
             clock,
             manual_clock,
             server: None,
@@ -148,24 +154,20 @@ impl Fixture {
         }
     }
 
+    pub fn memory() -> Self {
+        Self::new(|clock| Arc::new(MemoryStore::new(Precisions::default(), clock.clone())))
+    }
+
     /// A store in a file, which keeps counters of contexts as the other stores do.
     pub fn file() -> Self {
         let dir = TempDir::new("file");
-        let (clock, manual_clock) = Clock::manual(NOW);
         let options = FileOptions::new(dir.path().join("pulse.redb")).unwrap();
-        let options = options.clock(clock.clone()).with_context_counters();
-        let store: Arc<dyn Store> = Arc::new(FileStore::open(options).unwrap());
-        Self {
-            writer: Writer::new(store.clone(), clock.clone()),
-            store,
-            precisions: Precisions::default(),
-            clock,
-            manual_clock,
-            server: None,
-            keys: None,
-            _dir: Some(dir),
-            seq: 0,
-        }
+        let mut fixture = Self::new(|clock| {
+            let options = options.clock(clock.clone()).with_context_counters();
+            Arc::new(FileStore::open(options).unwrap())
+        });
+        fixture._dir = Some(dir);
+        fixture
     }
 
     pub async fn redis() -> Self {
@@ -185,19 +187,9 @@ impl Fixture {
 
     /// A store in a server that outlives the fixture.
     pub fn over(store: RedisStore, keys: Keys) -> Self {
-        let (clock, manual_clock) = Clock::manual(NOW);
-        let store: Arc<dyn Store> = Arc::new(store.with_clock(clock.clone()));
-        Self {
-            writer: Writer::new(store.clone(), clock.clone()),
-            store,
-            precisions: Precisions::default(),
-            clock,
-            manual_clock,
-            server: None,
-            keys: Some(keys),
-            _dir: None,
-            seq: 0,
-        }
+        let mut fixture = Self::new(|clock| Arc::new(store.with_clock(clock.clone())));
+        fixture.keys = Some(keys);
+        fixture
     }
 
     pub fn server(&self) -> &RedisServer {
@@ -244,6 +236,32 @@ impl Fixture {
         self.store.context(context, now).await.unwrap().unwrap()
     }
 
+    /// The slices of a counter with their counts.
+    pub async fn counter(&self, name: &str, precision: u32) -> Vec<(i64, i64)> {
+        self.store.counter(name, precision).await.unwrap()
+    }
+
+    /// The records of a name in slices of so many seconds.
+    pub async fn records(&self, name: &str, width: u32) -> Vec<(i64, Aggregate)> {
+        let now = self.clock.now_seconds();
+        self.store.records_of(name, width, now).await.unwrap()
+    }
+
+    pub async fn slowest_means(&self) -> Vec<(String, f64)> {
+        self.store.slowest_means().await.unwrap()
+    }
+
+    /// Cleans, as no other instance does.
+    pub async fn clean(&self) -> Cleaned {
+        self.store.clean(&self.pass()).await.unwrap().unwrap()
+    }
+
+    /// Lets another folder take over.
+    pub async fn take_over(&mut self, folder: TestFolder) {
+        self.writer.folder.release().await.unwrap();
+        self.writer.folder = folder;
+    }
+
     /// The counts of this hour and of the last hour: of the exported statistics where there are some, which must not be
     /// beyond what the context shows.
     pub async fn hours(&self, context: &str) -> (Option<f64>, Option<f64>) {
@@ -277,13 +295,36 @@ impl Fixture {
 
     /// A pass that begins now.
     pub fn pass(&self) -> Pass {
-        Pass {
-            instance: "a".into(),
-            now: self.clock.now_seconds(),
-            interval: 60,
-            ranking_retention: 24 * HOUR,
-            context_retention: 7 * 24 * HOUR,
-        }
+        pass_of("a", self.clock.now_seconds(), 60)
+    }
+}
+
+/// A pass of an instance at a time, which forgets contexts after a week.
+pub fn pass_of(instance: &str, now: i64, interval: i64) -> Pass {
+    Pass {
+        instance: instance.to_owned(),
+        now,
+        interval,
+        ranking_retention: 24 * HOUR,
+        context_retention: 7 * 24 * HOUR,
+    }
+}
+
+pub const fn spec(interval: u32, slices: u32, max_ids: u32) -> RankingSpec {
+    RankingSpec {
+        interval,
+        slices,
+        max_ids,
+    }
+}
+
+/// Asks for the first places of the ranking `posts`.
+pub fn posts(now: i64, limit: usize) -> RankingQuery {
+    RankingQuery {
+        name: "posts".to_owned(),
+        now,
+        limit,
+        ..RankingQuery::default()
     }
 }
 

@@ -6,14 +6,13 @@ use std::time::Duration;
 use redis::AsyncCommands;
 use tower_pulse::{Clock, Pulse};
 use tower_pulse_core::store::Heartbeat;
-use tower_pulse_model::fleet::MAX_VERSIONS;
 
 use crate::fixture::{Fixture, NOW};
+use crate::rig::reads;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::until;
 
 const HASH: &str = "pulse:pulse:instance:a";
-const VERSIONS: &str = "pulse:pulse:versions";
 
 /// Commands that the tests themselves send, and those of a new connection.
 const OTHERS: [&str; 6] = ["info", "client", "ping", "hello", "config", "acl"];
@@ -34,15 +33,8 @@ async fn commands(server: &RedisServer) -> BTreeMap<String, u64> {
 
 fn heartbeat(at: i64, version: Option<&str>) -> Heartbeat {
     Heartbeat {
-        instance: "a".into(),
-        name: None,
-        at,
-        every: 1,
-        in_flight: 0,
-        dropped: 0,
         version: version.map(Into::into),
-        skew: None,
-        cleaning: None,
+        ..reads::heartbeat("a", at)
     }
 }
 
@@ -111,17 +103,4 @@ async fn the_hash_of_an_instance_always_has_a_time_to_live() {
         // Another program has deleted it.
         let _: i64 = connection.del(HASH).await.unwrap();
     }
-}
-
-#[tokio::test]
-async fn the_newest_versions_are_remembered() {
-    let fixture = Fixture::redis().await;
-    let mut connection = fixture.server().connection().await;
-    for n in 0..MAX_VERSIONS as i64 + 3 {
-        let beat = heartbeat(NOW + n, Some(&n.to_string()));
-        fixture.store.heartbeat(&beat).await.unwrap();
-    }
-    let versions: Vec<String> = connection.zrange(VERSIONS, 0, -1).await.unwrap();
-    let expected = (3..MAX_VERSIONS + 3).map(|n| n.to_string());
-    assert_eq!(versions, Vec::from_iter(expected));
 }

@@ -76,7 +76,7 @@ async fn check(page: &Page, context: Option<usize>, window: &str) -> u64 {
     all
 }
 
-async fn heat_maps_show_what_was_served(mut fixture: Fixture, steps: usize, seed: u64) {
+async fn heat_maps_show_what_was_served(mut fixture: Fixture, (steps, seed): (usize, u64)) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut page = Page::new(&fixture);
     let mut seen = 0;
@@ -119,20 +119,10 @@ async fn heat_maps_show_what_was_served(mut fixture: Fixture, steps: usize, seed
     assert!(seen > 0);
 }
 
-#[tokio::test]
-async fn heat_maps_of_the_memory_store_show_what_was_served() {
-    heat_maps_show_what_was_served(Fixture::memory(), 200, seed()).await;
-}
-
-#[tokio::test]
-async fn heat_maps_of_redis_show_what_was_served() {
-    heat_maps_show_what_was_served(Fixture::redis().await, 80, seed()).await;
-}
-
 /// A series that told the error of slices before its window, too.
 #[tokio::test]
 async fn a_series_tells_the_error_of_its_window() {
-    heat_maps_show_what_was_served(Fixture::memory(), 200, 6_398_257_424_255_541_756).await;
+    heat_maps_show_what_was_served(Fixture::memory(), (200, 6_398_257_424_255_541_756)).await;
 }
 
 #[tokio::test]
@@ -140,16 +130,9 @@ async fn a_heat_map_is_bounded_and_says_what_is_wrong() {
     let mut fixture = Fixture::memory();
     let mut page = Page::new(&fixture);
     let empty = page.get("/api/heat_map").await;
-    assert_eq!(
-        (&empty["bounds"], &empty["slices"]),
-        (&json!([]), &json!([]))
-    );
-    let one = Served {
-        second: NOW,
-        context: 0,
-        nanos: 20 * MS,
-        outcome: OUTCOMES[0],
-    };
+    assert_eq!(empty["bounds"], json!([]));
+    assert_eq!(empty["slices"], json!([]));
+    let one = Served::new(NOW, 0, 20 * MS);
     page.serve(&mut fixture, &[one; 3]).await;
     fixture.advance(2);
     let answer = page.get("/api/heat_map?window=15m&context=GET+/0").await;
@@ -158,10 +141,8 @@ async fn a_heat_map_is_bounded_and_says_what_is_wrong() {
     assert_eq!(answer["slices"][0]["cells"], json!([[0, 3]]), "one row");
     let bounds = &answer["bounds"];
     assert_eq!(bounds.as_array().unwrap().len(), 2);
-    assert!(
-        bounds[0].as_f64() <= Some(0.02) && bounds[1].as_f64() > Some(0.02),
-        "{bounds}"
-    );
+    assert!(bounds[0].as_f64() <= Some(0.02), "{bounds}");
+    assert!(bounds[1].as_f64() > Some(0.02), "{bounds}");
     let unknown = page.get("/api/heat_map?context=GET+/none").await;
     assert_eq!(unknown["slices"], json!([]), "as a series of it");
     for (query, parameter) in [
@@ -175,3 +156,5 @@ async fn a_heat_map_is_bounded_and_says_what_is_wrong() {
         assert_eq!(refusal["parameter"], parameter, "{query}: {refusal}");
     }
 }
+
+in_both!(heat_maps_show_what_was_served((200, seed()), (80, seed())));

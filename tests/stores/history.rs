@@ -25,25 +25,7 @@ use crate::windows::{CONTEXTS, METRICS, OUTCOMES, Page, Served, near};
 const HOUR: i64 = 3_600;
 const DAY: i64 = 86_400;
 
-/// Runs each test in each store.
-macro_rules! in_each_store {
-    ($($test:ident),* $(,)?) => {
-        mod memory {
-            $(#[tokio::test]
-            async fn $test() {
-                super::$test(crate::fixture::Fixture::memory()).await;
-            })*
-        }
-        mod redis {
-            $(#[tokio::test]
-            async fn $test() {
-                super::$test(crate::fixture::Fixture::redis().await).await;
-            })*
-        }
-    };
-}
-
-in_each_store!(
+in_both!(
     months_show_what_was_served,
     days_before_the_history_began_are_not_recorded,
     a_folder_without_a_history_goes_on_with_that_of_others_for_a_week,
@@ -292,10 +274,9 @@ async fn the_longest_history_wins_whichever_instance_folds() {
     let seconds = seconds_until("a warning", &hand, &both, async || !told(&short).is_empty()).await;
     assert!(seconds <= 12, "{seconds} s");
     let warnings = told(&short);
-    assert!(
-        warnings.len() == 1 && warnings[0].contains(" 30 ") && warnings[0].contains(" 200"),
-        "{warnings:?}"
-    );
+    assert!(warnings.len() == 1, "{warnings:?}");
+    assert!(warnings[0].contains(" 30 "), "{warnings:?}");
+    assert!(warnings[0].contains(" 200"), "{warnings:?}");
     assert_eq!(short.health().conditions, [Condition::History]);
     assert_eq!(told(&long), Vec::<String>::new());
     // The shorter one folds again, and the longer one does not take turns with it.

@@ -2,7 +2,6 @@
 
 use http::StatusCode;
 use serde_json::Value;
-use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::slice::HOUR;
 
 use crate::fixture::{Fixture, NOW, THIS_HOUR};
@@ -16,23 +15,14 @@ async fn an_hour_has_the_contexts_of_other_programs_too() {
     let conn = &mut connection;
     let mut page = Page::new(&fixture);
     let mut fixture = fixture;
-    let one = Served {
-        second: NOW,
-        context: 0,
-        nanos: 1_000_000,
-        outcome: Outcome::Success,
-    };
+    let one = Served::new(NOW, 0, 1_000_000);
     page.serve(&mut fixture, &[one; 4]).await;
     let hour = book::hour_iso(THIS_HOUR);
     for seconds in [0.25, 0.75] {
-        book::access_time_at(conn, "pulse:", "/profile", seconds, &hour)
-            .await
-            .unwrap();
+        book::access_time_at(conn, "pulse:", "/profile", seconds, &hour).await;
     }
     // Another program times a context that this one records too.
-    book::access_time_at(conn, "pulse:", &name(0), 2.0, &hour)
-        .await
-        .unwrap();
+    book::access_time_at(conn, "pulse:", &name(0), 2.0, &hour).await;
     let contexts = |answer: &Value| -> Vec<(String, u64)> {
         let rows = answer["paths"].as_array().unwrap().iter();
         let row = |row: &Value| {
@@ -51,10 +41,8 @@ async fn an_hour_has_the_contexts_of_other_programs_too() {
     assert_eq!((&row["p95"], &row["kind"]), (&Value::Null, &"http".into()));
     let shared = &answer["paths"][0];
     near(&shared["total"], 2.004, 1e-9);
-    assert_eq!(
-        (&shared["max"], &shared["outcomes"]["2xx"]),
-        (&2.0.into(), &4.into())
-    );
+    assert_eq!(shared["max"], 2.0);
+    assert_eq!(shared["outcomes"]["2xx"], 4);
     let path = page.get("/api/path?context=GET+/0&window=hour").await;
     assert_eq!(path["window"]["count"], 5);
     near(&path["window"]["total"], 2.004, 1e-9);
@@ -101,12 +89,7 @@ async fn calls(fixture: &Fixture, is_counted: impl Fn(&str) -> bool) -> u64 {
 async fn a_page_costs_few_commands_however_many_contexts() {
     let mut fixture = Fixture::redis().await;
     let mut page = Page::new(&fixture);
-    let served = |context: usize| Served {
-        second: NOW,
-        context,
-        nanos: 1_000_000,
-        outcome: Outcome::Success,
-    };
+    let served = |context: usize| Served::new(NOW, context, 1_000_000);
     let requests: Vec<Served> = (0..1_000).map(served).collect();
     page.serve(&mut fixture, &requests).await;
     let look = async || {
@@ -140,12 +123,7 @@ async fn a_page_costs_few_commands_however_many_contexts() {
 async fn a_series_and_a_moving_window_cost_few_commands() {
     let mut fixture = Fixture::redis().await;
     let mut page = Page::new(&fixture);
-    let minutes_ago = |n: i64| Served {
-        second: NOW - 60 * n,
-        context: 0,
-        nanos: 1_000_000,
-        outcome: Outcome::Success,
-    };
+    let minutes_ago = |n: i64| Served::new(NOW - 60 * n, 0, 1_000_000);
     for n in (0..60).rev() {
         page.serve(&mut fixture, &[minutes_ago(n)]).await;
     }
@@ -212,12 +190,7 @@ async fn two_mounts_cost_what_one_costs() {
     let mut commands = Vec::new();
     for look in 0..3 {
         fixture.advance(61);
-        let served = |context| Served {
-            second: NOW + 61 * (look + 1),
-            context,
-            nanos: 1_000_000,
-            outcome: Outcome::Success,
-        };
+        let served = |context| Served::new(NOW + 61 * (look + 1), context, 1_000_000);
         let requests: Vec<Served> = (0..20).map(served).collect();
         warm.serve(&mut fixture, &requests).await;
         // What the store itself holds, it holds for all pages.

@@ -3,17 +3,16 @@
 
 use std::time::Duration;
 
-use http::Request;
+use redis::FromRedisValue;
 use redis::aio::MultiplexedConnection;
-use redis::{FromRedisValue, cmd};
 use serde_json::Value;
-use tower::ServiceExt;
 use tower_pulse::Pulse;
 use tower_pulse::admin::Access;
 use tower_pulse_model::entry::ENTRY_VERSION;
 
+use crate::rig::asking;
 use crate::rig::reads::{StoreOf, StoreReads};
-use crate::rig::server::RedisServer;
+use crate::rig::server::{RedisServer, issue};
 use crate::rig::wait::until;
 
 const JOURNAL: &str = "pulse:pulse:journal";
@@ -28,8 +27,7 @@ fn instance(server: &RedisServer) -> Pulse {
 }
 
 async fn send<T: FromRedisValue>(conn: &mut MultiplexedConnection, words: &[&str]) -> T {
-    let mut command = cmd(words[0]);
-    command.arg(&words[1..]).query_async(conn).await.unwrap()
+    issue(conn, words[0], &words[1..]).await
 }
 
 /// Runs a timer, and waits until `runs` runs can be read.
@@ -44,12 +42,7 @@ async fn count(pulse: &Pulse, runs: i64) {
 
 /// The answer of the page to `GET …/api/health`.
 async fn health(pulse: &Pulse) -> Value {
-    let router = axum::Router::new().nest("/admin/pulse", pulse.router(Access::open()));
-    let request = Request::get("/admin/pulse/api/health").header("host", "localhost");
-    let request = request.body(axum::body::Body::empty()).unwrap();
-    let response = router.oneshot(request).await.unwrap();
-    let body = axum::body::to_bytes(response.into_body(), 1 << 20).await;
-    serde_json::from_slice(&body.unwrap()).unwrap()
+    asking::json(&pulse.router(Access::open()), "/api/health").await
 }
 
 /// Whether a warning contains all of these texts.
@@ -58,34 +51,6 @@ async fn warns(pulse: &Pulse, texts: &[&str]) -> bool {
     let warnings = health["warnings"].as_array().unwrap().iter();
     let mut warnings = warnings.map(|warning| warning.as_str().unwrap());
     warnings.any(|warning| texts.iter().all(|text| warning.contains(text)))
-}
-
-#[tokio::test]
-async fn a_program_that_adds_to_the_journal_stops_no_flush() {
-    let server = RedisServer::start().await;
-    let conn = &mut server.connection().await;
-    let (first, second) = (instance(&server), instance(&server));
-    count(&first, 1).await;
-    count(&second, 2).await;
-    for run in 3..7 {
-        let id: String = send(conn, &["XADD", JOURNAL, "*", "foo", "bar"]).await;
-        if run == 6 {
-            // What an operator tries, after which the stream still remembers the id.
-            let _: u64 = send(conn, &["XDEL", JOURNAL, &id]).await;
-        }
-        let pulse = if run % 2 == 0 { &first } else { &second };
-        count(pulse, run).await;
-        let texts = [JOURNAL, "another program", "look for a program"];
-        assert!(warns(pulse, &texts).await, "{:#}", health(pulse).await);
-    }
-    first.shutdown().await.unwrap();
-    let health = health(&second).await;
-    assert_eq!(
-        (&health["status"], &health["flush"]["lost"]),
-        (&"ok".into(), &0.into())
-    );
-    count(&second, 7).await;
-    second.shutdown().await.unwrap();
 }
 
 #[tokio::test]

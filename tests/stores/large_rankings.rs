@@ -14,9 +14,9 @@ use tower_pulse_model::pack::{pack, unpack};
 use tower_pulse_model::ranking::{RankingDelta, RankingSpec, RankingState};
 use tower_pulse_model::slice::Precisions;
 
-use crate::fixture::{Writer, call, redis_store};
+use crate::fixture::{Writer, call, posts, redis_store, spec};
 use crate::rig::reads::StoreReads;
-use crate::rig::server::RedisServer;
+use crate::rig::server::{RedisServer, issue};
 use crate::rig::wait::until;
 
 /// The beginning of a minute, an hour and a day.
@@ -26,11 +26,7 @@ const MAX_IDS: u32 = 100_000;
 const IDS: u32 = 10_000;
 const CALLS: u32 = 20;
 /// The longest period by the shortest interval.
-const LONGEST: RankingSpec = RankingSpec {
-    interval: 60,
-    slices: 1_500,
-    max_ids: MAX_IDS,
-};
+const LONGEST: RankingSpec = spec(60, 1_500, MAX_IDS);
 /// Rounds after which upkeep must be done: it must not be more than a few seconds behind.
 const MOST_ROUNDS: u32 = 100;
 
@@ -84,10 +80,8 @@ impl Fleet {
     }
 
     async fn command(&self, words: &[&str]) -> redis::Value {
-        let mut command = redis::cmd(words[0]);
-        command.arg(&words[1..]);
         let mut conn = self.server.connection().await;
-        command.query_async(&mut conn).await.unwrap()
+        issue(&mut conn, words[0], &words[1..]).await
     }
 
     async fn number(&self, words: &[&str]) -> i64 {
@@ -242,11 +236,7 @@ fn ids_of_call(spec: RankingSpec, call: u32, ids: u32, now: i64) -> RankingDelta
 
 #[tokio::test]
 async fn eight_instances_with_distinct_ids_never_stall_the_fold() {
-    let spec = RankingSpec {
-        interval: 3_600,
-        slices: 24,
-        max_ids: IDS,
-    };
+    let spec = spec(3_600, 24, IDS);
     let mut fleet = Fleet::start().await;
     let memory = MemoryStore::new(Precisions::default(), fleet.clock.clone());
     let memory = Writer::new(Arc::new(memory), fleet.clock.clone());
@@ -275,12 +265,7 @@ async fn eight_instances_with_distinct_ids_never_stall_the_fold() {
     }
     let all: u64 = (1..=8 * u64::from(IDS)).sum();
     for store in [&fleet.store, &memory.store] {
-        let query = RankingQuery {
-            name: "posts".into(),
-            now: START,
-            limit: usize::MAX,
-            ..RankingQuery::default()
-        };
+        let query = posts(START, usize::MAX);
         let page = store.ranking(&query).await.unwrap().unwrap();
         let scores: Vec<i64> = page.top.iter().map(|id| id.score).collect();
         // The smallest have gone, and all that has gone is counted.
@@ -316,12 +301,7 @@ async fn add(store: &Writer, seq: u64, spec: RankingSpec, id: &str, now: i64, n:
 }
 
 async fn scores(store: &Arc<dyn Store>, now: i64) -> Vec<(String, i64)> {
-    let query = RankingQuery {
-        name: "posts".into(),
-        now,
-        limit: 10,
-        ..RankingQuery::default()
-    };
+    let query = posts(now, 10);
     let page = store.ranking(&query).await.unwrap().unwrap();
     page.top.into_iter().map(|id| (id.id, id.score)).collect()
 }
@@ -329,18 +309,7 @@ async fn scores(store: &Arc<dyn Store>, now: i64) -> Vec<(String, i64)> {
 #[tokio::test]
 async fn an_instance_with_a_shorter_period_takes_nothing_from_the_others() {
     const HOUR: i64 = 3_600;
-    let (fleet, canary) = (
-        RankingSpec {
-            interval: 3_600,
-            slices: 24,
-            max_ids: 100,
-        },
-        RankingSpec {
-            interval: 300,
-            slices: 12,
-            max_ids: 1,
-        },
-    );
+    let (fleet, canary) = (spec(3_600, 24, 100), spec(300, 12, 1));
     let server = RedisServer::start().await;
     let (clock, hand) = Clock::manual(START);
     let redis = redis_store(&server.url(), "").with_clock(clock.clone());

@@ -16,7 +16,9 @@ use tower_pulse_model::slice::SKEW_ALLOWED;
 use tower_pulse_model::slices::Merge;
 
 use crate::fixture::{Fixture, MS, NOW, aggregate_of};
+use crate::rig::reads;
 use crate::rig::seed::seed;
+use crate::rig::server::issue;
 
 /// The version that only others run.
 const OTHER: &str = "0.9";
@@ -102,15 +104,8 @@ fn turn(instances: &[Instance], manual_clock: &ManualClock) {
 
 fn heartbeat(instance: &str, at: i64, version: Option<&str>) -> Heartbeat {
     Heartbeat {
-        instance: instance.into(),
-        name: None,
-        at,
-        every: 1,
-        in_flight: 0,
-        dropped: 0,
         version: version.map(Arc::from),
-        skew: None,
-        cleaning: None,
+        ..reads::heartbeat(instance, at)
     }
 }
 
@@ -195,16 +190,6 @@ async fn each_instance_and_each_version_is_what_it_did(fixture: Fixture) {
     assert_eq!(records, expected);
 }
 
-#[tokio::test]
-async fn each_instance_and_each_version_is_what_it_did_in_memory() {
-    each_instance_and_each_version_is_what_it_did(Fixture::memory()).await;
-}
-
-#[tokio::test]
-async fn each_instance_and_each_version_is_what_it_did_in_redis() {
-    each_instance_and_each_version_is_what_it_did(Fixture::redis().await).await;
-}
-
 /// A report with so many requests in each of some contexts.
 fn report(
     minute: i64,
@@ -283,16 +268,6 @@ async fn parts_of_reports_are_added_up(mut fixture: Fixture) {
     assert_eq!(read, expected);
 }
 
-#[tokio::test]
-async fn parts_of_reports_are_added_up_in_memory() {
-    parts_of_reports_are_added_up(Fixture::memory()).await;
-}
-
-#[tokio::test]
-async fn parts_of_reports_are_added_up_in_redis() {
-    parts_of_reports_are_added_up(Fixture::redis().await).await;
-}
-
 async fn reports_that_are_not_retained_are_dropped(mut fixture: Fixture) {
     let newest = REPORTED_MINUTES.slice(NOW);
     let oldest = REPORTED_MINUTES.slice(REPORTED_MINUTES.cut_off(NOW)) + 60;
@@ -319,10 +294,9 @@ async fn reports_that_are_not_retained_are_dropped(mut fixture: Fixture) {
     assert_eq!(stored(&fixture).await, [false, true, true, true, false]);
 }
 
+/// In memory they expire some minutes after their retention, by the clock of the store.
 #[tokio::test]
-async fn reports_that_are_not_retained_are_dropped_in_memory() {
-    reports_that_are_not_retained_are_dropped(Fixture::memory()).await;
-    // There they expire some minutes after their retention, by the clock of the store.
+async fn reports_expire() {
     for is_cleaned in [false, true] {
         let mut fixture = Fixture::memory();
         let minute = REPORTED_MINUTES.slice(NOW);
@@ -340,11 +314,6 @@ async fn reports_that_are_not_retained_are_dropped_in_memory() {
 }
 
 #[tokio::test]
-async fn reports_that_are_not_retained_are_dropped_in_redis() {
-    reports_that_are_not_retained_are_dropped(Fixture::redis().await).await;
-}
-
-#[tokio::test]
 async fn keys_of_reports_expire_and_those_of_another_type_read_as_empty() {
     let mut fixture = Fixture::redis().await;
     let minute = REPORTED_MINUTES.slice(NOW);
@@ -358,18 +327,14 @@ async fn keys_of_reports_expire_and_those_of_another_type_read_as_empty() {
         let ttl: i64 = ttl.unwrap();
         assert!((8_390..=8_400).contains(&ttl), "{key}: {ttl}");
         let field = &b"12345678\xff"[..];
-        let mut add = redis::cmd("HSET");
-        add.arg(key).arg(field).arg("garbage");
-        let () = add.query_async(connection).await.unwrap();
+        let () = issue(connection, "HSET", (key, field, "garbage")).await;
     }
     let read = fixture.store.minute_reports(&[minute]).await.unwrap();
     assert_eq!(read[0].len(), 1);
     let read = fixture.store.version_records(&[minute]).await.unwrap();
     assert_eq!(read.len(), 1);
     for key in &keys {
-        let mut set = redis::cmd("SET");
-        set.arg(key).arg("x");
-        let () = set.query_async(connection).await.unwrap();
+        let () = issue(connection, "SET", (key, "x")).await;
     }
     let read = fixture.store.minute_reports(&[minute]).await.unwrap();
     assert_eq!(read, [vec![]]);
@@ -403,16 +368,6 @@ async fn a_heartbeat_tells_the_fleet(fixture: Fixture) {
 }
 
 #[tokio::test]
-async fn a_heartbeat_tells_the_fleet_in_memory() {
-    a_heartbeat_tells_the_fleet(Fixture::memory()).await;
-}
-
-#[tokio::test]
-async fn a_heartbeat_tells_the_fleet_in_redis() {
-    a_heartbeat_tells_the_fleet(Fixture::redis().await).await;
-}
-
-#[tokio::test]
 async fn redis_remembers_a_hundred_versions() {
     let fixture = Fixture::redis().await;
     for version in 0..105 {
@@ -420,8 +375,13 @@ async fn redis_remembers_a_hundred_versions() {
         fixture.store.heartbeat(&heartbeat).await.unwrap();
     }
     let connection = &mut fixture.server().connection().await;
-    let mut list = redis::cmd("ZRANGE");
-    list.arg("pulse:pulse:versions").arg(0).arg(-1);
-    let versions: Vec<i64> = list.query_async(connection).await.unwrap();
+    let versions: Vec<i64> = issue(connection, "ZRANGE", ("pulse:pulse:versions", 0, -1)).await;
     assert!(versions.into_iter().eq(5..105));
 }
+
+in_both!(
+    reports_that_are_not_retained_are_dropped,
+    each_instance_and_each_version_is_what_it_did,
+    parts_of_reports_are_added_up,
+    a_heartbeat_tells_the_fleet
+);

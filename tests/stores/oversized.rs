@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::rig::reads::StoreReads;
 use crate::rig::wait::until;
 use redis::aio::MultiplexedConnection;
-use redis::{cmd, pipe};
+use redis::pipe;
 use tower_pulse::StoreErrorKind;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse_core::condition::Condition;
@@ -16,6 +16,7 @@ use tower_pulse_model::records::RecordId;
 use tower_pulse_model::snapshot::{ContextSnapshot, Problem};
 
 use crate::fixture::{Fixture, MS, NOW};
+use crate::rig::server::issue;
 
 const STATS: &str = "pulse:stats:GET /a:AccessTime";
 const SLOWEST: &str = "pulse:slowest:AccessTime";
@@ -40,9 +41,7 @@ async fn fixture() -> (Fixture, MultiplexedConnection) {
 /// Adds members on the server, which is faster than sending them.
 async fn add_members(connection: &mut MultiplexedConnection, key: &str, count: usize) {
     let add = "for n = 0, ARGV[1] - 1 do redis.call('ZADD', KEYS[1], n, 'member ' .. n) end";
-    let mut eval = cmd("EVAL");
-    eval.arg(add).arg(1).arg(key).arg(count);
-    eval.exec_async(connection).await.unwrap();
+    let () = issue(connection, "EVAL", (add, 1, key, count)).await;
 }
 
 fn keys_of(problems: &[Problem]) -> Vec<&str> {
@@ -75,7 +74,7 @@ async fn statistics_with_300_000_members_are_read_and_quarantined() {
     assert!(took < 100_000, "the server took {took} µs");
     let keys: Vec<_> = merged.quarantined.iter().map(|p| &*p.key).collect();
     assert_eq!(keys, [STATS]);
-    let hits = fixture.store.counter("hits:GET /a", 60).await.unwrap();
+    let hits = fixture.counter("hits:GET /a", 60).await;
     assert_eq!(hits, [(NOW, 3)]);
 }
 
@@ -89,17 +88,13 @@ async fn a_ranking_with_300_000_members_is_named_and_shrinks() {
     // Those of other programs come first, and the context of all is the last. Each page lists all of the names: to read
     // every page takes minutes, which `Book` spreads over hours.
     assert_other_contexts_are_read(&page(first.total - 4).await.contexts);
-    assert_eq!(fixture.store.slowest_means().await.unwrap().len(), 100);
+    assert_eq!(fixture.slowest_means().await.len(), 100);
     let before = fixture.server().cpu_micros().await;
     fixture.hit("GET /a", NOW, MS).await;
     let took = fixture.server().cpu_micros().await - before;
     assert!(took < 100_000, "the server took {took} µs");
     // Each call removes a part of the surplus.
-    let left: usize = cmd("ZCARD")
-        .arg(SLOWEST)
-        .query_async(&mut connection)
-        .await
-        .unwrap();
+    let left: usize = issue(&mut connection, "ZCARD", SLOWEST).await;
     assert!((298_000..=299_100).contains(&left), "{left}");
 }
 
@@ -108,9 +103,12 @@ async fn a_record_of_20_mib_is_named_and_replaced() {
     let (mut fixture, mut connection) = fixture().await;
     let key = format!("pulse:pulse:r1:60:{NOW}");
     let field = RecordId::new(Kind::Http, "GET /a").to_bytes();
-    let mut set = cmd("HSET");
-    set.arg(&key).arg(&field).arg(vec![b'x'; 20 * MIB]);
-    set.exec_async(&mut connection).await.unwrap();
+    let () = issue(
+        &mut connection,
+        "HSET",
+        (&key, &field, vec![b'x'; 20 * MIB]),
+    )
+    .await;
     for _ in 0..3 {
         let snapshot = fixture.snapshot().await;
         assert_eq!(keys_of(&snapshot.problems), [&key]);
@@ -144,12 +142,7 @@ async fn a_record_of_20_mib_is_named_and_replaced() {
     fixture.writer.folder.release().await.unwrap();
     fixture.writer = crate::fixture::Writer::new(fixture.store.clone(), fixture.clock.clone());
     fixture.hit("GET /a", NOW, MS).await;
-    let length: usize = cmd("HSTRLEN")
-        .arg(&key)
-        .arg(&field)
-        .query_async(&mut connection)
-        .await
-        .unwrap();
+    let length: usize = issue(&mut connection, "HSTRLEN", (&key, &field)).await;
     assert!(length < 1_000, "{length}");
 }
 
@@ -161,9 +154,7 @@ async fn forty_records_of_2_mib_are_named() {
         let context = format!("GET /many/{n}");
         fixture.hit(&context, NOW, MS).await;
         let field = RecordId::new(Kind::Http, &context).to_bytes();
-        let mut set = cmd("HSET");
-        set.arg(&key).arg(&field).arg(vec![b'x'; 2 * MIB]);
-        set.exec_async(&mut connection).await.unwrap();
+        let () = issue(&mut connection, "HSET", (&key, &field, vec![b'x'; 2 * MIB])).await;
     }
     for _ in 0..2 {
         let snapshot = fixture.snapshot().await;
@@ -177,15 +168,18 @@ async fn forty_records_of_2_mib_are_named() {
 async fn a_key_with_a_name_of_30_mib_is_named() {
     for key in [SLOWEST, "pulse:pulse:contexts", "pulse:pulse:instances"] {
         let (mut fixture, mut connection) = fixture().await;
-        let mut add = cmd("ZADD");
-        add.arg(key).arg(NOW + 9).arg(vec![b'x'; 30 * MIB]);
-        add.exec_async(&mut connection).await.unwrap();
+        let () = issue(
+            &mut connection,
+            "ZADD",
+            (key, NOW + 9, vec![b'x'; 30 * MIB]),
+        )
+        .await;
         for _ in 0..3 {
             let snapshot = fixture.snapshot().await;
             assert_eq!(keys_of(&snapshot.problems), [key]);
             assert_other_contexts_are_read(&snapshot.contexts);
         }
-        let _ = fixture.store.slowest_means().await.unwrap();
+        let _ = fixture.slowest_means().await;
         assert!(fixture.store.status(NOW).await.is_ok());
         let warnings = fixture.store.warnings();
         assert!(
@@ -194,11 +188,7 @@ async fn a_key_with_a_name_of_30_mib_is_named() {
         );
         fixture.hit("GET /b", NOW, MS).await;
         assert_eq!(fixture.hours("GET /b").await.0, Some(3.0), "{key}");
-        cmd("DEL")
-            .arg(key)
-            .exec_async(&mut connection)
-            .await
-            .unwrap();
+        let () = issue(&mut connection, "DEL", key).await;
         for seconds in [0, 6] {
             fixture.store.status(NOW + seconds).await.unwrap();
         }
@@ -210,9 +200,7 @@ async fn a_key_with_a_name_of_30_mib_is_named() {
 #[tokio::test]
 async fn statistics_beside_a_name_of_30_mib_are_read() {
     let (fixture, mut connection) = fixture().await;
-    let mut add = cmd("ZADD");
-    add.arg(STATS).arg(1).arg(vec![b'x'; 30 * MIB]);
-    add.exec_async(&mut connection).await.unwrap();
+    let () = issue(&mut connection, "ZADD", (STATS, 1, vec![b'x'; 30 * MIB])).await;
     let snapshot = fixture.snapshot().await;
     assert_eq!(keys_of(&snapshot.problems), [""; 0]);
     assert_eq!(fixture.hours("GET /a").await.0, Some(2.0));
@@ -225,10 +213,17 @@ async fn a_record_that_is_late_is_left_out() {
     let (fixture, mut connection) = fixture().await;
     let key = format!("pulse:pulse:r1:60:{NOW}");
     let fill = "redis.call('HSET', KEYS[1], ARGV[1], string.rep('x', 128 * 1024 * 1024))";
-    let mut eval = cmd("EVAL");
-    eval.arg(fill).arg(1).arg(&key);
-    eval.arg(&RecordId::new(Kind::Http, "GET /a").to_bytes());
-    eval.exec_async(&mut connection).await.unwrap();
+    let () = issue(
+        &mut connection,
+        "EVAL",
+        (
+            fill,
+            1,
+            &key,
+            &RecordId::new(Kind::Http, "GET /a").to_bytes(),
+        ),
+    )
+    .await;
     let options = RedisOptions::new(&fixture.server().url()).unwrap();
     let options = options.prefix("pulse:").unwrap();
     let options = options.response_timeout(Duration::from_millis(10));
@@ -289,8 +284,8 @@ async fn hours_counters_and_instances_of_20_mib_are_left_out() {
     assert_other_contexts_are_read(&snapshot.contexts);
     // An hour that cannot be read counts as missing, as any text that is not an hour.
     assert_eq!(fixture.hours("GET /a").await.0, Some(2.0));
-    assert_eq!(fixture.store.counter("hits", 1).await.unwrap(), []);
-    let others = fixture.store.counter("hits:GET /b", 1).await.unwrap();
+    assert_eq!(fixture.counter("hits", 1).await, []);
+    let others = fixture.counter("hits:GET /b", 1).await;
     assert_eq!(others, [(NOW, 2)]);
 }
 
@@ -300,11 +295,9 @@ async fn a_counter_of_a_day_of_seconds_is_read() {
     let (fixture, mut connection) = fixture().await;
     let slices: Vec<(i64, i64)> = (0..86_400).map(|n| (NOW - n, 1)).collect();
     for chunk in slices.chunks(10_000) {
-        let mut set = cmd("HSET");
-        set.arg("pulse:count:1:day").arg(chunk);
-        set.exec_async(&mut connection).await.unwrap();
+        let () = issue(&mut connection, "HSET", ("pulse:count:1:day", chunk)).await;
     }
-    let day = fixture.store.counter("day", 1).await.unwrap();
+    let day = fixture.counter("day", 1).await;
     assert_eq!(day.len(), 86_400);
     assert_eq!(fixture.store.warnings(), [""; 0]);
 }

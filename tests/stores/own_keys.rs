@@ -2,22 +2,14 @@
 //! writes again by itself are replaced.
 
 use redis::aio::MultiplexedConnection;
-use redis::cmd;
 use tower_pulse_core::store::{FencedBatch, Heartbeat};
 use tower_pulse_core::testing::TestFlusher;
 use tower_pulse_model::context::Kind;
 use tower_pulse_model::slice::Precisions;
 
 use crate::fixture::{Fixture, MS, NOW, call};
-
-async fn run(connection: &mut MultiplexedConnection, words: &[&str]) {
-    let mut command = cmd(words[0]);
-    command
-        .arg(&words[1..])
-        .exec_async(connection)
-        .await
-        .unwrap();
-}
+use crate::rig::reads;
+use crate::rig::server::issue;
 
 fn key(name: &str) -> String {
     format!("pulse:pulse:{name}")
@@ -29,8 +21,8 @@ async fn poisoned(name: &str) -> (Fixture, MultiplexedConnection) {
     fixture.hit("GET /a", NOW, MS).await;
     fixture.writer.folder.release().await.unwrap();
     let mut connection = fixture.server().connection().await;
-    run(&mut connection, &["DEL", &key(name)]).await;
-    run(&mut connection, &["SADD", &key(name), "x"]).await;
+    let () = issue(&mut connection, "DEL", key(name)).await;
+    let () = issue(&mut connection, "SADD", (key(name), "x")).await;
     (fixture, connection)
 }
 
@@ -43,15 +35,8 @@ async fn next_call(fixture: &Fixture) -> FencedBatch {
 
 fn heartbeat() -> Heartbeat {
     Heartbeat {
-        instance: "a".into(),
-        name: None,
-        at: NOW,
-        every: 1,
         in_flight: 1,
-        dropped: 0,
-        version: None,
-        skew: None,
-        cleaning: None,
+        ..reads::heartbeat("a", NOW)
     }
 }
 
@@ -87,8 +72,8 @@ async fn a_foreign_lease_to_fold_is_taken() {
         &["SET", "pulse:pulse:lease:fold", "somebody", "EX", "100000"],
     ] {
         let (mut fixture, mut connection) = poisoned("lease:fold").await;
-        run(&mut connection, &["DEL", "pulse:pulse:lease:fold"]).await;
-        run(&mut connection, poison).await;
+        let () = issue(&mut connection, "DEL", "pulse:pulse:lease:fold").await;
+        let () = issue(&mut connection, poison[0], &poison[1..]).await;
         let batch = fixture.batch(&[("GET /a", Kind::Http, NOW, &[MS])]);
         fixture.merge_clean(batch).await;
         assert_eq!(fixture.hours("GET /a").await.0, Some(2.0), "{poison:?}");
@@ -110,8 +95,8 @@ async fn a_foreign_lease_to_fold_does_not_count_as_held() {
         ),
         (&["SET", "pulse:pulse:lease:fold", "x", "EX", "5"], true),
     ] {
-        run(&mut connection, &["DEL", "pulse:pulse:lease:fold"]).await;
-        run(&mut connection, poison).await;
+        let () = issue(&mut connection, "DEL", "pulse:pulse:lease:fold").await;
+        let () = issue(&mut connection, poison[0], &poison[1..]).await;
         let appended = fixture.store.append(&call).await.unwrap();
         let tower_pulse_core::store::Appended::Done(receipt) = appended else {
             panic!("{appended:?}");
@@ -124,7 +109,7 @@ async fn a_foreign_lease_to_fold_does_not_count_as_held() {
 #[tokio::test]
 async fn a_lease_of_cleaning_of_another_type_is_replaced() {
     let (fixture, mut connection) = poisoned("lease:clean").await;
-    run(&mut connection, &["EXPIRE", &key("lease:clean"), "100000"]).await;
+    let () = issue(&mut connection, "EXPIRE", (&key("lease:clean"), "100000")).await;
     let cleaned = fixture.store.clean(&fixture.pass()).await.unwrap();
     assert!(cleaned.is_some());
     assert_replaced(&fixture, "lease:clean");
@@ -136,11 +121,8 @@ async fn heartbeats_replace_keys_of_another_type() {
         let (fixture, _connection) = poisoned(name).await;
         fixture.store.heartbeat(&heartbeat()).await.unwrap();
         let snapshot = fixture.snapshot().await;
-        assert_eq!(
-            (snapshot.fleet.instances, snapshot.fleet.in_flight),
-            (1, 1),
-            "{name}"
-        );
+        assert_eq!(snapshot.fleet.instances, 1, "{name}");
+        assert_eq!(snapshot.fleet.in_flight, 1, "{name}");
         assert_replaced(&fixture, name);
     }
     let (fixture, _connection) = poisoned("instances").await;
@@ -157,29 +139,20 @@ async fn a_quarantine_of_another_type_is_replaced() {
     // A quarantine with too many fields is deleted when the next key is quarantined.
     for n in 0..1_000 {
         let field = format!("key {n}");
-        run(
+        let () = issue(
             &mut connection,
-            &["HSET", &key("quarantine"), &field, "7 why #1"],
+            "HSET",
+            (key("quarantine"), field, "7 why #1"),
         )
         .await;
     }
-    let keys = fixture
-        .store
-        .status(NOW + 10)
-        .await
-        .unwrap()
-        .exceptions
-        .quarantined_keys;
+    let status = fixture.store.status(NOW + 10).await.unwrap();
+    let keys = status.exceptions.quarantined_keys;
     assert_eq!(keys.len(), 100);
-    run(&mut connection, &["SET", "pulse:known:", "x"]).await;
+    let () = issue(&mut connection, "SET", ("pulse:known:", "x")).await;
     fixture.hit("GET /b", NOW, MS).await;
-    let keys = fixture
-        .store
-        .status(NOW)
-        .await
-        .unwrap()
-        .exceptions
-        .quarantined_keys;
+    let status = fixture.store.status(NOW).await.unwrap();
+    let keys = status.exceptions.quarantined_keys;
     let keys: Vec<_> = keys.iter().map(|problem| &*problem.key).collect();
     assert_eq!(keys, ["pulse:known:"]);
 }
@@ -190,10 +163,9 @@ async fn a_key_of_entries_set_aside_that_holds_something_else_is_replaced() {
     sets_aside(fixture, connection).await;
     // A stream that takes no further entry.
     let (fixture, mut connection) = poisoned("aside").await;
-    run(&mut connection, &["DEL", &key("aside")]).await;
+    let () = issue(&mut connection, "DEL", &key("aside")).await;
     let last = "18446744073709551615-18446744073709551615";
-    let add = ["XADD", &key("aside"), last, "foo", "bar"];
-    run(&mut connection, &add).await;
+    let () = issue(&mut connection, "XADD", (key("aside"), last, "foo", "bar")).await;
     sets_aside(fixture, connection).await;
 }
 
@@ -201,34 +173,19 @@ async fn a_key_of_entries_set_aside_that_holds_something_else_is_replaced() {
 async fn sets_aside(fixture: Fixture, mut connection: MultiplexedConnection) {
     let call = next_call(&fixture).await;
     fixture.store.append(&call).await.unwrap();
-    let head: String = cmd("HGET")
-        .arg(key("state"))
-        .arg("head")
-        .query_async(&mut connection)
-        .await
-        .unwrap();
+    let head: String = issue(&mut connection, "HGET", (key("state"), "head")).await;
     // An entry with more fields than a script can pass on, and with a number of requests that overflows.
-    run(&mut connection, &["DEL", &key("journal")]).await;
-    let mut add = cmd("XADD");
-    add.arg(key("journal")).arg(head);
-    add.arg("t")
-        .arg(NOW)
-        .arg("v")
-        .arg(1)
-        .arg("n")
-        .arg(u64::MAX)
-        .arg("p")
-        .arg("garbage");
-    for n in 0..10_000 {
-        add.arg(n).arg("x");
-    }
-    add.exec_async(&mut connection).await.unwrap();
+    let () = issue(&mut connection, "DEL", &key("journal")).await;
+    let fields = (("t", NOW, "v", 1, "n", u64::MAX), ("p", "garbage"));
+    let many: Vec<_> = (0..10_000).map(|n| (n, "x")).collect();
+    let () = issue(
+        &mut connection,
+        "XADD",
+        (key("journal"), head, fields, many),
+    )
+    .await;
     assert!(fixture.writer.folder.fold().await.unwrap());
-    let aside: usize = cmd("XLEN")
-        .arg(key("aside"))
-        .query_async(&mut connection)
-        .await
-        .unwrap();
+    let aside: usize = issue(&mut connection, "XLEN", key("aside")).await;
     assert_eq!(aside, 1);
     assert_replaced(&fixture, "aside");
     let call = FencedBatch {
@@ -245,7 +202,7 @@ async fn sets_aside(fixture: Fixture, mut connection: MultiplexedConnection) {
 async fn garbage_in_numbers_of_the_state_does_not_stop_folding() {
     for field in ["need", "trimmed", "oldest", "aside", "done", "took"] {
         let (mut fixture, mut connection) = poisoned("lease:fold").await;
-        run(&mut connection, &["HSET", &key("state"), field, "garbage"]).await;
+        let () = issue(&mut connection, "HSET", (&key("state"), field, "garbage")).await;
         let batch = fixture.batch(&[("GET /a", Kind::Http, NOW, &[MS])]);
         fixture.merge_clean(batch).await;
         assert_eq!(fixture.hours("GET /a").await.0, Some(2.0), "{field}");
@@ -275,7 +232,7 @@ async fn an_instance_with_a_garbled_fence_goes_on_under_a_new_name() {
         flusher.add(one_sample());
         let first = flusher.flush().await.unwrap().unwrap();
         let field = format!("f:{}", first.instance);
-        run(&mut connection, &["HSET", &key("state"), &field, garbage]).await;
+        let () = issue(&mut connection, "HSET", (&key("state"), &field, garbage)).await;
         // In one case the instance notices with nothing to append, in the others by appending.
         if garbage.is_empty() {
             flusher.flush().await.unwrap();

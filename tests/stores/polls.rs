@@ -138,12 +138,4 @@ async fn windows_know_their_longest_poll(mut fixture: Fixture, minutes: usize) {
     }
 }
 
-#[tokio::test]
-async fn windows_of_the_memory_store_know_their_longest_poll() {
-    windows_know_their_longest_poll(Fixture::memory(), 30).await;
-}
-
-#[tokio::test]
-async fn windows_of_redis_know_their_longest_poll() {
-    windows_know_their_longest_poll(Fixture::redis().await, 20).await;
-}
+in_both!(windows_know_their_longest_poll(30, 20));

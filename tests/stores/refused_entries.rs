@@ -10,6 +10,7 @@ use tower_pulse_model::measures::Measure;
 
 use crate::fixture::{Fixture, MS, NOW};
 use crate::rig::reads::StoreReads;
+use crate::rig::server::issue;
 
 const MIB: usize = 1 << 20;
 const ASIDE: &str = "pulse:pulse:aside";
@@ -23,9 +24,8 @@ impl Journal {
     /// Appends an entry with these fields after the others.
     async fn append(&mut self, offset: usize, fields: &[(&str, &[u8])]) {
         const STATE: &str = "pulse:pulse:state";
-        let mut ends = cmd("HMGET");
-        let ends = ends.arg(STATE).arg("head").arg("low");
-        let (head, low): (String, String) = ends.query_async(&mut self.0).await.unwrap();
+        let (head, low): (String, String) =
+            issue(&mut self.0, "HMGET", (STATE, "head", "low")).await;
         let bytes: usize = head.split_once('-').unwrap().0.parse().unwrap();
         let id = format!("{}-7", bytes + offset);
         let mut add = cmd("XADD");
@@ -142,12 +142,11 @@ fn what_no_version_sends_is_set_aside_and_everything_else_is_folded() {
         let missing = all.iter().map(|of| of.1.measures.get(Measure::Missing));
         assert_eq!(missing.sum::<u64>(), 100_000 + 3 * 10 + 7);
         assert_eq!(journal.number(&["ZCARD", "pulse:pulse:contexts"]).await, 1);
-        let cleaned = fixture.store.clean(&fixture.pass()).await.unwrap().unwrap();
+        let cleaned = fixture.clean().await;
         assert_eq!(cleaned.skipped, None);
 
-        let mut aside = cmd("XRANGE");
-        aside.arg(ASIDE).arg("-").arg("+");
-        let aside: Vec<(String, Vec<Vec<u8>>)> = aside.query_async(&mut journal.0).await.unwrap();
+        let aside: Vec<(String, Vec<Vec<u8>>)> =
+            issue(&mut journal.0, "XRANGE", (ASIDE, "-", "+")).await;
         assert_eq!(aside.len(), 7);
         for (_, fields) in &aside {
             let bytes: usize = fields.iter().map(Vec::len).sum();

@@ -5,11 +5,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
-use http::{Request, StatusCode};
-use http_body_util::BodyExt;
+use http::StatusCode;
 use serde_json::Value;
-use tower::ServiceExt;
 use tower_pulse::admin::Access;
 use tower_pulse::{Pulse, Task};
 use tower_pulse_model::aggregate::Aggregate;
@@ -19,6 +16,7 @@ use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::timer_sums::{MAX_TIMERS, OTHER, TimerSums};
 
 use crate::fixture::{Fixture, aggregate_of};
+use crate::rig::asking;
 use crate::rig::seed::seed;
 
 const CONTEXTS: usize = 3;
@@ -106,11 +104,7 @@ impl Page {
     }
 
     async fn get(&self, uri: &str) -> (StatusCode, Value) {
-        let request = Request::get(uri).body(Body::empty()).unwrap();
-        let response = self.router.clone().oneshot(request).await.unwrap();
-        let status = response.status();
-        let body = response.into_body().collect().await.unwrap().to_bytes();
-        (status, serde_json::from_slice(&body).unwrap())
+        asking::ask(&self.router, uri).await
     }
 
     async fn serve(&mut self, fixture: &mut Fixture, served: Vec<Served>) {
@@ -229,16 +223,6 @@ async fn windows_tell_the_timers_of_their_requests(mut fixture: Fixture, steps: 
     }
 }
 
-#[tokio::test]
-async fn windows_of_the_memory_store_tell_the_timers_of_their_requests() {
-    windows_tell_the_timers_of_their_requests(Fixture::memory(), 400).await;
-}
-
-#[tokio::test]
-async fn windows_of_redis_tell_the_timers_of_their_requests() {
-    windows_tell_the_timers_of_their_requests(Fixture::redis().await, 150).await;
-}
-
 /// A request of a second, within which timers of these names ran so many milliseconds.
 fn request(timers: &[(&str, u64)], covered: u64) -> Aggregate {
     let mut aggregate = aggregate_of(&[1_000_000_000], Outcome::Success);
@@ -307,30 +291,22 @@ async fn the_timers_of_an_hour_are_sorted_by_share(mut fixture: Fixture) {
         "errors": null, "error_share": null, "failing": false, "repeated": false,
     });
     assert_eq!(rows[1], expected);
-    assert_eq!(
-        (&answer["timed_share"], &answer["untimed_share"]),
-        (&0.75.into(), &0.25.into())
-    );
+    assert_eq!(answer["timed_share"], 0.75);
+    assert_eq!(answer["untimed_share"], 0.25);
 
     let (_, none) = page.get("/api/path?context=GET+/1&window=5m").await;
     for answer in [&none, &none["window"]] {
         assert_eq!(answer["timers"], serde_json::json!([]));
-        assert_eq!(
-            (&answer["timed_share"], &answer["untimed_share"]),
-            (&0.0.into(), &1.0.into())
-        );
+        assert_eq!(answer["timed_share"], 0.0);
+        assert_eq!(answer["untimed_share"], 1.0);
     }
     // The timer failed three times of four, wherever that was.
     let (_, window) = page.get("/api/path?context=GET+/0&window=5m").await;
     let rows = window["window"]["timers"].as_array().unwrap();
-    assert_eq!(
-        (&rows[1]["errors"], &rows[1]["error_share"]),
-        (&3.into(), &0.75.into())
-    );
-    assert_eq!(
-        (&rows[0]["errors"], &rows[0]["failing"]),
-        (&0.into(), &false.into())
-    );
+    assert_eq!(rows[1]["errors"], 3);
+    assert_eq!(rows[1]["error_share"], 0.75);
+    assert_eq!(rows[0]["errors"], 0);
+    assert_eq!(rows[0]["failing"], false);
     assert_eq!(window["window"]["run_by"], serde_json::json!([]));
 
     let (_, timer) = page.get("/api/path?context=db&kind=timer&window=5m").await;
@@ -348,20 +324,16 @@ async fn the_timers_of_an_hour_are_sorted_by_share(mut fixture: Fixture) {
         .await;
     assert_eq!(nowhere["window"]["run_by"], serde_json::json!([]));
     let (_, timer) = page.get("/api/path?context=db&kind=timer").await;
-    assert_eq!(
-        (&timer["timers"], &timer["timed_share"]),
-        (&serde_json::json!([]), &Value::Null)
-    );
+    assert_eq!(timer["timers"], serde_json::json!([]));
+    assert_eq!(timer["timed_share"], Value::Null);
 
     // Timers whose own contexts are gone have their ids, and the rest are others.
     let (_, many) = page.get("/api/path?context=GET+/2").await;
     let rows = many["timers"].as_array().unwrap();
     assert_eq!(rows.len(), MAX_TIMERS + 1);
     let others = rows.iter().find(|row| row["timer"] == OTHER).unwrap();
-    assert_eq!(
-        (&others["count"], &others["total"]),
-        (&12.into(), &0.03.into())
-    );
+    assert_eq!(others["count"], 12);
+    assert_eq!(others["total"], 0.03);
     assert_eq!(
         others["covered"], 0.005,
         "no more than all of them together"
@@ -370,12 +342,7 @@ async fn the_timers_of_an_hour_are_sorted_by_share(mut fixture: Fixture) {
     assert!(rows.iter().any(|row| row["timer"] == *id), "{many}");
 }
 
-#[tokio::test]
-async fn the_memory_store_tells_the_timers_of_an_hour() {
-    the_timers_of_an_hour_are_sorted_by_share(Fixture::memory()).await;
-}
-
-#[tokio::test]
-async fn redis_tells_the_timers_of_an_hour() {
-    the_timers_of_an_hour_are_sorted_by_share(Fixture::redis().await).await;
-}
+in_both!(
+    the_timers_of_an_hour_are_sorted_by_share,
+    windows_tell_the_timers_of_their_requests(400, 150)
+);

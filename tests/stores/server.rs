@@ -1,23 +1,20 @@
 //! Servers that refuse writes, lose scripts, deny access, freeze or end.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::rig::reads::StoreReads;
-use redis::cmd;
+use crate::rig::reads::{self, StoreReads};
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::{Clock, StoreErrorKind};
 use tower_pulse_core::store::Store;
-use tower_pulse_core::store::{Appended, FencedBatch, Heartbeat, RankingQuery};
+use tower_pulse_core::store::{FencedBatch, Heartbeat, RankingQuery};
 use tower_pulse_core::testing::TestFolder;
 use tower_pulse_model::batch::Batch;
 use tower_pulse_model::context::Kind;
-use tower_pulse_model::ranking::{RankingDelta, RankingSpec};
+use tower_pulse_model::ranking::RankingDelta;
 
-use crate::fixture::{ApplyOutcome, Fixture, MS, MergeReport, NOW, apply, call};
-use crate::rig::proxy::{Proxy, Swallow};
-use crate::rig::server::RedisServer;
+use crate::fixture::{Fixture, MERGED, MS, NOW, apply, call, spec};
+use crate::rig::server::{RedisServer, issue};
 use crate::rig::wait::until;
 
 /// A call of two samples of one context.
@@ -27,13 +24,6 @@ fn two_samples(fixture: &Fixture, seq: u64) -> FencedBatch {
         seq,
         fixture.batch(&[("GET /", Kind::Http, NOW, &[MS, 2 * MS])]),
     )
-}
-
-async fn ask<T: redis::FromRedisValue>(server: &RedisServer, words: &[&str]) -> T {
-    let mut command = cmd(words[0]);
-    command.arg(&words[1..]);
-    let mut connection = server.connection().await;
-    command.query_async(&mut connection).await.unwrap()
 }
 
 /// A store that waits so long for an answer, and three times as long for a connection.
@@ -58,74 +48,9 @@ fn redis_store(url: &str, prefix: &str, clock: Option<&Clock>) -> Arc<dyn Store>
     with_clock(crate::fixture::redis_store(url, prefix), clock)
 }
 
-/// Makes the server refuse writes by the command `refuse`, and checks that a call fails with `advice` and writes
-/// nothing. Then undoes it by the command `undo`, and checks that the same call is stored.
-async fn assert_refused(refuse: &[&str], undo: &[&str], advice: &str) {
-    let fixture = Fixture::redis().await;
-    let server = fixture.server();
-    let merged = ApplyOutcome::Merged(MergeReport::default());
-    assert_eq!(
-        fixture
-            .writer
-            .apply(&two_samples(&fixture, 1))
-            .await
-            .unwrap(),
-        merged
-    );
-    let before = fixture.store.counter("hits:GET /", 1).await.unwrap();
-    let keys: u64 = ask(server, &["DBSIZE"]).await;
-    let _: redis::Value = ask(server, refuse).await;
-    let mut second = two_samples(&fixture, 2);
-    let other = fixture.batch(&[("GET /other", Kind::Http, NOW, &[MS])]);
-    second.batch.merge(other);
-    let error = fixture.writer.apply(&second).await.unwrap_err();
-    assert_eq!(error.kind(), StoreErrorKind::Refused, "{error}");
-    assert!(error.to_string().contains(advice), "{error}");
-    assert_eq!(ask::<u64>(server, &["DBSIZE"]).await, keys);
-    assert_eq!(
-        fixture.store.counter("hits:GET /", 1).await.unwrap(),
-        before
-    );
-    let fence: String = ask(server, &["HGET", "pulse:pulse:state", "f:x"]).await;
-    assert!(fence.starts_with("1 "), "{fence}");
-    let _: redis::Value = ask(server, undo).await;
-    assert_eq!(fixture.writer.apply(&second).await.unwrap(), merged);
-    assert_eq!(fixture.hours("GET /").await.0, Some(4.0));
-}
-
-#[tokio::test]
-async fn a_server_out_of_memory_writes_nothing() {
-    assert_refused(
-        &["CONFIG", "SET", "maxmemory", "1"],
-        &["CONFIG", "SET", "maxmemory", "0"],
-        "raise maxmemory",
-    )
-    .await;
-}
-
-#[tokio::test]
-async fn a_server_without_its_replicas_writes_nothing() {
-    assert_refused(
-        &["CONFIG", "SET", "min-replicas-to-write", "1"],
-        &["CONFIG", "SET", "min-replicas-to-write", "0"],
-        "min-replicas-to-write",
-    )
-    .await;
-}
-
-#[tokio::test]
-async fn a_replica_writes_nothing() {
-    assert_refused(
-        &["REPLICAOF", "127.0.0.1", "1"],
-        &["REPLICAOF", "NO", "ONE"],
-        "master",
-    )
-    .await;
-}
-
 /// Checks that a server that refuses writes by the command `refuse` gives no answer by which an instance would start
 /// anew or replay its calls: a replica that lags lacks what its primary has.
-async fn assert_not_misled(refuse: &[&str]) {
+async fn assert_not_misled(refuse: &str) {
     let fixture = Fixture::redis().await;
     let server = fixture.server();
     fixture
@@ -134,8 +59,8 @@ async fn assert_not_misled(refuse: &[&str]) {
         .await
         .unwrap();
     let generation = fixture.store.hello().await.unwrap().id;
-    let _: u64 = ask(server, &["HSET", "pulse:pulse:state", "f:g", "garbage"]).await;
-    let _: redis::Value = ask(server, refuse).await;
+    let _: u64 = server.run("HSET pulse:pulse:state f:g garbage").await;
+    let _: redis::Value = server.run(refuse).await;
     let mut gap = two_samples(&fixture, 9);
     gap.generation = generation;
     let mut reset = gap.clone();
@@ -150,20 +75,19 @@ async fn assert_not_misled(refuse: &[&str]) {
 
 #[tokio::test]
 async fn a_replica_misleads_no_instance() {
-    assert_not_misled(&["REPLICAOF", "127.0.0.1", "1"]).await;
+    assert_not_misled("REPLICAOF 127.0.0.1 1").await;
 }
 
 #[tokio::test]
 async fn a_server_without_its_replicas_misleads_no_instance() {
-    assert_not_misled(&["CONFIG", "SET", "min-replicas-to-write", "1"]).await;
+    assert_not_misled("CONFIG SET min-replicas-to-write 1").await;
 }
 
 /// Calls every method of a store.
 async fn call_every_method(fixture: &Fixture, store: &Arc<dyn Store>) {
     let mut all = two_samples(fixture, 1);
     all.batch.count(&"sales".into(), NOW, 1);
-    let merged = ApplyOutcome::Merged(MergeReport::default());
-    assert_eq!(apply(store, &all).await.unwrap(), merged);
+    assert_eq!(apply(store, &all).await.unwrap(), MERGED);
     let mut again = two_samples(fixture, 2);
     for hours in [1, 2] {
         let requests = [("GET /", Kind::Http, NOW + hours * 3_600, &[MS][..])];
@@ -171,15 +95,8 @@ async fn call_every_method(fixture: &Fixture, store: &Arc<dyn Store>) {
     }
     apply(store, &again).await.unwrap();
     let heartbeat = Heartbeat {
-        instance: "x".into(),
-        name: None,
-        at: NOW,
-        every: 1,
         in_flight: 1,
-        dropped: 0,
-        version: None,
-        skew: None,
-        cleaning: None,
+        ..reads::heartbeat("x", NOW)
     };
     store.heartbeat(&heartbeat).await.unwrap();
     assert_eq!(store.snapshot(NOW).await.unwrap().problems, []);
@@ -199,11 +116,7 @@ async fn call_every_method(fixture: &Fixture, store: &Arc<dyn Store>) {
 
 /// Adds, removes, drops, reads and expires.
 async fn call_every_command_of_rankings(fixture: &Fixture, store: &Arc<dyn Store>) {
-    let spec = RankingSpec {
-        interval: 3_600,
-        slices: 2,
-        max_ids: 2,
-    };
+    let spec = spec(3_600, 2, 2);
     let folder = TestFolder::new(store.clone(), fixture.clock.clone(), "folder", 1_000);
     let generation = store.hello().await.unwrap().id;
     for seq in 1..=3 {
@@ -247,75 +160,26 @@ async fn the_acl_rule_in_the_error_is_sufficient() {
     for prefix in ["pulse:", "", "we[i]rd*?\\:"] {
         let fixture = Fixture::redis().await;
         let server = fixture.server();
-        let _: () = ask(server, &["ACL", "SETUSER", "app", "on", ">secret", "+ping"]).await;
+        let () = server.run("ACL SETUSER app on >secret +ping").await;
         let url = format!("redis://app:secret@127.0.0.1:{}/2", server.port());
         let store = redis_store(&url, prefix, Some(&fixture.clock));
         let mut steps = Vec::new();
         // Permissions are given one by one; the error names the rule until all are there.
-        for rights in [
-            &["+select"][..],
-            &["+eval", "+evalsha", "~pulse:*"],
-            &["+@write"],
-        ] {
+        for rights in ["+select", "+eval +evalsha ~pulse:*", "+@write"] {
             let error = apply(&store, &two_samples(&fixture, 1)).await.unwrap_err();
             assert_eq!(error.kind(), StoreErrorKind::Forbidden, "{error}");
             let text = error.to_string();
             assert!(text.contains("ACL SETUSER app ~"), "{text}");
             assert!(!format!("{text} {error:?} {}", store.describe()).contains("secret"));
             steps.push(text);
-            let mut command = vec!["ACL", "SETUSER", "app"];
-            command.extend(rights);
-            let _: () = ask(server, &command).await;
+            let () = server.run(&format!("ACL SETUSER app {rights}")).await;
         }
-        assert_eq!(ask::<u64>(server, &["DBSIZE"]).await, 0);
-        let _: () = ask(server, &["ACL", "SETUSER", "app", "reset", "on", ">secret"]).await;
-        let line = steps[2].split("with: ").nth(1).unwrap();
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let _: () = ask(server, &words).await;
+        assert_eq!(server.run::<u64>("DBSIZE").await, 0);
+        let () = server.run("ACL SETUSER app reset on >secret").await;
+        let () = server.run(steps[2].split("with: ").nth(1).unwrap()).await;
         call_every_method(&fixture, &store).await;
         assert_eq!(store.warnings(), Vec::<String>::new());
     }
-}
-
-/// Connecting checks the permissions too.
-#[tokio::test]
-async fn a_folder_that_loses_a_permission_changes_nothing() {
-    let fixture = Fixture::redis().await;
-    let server = fixture.server();
-    let user = ["ACL", "SETUSER", "app", "on", ">secret", "~*", "+@all"];
-    let _: () = ask(server, &user).await;
-    let url = format!("redis://app:secret@127.0.0.1:{}", server.port());
-    let store = redis_store(&url, "pulse:", Some(&fixture.clock));
-    let folder = TestFolder::new(store.clone(), fixture.clock.clone(), "folder", 1_000);
-    let generation = store.hello().await.unwrap().id;
-    let mut seq = 0;
-    for command in [
-        "expire",
-        "hincrby",
-        "rename",
-        "zadd",
-        "zcard",
-        "zmscore",
-        "zremrangebyrank",
-    ] {
-        seq += 1;
-        let mut call = two_samples(&fixture, seq);
-        call.generation.clone_from(&generation);
-        store.append(&call).await.unwrap();
-        let (missing, given) = (format!("-{command}"), format!("+{command}"));
-        let _: () = ask(server, &["ACL", "SETUSER", "app", &missing]).await;
-        let before: String = ask(server, &["HGET", "pulse:pulse:state", "low"]).await;
-        let error = folder.fold().await.unwrap_err();
-        assert_eq!(error.kind(), StoreErrorKind::Forbidden, "{error}");
-        let low: String = ask(server, &["HGET", "pulse:pulse:state", "low"]).await;
-        assert_eq!(low, before, "{command}");
-        let _: () = ask(server, &["ACL", "SETUSER", "app", &given]).await;
-        assert!(folder.fold().await.unwrap(), "{command}");
-        let hits = store.counter("hits:GET /", 60).await.unwrap();
-        assert_eq!(hits, [(NOW, 2 * seq as i64)], "{command}");
-    }
-    let quarantined = store.status(NOW).await.unwrap().exceptions.quarantined;
-    assert_eq!(quarantined, 0);
 }
 
 /// An application that had no rankings may have a rule without their keys.
@@ -324,18 +188,12 @@ async fn a_folder_without_the_keys_of_rankings_changes_nothing() {
     let fixture = Fixture::redis().await;
     let server = fixture.server();
     let rule = "ACL SETUSER app on >secret +@all ~known: ~count:* ~stats:* ~slowest:* ~pulse:*";
-    let words: Vec<&str> = rule.split(' ').collect();
-    let _: () = ask(server, &words).await;
+    let () = server.run(rule).await;
     let url = format!("redis://app:secret@127.0.0.1:{}", server.port());
     let store = redis_store(&url, "", Some(&fixture.clock));
-    let merged = ApplyOutcome::Merged(MergeReport::default());
     let mut first = two_samples(&fixture, 1);
-    assert_eq!(apply(&store, &first).await.unwrap(), merged);
-    let spec = RankingSpec {
-        interval: 3_600,
-        slices: 2,
-        max_ids: 2,
-    };
+    assert_eq!(apply(&store, &first).await.unwrap(), MERGED);
+    let spec = spec(3_600, 2, 2);
     let mut delta = RankingDelta::new(spec);
     delta.add(&"7".into(), NOW, 1);
     (first.seq, first.previous) = (2, 1);
@@ -343,18 +201,12 @@ async fn a_folder_without_the_keys_of_rankings_changes_nothing() {
     let error = apply(&store, &first).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Forbidden, "{error}");
     assert!(error.to_string().contains("~last_slot_*"), "{error}");
-    let words = [
-        "ACL",
-        "SETUSER",
-        "app",
-        "~slot_*",
-        "~stats_*",
-        "~last_slot_*",
-    ];
-    let _: () = ask(server, &words).await;
+    let () = server
+        .run("ACL SETUSER app ~slot_* ~stats_* ~last_slot_*")
+        .await;
     let folder = TestFolder::new(store.clone(), fixture.clock.clone(), "folder", 1_000);
     assert!(folder.fold().await.unwrap());
-    let score: f64 = ask(server, &["ZSCORE", "stats_posts", "7"]).await;
+    let score: f64 = server.run("ZSCORE stats_posts 7").await;
     assert_eq!(score, 1.0);
     let hits = store.counter("hits:GET /", 60).await.unwrap();
     assert_eq!(hits, [(NOW, 4)]);
@@ -386,128 +238,14 @@ async fn a_missing_wrong_or_superfluous_password_is_explained() {
     let store = redis_store(&server.url(), "pulse:", Some(&fixture.clock));
     call_every_method(&fixture, &store).await;
     let store = redis_store(&format!("redis://:any@127.0.0.1:{port}"), "pulse:", None);
-    let _: () = redis::cmd("CONFIG")
-        .arg(&["SET", "requirepass", ""])
-        .query_async(&mut server.connection().await)
-        .await
-        .unwrap();
+    let () = issue(
+        &mut server.connection().await,
+        "CONFIG",
+        &["SET", "requirepass", ""],
+    )
+    .await;
     let error = store.slowest_means().await.unwrap_err();
     assert!(error.to_string().contains("take it out"), "{error}");
-}
-
-#[tokio::test]
-async fn a_flushed_script_is_sent_again() {
-    let mut fixture = Fixture::redis().await;
-    let generation = fixture.store.hello().await.unwrap().id;
-    fixture.hit("GET /", NOW, MS).await;
-    let _: () = ask(fixture.server(), &["SCRIPT", "FLUSH"]).await;
-    fixture.hit("GET /", NOW, MS).await;
-    let _: () = ask(fixture.server(), &["FLUSHALL"]).await;
-    let mut next = call("a", 3, Batch::new(fixture.precisions.clone()));
-    next.generation = generation;
-    assert_eq!(
-        fixture.writer.apply(&next).await.unwrap(),
-        ApplyOutcome::Reset
-    );
-}
-
-#[tokio::test]
-async fn the_store_reconnects_to_a_server_that_comes_back() {
-    let fixture = Fixture::redis_with(
-        RedisServer::builder()
-            .arg("--appendonly", "yes")
-            .start()
-            .await,
-        "pulse:",
-    );
-    let merged = ApplyOutcome::Merged(MergeReport::default());
-    assert_eq!(
-        fixture
-            .writer
-            .apply(&two_samples(&fixture, 1))
-            .await
-            .unwrap(),
-        merged
-    );
-    fixture.server().terminate();
-    for _ in 0..2 {
-        let error = fixture
-            .writer
-            .apply(&two_samples(&fixture, 2))
-            .await
-            .unwrap_err();
-        assert_eq!(error.kind(), StoreErrorKind::Unreachable, "{error}");
-    }
-    assert!(fixture.store.snapshot(NOW).await.is_err());
-    fixture.server().restart().await;
-    // The connection that folds notices the restart by an error.
-    let _ = fixture.writer.folder.fold().await;
-    assert_eq!(
-        fixture
-            .writer
-            .apply(&two_samples(&fixture, 2))
-            .await
-            .unwrap(),
-        merged
-    );
-    fixture.server().kill_clients().await;
-    // Each of the three connections notices by an error.
-    let mut errors = 0;
-    while fixture
-        .writer
-        .apply(&two_samples(&fixture, 3))
-        .await
-        .is_err()
-    {
-        errors += 1;
-        assert!(errors <= 3);
-    }
-    assert!(fixture.writer.folder.fold().await.unwrap());
-    let _ = fixture.store.snapshot(NOW).await;
-    assert_eq!(fixture.hours("GET /").await.0, Some(6.0));
-}
-
-#[tokio::test]
-async fn a_call_whose_reply_was_lost_is_appended_once() {
-    let fixture = Fixture::redis().await;
-    let proxy = Proxy::start(fixture.server().port()).await;
-    let url = format!("redis://127.0.0.1:{}", proxy.port());
-    // A server on a busy machine answers within it.
-    let timeout = Duration::from_secs(2);
-    let store = store_with_timeout(&url, timeout, Some(&fixture.clock));
-    let merged = ApplyOutcome::Merged(MergeReport::default());
-    assert_eq!(
-        apply(&store, &two_samples(&fixture, 1)).await.unwrap(),
-        merged
-    );
-    let generation = store.hello().await.unwrap().id;
-    for (seq, how) in [(2, Swallow::Cut), (3, Swallow::Hang)] {
-        let mut call = two_samples(&fixture, seq);
-        call.generation.clone_from(&generation);
-        proxy.swallow_replies(1.0, 7, how);
-        let error = store.append(&call).await.unwrap_err();
-        assert!(
-            matches!(
-                error.kind(),
-                StoreErrorKind::Unreachable | StoreErrorKind::TimedOut
-            ),
-            "{error}"
-        );
-        proxy.heal();
-        let mut answers = Vec::new();
-        while !matches!(answers.last(), Some(Ok(_))) {
-            answers.push(store.append(&call).await);
-            // A connection that hangs is dropped after three timeouts.
-            assert!(answers.len() <= 4, "{answers:?}");
-        }
-        let answer = answers.pop().unwrap().unwrap();
-        assert!(
-            matches!(answer, Appended::Duplicate(_)),
-            "{how:?}: {answer:?}"
-        );
-    }
-    assert!(fixture.writer.folder.fold().await.unwrap());
-    assert_eq!(fixture.hours("GET /").await.0, Some(6.0));
 }
 
 #[tokio::test]
@@ -550,7 +288,9 @@ async fn idle_keys_expire() {
     fixture.advance(90);
     fixture.hit("GET /", NOW + 90, MS).await;
     let server = fixture.server();
-    let ttl = |key: &'static str| async move { ask::<i64>(server, &["TTL", key]).await };
+    let ttl = |key: &'static str| async move {
+        issue::<i64>(&mut server.connection().await, "TTL", key).await
+    };
     let near = |ttl: i64, expected: i64| (expected - 10..=expected).contains(&ttl);
     assert!(near(ttl("pulse:count:1:hits:GET /").await, 120 + 600));
     let day = 122 * 86_400;
@@ -569,8 +309,13 @@ async fn idle_keys_expire() {
     assert_eq!(ttl("pulse:stats:GET /:AccessTime").await, -1);
     assert_eq!(ttl("pulse:known:").await, -1);
     // Cleaning renews the time to live of counters with slices.
-    let _: () = ask(server, &["EXPIRE", "pulse:count:60:hits:GET /", "99"]).await;
-    let _ = fixture.store.clean(&fixture.pass()).await.unwrap().unwrap();
+    let () = issue(
+        &mut server.connection().await,
+        "EXPIRE",
+        ("pulse:count:60:hits:GET /", 99),
+    )
+    .await;
+    let _ = fixture.clean().await;
     assert!(near(ttl("pulse:count:60:hits:GET /").await, 7_800));
 
     let options = RedisOptions::new(&server.url())
@@ -595,17 +340,35 @@ async fn a_counter_with_new_slices_is_listed_again_and_renewed_now_and_then() {
         fixture.advance(1);
     }
     // Each new slice pushes one out from now on. Another program interferes.
-    let _: u64 = ask(fixture.server(), &["ZREM", "pulse:known:", "1:hits:GET /"]).await;
-    let _: u64 = ask(fixture.server(), &["EXPIRE", key, "60"]).await;
+    let _: u64 = issue(
+        &mut fixture.server().connection().await,
+        "ZREM",
+        ("pulse:known:", "1:hits:GET /"),
+    )
+    .await;
+    let _: u64 = issue(
+        &mut fixture.server().connection().await,
+        "EXPIRE",
+        (key, 60),
+    )
+    .await;
     for second in 120..120 + RENEWED_AFTER {
         fixture.hit("GET /", NOW + second, MS).await;
         fixture.advance(1);
     }
     let server = fixture.server();
-    assert_eq!(ask::<u64>(server, &["HLEN", key]).await, 120);
-    let score: Option<f64> = ask(server, &["ZSCORE", "pulse:known:", "1:hits:GET /"]).await;
+    assert_eq!(
+        issue::<u64>(&mut server.connection().await, "HLEN", key).await,
+        120
+    );
+    let score: Option<f64> = issue(
+        &mut server.connection().await,
+        "ZSCORE",
+        ("pulse:known:", "1:hits:GET /"),
+    )
+    .await;
     assert_eq!(score, Some(0.0));
-    let left: i64 = ask(server, &["TTL", key]).await;
+    let left: i64 = issue(&mut server.connection().await, "TTL", key).await;
     assert!((700..=720).contains(&left), "{left}");
 }
 
@@ -618,8 +381,11 @@ async fn counters_stay_small() {
     }
     let server = fixture.server();
     let key = "pulse:count:1:hits:GET /";
-    assert_eq!(ask::<u64>(server, &["HLEN", key]).await, 120);
-    let encoding: String = ask(server, &["OBJECT", "ENCODING", key]).await;
+    assert_eq!(
+        issue::<u64>(&mut server.connection().await, "HLEN", key).await,
+        120
+    );
+    let encoding: String = issue(&mut server.connection().await, "OBJECT", ("ENCODING", key)).await;
     assert!(
         encoding == "listpack" || encoding == "ziplist",
         "{encoding}"
@@ -664,7 +430,7 @@ async fn the_error_of_a_cluster_node_is_explained() {
 async fn the_error_of_a_server_without_a_free_connection_is_explained() {
     let fixture = Fixture::redis().await;
     let _held = fixture.server().connection().await;
-    let _: () = ask(fixture.server(), &["CONFIG", "SET", "maxclients", "1"]).await;
+    let () = fixture.server().run("CONFIG SET maxclients 1").await;
     let error = fixture
         .writer
         .apply(&two_samples(&fixture, 1))
@@ -684,14 +450,16 @@ async fn records_stay_small() {
     }
     let mut connection = fixture.server().connection().await;
     for slice in [NOW, NOW + 60, NOW + 120] {
-        let mut get = cmd("HVALS");
-        get.arg(format!("pulse:pulse:r1:60:{slice}"));
-        let fields: Vec<Vec<u8>> = get.query_async(&mut connection).await.unwrap();
+        let fields: Vec<Vec<u8>> = issue(
+            &mut connection,
+            "HVALS",
+            format!("pulse:pulse:r1:60:{slice}"),
+        )
+        .await;
         assert_eq!(fields.len(), 1);
         assert!(fields[0].len() < 60, "{} bytes", fields[0].len());
     }
-    let now = fixture.clock.now_seconds();
-    let minutes = fixture.store.records_of("GET /", 60, now).await.unwrap();
+    let minutes = fixture.records("GET /", 60).await;
     let counts: Vec<_> = minutes.iter().map(|(_, s)| s.histogram.count()).collect();
     assert_eq!(counts, [180, 180, 90]);
     let hour = fixture.context("GET /").await.hour.unwrap();
@@ -700,81 +468,11 @@ async fn records_stay_small() {
 }
 
 #[tokio::test]
-async fn one_of_many_instances_cleans() {
-    let fixture = Fixture::redis().await;
-    let url = fixture.server().url();
-    let stores: Vec<_> = (0..6).map(|_| redis_store(&url, "pulse:", None)).collect();
-    for (n, store) in stores.iter().enumerate() {
-        let mut call = two_samples(&fixture, 1);
-        call.generation = store.hello().await.unwrap().id;
-        call.instance = n.to_string();
-        store.append(&call).await.unwrap();
-    }
-    // All instances write meanwhile: counters that are being cleaned must not lose new samples.
-    let cleaning = stores.into_iter().enumerate().map(|(n, store)| {
-        let (mut pass, batch) = (fixture.pass(), two_samples(&fixture, 1).batch);
-        (pass.now, pass.instance) = (NOW + 600, n.to_string());
-        tokio::spawn(async move {
-            let mut call = call(&n.to_string(), 2, batch);
-            call.generation = store.hello().await.unwrap().id;
-            let folder = TestFolder::new(store.clone(), Clock::system(), &n.to_string(), 1_000);
-            let mut done = false;
-            for seq in 2..40 {
-                (call.seq, call.previous) = (seq, seq - 1);
-                let appended = store.append(&call).await.unwrap();
-                assert!(matches!(appended, Appended::Done(_)), "{appended:?}");
-                // Another instance may hold the lease.
-                let _ = folder.fold().await.unwrap();
-                if seq % 7 == 0 {
-                    done |= store.clean(&pass).await.unwrap().is_some();
-                }
-            }
-            done.then_some(n)
-        })
-    });
-    let mut done = BTreeSet::new();
-    for cleaner in cleaning.collect::<Vec<_>>() {
-        done.extend(cleaner.await.unwrap());
-    }
-    let holder: String = ask(fixture.server(), &["GET", "pulse:pulse:lease:clean"]).await;
-    assert_eq!(done, BTreeSet::from([holder.parse().unwrap()]));
-    let _: u64 = ask(fixture.server(), &["DEL", "pulse:pulse:lease:fold"]).await;
-    assert!(fixture.writer.folder.fold().await.unwrap());
-    let hits = fixture.store.counter("hits:GET /", 3_600).await.unwrap();
-    assert_eq!(hits.iter().map(|(_, n)| n).sum::<i64>(), 6 * 2 * 39);
-    let score: Option<f64> = ask(
-        fixture.server(),
-        &["ZSCORE", "pulse:known:", "1:hits:GET /"],
-    )
-    .await;
-    assert_eq!(score, Some(0.0), "a counter with slices is listed");
-}
-
-#[tokio::test]
-async fn the_lease_of_another_instance_is_left_alone() {
-    let mut fixture = Fixture::redis().await;
-    fixture.hit("GET /", NOW - 10_000, MS).await;
-    let server = fixture.server();
-    let lease = "pulse:pulse:lease:clean";
-    let _: () = ask(server, &["SET", lease, "other", "EX", "60"]).await;
-    assert_eq!(fixture.store.clean(&fixture.pass()).await.unwrap(), None);
-    assert_eq!(ask::<String>(server, &["GET", lease]).await, "other");
-    let _: u64 = ask(server, &["DEL", lease]).await;
-    for _ in 0..2 {
-        fixture.store.clean(&fixture.pass()).await.unwrap().unwrap();
-        let left: i64 = ask(server, &["TTL", lease]).await;
-        assert!((70..=75).contains(&left), "until the next pass: {left}");
-        let _: u64 = ask(server, &["EXPIRE", lease, "5"]).await;
-    }
-}
-
-#[tokio::test]
 async fn nothing_outside_the_prefix_is_touched() {
     let mut fixture = Fixture::redis_with(RedisServer::start().await, "pulse:{shop}:");
     let mut connection = fixture.server().connection().await;
     for key in ["known:", "count:1:hits", "pulse:known:", "pulse:contexts"] {
-        let set = cmd("SET").arg(key).arg("mine").clone();
-        set.exec_async(&mut connection).await.unwrap();
+        let () = issue(&mut connection, "SET", (key, "mine")).await;
     }
     fixture.hit("GET /", NOW, MS).await;
     for days in [1, 9] {
@@ -782,7 +480,7 @@ async fn nothing_outside_the_prefix_is_touched() {
         pass.now += days * 86_400;
         fixture.store.clean(&pass).await.unwrap().unwrap();
     }
-    let keys: Vec<String> = ask(fixture.server(), &["KEYS", "*"]).await;
+    let keys: Vec<String> = fixture.server().run("KEYS *").await;
     let outside = keys.iter().filter(|key| !key.starts_with("pulse:{shop}:"));
     assert_eq!(outside.count(), 4, "{keys:?}");
 }

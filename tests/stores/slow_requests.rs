@@ -3,13 +3,9 @@
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
 use axum::extract::Path;
 use axum::routing::get;
-use http::Request;
-use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use tower::ServiceExt;
 use tower_pulse::admin::Access;
 use tower_pulse::{Builder, Clock, Pulse};
 use tower_pulse_core::store::SlowRequestQuery;
@@ -19,18 +15,16 @@ use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::slow_request::{SlowRequest, SlowRequests};
 
 use crate::fixture::{Fixture, LAST_HOUR, MS, NOW, THIS_HOUR, call};
-use crate::rig::server::RedisServer;
+use crate::rig::asking;
+use crate::rig::server::{RedisServer, issue};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
 async fn send(app: &Router, uri: &str) -> (u16, Value) {
-    let request = Request::builder().uri(uri).header("x-secret", "secret");
-    let request = request.header("traceparent", format!("00-{TRACE}-00f067aa0ba902b7-01"));
-    let request = request.body(Body::empty()).unwrap();
-    let response = app.clone().oneshot(request).await.unwrap();
-    let status = response.status().as_u16();
-    let body = response.into_body().collect().await.unwrap().to_bytes();
-    (status, serde_json::from_slice(&body).unwrap_or_default())
+    let trace = format!("00-{TRACE}-00f067aa0ba902b7-01");
+    let headers = [("x-secret", "secret"), ("traceparent", &*trace)];
+    let answer = asking::send(app, "GET", uri, &headers, "").await;
+    (answer.status.as_u16(), answer.json())
 }
 
 async fn are_told_over_http(builder: Builder) {
@@ -58,10 +52,9 @@ async fn are_told_over_http(builder: Builder) {
 
     let get = async |uri: &str| send(&app, &format!("/pulse/api/{uri}")).await.1;
     let all = get("slowest_requests").await;
-    assert_eq!(
-        (&all["window"], &all["from"], &all["to"]),
-        (&json!("hour"), &json!(THIS_HOUR), &json!(THIS_HOUR + 3_600))
-    );
+    assert_eq!(all["window"], json!("hour"));
+    assert_eq!(all["from"], json!(THIS_HOUR));
+    assert_eq!(all["to"], json!(THIS_HOUR + 3_600));
     let requests = all["requests"].as_array().unwrap();
     let seconds: Vec<_> = requests
         .iter()
@@ -82,10 +75,8 @@ async fn are_told_over_http(builder: Builder) {
     let limited = get("slowest_requests?window=hour&limit=3").await;
     assert_eq!(limited["requests"].as_array().unwrap()[..], requests[..3]);
     let none = get("slowest_requests?window=last_hour").await;
-    assert_eq!(
-        (&none["requests"], &none["from"]),
-        (&json!([]), &json!(THIS_HOUR - 3_600))
-    );
+    assert_eq!(none["requests"], json!([]));
+    assert_eq!(none["from"], json!(THIS_HOUR - 3_600));
 
     let users = get("path?context=GET+/users/{id}").await;
     let lists = &users["slowest_requests"];
@@ -142,30 +133,18 @@ async fn of_redis_where_neither_query_nor_other_headers_are_stored() {
     are_told_over_http(Pulse::builder().redis(redis.url())).await;
 
     let mut connection = redis.connection().await;
-    let keys: Vec<String> = redis::cmd("KEYS")
-        .arg("*")
-        .query_async(&mut connection)
-        .await
-        .unwrap();
+    let keys: Vec<String> = issue(&mut connection, "KEYS", "*").await;
     let lists: Vec<_> = keys
         .iter()
         .filter(|key| key.contains("pulse:slow1:"))
         .collect();
     assert_eq!(lists, [&format!("pulse:pulse:slow1:{THIS_HOUR}")]);
-    let ttl: i64 = redis::cmd("TTL")
-        .arg(lists[0])
-        .query_async(&mut connection)
-        .await
-        .unwrap();
+    let ttl: i64 = issue(&mut connection, "TTL", lists[0]).await;
     assert!((1..=3 * 3_600).contains(&ttl), "{ttl}");
     let contains = |bytes: &[u8], text: &[u8]| bytes.windows(text.len()).any(|part| part == text);
     let (mut has_path, mut has_trace) = (false, false);
     for key in &keys {
-        let dump: Option<Vec<u8>> = redis::cmd("DUMP")
-            .arg(key)
-            .query_async(&mut connection)
-            .await
-            .unwrap();
+        let dump: Option<Vec<u8>> = issue(&mut connection, "DUMP", key).await;
         let dump = dump.unwrap_or_default();
         assert!(!contains(&dump, b"secret"), "{key}");
         has_path |= contains(&dump, b"/users/7");
@@ -233,10 +212,8 @@ async fn failed_ones_are_listed_over_http(builder: Builder) {
     assert!(all.iter().all(|r| r["error"] == json!(false)));
     let job = get("path?context=job&kind=timer").await;
     let none = json!({ "hour": [], "last_hour": [] });
-    assert_eq!(
-        (&job["slowest_requests"], &job["failed_requests"]),
-        (&none, &none)
-    );
+    assert_eq!(job["slowest_requests"], none);
+    assert_eq!(job["failed_requests"], none);
 
     hand.advance(Duration::from_secs(3_600));
     let later = get("path?context=GET+/users/{id}").await;
@@ -275,7 +252,7 @@ fn root() -> ContextId {
 }
 
 /// Sends calls of two instances in turn: slow successes, and failed requests at times that only one of them has.
-async fn of_a_fleet_are_the_newest_of_all_its_instances(fixture: &mut Fixture) {
+async fn of_a_fleet_are_the_newest_of_all_its_instances(fixture: Fixture) {
     for seq in 1..=4 {
         for (at, instance) in ["a", "b"].into_iter().enumerate() {
             let mut batch = Batch::new(fixture.precisions.clone());
@@ -298,7 +275,7 @@ async fn of_a_fleet_are_the_newest_of_all_its_instances(fixture: &mut Fixture) {
                 .unwrap();
         }
     }
-    let list = listed(fixture, THIS_HOUR).await;
+    let list = listed(&fixture, THIS_HOUR).await;
     let slowest: Vec<_> = list.slowest().map(|r| r.nanos - 100 * MS).collect();
     assert_eq!(slowest, [23, 22, 21, 20, 19]);
     let failed: Vec<_> = list
@@ -307,7 +284,7 @@ async fn of_a_fleet_are_the_newest_of_all_its_instances(fixture: &mut Fixture) {
         .collect();
     let newest = [(23, "b"), (22, "a"), (21, "b"), (20, "a"), (19, "b")];
     assert_eq!((failed, list.len()), (newest.to_vec(), 10));
-    let last = listed(fixture, LAST_HOUR).await;
+    let last = listed(&fixture, LAST_HOUR).await;
     assert_eq!((last.failed().len(), last.len()), (2, 2));
 }
 
@@ -325,12 +302,4 @@ async fn listed(fixture: &Fixture, hour: i64) -> SlowRequests {
     lists.pop().unwrap()
 }
 
-#[tokio::test]
-async fn failed_requests_of_a_fleet_in_memory() {
-    of_a_fleet_are_the_newest_of_all_its_instances(&mut Fixture::memory()).await;
-}
-
-#[tokio::test]
-async fn failed_requests_of_a_fleet_in_redis() {
-    of_a_fleet_are_the_newest_of_all_its_instances(&mut Fixture::redis().await).await;
-}
+in_both!(of_a_fleet_are_the_newest_of_all_its_instances);

@@ -4,11 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
-use http::{Request, StatusCode};
-use http_body_util::BodyExt;
+use http::StatusCode;
 use serde_json::{Value, json};
-use tower::ServiceExt;
 use tower_pulse::admin::Access;
 use tower_pulse::query::{QueryError, RequestStatus, SlowestRequestsQuery};
 use tower_pulse::store::Precisions;
@@ -16,6 +13,7 @@ use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::{Builder, Clock, ManualClock, Pulse};
 
 use crate::fixture::{NOW, THIS_HOUR};
+use crate::rig::asking;
 use crate::rig::server::RedisServer;
 
 const REPORT: &str = "POST /report";
@@ -86,12 +84,7 @@ impl Fleet {
     }
 
     async fn ask(&self, query: &str) -> (StatusCode, Value) {
-        let uri = format!("/pulse/api/slowest_requests?{query}");
-        let request = Request::get(&uri).body(Body::empty()).unwrap();
-        let response = self.app.clone().oneshot(request).await.unwrap();
-        let status = response.status();
-        let body = response.into_body().collect().await.unwrap().to_bytes();
-        (status, serde_json::from_slice(&body).unwrap())
+        asking::ask(&self.app, &format!("/pulse/api/slowest_requests?{query}")).await
     }
 
     /// The answer, and its requests: the first letter of the path, and the duration in milliseconds.
@@ -181,14 +174,9 @@ async fn are_filtered(fleet: Fleet) {
     let (answer, requests) = fleet.listed("window=both_hours&per_path=2").await;
     let both = [&[('s', 200_000)], &two[..]].concat();
     assert_eq!(requests, both);
-    assert_eq!(
-        (&answer["window"], &answer["from"], &answer["to"]),
-        (
-            &json!("both_hours"),
-            &json!(THIS_HOUR),
-            &json!(THIS_HOUR + 7_200)
-        )
-    );
+    assert_eq!(answer["window"], json!("both_hours"));
+    assert_eq!(answer["from"], json!(THIS_HOUR));
+    assert_eq!(answer["to"], json!(THIS_HOUR + 7_200));
     let (_, requests) = fleet.listed("window=both_hours&per_path=1").await;
     assert_eq!(requests, [('s', 200_000), ('r', 120_000), ('u', 700)]);
     assert_eq!(fleet.listed("window=hour&per_path=2").await.1, both[..1]);
@@ -225,11 +213,8 @@ async fn are_filtered(fleet: Fleet) {
         ("status=5xx&status=4xx", "status", "twice"),
     ] {
         let (status, answer) = fleet.ask(query).await;
-        assert_eq!(
-            (status.as_u16(), &answer["parameter"]),
-            (400, &json!(parameter)),
-            "{query}"
-        );
+        assert_eq!(status.as_u16(), 400, "{query}");
+        assert_eq!(answer["parameter"], json!(parameter), "{query}");
         let error = answer["error"].as_str().unwrap();
         assert!(error.contains(says), "{query}: {error}");
     }

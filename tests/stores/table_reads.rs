@@ -14,14 +14,10 @@ use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::ranking::{RankingDelta, RankingSpec};
 use tower_pulse_model::slice::Precisions;
 
-use crate::fixture::{NOW, Writer, aggregate_of, call, redis_store};
+use crate::fixture::{NOW, Writer, aggregate_of, call, redis_store, spec};
 use crate::rig::server::RedisServer;
 
-const SPEC: RankingSpec = RankingSpec {
-    interval: 3_600,
-    slices: 24,
-    max_ids: 100,
-};
+const SPEC: RankingSpec = spec(3_600, 24, 100);
 
 /// What each call adds: contexts, and ids of a ranking of which two have equal sums.
 fn batch() -> Batch {

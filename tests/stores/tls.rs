@@ -6,7 +6,7 @@ use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse_core::store::Store;
 use tower_pulse_model::context::Kind;
 
-use crate::fixture::{ApplyOutcome, Fixture, MS, MergeReport, NOW, apply, call};
+use crate::fixture::{Fixture, MERGED, MS, NOW, apply, call};
 use crate::rig::reads::StoreReads;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::PATIENCE;
@@ -20,7 +20,7 @@ fn store(options: RedisOptions) -> Arc<dyn Store> {
 async fn assert_works(store: &Arc<dyn Store>) {
     let batch = Fixture::memory().batch(&[("GET /", Kind::Http, NOW, &[MS])]);
     let applied = apply(store, &call("x", 1, batch)).await.unwrap();
-    assert_eq!(applied, ApplyOutcome::Merged(MergeReport::default()));
+    assert_eq!(applied, MERGED);
     let hits = store.counter("hits:GET /", 1).await.unwrap();
     assert_eq!(hits, [(NOW, 1)]);
 }
@@ -81,51 +81,4 @@ async fn a_certificate_is_refused_unless_its_authority_is_trusted() {
     let client = redis::Client::build_with_tls(url, certificates()).unwrap();
     let info = client.get_connection_info().clone();
     assert_works(&store(RedisOptions::from(info))).await;
-}
-
-/// A cluster of one node. Its redirects and its answers lead to addresses that it announces, of which the certificate has
-/// the name.
-#[cfg(feature = "redis-tls")]
-#[tokio::test]
-async fn a_cluster_behind_tls_stays_behind_tls() {
-    let port = crate::rig::process::free_port();
-    let server = behind_tls(port)
-        .arg("--cluster-enabled", "yes")
-        // It announces the port of TLS.
-        .arg("--tls-cluster", "yes")
-        .arg("--cluster-announce-hostname", "localhost")
-        .arg("--cluster-preferred-endpoint-type", "hostname")
-        .start()
-        .await;
-    let mut connection = server.connection().await;
-    let mut slots = redis::cmd("CLUSTER");
-    slots.arg("ADDSLOTSRANGE").arg(0).arg(16_383);
-    slots.exec_async(&mut connection).await.unwrap();
-    crate::rig::wait::until("the cluster is up", async || {
-        let mut info = redis::cmd("CLUSTER");
-        let info = info.arg("INFO").query_async::<String>(&mut connection);
-        info.await.unwrap().contains("cluster_state:ok")
-    })
-    .await;
-
-    let options = || {
-        let options = RedisOptions::cluster([format!("rediss://localhost:{port}")]).unwrap();
-        let options = options.prefix("{tls}:").unwrap();
-        options.certificates(certificates()).unwrap()
-    };
-    assert_works(&store(options())).await;
-
-    // The node is reached at an address of which the certificate says nothing.
-    let mapped = options().address_map(move |announced| {
-        let (host, port) = announced.rsplit_once(':')?;
-        (host == "localhost").then(|| format!("127.0.0.1:{port}"))
-    });
-    let error = store(mapped).hello().await.unwrap_err();
-    assert_eq!(error.kind(), tower_pulse::StoreErrorKind::Unreachable);
-    assert!(error.to_string().contains("certificate"), "{error}");
-    assert!(error.to_string().contains("`redis_address_map`"), "{error}");
-
-    let without_tls = RedisOptions::cluster(["redis://localhost"]).unwrap();
-    let error = without_tls.certificates(certificates()).unwrap_err();
-    assert_eq!(error.field(), "redis_certificates");
 }

@@ -94,39 +94,3 @@ async fn redirects_to_nowhere_are_errors() {
         assert!(answered <= 12, "{answered} of {lie}");
     }
 }
-
-/// What a node says of the slots is nonsense, or leads nowhere.
-#[tokio::test]
-async fn nonsense_about_slots_is_an_error() {
-    for nonsense in [
-        "*0\r\n",
-        "$-1\r\n",
-        ":1\r\n",
-        "*1\r\n*2\r\n:0\r\n:16383\r\n",
-        "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$1\r\n?\r\n:0\r\n",
-        "-ERR This instance has cluster support disabled\r\n",
-    ] {
-        let peer = Peer::start(move |_| Answer::from(nonsense)).await;
-        let options = RedisOptions::cluster([peer.url()]).unwrap();
-        let store = RedisStore::open(options.prefix(TAGGED).unwrap()).unwrap();
-        store.hello().await.unwrap_err();
-    }
-}
-
-#[tokio::test]
-async fn nonsense_of_a_sentinel_is_an_error() {
-    for nonsense in [
-        "*-1\r\n",
-        "$-1\r\n",
-        "*2\r\n$0\r\n\r\n$1\r\n0\r\n",
-        "*2\r\n$9\r\n127.0.0.1\r\n$5\r\n99999\r\n",
-        "*1\r\n$9\r\n127.0.0.1\r\n",
-        "-ERR unknown command\r\n",
-        "-NOAUTH Authentication required.\r\n",
-    ] {
-        let peer = Peer::start(move |_| Answer::from(nonsense)).await;
-        let options = RedisOptions::sentinel("pulse", [peer.url()]).unwrap();
-        let store = RedisStore::open(options.prefix(TAGGED).unwrap()).unwrap();
-        store.hello().await.unwrap_err();
-    }
-}

@@ -102,7 +102,7 @@ pub async fn clocks_apart(hours: u64, seed: u64) -> Report {
     let mut in_hours = 0;
     for page in 0..PAGES {
         let name = format!("hits:{}", context(page));
-        let slices = book::get_counter(conn, PREFIX, &name, HOUR).await.unwrap();
+        let slices = book::get_counter(conn, PREFIX, &name, HOUR).await;
         let records = store.records_of(&context(page), HOUR as u32, now).await;
         let records = records.unwrap().into_iter();
         let records: BTreeMap<i64, u64> = records

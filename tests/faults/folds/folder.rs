@@ -9,7 +9,7 @@ use super::{Report, keys};
 use crate::rig::demo::{self, Demo};
 use crate::rig::http::Client;
 use crate::rig::proxy::Proxy;
-use crate::rig::server::RedisServer;
+use crate::rig::server::{RedisServer, issue};
 use crate::service::{Service, with_response_timeout};
 
 /// Number of processes that fold in turns.
@@ -150,9 +150,7 @@ impl Fleet {
 
     /// Describes the state of the candidates, for a panic.
     async fn state(&mut self, at: usize) -> String {
-        let mut command = redis::cmd("HGETALL");
-        let command = command.arg(keys().state);
-        let state: Vec<String> = command.query_async(&mut self.conn).await.unwrap();
+        let state: Vec<String> = issue(&mut self.conn, "HGETALL", keys().state).await;
         let lease = keys().folder(&mut self.conn).await;
         let candidate = &mut self.candidates[at];
         let health = candidate.client.json("/admin/pulse/api/health").await;

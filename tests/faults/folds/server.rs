@@ -3,11 +3,10 @@
 use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
-use redis::cmd;
 
 use super::{DELAY, Report, in_a_round, keys};
 use crate::rig::proxy::Proxy;
-use crate::rig::server::RedisServer;
+use crate::rig::server::{RedisServer, issue};
 use crate::rig::wait::until;
 use crate::service::{PAGES, Service, Stored};
 
@@ -18,11 +17,7 @@ fn stepwise(url: &str) -> tower_pulse::Builder {
 
 /// Kills the server `kills` times while a round is begun and not ended according to its files.
 pub async fn servers_killed(kills: u64, seed: u64) -> Report {
-    let server = RedisServer::builder()
-        .arg("--appendonly", "yes")
-        .arg("--appendfsync", "always")
-        .start()
-        .await;
+    let server = RedisServer::start_durable().await;
     let proxy = Proxy::start(server.port()).await;
     proxy.delay(DELAY);
     let service = Service::new(stepwise(&proxy.url()));
@@ -64,13 +59,7 @@ pub async fn servers_killed(kills: u64, seed: u64) -> Report {
 }
 
 async fn replicate(conn: &mut MultiplexedConnection, host: &str, port: &str) {
-    let mut replicaof = cmd("REPLICAOF");
-    replicaof
-        .arg(host)
-        .arg(port)
-        .exec_async(conn)
-        .await
-        .unwrap();
+    let () = issue(conn, "REPLICAOF", (host, port)).await;
 }
 
 async fn linked(replica: &RedisServer) {

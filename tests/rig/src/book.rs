@@ -11,7 +11,9 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use redis::aio::MultiplexedConnection;
-use redis::{RedisResult, cmd, pipe};
+use redis::pipe;
+
+use super::server::{issue, run};
 
 /// The book's precisions, in seconds.
 pub const PRECISIONS: [i64; 7] = [1, 5, 60, 300, 3600, 18_000, 86_400];
@@ -27,7 +29,7 @@ pub async fn update_counter(
     n: i64,
     now: i64,
     precisions: &[i64],
-) -> RedisResult<()> {
+) {
     let mut transaction = pipe();
     transaction.atomic();
     for precision in precisions {
@@ -44,7 +46,7 @@ pub async fn update_counter(
             .arg(slice)
             .arg(n);
     }
-    transaction.exec_async(conn).await
+    transaction.exec_async(conn).await.unwrap();
 }
 
 /// `get_counter`: the slices of a counter, as start and value, oldest first.
@@ -53,13 +55,11 @@ pub async fn get_counter(
     prefix: &str,
     name: &str,
     precision: i64,
-) -> RedisResult<Vec<(i64, i64)>> {
-    let mut slices: Vec<(i64, i64)> = cmd("HGETALL")
-        .arg(format!("{prefix}count:{precision}:{name}"))
-        .query_async(conn)
-        .await?;
+) -> Vec<(i64, i64)> {
+    let key = format!("{prefix}count:{precision}:{name}");
+    let mut slices: Vec<(i64, i64)> = issue(conn, "HGETALL", key).await;
     slices.sort_unstable();
-    Ok(slices)
+    slices
 }
 
 /// The result of one pass of [`clean_counters_pass`].
@@ -80,22 +80,12 @@ pub async fn clean_counters_pass(
     passes: i64,
     sample_count: i64,
     now: i64,
-) -> RedisResult<CleanReport> {
+) -> CleanReport {
     let known_key = format!("{prefix}known:");
     let mut cleaned = CleanReport::default();
     let mut index: i64 = 0;
-    while index
-        < cmd("ZCARD")
-            .arg(&known_key)
-            .query_async::<i64>(conn)
-            .await?
-    {
-        let member: Vec<String> = cmd("ZRANGE")
-            .arg(&known_key)
-            .arg(index)
-            .arg(index)
-            .query_async(conn)
-            .await?;
+    while index < issue(conn, "ZCARD", &known_key).await {
+        let member: Vec<String> = issue(conn, "ZRANGE", (&known_key, index, index)).await;
         index += 1;
         let Some(hash) = member.first() else { break };
         let precision: i64 = hash
@@ -110,23 +100,19 @@ pub async fn clean_counters_pass(
 
         let key = format!("{prefix}count:{hash}");
         let cutoff = now - sample_count * precision;
-        let mut samples: Vec<i64> = cmd("HKEYS").arg(&key).query_async(conn).await?;
+        let mut samples: Vec<i64> = issue(conn, "HKEYS", &key).await;
         samples.sort_unstable();
         let remove = samples.partition_point(|slice| *slice <= cutoff);
         if remove == 0 {
             continue;
         }
-        cleaned.slices += cmd("HDEL")
-            .arg(&key)
-            .arg(&samples[..remove])
-            .query_async::<u64>(conn)
-            .await?;
-        if remove == samples.len() && forget_if_empty(conn, &known_key, hash, &key).await? {
+        cleaned.slices += issue::<u64>(conn, "HDEL", (&key, &samples[..remove])).await;
+        if remove == samples.len() && forget_if_empty(conn, &known_key, hash, &key).await {
             cleaned.counters += 1;
             index -= 1;
         }
     }
-    Ok(cleaned)
+    cleaned
 }
 
 /// Removes an empty counter from `known:`, unless another client adds to it meanwhile. Returns whether it
@@ -136,20 +122,16 @@ async fn forget_if_empty(
     known_key: &str,
     hash: &str,
     key: &str,
-) -> RedisResult<bool> {
-    cmd("WATCH").arg(key).exec_async(conn).await?;
-    if cmd("HLEN").arg(key).query_async::<u64>(conn).await? > 0 {
-        cmd("UNWATCH").exec_async(conn).await?;
-        return Ok(false);
+) -> bool {
+    let () = issue(conn, "WATCH", key).await;
+    if issue::<u64>(conn, "HLEN", key).await > 0 {
+        let () = run(conn, "UNWATCH").await;
+        return false;
     }
-    let done: Option<(i64,)> = pipe()
-        .atomic()
-        .cmd("ZREM")
-        .arg(known_key)
-        .arg(hash)
-        .query_async(conn)
-        .await?;
-    Ok(done.is_some())
+    let mut transaction = pipe();
+    transaction.atomic().cmd("ZREM").arg(known_key).arg(hash);
+    let done: Option<(i64,)> = transaction.query_async(conn).await.unwrap();
+    done.is_some()
 }
 
 /// `update_stats`: adds a value to the statistics of a context and type in the hour `hour_iso`
@@ -164,7 +146,7 @@ pub async fn update_stats(
     kind: &str,
     value: f64,
     hour_iso: &str,
-) -> RedisResult<(f64, f64, f64)> {
+) -> (f64, f64, f64) {
     add_to_stats(conn, prefix, context, kind, value, hour_iso, true).await
 }
 
@@ -176,7 +158,7 @@ pub async fn update_stats_as_printed(
     kind: &str,
     value: f64,
     hour_iso: &str,
-) -> RedisResult<(f64, f64, f64)> {
+) -> (f64, f64, f64) {
     add_to_stats(conn, prefix, context, kind, value, hour_iso, false).await
 }
 
@@ -188,13 +170,13 @@ async fn add_to_stats(
     value: f64,
     hour_iso: &str,
     write_first_start: bool,
-) -> RedisResult<(f64, f64, f64)> {
+) -> (f64, f64, f64) {
     let stats = format!("{prefix}stats:{context}:{kind}");
     let start = format!("{stats}:start");
     let end = Instant::now() + Duration::from_secs(5);
     while Instant::now() < end {
-        cmd("WATCH").arg(&start).exec_async(conn).await?;
-        let existing: Option<String> = cmd("GET").arg(&start).query_async(conn).await?;
+        let () = issue(conn, "WATCH", &start).await;
+        let existing: Option<String> = issue(conn, "GET", &start).await;
 
         let mut t = pipe();
         t.atomic();
@@ -221,16 +203,12 @@ async fn add_to_stats(
         for (member, by) in [("count", 1.0), ("sum", value), ("sumsq", value * value)] {
             t.cmd("ZINCRBY").arg(&stats).arg(by).arg(member);
         }
-        if let Some(totals) = t.query_async(conn).await? {
-            return Ok(totals);
+        if let Some(totals) = t.query_async(conn).await.unwrap() {
+            return totals;
         }
         // Another client turned the hour between WATCH and EXEC: try again.
     }
-    Err((
-        redis::ErrorKind::Client,
-        "update_stats: five seconds of lost races",
-    )
-        .into())
+    panic!("update_stats: five seconds of lost races");
 }
 
 /// Statistics as [`get_stats`] returns them.
@@ -261,14 +239,10 @@ pub async fn get_stats(
     prefix: &str,
     context: &str,
     kind: &str,
-) -> RedisResult<Stats> {
+) -> Stats {
     let key = format!("{prefix}stats:{context}:{kind}");
-    let members: std::collections::HashMap<String, f64> = cmd("ZRANGE")
-        .arg(&key)
-        .arg(&[0, -1])
-        .arg("WITHSCORES")
-        .query_async(conn)
-        .await?;
+    let members: std::collections::HashMap<String, f64> =
+        issue(conn, "ZRANGE", (&key, 0, -1, "WITHSCORES")).await;
     let member = |name: &str| {
         *members
             .get(name)
@@ -276,7 +250,7 @@ pub async fn get_stats(
     };
     let (count, sum, sumsq) = (member("count"), member("sum"), member("sumsq"));
     let radicand = (sumsq - sum * sum / count) / (count - 1.0).max(1.0);
-    Ok(Stats {
+    Stats {
         min: member("min"),
         max: member("max"),
         count,
@@ -284,7 +258,7 @@ pub async fn get_stats(
         sumsq,
         average: sum / count,
         stddev: radicand.max(0.0).sqrt(),
-    })
+    }
 }
 
 /// `access_time` after the timed code has run for `seconds`, in the current hour of this machine.
@@ -293,7 +267,7 @@ pub async fn access_time(
     prefix: &str,
     context: &str,
     seconds: f64,
-) -> RedisResult<()> {
+) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let hour = hour_iso(now.as_secs() as i64);
     access_time_at(conn, prefix, context, seconds, &hour).await
@@ -306,28 +280,21 @@ pub async fn access_time_at(
     context: &str,
     seconds: f64,
     hour_iso: &str,
-) -> RedisResult<()> {
+) {
     let (count, sum, _) =
-        update_stats(conn, prefix, context, "AccessTime", seconds, hour_iso).await?;
+        update_stats(conn, prefix, context, "AccessTime", seconds, hour_iso).await;
     let slowest = format!("{prefix}slowest:AccessTime");
     let mut t = pipe();
     t.atomic();
     t.cmd("ZADD").arg(&slowest).arg(sum / count).arg(context);
     t.cmd("ZREMRANGEBYRANK").arg(&slowest).arg(&[0, -101]);
-    t.exec_async(conn).await
+    t.exec_async(conn).await.unwrap();
 }
 
 /// The contexts of `slowest:AccessTime` with their average seconds, slowest first.
-pub async fn slowest(
-    conn: &mut MultiplexedConnection,
-    prefix: &str,
-) -> RedisResult<Vec<(String, f64)>> {
-    cmd("ZREVRANGE")
-        .arg(format!("{prefix}slowest:AccessTime"))
-        .arg(&[0, -1])
-        .arg("WITHSCORES")
-        .query_async(conn)
-        .await
+pub async fn slowest(conn: &mut MultiplexedConnection, prefix: &str) -> Vec<(String, f64)> {
+    let key = format!("{prefix}slowest:AccessTime");
+    issue(conn, "ZREVRANGE", (key, 0, -1, "WITHSCORES")).await
 }
 
 /// The UTC hour that a Unix second belongs to, as the book writes it: `2012-05-07T07:00:00`.

@@ -160,6 +160,12 @@ impl RedisServer {
         Self::builder().start().await
     }
 
+    /// Starts a server that has each write on disk before it answers.
+    pub async fn start_durable() -> Self {
+        let durable = Self::builder().arg("--appendonly", "yes");
+        durable.arg("--appendfsync", "always").start().await
+    }
+
     /// Begins the configuration of a server.
     pub fn builder() -> Builder {
         Builder {
@@ -206,6 +212,11 @@ impl RedisServer {
     /// A new connection to the server itself, with long timeouts (60 s) for a busy machine.
     pub async fn connection(&self) -> MultiplexedConnection {
         connect(&self.client()).await
+    }
+
+    /// Sends a command that is given with its arguments, between single spaces.
+    pub async fn run<T: redis::FromRedisValue>(&self, command: &str) -> T {
+        run(&mut self.connection().await, command).await
     }
 
     /// Kills the server (SIGKILL) and waits until it is gone.
@@ -257,11 +268,7 @@ impl RedisServer {
 
     /// Closes the connections of all ordinary clients on the server's side; returns their number.
     pub async fn kill_clients(&self) -> u64 {
-        redis::cmd("CLIENT")
-            .arg(&["KILL", "TYPE", "normal", "SKIPME", "yes"])
-            .query_async(&mut self.connection().await)
-            .await
-            .expect("CLIENT KILL")
+        self.run("CLIENT KILL TYPE normal SKIPME yes").await
     }
 
     /// The server's `used_memory`, in bytes.
@@ -278,11 +285,7 @@ impl RedisServer {
 
     /// A section of INFO, as fields and values.
     pub async fn info(&self, section: &str) -> HashMap<String, String> {
-        let text: String = redis::cmd("INFO")
-            .arg(section)
-            .query_async(&mut self.connection().await)
-            .await
-            .expect("INFO");
+        let text: String = self.run(&format!("INFO {section}")).await;
         text.lines()
             .filter_map(|line| line.split_once(':'))
             .map(|(field, value)| (field.to_owned(), value.trim_end().to_owned()))
@@ -313,6 +316,25 @@ pub async fn connect(client: &redis::Client) -> MultiplexedConnection {
         .get_multiplexed_async_connection_with_config(&config)
         .await
         .unwrap_or_else(|error| panic!("cannot connect: {error}"))
+}
+
+/// Sends a command with its arguments, and returns the answer. An error fails the test.
+pub async fn issue<T: redis::FromRedisValue>(
+    connection: &mut MultiplexedConnection,
+    command: &str,
+    arguments: impl redis::ToRedisArgs,
+) -> T {
+    let command = redis::cmd(command).arg(arguments).take();
+    command.query_async(connection).await.unwrap()
+}
+
+/// Sends a command that is given with its arguments, between single spaces.
+pub async fn run<T: redis::FromRedisValue>(
+    connection: &mut MultiplexedConnection,
+    text: &str,
+) -> T {
+    let words: Vec<_> = text.split(' ').collect();
+    issue(connection, words[0], &words[1..]).await
 }
 
 /// Why a server did not start.

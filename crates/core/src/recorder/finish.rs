@@ -190,25 +190,6 @@ mod tests {
         recorder.record_request("GET /", Duration::from_millis(millis), status.into());
     }
 
-    /// Records a request as the layer does.
-    fn finish(recorder: &Recorder, manual_clock: &ManualClock, millis: u64, is_error: bool) {
-        let entry = recorder.entry(Kind::Http, "GET /");
-        let start = entry.recording().clock().tick();
-        entry.recording().request_started();
-        manual_clock.advance(Duration::from_millis(millis));
-        let ended = Ended {
-            outcome: Outcome::ServerError,
-            is_error,
-            status: Some(StatusCode::BAD_GATEWAY),
-        };
-        let details = RequestDetails {
-            trace_id: Some("trace"),
-            path: Some("/seven"),
-        };
-        entry.finish_request(start, ended, &RequestPolls::new(start), &details);
-        assert_eq!(recorder.recording.in_flight(), 0);
-    }
-
     fn drained(recorder: &Recorder) -> Batch {
         recorder.drain();
         recorder.drain.take()
@@ -223,37 +204,6 @@ mod tests {
 
     fn root() -> ContextId {
         ContextId::new(Kind::Http, "GET /")
-    }
-
-    #[test]
-    fn a_fast_failing_request_is_listed_and_a_success_of_the_same_speed_is_not() {
-        let (recorder, manual_clock) = recorder();
-        finish(&recorder, &manual_clock, 3, false);
-        finish(&recorder, &manual_clock, 3, true);
-        let batch = drained(&recorder);
-        let failed = SlowRequest {
-            nanos: 3_000_000,
-            ended: 1_000 * (NOW + 1) + 6,
-            context: "GET /".into(),
-            instance: "".into(),
-            outcome: Outcome::ServerError,
-            is_error: true,
-            status: Some(502),
-            trace_id: Some("trace".into()),
-            path: Some("/seven".into()),
-        };
-        assert_eq!(listed(&batch, &root()), [failed]);
-        assert_eq!(listed(&batch, &ContextId::all()), []);
-        let sums = &batch.contexts[&root()].records[0];
-        let sums = sums.iter().next().expect("a record").1;
-        assert_eq!((sums.times.count, sums.outcomes.errors), (2, 1));
-
-        record(&recorder, 3, 200);
-        record(&recorder, 4, 404);
-        record(&recorder, 5, 502);
-        let batch = drained(&recorder);
-        let nanos: Vec<_> = listed(&batch, &root()).iter().map(|r| r.nanos).collect();
-        assert_eq!(nanos, [5_000_000]);
     }
 
     #[test]
@@ -278,29 +228,5 @@ mod tests {
         }
         let newest: Vec<_> = merged.failed().map(|r| r.ended / 1_000 - NOW).collect();
         assert_eq!(newest, [3; 5]);
-    }
-
-    #[test]
-    fn failures_that_are_not_slow_change_no_threshold() {
-        let (recorder, _) = recorder();
-        let lists = |batch: &Batch| {
-            let nanos = |context| {
-                let requests = listed(batch, &context).into_iter();
-                requests.map(|r| r.nanos / 1_000_000).collect::<Vec<_>>()
-            };
-            (nanos(root()), nanos(ContextId::all()))
-        };
-        for _ in 0..30 {
-            (990..1_000).for_each(|millis| record(&recorder, millis, 502));
-            let (of_context, of_all) = lists(&drained(&recorder));
-            assert_eq!((of_context.len(), of_all.len()), (5, 0));
-        }
-        record(&recorder, 1_000, 200);
-        assert_eq!(lists(&drained(&recorder)), (vec![], vec![]));
-        record(&recorder, 1_001, 200);
-        assert_eq!(lists(&drained(&recorder)), (vec![1_001], vec![1_001]));
-        // A failure that is slow is in each list once.
-        record(&recorder, 1_002, 502);
-        assert_eq!(lists(&drained(&recorder)), (vec![1_002], vec![1_002]));
     }
 }

@@ -130,8 +130,6 @@ mod tests {
     use super::*;
     use crate::clock::{Clock, ManualClock};
     use crate::recorder::{Limits, Recorder};
-    use tower_pulse_model::context::Kind;
-    use tower_pulse_model::minute_report::MAX_REPORTED;
     use tower_pulse_model::outcome::Outcome;
     use tower_pulse_model::slice::Precisions;
 
@@ -195,72 +193,6 @@ mod tests {
         recorder.drain.set_fleet(fleet(2, &[]));
         record(&recorder, "GET /", 1);
         assert_eq!(turn(&recorder, &clock, 240), [(180, vec![1])]);
-    }
-
-    #[test]
-    fn a_minute_is_reported_at_its_end_and_only_if_it_has_requests() {
-        let (recorder, clock) = recorder(Some("1"));
-        record(&recorder, "GET /", 1);
-        recorder.entry(Kind::Timer, "job").record_measured(
-            Duration::ZERO,
-            Outcome::Completed,
-            false,
-        );
-        assert_eq!(turn(&recorder, &clock, 30), []);
-        record(&recorder, "GET /", 1);
-        record(&recorder, "GET /busy", 3);
-        // The first drain after the turn is of the minute that has ended.
-        assert_eq!(turn(&recorder, &clock, 60), [(0, vec![3, 2])]);
-        assert_eq!(turn(&recorder, &clock, 120), []);
-        record(&recorder, "GET /", 1);
-        assert_eq!(turn(&recorder, &clock, 121), []);
-        // The clock jumps.
-        assert_eq!(turn(&recorder, &clock, 7_200), [(120, vec![1])]);
-        record(&recorder, "GET /", 2);
-        assert_eq!(turn(&recorder, &clock, 7_201), []);
-        assert_eq!(turn(&recorder, &clock, 30), [(7_200, vec![2])]);
-    }
-
-    #[test]
-    fn all_contexts_are_reported_while_versions_run_side_by_side() {
-        let (recorder, clock) = recorder(Some("1"));
-        let report = |second| {
-            for context in 0..40 {
-                record(&recorder, &format!("GET /{context}"), 1 + context);
-            }
-            clock.set_wall(NOW + second);
-            recorder.drain();
-            recorder.drain.take().reports.remove(0)
-        };
-        let first = report(60);
-        assert_eq!(
-            (first.max_contexts, first.contexts.len()),
-            (32, MAX_REPORTED)
-        );
-        assert!(!first.is_side_by_side && first.contexts[0].1.times.count == 40);
-        assert_eq!(
-            (&*first.instance, first.version.as_deref()),
-            ("a", Some("1"))
-        );
-        recorder.drain.set_fleet(fleet(100, &["1"]));
-        assert_eq!(report(120).contexts.len(), 5);
-        recorder.drain.set_fleet(fleet(100, &["1", "2"]));
-        let both = report(180);
-        assert_eq!((both.max_contexts, both.contexts.len()), (5, 40));
-        assert!(both.is_side_by_side);
-        let sums = &both.contexts[0].1;
-        assert_eq!((sums.cut_off.count(), sums.timers.is_empty()), (40, true));
-    }
-
-    #[test]
-    fn the_open_minute_is_reported_when_the_recorder_is_closed() {
-        let (recorder, clock) = recorder(Some("1"));
-        record(&recorder, "GET /", 1);
-        assert_eq!(turn(&recorder, &clock, 30), []);
-        recorder.recording.close();
-        record(&recorder, "GET /", 1);
-        assert_eq!(turn(&recorder, &clock, 30), [(0, vec![1])]);
-        assert_eq!(turn(&recorder, &clock, 90), []);
     }
 
     #[test]

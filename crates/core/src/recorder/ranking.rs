@@ -262,21 +262,6 @@ mod tests {
     }
 
     #[test]
-    fn additions_of_all_threads_are_drained_once() {
-        let (recorder, _) = recorder();
-        let entry = recorder.ranking("posts", spec(9)).expect("it is the first");
-        std::thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| (0..1_000).for_each(|n| entry.add(&(n % 3).to_string(), 1)));
-            }
-        });
-        let sum = |id: &str, n| (id.to_owned(), false, vec![n]);
-        let all = vec![sum("0", 1_336), sum("1", 1_332), sum("2", 1_332)];
-        assert_eq!(taken(&recorder), (all, 0));
-        assert_eq!(taken(&recorder), (vec![], 0));
-    }
-
-    #[test]
     fn a_removal_takes_earlier_additions_with_it_also_those_that_are_drained() {
         let (recorder, manual_clock) = recorder();
         let entry = recorder.ranking("posts", spec(9)).expect("it is the first");

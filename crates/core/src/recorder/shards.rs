@@ -236,13 +236,11 @@ pub fn thread_number() -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicBool;
 
     use proptest::collection::vec;
     use proptest::{num, prop_assert_eq};
 
     use super::*;
-    use crate::recorder::sync::AtomicU64;
     use crate::recorder::touched::Touched;
     use tower_pulse_model::histogram::{Histogram, bucket_of};
     use tower_pulse_model::measures::Measure;
@@ -367,43 +365,5 @@ mod tests {
                 prop_assert_eq!(cells.drain(&mut scratch), Some(expected));
             }
         }
-    }
-
-    #[test]
-    fn nothing_is_lost_or_doubled_while_it_is_drained() {
-        let cells = Arc::new(cells(2));
-        let (stop, drained) = (AtomicBool::new(false), AtomicU64::new(0));
-        let mut scratch = Scratch::new();
-        std::thread::scope(|scope| {
-            let writers: Vec<_> = (0..4)
-                .map(|_| {
-                    scope.spawn(|| {
-                        for nanos in 0..50_000 {
-                            cells.record(
-                                thread_number(),
-                                nanos,
-                                Outcome::Success,
-                                nanos % 2 == 0,
-                                [],
-                            );
-                        }
-                    })
-                })
-                .collect();
-            scope.spawn(|| {
-                let mut scratch = Scratch::new();
-                while !stop.load(Ordering::Relaxed) {
-                    let aggregate = cells.drain(&mut scratch).unwrap_or_default();
-                    assert_eq!(aggregate.histogram.count(), aggregate.times.count);
-                    drained.fetch_add(aggregate.times.count, Ordering::Relaxed);
-                }
-            });
-            for writer in writers {
-                writer.join().expect("a writer ends");
-            }
-            stop.store(true, Ordering::Relaxed);
-        });
-        let last = cells.drain(&mut scratch).unwrap_or_default().times.count;
-        assert_eq!(drained.into_inner() + last, 200_000);
     }
 }

@@ -282,19 +282,6 @@ mod tests {
     }
 
     #[test]
-    fn the_slowest_twenty_of_a_second_are_listed() {
-        let cells = cells(4);
-        let list = SlowList::new(&cells);
-        for nanos in (0..50).map(|n| n * 7 % 50) {
-            add(&list, &cells, nanos);
-        }
-        assert_eq!(threshold(&cells), Some(31), "31 is slower than the fastest");
-        let slowest: Vec<_> = (30..50).collect();
-        assert_eq!(drained(&list, &cells, STAYS), slowest);
-        assert!(drained(&list, &cells, STAYS).is_empty());
-    }
-
-    #[test]
     fn five_slower_requests_of_the_hour_keep_a_request_out() {
         let cells = cells(2);
         let list = SlowList::new(&cells);

@@ -84,25 +84,6 @@ mod tests {
     }
 
     #[test]
-    fn all_shards_are_drained_once() {
-        let cells = TimerCells::new(4);
-        assert_eq!(cells.drain(), None);
-        for thread in 0..9 {
-            cells.add(thread, 5, [(id(1), sums(2)), (id(2), sums(3))]);
-        }
-        let drained = cells.drain().expect("timers ran");
-        assert_eq!((drained.covered, drained.len()), (45, 2));
-        assert_eq!(
-            (
-                drained.get(id(1)).map(|one| one.count),
-                drained.get(id(2)).map(|two| two.sum)
-            ),
-            (Some(9), Some(27))
-        );
-        assert_eq!(cells.drain(), None);
-    }
-
-    #[test]
     fn the_timers_with_the_most_time_leave_under_their_names() {
         let cells = TimerCells::new(2);
         // More names than are held, the slow ones among the first of them.

@@ -34,17 +34,6 @@ async fn flushing_shows_what_is_taken_and_not_acknowledged() {
 }
 
 #[tokio::test]
-async fn calls_are_numbered_and_name_the_one_before() {
-    let flushing = Flushing::new();
-    for requests in 1..=3 {
-        flushing.flush(requests).await;
-    }
-    let appended = lock(&flushing.store.appended);
-    let numbers = appended.iter().map(|(_, call)| (call.seq, call.previous));
-    assert!(numbers.eq([(1, 0), (2, 1), (3, 2)]));
-}
-
-#[tokio::test]
 async fn requests_that_come_during_a_flush_wait_for_the_next_one() {
     let flushing = Flushing::new();
     flushing.record(1);
@@ -105,25 +94,6 @@ async fn a_call_has_16_contexts_and_the_last_ones_64() {
     assert!(flushing.flusher.finish(SECOND).await.is_ok());
     let last = contexts()[0];
     assert!((64..=80).contains(&last), "{last}");
-}
-
-#[tokio::test]
-async fn a_call_without_an_answer_is_sent_again_and_may_be_a_duplicate() {
-    let flushing = Flushing::new();
-    flushing
-        .store
-        .set(Behaviour::Failing(StoreErrorKind::TimedOut));
-    flushing.record(1);
-    assert!(flushing.flusher.flush().await.is_err());
-    flushing.store.set(Behaviour::Fine);
-    *lock(&flushing.store.answers) = [Appended::Duplicate(Receipt::default())].into();
-    flushing.flusher.flush().await.expect("the store answers");
-    let calls = flushing.store.calls();
-    assert!(calls.len() == 2 && calls[0] == calls[1], "{calls:?}");
-    assert_eq!(
-        (flushing.resets(), flushing.flusher.status().series),
-        (0, 0)
-    );
 }
 
 #[tokio::test]

@@ -55,59 +55,6 @@ fn the_lag_of_a_drain_is_its_time_after_the_turn_of_a_second() {
 }
 
 #[test]
-fn samples_are_recorded_overflowed_or_dropped() {
-    let (recorder, _) = recorder(1);
-    let counts = || {
-        let stats = recorder.drain.drain_stats();
-        let recorded = recorder.drain.counters(|counters| counters.recorded);
-        (recorded.requests, stats.overflowed, stats.dropped.requests)
-    };
-    for name in ["GET /", "GET /", "GET /a", "GET /b", "GET /c"] {
-        record(&recorder, Kind::Http, name);
-    }
-    recorder.drain();
-    assert_eq!(counts(), (5, 3, 0));
-    recorder.recording.close();
-    record(&recorder, Kind::Http, "GET /");
-    record(&recorder, Kind::Http, "GET /");
-    recorder.counter("sales").add(-3);
-    recorder.drain();
-    assert_eq!(counts(), (5, 3, 2));
-    assert_eq!(recorder.drain.drain_stats().dropped.additions, 3);
-    assert!(recorder.drain.take().counters.is_empty());
-}
-
-#[test]
-fn timers_are_not_part_of_all_and_idle_counters_not_of_the_batch() {
-    let (recorder, _) = recorder(9);
-    record(&recorder, Kind::Timer, "job");
-    recorder.counter("sales").add(3);
-    recorder.counter("refunds");
-    recorder.drain();
-    let batch = recorder.drain.take();
-    assert!(
-        batch
-            .contexts
-            .keys()
-            .eq([&ContextId::new(Kind::Timer, "job")])
-    );
-    assert!(batch.counters.keys().eq([&Arc::from("sales")]));
-    for (kind, name) in [(Kind::Http, "GET /"), (Kind::Timer, "job")] {
-        record(&recorder, kind, name);
-    }
-    recorder.drain();
-    let batch = recorder.drain.take();
-    assert_eq!(
-        (
-            batch.contexts.len(),
-            batch.contexts[&ContextId::all()].requests()
-        ),
-        (3, 1)
-    );
-    assert!(batch.counters.is_empty());
-}
-
-#[test]
 fn a_batch_that_is_put_back_is_merged_with_what_came() {
     let (recorder, _) = recorder(9);
     record(&recorder, Kind::Http, "GET /");
@@ -208,15 +155,6 @@ fn requests_without_a_route_share_a_context_however_they_are_named() {
     assert!(Arc::ptr_eq(&entry, &recorder.unmatched));
     let existing = recorder.existing_http(UNMATCHED);
     assert!(existing.is_some_and(|entry| Arc::ptr_eq(&entry, &recorder.unmatched)));
-}
-
-#[test]
-fn a_timer_and_a_request_of_one_name_are_two_contexts() {
-    let (recorder, _) = recorder(9);
-    let [http, timer] = [Kind::Http, Kind::Timer].map(|kind| recorder.entry(kind, "job"));
-    assert_eq!((http.kind, timer.kind), (Kind::Http, Kind::Timer));
-    assert_eq!(recorder.contexts(), 2);
-    assert_eq!(&*recorder.entry(Kind::Timer, "/").name, "\\/");
 }
 
 #[test]

@@ -1,0 +1,66 @@
+//! Questions to a router, in this process.
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use http::{HeaderMap, Request, StatusCode};
+use serde_json::Value;
+use tower::ServiceExt;
+
+/// What a router has answered.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub text: String,
+}
+
+impl Answer {
+    /// The JSON of the text, or null.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_default()
+    }
+}
+
+/// Sends a request, which comes to `localhost` unless a header says otherwise.
+pub async fn send(
+    app: &Router,
+    method: &str,
+    uri: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> Answer {
+    let mut request = Request::builder().method(method).uri(uri);
+    if headers.iter().all(|(name, _)| *name != "host") {
+        request = request.header("host", "localhost");
+    }
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let request = request.body(Body::from(body.to_owned())).unwrap();
+    let (head, body) = app.clone().oneshot(request).await.unwrap().into_parts();
+    let body = to_bytes(body, usize::MAX).await.unwrap();
+    Answer {
+        status: head.status,
+        headers: head.headers,
+        text: String::from_utf8(body.to_vec()).unwrap(),
+    }
+}
+
+/// The status and the text of an answer.
+pub async fn text(app: &Router, uri: &str) -> (StatusCode, String) {
+    let answer = send(app, "GET", uri, &[], "").await;
+    (answer.status, answer.text)
+}
+
+/// The status and the JSON of an answer.
+pub async fn ask(app: &Router, uri: &str) -> (StatusCode, Value) {
+    let answer = send(app, "GET", uri, &[], "").await;
+    (answer.status, answer.json())
+}
+
+/// The JSON of an answer, which must be 200.
+pub async fn json(app: &Router, uri: &str) -> Value {
+    let (status, answer) = ask(app, uri).await;
+    assert_eq!(status, StatusCode::OK, "{uri}: {answer}");
+    answer
+}
