@@ -19,6 +19,8 @@ mod changes;
 mod counters;
 #[path = "stores/credentials.rs"]
 mod credentials;
+#[path = "stores/equal.rs"]
+mod equal;
 #[path = "stores/fixture.rs"]
 mod fixture;
 #[path = "stores/heartbeats.rs"]

@@ -123,7 +123,10 @@ async fn a_parameter_that_an_endpoint_does_not_have_is_refused() {
         ("api/marks?limit=3", "limit", &["no parameter is allowed"]),
         // A parameter of the endpoint's other form would have no effect.
         ("api/counters?name=hits&q=x", "q", &["name or precision"]),
-        ("api/rankings?limit=3", "limit", &["allowed"]),
+        ("api/rankings?limit=3", "limit", &["one ranking (name)"]),
+        ("api/paths?kind=x", "kind", &["http", "timer", "all"]),
+        ("api/paths?status=x", "status", &["gone", "any"]),
+        ("api/paths?series=x", "series", &["p95", "none"]),
     ] {
         let answer = client.get(&format!("/pulse/{question}")).await;
         is_refused(question, &answer, name, says);

@@ -139,6 +139,22 @@ async fn the_lease_of_an_instance_that_dies_expires_after_the_next_pass() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_freezes_is_cleaned_when_it_goes_on() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(server.port()).await;
+    let live = write_all(&server).await;
+    proxy.delay(LATENCY);
+    let pulse = instance(&proxy.url(), 1_000);
+    until_mid_pass(&server).await;
+    server.freeze();
+    cleaning_fails(&pulse).await;
+    proxy.heal();
+    server.thaw();
+    assert_clean(&server, &live).await;
+    pulse.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_dies_is_cleaned_when_it_is_back() {
     let server = RedisServer::start_durable().await;
     let proxy = Proxy::start(server.port()).await;

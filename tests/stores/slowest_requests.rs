@@ -202,7 +202,7 @@ async fn are_filtered(fleet: Fleet) {
             "per_path is 0: allowed are 1 to 1000",
         ),
         ("per_path=-1", "per_path", "a whole number"),
-        ("per_path=", "per_path", "a whole number"),
+        ("per_path=", "per_path", "empty"),
         ("status=6xx", "status", "5xx"),
         ("status=99", "status", "a status of 100 to 999"),
         ("status=+99", "status", "a status of 100 to 999"),

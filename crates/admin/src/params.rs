@@ -15,6 +15,9 @@ const MAX_TEXT: usize = 1_024;
 /// The largest number: nothing has so many rows.
 const MAX_NUMBER: u64 = 1_000_000_000;
 
+/// The end of the message where no parameter is allowed.
+pub(super) const NO_PARAMETER: &str = "no parameter is allowed";
+
 /// No parameter is allowed.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -119,7 +122,7 @@ fn refused((name, value): &(String, String), error: &Error, is_renamed: bool) ->
     let message = match text.strip_prefix(&format!("unknown variant `{value}`, expected ")) {
         Some(allowed) => format!("{name} must be {allowed}"),
         None if is_unknown.is_some() && text.ends_with(", there are no fields") => {
-            format!("{name} is unknown here: no parameter is allowed")
+            format!("{name} is unknown here: {NO_PARAMETER}")
         }
         None if is_unknown.is_some() => {
             let allowed = text.rsplit(", expected ").next().unwrap_or_default();

@@ -9,6 +9,7 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use super::encoding::GZIP;
+use super::params::NO_PARAMETER;
 use tower_pulse_core::query::answers::QueryError;
 use tower_pulse_core::recorder::Unrecorded;
 
@@ -75,6 +76,14 @@ impl ApiError {
             parameter: Some(name.into()),
             ..Self::new(StatusCode::BAD_REQUEST, message)
         }
+    }
+
+    /// Adds how to ask for less, where no parameter is allowed: one of them may make another question.
+    pub(super) fn or_less(mut self, how: &str) -> Self {
+        if self.message.ends_with(NO_PARAMETER) {
+            self.message = format!("{}: {how}", self.message);
+        }
+        self
     }
 
     /// 503 for another reason.

@@ -144,3 +144,26 @@ pub(super) fn shown(bytes: &[u8]) -> String {
 pub(super) fn problem(key: &[u8], reason: &str) -> Problem {
     Problem::new(shown(key), shown(reason.as_bytes()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shown_text_is_short_and_on_one_line() {
+        let forged = "count:60:zz\r\nFORGED \u{1b}[31mline\u{2028}\u{202e}\u{0}".as_bytes();
+        let text = shown(forged);
+        assert_eq!(
+            text,
+            r"count:60:zz\r\nFORGED \u{1b}[31mline\u{2028}\u{202e}\0"
+        );
+        assert_eq!(shown(text.as_bytes()), text);
+        assert_eq!(shown("GET /café \\ \"x'".as_bytes()), "GET /café \\ \"x'");
+        assert_eq!(shown(b"a\xff\xfeb"), r"a\xff\xfeb");
+        let long = shown("ä".repeat(301).as_bytes());
+        assert_eq!(long, "ä".repeat(299) + "…");
+        assert_eq!(shown(long.as_bytes()), long);
+        assert_eq!(shown(&[b'\n'; 1_000]).chars().count(), 300);
+        assert_eq!(shown("ä".repeat(300).as_bytes()), "ä".repeat(300));
+    }
+}

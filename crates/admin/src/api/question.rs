@@ -60,7 +60,7 @@ fn answer<'a, Q: Question>(
         let less = Q::LESS;
         let size = AnswerSize { screen, less };
         let now = source(&admin.query).clock.now_seconds();
-        let question: Q = params::parse(query, now)?;
+        let question: Q = params::parse(query, now).map_err(|error| error.or_less(less.1))?;
         let answer = admin.query.ask(&question).await;
         let answer = answer.map_err(|error| size.refusal(error))?;
         size.add_points(Q::points(&answer))?;

@@ -1,7 +1,7 @@
 //! What a question is, and the table of all of them.
 
 use serde::Serialize;
-use serde::de::{Deserialize, DeserializeOwned, Deserializer, IntoDeserializer};
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error, IntoDeserializer};
 
 use super::reader::{Answering, Reader};
 use tower_pulse_model::context::Kind;
@@ -89,10 +89,11 @@ fn or<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     from: D,
 ) -> Result<Option<T>, D::Error> {
     let text = String::deserialize(from)?;
-    match text == all {
-        true => Ok(None),
-        false => T::deserialize(text.into_deserializer()).map(Some),
+    if text == all {
+        return Ok(None);
     }
+    let one = T::deserialize(text.into_deserializer()).map(Some);
+    one.map_err(|error: D::Error| D::Error::custom(format!("{error}, or `{all}`")))
 }
 
 pub(super) fn or_any<'de, D, T>(from: D) -> Result<Option<T>, D::Error>

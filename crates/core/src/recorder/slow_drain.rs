@@ -132,6 +132,7 @@ mod tests {
     use tower_pulse_model::context::{OVERFLOW, UNMATCHED};
     use tower_pulse_model::outcome::Outcome;
     use tower_pulse_model::slice::Precisions;
+    use tower_pulse_model::slices::Merge;
 
     const NOW: i64 = 1_700_000_000;
 
@@ -157,9 +158,109 @@ mod tests {
         recorder.record_request(context, duration, Outcome::Cancelled.into());
     }
 
+    #[test]
+    fn a_slow_request_is_in_the_list_of_its_context_and_in_that_of_all() {
+        let (recorder, _) = recorder(9);
+        recorder.drain.set_instance("one");
+        let (root, all) = (ContextId::new(Kind::Http, "GET /"), ContextId::all());
+        (1..=7).for_each(|millis| request(&recorder, "GET /", millis));
+        request(&recorder, "POST /", 4);
+        recorder.drain();
+        let batch = recorder.drain.take();
+        let list = |context: &ContextId| {
+            let lists = &batch.contexts[context].slowest;
+            let (hour, list) = lists.iter().next().expect("a list");
+            assert_eq!((lists.len(), hour), (1, hour_of(NOW)));
+            list.iter().cloned().collect::<Vec<_>>()
+        };
+        let slowest = SlowRequest {
+            nanos: 7_000_000,
+            ended: 1_000 * NOW,
+            context: "GET /".into(),
+            instance: "one".into(),
+            outcome: Outcome::Cancelled,
+            is_error: false,
+            status: None,
+            trace_id: None,
+            path: None,
+        };
+        assert_eq!(list(&root)[0], slowest);
+        assert_eq!(list(&root).len(), 5);
+        let in_all = list(&all).into_iter();
+        let in_all = in_all.map(|r| (r.nanos / 1_000_000, r.context.to_string()));
+        let context = |millis| if millis == 4 { "POST /" } else { "GET /" };
+        assert_eq!(
+            in_all
+                .filter(|(millis, _)| *millis != 4)
+                .collect::<Vec<_>>(),
+            [7, 6, 5, 3, 2, 1].map(|millis| (millis, context(millis).to_owned()))
+        );
+        let in_all = list(&all).into_iter().filter(|r| r.nanos == 4_000_000);
+        assert_eq!(in_all.count(), 2);
+
+        // As long as there are fewer than 100 of all, any request is one of them.
+        request(&recorder, "GET /", 3);
+        request(&recorder, "GET /", 9);
+        assert_eq!(slowest_millis(&recorder, &root), [[9, 3]]);
+        (0..100).for_each(|n| request(&recorder, &format!("GET /{}", n % 6), 1_000));
+        recorder.drain();
+        recorder.drain();
+        request(&recorder, "GET /", 4);
+        request(&recorder, "GET /", 5);
+        assert_eq!(slowest_millis(&recorder, &root), [[5]]);
+    }
+
     fn slowest_millis(recorder: &Recorder, context: &ContextId) -> Vec<Vec<u64>> {
         let lists = slowest(recorder, context).into_iter();
         lists.map(|(_, millis)| millis).collect()
+    }
+
+    #[test]
+    fn a_request_belongs_to_the_hour_of_the_drained_second() {
+        let (recorder, manual_clock) = recorder(9);
+        let root = ContextId::new(Kind::Http, "GET /");
+        let hour = hour_of(NOW);
+        manual_clock.set_wall(hour + 3_599);
+        recorder.drain();
+        (10..30).for_each(|millis| request(&recorder, "GET /", millis));
+        // The first drain after the turn of the hour is for the second before it.
+        manual_clock.set_wall(hour + 3_600);
+        (30..32).for_each(|millis| request(&recorder, "GET /", millis));
+        recorder.drain();
+        let batch = recorder.drain.take();
+        let (at, list) = batch.contexts[&root].slowest.iter().next().expect("a list");
+        let times = list.iter().map(|r| r.ended).collect::<Vec<_>>();
+        assert_eq!((at, list.len()), (hour, 5));
+        assert_eq!(times[0], 1_000 * (hour + 3_599) + 999, "within the second");
+        // In the new hour, all requests are slow at first.
+        request(&recorder, "GET /", 1);
+        assert_eq!(slowest(&recorder, &root), [(hour + 3_600, vec![1])]);
+        request(&recorder, "GET /", 2);
+        manual_clock.set_wall(hour);
+        assert_eq!(slowest(&recorder, &root), [(hour, vec![2])], "back in time");
+    }
+
+    #[test]
+    fn an_hour_begins_without_a_threshold_also_where_nothing_happens() {
+        let (recorder, manual_clock) = recorder(9);
+        let root = ContextId::new(Kind::Http, "GET /");
+        let hour = hour_of(NOW);
+        (10..30).for_each(|millis| request(&recorder, "GET /", millis));
+        recorder.drain();
+        // A hundred that are slower, 20 of a second, while nothing happens in the other context.
+        for _ in 0..5 {
+            (0..20).for_each(|_| request(&recorder, "POST /", 900));
+            recorder.drain();
+        }
+        recorder.drain.take();
+        request(&recorder, "GET /", 9);
+        assert_eq!(slowest(&recorder, &root), [], "others are slower");
+        for second in [hour + 3_599, hour + 3_600, hour + 3_601] {
+            manual_clock.set_wall(second);
+            recorder.drain();
+        }
+        request(&recorder, "GET /", 9);
+        assert_eq!(slowest(&recorder, &root), [(hour + 3_600, vec![9])]);
     }
 
     #[test]
@@ -180,5 +281,33 @@ mod tests {
         request(&recorder, UNMATCHED, 5);
         assert_eq!(slowest(&recorder, &ContextId::all()), []);
         assert!(recorder.drain.take().is_empty());
+    }
+
+    #[test]
+    fn the_list_of_all_has_the_slowest_hundred_of_many_seconds() {
+        let (recorder, manual_clock) = recorder(99);
+        let mut rng = fastrand::Rng::with_seed(7);
+        let (mut all, mut listed) = (Vec::new(), SlowRequests::of(Kind::All));
+        for _ in 0..50 {
+            for _ in 0..200 {
+                let millis = rng.u64(..1 << 40) >> rng.u32(..40);
+                request(&recorder, &format!("GET /{}", rng.u8(..20)), millis);
+                all.push(millis.min(7 * 86_400_000));
+            }
+            manual_clock.advance(Duration::from_secs(1));
+            recorder.drain();
+            let batch = recorder.drain.take();
+            let delta = batch
+                .contexts
+                .get(&ContextId::all())
+                .expect("there were requests");
+            delta
+                .slowest
+                .iter()
+                .for_each(|(_, list)| listed.merge(list));
+        }
+        all.sort_unstable_by(|a, b| b.cmp(a));
+        let listed: Vec<_> = listed.iter().map(|r| r.nanos / 1_000_000).collect();
+        assert_eq!(listed, all[..100]);
     }
 }

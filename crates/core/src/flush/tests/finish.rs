@@ -8,6 +8,49 @@ use crate::error::StoreErrorKind;
 use crate::task::Stop;
 
 #[tokio::test(start_paused = true)]
+async fn a_shutdown_counts_what_it_could_not_flush_as_lost() {
+    let flushing = Flushing::new();
+    flushing.record(1);
+    flushing.flusher.flush().await.expect("the store answers");
+    flushing
+        .store
+        .set(Behaviour::Failing(StoreErrorKind::Unreachable));
+    flushing.record(3);
+    assert!(flushing.flusher.flush().await.is_err());
+    flushing.record(2);
+    let calls = flushing.store.calls().len();
+    let lost = flushing.flusher.finish(10 * SECOND).await;
+    let lost = lost.map_err(|lost| (lost.lost.requests, lost.error.kind()));
+    assert_eq!(lost, Err((5, StoreErrorKind::Unreachable)));
+    assert_eq!(flushing.lost(), 5);
+    let tries = flushing.store.calls().len() - calls;
+    assert!((10..100).contains(&tries), "{tries}");
+    // Nothing is left to lose.
+    assert!(flushing.flusher.finish(SECOND).await.is_ok());
+    assert_eq!(flushing.lost(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flush_that_nobody_polls_is_lost_until_it_is_sent_after_all() {
+    let flushing = Flushing::new();
+    flushing.store.set(Behaviour::Hanging);
+    flushing.record(3);
+    let mut held = Box::pin(flushing.flusher.flush());
+    assert!(timeout(MS, &mut held).await.is_err());
+    flushing.record(2);
+    let lost = flushing.flusher.finish(SECOND).await;
+    let lost = lost.map_err(|lost| (lost.lost.requests, lost.error.kind()));
+    assert_eq!(lost, Err((5, StoreErrorKind::TimedOut)));
+    assert_eq!(flushing.lost(), 5);
+    drop(held);
+    flushing.store.set(Behaviour::Fine);
+    flushing.flusher.flush().await.expect("the store answers");
+    assert_eq!(flushing.lost(), 2);
+    assert!(flushing.flusher.finish(SECOND).await.is_ok());
+    assert_eq!(flushing.lost(), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_flush_sends_what_a_dropped_shutdown_had_taken() {
     let flushing = Flushing::new();
     flushing

@@ -7,6 +7,20 @@ use crate::store::{Appended, Generation, Receipt};
 use crate::task::lock;
 
 #[tokio::test]
+async fn a_call_that_was_never_sent_cannot_be_a_duplicate() {
+    let flushing = Flushing::new();
+    let answers = [Appended::Duplicate(Receipt::default())];
+    *lock(&flushing.store.answers) = answers.into();
+    flushing.record(3);
+    let name = flushing.flusher.status().instance;
+    flushing.flusher.flush().await.expect("the store answers");
+    let renamed = flushing.flusher.status().instance;
+    assert_ne!(renamed, name);
+    assert_eq!(flushing.store.calls(), [(name, 1, 3), (renamed, 1, 3)]);
+    assert_eq!((flushing.resets(), flushing.lost()), (1, 0));
+}
+
+#[tokio::test]
 async fn a_named_instance_has_an_id_of_its_own_in_the_journal() {
     let flushings = [(); 2].map(|()| {
         let store = Scripted::default();

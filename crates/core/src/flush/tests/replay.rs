@@ -6,6 +6,58 @@ use crate::store::{Appended, Receipt};
 use crate::task::lock;
 
 #[tokio::test]
+async fn a_store_that_asks_for_the_same_call_again_and_again_is_a_failure() {
+    let flushing = Flushing::new();
+    flushing.record(1);
+    *lock(&flushing.store.answers) = [Appended::Gap { fence: 0 }; 3].into();
+    flushing.flusher.flush().await.expect("three times may be");
+    assert_eq!(flushing.store.calls().len(), 4);
+    flushing.record(1);
+    *lock(&flushing.store.answers) = [Appended::Gap { fence: 1 }; 9].into();
+    let error = flushing.flusher.flush().await.expect_err("it never ends");
+    assert_eq!(error.kind(), StoreErrorKind::Unexpected);
+    assert_eq!(flushing.store.calls().len(), 8);
+}
+
+#[tokio::test]
+async fn a_store_that_loses_the_same_call_again_and_again_is_a_failure() {
+    let flushing = Flushing::new();
+    flushing.flush(1).await;
+    let done = Appended::Done(Receipt::default());
+    let answers = [Appended::Gap { fence: 0 }, done].repeat(9);
+    *lock(&flushing.store.answers) = answers.into();
+    flushing.record(1);
+    let error = flushing.flusher.flush().await.expect_err("it never ends");
+    assert_eq!(error.kind(), StoreErrorKind::Unexpected);
+    // Three rounds, one for the call that is replayed, and the one that is too many.
+    assert_eq!(flushing.store.calls().len(), 1 + 2 * 5);
+}
+
+#[tokio::test]
+async fn calls_that_the_store_lacks_are_replayed_and_counted() {
+    let flushing = Flushing::new();
+    flushing.flush(1).await;
+    flushing.flush(2).await;
+    assert_eq!(flushing.flusher.replays(), 0);
+    let done = Appended::Done(Receipt::default());
+    let answers = [Appended::Gap { fence: 0 }, done, Appended::Gap { fence: 1 }];
+    *lock(&flushing.store.answers) = answers.into();
+    flushing.flush(3).await;
+    let calls = flushing.store.calls();
+    let calls: Vec<_> = calls
+        .iter()
+        .map(|(_, seq, requests)| (*seq, *requests))
+        .collect();
+    let expected = [(1, 1), (2, 2), (3, 3), (1, 1), (3, 3), (2, 2), (3, 3)];
+    assert_eq!(calls, expected);
+    let replayed = flushing
+        .recorder
+        .drain
+        .counters(|counters| counters.replayed);
+    assert_eq!((flushing.flusher.replays(), replayed), (2, 2));
+}
+
+#[tokio::test]
 async fn a_store_that_loses_the_newest_call_again_and_again_is_not_asked_forever() {
     let flushing = Flushing::new();
     flushing.flush(1).await;

@@ -11,8 +11,16 @@ use crate::task::lock;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::batch::Batch;
 use tower_pulse_model::context::Kind;
-use tower_pulse_model::entry::pack as pack_batch;
+use tower_pulse_model::entry::{ENTRY_VERSION, pack as pack_batch};
 use tower_pulse_model::slice::Precisions;
+
+/// An entry that no version can read.
+fn garbled(offset: u64) -> Entry {
+    Entry {
+        payload: b"garbage".to_vec(),
+        ..entry(offset, &[], NOW)
+    }
+}
 
 #[tokio::test]
 async fn a_round_has_all_entries_that_there_are() {
@@ -115,6 +123,109 @@ async fn a_round_ends_at_16_384_names() {
         match begun {
             Some(upto) => assert_eq!(ends, [upto.offset]),
             None => assert_eq!(ends, [1_700_000, 2_200_000]),
+        }
+    }
+}
+
+#[tokio::test]
+async fn bytes_that_are_missing_before_and_after_an_entry_are_counted() {
+    let only = entry(600, &["GET /"], NOW);
+    let length = only.payload.len() as u64 + 1;
+    let folding = Folding::one_by_one(vec![only]);
+    lock(&folding.journal.progress).upto = Some(at(1_000));
+    assert_eq!(folding.fold().await, Attendance::Mine);
+    assert_eq!(
+        folding.journal.changes()[0],
+        Call::Fold(Some(1_000), 1_000 - length)
+    );
+}
+
+#[tokio::test]
+async fn a_journal_whose_last_entries_are_gone_goes_on_behind_them() {
+    let journal = Scripted {
+        head: Some(at(500)),
+        ..Scripted::default()
+    };
+    let folding = Folding::of(journal, 100);
+    assert_eq!(folding.fold().await, Attendance::Mine);
+    assert_eq!(
+        folding.journal.changes(),
+        [Call::CloseHole, Call::Fold(None, 0)]
+    );
+    assert_eq!(lock(&folding.journal.progress).low, at(500));
+}
+
+#[tokio::test]
+async fn entries_before_a_garbled_one_are_folded_first() {
+    let (first, last) = (entry(100, &["GET /"], NOW), entry(300, &["GET /"], NOW));
+    let folding = Folding::one_by_one(vec![first.clone(), garbled(200), last.clone()]);
+    assert_eq!(folding.fold().await, Attendance::Mine);
+    let changes = folding.journal.changes();
+    let order: Vec<_> = changes
+        .iter()
+        .map(|call| match call {
+            Call::Fold(upto, _) => *upto,
+            Call::SetAside(offset) => Some(*offset),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(order, [Some(100), Some(200), Some(300)]);
+    assert_eq!(changes[1], Call::SetAside(200));
+
+    // A round that was begun has them together.
+    let folding = Folding::one_by_one(vec![first, garbled(200), last]);
+    lock(&folding.journal.progress).upto = Some(at(300));
+    assert_eq!(folding.fold().await, Attendance::Mine);
+    assert_eq!(folding.journal.changes()[0], Call::SetAside(200));
+}
+
+#[tokio::test]
+async fn an_entry_of_a_newer_version_waits_behind_those_that_can_be_folded() {
+    let newer = |stamp| Entry {
+        version: u64::from(ENTRY_VERSION) + 1,
+        ..entry(200, &["GET /"], stamp)
+    };
+    let first = entry(100, &["GET /"], NOW);
+    let folding = Folding::one_by_one(vec![first.clone(), newer(NOW - 600)]);
+    assert_eq!(folding.fold().await, Attendance::Newer);
+    assert_eq!(folding.journal.times(&Call::Read).len(), 3);
+    let changes = folding.journal.changes();
+    assert!(
+        matches!(
+            changes[..],
+            [
+                Call::Fold(Some(100), _),
+                Call::WaitForNewer(200),
+                Call::Release
+            ]
+        ),
+        "{changes:?}"
+    );
+
+    // Once they have waited for long enough, those that are new still wait.
+    for (stamp, is_set_aside) in [
+        (NOW - 600, true),
+        (NOW - 599, false),
+        (NOW, false),
+        // The store's clock was ahead.
+        (NOW + 86_400, true),
+        (i64::MIN, true),
+    ] {
+        let folding = Folding::one_by_one(vec![first.clone(), newer(stamp)]);
+        lock(&folding.journal.progress).is_overdue = true;
+        let attendance = folding.fold().await;
+        let changes = folding.journal.changes();
+        assert!(matches!(changes[0], Call::Fold(Some(100), _)));
+        match is_set_aside {
+            true => {
+                assert_eq!(changes[1], Call::SetAside(200), "{stamp}");
+                assert!(matches!(changes[2], Call::Fold(Some(200), _)));
+                assert_eq!(attendance, Attendance::Mine);
+            }
+            false => {
+                assert_eq!(changes[1..], [Call::WaitForNewer(200), Call::Release]);
+                assert_eq!(attendance, Attendance::Newer);
+            }
         }
     }
 }
