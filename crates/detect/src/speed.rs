@@ -110,9 +110,17 @@ pub(crate) fn log_size(lens: &Lens, kind: usize, effect: f64) -> f64 {
     }
 }
 
-/// The minutes after the past and after `after`, if the last one is `now`.
-fn minutes(lens: &Lens, shared: &SharedMinutes, now: Tick, after: Tick) -> Option<Vec<Residual>> {
-    let minutes: Vec<_> = residuals(lens, shared, lens.past.end.max(after + 1)).collect();
+/// The last minutes after the past and after `after`, at most `most` of them, if the last one is `now`.
+fn minutes(
+    lens: &Lens,
+    shared: &SharedMinutes,
+    now: Tick,
+    after: Tick,
+    most: usize,
+) -> Option<Vec<Residual>> {
+    let minutes = residuals(lens, shared, lens.past.end.max(after + 1));
+    let mut minutes: Vec<_> = minutes.rev().take(most).collect();
+    minutes.reverse();
     (minutes.last()?.tick == now).then_some(minutes)
 }
 
@@ -171,7 +179,7 @@ pub(crate) fn search(
     after: Tick,
     alone: bool,
 ) -> Option<Finding> {
-    let minutes = minutes(lens, shared, now, after)?;
+    let minutes = minutes(lens, shared, now, after, usize::MAX)?;
     let young = lens.past.minutes < 30;
     let mut best: Option<(f64, Finding)> = None;
     each_window(lens, &minutes, LONGEST, |finding, window| {
@@ -238,7 +246,7 @@ pub(crate) fn watch(
     after: Tick,
     alone: bool,
 ) -> Option<Finding> {
-    let minutes = minutes(lens, shared, now, after)?;
+    let minutes = minutes(lens, shared, now, after, LONGEST_WATCHED)?;
     let mut best: Option<Finding> = None;
     each_window(lens, &minutes, LONGEST_WATCHED, |finding, window| {
         let (kind, effect) = (finding.score, finding.effect);
