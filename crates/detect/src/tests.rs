@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use proptest::prelude::*;
-
 use super::change::ChangeKind;
 use super::detector::{Detector, DetectorState, InstanceMinute, Minute, RECALLED_MINUTES, Verdict};
 use super::minute::all_id;
@@ -17,6 +15,7 @@ mod every_verdict;
 mod figures;
 mod frozen;
 mod steps;
+mod takeover;
 
 const START: i64 = 1_800_000_000;
 
@@ -423,86 +422,4 @@ fn stored(state: &DetectorState) -> DetectorState {
     let parts = state.parts();
     let parts = parts.iter().rev();
     DetectorState::from_parts(parts.map(|(name, part)| (&**name, &**part)))
-}
-
-fn any_aggregate() -> impl Strategy<Value = Aggregate> {
-    let number = || prop_oneof![Just(0), 0..50u64, Just(u64::MAX), any::<u64>()];
-    let buckets = || proptest::collection::vec((any::<u16>(), number()), 0..6);
-    let histogram =
-        move || (0..=8u8, buckets()).prop_map(|(scale, pairs)| Histogram::new(scale, pairs));
-    (
-        number(),
-        number(),
-        number(),
-        histogram(),
-        histogram(),
-        histogram(),
-    )
-        .prop_map(|(count, sum, errors, all, failures, cut_off)| {
-            let mut sums = Aggregate {
-                outcomes: OutcomeCounts {
-                    errors,
-                    ..OutcomeCounts::default()
-                },
-                histogram: all,
-                failures: if errors % 2 == 0 {
-                    Histogram::new(SCALE, [])
-                } else {
-                    failures
-                },
-                cut_off,
-                ..Aggregate::default()
-            };
-            sums.times.count = count;
-            sums.times.sum = sum;
-            sums
-        })
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(12))]
-
-    #[test]
-    fn a_detector_that_takes_over_says_the_same(seed in any::<u64>(), takeover in 40i64..150) {
-        let minutes = eventful(seed, 170);
-        let mut first = Detector::default();
-        let mut second = None;
-        for (number, pages) in (0i64..).zip(&minutes) {
-            if number == takeover {
-                let mut detector = Detector::new(stored(first.state()));
-                let recalled = (number - RECALLED_MINUTES).max(0)..number;
-                for back in recalled {
-                    detector.recall(&given(START + 60 * back, &minutes[back as usize]));
-                }
-                second = Some(detector);
-            }
-            let minute = given(START + 60 * number, pages);
-            let said = first.judge(&minute);
-            if let Some(second) = &mut second {
-                prop_assert_eq!(second.judge(&minute), said, "minute {}", number);
-                prop_assert_eq!(second.state(), first.state());
-                prop_assert_eq!(second.sight(), first.sight());
-            }
-        }
-    }
-
-    #[test]
-    fn no_numbers_make_it_panic(
-        sums in proptest::collection::vec(any_aggregate(), 1..8),
-        steps in proptest::collection::vec(prop_oneof![Just(1i64), -200..200i64, any::<i64>()], 1..200),
-    ) {
-        let mut detector = Detector::default();
-        let mut start = START;
-        for (index, step) in steps.into_iter().enumerate() {
-            start = start.saturating_add(step.saturating_mul(60));
-            let pages: Vec<_> = (0..8).map(|number| (page(number), sums[(index + number) % sums.len()].clone())).collect();
-            for verdict in detector.judge(&given(start, &pages)) {
-                prop_assert!(!verdict.ratio.is_nan() && !verdict.then.is_nan() && !verdict.now.is_nan(), "{:?}", verdict);
-            }
-            if index % 3 == 0 {
-                start = start.wrapping_add(i64::MAX / 3).clamp(-START, 2 * START);
-                start += 60;
-            }
-        }
-    }
 }

@@ -4,6 +4,7 @@
 //! it has been over for twice as long as at the last time: often while reports arrive, and rarely later.
 
 pub(super) mod beside_others;
+mod pace;
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -12,6 +13,8 @@ use std::sync::Arc;
 use tokio::sync::{Mutex, MutexGuard};
 
 use self::beside_others::BesideOthers;
+pub(super) use self::pace::MIN_REQUESTS;
+use self::pace::{Pace, Times};
 use super::turn::Turn;
 use crate::clock::Clock;
 use crate::error::StoreError;
@@ -32,9 +35,6 @@ const MINUTES_AT_ONCE: usize = 4;
 
 /// Approximate bytes of a context or an instance beside its packed sums.
 const PER_CONTEXT: usize = 96;
-
-/// Fewest requests on each side of a comparison.
-pub(super) const MIN_REQUESTS: u64 = 10;
 
 /// What an instance did in some minutes.
 #[derive(Clone, Debug)]
@@ -118,14 +118,6 @@ struct HeldContext {
     times: Times,
     /// The sums, packed.
     packed: Box<[u8]>,
-}
-
-/// Requests, and how long they took.
-#[derive(Clone, Copy, Debug, Default)]
-struct Times {
-    count: u64,
-    /// In nanoseconds.
-    sum: u64,
 }
 
 impl InstanceMinutes {
@@ -336,67 +328,6 @@ struct Compared {
     busy: Option<Range<i64>>,
     sums: Aggregate,
     pace: Pace,
-}
-
-/// How long requests took, and how long they would have taken on the others.
-#[derive(Debug, Default)]
-struct Pace {
-    /// The requests in those minutes in which others had the same context.
-    own: Times,
-    /// The requests of the others then.
-    others: u64,
-    /// How long the own requests would have taken, if each had taken the mean of the others, in nanoseconds.
-    expected: f64,
-    /// The number of those minutes, and the start of the last one.
-    minutes: u32,
-    last: i64,
-}
-
-/// A process and the one that replaced it have one minute in common.
-const FEWEST_MINUTES: u32 = 2;
-
-impl Pace {
-    /// Adds its requests on a context in the minute that begins at `start`, and those of the others.
-    fn add(&mut self, start: i64, own: Times, others: Times) {
-        if own.count == 0 || others.count == 0 {
-            return;
-        }
-        if self.minutes == 0 || self.last != start {
-            self.minutes += 1;
-            self.last = start;
-        }
-        let mean = others.sum as f64 / others.count as f64;
-        self.own.add(own);
-        self.others = self.others.saturating_add(others.count);
-        self.expected += mean * own.count as f64;
-    }
-
-    /// The mean of the others for the same requests, in seconds.
-    fn expected_mean(&self) -> Option<f64> {
-        let nanos = (self.own.count > 0).then(|| self.expected / self.own.count as f64);
-        nanos.map(|nanos| nanos / 1e9)
-    }
-
-    fn ratio(&self) -> Option<f64> {
-        let is_enough = self.own.count.min(self.others) >= MIN_REQUESTS
-            && self.minutes >= FEWEST_MINUTES
-            && self.expected > 0.0;
-        is_enough.then(|| self.own.sum as f64 / self.expected)
-    }
-}
-
-impl Times {
-    fn without(self, part: Self) -> Self {
-        Self {
-            count: self.count.saturating_sub(part.count),
-            sum: self.sum.saturating_sub(part.sum),
-        }
-    }
-
-    fn add(&mut self, other: Self) {
-        self.count = self.count.saturating_add(other.count);
-        self.sum = self.sum.saturating_add(other.sum);
-    }
 }
 
 /// Adds up minutes, and compares each instance with the others: context by context and minute by minute, so that

@@ -1,5 +1,7 @@
 //! The figures of a change agree with each other: in the demo's incidents, and on services that are drawn.
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::change::Change;
 use crate::log::Log;

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::{HeldContext, HeldInstance, Pace, Times};
+use super::pace::{Pace, Times};
+use super::{HeldContext, HeldInstance};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::machine::MachineMinute;
 use tower_pulse_model::pack;
