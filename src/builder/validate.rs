@@ -10,6 +10,7 @@ use tower_pulse_core::error::BuildError;
 use tower_pulse_core::recorder::check_counter;
 use tower_pulse_model::context::escape_hidden;
 use tower_pulse_model::fleet::MAX_VERSION_BYTES;
+use tower_pulse_model::order::InOrder;
 use tower_pulse_model::slice::{MAX_PRECISIONS, MAX_RETAINED};
 use tower_pulse_model::tiers::{LEAST_DAYS, MOST_DAYS};
 
@@ -173,7 +174,7 @@ impl Builder {
             Err(BuildError::new("precisions", format!("{value:?}"), allowed))
         };
         let mut seconds = self.precisions.clone();
-        seconds.sort_unstable();
+        seconds.order();
         seconds.dedup();
         if seconds.len() != self.precisions.len() || !(1..=MAX_PRECISIONS).contains(&seconds.len())
         {

@@ -28,6 +28,7 @@ use tower_pulse_core::recorder::totals::Totals;
 use tower_pulse_core::store::judgement::ChangeLog;
 use tower_pulse_detect::change::ChangeKind;
 use tower_pulse_model::context::ALL;
+use tower_pulse_model::order::InOrder;
 use tower_pulse_model::snapshot::{FleetSnapshot, HourSnapshot};
 
 /// What the answer depends on.
@@ -57,12 +58,12 @@ pub(super) async fn metrics(admin: &Admin, parts: &Parts) -> Result<Response, Ap
     };
     let write = move || {
         let mut totals = totals.map_or_else(Vec::new, |totals| totals());
-        totals.sort_by(|a, b| a.0.cmp(&b.0));
+        totals.order_by(|a, b| a.0.cmp(&b.0));
         let mut text = Text::with_capacity(totals.iter().map(capacity).sum(), format);
         if let Some(process) = &source(&query).process {
             text.requests(&totals, &source(&query).targets.of_paths, names);
             let mut counters: Vec<_> = process.counters().into_iter().collect();
-            counters.sort_unstable();
+            counters.order();
             text.counters(&counters);
             text.health(&process.health(), names);
         }

@@ -1,6 +1,7 @@
 //! The conditions that a person should know of: the one table of them, which health, metrics, `on_condition` and the guide
 //! follow.
 
+use tower_pulse_model::order::InOrder;
 use tower_pulse_model::pack::named;
 
 /// Declares the conditions: for each its meaning, its variant and its name.
@@ -135,7 +136,7 @@ impl Condition {
 /// The conditions of some warnings, each once.
 pub fn conditions(warnings: &[Warning]) -> Vec<Condition> {
     let mut conditions: Vec<_> = warnings.iter().map(|warning| warning.condition).collect();
-    conditions.sort_unstable();
+    conditions.order();
     conditions.dedup();
     conditions
 }

@@ -17,6 +17,7 @@ pub use super::state::DetectorState;
 use super::state::{Alarm, AlarmKind, Ended, SharedMinute, SharedMinutes};
 use super::traffic;
 use super::verdict::Standing;
+use tower_pulse_model::order::InOrder;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::timer_sums::queue;
 
@@ -153,7 +154,7 @@ impl Detector {
                 (ratio > 1.0).then_some((finding.strength, *id, watched))
             })
             .collect();
-        likely.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        likely.order_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         likely.truncate(MAX_WATCHED);
         likely
             .into_iter()
@@ -270,7 +271,7 @@ impl Detector {
     /// Ends what is over. An alarm under another step is looked at once that one is over.
     fn follow(&mut self, now: Tick) {
         let mut alarms = std::mem::take(&mut self.state.alarms);
-        alarms.sort_by_key(|alarm| Reverse(alarm.since));
+        alarms.order_by_key(|alarm| Reverse(alarm.since));
         for mut alarm in alarms {
             if alarm.kind.is_speed()
                 && let Some(page) = self.pages.get_mut(&alarm.context)
@@ -355,7 +356,7 @@ impl Detector {
         let alarms = self.state.alarms.iter();
         let alarms = alarms.filter(|alarm| self.state.is_told(alarm, now));
         let mut verdicts: Vec<_> = alarms.map(|alarm| standing.verdict(alarm)).collect();
-        verdicts.sort_by_key(|verdict| (verdict.context, verdict.kind));
+        verdicts.order_by_key(|verdict| (verdict.context, verdict.kind));
         verdicts
     }
 }

@@ -6,6 +6,7 @@
 
 use super::history::{History, PageMinute, Tick};
 use super::past::{FEWEST_MINUTES, FEWEST_REQUESTS, PAST_ENDS, YOUNG_PAST_ENDS};
+use tower_pulse_model::order::InOrder;
 
 /// Errors and requests.
 #[derive(Clone, Copy, Debug, Default)]
@@ -166,7 +167,7 @@ fn goes_on(recent: &[&PageMinute], window: Share, usual: f64, dispersion: f64) -
     let now = window.share();
     let evidence = |share: Share| (share.likelihood(now) - share.likelihood(usual)) / dispersion;
     let mut order: Vec<_> = recent.iter().collect();
-    order.sort_unstable_by_key(|minute| minute.errors);
+    order.order_by_key(|minute| minute.errors);
     let mut without_worst = Share::default();
     order[..order.len() - 2.min(order.len() - 1)]
         .iter()

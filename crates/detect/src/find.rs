@@ -16,6 +16,7 @@ use super::state::{Alarm, AlarmKind, DetectorState};
 use super::step;
 use super::traffic::{self, Traffic, TrafficChange};
 use super::verdict::Sums;
+use tower_pulse_model::order::InOrder;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::timer_sums::queue;
 
@@ -254,7 +255,7 @@ impl Finder<'_> {
                 },
             });
         }
-        begun.sort_by_key(|alarm| (alarm.context, alarm.kind));
+        begun.order_by_key(|alarm| (alarm.context, alarm.kind));
         for alarm in begun {
             if let Some(page) = self.pages.get_mut(&alarm.context)
                 && alarm.kind.is_speed()

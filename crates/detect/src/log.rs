@@ -1,6 +1,7 @@
 //! The log of changes: those that stand, and those that have ended.
 
 use std::sync::Arc;
+use tower_pulse_model::order::InOrder;
 
 use super::change::{Change, ChangeKind};
 use super::minute::Verdict;
@@ -31,7 +32,7 @@ pub struct Difference {
 impl Log {
     /// A log of these changes.
     pub fn new(mut changes: Vec<Change>) -> Self {
-        changes.sort_unstable_by(|a, b| a.id.cmp(&b.id));
+        changes.order_by(|a, b| a.id.cmp(&b.id));
         Self { changes }
     }
 

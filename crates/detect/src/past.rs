@@ -5,6 +5,7 @@ use super::noise::Noise;
 use super::reference::{Past, Reference, SCORES, SPANS};
 use super::scored::{Tally, score};
 use super::state::SharedMinutes;
+use tower_pulse_model::order::InOrder;
 
 /// Minutes between a usual past and now.
 pub(crate) const PAST_ENDS: Tick = 20;
@@ -190,7 +191,7 @@ fn outlying(residuals: &[Vec<Residual>; SCORES], reference: &Reference) -> Vec<T
             .filter(|residual| size(residual) > OUTLYING * scale);
         outlying.extend(far.map(|(tick, _, _)| *tick));
     }
-    outlying.sort_unstable();
+    outlying.order();
     outlying.dedup();
     outlying
 }

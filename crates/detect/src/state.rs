@@ -7,6 +7,7 @@ use super::change::ChangeKind;
 use super::history::{STORED, Tick};
 use super::instances::InstanceState;
 use super::reference::Past;
+use tower_pulse_model::order::InOrder;
 use tower_pulse_model::pack::{packed, packed_enum};
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::timer_sums::queue;
@@ -144,7 +145,7 @@ impl SharedMinutes {
             .iter()
             .filter(|shared| (from..to).contains(&shared.tick));
         let mut levels: Vec<_> = levels.map(|shared| shared.level).collect();
-        levels.sort_unstable();
+        levels.order();
         let middle = levels.get(levels.len() / 2)?;
         Some(*middle as f64 * 1e-6)
     }
@@ -200,9 +201,9 @@ impl DetectorState {
     /// Brings alarms into the order in which they are kept: as they began and ended, then by their contexts.
     pub(crate) fn sort(&mut self) {
         self.alarms
-            .sort_by_key(|alarm| (alarm.detected, alarm.context, alarm.kind));
+            .order_by_key(|alarm| (alarm.detected, alarm.context, alarm.kind));
         self.ended
-            .sort_by_key(|ended| (ended.to, ended.context, ended.kind, ended.from));
+            .order_by_key(|ended| (ended.to, ended.context, ended.kind, ended.from));
         self.instances.sort();
     }
 

@@ -9,6 +9,7 @@ use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::escape_hidden;
 use tower_pulse_model::machine::{MachineMinute, was_delayed};
 use tower_pulse_model::mark::Mark;
+use tower_pulse_model::order::InOrder;
 use tower_pulse_model::records::{RecordId, SliceSums};
 use tower_pulse_model::slices::Merge;
 
@@ -79,7 +80,7 @@ pub fn machines(machines: &[(Arc<str>, Vec<MachineMinute>)], is_of_one: bool) ->
     if !is_of_one && 2 * delayed.len() < known.count() {
         return Vec::new();
     }
-    delayed.sort_by(|a, b| b.0.total_cmp(&a.0));
+    delayed.order_by(|a, b| b.0.total_cmp(&a.0));
     delayed.truncate(MAX_MACHINES);
     let suspect = |(delay, cpu, instance): (f64, Option<f64>, &Arc<str>)| {
         let of_cpu = cpu.map_or_else(String::new, |cpu| format!("CPU {:.0} %, ", 100.0 * cpu));
@@ -108,7 +109,7 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
 pub fn deploys(since: i64, marks: &[Mark]) -> Vec<Suspect> {
     let around = since - DEPLOY_BEFORE..=since + DEPLOY_AFTER;
     let mut near: Vec<&Mark> = marks.iter().filter(|m| around.contains(&m.at)).collect();
-    near.sort_by_key(|mark| (mark.at - since).abs());
+    near.order_by_key(|mark| (mark.at - since).abs());
     near.into_iter()
         .map(|mark| Suspect::Deploy {
             mark: mark.id.clone(),
@@ -200,7 +201,7 @@ pub fn timers_and_code(sides: &Sides, name: impl Fn(RecordId) -> Option<Arc<str>
         };
         suspects.push((share, suspect));
     }
-    suspects.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    suspects.order_by(|(a, _), (b, _)| b.total_cmp(a));
     suspects.into_iter().map(|(_, suspect)| suspect).collect()
 }
 

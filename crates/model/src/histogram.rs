@@ -4,6 +4,8 @@
 //! The error of a quantile is at most 2.2 % at [`SCALE`], and at most 9 % at [`COARSE_SCALE`], to which a
 //! histogram older than the current hour is reduced.
 
+use crate::order::InOrder;
+
 #[cfg(test)]
 mod tests;
 
@@ -120,7 +122,7 @@ impl Histogram {
     /// added.
     pub fn new(scale: u8, pairs: impl IntoIterator<Item = (u16, u64)>) -> Self {
         let mut buckets: Vec<_> = pairs.into_iter().filter(|(_, n)| *n > 0).collect();
-        buckets.sort_unstable_by_key(|(index, _)| *index);
+        buckets.order_by_key(|(index, _)| *index);
         buckets.dedup_by(|later, first| {
             let same = later.0 == first.0;
             if same {

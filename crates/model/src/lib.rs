@@ -23,6 +23,7 @@ pub mod machine;
 pub mod mark;
 pub mod measures;
 pub mod minute_report;
+pub mod order;
 pub mod outcome;
 pub mod pack;
 pub mod profile;

@@ -1,5 +1,6 @@
 //! Marks: moments at which an operator, or a deploy, did something.
 
+use crate::order::InOrder;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -202,7 +203,7 @@ impl Marks {
     /// Of some marks, in any order, those that are retained.
     pub fn new(marks: impl IntoIterator<Item = StoredMark>) -> Self {
         let mut marks: Vec<_> = marks.into_iter().collect();
-        marks.sort_by(|a, b| a.mark.place().cmp(&b.mark.place()));
+        marks.order_by(|a, b| a.mark.place().cmp(&b.mark.place()));
         let mut left = [MAX_MARKS; 2];
         let mut newest: Vec<_> = marks.into_iter().rev().collect();
         newest.retain(|stored| {

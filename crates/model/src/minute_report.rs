@@ -4,6 +4,7 @@
 //! An instance reports its busiest contexts. While several versions of the application run side by side, it reports
 //! all of its contexts, and the reports of the instances of a version are added up.
 
+use crate::order::InOrder;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -323,7 +324,7 @@ fn merge_contexts(contexts: &mut Vec<ReportedContext>, others: Vec<ReportedConte
 
 /// Sorts contexts, busiest first.
 pub fn sort_by_requests(contexts: &mut [ReportedContext]) {
-    contexts.sort_unstable_by(|(id, a), (other_id, b)| {
+    contexts.order_by(|(id, a), (other_id, b)| {
         let order = b.times.count.cmp(&a.times.count);
         order.then_with(|| id.cmp(other_id))
     });

@@ -12,6 +12,7 @@ use super::sorted;
 pub use super::tier::TierSlice;
 use super::tier::{FINEST, RolledUp, is_coarse};
 use super::tiers::Tiers;
+use crate::order::InOrder;
 
 /// A slice of a tier and a context in it.
 pub type RecordKey = (TierSlice, RecordId);
@@ -136,7 +137,7 @@ pub struct SliceSums {
 
 /// Sorts the sums of contexts by id, of which none appears twice.
 pub fn sort_by_id(sums: &mut [(RecordId, Aggregate)]) {
-    sums.sort_unstable_by_key(|(id, _)| *id);
+    sums.order_by_key(|(id, _)| *id);
 }
 
 /// Combines records of a tier, and pending slices of the finest tier, to slices of `width` seconds, oldest

@@ -1,6 +1,7 @@
 //! The additions of one round: of several entries of the journal, or of one batch where there is no
 //! journal. They are merged, and skewed samples are removed.
 
+use crate::order::InOrder;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -197,7 +198,7 @@ impl Round {
     /// The marks, oldest first.
     pub fn marks(&self) -> Vec<&Mark> {
         let mut marks: Vec<_> = self.marks.values().collect();
-        marks.sort_by_key(|mark| mark.at);
+        marks.order_by_key(|mark| mark.at);
         marks
     }
 

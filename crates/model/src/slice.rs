@@ -1,6 +1,7 @@
 //! Slices of time, precisions and hours.
 
 use super::pack::packed;
+use crate::order::InOrder;
 
 /// Seconds in an hour, the period of the statistics.
 pub const HOUR: i64 = 3_600;
@@ -98,7 +99,7 @@ impl Precisions {
     pub fn new(seconds: impl IntoIterator<Item = u32>, retained: u32) -> Self {
         let seconds = seconds.into_iter();
         let mut counters: Vec<_> = seconds.map(|p| Precision::new(p, retained)).collect();
-        counters.sort_unstable();
+        counters.order();
         Self { counters }
     }
 

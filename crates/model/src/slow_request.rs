@@ -9,6 +9,7 @@ use super::context::Kind;
 use super::outcome::Outcome;
 use super::pack::{Packed, Reader, Writer, is_name, packed};
 use super::slices::Merge;
+use crate::order::InOrder;
 
 /// Slow requests that are retained of each context and hour.
 pub const SLOW_PER_CONTEXT: usize = 5;
@@ -145,7 +146,7 @@ impl SlowRequests {
         }
         let failed = self.requests.iter().enumerate();
         let mut failed: Vec<_> = failed.filter(|(_, request)| request.is_error).collect();
-        failed.sort_by_key(|(_, request)| Reverse(request.ended));
+        failed.order_by_key(|(_, request)| Reverse(request.ended));
         let places = failed.into_iter().map(|(place, _)| place);
         places.take(self.failed_limit).collect()
     }
@@ -328,9 +329,9 @@ mod tests {
             prop_assert_eq!(&merged, &list(kind, &all));
 
             let mut slowest = all.clone();
-            slowest.sort_by(SlowRequest::order);
+            slowest.order_by(SlowRequest::order);
             let mut failed: Vec<_> = slowest.iter().filter(|r| r.is_error).cloned().collect();
-            failed.sort_by(|a, b| b.ended.cmp(&a.ended).then(a.order(b)));
+            failed.order_by(|a, b| b.ended.cmp(&a.ended).then(a.order(b)));
             slowest.truncate(if kind == Kind::All { SLOW_OF_ALL } else { SLOW_PER_CONTEXT });
             failed.truncate(if kind == Kind::All { 0 } else { FAILED_PER_CONTEXT });
             prop_assert!(merged.slowest().eq(&slowest));

@@ -1,6 +1,8 @@
 //! The ranking of the slowest 100 contexts
 //! (recipe).
 
+use crate::order::InOrder;
+
 /// Number of contexts in the ranking.
 pub const RANKING_LEN: usize = 100;
 
@@ -29,7 +31,7 @@ impl RankedContext {
 
 /// Sorts contexts by mean, slowest first, and by name where means are equal, as `ZREVRANGE` would.
 pub fn sort(ranking: &mut [RankedContext]) {
-    ranking.sort_by(|a, b| {
+    ranking.order_by(|a, b| {
         let by_mean = b.mean.total_cmp(&a.mean);
         by_mean.then_with(|| b.context.cmp(&a.context))
     });

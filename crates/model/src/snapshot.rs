@@ -7,6 +7,7 @@ use super::aggregate::Aggregate;
 use super::context::Kind;
 use super::pack::packed;
 use super::slice::SliceCount;
+use crate::order::InOrder;
 
 /// A context within one hour.
 #[derive(Clone, Debug, PartialEq)]
@@ -105,7 +106,7 @@ impl AliveInstance {
     /// Instances by name. Those of the same name are one: as of their last heartbeat, with the requests of all in
     /// flight.
     pub fn by_name(mut instances: Vec<Self>) -> Vec<Self> {
-        instances.sort_by(|a, b| {
+        instances.order_by(|a, b| {
             let order = a.instance.cmp(&b.instance);
             order.then_with(|| b.last_seen.cmp(&a.last_seen))
         });

@@ -2,6 +2,7 @@
 
 use super::context::{Kind, RecordId};
 use super::slices::{Merge, summed};
+use crate::order::InOrder;
 
 /// Timers of a context that are told apart; further ones count as `<other>`.
 pub const MAX_TIMERS: usize = 16;
@@ -116,7 +117,7 @@ impl Timers {
         let mut named: Vec<_> = named
             .map(|(id, sums)| (id != queue, std::cmp::Reverse(sums.sum), id))
             .collect();
-        named.sort_unstable();
+        named.order();
         for (_, _, id) in named.into_iter().skip(MAX_TIMERS) {
             if let Ok(at) = self.place(id) {
                 let (_, sums) = self.sums.remove(at);

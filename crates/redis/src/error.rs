@@ -8,6 +8,7 @@ use super::subject::Subject;
 use super::topology::{Address, Layout};
 use super::value::shown;
 use tower_pulse_core::error::{StoreError, StoreErrorKind};
+use tower_pulse_model::order::InOrder;
 
 /// What a user needs in a cluster beside the commands of a store.
 const CLUSTER_COMMANDS: &str = " +cluster|slots +asking";
@@ -42,7 +43,7 @@ impl ServerInfo {
                 )
             })
             .collect();
-        commands.sort_unstable();
+        commands.order();
         commands.dedup();
         let (patterns, commands) = (keys.acl_patterns(), commands.join(" "));
         let acl = format!("ACL SETUSER {user} {patterns} {commands}");

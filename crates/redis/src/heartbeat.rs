@@ -13,6 +13,7 @@ use tower_pulse_core::error::{StoreError, StoreErrorKind};
 use tower_pulse_core::store::{Fleet, Heartbeat, INSTANCE_TTL, StoreStatus};
 use tower_pulse_core::task::lock;
 use tower_pulse_model::fleet::MAX_VERSIONS;
+use tower_pulse_model::order::InOrder;
 
 /// Time after which a heartbeat sets the time to live of its hash again, so that the hash lasts as long as the instance
 /// counts as alive, and at most this much longer.
@@ -118,7 +119,7 @@ impl RedisStore {
         let running = replies.last().and_then(|reply| reply.as_ref().ok());
         let running = running.map_or(&[][..], items).iter();
         let mut versions: Vec<_> = running.filter_map(text).map(Arc::from).collect();
-        versions.sort_unstable();
+        versions.order();
         let status = self.status_of(heartbeat.at, status).await?;
         let fleet = Fleet {
             instances: status.instances,

@@ -15,6 +15,7 @@ use tower_pulse_core::condition::{Condition, Warning};
 use tower_pulse_core::error::{StoreError, StoreErrorKind};
 use tower_pulse_core::store::table_reads::MAX_NAMES;
 use tower_pulse_core::task::lock;
+use tower_pulse_model::order::InOrder;
 
 /// The most bytes of a key, and of a field of a hash. Records are far smaller.
 const MAX_KEY_BYTES: usize = 16 << 20;
@@ -85,7 +86,7 @@ impl LargeKeys {
     pub(super) fn warnings(&self) -> Vec<Warning> {
         let named = lock(&self.named);
         let mut warnings: Vec<_> = named.values().map(|key| key.warning.clone()).collect();
-        warnings.sort_unstable_by(|a, b| a.text.cmp(&b.text));
+        warnings.order_by(|a, b| a.text.cmp(&b.text));
         warnings.dedup();
         warnings
     }

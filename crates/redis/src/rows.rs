@@ -15,6 +15,7 @@ use tower_pulse_core::clock::Clock;
 use tower_pulse_core::error::StoreError;
 use tower_pulse_core::row_lists::{RowInfo, RowList, RowsQuery};
 use tower_pulse_model::context::is_hidden;
+use tower_pulse_model::order::InOrder;
 
 /// The most rows that one call schedules, so that no call keeps a server busy for long.
 pub const ROWS_AT_ONCE: usize = 200;
@@ -329,7 +330,7 @@ impl RedisStore {
         let rows = failing.into_iter().zip(items(&dues[0]));
         let rows = rows.filter_map(|((failures, id), due)| Some((failures, float(due)?, id)));
         let mut rows: Vec<_> = rows.collect();
-        rows.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.total_cmp(&b.1)));
+        rows.order_by(|a, b| b.0.total_cmp(&a.0).then(a.1.total_cmp(&b.1)));
         Ok(rows.into_iter().map(|(_, _, id)| id).collect())
     }
 

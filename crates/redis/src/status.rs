@@ -23,6 +23,7 @@ use tower_pulse_core::store::{
 };
 use tower_pulse_core::task::lock;
 use tower_pulse_model::entry::ENTRY_VERSION;
+use tower_pulse_model::order::InOrder;
 use tower_pulse_model::snapshot::Problem;
 use tower_pulse_model::tier::TIERS;
 
@@ -390,7 +391,7 @@ fn problems(hash: &Value) -> Vec<Problem> {
             Some((order, problem(bytes(key)?, reason)))
         })
         .collect();
-    problems.sort_by(|(a, x), (b, y)| a.cmp(b).then_with(|| x.key.cmp(&y.key)));
+    problems.order_by(|(a, x), (b, y)| a.cmp(b).then_with(|| x.key.cmp(&y.key)));
     // HSCAN may return a key twice.
     problems.dedup();
     let problems = problems.into_iter().map(|(_, problem)| problem);

@@ -1,6 +1,7 @@
 //! Changes and marks.
 
 use std::time::Duration;
+use tower_pulse_model::order::InOrder;
 
 use super::{FLUSH_DEADLINE, Handle, not_readable};
 use crate::callbacks::Callback;
@@ -32,7 +33,7 @@ impl Handle {
         for change in &mut changes {
             leave_out_removed(change, &marks);
         }
-        changes.sort_by(Change::by_urgency);
+        changes.order_by(Change::by_urgency);
         Ok(changes)
     }
 

@@ -23,6 +23,7 @@ use self::compare::{
 };
 use super::history::{Tick, tick};
 use super::minute::{InstanceMinute, Verdict, all_id};
+use tower_pulse_model::order::InOrder;
 use tower_pulse_model::pack::packed;
 use tower_pulse_model::records::RecordId;
 
@@ -213,7 +214,7 @@ impl InstanceDetector {
             instances.extend(reported.instances.keys().cloned());
         }
         for instances in contexts.values_mut() {
-            instances.sort_unstable();
+            instances.order();
             instances.dedup();
         }
         contexts
@@ -379,7 +380,7 @@ impl InstanceDetector {
     fn gather(&mut self, now: Tick, contexts: &BTreeMap<RecordId, Vec<Arc<str>>>) {
         let standing = self.state.standing.iter();
         let mut names: Vec<Arc<str>> = standing.map(|one| one.instance.clone()).collect();
-        names.sort_unstable();
+        names.order();
         self.state
             .on_many
             .retain(|(instance, _)| names.contains(instance));

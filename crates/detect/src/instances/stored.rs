@@ -1,6 +1,7 @@
 //! The packed form of an instance that is out of line.
 
 use super::{InstanceState, Measure, OutOfLine};
+use tower_pulse_model::order::InOrder;
 use tower_pulse_model::pack::{pack, packed_enum};
 
 packed_enum!(Measure { 0 => Time, 1 => Errors });
@@ -16,11 +17,11 @@ impl OutOfLine {
 impl InstanceState {
     /// Brings it into the order in which the detector keeps it.
     pub(crate) fn sort(&mut self) {
-        self.standing.sort_by(|a, b| {
+        self.standing.order_by(|a, b| {
             let key = |one: &OutOfLine| (one.detected, one.context);
             let order = key(a).cmp(&key(b));
             order.then_with(|| (&a.instance, a.measure).cmp(&(&b.instance, b.measure)))
         });
-        self.on_many.sort_by(|a, b| (a.1, &a.0).cmp(&(b.1, &b.0)));
+        self.on_many.order_by(|a, b| (a.1, &a.0).cmp(&(b.1, &b.0)));
     }
 }

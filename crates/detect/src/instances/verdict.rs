@@ -6,6 +6,7 @@ use crate::change::ChangeKind;
 use crate::cost::{Cost, Pace, agreeing, differs, ratio};
 use crate::history::Tick;
 use crate::minute::{Verdict, all_id};
+use tower_pulse_model::order::InOrder;
 use tower_pulse_model::records::RecordId;
 
 impl InstanceDetector {
@@ -32,7 +33,7 @@ impl InstanceDetector {
                 .filter(|one| one.instance == *instance)
                 .collect();
             let mut since: Vec<Tick> = of_instance.iter().map(|one| one.since).collect();
-            since.sort_unstable();
+            since.order();
             if let Some(since) = since.get(since.len() / 2) {
                 verdicts.push(self.verdict(&of_instance, all_id(), *since, *detected));
             }

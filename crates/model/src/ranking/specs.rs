@@ -3,6 +3,7 @@
 //! with them for as long as their period.
 
 use super::RankingSpec;
+use crate::order::InOrder;
 use crate::pack::packed;
 
 /// The most configurations that are told apart.
@@ -60,7 +61,7 @@ impl CarriedSpecs {
         }
         // The longest period first.
         let order = |spec: RankingSpec| (-spec.period(), spec.interval, spec.max_ids);
-        self.0.sort_unstable_by_key(|(spec, _)| order(*spec));
+        self.0.order_by_key(|(spec, _)| order(*spec));
         if let (Some((a, at)), Some((b, other))) = (self.0.pop(), self.0.pop()) {
             self.carry(a.covering(b), at.max(other));
         }
@@ -111,7 +112,7 @@ impl CarriedSpecs {
     /// What the operator should know, in a sentence.
     pub fn warning(&self, ranking: &str) -> String {
         let mut specs: Vec<_> = self.0.iter().map(|(spec, _)| *spec).collect();
-        specs.sort_unstable_by_key(|spec| -spec.period());
+        specs.order_by_key(|spec| -spec.period());
         let specs: Vec<_> = specs.iter().map(ToString::to_string).collect();
         format!(
             "the ranking {ranking:?} is built with different configurations: {}. The longest period, the finest interval \

@@ -20,6 +20,7 @@ use tower_pulse_core::store::exports::{
 use tower_pulse_core::store::read::kind_of;
 use tower_pulse_core::store::table_reads::MAX_NAMES;
 use tower_pulse_model::context::{ALL, ContextId, Kind};
+use tower_pulse_model::order::InOrder;
 use tower_pulse_model::slice::{HOUR, hour_from_iso, hour_of};
 use tower_pulse_model::slowest::{RANKING_LEN, RankedContext};
 use tower_pulse_model::snapshot::Problem;
@@ -74,7 +75,7 @@ impl Listing {
             })
         });
         let mut contexts: Vec<Listed> = contexts.collect();
-        contexts.sort_unstable_by(|a, b| (&a.id.name, a.id.kind).cmp(&(&b.id.name, b.id.kind)));
+        contexts.order_by(|a, b| (&a.id.name, a.id.kind).cmp(&(&b.id.name, b.id.kind)));
         contexts
     }
 }

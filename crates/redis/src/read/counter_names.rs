@@ -10,6 +10,7 @@ use crate::value::{bytes, items, text};
 use tower_pulse_core::error::StoreError;
 use tower_pulse_core::store::MAX_COUNTER_NAMES;
 use tower_pulse_model::context::{Metric, is_reserved};
+use tower_pulse_model::order::InOrder;
 
 /// Names per command, so that no command holds the server up.
 const NAMES_AT_ONCE: usize = 1_000;
@@ -29,7 +30,7 @@ impl Range {
     /// between these ranges.
     fn of_user_counters(precision: u32) -> Vec<Self> {
         let mut reserved = Metric::ALL.map(Metric::as_str);
-        reserved.sort_unstable();
+        reserved.order();
         let mut mins = vec![format!("[{precision}:")];
         let mut maxs = Vec::new();
         // `;` is the character after `:`. Between `hits` and `hits:` there may be `hits!`.
@@ -99,7 +100,7 @@ impl RedisStore {
             }
         }
         let mut names: Vec<String> = names.into_iter().collect();
-        names.sort_unstable();
+        names.order();
         names.truncate(MAX_COUNTER_NAMES);
         Ok(names)
     }

@@ -10,6 +10,7 @@ use tower_pulse_core::error::StoreError;
 use tower_pulse_core::store::read::recorded_counter;
 use tower_pulse_core::store::{CounterQuery, CounterSeries};
 use tower_pulse_model::context::Metric;
+use tower_pulse_model::order::InOrder;
 use tower_pulse_model::slice::SliceCount;
 
 impl RedisStore {
@@ -47,6 +48,6 @@ pub(super) fn slices_of(hash: &Value) -> Vec<SliceCount> {
     let mut slices: Vec<_> = pairs(hash)
         .filter_map(|(slice, n)| Some(SliceCount::new(int(slice)?, int(n)?)))
         .collect();
-    slices.sort_unstable();
+    slices.order();
     slices
 }

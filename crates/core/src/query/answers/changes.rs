@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use tower_pulse_model::order::InOrder;
 
 use serde::{Deserialize, Serialize};
 
@@ -173,7 +174,7 @@ pub(super) async fn urgencies(source: &Source) -> Result<HashMap<ContextId, usiz
 }
 
 fn sort_by_urgency(changes: &mut [&Change]) {
-    changes.sort_by(|a, b| a.by_urgency(b));
+    changes.order_by(|a, b| a.by_urgency(b));
 }
 
 /// The changes of a context.

@@ -11,6 +11,7 @@ use crate::query::span::Span;
 use crate::query::window::Window;
 use crate::store::CounterQuery;
 use tower_pulse_model::context::{ALL, Metric};
+use tower_pulse_model::order::InOrder;
 use tower_pulse_model::slice::{Precision, Precisions, SliceCount};
 
 /// Counters that are read at once, so that Redis serves others in between.
@@ -221,14 +222,14 @@ async fn list(
 
     let coarsest = precisions.counters.last().map(|p| p.seconds);
     let mut listed: Vec<u32> = [seconds].into_iter().chain(coarsest).collect();
-    listed.sort_unstable();
+    listed.order();
     listed.dedup();
     let stored = source.reader.counter_names(listed).await?;
     let own = source.own_counters();
     let names = stored.iter().map(String::as_str);
     let names = names.chain(own.keys().map(|name| &**name));
     let mut names: Vec<&str> = names.filter(|name| wanted.matches(name)).collect();
-    names.sort_unstable();
+    names.order();
     names.dedup();
     let page: Vec<&str> = names
         .iter()

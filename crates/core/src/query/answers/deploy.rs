@@ -13,6 +13,7 @@ use crate::query::windows::sums::WindowSums;
 use tower_pulse_detect::side_by_side::{MAX_MINUTES, SideBySide, Versions};
 use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::mark::Mark;
+use tower_pulse_model::order::InOrder;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::slice::HOUR;
 use tower_pulse_model::tier::FINEST;
@@ -112,7 +113,7 @@ pub(in crate::query) async fn deploy(
         None => None,
     };
     let mut rows = rows(&before, since.as_deref(), versions.as_deref());
-    rows.sort_by(|a, b| {
+    rows.order_by(|a, b| {
         let extra = |row: &DeployRow| row.extra_seconds_per_minute.unwrap_or(f64::NEG_INFINITY);
         extra(b)
             .total_cmp(&extra(a))

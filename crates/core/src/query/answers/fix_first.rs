@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::check_limit;
 use super::compared::Compared;
 use super::instances::Reported;
 use super::measured::{ContextName, Covered, Measured, records, share};
 use super::row_series::MAX_SERIES_ROWS;
-use super::{check_limit, keep_first};
 use crate::query::error::QueryError;
 use crate::query::source::Source;
 use crate::query::span::Span;
@@ -18,6 +18,7 @@ use crate::query::windows::sums::{Summary, WindowSums};
 use tower_pulse_detect::change::{Change, ChangeKind};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ALL, ContextId, Kind, QUEUED};
+use tower_pulse_model::order::{InOrder, keep_first};
 use tower_pulse_model::slices::Merge;
 use tower_pulse_model::window::Window as Slices;
 
@@ -173,7 +174,7 @@ pub(in crate::query) async fn fix_first(
     let standing =
         (log.changes.iter()).filter(|change| change.ended.is_none() && change.since < covered.to);
     let mut candidates: Vec<_> = standing.filter_map(Candidate::of).collect();
-    candidates.sort_by(Candidate::precedes);
+    candidates.order_by(Candidate::precedes);
     // A page has one row, for the worst of its changes.
     let mut seen = std::collections::HashSet::new();
     candidates.retain(|one| {

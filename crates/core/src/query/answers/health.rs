@@ -12,6 +12,7 @@ use crate::health::{
 use crate::query::source::Source;
 use crate::skew::{Skew, skew_warning};
 use tower_pulse_detect::detector::Sight;
+use tower_pulse_model::order::InOrder;
 use tower_pulse_model::snapshot::Problem;
 use tower_pulse_model::tiers::History;
 
@@ -279,7 +280,7 @@ async fn of_process(source: &Source, unreadable: &[Problem]) -> ProcessHealth {
     });
     let further: Vec<_> = keys.chain(told.take(MAX_WARNED)).collect();
     health.conditions.extend(conditions(&further));
-    health.conditions.sort_unstable();
+    health.conditions.order();
     health.conditions.dedup();
     health.warnings.extend(texts(further));
     health

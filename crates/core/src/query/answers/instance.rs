@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::instance_verdict::{Compare, InstanceVerdict};
 use super::instances::{FleetRows, InstanceRow, Reported, reported};
 use super::measured::{ContextName, Covered, Measured};
-use super::{MAX_ROWS, check_given, check_limit, keep_first};
+use super::{MAX_ROWS, check_given, check_limit};
 use crate::query::error::QueryError;
 use crate::query::instance_minutes::beside_others::{ContextBeside, MinuteBeside};
 use crate::query::source::Source;
@@ -16,6 +16,7 @@ use crate::query::windows::sums::Summary;
 use tower_pulse_model::context::Kind;
 use tower_pulse_model::machine::MachineMinute;
 use tower_pulse_model::minute_report::REPORTED_MINUTES;
+use tower_pulse_model::order::keep_first;
 
 /// The length of a minute, in seconds.
 const MINUTE: i64 = REPORTED_MINUTES.seconds as i64;

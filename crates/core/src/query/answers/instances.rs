@@ -18,6 +18,7 @@ use crate::query::windows::sums::Summary;
 use tower_pulse_detect::change::{Change, ChangeKind, Suspect};
 use tower_pulse_model::context::{ALL, ContextId, Kind};
 use tower_pulse_model::minute_report::REPORTED_MINUTES;
+use tower_pulse_model::order::InOrder;
 use tower_pulse_model::slice::HOUR;
 use tower_pulse_model::snapshot::{AliveInstance, FleetSnapshot};
 use tower_pulse_model::window::{RecordedPart, Window as Slices, WindowSlices};
@@ -262,7 +263,7 @@ fn rows(
         });
         rows[place].set_alive(alive);
     }
-    rows.sort_unstable_by(|a, b| a.instance.cmp(&b.instance));
+    rows.order_by(|a, b| a.instance.cmp(&b.instance));
     rows
 }
 

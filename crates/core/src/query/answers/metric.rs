@@ -1,6 +1,7 @@
 //! The metrics of series: what each one is, in counters and in records.
 
 use serde::{Deserialize, Serialize};
+use tower_pulse_model::order::InOrder;
 
 use super::measured::{Outcomes, PollTimes, share};
 use crate::store::{CounterSeries, SliceCount};
@@ -142,7 +143,7 @@ impl SeriesMetric {
         };
         let both = [slices(0), slices(1)];
         let mut starts: Vec<i64> = both.iter().copied().flatten().map(|s| s.start).collect();
-        starts.sort_unstable();
+        starts.order();
         starts.dedup();
         let count = |slices: &[SliceCount], start| {
             let at = slices.binary_search_by_key(&start, |slice| slice.start);

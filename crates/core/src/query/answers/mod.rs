@@ -101,7 +101,6 @@ use self::slowest::slowest;
 use self::slowest_requests::slowest_requests;
 use self::worst_requests::worst_requests;
 
-use std::cmp::Ordering;
 use std::ops::RangeInclusive;
 
 use super::error::MAX_POINTS;
@@ -190,15 +189,6 @@ impl NameFilter {
     fn matches(&self, name: &str) -> bool {
         self.0.is_empty() || name.to_lowercase().contains(&self.0)
     }
-}
-
-/// Keeps only so many elements, those that come first, in their order. The others are not sorted.
-fn keep_first<T>(elements: &mut Vec<T>, count: usize, mut order: impl FnMut(&T, &T) -> Ordering) {
-    if count < elements.len() {
-        elements.select_nth_unstable_by(count, &mut order);
-        elements.truncate(count);
-    }
-    elements.sort_unstable_by(order);
 }
 
 /// The context of this kind among those of one name. Unless the kind is given, HTTP requests come first.

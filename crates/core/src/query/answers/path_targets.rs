@@ -8,6 +8,7 @@ use crate::query::source::Source;
 use crate::query::windows::sums::TargetCounts;
 use crate::targets::PathTarget;
 use tower_pulse_model::context::ContextId;
+use tower_pulse_model::order::InOrder;
 use tower_pulse_model::slice::HOUR;
 use tower_pulse_model::tier::DAY;
 use tower_pulse_model::window::Window as Slices;
@@ -147,7 +148,7 @@ pub(super) async fn burning_paths(source: &Source) -> Result<Vec<BurningPath>, Q
             .as_ref()
             .and_then(|burn| burn.burn_rate)
     };
-    paths.sort_by(|a, b| rate(b).unwrap_or(0.0).total_cmp(&rate(a).unwrap_or(0.0)));
+    paths.order_by(|a, b| rate(b).unwrap_or(0.0).total_cmp(&rate(a).unwrap_or(0.0)));
     Ok(paths)
 }
 

@@ -11,7 +11,7 @@ use super::compared::{Compared, Ratios};
 use super::measured::{ContextName, Covered, Measured, share};
 use super::path_targets::{TargetBurn, burning};
 use super::row_series::{PointValue, RowMetric, SeriesSpan, most_rows};
-use super::{NameFilter, check_limit, check_points, keep_first};
+use super::{NameFilter, check_limit, check_points};
 use crate::query::book::Book;
 use crate::query::error::QueryError;
 use crate::query::question::{kind_or_all, or_any, or_none};
@@ -20,6 +20,7 @@ use crate::query::turn::Turn;
 use crate::query::window::Window;
 use crate::query::windows::sums::{PartSums, WindowSums};
 use tower_pulse_model::context::{ContextId, Kind};
+use tower_pulse_model::order::{InOrder, keep_first};
 use tower_pulse_model::records::RecordId;
 
 /// The measurements that rows can be ordered by.
@@ -414,7 +415,7 @@ async fn rows(
         }
     }
     // In one order, as the last digits of a sum depend on it, and an unchanged answer should stay the same.
-    totals.sort_unstable_by(f64::total_cmp);
+    totals.order_by(f64::total_cmp);
     Ok(Table {
         now,
         before,

@@ -8,6 +8,7 @@ use super::{MAX_ROWS, check_given, check_limit};
 use crate::query::error::QueryError;
 use crate::query::source::Source;
 use crate::store::{RankedId, RankingPage};
+use tower_pulse_model::order::InOrder;
 use tower_pulse_model::ranking::RankingSpec;
 
 /// The rankings of the store and of this process: [`RankingsQuery`](crate::query::RankingsQuery).
@@ -119,7 +120,7 @@ pub(in crate::query) async fn rankings(
         head: RankingHead::new(name, None, *spec),
         ids: 0,
     }));
-    rankings.sort_unstable_by(|a, b| a.head.name.cmp(&b.head.name));
+    rankings.order_by(|a, b| a.head.name.cmp(&b.head.name));
     Ok(Rankings { rankings })
 }
 

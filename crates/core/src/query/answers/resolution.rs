@@ -2,6 +2,7 @@
 
 use super::DEFAULT_PRECISION;
 use crate::query::error::QueryError;
+use tower_pulse_model::order::InOrder;
 use tower_pulse_model::slice::{HOUR, Precision, Precisions, hour_of};
 use tower_pulse_model::tier::{COARSEST, DAY, WIDTHS, tier_for};
 use tower_pulse_model::tiers::Tiers;
@@ -79,7 +80,7 @@ impl Resolution {
         // Days of the quarters of a day come first, as long as there are some.
         let days = tiers.get(DAY).map(|days| of_tier(DAY, days));
         let mut all: Vec<_> = counters.chain(records).chain(days).collect();
-        all.sort_by_key(|resolution| resolution.precision);
+        all.order_by_key(|resolution| resolution.precision);
         all
     }
 

@@ -12,11 +12,12 @@ use serde::{Deserialize, Serialize};
 
 use super::measured::Covered;
 use super::slow_requests::ListedRequest;
-use super::{MAX_ROWS, NameFilter, check_limit, check_number, keep_first};
+use super::{MAX_ROWS, NameFilter, check_limit, check_number};
 use crate::query::error::QueryError;
 use crate::query::source::Source;
 use crate::query::windows::sums::Summary;
 use tower_pulse_model::context::{ContextId, Kind};
+use tower_pulse_model::order::{InOrder, keep_first};
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::slice::{HOUR, hour_of};
 use tower_pulse_model::slow_request::{SLOW_OF_ALL, SlowRequest, SlowRequests};
@@ -315,7 +316,7 @@ pub(in crate::query) async fn slowest_requests(
     requests.retain(|request| {
         query.has_context(&contains, &request.context) && query.has_status(request)
     });
-    requests.sort_unstable_by(|a, b| a.order(b));
+    requests.order_by(|a, b| a.order(b));
     let instances: BTreeSet<&str> = requests.iter().map(|request| &*request.instance).collect();
     let instances = instances.into_iter().take(MAX_INSTANCES);
     let instances = instances.map(str::to_owned).collect();

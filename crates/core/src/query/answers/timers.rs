@@ -2,13 +2,13 @@
 
 use serde::Serialize;
 
-use super::keep_first;
 use super::measured::{ContextName, fails_more, share};
 use crate::query::error::QueryError;
 use crate::query::source::Source;
 use crate::query::windows::sums::{PartSums, RunningTimer};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ContextId, Kind};
+use tower_pulse_model::order::{InOrder, keep_first};
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::timer_sums::{OTHER, TimerSums, Timers, is_repeated, queue};
 use tower_pulse_model::window::Window as Slices;
@@ -189,7 +189,7 @@ impl RequestTimers {
         let mut rows: Vec<_> = within
             .map(|(id, timer)| RequestTimer::new(name(id), timer, &timers, requests))
             .collect();
-        rows.sort_by(|a, b| {
+        rows.order_by(|a, b| {
             let by_share = b.covered.total_cmp(&a.covered);
             by_share.then_with(|| a.timer.cmp(&b.timer))
         });

@@ -1,6 +1,7 @@
 //! The requests of a page to look at first.
 
 use serde::{Deserialize, Serialize};
+use tower_pulse_model::order::InOrder;
 
 use super::changes::standing_on;
 use super::check_given;
@@ -69,7 +70,7 @@ pub(super) async fn worst_of(
     let since = change
         .as_ref()
         .map_or(f64::INFINITY, |row| row.change.since as f64);
-    requests.sort_by(|a, b| {
+    requests.order_by(|a, b| {
         let rank = |one: &ListedRequest| (failing && one.error, one.ended >= since);
         (rank(b).cmp(&rank(a))).then_with(|| b.duration.total_cmp(&a.duration))
     });

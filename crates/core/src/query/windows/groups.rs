@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use tower_pulse_model::order::InOrder;
 use tower_pulse_model::records::RecordId;
 
 /// Contexts of a group, whose records in a slice are read one after the other: a server looks them up faster so than with
@@ -54,7 +55,7 @@ impl ContextGroups {
             *self = Self::default();
             new.append(&mut old);
         }
-        new.sort_unstable();
+        new.order();
         for group in new.chunks(MAX_CONTEXTS) {
             let number = self.groups.len();
             let places = group.iter().enumerate();

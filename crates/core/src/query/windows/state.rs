@@ -17,6 +17,7 @@ use crate::store::RecordIndex;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::ContextId;
 use tower_pulse_model::measures::Measure;
+use tower_pulse_model::order::InOrder;
 use tower_pulse_model::recorded::RecordedTime;
 use tower_pulse_model::records::{Record, RecordId};
 use tower_pulse_model::slices::Merge;
@@ -156,7 +157,7 @@ impl WindowState {
                 open.push((FINEST.seconds, minute));
             }
         }
-        open.sort_unstable();
+        open.order();
         open.dedup();
         open
     }
@@ -267,7 +268,7 @@ impl WindowState {
             let held_ones = held.sums.iter().flat_map(|sums| sums.slices(group));
             let mut starts: Vec<i64> = held_ones.map(|(start, _)| start).collect();
             starts.extend(&of_window);
-            starts.sort_unstable_by(|a, b| b.cmp(a));
+            starts.order_by(|a, b| b.cmp(a));
             starts.dedup();
             let moves = starts.into_iter().filter_map(|start| {
                 let at = (seconds, start);

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::store::{Cleaned, MAX_COUNTER_NAMES, Pass};
 use tower_pulse_model::context::is_reserved;
+use tower_pulse_model::order::InOrder;
 use tower_pulse_model::slice::{DEFAULT_RETAINED, Precision, Precisions, SKEW_ALLOWED, SliceCount};
 use tower_pulse_model::snapshot::Problem;
 use tower_pulse_model::sorted;
@@ -98,7 +99,7 @@ impl Counters {
             !is_reserved(name) && seconds.any(|seconds| precisions.contains(seconds))
         });
         let mut names: Vec<_> = counters.map(|(name, _)| name.clone()).collect();
-        names.sort_unstable();
+        names.order();
         names.truncate(MAX_COUNTER_NAMES);
         names
     }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use tower_pulse_model::order::InOrder;
 
 use crate::store::{Fleet, Heartbeat, INSTANCE_TTL};
 use tower_pulse_model::fleet::MAX_VERSIONS;
@@ -25,7 +26,7 @@ impl Heartbeats {
         self.instances.insert(heartbeat.instance.clone(), heartbeat);
         self.versions.retain(|_, at| *at >= since);
         let mut versions: Vec<Arc<str>> = self.versions.keys().cloned().collect();
-        versions.sort_unstable();
+        versions.order();
         versions.truncate(MAX_VERSIONS);
         Fleet {
             instances: self.alive(since).count() as u64,

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::ops::{ControlFlow, Range};
+use tower_pulse_model::order::InOrder;
 
 use super::state::State;
 use super::tables::{Tables, number};
@@ -140,7 +141,7 @@ fn places(
     if sorted.is_empty() {
         return Ok(vec![None; asked.len()]);
     }
-    sorted.sort_unstable();
+    sorted.order();
     // How many ids there are before each of these, and behind the one before it.
     let mut between = vec![0; sorted.len() + 1];
     tables.visit(table, None, now, &mut |id, sum| {

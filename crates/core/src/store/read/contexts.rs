@@ -11,6 +11,7 @@ use crate::store::table::{CONTEXTS, Table};
 use crate::store::table_reads::{MAX_NAMES, Purpose, TableRead, TableReader};
 use tower_pulse_model::access_time::AccessTimeStats;
 use tower_pulse_model::context::{ALL, ContextId, Kind, method_and_path};
+use tower_pulse_model::order::InOrder;
 use tower_pulse_model::records::SliceSums;
 use tower_pulse_model::slice::{HOUR, hour_of};
 use tower_pulse_model::slowest::{self, RankedContext};
@@ -62,7 +63,7 @@ pub(in crate::store) async fn contexts(
     };
     let listed = listed.into_iter().flatten();
     let mut kinds: Vec<Kind> = listed.filter(|_| name != ALL).collect();
-    kinds.sort_unstable();
+    kinds.order();
     if kinds.is_empty() && (exported.is_some() || name == ALL) {
         kinds.push(kind_of(name));
     }
@@ -193,7 +194,7 @@ pub async fn slowest(
         contexts.extend(ids.map(|id| (hour, id)));
     }
     // Those of one name stay side by side.
-    contexts.sort_by_key(|(hour, _)| *hour);
+    contexts.order_by_key(|(hour, _)| *hour);
     let mut ranking = Vec::new();
     for of_hour in contexts.chunk_by(|(hour, _), (other, _)| hour == other) {
         let hour = of_hour[0].0;

@@ -8,6 +8,7 @@ use crate::store::table::Table;
 use crate::store::table_reads::TableReader;
 use tower_pulse_model::machine::MachineMinute;
 use tower_pulse_model::minute_report::{InstanceMinute, ReportedContext};
+use tower_pulse_model::order::InOrder;
 use tower_pulse_model::pack;
 use tower_pulse_model::records::{RecordId, sort_by_id};
 use tower_pulse_model::sorted;
@@ -78,7 +79,7 @@ fn instances(fields: &[Field]) -> Vec<InstanceMinuteRecords> {
         })
     };
     let mut instances: Vec<_> = fields.iter().filter_map(instance).collect();
-    instances.sort_unstable_by(|a, b| a.instance.cmp(&b.instance));
+    instances.order_by(|a, b| a.instance.cmp(&b.instance));
     instances
 }
 

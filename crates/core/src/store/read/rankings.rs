@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::table::Table;
 use crate::store::table_reads::{Answers, Purpose, RankingPlace, TableRead, TableReader};
+use tower_pulse_model::order::InOrder;
 use tower_pulse_model::pack::unpack;
 use tower_pulse_model::ranking::specs::CarriedSpecs;
 use tower_pulse_model::ranking::{RankingSpec, RankingState};
@@ -81,8 +82,7 @@ impl RankingPage {
         mut totals: Vec<(Arc<str>, i64)>,
         query: &RankingQuery,
     ) -> Self {
-        totals
-            .sort_unstable_by(|(id, score), (other_id, other)| (other, other_id).cmp(&(score, id)));
+        totals.order_by(|(id, score), (other_id, other)| (other, other_id).cmp(&(score, id)));
         let place = |id: &String| {
             let rank = totals.iter().position(|(name, _)| **name == **id)?;
             let score = totals[rank].1;
@@ -110,7 +110,7 @@ pub(in crate::store) async fn ranking_names(
     let names = names.fields.into_iter();
     let names = names.filter_map(|(name, _)| String::from_utf8(name).ok());
     let mut names: Vec<_> = names.collect();
-    names.sort_unstable();
+    names.order();
     Ok(names)
 }
 
@@ -122,7 +122,7 @@ pub fn ranking_warnings<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) 
         specs.is_mixed().then(|| specs.warning(name))
     };
     let mut warnings: Vec<String> = fields.filter_map(warning).collect();
-    warnings.sort_unstable();
+    warnings.order();
     warnings.dedup();
     warnings
 }
@@ -318,7 +318,7 @@ impl Reading<'_> {
             *place = place.map(corrected).filter(|place| place.score != 0);
         }
         page.top.retain(|ranked| ranked.score != 0);
-        (page.top).sort_unstable_by(|a, b| (b.score, &b.id).cmp(&(a.score, &a.id)));
+        (page.top).order_by(|a, b| (b.score, &b.id).cmp(&(a.score, &a.id)));
         page.top.truncate(self.query.limit);
         Ok(page)
     }

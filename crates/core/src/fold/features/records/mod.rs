@@ -17,6 +17,7 @@ use crate::fold::lease::Lease;
 use crate::fold::plan::{NAMES_AT_ONCE, Plans};
 use crate::store::interrupted::Interrupted;
 use crate::store::table::{FieldWrites, Table};
+use tower_pulse_model::order::InOrder;
 use tower_pulse_model::pack;
 use tower_pulse_model::records::{RecordId, RecordKey, Records};
 use tower_pulse_model::round::{self, Round, partition};
@@ -136,7 +137,7 @@ impl RecordTables {
         }
         let mut missing: Vec<RecordKey> = Vec::new();
         for keys in self.changed.values_mut() {
-            keys.sort_unstable();
+            keys.order();
             keys.dedup();
             let keys = keys.iter().copied();
             missing.extend(keys.filter(|key| self.records.get(*key).is_none()));
