@@ -18,6 +18,12 @@ pub const DENIED_WAIT: Duration = Duration::from_secs(2);
 // inlined.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
+/// A future whose code exists once, in however many places it is awaited: see [`BoxFuture`].
+#[inline(never)]
+pub fn boxed<'a, T>(future: impl Future<Output = T> + Send + 'a) -> BoxFuture<'a, T> {
+    Box::pin(future)
+}
+
 /// Locks a mutex even if a thread has panicked while it held the lock. The data must be consistent between
 /// any two statements that could panic.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{BACKOFF, Flusher};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::task::lock;
+use crate::task::{boxed, lock};
 use tower_pulse_model::amounts::Amounts;
 
 /// What a shutdown has lost: it could not flush it, or has found that the store lost it.
@@ -32,10 +32,10 @@ impl Flusher {
             let mut backoff = *BACKOFF.start();
             loop {
                 sending.sizer.use_max_size();
-                let mut flushed = self.flush_with(&mut sending).await;
+                let mut flushed = boxed(self.flush_with(&mut sending)).await;
                 // What it has found to be missing is told by another one.
                 if flushed.is_ok() && self.recorder.drain.drain_stats().pending > 0 {
-                    flushed = self.flush_with(&mut sending).await;
+                    flushed = boxed(self.flush_with(&mut sending)).await;
                 }
                 let durable = match flushed {
                     Ok(()) => {

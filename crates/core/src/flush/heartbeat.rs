@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::Flusher;
 use crate::error::StoreError;
 use crate::store::{Heartbeat, marks};
-use crate::task::lock;
+use crate::task::{boxed, lock};
 use tower_pulse_model::fleet::Fleet;
 use tower_pulse_model::mark::Mark;
 
@@ -70,7 +70,7 @@ impl Flusher {
         if self.finishing.load(Ordering::SeqCst) {
             return Ok(());
         }
-        self.flush_with(&mut sending).await?;
+        boxed(self.flush_with(&mut sending)).await?;
         let clock = match origin {
             Some(_) => "the store's time, as the clock of this instance is wrong: set it (NTP)",
             None => "the clock of this instance again",
@@ -79,7 +79,7 @@ impl Flusher {
         sending.unsequenced = self.recorder.turn_clock(origin);
         sending.unsequenced_amounts = sending.unsequenced.amounts();
         sending.is_closed = true;
-        self.flush_with(&mut sending).await
+        boxed(self.flush_with(&mut sending)).await
     }
 
     /// Makes a mark, unless a living instance has the version of this one or the mark would repeat it. So neither a

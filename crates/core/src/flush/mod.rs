@@ -33,7 +33,7 @@ use crate::recorder::Recorder;
 use crate::skew::Skew;
 use crate::store::pace::BatchSizer;
 use crate::store::{AppendedCall, FencedBatch, Receipt, Store, StoreStatus};
-use crate::task::lock;
+use crate::task::{boxed, lock};
 use tower_pulse_model::amounts::Amounts;
 use tower_pulse_model::batch::{Batch, MAX_CALL_COST};
 use tower_pulse_model::mark::Mark;
@@ -341,7 +341,7 @@ impl Flusher {
             }
             // A shutdown that was dropped or gave up has left what was taken: nobody else would send it.
             if is_taken && let Ok(_turn) = self.finish.try_lock() {
-                self.flush_with(&mut sending).await?;
+                boxed(self.flush_with(&mut sending)).await?;
                 self.restore_given_up();
                 return Ok(self.newest(&sending));
             }
@@ -350,7 +350,7 @@ impl Flusher {
                 "the shutdown has begun: it flushes what is left itself",
             ));
         }
-        self.flush_with(&mut sending).await?;
+        boxed(self.flush_with(&mut sending)).await?;
         Ok(self.newest(&sending))
     }
 

@@ -10,7 +10,7 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::store::conditional_write::{ConditionalWrite, Written};
 use crate::store::interrupted::Interrupted;
 use crate::store::table::Table;
-use crate::task::lock;
+use crate::task::{boxed, lock};
 
 /// How often a write by hand ends the lease of another instance.
 pub(super) const TAKEOVERS: usize = 5;
@@ -74,7 +74,7 @@ impl Folder {
 
     /// Writes if this instance holds the lease to fold, or if that is free. A round that was begun is finished first.
     pub async fn write(&self, write: &ConditionalWrite) -> Result<Written, StoreError> {
-        let outcome = self.write_between(write).await?;
+        let outcome = boxed(self.write_between(write)).await?;
         if outcome.written != Written::Held && outcome.has_acquired {
             // Who holds the lease folds at intervals.
             self.attend();
@@ -115,7 +115,7 @@ impl Folder {
 
     /// Writes, and gives the lease up again: the other instance goes on.
     async fn write_in_passing(&self, write: &ConditionalWrite) -> Result<Written, StoreError> {
-        let written = self.write_between(write).await?.written;
+        let written = boxed(self.write_between(write)).await?.written;
         if written != Written::Held {
             self.release().await?;
             lock(&self.status).is_folder = false;
@@ -149,7 +149,7 @@ impl Ground<'_> {
         write: &ConditionalWrite,
     ) -> Result<Attempt, Interrupted> {
         loop {
-            if let plan::Outcome::Newer(entry) = self.next_round(features, own_now).await? {
+            if let plan::Outcome::Newer(entry) = boxed(self.next_round(features, own_now)).await? {
                 self.wait_for_newer(&entry).await?;
                 return Ok(Attempt::Newer);
             }

@@ -52,7 +52,7 @@ use crate::store::StoreFuture;
 use crate::store::interrupted::Interrupted;
 use crate::store::journal::Journal;
 use crate::store::{AppendedCall, Position, Readable, Store};
-use crate::task::{DENIED_WAIT, Stopped, lock};
+use crate::task::{DENIED_WAIT, Stopped, boxed, lock};
 
 /// How often the journal is read. This is real time even under a manual clock, as entries carry their own stamps.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -255,7 +255,7 @@ impl Folder {
                 instance: &self.instance,
                 lease: &mut held.lease,
             };
-            match ground.next_round(&mut held.features, own_now).await {
+            match boxed(ground.next_round(&mut held.features, own_now)).await {
                 // Entries that arrived meanwhile are left for the next read: in a large fleet there always are
                 // some, and a larger round costs less per entry.
                 Ok(outcome @ (Outcome::Folded | Outcome::CaughtUp)) => {

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -11,7 +10,7 @@ use super::error::QueryError;
 use super::question::Question;
 use super::source::Source;
 use crate::condition::Condition;
-use crate::task::BoxFuture;
+use crate::task::{BoxFuture, boxed};
 
 /// An answer, and how new it is. The fields of the answer can be read as its own.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -87,32 +86,43 @@ impl Reader {
         Box::pin(answers::health(&self.0))
     }
 
-    /// Boxed, so that this crate compiles the future: see [`BoxFuture`].
+    // All that does not depend on the answer's type is compiled once.
     #[inline(never)]
     pub(super) fn answer<'a, T: Send + 'a>(
         &'a self,
         value: impl Future<Output = Result<T, QueryError>> + Send + 'a,
     ) -> Answering<'a, T> {
         Box::pin(async move {
+            let mut answered = None;
+            let answering = boxed(async {
+                answered = Some(value.await?);
+                Ok(())
+            });
+            let as_of = self.in_time(answering).await?;
+            // It is set unless the future has failed.
+            let value = answered.expect("the question is answered");
+            Ok(Answer { value, as_of })
+        })
+    }
+
+    /// Answers, and returns the moment up to which the answer includes all samples.
+    #[inline(never)]
+    fn in_time<'a>(
+        &'a self,
+        mut answering: BoxFuture<'a, Result<(), QueryError>>,
+    ) -> BoxFuture<'a, Result<i64, QueryError>> {
+        Box::pin(async move {
             let source = &self.0;
-            let answered = async {
-                let mut value = pin!(value);
-                // Read before the data, so that the data is at least as new.
-                match source.reader.as_of().await {
-                    Ok(as_of) => Ok(Answer {
-                        value: value.await?,
-                        as_of,
-                    }),
-                    // The question may be wrong, whatever the store does.
-                    Err(error) => {
-                        match poll_fn(|context| Poll::Ready(value.as_mut().poll(context))).await {
-                            Poll::Ready(Err(wrong @ QueryError::Parameter { .. })) => Err(wrong),
-                            _ => Err(error),
-                        }
-                    }
-                }
+            // Read before the data, so that the data is at least as new.
+            let answered = match source.reader.as_of().await {
+                Ok(as_of) => answering.await.map(|()| as_of),
+                // The question may be wrong, whatever the store does.
+                Err(error) => match poll_fn(|cx| Poll::Ready(answering.as_mut().poll(cx))).await {
+                    Poll::Ready(Err(wrong @ QueryError::Parameter { .. })) => Err(wrong),
+                    _ => Err(error),
+                },
             };
-            answered.await.inspect_err(|error| {
+            answered.inspect_err(|error| {
                 // Health tells by other means that the store does not answer at all.
                 if let QueryError::Store(cause) = error
                     && !cause.kind().is_without_answer()

@@ -16,6 +16,7 @@ use crate::query::error::QueryError;
 use crate::query::question::or_any;
 use crate::query::source::Source;
 use crate::query::window::Window;
+use crate::task::boxed;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ContextId, Kind, UNMATCHED};
 use tower_pulse_model::histogram::{Histogram, lower_bound};
@@ -162,7 +163,7 @@ pub(in crate::query) async fn path(source: &Source, query: &PathQuery) -> Result
                     _ => Vec::new(),
                 },
                 worst_requests: match id.kind {
-                    Kind::Http => worst_of(source, context, Some(window)).await?,
+                    Kind::Http => boxed(worst_of(source, context, Some(window))).await?,
                     _ => WorstRequests::default(),
                 },
             })

@@ -35,6 +35,7 @@ use crate::query::span::Span;
 use crate::query::turn::Turn;
 use crate::store::{PackedRecords, Store};
 use crate::targets::Targets;
+use crate::task::boxed;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::pack;
@@ -79,7 +80,7 @@ impl Windows {
     ///
     /// Cancel safe: what was read so far stays.
     pub(super) async fn sums(&self, window: Window, span: Span) -> Result<WindowSums, QueryError> {
-        let (state, mut turn, ready) = self.up_to_date(window, span.tiers).await?;
+        let (state, mut turn, ready) = boxed(self.up_to_date(window, span.tiers)).await?;
         let (until, target) = (span.recorded_until, self.targets.seconds());
         let now = state.summaries(&ready, 0, until, target, &mut turn).await;
         let before = state.summaries(&ready, 1, until, target, &mut turn).await;
@@ -99,7 +100,7 @@ impl Windows {
         tiers: Tiers,
         context: &ContextId,
     ) -> Result<[Aggregate; 2], QueryError> {
-        let (state, _, ready) = self.up_to_date(window, tiers).await?;
+        let (state, _, ready) = boxed(self.up_to_date(window, tiers)).await?;
         let id = RecordId::new(context.kind, &context.name);
         let sums = |part: usize| state.sums_of(&ready, part, id).unwrap_or_default();
         Ok([sums(0), sums(1)])
@@ -115,7 +116,7 @@ impl Windows {
         tiers: Tiers,
         timer: RecordId,
     ) -> Result<Vec<RunningTimer>, QueryError> {
-        let (state, mut turn, ready) = self.up_to_date(window, tiers).await?;
+        let (state, mut turn, ready) = boxed(self.up_to_date(window, tiers)).await?;
         let mut running = Vec::new();
         for (id, context) in state.contexts.iter() {
             if context.kind == Kind::Http
@@ -141,7 +142,7 @@ impl Windows {
         window: Window,
         span: Span,
     ) -> Result<TargetSums, QueryError> {
-        let (state, mut turn, ready) = self.up_to_date(window, span.tiers).await?;
+        let (state, mut turn, ready) = boxed(self.up_to_date(window, span.tiers)).await?;
         let mut counts = Vec::with_capacity(self.targets.of_paths.len());
         for target in &self.targets.of_paths {
             let id = RecordId::new(target.context.kind, &target.context.name);
@@ -167,7 +168,7 @@ impl Windows {
         contexts: &[RecordId],
         span: Span,
     ) -> Result<WindowPoints, QueryError> {
-        let (state, mut turn, ready) = self.up_to_date(window, span.tiers).await?;
+        let (state, mut turn, ready) = boxed(self.up_to_date(window, span.tiers)).await?;
         let mut rows = Vec::with_capacity(contexts.len());
         for id in contexts {
             rows.push(state.points(&ready, *id, span.as_of));
