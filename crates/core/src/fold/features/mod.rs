@@ -2,11 +2,11 @@
 
 mod marks;
 mod minute_reports;
+#[cfg(feature = "fold-rankings")]
 mod rankings;
 mod records;
 mod slow_requests;
 
-use self::rankings::Rankings;
 use self::records::RecordTables;
 use crate::fold::feature::{Feature, PlanOnly};
 
@@ -27,7 +27,9 @@ pub(super) fn all(limits: FoldLimits) -> Vec<Box<dyn Feature>> {
         Box::new(PlanOnly(|ground, round, plans| {
             Box::pin(slow_requests::merge(ground, round, plans))
         })),
-        Box::new(Rankings::default()),
+        // In the memory of one process there are only its own.
+        #[cfg(feature = "fold-rankings")]
+        Box::new(rankings::Rankings::default()),
         Box::new(PlanOnly(|ground, round, plans| {
             Box::pin(minute_reports::merge(ground, round, plans))
         })),
