@@ -244,7 +244,7 @@ impl Ground for Data {
             state.expect("the state of a ranking").slices
         });
         let mut sums = BTreeMap::new();
-        for start in state {
+        for start in state.iter() {
             let slice: Vec<(usize, i64)> =
                 self.query(cmd("HGETALL").arg(format!("slot_{name}_{start}")));
             for (id, n) in slice {

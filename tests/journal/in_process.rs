@@ -273,7 +273,7 @@ impl<P: Place> Ground for InProcess<P> {
             state.expect("the state of a ranking").slices
         });
         let mut sums = BTreeMap::new();
-        for start in slices {
+        for start in slices.iter().copied() {
             let ranking = name.into();
             for (id, n) in self.numbers(Table::RankingSlice { ranking, start }) {
                 *sums.entry(id).or_default() += n;

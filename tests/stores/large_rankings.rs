@@ -106,7 +106,7 @@ impl Fleet {
         .await;
         let state = RankingState {
             spec,
-            slices: slots.into(),
+            slices: slots.into_iter().collect(),
         };
         let mut command = redis::cmd("HSET");
         command.arg("pulse:rankings").arg("posts").arg(pack(&state));
@@ -170,7 +170,7 @@ async fn a_slice_of_100_000_long_ids_leaves_while_entries_are_folded_and_folders
     let state: Vec<u8> = redis::from_redis_value(state).unwrap();
     let second = RankingState {
         spec: LONGEST,
-        slices: [START + 60].into(),
+        slices: [START + 60].into_iter().collect(),
     };
     assert_eq!(unpack(&state), Some(second));
     let page = fleet.page(usize::MAX).await;

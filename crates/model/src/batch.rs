@@ -27,6 +27,7 @@ use super::slices::Slices;
 #[cfg(test)]
 use super::slow_request::SlowRequest;
 use super::slow_request::SlowRequests;
+use super::sorted::Map;
 
 /// Additions by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,11 +39,11 @@ pub struct Batch {
     /// The user's counters.
     pub counters: BTreeMap<Arc<str>, CounterDelta>,
     /// Additions to rankings.
-    pub rankings: BTreeMap<Arc<str>, RankingDelta>,
+    pub rankings: Map<Arc<str>, RankingDelta>,
     /// Minute reports, oldest first.
     pub reports: Vec<MinuteReport>,
     /// Marks, by id.
-    pub marks: BTreeMap<Arc<str>, Mark>,
+    pub marks: Map<Arc<str>, Mark>,
     /// Samples whose hour was dropped from the statistics. The counters have them.
     pub late: u64,
     /// The second of its oldest sample, in Unix seconds. It is no part of an entry.
@@ -56,9 +57,9 @@ impl Batch {
             precisions,
             contexts: BTreeMap::new(),
             counters: BTreeMap::new(),
-            rankings: BTreeMap::new(),
+            rankings: Map::default(),
             reports: Vec::new(),
-            marks: BTreeMap::new(),
+            marks: Map::default(),
             late: 0,
             since: None,
         }
@@ -177,7 +178,8 @@ impl Batch {
 
     /// Adds to a ranking what was collected later.
     pub fn add_ranking(&mut self, ranking: Arc<str>, delta: RankingDelta) {
-        let later = BTreeMap::from([(ranking, delta)]);
+        let mut later = Map::default();
+        later.insert(ranking, delta);
         Section::merge(&mut self.rankings, later, &self.precisions.counters);
     }
 

@@ -1,7 +1,7 @@
 //! Marks: moments at which an operator, or a deploy, did something.
 
+use super::sorted::Map;
 use crate::order::InOrder;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::amounts::Amounts;
@@ -144,26 +144,26 @@ impl From<Mark> for StoredMark {
 }
 
 /// Marks that wait, by id.
-type PendingMarks = BTreeMap<Arc<str>, Mark>;
+type PendingMarks = Map<Arc<str>, Mark>;
 
 /// Adds a mark to those that wait, once.
 pub(super) fn add(waiting: &mut PendingMarks, mark: Mark) -> Result<(), TooManyMarks> {
     if waiting.len() >= MAX_PENDING_MARKS && !waiting.contains_key(&mark.id) {
         return Err(TooManyMarks);
     }
-    waiting.entry(mark.id.clone()).or_insert(mark);
+    waiting.or_insert_with(mark.id.clone(), || mark);
     Ok(())
 }
 
 impl Section for PendingMarks {
     fn merge(&mut self, later: Self, _: &[Precision]) {
         for (id, mark) in later {
-            self.entry(id).or_insert(mark);
+            self.or_insert_with(id, || mark);
         }
     }
 
     fn split(&mut self, room: &mut Room) -> Self {
-        let mut part = Self::new();
+        let mut part = Self::default();
         while room.has(1)
             && part.len() < MAX_PENDING_MARKS
             && let Some((id, mark)) = self.pop_first()

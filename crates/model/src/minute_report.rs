@@ -4,9 +4,10 @@
 //! An instance reports its busiest contexts. While several versions of the application run side by side, it reports
 //! all of its contexts, and the reports of the instances of a version are added up.
 
+use super::sorted::Map;
 use crate::order::InOrder;
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::aggregate::Aggregate;
@@ -250,9 +251,9 @@ packed!(InstanceMinute { version, contexts, machine; max_contexts });
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MinuteSums {
     /// The instances.
-    pub instances: BTreeMap<Arc<str>, InstanceMinute>,
+    pub instances: Map<Arc<str>, InstanceMinute>,
     /// The versions that ran side by side, with all of their contexts.
-    pub versions: BTreeMap<Arc<str>, BTreeMap<RecordId, Aggregate>>,
+    pub versions: Map<Arc<str>, HashMap<RecordId, Aggregate>>,
 }
 
 impl MinuteSums {
@@ -276,10 +277,10 @@ impl MinuteSums {
 
     /// Adds the sums of other reports.
     pub fn merge(&mut self, other: &Self) {
-        for (instance, minute) in &other.instances {
+        for (instance, minute) in other.instances.iter() {
             self.add_to_instance(instance.clone(), minute.clone());
         }
-        for (version, contexts) in &other.versions {
+        for (version, contexts) in other.versions.iter() {
             self.add_to_version(version, contexts);
         }
     }
@@ -287,7 +288,7 @@ impl MinuteSums {
     fn add_to_instance(&mut self, instance: Arc<str>, minute: InstanceMinute) {
         match self.instances.get_mut(&instance) {
             Some(mine) => mine.merge(minute),
-            None => drop(self.instances.insert(instance, minute)),
+            None => self.instances.insert(instance, minute),
         }
     }
 
@@ -296,7 +297,7 @@ impl MinuteSums {
         version: &Arc<str>,
         contexts: impl IntoIterator<Item = (&'a RecordId, &'a Aggregate)>,
     ) {
-        let sums = self.versions.entry(version.clone()).or_default();
+        let sums = (self.versions).or_insert_with(version.clone(), HashMap::new);
         for (id, aggregate) in contexts {
             sums.entry(*id).or_default().merge(aggregate);
         }
@@ -367,10 +368,13 @@ mod tests {
         let counts = &[(1, 9), (2, 8), (3, 7), (4, 6), (5, 5)];
         let mut whole = MinuteSums::default();
         whole.add(report(counts, 3));
-        let instance = &whole.instances["a"];
+        let instance = whole.instances.get("a").expect("it reported");
         assert_eq!(instance.contexts, contexts(&counts[..3]));
         assert_eq!(instance.version.as_deref(), Some("1"));
-        assert_eq!(whole.versions["1"], contexts(counts).into_iter().collect());
+        assert_eq!(
+            *whole.versions.get("1").expect("it reported"),
+            contexts(counts).into_iter().collect()
+        );
         for count in 1..=5 {
             let (mut left, mut sums) = (report(counts, 3), MinuteSums::default());
             while !left.contexts.is_empty() {
@@ -384,7 +388,10 @@ mod tests {
         (other.instance, other.is_side_by_side) = ("b".into(), false);
         whole.add(other);
         assert_eq!(whole.instances.len(), 2);
-        assert_eq!(whole.versions["1"], contexts(counts).into_iter().collect());
+        assert_eq!(
+            *whole.versions.get("1").expect("it reported"),
+            contexts(counts).into_iter().collect()
+        );
     }
 
     #[test]
@@ -423,7 +430,7 @@ mod tests {
         let counts: Vec<_> = (0..50).map(|name| (name, 100 - name)).collect();
         let mut sums = MinuteSums::default();
         sums.add(report(&counts, usize::MAX));
-        let stored = &sums.instances["a"].contexts;
+        let stored = &sums.instances.get("a").expect("it reported").contexts;
         assert_eq!(*stored, contexts(&counts[..MAX_REPORTED]));
     }
 }

@@ -4,13 +4,14 @@
 mod section;
 pub mod specs;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use super::pack::packed;
 use super::slice::Precision;
 use super::slices::Slices;
+use super::sorted::Set;
 
 /// The most slices that the window of a ranking may be configured to have.
 pub const MAX_RANKING_SLICES: u32 = 1_500;
@@ -76,7 +77,7 @@ pub struct RankingState {
     /// The configuration that holds: see [`CarriedSpecs`](specs::CarriedSpecs).
     pub spec: RankingSpec,
     /// The starts of the slices that are part of the sums, in Unix seconds.
-    pub slices: BTreeSet<i64>,
+    pub slices: Set,
 }
 
 packed!(RankingState { spec, slices });
@@ -86,13 +87,13 @@ impl RankingState {
     pub fn new(spec: RankingSpec) -> Self {
         Self {
             spec,
-            slices: BTreeSet::new(),
+            slices: Set::default(),
         }
     }
 
     /// The slices that have left the window at `now`, oldest first.
     pub fn expired(&self, now: i64) -> impl Iterator<Item = i64> {
-        self.slices.range(..self.spec.oldest(now)).copied()
+        self.slices.below(self.spec.oldest(now)).iter().copied()
     }
 }
 

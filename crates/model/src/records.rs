@@ -1,14 +1,14 @@
 //! Records: merged samples of each context in each slice of a tier, and those that an instance that folds adds to.
 
 use std::borrow::Borrow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use super::aggregate::Aggregate;
 pub use super::context::RecordId;
 use super::histogram::COARSE_SCALE;
 use super::slice::Precision;
 use super::slices::Merge;
-use super::sorted;
+use super::sorted::{self, Map};
 pub use super::tier::TierSlice;
 use super::tier::{FINEST, RolledUp, is_coarse};
 use super::tiers::Tiers;
@@ -39,7 +39,7 @@ impl Default for Record {
 /// Records by tier, slice and context, as an instance that folds remembers them.
 #[derive(Debug, Default)]
 pub struct Records {
-    slices: BTreeMap<TierSlice, HashMap<RecordId, Record>>,
+    slices: Map<TierSlice, HashMap<RecordId, Record>>,
 }
 
 impl Records {
@@ -51,7 +51,7 @@ impl Records {
     /// Adds to a record, which is created if needed. A new record of a coarser tier has all slices that are
     /// rolled up from now on.
     pub fn add(&mut self, (at, id): RecordKey, added: &Aggregate, rolled: &RolledUp) {
-        let record = self.slices.entry(at).or_default().entry(id).or_default();
+        let record = self.of_slice(at).entry(id).or_default();
         record.sums.merge(added);
         record.sums.timers.limit();
         if at.0 != FINEST.seconds {
@@ -64,7 +64,11 @@ impl Records {
 
     /// Inserts a record that was read from the store.
     pub fn load(&mut self, (at, id): RecordKey, record: Record) {
-        self.slices.entry(at).or_default().insert(id, record);
+        self.of_slice(at).insert(id, record);
+    }
+
+    fn of_slice(&mut self, at: TierSlice) -> &mut HashMap<RecordId, Record> {
+        self.slices.or_insert_with(at, HashMap::new)
     }
 
     /// The records of the coarser tiers that a context's records of some slices of the finest tier are
@@ -104,7 +108,7 @@ impl Records {
 
     /// Drops all but the newest `count` slices of the finest tier.
     pub fn retain_newest(&mut self, count: usize) {
-        self.slices.retain(|at, _| at.0 == FINEST.seconds);
+        self.slices.retain(|at| at.0 == FINEST.seconds);
         while self.slices.len() > count {
             self.slices.pop_first();
         }
@@ -150,7 +154,7 @@ pub fn combine<R: Borrow<Record>>(
 ) -> Vec<SliceSums> {
     let wide = Precision::new(width, 1);
     let mut slices: Vec<(i64, Aggregate)> = Vec::new();
-    let mut rolled_until: BTreeMap<i64, i64> = BTreeMap::new();
+    let mut rolled_until = Map::default();
     let mut add = |start: i64, sums: &Aggregate| {
         sorted::entry(&mut slices, wide.slice(start), Aggregate::default).merge(sums);
     };
@@ -207,7 +211,8 @@ mod tests {
         starts: std::ops::Range<i64>,
         id: RecordId,
     ) -> impl Iterator<Item = (i64, &Record)> {
-        let slices = (records.slices).range((seconds, starts.start)..(seconds, starts.end));
+        let slices = records.slices.iter();
+        let slices = slices.filter(move |(at, _)| at.0 == seconds && starts.contains(&at.1));
         slices.filter_map(move |((_, start), records)| Some((*start, records.get(&id)?)))
     }
 

@@ -1,8 +1,9 @@
 //! The additions of one round: of several entries of the journal, or of one batch where there is no
 //! journal. They are merged, and skewed samples are removed.
 
+use super::sorted::Map;
 use crate::order::InOrder;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::aggregate::Aggregate;
@@ -52,13 +53,13 @@ pub struct Round {
     /// One group for each set of precisions among the entries. There is nearly always one.
     pub groups: Vec<Group>,
     /// The rankings.
-    pub rankings: BTreeMap<Arc<str>, RankingDelta>,
+    pub rankings: Map<Arc<str>, RankingDelta>,
     /// The configurations with which the rankings were added to.
-    pub ranking_specs: BTreeMap<Arc<str>, CarriedSpecs>,
+    pub ranking_specs: Map<Arc<str>, CarriedSpecs>,
     /// The sums of the minute reports, by minute.
-    pub reports: BTreeMap<i64, MinuteSums>,
+    pub reports: Map<i64, MinuteSums>,
     /// The marks, by id.
-    marks: BTreeMap<Arc<str>, Mark>,
+    marks: Map<Arc<str>, Mark>,
     /// Samples that were late when they were flushed. They belong to the partition of
     /// [`ALL`](super::context::ALL).
     pub late: u64,
@@ -76,14 +77,14 @@ pub struct Group {
     /// The user's counters.
     pub counters: BTreeMap<Arc<str>, Vec<Slices<i64>>>,
     /// The names of each partition, so that a step finds its own without looking at all others.
-    names: BTreeMap<usize, Names>,
+    names: Map<usize, Names>,
 }
 
 /// The names of a partition.
 #[derive(Debug, Default)]
 struct Names {
-    contexts: BTreeSet<ContextId>,
-    counters: BTreeSet<Arc<str>>,
+    contexts: Vec<ContextId>,
+    counters: Vec<Arc<str>>,
 }
 
 /// Additions to a context, without skewed samples.
@@ -148,14 +149,14 @@ impl Round {
 
     fn add_ranking(&mut self, name: Arc<str>, mut delta: RankingDelta, stamp: i64) {
         delta.drop_future(stamp.saturating_add(SKEW_ALLOWED));
-        let specs = self.ranking_specs.entry(name.clone()).or_default();
+        let specs = (self.ranking_specs).or_insert_with(name.clone(), CarriedSpecs::default);
         specs.carry(delta.spec, stamp);
         match self.rankings.get_mut(&name) {
             Some(mine) => {
                 mine.merge(delta);
                 mine.bound();
             }
-            None => drop(self.rankings.insert(name, delta)),
+            None => self.rankings.insert(name, delta),
         }
     }
 
@@ -164,12 +165,13 @@ impl Round {
         if !report.is_retained(stamp) {
             return;
         }
-        self.reports.entry(report.minute).or_default().add(report);
+        let sums = (self.reports).or_insert_with(report.minute, MinuteSums::default);
+        sums.add(report);
     }
 
     /// Adds a mark.
     fn add_mark(&mut self, mark: Mark) {
-        self.marks.entry(mark.id.clone()).or_insert(mark);
+        self.marks.or_insert_with(mark.id.clone(), || mark);
     }
 
     fn begin_entry(&mut self, late: u64, stamp: i64) {
@@ -184,7 +186,7 @@ impl Round {
                 precisions: precisions.clone(),
                 contexts: BTreeMap::new(),
                 counters: BTreeMap::new(),
-                names: BTreeMap::new(),
+                names: Map::default(),
             });
             self.groups.len() - 1
         })
@@ -246,8 +248,8 @@ impl Group {
                 mine.delta.merge(delta, &self.precisions, usize::MAX);
             }
             None => {
-                let names = self.names.entry(partition(&context.name)).or_default();
-                names.contexts.insert(context.clone());
+                let names = (self.names).or_insert_with(partition(&context.name), Names::default);
+                names.contexts.push(context.clone());
                 self.contexts
                     .insert(context, AcceptedDelta { delta, skewed });
             }
@@ -261,8 +263,8 @@ impl Group {
         match self.counters.get_mut(&name) {
             Some(mine) => merge_all(mine, series, &self.precisions.counters),
             None => {
-                let names = self.names.entry(partition(&name)).or_default();
-                names.counters.insert(name.clone());
+                let names = (self.names).or_insert_with(partition(&name), Names::default);
+                names.counters.push(name.clone());
                 self.counters.insert(name, series);
             }
         }

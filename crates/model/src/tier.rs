@@ -4,10 +4,9 @@
 //! records are added to those of the coarser tiers: it is *rolled up*. Samples that come later are added to
 //! all tiers at once. [`RolledUp`] says which slices are rolled up.
 
-use std::collections::BTreeSet;
-
 use super::pack::packed;
 use super::slice::{HOUR, Precision, SKEW_ALLOWED};
+use super::sorted::Set;
 
 /// The tiers, finest first: two hours by the minute, two days by the half hour, and two weeks by six hours.
 /// Each covers a window and the one before it, so that the two can be compared.
@@ -58,7 +57,7 @@ pub struct RolledUp {
     /// Slices that begin before this time are part of the coarser tiers, except the pending ones.
     until: i64,
     /// Slices that hold records and are not part of the coarser tiers, or only those of some contexts.
-    pending: BTreeSet<i64>,
+    pending: Set,
 }
 
 impl Default for RolledUp {
@@ -66,7 +65,7 @@ impl Default for RolledUp {
     fn default() -> Self {
         Self {
             until: i64::MIN,
-            pending: BTreeSet::new(),
+            pending: Set::default(),
         }
     }
 }
@@ -106,14 +105,13 @@ impl RolledUp {
 
     /// Slices that must be rolled up before any entry is folded, oldest first.
     pub fn due(&self) -> impl Iterator<Item = i64> {
-        self.pending.range(..self.until).copied()
+        self.pending.below(self.until).iter().copied()
     }
 
     /// Whether a slice has waited for longer than it does while entries arrive.
     pub fn is_overdue(&self, now: i64) -> bool {
         let oldest = FINEST.slice(now.saturating_sub(GRACE + OVERDUE));
-        let mut pending = self.pending.range(..oldest);
-        !self.is_new() && pending.next().is_some()
+        !self.is_new() && !self.pending.below(oldest).is_empty()
     }
 
     /// Whether no slice was ever rolled up.
@@ -123,12 +121,12 @@ impl RolledUp {
 
     /// Notes that a slice holds no records.
     pub fn remove(&mut self, slice: i64) {
-        self.pending.remove(&slice);
+        self.pending.remove(slice);
     }
 
     /// Notes that all due slices have been rolled up.
     pub fn finish(&mut self) {
-        self.pending = self.pending.split_off(&self.until);
+        self.pending.remove_below(self.until);
     }
 
     /// Notes that records are added to a slice.
@@ -145,7 +143,7 @@ impl RolledUp {
 
     /// Whether a slice holds records that may not be rolled up.
     pub fn is_pending(&self, slice: i64) -> bool {
-        self.pending.contains(&slice)
+        self.pending.binary_search(&slice).is_ok()
     }
 
     /// Whether additions to this slice must be added to the coarser tiers too.

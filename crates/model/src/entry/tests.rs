@@ -360,8 +360,8 @@ fn batches() -> impl Strategy<Value = Batch> {
                 slices: 24,
                 max_ids: 5,
             };
-            let ranking = batch.rankings.entry(name.clone());
-            let ranking = ranking.or_insert_with(|| RankingDelta::new(spec));
+            let rankings = &mut batch.rankings;
+            let ranking = rankings.or_insert_with(name.clone(), || RankingDelta::new(spec));
             ranking.add(&name, second, 5 - errors as i64);
             if errors == 1 {
                 ranking.remove(&name);

@@ -1,6 +1,5 @@
 //! Additions to rankings as a section of a batch, and in an entry.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{IdDelta, MAX_RANKING_SLICES, RankingDelta, RankingSpec};
@@ -9,8 +8,9 @@ use crate::counter::sum_without_signs;
 use crate::pack::{Budget, Packed, Reader, Writer};
 use crate::section::{EntryHead, PER_NAME, Room, Section};
 use crate::slice::Precision;
+use crate::sorted::Map;
 
-impl Section for BTreeMap<Arc<str>, RankingDelta> {
+impl Section for Map<Arc<str>, RankingDelta> {
     fn merge(&mut self, later: Self, _: &[Precision]) {
         for (ranking, delta) in later {
             match self.get_mut(&ranking) {
@@ -18,22 +18,22 @@ impl Section for BTreeMap<Arc<str>, RankingDelta> {
                     mine.merge(delta);
                     mine.limit();
                 }
-                None => drop(self.insert(ranking, delta)),
+                None => self.insert(ranking, delta),
             }
         }
     }
 
     fn split(&mut self, room: &mut Room) -> Self {
-        let mut part = Self::new();
+        let mut part = Self::default();
         while room.has(1)
-            && let Some(mut entry) = self.first_entry()
+            && let Some((ranking, mut left)) = self.pop_first()
         {
-            let (ranking, delta) = (entry.key().clone(), entry.get_mut().split(room.cost));
+            let delta = left.split(room.cost);
             room.take(delta.ids.values().map(|id| delta.cost(id)).sum(), 0);
-            part.insert(ranking, delta);
-            match entry.get().is_empty() {
-                true => drop(entry.remove()),
-                false => room.close(),
+            part.insert(ranking.clone(), delta);
+            if !left.is_empty() {
+                self.insert(ranking, left);
+                room.close();
             }
         }
         part
@@ -61,7 +61,7 @@ impl Section for BTreeMap<Arc<str>, RankingDelta> {
 
     fn write(&self, out: &mut Writer, head: &EntryHead) {
         out.uint(self.len() as u64);
-        for (name, delta) in self {
+        for (name, delta) in self.iter() {
             out.bytes(name.as_bytes());
             delta.write(out, head);
         }

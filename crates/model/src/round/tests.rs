@@ -95,14 +95,14 @@ fn reports_are_merged_and_those_that_are_not_retained_dropped() {
         batch.add_report(report(minute, numbers));
         add(&mut round, &batch, NOW);
     }
-    let mut expected = BTreeMap::new();
+    let mut expected = Map::default();
     for report in [
         report(oldest, &[9]),
         report(newest, &[3, 1]),
         report(newest, &[5]),
         report(newest + SKEW_ALLOWED, &[9]),
     ] {
-        let sums: &mut MinuteSums = expected.entry(report.minute).or_default();
+        let sums = expected.or_insert_with(report.minute, MinuteSums::default);
         sums.add(report);
     }
     assert_eq!(round.reports, expected);

@@ -26,9 +26,9 @@ pub(super) async fn merge(
     let now = round.stamp;
     let mut instances: Vec<(Field, (usize, &InstanceMinute))> = Vec::new();
     let mut versions: Vec<(Field, (usize, &Aggregate))> = Vec::new();
-    for (minute, sums) in &round.reports {
+    for (minute, sums) in round.reports.iter() {
         let minute = *minute;
-        for (name, of_minute) in &sums.instances {
+        for (name, of_minute) in sums.instances.iter() {
             let field = (Table::InstanceMinutes { minute }, name.as_bytes().to_vec());
             instances.push((field, (partition(name), of_minute)));
         }

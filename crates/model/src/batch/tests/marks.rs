@@ -20,9 +20,9 @@ fn marks_are_joined_by_id_and_those_without_room_are_refused() {
     assert_eq!(batch.add_mark(mark(MAX_PENDING_MARKS)), Err(TooManyMarks));
     assert_eq!((batch.len(), batch.amounts().details), (100, 100));
     assert!(batch.approximate_bytes() > 100 * 200);
-    other
-        .marks
-        .extend([mark(7), mark(1_000)].map(|mark| (mark.id.clone(), mark)));
+    for mark in [mark(7), mark(1_000)] {
+        other.marks.insert(mark.id.clone(), mark);
+    }
     batch.merge(other);
     assert_eq!(batch.marks.len(), MAX_PENDING_MARKS + 1);
 

@@ -22,8 +22,9 @@ fn batch_of(marks: impl IntoIterator<Item = Mark>) -> Batch {
     let mut batch = Batch::new(Precisions::new([60], 120));
     batch.count(&"sales".into(), NOW, 3);
     // Without the limit of a process.
-    let marks = marks.into_iter().map(|mark| (mark.id.clone(), mark));
-    batch.marks.extend(marks);
+    for mark in marks {
+        batch.marks.insert(mark.id.clone(), mark);
+    }
     batch
 }
 

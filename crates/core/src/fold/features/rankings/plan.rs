@@ -170,7 +170,7 @@ impl Rankings {
             state.spec = ranking.specs.merge(state.spec, specs, now);
         }
         (added.spec, added.oldest) = (state.spec, state.spec.oldest(now));
-        added.before.extend(&state.slices);
+        added.before.extend(state.slices.iter());
         let starts = added.ids().flat_map(|(_, _, slices)| slices);
         let starts: Vec<i64> = starts.map(|(start, _)| start).collect();
         state.slices.extend(starts);

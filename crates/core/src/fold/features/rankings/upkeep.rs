@@ -152,7 +152,7 @@ impl Rankings {
         let mut counts = ground.journal.read_tables(Purpose::Fold, &reads).await?;
         let count = counts.count();
         let mut surplus = count.saturating_sub(spec.max_ids as usize);
-        for start in slices {
+        for start in slices.iter().copied() {
             if surplus == 0 {
                 break;
             }
@@ -244,7 +244,7 @@ impl Rankings {
         let Some(ranking) = self.known.get_mut(name) else {
             return Ok(());
         };
-        ranking.state.slices.remove(&start);
+        ranking.state.slices.remove(start);
         if ranking.state.slices.is_empty() {
             return self.end_ranking(ground, name).await;
         }
