@@ -18,17 +18,10 @@ export function drawOutcomes(root, { outcomes, count: all }) {
 	const some = Object.entries(outcomes ?? {})
 		.filter(([, n]) => n > 0)
 		.sort((a, b) => b[1] - a[1]);
-	sync(
-		root.children[1],
-		some,
-		([name]) => name,
-		([name]) => {
-			return el('span', `fill c-${CLASSES[name] ?? name}`);
-		},
-		(node, [, n]) => {
-			node.style.flexGrow = n / all;
-		},
-	);
+	sync(root.children[1], some, 0, 'span', (node, [name, n]) => {
+		node.className = `fill c-${CLASSES[name] ?? name}`;
+		node.style.flexGrow = n / all;
+	});
 	const words = some.slice(0, 3).map(([name, n]) => `${percent(n, all)} ${OUTCOMES[name] ?? name}`);
 	text(root.lastChild, words.join(' · '));
 	attr(root, 'title', some.map(([name, n]) => `${count(n)} ${OUTCOMES[name] ?? name}`).join(', '));

@@ -3,7 +3,7 @@
 import { question } from './api.js';
 import { card } from './card.js';
 import { choice } from './choice.js';
-import { el, show, text } from './dom.js';
+import { attr, button, el, labelled, show, text } from './dom.js';
 import { filterField, showFilter } from './filter.js';
 import { plural, visible } from './format.js';
 import { requestColumns } from './requests.js';
@@ -59,27 +59,20 @@ export function mount(root, page) {
 	const statuses = choice(page, 'status', 'Status');
 	const instances = choice(page, 'instance', 'Instance');
 	const perPath = choice(page, 'per', 'At most');
-	const context = el('button', 'button chip');
-	context.addEventListener('click', () => page.go({ context: '' }));
+	const context = button('', () => page.go({ context: '' }), 'button chip');
 	const note = el('span', 'muted');
-	note.setAttribute('role', 'status');
+	attr(note, 'role', 'status');
 	note.title = KEPT;
-	const clear = el('button', 'button quiet', 'Clear filters');
-	clear.addEventListener('click', () => page.go({ context: '', q: '', status: '', instance: '', name: '' }));
+	const clear = button('Clear filters', () => page.go({ context: '', q: '', status: '', instance: '', name: '' }));
 	const filters = el('div', 'bar', context, field, statuses.node, instances.node, perPath.node, hours.node, clear);
-	filters.setAttribute('role', 'group');
-	filters.setAttribute('aria-label', 'Filters');
-	const parts = [filters, requests.node];
+	const parts = [labelled(filters, 'Filters', 'group'), requests.node];
 	root.append(card('slowest-requests', 'Slowest requests', { head: [note], parts }));
 	const isFiltered = () => Boolean(state.context || state.q || state.status || state.instance);
 	return {
 		questions: () => ({
 			requests: question('slowest_requests', {
+				...{ context: state.context, q: state.q, status: state.status, instance: state.instance },
 				window: state.name || 'both_hours',
-				context: state.context,
-				q: state.q,
-				status: state.status,
-				instance: state.instance,
 				per_path: state.per === 'all' ? '' : state.per || PER_PATH,
 				limit: ROWS,
 			}),
@@ -93,9 +86,9 @@ export function mount(root, page) {
 			instances.draw([['', 'All instances'], ...known]);
 			show(context, state.context !== '');
 			text(context, `Only ${visible(state.context)} ✕`);
-			context.setAttribute('aria-label', `Only ${visible(state.context)}: remove this filter`);
+			labelled(context, `Only ${visible(state.context)}: remove this filter`);
 			show(clear, isFiltered() || state.name !== '');
-			const rows = slow ? slow.requests.slice() : [];
+			const rows = slow?.requests ?? [];
 			requests.draw(rows, rows.length ? '' : (refused.requests ?? nothing(isFiltered())));
 			text(note, rows.length ? summary(slow) : '');
 		},
