@@ -80,10 +80,8 @@ async function load(signal) {
 	try {
 		const questions = { changes: question('changes', { limit: 50 }), ...mounted.questions() };
 		restore(Object.values(questions).join(' '));
-		const { answers, asOf } = await ask(
-			{ health: mounted.needsNoStore ? 'health' : 'health?part=status', ...questions },
-			signal,
-		);
+		const health = mounted.needsNoStore ? 'health' : 'health?part=status';
+		const { answers, asOf } = await ask({ health, ...questions }, signal);
 		if (view.mounted === mounted) accept(answers, asOf);
 	} catch (error) {
 		if (signal.aborted) return true;
@@ -157,11 +155,8 @@ function take({ health, ...others }, asOf) {
 function draw() {
 	if (!view.answers || !view.mounted || !(view.complete || view.mounted.needsNoStore)) return;
 	keepStanding(view.answers.changes?.changes ?? []);
-	view.mounted.draw(view.answers, serverNow(), {
-		asOf: view.asOf ?? serverNow(),
-		health: view.health,
-		refused: view.refused,
-	});
+	const { health, refused, asOf } = view;
+	view.mounted.draw(view.answers, serverNow(), { asOf: asOf ?? serverNow(), health, refused });
 	if (!document.body.dataset.ready) {
 		performance.mark('drawn');
 		setTimeout(style); // of what is loaded behind the first paint

@@ -202,7 +202,7 @@ export class TimeChart {
 		const lines = [];
 		rows.forEach(({ name, list }, row) => {
 			const top = PAD.top + row * ROW - 4;
-			const placed = list.map(({ at, text, id }) => ({ x: x(at), text, id }));
+			const placed = list.map((line) => ({ ...line, x: x(line.at) }));
 			for (const line of placed) {
 				lines.push(svg('path', { class: `${name}-line`, d: `M${line.x} ${top}V${box.bottom}` }));
 				if (line.id !== undefined) lines.at(-1).dataset.mark = line.id;
@@ -222,10 +222,8 @@ export class TimeChart {
 	#lines() {
 		const { from, to, marks, changes } = this.#state;
 		const within = (list) => list.filter(({ at }) => at >= from && at <= to).sort((a, b) => a.at - b.at);
-		return [
-			{ name: 'mark', list: within(marks) },
-			{ name: 'change', list: within(changes) },
-		].filter(({ list }) => list.length);
+		const rows = [within(marks), within(changes)].map((list, at) => ({ name: ['mark', 'change'][at], list }));
+		return rows.filter(({ list }) => list.length);
 	}
 
 	/** { ticks, y } of the values that are visible. */

@@ -38,11 +38,8 @@ export class HeatMap {
 		const isOfAll = document.body.dataset.screen === 'overview';
 		const columns = requestColumns(isOfAll);
 		this.#table = new Table({ name: 'cell-requests', caption: 'Requests of the cell', key: requestKey, columns });
-		const close = labelled(
-			button('×', () => this.select(null)),
-			'Close the requests of the cell',
-		);
-		close.title = 'Close';
+		const close = button('×', () => this.select(null));
+		labelled(close, 'Close the requests of the cell').title = 'Close';
 		attr(this.#sentence, 'role', 'status');
 		const head = el('div', 'bar', this.#sentence, el('span', 'grow'), close);
 		this.#list = labelled(el('section', 'card cell-list', head, this.#table.node), 'Requests of the cell');

@@ -4,14 +4,7 @@ import { attr, el, sync, text } from './dom.js';
 import { count, percent } from './format.js';
 
 const CLASSES = { '1xx': '2xx', completed: '2xx', panicked: 'error', body_aborted: 'cancelled', body_failed: 'error' };
-const OUTCOMES = {
-	error: 'failed',
-	cancelled: 'cancelled',
-	panicked: 'panicked',
-	body_aborted: 'body aborted',
-	body_failed: 'body failed',
-	completed: 'completed',
-};
+const called = (outcome) => (outcome === 'error' ? 'failed' : outcome.replace('_', ' '));
 
 export function drawOutcomes(root, { outcomes, count: all }) {
 	if (!root.firstChild) root.append(el('h3', '', 'Outcomes'), el('div', 'mix'), el('p', 'delta'));
@@ -22,7 +15,7 @@ export function drawOutcomes(root, { outcomes, count: all }) {
 		node.className = `fill c-${CLASSES[name] ?? name}`;
 		node.style.flexGrow = n / all;
 	});
-	const words = some.slice(0, 3).map(([name, n]) => `${percent(n, all)} ${OUTCOMES[name] ?? name}`);
+	const words = some.slice(0, 3).map(([name, n]) => `${percent(n, all)} ${called(name)}`);
 	text(root.lastChild, words.join(' · '));
-	attr(root, 'title', some.map(([name, n]) => `${count(n)} ${OUTCOMES[name] ?? name}`).join(', '));
+	attr(root, 'title', some.map(([name, n]) => `${count(n)} ${called(name)}`).join(', '));
 }

@@ -12,31 +12,13 @@ import { Table } from './table.js';
 
 const ROWS = 100;
 const PER_PATH = '5'; // unless another number is chosen, so that one path does not fill the table
-const HOURS = [
-	['', 'This hour and the last'],
-	['hour', 'This hour'],
-	['last_hour', 'Last hour'],
-];
-const STATUSES = [
-	['', 'Any status'],
-	['failed', 'Failed'],
-	['5xx', '5xx'],
-	['4xx', '4xx'],
-	['3xx', '3xx'],
-	['2xx', '2xx'],
-	['error', 'Service error'],
-	['panicked', 'Panicked'],
-	['cancelled', 'Cancelled'],
-	['body_aborted', 'Body aborted'],
-	['body_failed', 'Body failed'],
-];
-const PER_PATHS = [
-	['1', '1 per path'],
-	['3', '3 per path'],
-	['', '5 per path'],
-	['10', '10 per path'],
-	['all', 'All of each path'],
-];
+const HOURS = Object.entries({ '': 'This hour and the last', hour: 'This hour', last_hour: 'Last hour' });
+const ENDS = ['failed', '5xx', '4xx', '3xx', '2xx', 'error', 'panicked', 'cancelled', 'body_aborted', 'body_failed'];
+const nameOf = (end) => (end === 'error' ? 'Service error' : end[0].toUpperCase() + end.slice(1).replace('_', ' '));
+const STATUSES = [['', 'Any status'], ...ENDS.map((end) => [end, nameOf(end)])];
+const PER_PATHS = ['1', '3', '', '10']
+	.map((n) => [n, `${n || PER_PATH} per path`])
+	.concat([['all', 'All of each path']]);
 const KEPT =
 	'Of each hour are kept: the 100 slowest requests of all paths, and of each path the 5 slowest and the 5 newest ' +
 	'that failed';
