@@ -316,22 +316,18 @@ impl Access {
                 (allowed.map_err(late)?, StatusCode::FORBIDDEN)
             }
             Rule::Token(token) => {
-                let allowed = match Credentials::of(parts) {
-                    Some(Credentials::Bearer(given)) => token.matches(&given),
-                    Some(Credentials::Basic { password, .. }) => token.matches(&password),
-                    None => Choice::from(0),
-                };
-                (bool::from(allowed).into(), StatusCode::UNAUTHORIZED)
+                let given = credentials(parts);
+                let allowed = given.is_some_and(|(_, given)| token.matches(&given).into());
+                (allowed.into(), StatusCode::UNAUTHORIZED)
             }
             Rule::Basic(user, password) => {
-                let permission = match Credentials::of(parts) {
+                let permission = match credentials(parts) {
                     // Both are compared, whatever the first comparison returns, so that the time tells
                     // nothing.
-                    Some(Credentials::Basic {
-                        user: u,
-                        password: p,
-                    }) if bool::from(user.matches(&u) & password.matches(&p)) => {
-                        Permission::write().named(String::from_utf8_lossy(&u))
+                    Some((Some(name), given))
+                        if bool::from(user.matches(&name) & password.matches(&given)) =>
+                    {
+                        Permission::write().named(String::from_utf8_lossy(&name))
                     }
                     _ => Permission::refuse(),
                 };
@@ -397,33 +393,24 @@ impl Secret {
     }
 }
 
-/// The credentials in the request's `Authorization` header.
-enum Credentials {
-    Bearer(Vec<u8>),
-    Basic { user: Vec<u8>, password: Vec<u8> },
-}
-
-impl Credentials {
-    /// `None` if there is no such header, more than one, or an invalid one.
-    fn of(parts: &Parts) -> Option<Self> {
-        let mut given = parts.headers.get_all(header::AUTHORIZATION).iter();
-        let (Some(value), None) = (given.next(), given.next()) else {
-            return None;
-        };
-        let value = value.as_bytes();
-        let (scheme, credentials) = value.split_at(value.iter().position(|byte| *byte == b' ')?);
-        let credentials = credentials.trim_ascii();
-        if scheme.eq_ignore_ascii_case(b"bearer") {
-            return Some(Self::Bearer(credentials.to_vec()));
-        }
-        if !scheme.eq_ignore_ascii_case(b"basic") {
-            return None;
-        }
-        let decoded = BASE64.decode(credentials).ok()?;
-        let colon = decoded.iter().position(|byte| *byte == b':')?;
-        Some(Self::Basic {
-            user: decoded[..colon].to_vec(),
-            password: decoded[colon + 1..].to_vec(),
-        })
+/// The user, unless it is a `Bearer`, and the secret in the request's `Authorization` header; `None` if there is no such
+/// header, more than one, or an invalid one.
+fn credentials(parts: &Parts) -> Option<(Option<Vec<u8>>, Vec<u8>)> {
+    let mut given = parts.headers.get_all(header::AUTHORIZATION).iter();
+    let (Some(value), None) = (given.next(), given.next()) else {
+        return None;
+    };
+    let value = value.as_bytes();
+    let (scheme, credentials) = value.split_at(value.iter().position(|byte| *byte == b' ')?);
+    let credentials = credentials.trim_ascii();
+    if scheme.eq_ignore_ascii_case(b"bearer") {
+        return Some((None, credentials.to_vec()));
     }
+    let is_basic = scheme.eq_ignore_ascii_case(b"basic");
+    let decoded = BASE64.decode(credentials).ok().filter(|_| is_basic)?;
+    let colon = decoded.iter().position(|byte| *byte == b':')?;
+    Some((
+        Some(decoded[..colon].to_vec()),
+        decoded[colon + 1..].to_vec(),
+    ))
 }

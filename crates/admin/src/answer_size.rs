@@ -80,7 +80,7 @@ impl AnswerSize<'_> {
 
     /// The answer as JSON, in which no character is hidden.
     pub(super) fn to_json(self, value: &impl Serialize) -> Result<Vec<u8>, ApiError> {
-        let mut text = BoundedText::new(MAX_BYTES);
+        let mut text = BoundedText::default();
         let written = value.serialize(&mut Serializer::with_formatter(&mut text, Visible));
         match written {
             Ok(()) => {
@@ -105,21 +105,20 @@ impl AnswerSize<'_> {
     }
 }
 
-/// A text that refuses what it has no room for.
-struct BoundedText {
-    bytes: Vec<u8>,
-    most: usize,
-    is_full: bool,
+/// What was written, as JSON.
+pub(super) fn written(
+    value: &impl Serialize,
+    less: (&'static str, &'static str),
+) -> Result<Vec<u8>, ApiError> {
+    let screen = &ScreenSize::default();
+    AnswerSize { screen, less }.to_json(value)
 }
 
-impl BoundedText {
-    fn new(most: usize) -> Self {
-        Self {
-            bytes: Vec::with_capacity(1_024),
-            most,
-            is_full: false,
-        }
-    }
+/// A text that refuses what it has no room for.
+#[derive(Default)]
+struct BoundedText {
+    bytes: Vec<u8>,
+    is_full: bool,
 }
 
 impl io::Write for BoundedText {
@@ -129,7 +128,7 @@ impl io::Write for BoundedText {
 
     #[inline]
     fn write_all(&mut self, part: &[u8]) -> io::Result<()> {
-        if part.len() > self.most - self.bytes.len() {
+        if part.len() > MAX_BYTES - self.bytes.len() {
             self.is_full = true;
             return Err(io::ErrorKind::WriteZero.into());
         }

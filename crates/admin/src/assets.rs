@@ -6,7 +6,6 @@
 //! version. It serves its own file, to be revalidated before each use: 404 would break every page that is opened during
 //! a rolling deploy, and the wrong file must not be kept under that URL.
 
-use std::fmt::Write as _;
 use std::sync::{LazyLock, OnceLock};
 
 use axum::response::Response;
@@ -67,14 +66,8 @@ struct Asset {
     content_type: &'static str,
     content: Bytes,
     etag: HeaderValue,
-    /// Compressed when it is first asked for.
-    gzip: OnceLock<Encoded>,
-}
-
-/// A compressed file.
-struct Encoded {
-    content: Bytes,
-    etag: HeaderValue,
+    /// The compressed content and its ETag, once it was asked for.
+    gzip: OnceLock<(Bytes, HeaderValue)>,
 }
 
 impl Asset {
@@ -89,13 +82,11 @@ impl Asset {
         }
     }
 
-    fn gzip(&self) -> &Encoded {
+    fn gzip(&self) -> &(Bytes, HeaderValue) {
         self.gzip.get_or_init(|| {
             let content = encoding::gzip(&self.content);
-            Encoded {
-                etag: response::etag(&content),
-                content: content.into(),
-            }
+            let etag = response::etag(&content);
+            (content.into(), etag)
         })
     }
 }
@@ -109,11 +100,14 @@ static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
         let script = scripts::separate(text, FIRST_MODULES, FIRST_SCRIPT);
         Asset::new(name, JAVASCRIPT, script)
     });
-    let later_styles = LATER_STYLES
-        .iter()
-        .map(|style| Asset::new(style.0, CSS, scripts::style(&[*style])));
-    let later = later_styles.chain(later);
-    [style, first].into_iter().chain(later).collect()
+    let later_styles = LATER_STYLES.iter();
+    let later_styles =
+        later_styles.map(|style| Asset::new(style.0, CSS, scripts::style(&[*style])));
+    [style, first]
+        .into_iter()
+        .chain(later_styles)
+        .chain(later)
+        .collect()
 });
 
 /// The hash of all files in their URLs.
@@ -126,12 +120,7 @@ static HASH: LazyLock<String> = LazyLock::new(|| {
             digest.update(part);
         }
     }
-    let mut hash = String::new();
-    for byte in &digest.finalize()[..HASH_DIGITS / 2] {
-        // Writing to a string does not fail.
-        let _ = write!(hash, "{byte:02x}");
-    }
-    hash
+    response::half_of(digest)
 });
 
 /// The hash of all files, as it stands in their URLs.
@@ -168,20 +157,17 @@ pub(super) fn serve(parts: &Parts, path: AssetPath<'_>) -> Result<Response, ApiE
     let asset =
         asset.ok_or_else(|| ApiError::new(StatusCode::NOT_FOUND, "there is no such file"))?;
     let encoded = encoding::accepts_gzip(&parts.headers).then(|| asset.gzip());
-    let etag = encoded.map_or(&asset.etag, |encoded| &encoded.etag);
-    let mut response = if response::is_known(parts, etag) {
-        response::not_modified(etag.clone())
-    } else {
-        let content_type = HeaderValue::from_static(asset.content_type);
-        match encoded {
-            Some(encoded) => response::gzip(encoded.content.clone(), content_type),
-            None => response::body(asset.content.clone(), content_type),
-        }
+    let etag = encoded.map_or(&asset.etag, |(_, etag)| etag);
+    let content_type = HeaderValue::from_static(asset.content_type);
+    let mut response = match encoded {
+        _ if response::is_known(parts, etag) => response::not_modified(etag.clone()),
+        Some((content, _)) => response::gzip(content.clone(), content_type),
+        None => response::body(asset.content.clone(), content_type),
     };
-    let is_current = path.hash == Some(hash());
     let headers = response.headers_mut();
     headers.insert(header::ETAG, etag.clone());
     headers.insert(header::VARY, ACCEPT_ENCODING);
+    let is_current = path.hash == Some(hash());
     let cache = if is_current {
         KEPT_FOR_EVER
     } else {
@@ -313,7 +299,7 @@ mod tests {
         const ALL: usize = 80_000;
 
         let first = [STYLE, FIRST_SCRIPT];
-        let size = |asset: &Asset| asset.gzip().content.len();
+        let size = |asset: &Asset| asset.gzip().0.len();
         let page = encoding::gzip(INDEX.as_bytes()).len();
         let first_paint = ASSETS.iter().filter(|asset| first.contains(&asset.name));
         let first_paint = page + first_paint.map(size).sum::<usize>();

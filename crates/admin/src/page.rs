@@ -6,7 +6,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, header};
-use serde::Serialize;
+use serde_json::json;
 
 use super::Source;
 use super::assets::{self, INDEX};
@@ -39,59 +39,29 @@ struct Compressed {
     page: Bytes,
 }
 
-/// What the page needs to know before it asks anything.
-#[derive(Clone, Serialize)]
-struct PageConfig<'a> {
-    service: Option<&'a str>,
-    /// The version of the application.
-    version: Option<&'a str>,
-    /// The precisions of the counters, in seconds.
-    precisions: Vec<u32>,
-    /// The time that requests should stay below, in seconds.
-    target: Option<f64>,
-    /// Where a trace is shown, with `{trace_id}` in the place of its id.
-    trace_url: Option<&'a str>,
-    /// Whether this process is an instance.
-    is_instance: bool,
-    /// Whether marks can be made and removed, and changes be taken.
-    may_write: bool,
-    /// Whether rankings are answered.
-    rankings: bool,
-    /// Whether there may be row caches.
-    row_cache: bool,
-    enough: Enough,
-}
-
-/// How many requests a statistic needs before it says something.
-#[derive(Clone, Serialize)]
-struct Enough {
-    requests: u64,
-    p99: u64,
-}
-
 impl Page {
     pub(super) fn new(source: &Source) -> Self {
         let service = source.service.as_deref().map(escape_hidden);
         let (service, version) = (service.as_deref(), source.app_version.as_deref());
         let is_instance = source.instance.is_some();
         let precisions = query::source(&source.query).precisions.counters.iter();
-        let config = |may_write| PageConfig {
-            service,
-            version,
-            precisions: precisions
-                .clone()
-                .map(|precision| precision.seconds)
-                .collect(),
-            target: query::source(&source.query).target_seconds(),
-            trace_url: source.trace_url.as_deref(),
-            is_instance,
-            may_write: may_write && is_instance,
-            rankings: cfg!(feature = "rankings"),
-            row_cache: cfg!(feature = "row-cache") && is_instance,
-            enough: Enough {
-                requests: ENOUGH_REQUESTS,
-                p99: ENOUGH_FOR_P99,
-            },
+        let precisions: Vec<_> = precisions.map(|precision| precision.seconds).collect();
+        let config = |may_write| {
+            json!({
+                "service": service,
+                "version": version,
+                "precisions": precisions,
+                // The time that requests should stay below, in seconds.
+                "target": query::source(&source.query).target_seconds(),
+                "trace_url": source.trace_url,
+                "is_instance": is_instance,
+                // Whether marks can be made and removed, and changes be taken.
+                "may_write": may_write && is_instance,
+                "rankings": cfg!(feature = "rankings"),
+                "row_cache": cfg!(feature = "row-cache") && is_instance,
+                // How many requests a statistic needs before it says something.
+                "enough": { "requests": ENOUGH_REQUESTS, "p99": ENOUGH_FOR_P99 },
+            })
         };
         let title = match (service, version) {
             (Some(service), Some(version)) => format!("{service} {version} · tower-pulse"),
@@ -100,9 +70,7 @@ impl Page {
         };
         Self {
             title,
-            // Texts and numbers become JSON always.
-            configs: [false, true]
-                .map(|may_write| serde_json::to_string(&config(may_write)).unwrap_or_default()),
+            configs: [false, true].map(|may_write| config(may_write).to_string()),
             compressed: Mutex::default(),
         }
     }
@@ -184,18 +152,9 @@ fn base(path: &str) -> String {
 
 /// Escapes text for an HTML attribute or element.
 fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            other => escaped.push(other),
-        }
-    }
-    escaped
+    let escaped = text.replace('&', "&amp;").replace('<', "&lt;");
+    let escaped = escaped.replace('>', "&gt;").replace('"', "&quot;");
+    escaped.replace('\'', "&#39;")
 }
 
 #[cfg(test)]

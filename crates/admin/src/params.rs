@@ -80,10 +80,7 @@ fn one_window(
     let mut time = |name: &'static str| {
         let at = pairs.iter().position(|(other, _)| other == name);
         let text = at.map(|at| pairs.remove(at).1);
-        let time = |text: String| match is_number(&text) {
-            true => text.parse().ok(),
-            false => None,
-        };
+        let time = |text: String| text.parse().ok().filter(|_| is_number(&text));
         let refused =
             || ApiError::parameter(name, format!("{name} must be a time in Unix seconds"));
         text.map(|text| time(text).ok_or_else(refused)).transpose()
@@ -101,10 +98,8 @@ fn one_window(
     }
     let to = to.unwrap_or(now.saturating_add(1));
     if from > now {
-        return Err(ApiError::parameter(
-            "from",
-            "from must not be in the future",
-        ));
+        let message = "from must not be in the future";
+        return Err(ApiError::parameter("from", message));
     }
     Window::between(from, to)?;
     pairs.push(("window".to_owned(), format!("{from}..{to}")));

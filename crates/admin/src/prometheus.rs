@@ -34,6 +34,45 @@ use tower_pulse_model::snapshot::{FleetSnapshot, HourSnapshot};
 /// What the answer depends on.
 const VARY: HeaderValue = HeaderValue::from_static("accept, accept-encoding");
 
+/// The counters of an instance, `pulse_…_total`, and what they say.
+const COUNTERS: [(&str, &str); 14] = [
+    (
+        "recorded",
+        "Requests and runs of timers that were recorded.",
+    ),
+    (
+        "dropped",
+        "Requests and runs of timers that could not be recorded.",
+    ),
+    (
+        "lost",
+        "Requests that the store lost, or a shutdown could not flush.",
+    ),
+    (
+        "recorded_additions",
+        "How much was added to counters and rankings.",
+    ),
+    (
+        "dropped_additions",
+        "How much was added to counters and rankings after the shutdown.",
+    ),
+    (
+        "lost_additions",
+        "How much was lost of what was added to counters and rankings.",
+    ),
+    (
+        "lost_details",
+        "Minute reports, listed requests and marks that were lost.",
+    ),
+    ("late", "Requests too late for the statistics."),
+    ("skewed", "Requests from the store's future, refused."),
+    ("overflowed", "Requests beyond max_contexts."),
+    ("quarantined", "Parts of calls that were dropped for a key."),
+    ("flush_errors", "Calls to the store that failed."),
+    ("store_resets", "How often the store forgot this instance."),
+    ("replayed", "Calls that were sent again."),
+];
+
 type Row = (Arc<str>, Totals);
 
 /// Answers a scrape. With 2,000 contexts the text takes milliseconds to write and to compress, so a thread for blocking
@@ -69,15 +108,15 @@ pub(super) async fn metrics(admin: &Admin, parts: &Parts) -> Result<Response, Ap
         }
         let help = "Requests to the admin pages with wrong credentials.";
         let wrong = source(&query).notices.wrong_credentials();
-        text.single("pulse_wrong_credentials_total", "counter", help, wrong);
+        text.single("pulse_wrong_credentials_total", help, &wrong);
         let (name, help) = (
             "pulse_condition",
             "1 while the condition stands. `api/health` says what to do.",
         );
-        text.begin(name, "gauge", help);
+        text.begin(name, help);
         for condition in &Condition::ALL {
-            let stands = conditions.contains(condition);
-            text.sample(name, &[("name", condition.as_str())], u8::from(stands));
+            let stands = u8::from(conditions.contains(condition));
+            text.sample(name, &[("name", condition.as_str())], &stands);
         }
         text.journal(journal.as_ref());
         text.fleet(fleet);
@@ -128,7 +167,7 @@ impl Text {
     fn counters(&mut self, counters: &[(Arc<str>, i64)]) {
         let name = "pulse_counted";
         let help = "What the counters of this instance have counted since it started.";
-        self.begin(name, "gauge", help);
+        self.begin(name, help);
         for (counter, total) in counters {
             self.sample(name, &[("name", counter)], total);
         }
@@ -138,135 +177,65 @@ impl Text {
     fn changes(&mut self, log: Option<&ChangeLog>) {
         let name = "pulse_changes";
         let help = "Changes of the fleet that stand. Do not sum over instances.";
-        self.begin(name, "gauge", help);
+        self.begin(name, help);
         for kind in ChangeKind::ALL.into_iter().filter(|_| log.is_some()) {
             let changes = log.into_iter().flat_map(|log| &log.changes);
             let standing = changes.filter(|c| c.kind == kind && c.ended.is_none());
-            self.sample(name, &[("kind", kind.as_str())], standing.count());
+            self.sample(name, &[("kind", kind.as_str())], &standing.count());
         }
     }
 
     fn health(&mut self, health: &Health, names: Names) {
+        let (recording, flush, fold) = (&health.recording, &health.flush, &health.fold);
         let name = "pulse_build_info";
-        self.begin(name, "gauge", "The version of tower-pulse.");
-        self.sample(name, &[("version", env!("CARGO_PKG_VERSION"))], 1);
-        let gauge = "gauge";
-        self.single(
-            names.in_flight(),
-            gauge,
-            "Requests in flight.",
-            health.recording.in_flight,
-        );
+        self.begin(name, "The version of tower-pulse.");
+        self.sample(name, &[("version", env!("CARGO_PKG_VERSION"))], &1);
+        let help = "Requests in flight.";
+        self.single(names.in_flight(), help, &recording.in_flight);
         let help = "Contexts and counters that wait to be flushed.";
-        self.single(
-            "pulse_pending_series",
-            gauge,
-            help,
-            health.recording.pending_series,
-        );
+        self.single("pulse_pending_series", help, &recording.pending_series);
+        let (name, lag) = ("pulse_drain_lag_seconds", recording.drain_lag_seconds);
         let help = "How late the last drain was after the turn of the second.";
-        self.single(
-            "pulse_drain_lag_seconds",
-            gauge,
-            help,
-            health.recording.drain_lag_seconds,
-        );
-        if let Some(age) = health.store.contact_age_seconds {
+        self.single(name, help, &lag);
+        if let Some(age) = &health.store.contact_age_seconds {
             let help = "Time since the store was last reached.";
-            self.single("pulse_store_contact_age_seconds", gauge, help, age);
+            self.single("pulse_store_contact_age_seconds", help, age);
         }
-        self.journal(health.fold.journal.as_ref());
-        let counters = [
-            (
-                "recorded",
-                "Requests and runs of timers that were recorded.",
-                health.recording.recorded,
-            ),
-            (
-                "dropped",
-                "Requests and runs of timers that could not be recorded.",
-                health.recording.dropped,
-            ),
-            (
-                "lost",
-                "Requests that the store lost, or a shutdown could not flush.",
-                health.flush.lost,
-            ),
-            (
-                "recorded_additions",
-                "How much was added to counters and rankings.",
-                health.recording.recorded_additions,
-            ),
-            (
-                "dropped_additions",
-                "How much was added to counters and rankings after the shutdown.",
-                health.recording.dropped_additions,
-            ),
-            (
-                "lost_additions",
-                "How much was lost of what was added to counters and rankings.",
-                health.flush.lost_additions,
-            ),
-            (
-                "lost_details",
-                "Minute reports, listed requests and marks that were lost.",
-                health.flush.lost_details,
-            ),
-            (
-                "late",
-                "Requests too late for the statistics.",
-                health.fold.late,
-            ),
-            (
-                "skewed",
-                "Requests from the store's future, refused.",
-                health.fold.skewed,
-            ),
-            (
-                "overflowed",
-                "Requests beyond max_contexts.",
-                health.recording.overflowed,
-            ),
-            (
-                "quarantined",
-                "Parts of calls that were dropped for a key.",
-                health.fold.quarantined,
-            ),
-            (
-                "flush_errors",
-                "Calls to the store that failed.",
-                health.flush.errors,
-            ),
-            (
-                "store_resets",
-                "How often the store forgot this instance.",
-                health.flush.store_resets,
-            ),
-            (
-                "replayed",
-                "Calls that were sent again.",
-                health.flush.replayed,
-            ),
+        self.journal(fold.journal.as_ref());
+        let counts = [
+            recording.recorded,
+            recording.dropped,
+            flush.lost,
+            recording.recorded_additions,
+            recording.dropped_additions,
+            flush.lost_additions,
+            flush.lost_details,
+            fold.late,
+            fold.skewed,
+            recording.overflowed,
+            fold.quarantined,
+            flush.errors,
+            flush.store_resets,
+            flush.replayed,
         ];
-        for (name, help, value) in counters {
-            self.single(&format!("pulse_{name}_total"), "counter", help, value);
+        for ((name, help), count) in COUNTERS.into_iter().zip(counts) {
+            self.single(&format!("pulse_{name}_total"), help, &count);
         }
     }
 
     fn journal(&mut self, journal: Option<&JournalHealth>) {
         let Some(journal) = journal else { return };
-        let gauge = "gauge";
         let help = "Bytes of calls that the fleet has appended and nobody has folded yet.";
-        self.single("pulse_fleet_journal_bytes", gauge, help, journal.bytes);
-        let help = "Age of the oldest of them.";
+        self.single("pulse_fleet_journal_bytes", help, &journal.bytes);
         let age = journal.oldest_age_seconds.unwrap_or(0.0);
-        self.single("pulse_fleet_journal_age_seconds", gauge, help, age);
+        let help = "Age of the oldest of them.";
+        self.single("pulse_fleet_journal_age_seconds", help, &age);
     }
 
     /// Gauges from the store. If the store does not answer, only that fact is written.
     fn fleet(&mut self, fleet: Option<Fleet>) {
         let help = "Whether the store could be read.";
-        self.single("pulse_store_up", "gauge", help, u8::from(fleet.is_some()));
+        self.single("pulse_store_up", help, &u8::from(fleet.is_some()));
         let Some(Fleet {
             hour,
             contexts,
@@ -278,16 +247,17 @@ impl Text {
         let hour = hour.as_ref();
         let requests = hour.map_or(0, |hour| hour.times.count as u64);
         let errors = hour.map_or(0, |hour| hour.aggregate.outcomes.errors);
-        let gauge = "gauge";
         let help = "Requests of the whole fleet in this hour.";
-        self.single("pulse_fleet_requests", gauge, help, requests);
+        self.single("pulse_fleet_requests", help, &requests);
         let help = "Errors of the whole fleet in this hour.";
-        self.single("pulse_fleet_errors", gauge, help, errors);
-        let help = "Instances that are alive.";
-        self.single("pulse_fleet_instances", gauge, help, now.instances);
+        self.single("pulse_fleet_errors", help, &errors);
+        self.single(
+            "pulse_fleet_instances",
+            "Instances that are alive.",
+            &now.instances,
+        );
         let help = "Requests in flight in the whole fleet.";
-        self.single("pulse_fleet_in_flight", gauge, help, now.in_flight);
-        let help = "Number of contexts.";
-        self.single("pulse_fleet_contexts", gauge, help, contexts);
+        self.single("pulse_fleet_in_flight", help, &now.in_flight);
+        self.single("pulse_fleet_contexts", "Number of contexts.", &contexts);
     }
 }

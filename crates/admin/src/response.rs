@@ -105,8 +105,7 @@ impl ApiError {
     }
 
     pub(super) fn into_response(self) -> Response {
-        let mut response = body(self.to_json(), JSON);
-        *response.status_mut() = self.status;
+        let mut response = written(self.status, self.to_json());
         let allow = self.allow.map(HeaderValue::from_static);
         let header = match self.status {
             StatusCode::UNAUTHORIZED => Some((header::WWW_AUTHENTICATE, CHALLENGE)),
@@ -143,16 +142,11 @@ pub(super) fn json(parts: &Parts, mut json: Vec<u8>, as_of: Option<i64>) -> Resp
     response
 }
 
-/// 201 with what was made, as JSON.
-pub(super) fn created(json: Vec<u8>) -> Response {
+/// What was written, or why it was not, as JSON.
+pub(super) fn written(status: StatusCode, json: Vec<u8>) -> Response {
     let mut response = body(json, JSON);
-    *response.status_mut() = StatusCode::CREATED;
+    *response.status_mut() = status;
     response
-}
-
-/// 200 with what was written, as JSON.
-pub(super) fn written(json: Vec<u8>) -> Response {
-    body(json, JSON)
 }
 
 /// 200 with these bytes.
@@ -181,13 +175,14 @@ pub(super) fn not_modified(etag: HeaderValue) -> Response {
 
 /// A strong ETag: half a SHA-256 of the content.
 pub(super) fn etag(content: &[u8]) -> HeaderValue {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut etag = [b'"'; 34];
-    for (digits, byte) in etag[1..33].chunks_mut(2).zip(Sha256::digest(content)) {
-        digits[0] = DIGITS[usize::from(byte >> 4)];
-        digits[1] = DIGITS[usize::from(byte & 15)];
-    }
-    HeaderValue::from_bytes(&etag).unwrap_or(HeaderValue::from_static("\"\"")) // hex in quotes is valid
+    let etag = format!("\"{}\"", half_of(Sha256::new_with_prefix(content)));
+    HeaderValue::try_from(etag).unwrap_or(HeaderValue::from_static("\"\"")) // hex in quotes is valid
+}
+
+/// The first half of a digest, in 32 hexadecimal digits.
+pub(super) fn half_of(digest: Sha256) -> String {
+    let half = u128::from_be_bytes(*digest.finalize().first_chunk().unwrap_or(&[0; 16]));
+    format!("{half:032x}")
 }
 
 /// The same ETag, as a weak one.

@@ -1,7 +1,6 @@
 //! What the row caches of this process tell those who look at them from outside.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::sync::{Arc, Mutex};
 
 use crate::store::StoreFuture;
@@ -106,13 +105,12 @@ pub struct RowCaches(Arc<Mutex<BTreeMap<String, Arc<ListRows>>>>);
 impl RowCaches {
     /// Adds a cache. `false` if there is one of the same name.
     pub fn add(&self, name: &str, list: Arc<ListRows>) -> bool {
-        match lock(&self.0).entry(name.to_owned()) {
-            Entry::Vacant(free) => {
-                free.insert(list);
-                true
-            }
-            Entry::Occupied(_) => false,
+        let mut caches = lock(&self.0);
+        let is_free = !caches.contains_key(name);
+        if is_free {
+            caches.insert(name.to_owned(), list);
         }
+        is_free
     }
 
     /// Removes a cache, whose name is free then.

@@ -6,7 +6,7 @@ use super::RedisStore;
 use super::connection::Role;
 use super::journal::position_of;
 use super::script::{APPEND, HELLO, Invocation};
-use super::value::{bytes, int, items, text};
+use super::value::{bytes, int, items, number, text};
 use tower_pulse_core::error::StoreError;
 use tower_pulse_core::random::random_name;
 use tower_pulse_core::store::{Appended, AppendedCall, FencedBatch, Generation, Readable, Receipt};
@@ -41,9 +41,7 @@ impl RedisStore {
         };
         let generation = Generation {
             id: text(id).unwrap_or_default().to_owned(),
-            age: int(age)
-                .and_then(|age| u64::try_from(age).ok())
-                .unwrap_or(0),
+            age: number(age),
             is_fresh: int(is_fresh) == Some(1),
         };
         match generation.id.is_empty() {
@@ -57,13 +55,13 @@ impl RedisStore {
         let reply = self.connections.run(Role::Write, &APPEND, &script).await?;
         if let Some(reason) = items(&reply).get(4).and_then(bytes) {
             let reason = [b"entries of another program, which were removed: ", reason].concat();
-            (self.replaced_keys).add(self.keys.journal().as_bytes(), &reason);
+            self.replaced_keys.add(&self.keys.journal(), &reason);
         }
         let appended = appended(&reply).ok_or_else(|| self.not_understood("append.lua"))?;
         if appended == Appended::Garbled {
             let reason = format!("its field f:{} is no fence", call.instance);
             self.replaced_keys
-                .add(self.keys.state().as_bytes(), reason.as_bytes());
+                .add(&self.keys.state(), reason.as_bytes());
         }
         Ok(appended)
     }

@@ -1,5 +1,7 @@
 //! Converts errors of the server and of the client to a [`StoreError`] that says what to do.
 
+use std::collections::BTreeSet;
+
 use redis::{ErrorKind, RedisError, ServerError};
 
 use super::commands::commands;
@@ -8,7 +10,6 @@ use super::subject::Subject;
 use super::topology::{Address, Layout};
 use super::value::shown;
 use tower_pulse_core::error::{StoreError, StoreErrorKind};
-use tower_pulse_model::order::InOrder;
 
 /// What a user needs in a cluster beside the commands of a store.
 const CLUSTER_COMMANDS: &str = " +cluster|slots +asking";
@@ -33,20 +34,17 @@ pub(super) struct ServerInfo {
 impl ServerInfo {
     pub(super) fn new(place: String, user: Option<&str>, keys: &Keys, is_read_only: bool) -> Self {
         let user = user.filter(|user| !user.is_empty()).unwrap_or("default");
-        let mut commands: Vec<_> = commands(is_read_only)
-            .filter_map(|example| example.split(' ').next())
-            .chain(["SELECT", "INFO"])
-            .map(|command| {
+        let commands = commands(is_read_only).filter_map(|example| example.split(' ').next());
+        let commands: BTreeSet<_> = (commands.chain(["SELECT", "INFO"]))
+            .map(|name| {
                 format!(
-                    "+{}",
-                    command.to_lowercase().replace("memory", "memory|usage")
+                    " +{}",
+                    name.to_lowercase().replace("memory", "memory|usage")
                 )
             })
             .collect();
-        commands.order();
-        commands.dedup();
-        let (patterns, commands) = (keys.acl_patterns(), commands.join(" "));
-        let acl = format!("ACL SETUSER {user} {patterns} {commands}");
+        let mut acl = format!("ACL SETUSER {user} {}", keys.acl_patterns());
+        acl.extend(commands);
         Self {
             name: "Redis",
             place,
@@ -107,32 +105,22 @@ impl ServerInfo {
 
     /// Converts an error of the client, which is about the connection or is an answer of the server.
     pub(super) fn explain(&self, error: &RedisError) -> StoreError {
-        let text = || shown(error.to_string().as_bytes());
+        let text = shown(error.to_string().as_bytes());
         if error.is_timeout() {
-            self.error(
-                StoreErrorKind::TimedOut,
-                "no answer within the response timeout",
-            )
+            let message = "no answer within the response timeout";
+            self.error(StoreErrorKind::TimedOut, message)
         } else if error.is_io_error() || error.is_unrecoverable_error() {
-            self.error(
-                StoreErrorKind::Unreachable,
-                &format!(
-                    "cannot be reached ({}); is it running, and is the address right?",
-                    text()
-                ),
-            )
+            let message =
+                format!("cannot be reached ({text}); is it running, and is the address right?");
+            self.error(StoreErrorKind::Unreachable, &message)
         } else if let Some(code) = error.code() {
             self.answered(code, error.detail().unwrap_or_default())
         } else if error.kind() == ErrorKind::AuthenticationFailed {
             self.answered("WRONGPASS", "")
         } else {
-            self.error(
-                StoreErrorKind::Unexpected,
-                &format!(
-                    "an answer that cannot be understood ({}); is it a Redis or Valkey?",
-                    text()
-                ),
-            )
+            let message =
+                format!("an answer that cannot be understood ({text}); is it a Redis or Valkey?");
+            self.error(StoreErrorKind::Unexpected, &message)
         }
     }
 
@@ -158,86 +146,63 @@ impl ServerInfo {
     /// Converts an error that the server answered.
     pub(super) fn answered(&self, code: &str, detail: &str) -> StoreError {
         use StoreErrorKind::{Forbidden, Refused, Unexpected};
+        const UNEXPLAINED: &str = "it answered with an error";
         // One cause is one warning, whichever script meets it.
         let detail = match detail.rsplit_once(" script: ") {
             Some((cause, place)) if place.contains(", on @user_script") => cause,
             _ => detail,
         };
         let (code, detail) = (real_code(code, detail), &*shown(detail.as_bytes()));
-        let (kind, advice) = match code {
+        let advice = match code {
             "NOPERM" => {
                 let message = format!("{detail}; allow it with: {}", self.acl);
                 return self.error(Forbidden, &message);
             }
-            "NOAUTH" | "WRONGPASS" | "NOPASSWORD" if self.has_callback => (
-                Forbidden,
-                "it refuses the user or the password that the function given to `redis_credentials` has returned",
-            ),
-            "NOAUTH" => (
-                Forbidden,
-                "it asks for a password: put it into the URL, redis://:PASSWORD@host",
-            ),
-            "WRONGPASS" => (
-                Forbidden,
-                "user or password is wrong: check both in the URL, where special characters must \
-                 be percent-encoded",
-            ),
-            "NOPASSWORD" => (
-                Forbidden,
-                "it has no password, yet one was sent: take it out of the URL, or set requirepass",
-            ),
-            "LOADING" => (
-                Refused,
-                "it is loading its data; it will be ready by itself",
-            ),
-            "OOM" => (
-                Refused,
-                "it is out of memory: raise maxmemory, or delete keys",
-            ),
-            "READONLY" | "MASTERDOWN" if self.has_failover => {
-                (Refused, "it is a replica by now; the primary is looked for")
+            "NOAUTH" | "WRONGPASS" | "NOPASSWORD" if self.has_callback => {
+                "it refuses the user or the password that the function given to `redis_credentials` has returned"
             }
-            "CLUSTERDOWN" if self.is_cluster => (
-                Refused,
-                "the cluster does not serve the slot: see CLUSTER INFO of its nodes; it is tried again",
-            ),
-            "TRYAGAIN" if self.is_cluster => (
-                Refused,
-                "the slot is being moved to another node; it is tried again",
-            ),
-            "MOVED" | "ASK" if self.is_cluster => (
-                Refused,
-                "it names another node for the slot again and again, or none that can be reached; it is tried again",
-            ),
-            "READONLY" => (
-                Refused,
-                "it is a replica and cannot be written: point the URL to the master",
-            ),
-            "MISCONF" => (
-                Refused,
-                "it cannot save to disk and so refuses writes: free disk space, and see its log",
-            ),
-            "NOREPLICAS" => (
-                Refused,
-                "fewer replicas are connected than min-replicas-to-write demands: start them",
-            ),
-            "MASTERDOWN" => (
-                Refused,
-                "it is a replica that has lost its master: point the URL to the master",
-            ),
-            "CLUSTERDOWN" | "MOVED" | "ASK" | "CROSSSLOT" | "TRYAGAIN" => (
-                Refused,
-                "this is a node of a Redis Cluster: give its URL to `redis_cluster` in the place of `redis`",
-            ),
-            "BUSY" => (
-                Refused,
-                "another client's script has run for too long: wait, or end it with SCRIPT KILL",
-            ),
-            "MAXCLIENTS" => (
-                Refused,
-                "it has no connection left: raise maxclients, or close other clients",
-            ),
-            _ => (Unexpected, "it answered with an error"),
+            "NOAUTH" => "it asks for a password: put it into the URL, redis://:PASSWORD@host",
+            "WRONGPASS" => {
+                "user or password is wrong: check both in the URL, where special characters must be percent-encoded"
+            }
+            "NOPASSWORD" => {
+                "it has no password, yet one was sent: take it out of the URL, or set requirepass"
+            }
+            "LOADING" => "it is loading its data; it will be ready by itself",
+            "OOM" => "it is out of memory: raise maxmemory, or delete keys",
+            "READONLY" | "MASTERDOWN" if self.has_failover => {
+                "it is a replica by now; the primary is looked for"
+            }
+            "CLUSTERDOWN" if self.is_cluster => {
+                "the cluster does not serve the slot: see CLUSTER INFO of its nodes; it is tried again"
+            }
+            "TRYAGAIN" if self.is_cluster => {
+                "the slot is being moved to another node; it is tried again"
+            }
+            "MOVED" | "ASK" if self.is_cluster => {
+                "it names another node for the slot again and again, or none that can be reached; it is tried again"
+            }
+            "READONLY" => "it is a replica and cannot be written: point the URL to the master",
+            "MISCONF" => {
+                "it cannot save to disk and so refuses writes: free disk space, and see its log"
+            }
+            "NOREPLICAS" => {
+                "fewer replicas are connected than min-replicas-to-write demands: start them"
+            }
+            "MASTERDOWN" => "it is a replica that has lost its master: point the URL to the master",
+            "CLUSTERDOWN" | "MOVED" | "ASK" | "CROSSSLOT" | "TRYAGAIN" => {
+                "this is a node of a Redis Cluster: give its URL to `redis_cluster` in the place of `redis`"
+            }
+            "BUSY" => {
+                "another client's script has run for too long: wait, or end it with SCRIPT KILL"
+            }
+            "MAXCLIENTS" => "it has no connection left: raise maxclients, or close other clients",
+            _ => UNEXPLAINED,
+        };
+        let kind = match code {
+            "NOAUTH" | "WRONGPASS" | "NOPASSWORD" => Forbidden,
+            _ if advice == UNEXPLAINED => Unexpected,
+            _ => Refused,
         };
         let answer = shown(format!("{code} {detail}").trim_end().as_bytes());
         self.error(kind, &format!("{advice} ({answer})"))

@@ -48,17 +48,12 @@ impl RedisStore {
         let (expiry_set_at, sent) = (self.last_expiry.take(&heartbeat.instance), Instant::now());
         let mut pipeline = pipe();
         let fields = pipeline.cmd("HSET").arg(&instance);
+        fields.arg("at").arg(heartbeat.at);
+        fields.arg("in_flight").arg(heartbeat.in_flight);
+        fields.arg("dropped").arg(heartbeat.dropped);
+        fields.arg("every").arg(heartbeat.every);
+        fields.arg("version").arg(env!("CARGO_PKG_VERSION"));
         fields
-            .arg("at")
-            .arg(heartbeat.at)
-            .arg("in_flight")
-            .arg(heartbeat.in_flight)
-            .arg("dropped")
-            .arg(heartbeat.dropped)
-            .arg("every")
-            .arg(heartbeat.every)
-            .arg("version")
-            .arg(env!("CARGO_PKG_VERSION"))
             .arg("cleaning")
             .arg(heartbeat.cleaning.as_deref().unwrap_or_default());
         if let Some(name) = &heartbeat.name {
@@ -129,16 +124,12 @@ impl RedisStore {
     }
 
     pub(super) async fn remove_heartbeat(&self, instance: &str) -> Result<(), StoreError> {
+        let (instances, hash) = (self.keys.instances(), self.keys.instance(instance));
         let mut pipeline = pipe();
-        pipeline
-            .cmd("ZREM")
-            .arg(self.keys.instances())
-            .arg(instance);
-        let instance = self.keys.instance(instance);
-        pipeline.cmd("DEL").arg(&instance);
-        self.write_own_keys(&mut pipeline, &[&self.keys.instances(), &instance])
-            .await
-            .map(drop)
+        pipeline.cmd("ZREM").arg(&instances).arg(instance);
+        pipeline.cmd("DEL").arg(&hash);
+        let keys = [&*instances, &*hash];
+        self.write_own_keys(&mut pipeline, &keys).await.map(drop)
     }
 
     /// Sends commands about an instance. The command at each index of `keys` writes the key there, and all of these
@@ -162,8 +153,7 @@ impl RedisStore {
         for (reply, key) in replies.iter().zip(keys) {
             if let Err(reason) = reply {
                 let message = format!("{key} cannot be written; delete it ({reason})");
-                let server_info = self.connections.server_info();
-                return Err(server_info.error(StoreErrorKind::Unexpected, &message));
+                return Err(self.unexpected(&message));
             }
         }
         Ok(replies)

@@ -7,7 +7,7 @@ use super::RedisStore;
 use super::connection::Role;
 use super::encode::LEASE_MILLIS;
 use super::script::{ACQUIRE, AMEND, FOLD, Invocation, Lua, READ};
-use super::value::{bytes, int, items, pairs, text};
+use super::value::{bytes, int, into_bytes, into_items, items, number, pairs, text};
 use tower_pulse_core::error::{StoreError, StoreErrorKind};
 use tower_pulse_core::store::Position;
 use tower_pulse_core::store::StoreFuture;
@@ -38,9 +38,12 @@ impl RedisStore {
             "{command} gave an answer that cannot be understood; delete {} if another program has written it",
             self.keys.state()
         );
-        self.connections
-            .server_info()
-            .error(StoreErrorKind::Unexpected, &message)
+        self.unexpected(&message)
+    }
+
+    pub(super) fn unexpected(&self, message: &str) -> StoreError {
+        let server_info = self.connections.server_info();
+        server_info.error(StoreErrorKind::Unexpected, message)
     }
 
     /// The call of a script with its first keys and arguments.
@@ -60,109 +63,13 @@ impl RedisStore {
         let reply = self.connections.run(Role::Fold, lua, script).await?;
         match items(&reply).first().and_then(text) {
             Some("DONE" | "READ" | "MINE") => Ok(Step::Done(reply)),
-            Some("STALE") => Ok(Step::Stale(
-                items(&reply)
-                    .get(1)
-                    .and_then(text)
-                    .unwrap_or_default()
-                    .to_owned(),
-            )),
+            Some("STALE") => {
+                let version = items(&reply).get(1).and_then(text);
+                Ok(Step::Stale(version.unwrap_or_default().to_owned()))
+            }
             Some("ABSENT") => Ok(Step::Absent),
             _ => Err(self.not_understood("a step of folding")),
         }
-    }
-
-    async fn amend_state(
-        &self,
-        version: &str,
-        next: &str,
-        amendment: Amendment<'_>,
-    ) -> Result<Step<()>, StoreError> {
-        let more = match amendment {
-            Amendment::CloseHole => vec!["HOLE".to_owned()],
-            Amendment::WaitForNewer(entry) => vec![
-                "NEWER".to_owned(),
-                entry.position.to_string(),
-                entry.version.to_string(),
-                self.now_arg(),
-            ],
-            // Every instance gives a version. An entry of ours whose head tells no requests is told as one request; an
-            // entry of another program is told as such, as no request is missing.
-            Amendment::SetAside(entry) => vec![
-                entry.position.to_string(),
-                (entry.requests.clamp(u64::from(entry.version > 0), 1 << 50)).to_string(),
-                MAX_ASIDE.to_string(),
-                ASIDE_BYTES.to_string(),
-                ASIDE_TTL.to_string(),
-            ],
-        };
-        let keys = [self.keys.state(), self.keys.journal(), self.keys.aside()];
-        let mut script = self.step(&keys, &[version, next]);
-        more.iter().for_each(|arg| script.arg(&**arg));
-        Ok(self.run_step(&AMEND, &script).await?.map(|reply| {
-            if let Some(reason) = items(&reply).get(2).and_then(bytes) {
-                self.replaced_keys.add(self.keys.aside().as_bytes(), reason);
-            }
-            if matches!(amendment, Amendment::SetAside(entry) if entry.version == 0) {
-                let reason = b"an entry of another program, which was set aside";
-                self.replaced_keys
-                    .add(self.keys.journal().as_bytes(), reason);
-            }
-        }))
-    }
-
-    async fn take_lease(&self, instance: &str, version: &str) -> Result<Acquired, StoreError> {
-        let keys = &self.keys;
-        let keys = [keys.state(), keys.journal(), keys.fold_lease()];
-        let script = self.step(
-            &keys,
-            &[
-                instance,
-                &LEASE_MILLIS.to_string(),
-                version,
-                &ENTRY_VERSION.to_string(),
-                &NEWER_GRACE.to_string(),
-                &self.now_arg(),
-            ],
-        );
-        let reply = self.connections.run(Role::Fold, &ACQUIRE, &script).await?;
-        let reply = items(&reply);
-        let word = |at: usize| reply.get(at).and_then(text);
-        match word(0) {
-            Some("HELD") => Ok(Acquired::Held),
-            Some("NEWER") => Ok(Acquired::Newer),
-            Some("NONE") => Ok(Acquired::Nothing),
-            Some("MINE") => {
-                if let Some(reason) = reply.get(6).and_then(bytes) {
-                    self.replaced_keys
-                        .add(self.keys.fold_lease().as_bytes(), reason);
-                }
-                let low = reply.get(1).and_then(position_of);
-                Ok(Acquired::Mine(Progress {
-                    version: version.to_owned(),
-                    low: low.ok_or_else(|| self.not_understood("acquire.lua"))?,
-                    upto: reply.get(2).and_then(position_of),
-                    done: word(3).and_then(pack::from_hex).unwrap_or_default(),
-                    aside: positions(word(4).unwrap_or_default()),
-                    rolled: word(5).and_then(pack::from_hex).unwrap_or_default(),
-                    stamp: word(8).and_then(|stamp| stamp.parse().ok()),
-                    is_overdue: word(7) == Some("1"),
-                }))
-            }
-            _ => Err(self.not_understood("acquire.lua")),
-        }
-    }
-
-    /// Gives up the lease, unless another instance holds it by now.
-    async fn release_lease(&self, instance: &str) -> Result<(), StoreError> {
-        // Between the two commands another instance may take the lease, and then loses it. That is harmless: each
-        // script checks the version of the state.
-        let (lease, connections) = (self.keys.fold_lease(), &self.connections);
-        let holder = connections.call(Role::Fold, cmd("GET").arg(&lease)).await?;
-        if text(&holder) == Some(instance) {
-            connections.call(Role::Fold, cmd("DEL").arg(&lease)).await?;
-        }
-        Ok(())
     }
 
     pub(super) fn read_step(
@@ -177,92 +84,6 @@ impl RedisStore {
         let (now, most) = (self.now_arg(), READ_ENTRY_BYTES.to_string());
         let args = [version, instance, &millis, bytes, from, &now, &most];
         self.step(&keys, &args)
-    }
-
-    async fn read_entries(
-        &self,
-        instance: &str,
-        version: &str,
-        from: Position,
-        bytes: u64,
-    ) -> Result<Step<Entries>, StoreError> {
-        let range = [bytes.to_string(), from.to_string()];
-        let script = self.read_step(instance, version, range.each_ref().map(|arg| &**arg));
-        let reply = match self.run_step(&READ, &script).await? {
-            Step::Done(reply) => reply,
-            Step::Stale(version) => return Ok(Step::Stale(version)),
-            Step::Absent => return Ok(Step::Absent),
-        };
-        let (head, now) = (items(&reply).get(1), items(&reply).get(2));
-        let (Some(head), Some(now)) = (head.and_then(position_of), now.and_then(int)) else {
-            return Err(self.not_understood("read.lua"));
-        };
-        self.inspect(now).await;
-        let Value::Array(mut reply) = reply else {
-            return Err(self.not_understood("read.lua"));
-        };
-        let Some(Value::Array(entries)) = reply.pop() else {
-            return Err(self.not_understood("read.lua"));
-        };
-        let entries: Option<Vec<Entry>> = entries.into_iter().map(entry).collect();
-        match entries {
-            Some(entries) => Ok(Step::Done(Entries { head, now, entries })),
-            None => {
-                let message = format!(
-                    "{} holds entries without a position: delete it",
-                    self.keys.journal()
-                );
-                let server_info = self.connections.server_info();
-                Err(server_info.error(StoreErrorKind::Unexpected, &message))
-            }
-        }
-    }
-
-    async fn remove_old_fences(&self, version: &str) -> Result<u64, StoreError> {
-        let time = match &self.clock {
-            Some(clock) => clock.now_seconds(),
-            None => {
-                let time = self.connections.call(Role::Fold, &cmd("TIME")).await?;
-                items(&time).first().and_then(int).unwrap_or(0)
-            }
-        };
-        let (mut cursor, mut removed) = (b"0".to_vec(), 0);
-        loop {
-            let mut scan = cmd("HSCAN");
-            scan.arg(self.keys.state()).arg(&cursor);
-            scan.arg("MATCH")
-                .arg("f:*")
-                .arg("COUNT")
-                .arg(FENCES_AT_ONCE);
-            let page = self.connections.call(Role::Fold, &scan).await?;
-            let [next, fields] = items(&page) else {
-                return Err(self.not_understood("HSCAN"));
-            };
-            let old = pairs(fields).filter(|(_, value)| {
-                let stamp = text(value).and_then(|value| value.split(' ').nth(1)?.parse().ok());
-                stamp.is_none_or(|stamp: i64| stamp < time.saturating_sub(FENCE_TTL))
-            });
-            let old: Vec<_> = old.collect();
-            if !old.is_empty() {
-                let keys = [self.keys.state(), self.keys.journal(), self.keys.aside()];
-                let mut script = self.step(&keys, &[version, version, "FENCES"]);
-                for (field, value) in old {
-                    script.arg(bytes(field).unwrap_or_default());
-                    script.arg(bytes(value).unwrap_or_default());
-                }
-                match self.run_step(&AMEND, &script).await? {
-                    Step::Done(reply) => {
-                        let count = items(&reply).get(1).and_then(int).unwrap_or(0);
-                        removed += u64::try_from(count).unwrap_or(0);
-                    }
-                    _ => return Ok(removed),
-                }
-            }
-            cursor = bytes(next).unwrap_or(b"0").to_vec();
-            if cursor == b"0" {
-                return Ok(removed);
-            }
-        }
     }
 }
 
@@ -292,16 +113,12 @@ fn entry(value: Value) -> Option<Entry> {
     };
     let mut fields = fields.into_iter();
     while let (Some(field), Some(value)) = (fields.next(), fields.next()) {
-        let number = || text(&value).and_then(|n| n.parse().ok()).unwrap_or(0u64);
-        match (bytes(&field), &value) {
-            (Some(b"t"), _) => entry.stamp = int(&value).unwrap_or(0),
-            (Some(b"v"), _) => entry.version = number(),
-            (Some(b"n"), _) => entry.requests = number(),
-            (Some(b"p"), Value::BulkString(_)) => {
-                if let Value::BulkString(payload) = value {
-                    entry.payload = payload;
-                }
-            }
+        let count = || text(&value).and_then(|n| n.parse().ok()).unwrap_or(0u64);
+        match bytes(&field) {
+            Some(b"t") => entry.stamp = int(&value).unwrap_or(0),
+            Some(b"v") => entry.version = count(),
+            Some(b"n") => entry.requests = count(),
+            Some(b"p") => entry.payload = into_bytes(value).unwrap_or_default(),
             _ => {}
         }
     }
@@ -310,11 +127,59 @@ fn entry(value: Value) -> Option<Entry> {
 
 impl Journal for RedisStore {
     fn acquire<'a>(&'a self, instance: &'a str, version: &'a str) -> StoreFuture<'a, Acquired> {
-        Box::pin(self.take_lease(instance, version))
+        Box::pin(async move {
+            let keys = &self.keys;
+            let keys = [keys.state(), keys.journal(), keys.fold_lease()];
+            let script = self.step(
+                &keys,
+                &[
+                    instance,
+                    &LEASE_MILLIS.to_string(),
+                    version,
+                    &ENTRY_VERSION.to_string(),
+                    &NEWER_GRACE.to_string(),
+                    &self.now_arg(),
+                ],
+            );
+            let reply = self.connections.run(Role::Fold, &ACQUIRE, &script).await?;
+            let reply = items(&reply);
+            let word = |at: usize| reply.get(at).and_then(text);
+            match word(0) {
+                Some("HELD") => Ok(Acquired::Held),
+                Some("NEWER") => Ok(Acquired::Newer),
+                Some("NONE") => Ok(Acquired::Nothing),
+                Some("MINE") => {
+                    if let Some(reason) = reply.get(6).and_then(bytes) {
+                        self.replaced_keys.add(&self.keys.fold_lease(), reason);
+                    }
+                    let low = reply.get(1).and_then(position_of);
+                    Ok(Acquired::Mine(Progress {
+                        version: version.to_owned(),
+                        low: low.ok_or_else(|| self.not_understood("acquire.lua"))?,
+                        upto: reply.get(2).and_then(position_of),
+                        done: word(3).and_then(pack::from_hex).unwrap_or_default(),
+                        aside: positions(word(4).unwrap_or_default()),
+                        rolled: word(5).and_then(pack::from_hex).unwrap_or_default(),
+                        stamp: word(8).and_then(|stamp| stamp.parse().ok()),
+                        is_overdue: word(7) == Some("1"),
+                    }))
+                }
+                _ => Err(self.not_understood("acquire.lua")),
+            }
+        })
     }
 
     fn release<'a>(&'a self, instance: &'a str) -> StoreFuture<'a, ()> {
-        Box::pin(self.release_lease(instance))
+        Box::pin(async move {
+            // Between the two commands another instance may take the lease, and then loses it. That is harmless: each
+            // script checks the version of the state.
+            let (lease, connections) = (self.keys.fold_lease(), &self.connections);
+            let holder = connections.call(Role::Fold, cmd("GET").arg(&lease)).await?;
+            if text(&holder) == Some(instance) {
+                connections.call(Role::Fold, cmd("DEL").arg(&lease)).await?;
+            }
+            Ok(())
+        })
     }
 
     fn read<'a>(
@@ -324,7 +189,34 @@ impl Journal for RedisStore {
         from: Position,
         bytes: u64,
     ) -> StoreFuture<'a, Step<Entries>> {
-        Box::pin(self.read_entries(instance, version, from, bytes))
+        Box::pin(async move {
+            let range = [bytes.to_string(), from.to_string()];
+            let script = self.read_step(instance, version, range.each_ref().map(|arg| &**arg));
+            let reply = match self.run_step(&READ, &script).await? {
+                Step::Done(reply) => reply,
+                Step::Stale(version) => return Ok(Step::Stale(version)),
+                Step::Absent => return Ok(Step::Absent),
+            };
+            let (head, now) = (items(&reply).get(1), items(&reply).get(2));
+            let (Some(head), Some(now)) = (head.and_then(position_of), now.and_then(int)) else {
+                return Err(self.not_understood("read.lua"));
+            };
+            self.inspect(now).await;
+            let Some(Value::Array(entries)) = into_items(reply).pop() else {
+                return Err(self.not_understood("read.lua"));
+            };
+            let entries: Option<Vec<Entry>> = entries.into_iter().map(entry).collect();
+            match entries {
+                Some(entries) => Ok(Step::Done(Entries { head, now, entries })),
+                None => {
+                    let message = format!(
+                        "{} holds entries without a position: delete it",
+                        self.keys.journal()
+                    );
+                    Err(self.unexpected(&message))
+                }
+            }
+        })
     }
 
     fn load_fields<'a>(
@@ -358,10 +250,85 @@ impl Journal for RedisStore {
         next: &'a str,
         amendment: Amendment<'a>,
     ) -> StoreFuture<'a, Step<()>> {
-        Box::pin(self.amend_state(version, next, amendment))
+        Box::pin(async move {
+            let more = match amendment {
+                Amendment::CloseHole => vec!["HOLE".to_owned()],
+                Amendment::WaitForNewer(entry) => vec![
+                    "NEWER".to_owned(),
+                    entry.position.to_string(),
+                    entry.version.to_string(),
+                    self.now_arg(),
+                ],
+                // Every instance gives a version. An entry of ours whose head tells no requests is told as one request; an
+                // entry of another program is told as such, as no request is missing.
+                Amendment::SetAside(entry) => vec![
+                    entry.position.to_string(),
+                    (entry.requests.clamp(u64::from(entry.version > 0), 1 << 50)).to_string(),
+                    MAX_ASIDE.to_string(),
+                    ASIDE_BYTES.to_string(),
+                    ASIDE_TTL.to_string(),
+                ],
+            };
+            let keys = [self.keys.state(), self.keys.journal(), self.keys.aside()];
+            let mut script = self.step(&keys, &[version, next]);
+            more.iter().for_each(|arg| script.arg(&**arg));
+            Ok(self.run_step(&AMEND, &script).await?.map(|reply| {
+                if let Some(reason) = items(&reply).get(2).and_then(bytes) {
+                    self.replaced_keys.add(&self.keys.aside(), reason);
+                }
+                if matches!(amendment, Amendment::SetAside(entry) if entry.version == 0) {
+                    let reason = b"an entry of another program, which was set aside";
+                    self.replaced_keys.add(&self.keys.journal(), reason);
+                }
+            }))
+        })
     }
 
     fn remove_fences<'a>(&'a self, version: &'a str) -> StoreFuture<'a, u64> {
-        Box::pin(self.remove_old_fences(version))
+        Box::pin(async move {
+            let time = match &self.clock {
+                Some(clock) => clock.now_seconds(),
+                None => {
+                    let time = self.connections.call(Role::Fold, &cmd("TIME")).await?;
+                    items(&time).first().and_then(int).unwrap_or(0)
+                }
+            };
+            let (mut cursor, mut removed) = (b"0".to_vec(), 0);
+            loop {
+                let mut scan = cmd("HSCAN");
+                scan.arg(self.keys.state()).arg(&cursor);
+                scan.arg("MATCH")
+                    .arg("f:*")
+                    .arg("COUNT")
+                    .arg(FENCES_AT_ONCE);
+                let page = self.connections.call(Role::Fold, &scan).await?;
+                let [next, fields] = items(&page) else {
+                    return Err(self.not_understood("HSCAN"));
+                };
+                let old = pairs(fields).filter(|(_, value)| {
+                    let stamp = text(value).and_then(|value| value.split(' ').nth(1)?.parse().ok());
+                    stamp.is_none_or(|stamp: i64| stamp < time.saturating_sub(FENCE_TTL))
+                });
+                let old: Vec<_> = old.collect();
+                if !old.is_empty() {
+                    let keys = [self.keys.state(), self.keys.journal(), self.keys.aside()];
+                    let mut script = self.step(&keys, &[version, version, "FENCES"]);
+                    for (field, value) in old {
+                        script.arg(bytes(field).unwrap_or_default());
+                        script.arg(bytes(value).unwrap_or_default());
+                    }
+                    match self.run_step(&AMEND, &script).await? {
+                        Step::Done(reply) => {
+                            removed += items(&reply).get(1).map_or(0, number);
+                        }
+                        _ => return Ok(removed),
+                    }
+                }
+                cursor = bytes(next).unwrap_or(b"0").to_vec();
+                if cursor == b"0" {
+                    return Ok(removed);
+                }
+            }
+        })
     }
 }

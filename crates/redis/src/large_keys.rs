@@ -10,7 +10,7 @@ use redis::{Arg, Cmd, Pipeline, Value, cmd};
 use super::RedisStore;
 use super::connection::Role;
 use super::subject::key_of;
-use super::value::{bytes, int, into_items, items, shown};
+use super::value::{bytes, count, into_items, items, shown};
 use tower_pulse_core::condition::{Condition, Warning};
 use tower_pulse_core::error::{StoreError, StoreErrorKind};
 use tower_pulse_core::store::table_reads::MAX_NAMES;
@@ -95,7 +95,7 @@ impl LargeKeys {
 /// Whether a size is above `most`. The answer to GETRANGE beyond it is not empty.
 fn exceeds(answer: &Value, most: usize) -> bool {
     match answer {
-        Value::Int(size) => usize::try_from(*size).is_ok_and(|size| size > most),
+        Value::Int(_) => count(answer).is_some_and(|size| size > most),
         Value::BulkString(beyond) => !beyond.is_empty(),
         _ => false,
     }
@@ -142,12 +142,6 @@ fn is_large(command: &Cmd, reply: &Value) -> bool {
         Some(Arg::Simple(b"HMGET")) => sizes.any(|size| size > MAX_FIELD_BYTES),
         _ => sizes.sum::<usize>() > MAX_KEY_BYTES,
     }
-}
-
-/// The answer to a question for a size.
-fn size(answer: &Value) -> usize {
-    let size = int(answer).and_then(|size| usize::try_from(size).ok());
-    size.unwrap_or(0)
 }
 
 /// What is sent of a command.
@@ -210,7 +204,8 @@ impl RedisStore {
         }
         let answers = self.connections.pipeline(role, &mut all).await?;
         // A key of another type is answered by the command itself.
-        let mut sizes = answers.iter().map(|answer| answer.as_ref().map_or(0, size));
+        let size = |answer: &Reply| answer.as_ref().ok().and_then(count).unwrap_or(0);
+        let mut sizes = answers.iter().map(size);
         let commands = pipeline.cmd_iter().zip(&asked);
         let parts = commands.map(|(command, questions)| {
             let sizes: Vec<usize> = sizes.by_ref().take(questions.len()).collect();
@@ -231,10 +226,8 @@ impl RedisStore {
         }
         replies.append(&mut self.connections.pipeline(role, &mut group).await?);
         let mut replies = replies.into_iter();
-        Ok(parts
-            .into_iter()
-            .map(|part| part.whole(&mut replies))
-            .collect())
+        let parts = parts.into_iter();
+        Ok(parts.map(|part| part.whole(&mut replies)).collect())
     }
 
     /// What is sent of a command whose answers to [`questions`] are these.
@@ -268,7 +261,7 @@ impl RedisStore {
             (_, [usage, members @ ..]) => {
                 part.bytes = match members {
                     // No command reads more of a sorted set.
-                    [count] if *count > MAX_NAMES => usage / count * MAX_NAMES,
+                    [members] if *members > MAX_NAMES => usage / members * MAX_NAMES,
                     _ => *usage,
                 };
                 if note(&questions[0], MAX_KEY_BYTES, part.bytes) {

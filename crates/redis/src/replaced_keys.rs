@@ -25,11 +25,11 @@ pub(super) struct ReplacedKeys(Mutex<VecDeque<(Instant, Problem)>>);
 
 impl ReplacedKeys {
     /// Adds a key whose value was replaced. An empty reason means that the value was right.
-    pub(super) fn add(&self, key: &[u8], reason: &[u8]) {
+    pub(super) fn add(&self, key: &str, reason: &[u8]) {
         if reason.is_empty() {
             return;
         }
-        let problem = problem(key, &String::from_utf8_lossy(reason));
+        let problem = problem(key.as_bytes(), &String::from_utf8_lossy(reason));
         let mut listed = lock(&self.0);
         listed.retain(|(_, other)| other.key != problem.key);
         listed.push_back((Instant::now(), problem));
@@ -65,7 +65,7 @@ impl RedisStore {
         let mut delete = cmd("DEL");
         delete.arg(key);
         self.connections.call(role, &delete).await?;
-        self.replaced_keys.add(key.as_bytes(), reason.as_bytes());
+        self.replaced_keys.add(key, reason.as_bytes());
         Ok(())
     }
 }

@@ -10,8 +10,7 @@ use super::RedisStore;
 use super::connection::{LARGE_ROW, Role};
 use super::keys::RowKeys;
 use super::script::{Invocation, ROWS_DROP, ROWS_FINISH, ROWS_LEASE, ROWS_SCHEDULE};
-use super::value::{bytes, float, int, items, pairs, shown, text, unix_seconds};
-use tower_pulse_core::clock::Clock;
+use super::value::{bytes, count, float, int, items, pairs, shown, text, unix_seconds};
 use tower_pulse_core::error::StoreError;
 use tower_pulse_core::row_lists::{RowInfo, RowList, RowsQuery};
 use tower_pulse_model::context::is_hidden;
@@ -145,15 +144,10 @@ impl RedisStore {
             script.arg(&**id);
             script.arg(format!("{seconds:?}"));
         }
-        let reply = self
-            .connections
-            .run(Role::Write, &ROWS_SCHEDULE, &script)
-            .await?;
+        let reply = self.connections.run(Role::Write, &ROWS_SCHEDULE, &script);
+        let reply = reply.await?;
         match items(&reply) {
-            [word, rows] if text(word) == Some("FULL") => {
-                let rows = int(rows).and_then(|rows| usize::try_from(rows).ok());
-                Ok(Err(rows.unwrap_or(max_rows)))
-            }
+            [word, rows] if text(word) == Some("FULL") => Ok(Err(count(rows).unwrap_or(max_rows))),
             [_, _] => Ok(Ok(())),
             _ => Err(self.not_understood("rows_schedule.lua")),
         }
@@ -171,34 +165,29 @@ impl RedisStore {
         let mut script = self.row_script(&keys);
         script.arg(token);
         script.arg(format!("{seconds:.6}"));
-        let (word, of) = match which {
-            LeaseOf::Due(rows) => ("DUE", rows.to_string()),
-            LeaseOf::Row(id) => ("ROW", id.to_owned()),
-            LeaseOf::Free { id, .. } => ("FREE", id.to_owned()),
+        let (word, of, max_bytes) = match which {
+            LeaseOf::Due(rows) => ("DUE", rows.to_string(), 0),
+            LeaseOf::Row(id) => ("ROW", id.to_owned(), 0),
+            LeaseOf::Free { id, max_bytes } => ("FREE", id.to_owned(), max_bytes),
         };
         if word != "DUE" {
             script.key(keys.row(of.as_bytes()));
         }
         script.arg(word);
         script.arg(of);
-        if let LeaseOf::Free { max_bytes, .. } = which {
-            script.arg(max_bytes.to_string());
-        }
-        let reply = self
-            .connections
-            .run(Role::Write, &ROWS_LEASE, &script)
-            .await?;
+        script.arg(max_bytes.to_string());
+        let reply = self.connections.run(Role::Write, &ROWS_LEASE, &script);
+        let reply = reply.await?;
         let [leased, next, garbage, gone] = items(&reply) else {
             return Err(self.not_understood("rows_lease.lua"));
         };
         self.drop_rows(&keys, items(gone)).await;
         let row = |row: &[Value]| {
-            let failures = int(&row[2]).and_then(|n| u32::try_from(n).ok());
             let due = text(&row[1]).filter(|due| !due.is_empty());
             Some(LeasedRow {
                 id: text(&row[0])?.to_owned(),
                 due: due.map(str::to_owned),
-                failures: failures.unwrap_or(0),
+                failures: int(&row[2]).map_or(0, |n| u32::try_from(n).unwrap_or(0)),
             })
         };
         let problem = |(id, reason): (&Value, &Value)| {
@@ -302,7 +291,7 @@ impl RedisStore {
         }
         let mut list = RowList::default();
         list.total = match query.contains.is_empty() {
-            true => int(&replies[0]).map_or(0, |rows| usize::try_from(rows).unwrap_or(0)),
+            true => count(&replies[0]).unwrap_or(0),
             false => ids.len(),
         };
         let ids = ids.into_iter().skip(query.offset).take(limit);
@@ -317,21 +306,23 @@ impl RedisStore {
         keys: &RowKeys,
         failing: &Value,
     ) -> Result<Vec<String>, StoreError> {
-        let failing = pairs(failing)
-            .filter_map(|(id, failures)| Some((float(failures)?, text(id)?.to_owned())));
-        let failing: Vec<_> = failing.collect();
+        let failing: Vec<_> = (pairs(failing))
+            .filter_map(|(id, failures)| Some((float(failures)?, text(id)?)))
+            .collect();
         if failing.is_empty() {
             return Ok(Vec::new());
         }
         let mut pipeline = pipe();
         let dues = pipeline.cmd("ZMSCORE").arg(&keys.schedule);
-        dues.arg(failing.iter().map(|(_, id)| id).collect::<Vec<_>>());
+        for (_, id) in &failing {
+            dues.arg(id);
+        }
         let dues = self.values(&mut pipeline).await?;
         let rows = failing.into_iter().zip(items(&dues[0]));
-        let rows = rows.filter_map(|((failures, id), due)| Some((failures, float(due)?, id)));
+        let rows = rows.filter_map(|((failures, id), due)| Some((-failures, float(due)?, id)));
         let mut rows: Vec<_> = rows.collect();
-        rows.order_by(|a, b| b.0.total_cmp(&a.0).then(a.1.total_cmp(&b.1)));
-        Ok(rows.into_iter().map(|(_, _, id)| id).collect())
+        rows.order_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        Ok(rows.into_iter().map(|(_, _, id)| id.to_owned()).collect())
     }
 
     async fn states(&self, keys: &RowKeys, ids: Vec<String>) -> Result<Vec<RowInfo>, StoreError> {
@@ -339,13 +330,9 @@ impl RedisStore {
             return Ok(Vec::new());
         }
         let mut pipeline = pipe();
-        for (command, key) in [
-            ("HMGET", &keys.states),
-            ("ZMSCORE", &keys.delay),
-            ("ZMSCORE", &keys.schedule),
-        ] {
-            pipeline.cmd(command).arg(key).arg(&ids);
-        }
+        pipeline.cmd("HMGET").arg(&keys.states).arg(&ids);
+        pipeline.cmd("ZMSCORE").arg(&keys.delay).arg(&ids);
+        pipeline.cmd("ZMSCORE").arg(&keys.schedule).arg(&ids);
         for id in &ids {
             pipeline.cmd("EXISTS").arg(keys.row(id.as_bytes()));
         }
@@ -380,15 +367,14 @@ impl RedisStore {
 
     /// The time to use instead of the server's, in tests.
     pub(super) fn manual_now(&self) -> Option<f64> {
-        let now = self.clock.as_ref().map(Clock::now_nanos);
-        now.map(|nanos| nanos as f64 / 1e9)
+        Some(self.clock.as_ref()?.now_nanos() as f64 / 1e9)
     }
 
     /// The call of a script with the sets of a cache, and the time.
     fn row_script(&self, keys: &RowKeys) -> Invocation {
         let mut script = sets(keys);
-        let now = self.manual_now();
-        script.arg(now.map_or_else(String::new, |now| format!("{now:.6}")));
+        let now = self.manual_now().map(|now| format!("{now:.6}"));
+        script.arg(now.unwrap_or_default());
         script
     }
 }
@@ -396,10 +382,9 @@ impl RedisStore {
 /// The call of a script with the sets of a cache.
 fn sets(keys: &RowKeys) -> Invocation {
     let mut script = Invocation::default();
-    script.key(&*keys.delay);
-    script.key(&*keys.schedule);
-    script.key(&*keys.states);
-    script.key(&*keys.failing);
+    for key in [&keys.delay, &keys.schedule, &keys.states, &keys.failing] {
+        script.key(&**key);
+    }
     script
 }
 

@@ -10,7 +10,7 @@ use super::RedisStore;
 use super::connection::Role;
 use super::error::is_permission;
 use super::script::INSPECT;
-use super::value::{bytes, float, int, items, pairs, problem, shown, text};
+use super::value::{bytes, float, int, items, number, pairs, problem, shown, text};
 use tower_pulse_core::clock::Clock;
 use tower_pulse_core::condition::{Condition, Warning};
 use tower_pulse_core::error::StoreError;
@@ -172,14 +172,12 @@ impl RedisStore {
             }
             let mut pipeline = pipe();
             self.ask_lists(&mut pipeline, now);
-            replies = self
-                .connections
-                .pipeline(Role::Write, &mut pipeline)
-                .await?;
+            let asked = self.connections.pipeline(Role::Write, &mut pipeline);
+            replies = asked.await?;
         }
         if let Some(Err(reason)) = replies.first() {
-            self.delete_own(Role::Write, &self.keys.quarantine(), reason)
-                .await?;
+            let key = self.keys.quarantine();
+            self.delete_own(Role::Write, &key, reason).await?;
         }
         let reply = |at: usize| replies.get(at)?.as_ref().ok();
         let page = |at| items(reply(at)?).get(1);
@@ -282,9 +280,8 @@ impl RedisStore {
             self.ask_large_keys().await;
         }
         let lists = replies.split_off(replies.len().min(5));
-        let replies: Vec<Value> = (replies.into_iter())
-            .map(|reply| reply.unwrap_or(Value::Nil))
-            .collect();
+        let replies = replies.into_iter().map(|reply| reply.unwrap_or(Value::Nil));
+        let replies: Vec<Value> = replies.collect();
         let [state, entries, folder, instances, time] = &replies[..] else {
             return Err(self.not_understood("the status"));
         };
@@ -293,32 +290,29 @@ impl RedisStore {
             let at = FIELDS.iter().position(|field| *field == name)?;
             text(state.get(at)?)
         };
-        let number = |name| field(name).and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);
-        let position = |name| field(name).and_then(|id| id.parse::<Position>().ok());
-        let (head, low) = (
-            position("head").unwrap_or_default(),
-            position("low").unwrap_or_default(),
-        );
-        let oldest = field("oldest").and_then(|at| at.parse::<i64>().ok());
-        let oldest = oldest.filter(|_| head != low);
-        let count = |value: &Value| int(value).and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
+        let counted = |name| field(name).and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);
+        let seconds = |name| field(name).and_then(|at| at.parse::<i64>().ok());
+        let [head, low] = ["head", "low"].map(|name| {
+            let position = field(name).and_then(|id| id.parse::<Position>().ok());
+            position.unwrap_or_default()
+        });
+        let oldest = seconds("oldest").filter(|_| head != low);
         self.untrimmed.set(field("untrimmed").unwrap_or_default());
         if let Some(memory) = field("memory") {
             self.connections.set_memory(memory);
         }
-        let quarantined = number("quarantined");
+        let quarantined = counted("quarantined");
         let lists = self.lists_of(now, quarantined, lists).await?;
-        let seconds = |name| field(name).and_then(|at| at.parse::<i64>().ok());
         let created = seconds("created");
         Ok(StoreStatus {
             as_of: oldest.unwrap_or(now).min(now),
             created,
             since: seconds("since").or(created),
             gaps: Vec::new(),
-            instances: count(instances),
+            instances: number(instances),
             exceptions: Exceptions {
-                late: number("late"),
-                skewed: number("skewed"),
+                late: counted("late"),
+                skewed: counted("skewed"),
                 quarantined,
                 quarantined_keys: lists.quarantined_keys,
             },
@@ -326,16 +320,14 @@ impl RedisStore {
             silent: lists.silent,
             gone: shown(field("gone").unwrap_or_default().as_bytes()),
             journal: Some(JournalStatus {
-                entries: count(entries),
+                entries: number(entries),
                 bytes: head.offset.saturating_sub(low.offset),
                 oldest_age: oldest.map(|at| now.saturating_sub(at).max(0) as f64),
                 folder: bytes(folder).filter(|id| !id.is_empty()).map(shown),
-                last_fold: field("took")
-                    .and_then(|millis| millis.parse::<f64>().ok())
-                    .map(|millis| millis / 1e3),
-                set_aside: number("set_aside"),
-                hole_bytes: number("hole"),
-                orphaned: number("orphaned"),
+                last_fold: seconds("took").map(|millis| millis as f64 / 1e3),
+                set_aside: counted("set_aside"),
+                hole_bytes: counted("hole"),
+                orphaned: counted("orphaned"),
                 newer: field("newer").and_then(|newer| waiting(newer, low)),
             }),
             time: self.time_of(time),

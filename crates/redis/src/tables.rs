@@ -8,7 +8,9 @@ use super::RedisStore;
 use super::connection::Role;
 use super::large_keys::Reply;
 use super::script::READ;
-use super::value::{bytes, float, int, into_bytes, into_items, into_pairs, items, pairs, text};
+use super::value::{
+    bytes, count, float, int, into_bytes, into_items, into_pairs, items, pairs, text,
+};
 use tower_pulse_core::error::StoreError;
 use tower_pulse_core::store::StoreFuture;
 use tower_pulse_core::store::journal::{FieldValues, Step};
@@ -271,10 +273,6 @@ fn fields_in(value: Value) -> Vec<(Vec<u8>, Vec<u8>)> {
     let fields = into_pairs(value);
     let fields = fields.filter_map(|(field, value)| Some((into_bytes(field)?, into_bytes(value)?)));
     fields.collect()
-}
-
-fn count(value: &Value) -> Option<usize> {
-    usize::try_from(int(value)?).ok()
 }
 
 /// A score of a ranking. Scores are integers, unless another program has written them.

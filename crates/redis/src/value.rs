@@ -33,6 +33,16 @@ pub(super) fn int(value: &Value) -> Option<i64> {
     }
 }
 
+/// A number that is 0 unless the server says another.
+pub(super) fn number(value: &Value) -> u64 {
+    int(value).map_or(0, |n| u64::try_from(n).unwrap_or(0))
+}
+
+/// A number of things.
+pub(super) fn count(value: &Value) -> Option<usize> {
+    usize::try_from(int(value)?).ok()
+}
+
 pub(super) fn float(value: &Value) -> Option<f64> {
     text(value)?.parse().ok()
 }

@@ -6,8 +6,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use super::cache::Cache;
-use super::places::{DaemonPlaces, Place};
-use tower_pulse_core::clock::Tick;
+use super::places::Place;
 use tower_pulse_core::condition::Condition;
 use tower_pulse_core::error::{StoreError, StoreErrorKind};
 use tower_pulse_core::handle::Handle;
@@ -40,13 +39,8 @@ impl Drop for Daemon {
     }
 }
 
-/// The end of a refresh.
-struct LoadEnd {
-    ended: Tick,
-    /// Seconds until the row is due again.
-    next: Option<f64>,
-    error: Option<StoreError>,
-}
+/// The end of a refresh: the seconds until the row is due again.
+type LoadEnd = Result<Option<f64>, StoreError>;
 
 impl Daemon {
     pub(super) fn new(cache: Arc<Cache>, handle: &Handle) -> Self {
@@ -67,10 +61,9 @@ impl Daemon {
         while !stopped.is_set() {
             let end_timeout = self.end_timeout;
             // While the store does not answer, the other places are left to callers.
-            let most = if self.is_answered {
-                cache.options.concurrency
-            } else {
-                1
+            let most = match self.is_answered {
+                true => cache.options.concurrency,
+                false => 1,
             };
             let Some(places) = stopped.or(cache.places.for_daemon(most)).await else {
                 break;
@@ -78,21 +71,17 @@ impl Daemon {
             let next = {
                 let lease = self.lease(places);
                 tokio::pin!(lease);
-                match stopped.or(&mut lease).await {
-                    Some(next) => next,
+                let Some(next) = stopped.or(&mut lease).await else {
                     // A dropped call may lease rows that nobody loads.
-                    None => {
-                        let _ = tokio::time::timeout(end_timeout, lease).await;
-                        break;
-                    }
-                }
+                    let _ = tokio::time::timeout(end_timeout, lease).await;
+                    break;
+                };
+                next
             };
             let is_denied = admission.denies(&next);
             let waiting = async {
                 match is_denied {
-                    true => {
-                        admission.wait(|| cache.clock.sleep(DENIED_WAIT)).await;
-                    }
+                    true => admission.wait(|| cache.clock.sleep(DENIED_WAIT)).await,
                     false => self.wait(next.unwrap_or(MAX_WAIT)).await,
                 }
             };
@@ -119,10 +108,8 @@ impl Daemon {
                 () = cache.clock.sleep(left) => break,
                 () = cache.scheduled.notified() => break,
                 Some(loaded) = self.loading.join_next() => {
-                    let due = loaded.ok().and_then(|loaded| self.ended(loaded));
-                    if let Some((ended, next)) = due {
-                        let since_start = cache.clock.since(start).saturating_sub(cache.clock.since(ended));
-                        wait = wait.min(since_start.saturating_add(next));
+                    if let Ok(loaded) = loaded && let Some(next) = self.ended(loaded) {
+                        wait = wait.min(cache.clock.since(start).saturating_add(next));
                     }
                 }
             }
@@ -133,34 +120,27 @@ impl Daemon {
         }
     }
 
-    /// Returns when a load ended, and how long after that the row is due.
-    fn ended(&mut self, loaded: LoadEnd) -> Option<(Tick, Duration)> {
-        if let Some(error) = &loaded.error {
+    /// Returns how long after the end of a load its row is due.
+    fn ended(&self, loaded: LoadEnd) -> Option<Duration> {
+        if let Err(error) = &loaded {
             self.warn_of_store(error);
         }
-        let next = Duration::try_from_secs_f64(loaded.next?.max(0.0)).ok()?;
-        Some((loaded.ended, next))
+        Duration::try_from_secs_f64(loaded.ok()??.max(0.0)).ok()
     }
 
     /// Leases as many due rows as there are places, and begins to load them. Returns how long to wait until the next
     /// look, unless the store failed, of which the log is told.
-    async fn lease(&mut self, mut places: DaemonPlaces<'_>) -> Result<Duration, StoreError> {
+    async fn lease(&mut self, mut places: Vec<Place>) -> Result<Duration, StoreError> {
         let token = short_random_name();
         let most = places.len();
         let leased = self.cache.lease(&token, LeaseOf::Due(most)).await;
         self.is_answered = leased.is_ok();
-        let leased = match leased {
-            Ok(leased) => leased,
-            Err(error) => {
-                self.warn_of_store(&error);
-                return Err(error);
-            }
-        };
+        let leased = leased.inspect_err(|error| self.warn_of_store(error))?;
         self.warn_of_entries(&leased.problems);
         let is_full = leased.rows.len() >= most;
         for row in leased.rows {
             // The store leases no more rows than it was asked for.
-            let Some(place) = places.next() else { break };
+            let Some(place) = places.pop() else { break };
             self.load(token.clone(), row, place);
         }
         Ok(match leased.next {
@@ -180,30 +160,19 @@ impl Daemon {
             if let Err(error) = &refreshed.row {
                 tracing::debug!("a row was not refreshed: {error}");
             }
-            let (next, error) = match refreshed.finished {
-                Ok(report) => (report.next, None),
-                Err(error) => (None, Some(error)),
-            };
-            LoadEnd {
-                ended: cache.clock.tick(),
-                next,
-                error,
-            }
+            Ok(refreshed.finished?.next)
         });
     }
 
     fn warn_of_store(&self, error: &StoreError) {
-        // Of a store that is away, other warnings tell.
-        if matches!(
-            error.kind(),
-            StoreErrorKind::Unreachable | StoreErrorKind::TimedOut
-        ) {
-            return;
-        }
+        use StoreErrorKind::{TimedOut, Unreachable};
         let name = &self.cache.options.name;
-        self.warn(format!(
-            "rows of the cache {name:?} are not refreshed, which is tried again: {error}"
-        ));
+        // Of a store that is away, other warnings tell.
+        if !matches!(error.kind(), Unreachable | TimedOut) {
+            self.warn(format!(
+                "rows of the cache {name:?} are not refreshed, which is tried again: {error}"
+            ));
+        }
     }
 
     fn warn_of_entries(&self, problems: &[(String, String)]) {

@@ -1,9 +1,10 @@
 //! The places of a cache, which bound how many rows this process loads at once.
 
+use std::any::Any;
 use std::future::Future;
 use std::sync::Arc;
 
-use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 
 /// The places of a cache. The daemon and the callers take turns, so that neither waits for all loads of the other.
 #[derive(Debug)]
@@ -26,19 +27,14 @@ pub(super) struct Place {
 struct Held {
     /// The permits of the cache, which tell it from others.
     permits: Arc<Semaphore>,
-    right: Arc<Right>,
+    right: Right,
     /// Held by the one load that the load of this place waits for.
     nested: Arc<Mutex<()>>,
 }
 
-#[derive(Debug)]
-#[expect(dead_code, reason = "they are held, and freed when they are dropped")]
-enum Right {
-    /// A place of the cache. There is always a permit, as the semaphore is never closed.
-    Permit(Option<OwnedSemaphorePermit>),
-    /// The place of a load that waits for this one. It stays taken if that load is given up.
-    Nested(OwnedMutexGuard<()>, Arc<Right>),
-}
+/// Held, and free when it is dropped: a permit of the cache, or the turn of a nested load with the right of the load that
+/// waits for it, whose place stays taken if that load is given up.
+type Right = Arc<dyn Any + Send + Sync>;
 
 tokio::task_local! {
     /// The places that the load of this task holds.
@@ -69,32 +65,28 @@ impl Places {
     pub(super) async fn for_caller(&self) -> Place {
         let held = HELD.try_with(Vec::clone).unwrap_or_default();
         let lender = held.iter().find(|held| held.is_of(self)).cloned();
-        let right = match lender {
-            Some(Held { right, nested, .. }) => Right::Nested(nested.lock_owned().await, right),
+        let right: Right = match lender {
+            Some(Held { right, nested, .. }) => Arc::new((nested.lock_owned().await, right)),
             None => {
                 let _first = self.first_caller.lock().await;
-                Right::Permit(self.permit().await)
+                Arc::new(self.permit().await)
             }
         };
         self.place(held, right)
     }
 
     /// Waits for a place, and takes up to `most` if more are free.
-    pub(super) async fn for_daemon(&self, most: usize) -> DaemonPlaces<'_> {
-        let mut permits = self.permit().await;
-        let more = self.permits.available_permits().min(most.saturating_sub(1));
-        let more = u32::try_from(more).unwrap_or(0);
-        if let Some(permits) = &mut permits
-            && let Ok(more) = self.permits.clone().try_acquire_many_owned(more)
+    pub(super) async fn for_daemon(&self, most: usize) -> Vec<Place> {
+        let mut places = vec![self.place(Vec::new(), Arc::new(self.permit().await))];
+        while places.len() < most
+            && let Ok(permit) = self.permits.clone().try_acquire_owned()
         {
-            permits.merge(more);
+            places.push(self.place(Vec::new(), Arc::new(permit)));
         }
-        DaemonPlaces {
-            places: self,
-            permits,
-        }
+        places
     }
 
+    /// There is always one, as the semaphore is never closed.
     async fn permit(&self) -> Option<OwnedSemaphorePermit> {
         self.permits.clone().acquire_owned().await.ok()
     }
@@ -103,7 +95,7 @@ impl Places {
         held.retain(|held| !held.is_of(self));
         held.push(Held {
             permits: self.permits.clone(),
-            right: Arc::new(right),
+            right,
             nested: Arc::default(),
         });
         Place { held }
@@ -120,23 +112,5 @@ impl Place {
     /// A load in this place.
     pub(super) fn scope<F: Future>(&self, load: F) -> impl Future<Output = F::Output> + use<F> {
         HELD.scope(self.held.clone(), load)
-    }
-}
-
-/// The places that the daemon has taken. Those that are left are free when this is dropped.
-pub(super) struct DaemonPlaces<'a> {
-    places: &'a Places,
-    permits: Option<OwnedSemaphorePermit>,
-}
-
-impl DaemonPlaces<'_> {
-    pub(super) fn len(&self) -> usize {
-        let permits = self.permits.as_ref();
-        permits.map_or(0, OwnedSemaphorePermit::num_permits)
-    }
-
-    pub(super) fn next(&mut self) -> Option<Place> {
-        let permit = self.permits.as_mut()?.split(1)?;
-        Some(self.places.place(Vec::new(), Right::Permit(Some(permit))))
     }
 }

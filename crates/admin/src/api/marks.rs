@@ -3,12 +3,15 @@
 use http::StatusCode;
 use serde::Deserialize;
 
-use super::super::answer_size::{AnswerSize, ScreenSize};
+use super::super::answer_size::written;
 use super::super::params;
 use super::super::response::ApiError;
 use super::super::{Admin, Instance};
 use tower_pulse_core::query::source;
 use tower_pulse_model::mark::Mark;
+
+/// How an answer becomes smaller.
+const LESS: (&str, &str) = ("text", "use a shorter text");
 
 /// The body of a request that makes a mark.
 #[derive(Deserialize)]
@@ -34,7 +37,7 @@ pub(crate) async fn add(
     let added = instance.write.add_mark(mark.clone()).await;
     added.map_err(|error| ApiError::unavailable(error.to_string()))?;
     source(&admin.query).reader.forget_marks().await;
-    to_json(&mark)
+    written(&mark, LESS)
 }
 
 /// The parameters of a request that removes a mark.
@@ -54,14 +57,5 @@ pub(crate) async fn remove(
     let id = id.ok_or_else(|| ApiError::parameter("id", "id is missing"))?;
     let mark = instance.write.remove_mark(&id).await?;
     source(&admin.query).reader.forget_marks().await;
-    to_json(&mark)
-}
-
-fn to_json(mark: &Mark) -> Result<Vec<u8>, ApiError> {
-    let (screen, less) = (ScreenSize::default(), ("text", "use a shorter text"));
-    let size = AnswerSize {
-        screen: &screen,
-        less,
-    };
-    size.to_json(mark)
+    written(&mark, LESS)
 }

@@ -12,16 +12,10 @@ export function adviceCards(before) {
 	before.before(node);
 	return (list) => {
 		show(node, list.length > 0);
-		sync(
-			node,
-			list,
-			(one) => one.text,
-			(one) => {
-				const card = el('section', 'card nothing', el('p', '', `${one.text}:`), el('pre', '', one.code));
-				card.dataset.panel = 'advice';
-				return card;
-			},
-			() => {},
-		);
+		sync(node, list, 'text', (one) => {
+			const card = el('section', 'card nothing', el('p', '', `${one.text}:`), el('pre', '', one.code));
+			card.dataset.panel = 'advice';
+			return card;
+		});
 	};
 }

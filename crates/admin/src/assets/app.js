@@ -2,7 +2,7 @@
 
 import { ApiError, UnexpectedAnswer, ask, question, serverNow } from './api.js';
 import { forgetExports, offered } from './card.js';
-import { $, all, attr, el, retried, show, sync, text } from './dom.js';
+import { $, all, attr, el, retried, say, show, sync, text } from './dom.js';
 import { keepStanding } from './change.js';
 import { moment, percent, plural, shortened, span, time, useUtc, visible } from './format.js';
 import { mount } from './overview.js';
@@ -29,20 +29,6 @@ const STALE = 60; // seconds that answers may be behind the clock
 const LOGGED_OUT = [401, 403];
 const NO_RANGE = ['slowest', 'deploy']; // screens that have times of their own
 const MAX_ANSWERS = 24;
-const IS_PART_OF = { instance: 'health' }; // screens that the navigation does not name
-
-/** The modules of the screens; those that are seldom opened are loaded when they are. */
-const SCREENS = {
-	overview: () => ({ mount }),
-	paths: (retry) => import('./screen_paths.js' + retry),
-	path: (retry) => import('./screen_path.js' + retry),
-	slowest: (retry) => import('./screen_slowest.js' + retry),
-	timers: (retry) => import('./screen_timers.js' + retry),
-	counters: (retry) => import('./screen_counters.js' + retry),
-	health: (retry) => import('./screen_health.js' + retry),
-	deploy: (retry) => import('./screen_deploy.js' + retry),
-	instance: (retry) => import('./screen_instance.js' + retry),
-};
 
 const root = $('screen');
 const nothing = el('p', 'nothing card', 'Nothing yet: no answer has arrived.');
@@ -54,10 +40,7 @@ const isPaused = () => state.paused === 1;
 let styled = null; // settles when the style of the other screens is there
 
 /** Says something of the range, or nothing. */
-function note(said) {
-	text($('complete'), said);
-	show($('complete'), said !== '');
-}
+const note = (said) => say($('complete'), said);
 
 /** What screens call. */
 const page = {
@@ -97,10 +80,8 @@ async function load(signal) {
 	try {
 		const questions = { changes: question('changes', { limit: 50 }), ...mounted.questions() };
 		restore(Object.values(questions).join(' '));
-		const { answers, asOf } = await ask(
-			{ health: mounted.needsNoStore ? 'health' : 'health?part=status', ...questions },
-			signal,
-		);
+		const health = mounted.needsNoStore ? 'health' : 'health?part=status';
+		const { answers, asOf } = await ask({ health, ...questions }, signal);
 		if (view.mounted === mounted) accept(answers, asOf);
 	} catch (error) {
 		if (signal.aborted) return true;
@@ -157,18 +138,15 @@ function take({ health, ...others }, asOf) {
 	view.health = health?.body;
 	if (keepsDays(view.health?.history?.days ?? 0)) controls();
 	const away = Object.values(others).find(({ status }) => status >= 500);
-	view.refused = Object.fromEntries(
-		Object.entries(others)
-			.filter(([, { status }]) => status >= 400 && status < 500)
-			.map(([name, { body }]) => [name, visible(body?.error ?? '')]),
-	);
+	const [answers, refused] = [{}, {}];
+	for (const [name, { status, body }] of Object.entries(others)) {
+		if (status >= 400 && status < 500) refused[name] = visible(body?.error ?? '');
+		// While the store is away, a question keeps its last answer.
+		const answer = status === 200 ? body : status >= 500 && view.answers?.[name];
+		if (answer) answers[name] = answer;
+	}
+	Object.assign(view, { answers, refused });
 	shown.failure = away ? new ApiError(away.status, away.body) : null;
-	// While the store is away, a question keeps its last answer.
-	const answered = Object.entries(others).map(([name, { status, body }]) => [
-		name,
-		status === 200 ? body : status >= 500 ? view.answers?.[name] : null,
-	]);
-	view.answers = Object.fromEntries(answered.filter(([, body]) => body));
 	if (away) return;
 	shown.at = serverNow();
 	view.complete = true;
@@ -177,11 +155,8 @@ function take({ health, ...others }, asOf) {
 function draw() {
 	if (!view.answers || !view.mounted || !(view.complete || view.mounted.needsNoStore)) return;
 	keepStanding(view.answers.changes?.changes ?? []);
-	view.mounted.draw(view.answers, serverNow(), {
-		asOf: view.asOf ?? serverNow(),
-		health: view.health,
-		refused: view.refused,
-	});
+	const { health, refused, asOf } = view;
+	view.mounted.draw(view.answers, serverNow(), { asOf: asOf ?? serverNow(), health, refused });
 	if (!document.body.dataset.ready) {
 		performance.mark('drawn');
 		setTimeout(style); // of what is loaded behind the first paint
@@ -222,10 +197,8 @@ function showProblems({ problems, standing, judged_until: until, sight }) {
 
 /** The title says where one is, and how many problems there are. */
 function setTitle() {
-	const place =
-		state.screen === 'path' || state.screen === 'instance'
-			? shortened(visible(state.context || state.name))
-			: $('screens').textContent;
+	const isOfOne = ['path', 'instance'].includes(state.screen);
+	const place = isOfOne ? shortened(visible(state.context || state.name)) : $('screens').textContent;
 	const service = [config.service, config.version].filter(Boolean).map(visible).join(' ');
 	const count = view.problems > 0 ? `(${view.problems}) ` : '';
 	document.title = count + [place, service, 'tower-pulse'].filter(Boolean).join(' · ');
@@ -235,27 +208,16 @@ function setTitle() {
 function report() {
 	const { failure } = shown;
 	const { health } = view;
-	const isUnauthorized = LOGGED_OUT.includes(failure?.status);
-	const isUnexpected = failure instanceof UnexpectedAnswer;
-	const isUnreachable = failure && !isUnexpected && !(failure instanceof ApiError);
-	const kind = isUnauthorized
-		? 'unauthorized'
-		: isUnexpected
-			? 'unexpected'
-			: isUnreachable
-				? 'unreachable'
-				: failure
-					? 'store'
-					: null;
+	const kind = failure && kindOf(failure);
+	const isUnauthorized = kind === 'unauthorized';
 	setStatus(kind === 'store' ? 'down' : (kind ?? health?.status ?? 'unknown'));
 	show($('banner'), Boolean(failure));
 	attr($('banner'), 'data-kind', kind);
 	document.body.toggleAttribute('data-stale', Boolean(failure) && view.complete === true);
 	document.body.toggleAttribute('data-nothing', Boolean(failure) && !view.complete && !view.mounted?.needsNoStore);
 	if (failure) {
-		const stale = view.complete
-			? `Shown is what was answered at ${time(shown.at)}.`
-			: 'There is nothing to show yet.';
+		const shownSince = `Shown is what was answered at ${time(shown.at)}.`;
+		const stale = view.complete ? shownSince : 'There is nothing to show yet.';
 		const message = sentenceOf(failure);
 		text($('banner').firstElementChild, isUnauthorized ? message : `${message} ${stale} Trying again…`);
 		text($('banner').lastElementChild, isUnauthorized ? 'Reload' : 'Retry now');
@@ -264,47 +226,39 @@ function report() {
 	if (view.complete) nothing.remove();
 	if (view.answers?.changes) showProblems(view.answers.changes);
 	setTitle();
-	if (health && !isUnreachable) {
+	if (health && kind !== 'unreachable') {
 		const advice = Object.values(view.answers ?? {}).flatMap((answer) => answer.advice ?? []);
 		const sentences = problems(health, failure, advice);
-		sync(
-			$('warnings'),
-			sentences,
-			String,
-			(sentence) => el('li', '', sentence),
-			() => {},
-		);
+		sync($('warnings'), sentences, String, 'li', text);
 		show($('warnings'), sentences.length > 0);
 	}
 	tick();
 }
 
+function kindOf(failure) {
+	if (failure instanceof UnexpectedAnswer) return 'unexpected';
+	if (!(failure instanceof ApiError)) return 'unreachable';
+	return LOGGED_OUT.includes(failure.status) ? 'unauthorized' : 'store';
+}
+
 /** What failed, and what to do. */
 function sentenceOf(failure) {
-	const { status, message } = failure;
-	if (status === 403)
-		return `The service refuses to answer: ${visible(message)}. Reload the page once you may enter.`;
-	if (status === 401) return 'You are no longer logged in. Reload the page to log in again.';
-	if (failure instanceof UnexpectedAnswer) return UNEXPECTED;
+	const message = visible(failure.message);
+	if (failure.status === 403) return `The service refuses to answer: ${message}. Reload the page once you may enter.`;
+	if (failure.status === 401) return 'You are no longer logged in. Reload the page to log in again.';
 	if (failure instanceof SyntaxError) return 'The script of this screen is broken.';
-	if (!(failure instanceof ApiError)) return 'The service cannot be reached.';
-	return visible(message).replace(/[^.?!]$/, '$&.');
+	const sentences = { unexpected: UNEXPECTED, unreachable: 'The service cannot be reached.' };
+	return sentences[kindOf(failure)] ?? message.replace(/[^.?!]$/, '$&.');
 }
 
 /** How long ago the shown figures were answered. */
 function tick() {
 	const age = serverNow() - shown.at;
 	const isOld = view.complete && !isPaused() && !isZoomed() && age > Math.max(STALE, 3 * state.refresh);
-	text(
-		$('updated'),
-		!view.complete
-			? ''
-			: isZoomed()
-				? `paused while zoomed · as of ${time(view.asOf)}`
-				: isPaused()
-					? `paused · updated ${span(age)} ago`
-					: `updated ${age < 1.5 ? 'now' : `${span(age)} ago`}`,
-	);
+	let words = `updated ${age < 1.5 && !isPaused() ? 'now' : `${span(age)} ago`}`;
+	if (isPaused()) words = `paused · ${words}`;
+	if (isZoomed()) words = `paused while zoomed · as of ${time(view.asOf)}`;
+	text($('updated'), view.complete ? words : '');
 	$('updated').classList.toggle('warn-text', isOld);
 }
 
@@ -322,15 +276,8 @@ async function changed() {
 		return;
 	}
 	view.mounted?.remove?.();
-	Object.assign(view, {
-		name: state.screen,
-		context: state.context + state.kind,
-		mounted: null,
-		answers: null,
-		questions: null,
-		complete: false,
-		refused: {},
-	});
+	Object.assign(view, { name: state.screen, context: state.context + state.kind, complete: false, refused: {} });
+	view.mounted = view.answers = view.questions = null;
 	delete document.body.dataset.ready;
 	document.body.dataset.screen = state.screen;
 	note('');
@@ -339,19 +286,10 @@ async function changed() {
 
 /** Loads the style of the screens other than the overview, once. */
 function style() {
-	styled ??= new Promise((/** @type {(value?: unknown) => void} */ resolve) => {
-		const link = el('link');
-		const failed = () => {
-			styled = null;
-			resolve();
-		};
-		Object.assign(link, {
-			rel: 'stylesheet',
-			href: new URL('screens.css', import.meta.url),
-			onload: resolve,
-			onerror: failed,
-		});
-		document.head.append(link);
+	styled ??= new Promise((onload) => {
+		const onerror = () => onload((styled = null));
+		const href = new URL('screens.css', import.meta.url);
+		document.head.append(Object.assign(el('link'), { rel: 'stylesheet', href, onload, onerror }));
 	});
 	return styled;
 }
@@ -360,7 +298,9 @@ function style() {
 async function mountScreen() {
 	const { name, context } = view;
 	try {
-		const module = await retried(SCREENS[name]);
+		// The screens that are seldom opened are loaded when they are.
+		const load = (retry) => (name === 'overview' ? { mount } : import(`./screen_${name}.js${retry}`));
+		const module = await retried(load);
 		if (name !== 'overview') await style();
 		if (view.name !== name || view.context !== context || view.mounted) return true;
 		root.replaceChildren();
@@ -380,13 +320,12 @@ async function mountScreen() {
 }
 
 function controls() {
+	// Screens that the navigation does not name.
+	const partOf = { instance: 'health', path: state.kind === 'timer' ? 'timers' : 'paths' };
 	for (const node of all('nav a')) {
 		const own = node.dataset.screen;
 		attr(node, 'href', link({ screen: own }));
-		const isCurrent =
-			own ===
-			(IS_PART_OF[state.screen] ??
-				(state.screen === 'path' ? (state.kind === 'timer' ? 'timers' : 'paths') : state.screen));
+		const isCurrent = own === (partOf[state.screen] ?? state.screen);
 		attr(node, 'aria-current', isCurrent ? 'page' : null);
 		if (isCurrent) text($('screens'), node.textContent);
 	}
@@ -422,11 +361,7 @@ function connect() {
 	$('export').addEventListener('toggle', async () => {
 		if ($('export').open) (await import('./export.js')).list($('export').lastElementChild, offered);
 	});
-	for (const precision of config.precisions ?? []) {
-		const option = el('option', '', span(precision));
-		option.value = precision;
-		$('precision').append(option);
-	}
+	for (const precision of config.precisions ?? []) $('precision').append(new Option(span(precision), precision));
 	for (const radio of all('input[name=range]')) {
 		radio.addEventListener('change', () => page.go({ range: radio.value, from: 0, to: 0, offset: 0 }));
 	}

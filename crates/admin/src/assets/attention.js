@@ -1,25 +1,24 @@
 // What needs attention: the changes that stand, worst first.
 
-import { cost, explanation, headline, isOfAll, level, since, sure, takenBy, values } from './change.js';
+import { cost, explanation, headline, level, since, sure, takenBy, values } from './change.js';
 import { card } from './card.js';
 import { contextParts } from './context.js';
-import { attr, el, show, sync, text } from './dom.js';
+import { attr, button, el, show, sync, text } from './dom.js';
 import { moment, plural, visible } from './format.js';
-import { link } from './state.js';
+import { linkTo } from './table.js';
 
 const SHOWN = 5;
 
 export class Attention {
 	#note = el('p', 'calm');
 	#list = el('ul', 'changes');
-	#more = el('button', 'button quiet', '');
+	#more = button('', () => {
+		this.#all = !this.#all;
+		this.draw(...this.last);
+	});
 	#all = false;
 
 	constructor() {
-		this.#more.addEventListener('click', () => {
-			this.#all = !this.#all;
-			this.draw(...this.last);
-		});
 		this.node = card('attention', 'Needs attention', { head: [this.#note, this.#more], parts: [this.#list] });
 		show(this.#more, false);
 	}
@@ -31,26 +30,18 @@ export class Attention {
 		const ended = changes.filter((change) => !change.stands);
 		const watched = log.watched.map((page) => ({ ...page, kind: 'maybe slower', id: page.context }));
 		const shown = (this.#all ? changes : stand.slice(0, SHOWN)).concat(watched);
-		sync(
-			this.#list,
-			shown,
-			(change) => change.id,
-			create,
-			(node, change) => update(node, change, marks, now),
-		);
-		const judged = `minutes finished until ${moment(until, now)}`;
+		sync(this.#list, shown, 'id', create, (node, change) => update(node, change, marks, now));
 		const canJudge = until > 0 && sight?.compared > 0;
-		const seen =
+		const parts = [
+			standing > 0 ? '' : 'Nothing is slower, failing or surging',
+			`minutes finished until ${moment(until, now)}`,
 			sight?.compared < sight?.contexts
-				? ` · ${sight.compared} of ${sight.contexts} pages have enough requests`
-				: '';
-		const gaps = sight?.gaps > 0 ? ` · ${plural(sight.gaps, 'minute')} missing` : '';
-		text(
-			this.#note,
-			standing > 0 || canJudge
-				? `${standing > 0 ? '' : 'Nothing is slower, failing or surging · '}${judged}${seen}${gaps}`
-				: 'Too early to tell: each page is compared with its own past',
-		);
+				? `${sight.compared} of ${sight.contexts} pages have enough requests`
+				: '',
+			sight?.gaps > 0 ? `${plural(sight.gaps, 'minute')} missing` : '',
+		];
+		const early = 'Too early to tell: each page is compared with its own past';
+		text(this.#note, standing > 0 || canJudge ? parts.filter(Boolean).join(' · ') : early);
 		this.node.classList.toggle('is-calm', standing === 0 && canJudge);
 		const hidden = Math.max(stand.length - SHOWN, 0);
 		show(this.#more, this.#all || hidden + ended.length > 0);
@@ -60,31 +51,17 @@ export class Attention {
 }
 
 function create(change) {
-	const node = el(
-		'li',
-		'',
-		el('span', 'change'),
-		el('a', 'open', ...(isOfAll(change) ? ['all pages'] : contextParts({ ...change, kind: 'http' }))),
-		el('span', 'since'),
-		el('span', 'values'),
-		el('span', 'suspect'),
-		el('span', 'sure muted'),
-	);
-	node.dataset.kind = change.kind;
-	node.dataset.context = change.context;
-	if (change.instance) node.children[1].append(el('span', 'muted', ` on ${visible(change.instance)}`));
+	const name = el('a', 'open', ...contextParts({ ...change, kind: 'http' }));
+	const parts = ['since', 'values', 'suspect', 'sure muted'].map((part) => el('span', part));
+	const node = el('li', '', el('span', 'change'), name, ...parts);
+	Object.assign(node.dataset, { kind: change.kind, context: change.context });
+	if (change.instance) name.append(el('span', 'muted', ` on ${visible(change.instance)}`));
 	return node;
 }
 
 function update(node, change, marks, now) {
 	const [label, name, start, change_, suspect, certainty] = node.children;
-	attr(
-		name,
-		'href',
-		isOfAll(change)
-			? link(change.instance ? { screen: 'instance', context: change.instance } : { screen: 'health' })
-			: link({ screen: 'path', context: change.context }),
-	);
+	attr(name, 'href', linkTo(change));
 	text(start, change.ended ? `${moment(change.since, now)} to ${moment(change.ended, now)}` : since(change, now));
 	node.classList.toggle('ended', !change.stands);
 	text(label, headline(change));

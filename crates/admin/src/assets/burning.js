@@ -4,7 +4,7 @@ import { card } from './card.js';
 import { contextParts } from './context.js';
 import { attr, el, show, sync, text } from './dom.js';
 import { duration, times } from './format.js';
-import { link } from './state.js';
+import { linkTo } from './table.js';
 
 /**
  * Adds a card with their list behind a node.
@@ -18,23 +18,14 @@ export function burningList(before) {
 	return {
 		draw(paths) {
 			show(node, paths.length > 0);
-			sync(
-				list,
-				paths,
-				({ context }) => context,
-				create,
-				(line, path) => {
-					const [label, name, , , words] = line.children;
-					attr(name, 'href', link({ screen: 'path', context: path.context }));
-					text(label, `${times(path.one_hour?.burn_rate)} its budget`);
-					const target = `${100 * path.share}% within ${duration(path.duration, true)}`;
-					const [one, six] = [path.one_hour, path.six_hours].map((burn) => times(burn?.burn_rate));
-					text(
-						words,
-						`${target}: missed ${one} as often as it may be in the last hour, ${six} in the last six`,
-					);
-				},
-			);
+			sync(list, paths, 'context', create, (line, path) => {
+				const [label, name, , , words] = line.children;
+				attr(name, 'href', linkTo(path));
+				const [one, six] = [path.one_hour, path.six_hours].map((burn) => times(burn?.burn_rate));
+				text(label, `${one} its budget`);
+				const target = `${100 * path.share}% within ${duration(path.duration, true)}`;
+				text(words, `${target}: missed ${one} as often as it may be in the last hour, ${six} in the last six`);
+			});
 		},
 	};
 }

@@ -38,9 +38,8 @@ export const isOfAll = (change) => change.context === '<all>';
 
 /** 26 ms → 40 ms */
 export function values({ kind, then, now }) {
-	const format =
-		{ failing: (v) => percent(v, 1), surging: (v) => `${rate(v)}/min`, silent: (v) => `${rate(v)}/min` }[kind] ??
-		((v) => duration(v));
+	const perMinute = (v) => `${rate(v)}/min`;
+	const format = { failing: (v) => percent(v, 1), surging: perMinute, silent: perMinute }[kind] ?? duration;
 	return `${format(then)} → ${format(now)}`;
 }
 
@@ -69,10 +68,8 @@ export function suspects(change, marks, now) {
 		if (one.kind === 'instance') return `instance ${visible(one.instance)}, ${against(one.ratio, 'the others')}`;
 		const at = marks.find((mark) => mark.id === one.mark)?.at;
 		const when = at ? ` at ${moment(at, now)}` : '';
-		const sideBySide = one.side_by_side
-			? `, ${against(one.side_by_side, 'the old version in the same minutes')}`
-			: '';
-		return `${visible(one.text)}${when}${sideBySide}`;
+		const beside = one.side_by_side && against(one.side_by_side, 'the old version in the same minutes');
+		return `${visible(one.text)}${when}${beside ? `, ${beside}` : ''}`;
 	});
 }
 

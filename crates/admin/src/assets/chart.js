@@ -1,7 +1,7 @@
 // Charts over time: outcomes stacked in bars, or latencies as lines. One crosshair goes through all charts of the page.
 
 import { axisTicks, flags, linearTicks, logTicks, timeTicks } from './axis.js';
-import { attr, el, retried, show, svg, text } from './dom.js';
+import { attr, button, el, labelled, retried, say, show, svg, text } from './dom.js';
 import { time } from './format.js';
 import { NOT_RUNNING, slicesOf, valueOf } from './slices.js';
 
@@ -14,21 +14,7 @@ const SHAPES = [
 	'M6 0l6 6-6 6-6-6z',
 	'M0 3h12v6h-12z',
 ];
-const EMPTY = {
-	hidden: new Set(),
-	marks: [],
-	changes: [],
-	message: '',
-	why: '',
-	counts: null,
-	log: false,
-	heat: 0,
-	layer: null,
-	utc: false,
-	tables: new Set(),
-	recordedFrom: 0,
-	notRunning: [],
-};
+const EMPTY = { message: '', why: '', counts: null, log: false, heat: 0, layer: null, notRunning: [] };
 const listeners = new Set();
 let charts = 0;
 
@@ -68,7 +54,7 @@ export class TimeChart {
 	#unsubscribe = cursor.subscribe(() => this.#showCursor());
 	#observer = new ResizeObserver(() => this.#draw());
 
-	/** `options.offers`: "heat" and "log" are views that can be chosen. `options.file` names what is saved. */
+	/** `options.offers`: "heat" and "log" are views that can be chosen. */
 	constructor(figure, options) {
 		this.options = { clock: time, band: ['p50', 'p95'], ...options };
 		const { title, kind, series } = options;
@@ -137,8 +123,7 @@ export class TimeChart {
 			button.disabled = series && !state.values.has(series);
 		}
 		text(this.#why, this.#state.why);
-		text(this.#note, this.#state.message);
-		show(this.#note, this.#state.message !== '');
+		say(this.#note, this.#state.message);
 		this.#draw();
 		this.follow?.(this.#state);
 	}
@@ -152,46 +137,27 @@ export class TimeChart {
 
 	/** A button of the chart, which is pressed while `pressed(state)` says so. */
 	button(label, name, value, pressed, onClick) {
-		const button = el('button', '', ...label);
-		button.dataset[name] = value;
-		button.addEventListener('click', onClick);
-		if (pressed) this.#buttons.push([button, pressed]);
-		return button;
+		const node = button('', onClick, '');
+		node.append(...label);
+		node.dataset[name] = value;
+		this.#buttons.push([node, pressed]);
+		return node;
 	}
 
 	#legend() {
-		const legend = el(
-			'div',
-			'legend',
-			...this.options.series.map(({ key, label }) =>
-				this.button(
-					[this.#swatch(key), label],
-					'series',
-					key,
-					({ hidden }) => !hidden.has(key),
-					() => {
-						const hidden = new Set(this.#state?.hidden);
-						if (!hidden.delete(key)) hidden.add(key);
-						this.options.onView({ hide: [...hidden].join() });
-					},
-				),
-			),
-			this.#why,
-		);
-		attr(legend, 'role', 'group');
-		attr(legend, 'aria-label', 'Series');
-		return legend;
+		const buttons = this.options.series.map(({ key, label }) => {
+			const toggle = () => this.options.onView({ hide: toggled(this.#state?.hidden, key) });
+			return this.button([this.#swatch(key), label], 'series', key, ({ hidden }) => !hidden.has(key), toggle);
+		});
+		return labelled(el('div', 'legend', ...buttons, this.#why), 'Series', 'group');
 	}
 
 	#swatch(key) {
 		const { kind, series } = this.options;
 		const index = series.findIndex((one) => one.key === key);
 		const [width, d] = kind === 'lines' ? [18, 'M1 6h16'] : [12, SHAPES[index % SHAPES.length]];
-		return svg(
-			'svg',
-			{ class: 'swatch', width, height: 12, 'aria-hidden': 'true' },
-			svg('path', { class: `${kind} ${series[index].color}`, d }),
-		);
+		const shape = svg('path', { class: `${kind} ${series[index].color}`, d });
+		return svg('svg', { class: 'swatch', width, height: 12, 'aria-hidden': 'true' }, shape);
 	}
 
 	#draw() {
@@ -227,11 +193,8 @@ export class TimeChart {
 		const since = x(Math.min(recordedFrom, now));
 		const gaps = notRunning.map((gap) => gap.map(x));
 		attr(parts.unrecorded, 'd', rect(box.left, since, box.top, box.bottom));
-		attr(
-			parts.gaps,
-			'd',
-			gaps.map(([left, right]) => rect(left, Math.max(right, left + 1), box.top, box.bottom)).join(''),
-		);
+		const gap = ([left, right]) => rect(left, Math.max(right, left + 1), box.top, box.bottom);
+		attr(parts.gaps, 'd', gaps.map(gap).join(''));
 		for (const [left, right] of [[box.left, since], ...gaps]) {
 			if (right - left > 90)
 				labels.push(label((left + right) / 2, (box.top + box.bottom) / 2, 'halo', 'not recorded'));
@@ -239,20 +202,14 @@ export class TimeChart {
 		const lines = [];
 		rows.forEach(({ name, list }, row) => {
 			const top = PAD.top + row * ROW - 4;
-			const placed = list.map(({ at, text, id }) => ({ x: x(at), text, id }));
+			const placed = list.map((line) => ({ ...line, x: x(line.at) }));
 			for (const line of placed) {
 				lines.push(svg('path', { class: `${name}-line`, d: `M${line.x} ${top}V${box.bottom}` }));
 				if (line.id !== undefined) lines.at(-1).dataset.mark = line.id;
 			}
 			for (const flag of flags(placed, width, `${name}s`)) {
-				labels.push(
-					label(
-						flag.x + (flag.before ? -4 : 4),
-						top + 10,
-						`halo ${name}-label${flag.before ? ' before' : ''}`,
-						flag.label,
-					),
-				);
+				const [by, side] = flag.before ? [-4, ' before'] : [4, ''];
+				labels.push(label(flag.x + by, top + 10, `halo ${name}-label${side}`, flag.label));
 				labels.at(-1).append(svg('title', {}, flag.texts.join('\n')));
 			}
 		});
@@ -264,15 +221,9 @@ export class TimeChart {
 	/** The vertical lines within the range: a row of labels for the marks, and one for the changes. */
 	#lines() {
 		const { from, to, marks, changes } = this.#state;
-		return [
-			{ name: 'mark', list: marks },
-			{ name: 'change', list: changes.map(({ since, text }) => ({ at: since, text })) },
-		]
-			.map(({ name, list }) => ({
-				name,
-				list: list.filter(({ at }) => at >= from && at <= to).sort((a, b) => a.at - b.at),
-			}))
-			.filter(({ list }) => list.length);
+		const within = (list) => list.filter(({ at }) => at >= from && at <= to).sort((a, b) => a.at - b.at);
+		const rows = [within(marks), within(changes)].map((list, at) => ({ name: ['mark', 'change'][at], list }));
+		return rows.filter(({ list }) => list.length);
 	}
 
 	/** { ticks, y } of the values that are visible. */
@@ -282,10 +233,8 @@ export class TimeChart {
 		const visible = series.filter(({ key }) => !hidden.has(key));
 		const values = this.#slices.map((slice) => visible.map(({ key }) => valueOf(this.#state, slice, key)));
 		const all = values.flat();
-		const most = (stack ? values.map((list) => list.reduce((a, b) => a + b, 0)) : all).reduce(
-			(a, b) => Math.max(a, b),
-			0,
-		);
+		const heights = stack ? values.map((list) => list.reduce((a, b) => a + b, 0)) : all;
+		const most = heights.reduce((a, b) => Math.max(a, b), 0);
 		const height = bottom - top;
 		if (most === 0) return { ticks: [0], y: () => bottom };
 		if (stack || !log) {
@@ -294,10 +243,8 @@ export class TimeChart {
 		}
 		const least = all.filter((value) => value > 0).reduce((a, b) => Math.min(a, b));
 		const wide = logTicks(least / 10, most * 10);
-		const [low, high] = [
-			wide.findLast((value) => value <= least),
-			wide.find((value) => value > least && value >= most),
-		];
+		const low = wide.findLast((value) => value <= least);
+		const high = wide.find((value) => value > least && value >= most);
 		return {
 			ticks: axisTicks(low, high, height),
 			y: (value) => bottom - height * Math.max(Math.log(value / low) / Math.log(high / low), 0),
@@ -319,28 +266,21 @@ export class TimeChart {
 			};
 			attr(this.#parts[`${key} line`], 'd', this.#slices.map(bar).join(''));
 		}
-		attr(
-			this.#parts.unfinished,
-			'd',
-			this.#slices
-				.map((slice, i) => (slice.open ? rect(x(slice.start), x(slice.end), tops[i], bottom) : ''))
-				.join(''),
-		);
+		const unfinished = (slice, i) => (slice.open ? rect(x(slice.start), x(slice.end), tops[i], bottom) : '');
+		attr(this.#parts.unfinished, 'd', this.#slices.map(unfinished).join(''));
 	}
 
 	#drawLines(x, y) {
 		const { series, hidden, band } = this.#state;
 		const open = this.#slices.findIndex((slice) => slice.open);
-		const lines = new Map(
-			series.map(({ key }) => [
-				key,
-				this.#slices.map((slice) => {
-					const value = hidden.has(key) ? null : valueOf(this.#state, slice, key);
-					return value === null ? null : [round((x(slice.start) + x(slice.end)) / 2), round(y(value))];
-				}),
-			]),
-		);
-		for (const [key, points] of lines) {
+		const lines = new Map();
+		for (const { key } of series) {
+			/** @type {any[]} */
+			const points = this.#slices.map((slice) => {
+				const value = hidden.has(key) ? null : valueOf(this.#state, slice, key);
+				return value === null ? null : [round((x(slice.start) + x(slice.end)) / 2), round(y(value))];
+			});
+			lines.set(key, points);
 			const point = (at, i) => {
 				if (!at || i === open) return '';
 				// The slice before may be the unfinished one, when the data is ahead of its time.
@@ -352,15 +292,9 @@ export class TimeChart {
 			attr(this.#parts[`${key} unfinished`], 'd', !last ? '' : before ? `M${before}L${last}` : dot(last));
 		}
 		const [low, high] = band.map((key) => lines.get(key) ?? []);
-		attr(
-			this.#parts.band,
-			'd',
-			low
-				.map((at, i) =>
-					at && high[i] && low[i - 1] && high[i - 1] ? `M${low[i - 1]}L${high[i - 1]}L${high[i]}L${at}z` : '',
-				)
-				.join(''),
-		);
+		const between = (at, i) =>
+			at && high[i] && low[i - 1] && high[i - 1] ? `M${low[i - 1]}L${high[i - 1]}L${high[i]}L${at}z` : '';
+		attr(this.#parts.band, 'd', low.map(between).join(''));
 	}
 
 	#showCursor() {
@@ -368,20 +302,22 @@ export class TimeChart {
 		if (x) {
 			const { at, range } = cursor;
 			const slice = at === null ? undefined : slices[Math.floor((at - slices[0].start) / state.precision)];
-			attr(
-				this.#parts.crosshair,
-				'd',
-				slice ? `M${round((x(slice.start) + x(slice.end)) / 2)} ${box.top}V${box.bottom}` : '',
-			);
+			const line = slice && `M${round((x(slice.start) + x(slice.end)) / 2)} ${box.top}V${box.bottom}`;
+			attr(this.#parts.crosshair, 'd', line ?? '');
 			attr(this.#parts.selection, 'd', range ? rect(...range.map(x), box.top, box.bottom) : '');
 		}
 		this.#readTip?.();
 	}
 }
 
-function round(pixels) {
-	return Math.round(pixels * 10) / 10;
+/** A list of names, with or without one of them. */
+export function toggled(names, name) {
+	const changed = new Set(names);
+	if (!changed.delete(name)) changed.add(name);
+	return [...changed].join();
 }
+
+const round = (pixels) => Math.round(pixels * 10) / 10;
 
 function rect(left, right, top, bottom) {
 	return `M${round(left)} ${round(top)}H${round(right)}V${round(bottom)}H${round(left)}z`;

@@ -1,6 +1,7 @@
 // What one does with a chart over time beside reading it: the view of latencies, and the table.
 
-import { attr, el, show } from './dom.js';
+import { toggled } from './chart.js';
+import { attr, el, labelled, show } from './dom.js';
 
 /**
  * Adds the controls of a chart to its caption: `views` behind the title, and a menu at the end.
@@ -9,18 +10,10 @@ import { attr, el, show } from './dom.js';
 export function addControls(chart, { caption, plot, table }) {
 	const { name, title, offers, onView } = chart.options;
 	if (offers.includes('heat')) {
-		const button = (label, n) =>
-			chart.button(
-				[label],
-				'heat',
-				n,
-				({ heat }) => heat === n,
-				() => onView({ heat: n }),
-			);
-		const views = el('div', 'views', ...['Lines', 'Heat map'].map(button));
-		attr(views, 'role', 'group');
-		attr(views, 'aria-label', 'View');
-		caption.firstChild.after(views);
+		const choose = (heat) => () => onView({ heat });
+		const view = (label, n) => chart.button([label], 'heat', n, ({ heat }) => heat === n, choose(n));
+		const views = el('div', 'views', ...['Lines', 'Heat map'].map(view));
+		caption.firstChild.after(labelled(views, 'View', 'group'));
 	}
 	chart.follow = async ({ tables }) => {
 		if (tables.has(name) === Boolean(chart.drawTable)) return;
@@ -29,16 +22,9 @@ export function addControls(chart, { caption, plot, table }) {
 		show(table, Boolean(chart.drawTable));
 		chart.update(chart.state);
 	};
-	const toggleTable = () => {
-		const tables = new Set(chart.state.tables);
-		if (!tables.delete(name)) tables.add(name);
-		onView({ table: [...tables].join() });
-	};
-	const list = el(
-		'div',
-		'list',
-		chart.button(['Table'], 'view', 'table', ({ tables }) => tables.has(name), toggleTable),
-	);
+	const toggleTable = () => onView({ table: toggled(chart.state.tables, name) });
+	const list = el('div', 'list');
+	list.append(chart.button(['Table'], 'view', 'table', ({ tables }) => tables.has(name), toggleTable));
 	if (offers.includes('log')) {
 		const toggle = () => onView({ log: chart.state.log ? 0 : 1 });
 		list.append(chart.button(['Logarithmic'], 'scale', 'log', ({ log }) => log, toggle));

@@ -1,7 +1,7 @@
 // Reads a chart over time, and selects a range of it, by pointer or keys.
 
 import { readout, when } from './chart_readout.js';
-import { attr, el, show } from './dom.js';
+import { attr, el, labelled, show } from './dom.js';
 
 const DRAG = 4; // pixels that a pointer moves before its press is a drag
 
@@ -15,7 +15,6 @@ export function connectPointer(view, cursor) {
 	let press = null; // { x, at } where the pointer went down
 	let anchor = null; // where the selection began, in Unix seconds
 	plot.tabIndex = 0;
-	attr(plot, 'role', 'slider'); // of the crosshair: arrow keys read the slices one by one
 	attr(plot, 'aria-valuemin', 1);
 
 	const sliceAt = (at) =>
@@ -30,7 +29,8 @@ export function connectPointer(view, cursor) {
 		show(tip, own);
 		const layer = state?.layer;
 		layer?.pointAt(own ? slice : null);
-		attr(plot, 'aria-label', `${view.title} over time${layer ? ': a heat map' : ''}`);
+		// Of the crosshair: arrow keys read the slices one by one.
+		labelled(plot, `${view.title} over time${layer ? ': a heat map' : ''}`, 'slider');
 		attr(plot, 'aria-valuemax', slices.length || 1);
 		attr(plot, 'aria-valuenow', slices.indexOf(shown) + 1 || 1);
 		if (!shown) return attr(plot, 'aria-valuetext', 'no data');
@@ -40,36 +40,22 @@ export function connectPointer(view, cursor) {
 			const edges = range.map((edge) => state.clock(edge, 'second', state.utc)).join(' – ');
 			notes.push(`${edges} selected${press ? '' : ', Enter zooms'}`);
 		}
-		attr(
-			plot,
-			'aria-valuetext',
-			[title, ...rows.map(({ label, value, extra }) => `${label} ${value} ${extra}`.trim()), ...notes].join('; '),
-		);
+		const said = rows.map(({ label, value, extra }) => `${label} ${value} ${extra}`.trim());
+		attr(plot, 'aria-valuetext', [title, ...said, ...notes].join('; '));
 		if (!own) return;
-		tip.replaceChildren(
-			el('b', '', title),
-			...rows.map(({ key, label, value, extra, few }) =>
-				el(
-					'div',
-					few ? 'few' : '',
-					key ? view.swatch(key) : el('i'),
-					el('span', '', label),
-					el('span', 'value', value),
-					el('span', 'extra', extra),
-				),
-			),
-			...notes.map((note) => el('p', '', note)),
-		);
+		const lines = rows.map(({ key, label, value, extra, few }) => {
+			const parts = [el('span', '', label), el('span', 'value', value), el('span', 'extra', extra)];
+			return el('div', few ? 'few' : '', key ? view.swatch(key) : el('i'), ...parts);
+		});
+		tip.replaceChildren(el('b', '', title), ...lines, ...notes.map((note) => el('p', '', note)));
 		const middle = (x(slice.start) + x(slice.end)) / 2;
 		const width = tip.offsetWidth;
 		tip.style.left = `${Math.max(middle + 14 + width > plot.clientWidth ? middle - 14 - width : middle + 14, 0)}px`;
 	}
 
 	function timeAt({ clientX }) {
-		const {
-			state: { from, to, precision },
-			box: { left, right },
-		} = view;
+		const { from, to, precision } = view.state;
+		const { left, right } = view.box;
 		const share = (clientX - plot.getBoundingClientRect().left - left) / (right - left);
 		return Math.max(from, Math.min(from + share * (to - from), to - precision / 1000));
 	}
@@ -78,10 +64,8 @@ export function connectPointer(view, cursor) {
 	function span(at) {
 		if (anchor === null) return null;
 		const { precision } = view.state;
-		const [first, last] = [anchor, at]
-			.sort((a, b) => a - b)
-			.map((edge) => Math.floor(edge / precision) * precision);
-		return [first, last + precision];
+		const start = (edge) => Math.floor(edge / precision) * precision;
+		return [start(Math.min(anchor, at)), start(Math.max(anchor, at)) + precision];
 	}
 
 	/** Ends the selection. */
@@ -116,8 +100,7 @@ export function connectPointer(view, cursor) {
 		cursor.move(at, press ? span(at) : cursor.range, view);
 	});
 	on('pointerup', () => {
-		const dragged = press && anchor !== null;
-		if (dragged) zoom();
+		if (press && anchor !== null) zoom();
 		else if (press) view.state.layer?.select(sliceAt(press.at));
 		press = null;
 	});
@@ -133,9 +116,9 @@ export function connectPointer(view, cursor) {
 		const last = view.slices.length - 1;
 		const current = sliceAt(cursor.at);
 		const at = current ? view.slices.indexOf(current) : last + 1;
-		const to = { ArrowLeft: at - 1, ArrowDown: at - 1, ArrowRight: at + 1, ArrowUp: at + 1, Home: 0, End: last }[
-			event.key
-		];
+		const [before, after] = [at - 1, at + 1];
+		const targets = { ArrowLeft: before, ArrowDown: before, ArrowRight: after, ArrowUp: after, Home: 0, End: last };
+		const to = targets[event.key];
 		const { layer } = view.state;
 		if (layer && current && /^Arrow(Up|Down)$/.test(event.key)) {
 			layer.moveRow(event.key === 'ArrowUp' ? 1 : -1, current);

@@ -4,9 +4,8 @@ import { NONE, grouped, percent } from './format.js';
 import { valueOf } from './slices.js';
 import { ENOUGH } from './tiles.js';
 
-/** 12:40 – 12:41, with the date unless it is today's */
 /**
- * When a slice is.
+ * When a slice is: 12:40 – 12:41, with the date unless it is today's.
  * @param {{ precision: number, now: number, clock: any, utc?: boolean }} state of a chart
  * @param {any} slice
  */
@@ -37,8 +36,8 @@ export function readout(state, slice) {
 	if (layer) rows.unshift(layer.cellRow(slice));
 	const notes = slice.recorded ? [] : [slice.note];
 	if (samples !== undefined) notes.push(`${grouped(samples)} ${samples === 1 ? 'sample' : 'samples'}`);
-	for (const { at, since = at, text } of [...marks, ...changes]) {
-		if (since >= slice.start && since < slice.end) notes.push(`${clock(since, 'second', utc)} ${text}`);
+	for (const { at, text } of [...marks, ...changes]) {
+		if (at >= slice.start && at < slice.end) notes.push(`${clock(at, 'second', utc)} ${text}`);
 	}
 	return { rows, notes };
 }

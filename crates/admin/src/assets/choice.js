@@ -1,6 +1,6 @@
 // A choice of one of several values, which is part of the URL's state.
 
-import { attr, el, sync, text } from './dom.js';
+import { el, labelled, sync, text } from './dom.js';
 import { state } from './state.js';
 
 /**
@@ -12,24 +12,17 @@ import { state } from './state.js';
  * its label. What the state has is one of them always.
  */
 export function choice(page, field, label) {
-	const node = el('select');
-	attr(node, 'aria-label', label);
+	const node = labelled(el('select'), label);
 	node.addEventListener('change', () => page.go({ [field]: node.value, offset: 0 }));
 	return {
 		node,
 		draw(options) {
 			const chosen = state[field];
 			const all = options.some(([value]) => value === chosen) ? options : [...options, [chosen, chosen]];
-			sync(
-				node,
-				all,
-				([value]) => value,
-				() => el('option'),
-				(option, [value, name]) => {
-					option.value = value;
-					text(option, name);
-				},
-			);
+			sync(node, all, 0, 'option', (option, [value, name]) => {
+				option.value = value;
+				text(option, name);
+			});
 			node.value = chosen;
 		},
 	};

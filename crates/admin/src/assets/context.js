@@ -6,6 +6,7 @@ import { shortened, visible } from './format.js';
 /** `item`: { context, kind, method, path }. Everything that a client may have chosen is inserted as text. */
 export function contextParts(item) {
 	const parts = [];
+	if (item.context === '<all>') return ['all pages'];
 	if (item.kind === 'timer') parts.push(badge('timer', 'timer'));
 	else if (item.method) parts.push(badge(visible(item.method), item.method));
 	const name = shortened(visible(item.method && item.path ? item.path : item.context));

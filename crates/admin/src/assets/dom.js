@@ -38,6 +38,25 @@ export function show(node, visible) {
 	if (node.hidden === visible) node.hidden = !visible;
 }
 
+/** Shows a text; without one, hides the node. */
+export function say(node, words) {
+	text(node, words);
+	show(node, words !== '');
+}
+
+/** Names a node for those who do not see it, with its role if it is none by itself. */
+export function labelled(node, label, role = null) {
+	attr(node, 'role', role);
+	attr(node, 'aria-label', label);
+	return node;
+}
+
+export function button(label, onClick, className = 'button quiet') {
+	const node = el('button', className, label);
+	node.addEventListener('click', onClick);
+	return node;
+}
+
 let failedLoads = 0;
 
 /** Loads a module by `load(query)`. A browser may remember that a URL has failed, so that the next time has another. */
@@ -64,24 +83,25 @@ export function fill(node, part) {
 }
 
 /**
- * Makes the children of `parent` match `items`. A node stays with its key; with `recycle`, another key may get a free
- * one.
+ * Makes the children of `parent` match `items`. `key` is a function or a field, `create` a function or the name of an
+ * element. A node stays with its key; with `recycle`, another key may get a free one.
  */
 export function sync(parent, items, key, create, update, recycle = false) {
 	const old = new Map(parent.nodesByKey); // which stays as it is if an update throws
 	const now = new Map();
 	const focused = /** @type {HTMLElement} */ (document.activeElement);
 	for (const item of items) {
-		let id = key(item);
+		let id = key.call ? key(item) : item[key];
 		while (now.has(id)) id += '\u0000';
 		now.set(id, old.get(id));
 		old.delete(id);
 	}
 	const free = [...old.values()];
 	[...now.keys()].forEach((id, index) => {
-		const node = now.get(id) ?? (recycle ? free.pop() : undefined) ?? create(items[index]);
+		const make = () => (create.call ? create(items[index]) : el(create));
+		const node = now.get(id) ?? (recycle ? free.pop() : undefined) ?? make();
 		now.set(id, node);
-		update(node, items[index], index);
+		update?.(node, items[index], index);
 	});
 	for (const node of free) node.remove();
 	let place = parent.firstChild;

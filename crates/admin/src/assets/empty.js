@@ -4,6 +4,9 @@ import { el, show, text } from './dom.js';
 import { span } from './format.js';
 import { beginOf } from './slices.js';
 
+const HOW =
+	'The layer records each request that passes it. Add it to the router after all routes, as routes that are added ' +
+	'behind `.layer` are not recorded, and neither are those of another axum than 0.8. Then send a request:';
 const SNIPPET = [
 	'let pulse = Pulse::builder().build()?;',
 	'let app = Router::new()',
@@ -19,13 +22,7 @@ const SNIPPET = [
  */
 export function emptyState(root) {
 	const title = el('h2');
-	const how = el(
-		'p',
-		'',
-		'The layer records each request that passes it. Add it to the router after all routes, as routes that are added ' +
-			'behind `.layer` are not recorded, and neither are those of another axum than 0.8. Then send a request:',
-	);
-	const node = el('section', 'card nothing', title, how, el('pre', '', SNIPPET));
+	const node = el('section', 'card nothing', title, el('p', '', HOW), el('pre', '', SNIPPET));
 	node.dataset.panel = 'empty';
 	root.prepend(node);
 	return {
@@ -34,10 +31,8 @@ export function emptyState(root) {
 			if (!week) return;
 			const begin = beginOf(week, now);
 			const isYoung = begin > week.from + 60;
-			text(
-				title,
-				isYoung ? `No request yet, ${span(now - begin)} after the first start` : 'No request in the last week',
-			);
+			const young = `No request yet, ${span(now - begin)} after the first start`;
+			text(title, isYoung ? young : 'No request in the last week');
 		},
 	};
 }

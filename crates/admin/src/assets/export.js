@@ -1,6 +1,6 @@
 // The menu that saves what a screen shows as a file.
 
-import { el } from './dom.js';
+import { button, el, labelled } from './dom.js';
 import { revealed } from './format.js';
 
 /** Lists in the menu what can be saved, each as CSV and as JSON. */
@@ -10,10 +10,7 @@ export function list(menu, offered) {
 		...seen.map(({ title, name, exported }) => {
 			const note = el('span', '', title);
 			const buttons = ['csv', 'json'].map((format) => {
-				const button = el('button', 'button quiet', format.toUpperCase());
-				Object.assign(button.dataset, { export: format, of: name });
-				button.setAttribute('aria-label', `${title} as ${format.toUpperCase()}`);
-				button.addEventListener('click', async () => {
+				const node = button(format.toUpperCase(), async () => {
 					try {
 						save(format, await exported());
 						note.textContent = title;
@@ -21,7 +18,8 @@ export function list(menu, offered) {
 						note.textContent = `${title}: not saved, ${error.message}`;
 					}
 				});
-				return button;
+				Object.assign(node.dataset, { export: format, of: name });
+				return labelled(node, `${title} as ${format.toUpperCase()}`);
 			});
 			return el('div', 'field', note, ...buttons);
 		}),
@@ -31,14 +29,8 @@ export function list(menu, offered) {
 
 /** `columns`: names; `rows`: arrays of values. */
 export function save(format, { name, columns, rows }) {
-	const text =
-		format === 'csv'
-			? csv(columns, rows)
-			: JSON.stringify(
-					rows.map((row) => Object.fromEntries(columns.map((column, at) => [column, row[at] ?? null]))),
-					null,
-					'\t',
-				);
+	const object = (row) => Object.fromEntries(columns.map((column, at) => [column, row[at] ?? null]));
+	const text = format === 'csv' ? csv(columns, rows) : JSON.stringify(rows.map(object), null, '\t');
 	const type = format === 'csv' ? 'text/csv;charset=utf-8' : 'application/json';
 	const link = document.createElement('a');
 	link.href = URL.createObjectURL(new Blob([text], { type }));

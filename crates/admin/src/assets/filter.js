@@ -1,22 +1,16 @@
 // The field that filters a table by name.
 
-import { attr, el } from './dom.js';
+import { el, labelled } from './dom.js';
 import { state } from './state.js';
 
 const TYPING = 30; // milliseconds without a key until the filter is asked for
 
 /** A field whose text becomes the filter of the state. */
 export function filterField(page) {
-	const field = el('input');
-	Object.assign(field, {
-		id: 'filter',
-		type: 'search',
-		placeholder: 'Filter by name ( / )',
-		autocomplete: 'off',
-		maxLength: 256,
-		value: state.q,
-	});
-	attr(field, 'aria-label', 'Filter by name');
+	const field = labelled(el('input'), 'Filter by name');
+	const placeholder = 'Filter by name ( / )';
+	Object.assign(field, { id: 'filter', type: 'search', placeholder, autocomplete: 'off', maxLength: 256 });
+	field.value = state.q;
 	let typing = 0;
 	field.addEventListener('input', () => {
 		clearTimeout(typing);

@@ -1,9 +1,8 @@
 // Which page to fix first, why, and what that would save: the rows of `api/fix_first`.
 
 import { serverNow } from './api.js';
-import { attr, text } from './dom.js';
-import { delta, duration, moment, percent, rate, sense, visible } from './format.js';
-import { contextColumn, errorColumn, numberColumn, shareColumn, statistic, Table } from './table.js';
+import { delta, duration, moment, percent, rate, visible } from './format.js';
+import { contextColumn, errorColumn, numberColumn, ratioColumn, shareColumn, statistic, Table } from './table.js';
 
 /** Why a row is there, in words, and since when: its figures are of the time since then. */
 function why({ reason, cause, instance }) {
@@ -26,34 +25,21 @@ export function fixFirst() {
 		href: true,
 		columns: [
 			contextColumn('Path', false),
-			{
-				id: 'reason',
-				label: 'Why',
+			ratioColumn('reason', 'Why', {
 				className: 'left',
 				value: why,
-				draw(cell, row) {
-					text(cell, why(row));
-					attr(cell, 'data-level', row.cause ? 'bad' : null);
-				},
-			},
-			shareColumn('Share of time'),
-			numberColumn('per_minute', 'Time per minute', (value) => duration(value), {
-				title: 'Seconds of service time per minute',
+				words: why,
+				level: (row) => row.cause && 'bad',
 			}),
+			shareColumn('Share of time'),
+			numberColumn('per_minute', 'Time per minute', duration, { title: 'Seconds of service time per minute' }),
 			numberColumn('saved_per_minute', 'Saved if as before', (value) => `${duration(value)}/min`, {
 				title: 'Service time per minute that would be saved if the page were as it was',
 			}),
 			statistic('mean'),
-			{
-				id: 'ratio',
-				label: 'Change',
+			ratioColumn('ratio', 'Change', {
 				title: 'Of the mean, against the range before; of a page that is slower, against the time before that',
-				value: (row) => row.ratio,
-				draw(cell, row) {
-					text(cell, delta(row.ratio) || '–');
-					attr(cell, 'data-sense', sense(row.ratio));
-				},
-			},
+			}),
 			statistic('p95'),
 			errorColumn((row) => row.reason === 'failing'),
 		],

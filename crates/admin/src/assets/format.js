@@ -5,22 +5,14 @@ const THIN = '\u202f'; // a narrow space that does not break
 export const isNumber = (n) => typeof n === 'number' && Number.isFinite(n);
 const round3 = (n) => Number(n.toPrecision(3));
 
+const SPANS = Object.entries({ d: 86400, h: 3600, min: 60, s: 1, ms: 1e-3, µs: 1e-6, ns: 1e-9 });
+
 /** 850 µs, 12.3 ms, 1.42 s, 3.5 min, 2.1 h */
 export function duration(seconds, round = false) {
 	if (!isNumber(seconds)) return NONE;
 	if (seconds === 0) return '0';
-	/** @type {[number, string, number][]} */
-	const steps = [
-		[1e-9, 'ns', 1e-6],
-		[1e-6, 'µs', 1e-3],
-		[1e-3, 'ms', 1],
-		[1, 's', 120],
-		[60, 'min', 7200],
-		[3600, 'h', 172800],
-		[86400, 'd', Infinity],
-	];
 	const value = round3(seconds);
-	const [unit, name] = steps.find(([, , below]) => Math.abs(value) < below);
+	const [name, unit] = SPANS.find((one) => Math.abs(value) >= one[1] * (one[1] > 1 ? 2 : 1)) ?? SPANS.at(-1);
 	const shown = value / unit;
 	return `${round || shown >= 1000 ? grouped(round3(shown)) : shown.toPrecision(3)}${THIN}${name}`;
 }
@@ -37,18 +29,10 @@ export function grouped(n) {
 export function count(n) {
 	if (!isNumber(n)) return NONE;
 	if (Math.abs(n) < 10000) return grouped(Math.round(n));
-	const value = round3(n);
-	/** @type {[number, string][]} */
-	const units = [
-		[1e12, 'T'],
-		[1e9, 'G'],
-		[1e6, 'M'],
-		[1e3, 'k'],
-	];
-	for (const [unit, name] of units) {
-		if (Math.abs(value) >= unit) return `${round3(n / unit)}${name}`;
-	}
-	return String(value);
+	const [name, unit] = Object.entries({ T: 1e12, G: 1e9, M: 1e6, k: 1e3 }).find(
+		(one) => Math.abs(round3(n)) >= one[1],
+	);
+	return `${round3(n / unit)}${name}`;
 }
 
 /** 132, 12.3, 0.4 */
@@ -81,7 +65,7 @@ const STYLES = {
 	full: { dateStyle: 'medium', timeStyle: 'medium' },
 };
 /** @type {Record<string, Intl.DateTimeFormat>} */
-let formats = {};
+const formats = {};
 let isUtc = null;
 
 /** Shows times in UTC, or in the browser's time zone. */
@@ -89,12 +73,8 @@ export function useUtc(utc) {
 	if (isUtc === utc) return;
 	isUtc = utc;
 	const zone = utc ? { timeZone: 'UTC' } : {};
-	formats = Object.fromEntries(
-		Object.entries(STYLES).map(([style, options]) => [
-			style,
-			new Intl.DateTimeFormat('en-GB', { ...options, ...zone }),
-		]),
-	);
+	for (const [style, options] of Object.entries(STYLES))
+		formats[style] = new Intl.DateTimeFormat('en-GB', { ...options, ...zone });
 }
 useUtc(false);
 
@@ -111,21 +91,10 @@ export function moment(unix, now) {
 /** A length of time: 40 s, 8 min, 2 h 5 min, 3 d 4 h */
 export function span(seconds) {
 	if (!isNumber(seconds)) return NONE;
-	/** @type {[number, string][]} */
-	const units = [
-		[86400, 'd'],
-		[3600, 'h'],
-		[60, 'min'],
-		[1, 's'],
-	];
 	const whole = Math.max(Math.round(seconds), 0);
-	const at = Math.max(
-		units.findIndex(([unit]) => whole >= unit),
-		0,
-	);
-	const [unit, name] = whole > 0 ? units[at] : units[3];
+	const at = SPANS.findIndex(([, unit]) => Math.max(whole, 1) >= unit);
+	const [[name, unit], [smallName, smaller]] = SPANS.slice(at);
 	const first = `${Math.floor(whole / unit)}${THIN}${name}`;
-	const [smaller, smallName] = units[at + 1] ?? [];
 	const more = smaller >= 60 ? Math.floor((whole % unit) / smaller) : 0;
 	return more > 0 ? `${first} ${more}${THIN}${smallName}` : first;
 }

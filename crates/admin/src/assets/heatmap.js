@@ -3,7 +3,7 @@
 
 import { axisTicks } from './axis.js';
 import { when } from './chart_readout.js';
-import { attr, el, show, svg, text } from './dom.js';
+import { attr, button, el, labelled, show, svg, text } from './dom.js';
 import { count, duration, grouped, percent, plural, time } from './format.js';
 import { requestColumns, requestKey } from './requests.js';
 import { Table } from './table.js';
@@ -38,14 +38,11 @@ export class HeatMap {
 		const isOfAll = document.body.dataset.screen === 'overview';
 		const columns = requestColumns(isOfAll);
 		this.#table = new Table({ name: 'cell-requests', caption: 'Requests of the cell', key: requestKey, columns });
-		const close = el('button', 'button quiet', '×');
-		close.title = 'Close';
-		attr(close, 'aria-label', 'Close the requests of the cell');
-		close.addEventListener('click', () => this.select(null));
+		const close = button('×', () => this.select(null));
+		labelled(close, 'Close the requests of the cell').title = 'Close';
 		attr(this.#sentence, 'role', 'status');
 		const head = el('div', 'bar', this.#sentence, el('span', 'grow'), close);
-		this.#list = el('section', 'card cell-list', head, this.#table.node);
-		attr(this.#list, 'aria-label', 'Requests of the cell');
+		this.#list = labelled(el('section', 'card cell-list', head, this.#table.node), 'Requests of the cell');
 		this.node = el('p', 'heat-notes readout muted', HINT, this.#key);
 		show(this.#list, false);
 		figure.append(this.node);
@@ -193,11 +190,8 @@ export class HeatMap {
 		const what = this.#kind === 'timer' ? 'call' : 'request';
 		const during = when({ precision: this.#answer.precision, now: this.#now, utc: false, clock: time }, slice);
 		const counted = `${n ? plural(n, what) : `No ${what}`} of ${range([low, high])}, ${during}`;
-		const kept = listed.length
-			? `, ${listed.length} of them kept one by one`
-			: n
-				? `. ${this.#whyNone(slice)}`
-				: '';
+		const none = n ? `. ${this.#whyNone(slice)}` : '';
+		const kept = listed.length ? `, ${listed.length} of them kept one by one` : none;
 		text(this.#sentence, `${counted}${kept}.`);
 		this.#table.draw(listed);
 		show(this.#table.node, listed.length > 0);

@@ -1,7 +1,7 @@
 // Access times on a logarithmic axis: now filled, before as an outline, each as shares of its own total.
 
 import { logTicks } from './axis.js';
-import { el, show, svg, text } from './dom.js';
+import { attr, button, el, show, svg, text } from './dom.js';
 import { duration, grouped, percent } from './format.js';
 import { Table, numberColumn } from './table.js';
 
@@ -24,14 +24,9 @@ export function drawHistogram(root, shape) {
 
 /** The columns that a shape is drawn in: each is a whole number of buckets wide. `null` if it has no requests. */
 function columnsOf({ now = [], before }) {
+	const edges = ([low, high]) => [Math.max(low, (high ?? low) / 4, 1e-9), high ?? low * 2].map(Math.log2);
 	const octaves = [now, before ?? []].map((buckets) =>
-		buckets
-			.filter(([, , n]) => n > 0)
-			.map(([low, high, n]) => [
-				Math.log2(Math.max(low, (high ?? low) / 4, 1e-9)),
-				Math.log2(high ?? low * 2),
-				n,
-			]),
+		buckets.filter(([, , n]) => n > 0).map((bucket) => [...edges(bucket), bucket[2]]),
 	);
 	const all = octaves.flat();
 	if (!all.length) return null;
@@ -65,39 +60,27 @@ function draw(root) {
 	const most = Math.max(...sets.map((set) => set.most));
 	const at = svg('rect', { class: 'at', height: BASE });
 	const tip = el('div', 'tip');
+	const peak = (cells) => between(cells.indexOf(Math.max(...cells)));
 	const label = [
-		...sets.map(
-			({ name, cells, total }) => `${grouped(total)} ${name}, most ${between(cells.indexOf(Math.max(...cells)))}`,
-		),
+		...sets.map(({ name, cells, total }) => `${grouped(total)} ${name}, most ${peak(cells)}`),
 		...lines.map(([name, value]) => `${name} ${duration(value)}`),
 	].join('; ');
-	const picture = svg(
-		'svg',
-		{ width, height: HEIGHT, role: 'img', 'aria-label': label },
-		at,
-		...sets.map(({ name, cells, total }) => {
-			const y = (n) =>
-				(n ? Math.min(BASE - (n / total / most) * (BASE - 6 - lines.length * ROW), BASE - 1) : BASE).toFixed(1);
-			const left = (cell) => (cell * slot).toFixed(1);
-			const step = (n, i) =>
-				name === 'now'
-					? `M${left(i)} ${BASE}V${y(n)}h${(slot - 1).toFixed(1)}V${BASE}z`
-					: `V${y(n)}H${left(i + 1)}`;
-			return svg('path', { class: name, d: `M0 ${BASE}${cells.map(step).join('')}V${BASE}` });
-		}),
-		svg('path', { class: 'base', d: `M0 ${BASE + 0.5}H${width}` }),
-	);
-	const write = (left, top, className, string) =>
-		picture.append(svg('text', { x: left, y: top, class: className }, string));
+	const room = BASE - 6 - lines.length * ROW;
+	const left = (cell) => (cell * slot).toFixed(1);
+	const shapes = sets.map(({ name, cells, total }) => {
+		const y = (n) => (n ? Math.min(BASE - (n / total / most) * room, BASE - 1) : BASE).toFixed(1);
+		const bar = (n, i) => `M${left(i)} ${BASE}V${y(n)}h${(slot - 1).toFixed(1)}V${BASE}z`;
+		const step = name === 'now' ? bar : (n, i) => `V${y(n)}H${left(i + 1)}`;
+		return svg('path', { class: name, d: `M0 ${BASE}${cells.map(step).join('')}V${BASE}` });
+	});
+	const base = svg('path', { class: 'base', d: `M0 ${BASE + 0.5}H${width}` });
+	const attributes = { width, height: HEIGHT, role: 'img', 'aria-label': label };
+	const picture = svg('svg', attributes, at, ...shapes, base);
+	const write = (x, y, className, string) => picture.append(svg('text', { x, y, class: className }, string));
 	lines.forEach(([name, value], row) => {
-		const flipped = x(value) > width - 110;
+		const [by, side] = x(value) > width - 110 ? [-5, 'halo before'] : [5, 'halo'];
 		picture.append(svg('path', { class: `c-${name}`, d: `M${x(value).toFixed(1)} ${row * ROW + 2}V${BASE}` }));
-		write(
-			x(value) + (flipped ? -5 : 5),
-			row * ROW + 11,
-			flipped ? 'halo before' : 'halo',
-			`${name} ${duration(value)}`,
-		);
+		write(x(value) + by, row * ROW + 11, side, `${name} ${duration(value)}`);
 	});
 	let free = 16;
 	for (const value of logTicks(start(0), start(length), slot * per < 50 ? [1] : undefined)) {
@@ -106,71 +89,57 @@ function draw(root) {
 		write(x(value), HEIGHT - 5, '', duration(value, true));
 	}
 	root.replaceChildren(picture, tip);
-	root.readAt = (left) => {
-		const cell = Math.floor(left / slot);
-		root.left = left;
+	root.readAt = (at_) => {
+		const cell = Math.floor(at_ / slot);
+		root.left = at_;
 		show(tip, cell in sets[0].cells);
 		at.setAttribute('width', tip.hidden ? 0 : slot);
 		if (tip.hidden) return;
 		at.setAttribute('x', cell * slot);
-		text(
-			tip,
-			[
-				between(cell),
-				...sets.map(
-					({ name, cells, total }) => `${name} ${percent(cells[cell], total)} (${grouped(cells[cell])})`,
-				),
-			].join('\n'),
-		);
-		tip.style.left = `${Math.max(Math.min(left + 14, width - tip.offsetWidth), 0)}px`;
+		const shares = sets.map(({ name, cells, total }) => {
+			return `${name} ${percent(cells[cell], total)} (${grouped(cells[cell])})`;
+		});
+		text(tip, [between(cell), ...shares].join('\n'));
+		tip.style.left = `${Math.max(Math.min(at_ + 14, width - tip.offsetWidth), 0)}px`;
 	};
 	root.readAt(root.left);
 }
 
 /** The table of a shape, and the button that shows it in the place of `picture`: { node, button, draw(shape) }. */
 export function histogramTable(picture) {
-	let sets = []; // now, and before if that is known
-	const cellsOf = (name) => sets.find((set) => set.name === name) ?? { cells: [], total: 0 };
-	const counted = (name, label) =>
-		numberColumn(name, label, grouped, { value: ({ cell }) => cellsOf(name).cells[cell] });
-	const share = (name, label) => {
-		const part = ({ cell }) => (cellsOf(name).total ? cellsOf(name).cells[cell] / cellsOf(name).total : null);
-		return numberColumn(`${name}_share`, label, (n) => percent(n, 1), { value: part });
-	};
-	const caption = 'Distribution of the access times';
+	const part = (n) => percent(n, 1);
 	const table = new Table({
 		name: 'distribution',
-		caption,
-		key: ({ cell }) => cell,
+		caption: 'Distribution of the access times',
+		key: ({ from }) => from,
 		columns: [
 			{ id: 'from', label: 'Access time', value: ({ from }) => from, text: ({ between }) => between },
-			counted('now', 'Now'),
-			share('now', 'Share'),
-			counted('before', 'Before'),
-			share('before', 'Share before'),
+			numberColumn('now', 'Now', grouped),
+			numberColumn('now_share', 'Share', part),
+			numberColumn('before', 'Before', grouped),
+			numberColumn('before_share', 'Share before', part),
 		],
 	});
 	const node = el('div', 'distribution-table', table.node);
-	const button = el('button', 'button quiet', 'Table');
-	button.dataset.view = 'table';
 	const toggle = (isTable) => {
-		button.setAttribute('aria-pressed', isTable);
+		attr(switched, 'aria-pressed', isTable);
 		show(node, isTable);
 		show(picture, !isTable);
 	};
-	button.addEventListener('click', () => toggle(node.hidden));
+	const switched = button('Table', () => toggle(node.hidden));
+	switched.dataset.view = 'table';
 	toggle(false);
 	return {
 		node,
-		button,
+		button: switched,
 		draw(shape) {
 			const columns = columnsOf(shape);
-			sets = columns?.sets ?? [];
-			const rows = Array.from({ length: columns?.length ?? 0 }, (_, cell) => ({
-				cell,
-				from: columns.start(cell),
-				between: columns.between(cell),
-			}));
+			const rows = Array.from({ length: columns?.length ?? 0 }, (_, cell) => {
+				const row = { from: columns.start(cell), between: columns.between(cell) };
+				for (const { name, cells, total } of columns.sets)
+					Object.assign(row, { [name]: cells[cell], [`${name}_share`]: cells[cell] / total });
+				return row;
+			});
 			table.draw(rows, rows.length ? '' : NOTHING);
 		},
 	};

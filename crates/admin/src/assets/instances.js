@@ -1,9 +1,9 @@
 // What each instance did beside the others.
 
 import { attr, el, text } from './dom.js';
-import { count, delta, isNumber, moment, plural, visible } from './format.js';
+import { count, moment, plural, visible } from './format.js';
 import { link } from './state.js';
-import { Table, errorColumn, numberColumn, statistic } from './table.js';
+import { Table, errorColumn, numberColumn, ratioColumn, statistic } from './table.js';
 
 /** Where the page of an instance is. */
 export const instanceLink = (instance) => link({ screen: 'instance', context: instance });
@@ -27,24 +27,16 @@ export function instanceTable(name) {
 					text(cell.firstChild.firstChild, visible(row.instance));
 					attr(cell.firstChild, 'href', instanceLink(row.instance));
 					attr(cell, 'title', row.instance);
-					text(
-						cell.lastChild,
-						`${row.version ? ` ${visible(row.version)}` : ''}${row.alive === false ? ' gone' : ''}`,
-					);
+					const version = row.version ? ` ${visible(row.version)}` : '';
+					text(cell.lastChild, `${version}${row.alive === false ? ' gone' : ''}`);
 				},
 			},
 			numberColumn('count', 'Requests', count),
 			statistic('mean'),
-			{
-				id: 'ratio',
-				label: 'vs others',
+			ratioColumn('ratio', 'vs others', {
 				title: 'Its mean by that of the others, in the same minutes',
-				value: (row) => row.ratio,
-				draw(cell, row) {
-					text(cell, isNumber(row.ratio) ? delta(row.ratio) : '–');
-					attr(cell, 'data-sense', row.stands_out ? 'bad' : null);
-				},
-			},
+				level: (row) => (row.stands_out ? 'bad' : null),
+			}),
 			statistic('p95'),
 			errorColumn((row) => row.stands_out),
 		],
@@ -56,11 +48,8 @@ export function drawInstances(table, { instances, from, to, total }, note, now, 
 	const rank = (one) => (one.out_of_line ? 2 : one.stands_out ? 1 : 0);
 	const ordered = instances.toSorted((a, b) => rank(b) - rank(a));
 	const odd = instances.find((one) => one.out_of_line);
-	table.draw(
-		ordered,
-		instances.length ? '' : 'No instance has reported this path in this range: each reports its busiest 32',
-		most,
-	);
+	const none = 'No instance has reported this path in this range: each reports its busiest 32';
+	table.draw(ordered, instances.length ? '' : none, most);
 	const shown = `${most < total ? `${most} of ` : ''}${plural(total, 'instance')}`;
 	const when = `${moment(from, now)} – ${moment(Math.min(to, now), now)}`;
 	text(note, odd ? `${visible(odd.instance)} is out of line` : instances.length ? `${shown}, ${when}` : '');

@@ -35,21 +35,18 @@ export function mount(root, page) {
 		draw({ overview, changes, marks, fix, ever, ...series }, now, { asOf }) {
 			attr(all, 'href', link({ screen: 'paths' }));
 			const marked = marks?.marks ?? [];
-			const length = lengthName();
 			const standing = (changes?.changes ?? []).filter((change) => change.stands && isInRange(change));
 			if (changes) attention.draw(changes, marked, now);
 			if (overview) {
-				tiles.draw(
-					{ ...overview.window, in_flight: overview.in_flight },
-					{ now, target: overview.target, length },
-				);
-				page.complete(overview.window, overview.window.count > 0);
+				const { window, in_flight: inFlight, target, advice, burning } = overview;
+				tiles.draw({ ...window, in_flight: inFlight }, { now, target, length: lengthName() });
+				page.complete(window, window.count > 0);
 				const wasEmpty = isEmpty;
-				isEmpty = overview.window.count === 0;
+				isEmpty = window.count === 0;
 				if (isEmpty && !wasEmpty) page.ask();
 				const drawn = [overview, isEmpty ? ever : null, now];
 				if (drawMore) drawMore(...drawn);
-				else if (overview.advice || overview.burning?.length || (isEmpty && ever?.total === 0))
+				else if (advice || burning?.length || (isEmpty && ever?.total === 0))
 					import('./overview_more.js').then(
 						({ moreOfOverview }) =>
 							(drawMore ??= moreOfOverview(root, attention.node, tiles.node))(...drawn),

@@ -1,7 +1,7 @@
 // The pages of a long table: which rows are shown of how many, and the buttons to the others.
 
 import { ApiError, ask } from './api.js';
-import { attr, el, show, text } from './dom.js';
+import { attr, button, el, labelled, show, text } from './dom.js';
 import { grouped } from './format.js';
 import { state } from './state.js';
 
@@ -13,21 +13,19 @@ export class Pager {
 	#initial;
 	#go;
 	#total = el('span', 'muted grow');
-	#limits = el('select', '', ...LIMITS.map(limitOption));
-	#previous = button('Previous');
-	#next = button('Next');
+	#limits = labelled(el('select', '', ...LIMITS.map((limit) => new Option(`${limit} rows`, String(limit)))), 'Rows');
+	#previous = button('Previous', () => this.#go({ offset: Math.max(state.offset - this.#limit, 0) }), 'button');
+	#next = button('Next', () => this.#go({ offset: state.offset + this.#limit }), 'button');
 
 	/** `initial`: the rows of a page while no number is chosen. */
 	constructor(page, initial) {
 		this.#initial = initial;
 		this.#go = (values, inPlace) => page.go(values, inPlace);
 		attr(this.#total, 'role', 'status');
-		attr(this.#limits, 'aria-label', 'Rows');
 		this.#limits.addEventListener('change', () => this.#go({ limit: Number(this.#limits.value), offset: 0 }));
-		this.#previous.addEventListener('click', () => this.#go({ offset: Math.max(state.offset - this.#limit, 0) }));
-		this.#next.addEventListener('click', () => this.#go({ offset: state.offset + this.#limit }));
-		this.node = el('nav', 'bar foot', this.#total, this.#limits, this.#previous, this.#next);
-		attr(this.node, 'aria-label', 'Pages of the table');
+		const parts = [this.#total, this.#limits, this.#previous, this.#next];
+		this.node = labelled(el('nav', 'bar foot', ...parts), 'Pages of the table');
+		this.#previous.disabled = this.#next.disabled = true;
 	}
 
 	get #limit() {
@@ -47,10 +45,8 @@ export class Pager {
 		}
 		show(this.node, total > LIMITS[0]);
 		this.#limits.value = this.#limit;
-		text(
-			this.#total,
-			count ? `${grouped(state.offset + 1)}–${grouped(state.offset + count)} of ${grouped(total)}` : '',
-		);
+		const shown = `${grouped(state.offset + 1)}–${grouped(state.offset + count)} of ${grouped(total)}`;
+		text(this.#total, count ? shown : '');
 		this.#previous.disabled = state.offset === 0;
 		this.#next.disabled = state.offset + count >= total;
 		return true;
@@ -64,23 +60,10 @@ export class Pager {
 export async function allRows(query, field) {
 	const rows = [];
 	for (;;) {
-		const {
-			answers: { part },
-		} = await ask({ part: query({ limit: ALL_ROWS, offset: rows.length }) }, new AbortController().signal);
+		const questions = { part: query({ limit: ALL_ROWS, offset: rows.length }) };
+		const { part } = (await ask(questions, new AbortController().signal)).answers;
 		if (part.status !== 200) throw new ApiError(part.status, part.body);
 		rows.push(...part.body[field]);
 		if (part.body[field].length === 0 || rows.length >= part.body.total) return rows;
 	}
-}
-
-function limitOption(limit) {
-	const option = el('option', '', `${limit} rows`);
-	option.value = limit;
-	return option;
-}
-
-function button(label) {
-	const node = el('button', 'button', label);
-	node.disabled = true;
-	return node;
 }

@@ -1,6 +1,6 @@
 // The target of a path: how much of its error budget is left, and how fast it burns.
 
-import { attr, el, show, text } from './dom.js';
+import { attr, el, labelled, show, text } from './dom.js';
 import { NONE, count, duration, isNumber, percent, plural, span, times } from './format.js';
 
 /**
@@ -15,11 +15,10 @@ export function pathTarget() {
 		return tile;
 	});
 	const verdict = el('p', 'change');
-	verdict.setAttribute('role', 'status');
+	attr(verdict, 'role', 'status');
 	const words = el('p', 'calm');
 	const node = el('section', 'card tiles', el('div', 'tile words', el('h3', '', 'Target'), verdict, words), ...tiles);
-	node.dataset.panel = 'path-target';
-	attr(node, 'aria-label', 'Target');
+	labelled(node, 'Target').dataset.panel = 'path-target';
 	const line = el('p', 'bad-text');
 	show(node, false);
 	show(line, false);
@@ -31,11 +30,8 @@ export function pathTarget() {
 			show(line, target?.burns === true);
 			if (!target) return;
 			const within = duration(target.duration, true);
-			text(
-				words,
-				`${exactPercent(target.share)} should be answered within ${within}, without an error. ` +
-					`${exactPercent(1 - target.share)} may not: that is the error budget.`,
-			);
+			const promise = `${exactPercent(target.share)} should be answered within ${within}, without an error.`;
+			text(words, `${promise} ${exactPercent(1 - target.share)} may not: that is the error budget.`);
 			text(verdict, inWords(target));
 			const [one, six] = [target.one_hour, target.six_hours].map((burn) => times(burn?.burn_rate));
 			text(line, `Its target is missed ${one} as often as it may be in the last hour, ${six} in the last six.`);

@@ -2,16 +2,14 @@
 
 import { plural, visible } from './format.js';
 
+const LOST = 'lost with the store, or while it was away for too long';
 const LOSSES = {
 	'recording.dropped': ['measurement', 'dropped'],
 	'recording.dropped_additions': ['addition', 'dropped after the shutdown'],
 	'recording.overflowed': ['request', 'counted as <overflow>, as there are more contexts than max_contexts'],
-	'flush.lost': ['measurement', 'lost with the store, or while it was away for too long'],
-	'flush.lost_additions': [
-		'addition',
-		'to counters and rankings lost with the store, or while it was away for too long',
-	],
-	'flush.lost_details': ['detail', 'of requests lost with the store, or while it was away for too long'],
+	'flush.lost': ['measurement', LOST],
+	'flush.lost_additions': ['addition', `to counters and rankings ${LOST}`],
+	'flush.lost_details': ['detail', `of requests ${LOST}`],
 	'flush.store_resets': ['reset', 'of the store: its earlier data is gone'],
 	'fold.quarantined': ['value', 'refused by the store'],
 	'fold.skewed': ['measurement', 'dropped, as the clocks disagree'],
@@ -25,11 +23,11 @@ const LOSSES = {
 export function problems(health, failure, advice = []) {
 	// Both begin with what could not be done.
 	const [, error] = /^[^:]*: (.*)$/s.exec(failure?.message ?? '') ?? [];
+	const isShown = (warning) =>
+		(error && warning.endsWith(error)) || advice.some(({ text }) => warning.startsWith(text));
 	const sentences = [health.warnings ?? []]
 		.flat()
-		.filter(
-			(warning) => !(error && warning.endsWith(error)) && !advice.some(({ text }) => warning.startsWith(text)),
-		)
+		.filter((warning) => !isShown(warning))
 		.map(visible);
 	for (const [path, [noun, fate]] of Object.entries(LOSSES)) {
 		const n = path.split('.').reduce((object, key) => object?.[key], health);

@@ -4,7 +4,7 @@ import { serverNow } from './api.js';
 import { attr, el, text } from './dom.js';
 import { duration, time, visible } from './format.js';
 import { instanceLink } from './instances.js';
-import { contextColumn, numberColumn } from './table.js';
+import { contextColumn, numberColumn, ratioColumn } from './table.js';
 import { drawTrace } from './trace.js';
 
 /** A time of day with its seconds, and with the date if it is not that of `now`. */
@@ -39,24 +39,17 @@ export function requestColumns(withContext) {
 			value: (row) => row.request_path,
 			draw(cell, row) {
 				if (!cell.firstChild) cell.append(el('bdi', 'path'));
-				text(cell.firstChild, row.request_path ? visible(row.request_path) : '–');
-				attr(
-					cell,
-					'title',
-					row.request_path ? visible(row.request_path) : 'Builder::keep_request_paths(true) records it',
-				);
+				const path = row.request_path && visible(row.request_path);
+				text(cell.firstChild, path || '–');
+				attr(cell, 'title', path || 'Builder::keep_request_paths(true) records it');
 			},
 		},
-		numberColumn('duration', 'Duration', (value) => duration(value)),
-		{
-			id: 'status',
-			label: 'Status',
+		numberColumn('duration', 'Duration', duration),
+		ratioColumn('status', 'Status', {
 			value: (row) => row.status ?? row.outcome,
-			draw(cell, row) {
-				text(cell, row.status ?? visible(row.outcome));
-				cell.classList.toggle('bad-text', row.error);
-			},
-		},
+			words: (row) => row.status ?? visible(row.outcome),
+			level: (row) => (row.error ? 'bad' : null),
+		}),
 		{
 			id: 'instance',
 			label: 'Instance',

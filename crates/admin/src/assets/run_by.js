@@ -1,9 +1,10 @@
 // The paths that run a timer.
 
 import { card } from './card.js';
-import { attr, el, text } from './dom.js';
-import { count, duration, percent, plural, times } from './format.js';
-import { contextColumn, numberColumn, shareColumn, Table } from './table.js';
+import { el, text } from './dom.js';
+import { count, duration, percent, plural } from './format.js';
+import { contextColumn, numberColumn, ratioColumn, shareColumn, Table } from './table.js';
+import { perRequest } from './time_goes.js';
 
 const NONE_RUN =
 	'No request ran it in this range: it runs outside of requests, or beside 16 timers that take more time';
@@ -21,27 +22,21 @@ export function runBy() {
 				title: 'The share of the timer’s time that is within this path',
 			}),
 			numberColumn('count', 'Calls', count),
-			{
-				...numberColumn('per_request', 'Per request', null, { title: 'Calls per request of the path' }),
-				draw(cell, row) {
-					text(cell, times(row.per_request).replace('×', ''));
-					attr(cell, 'data-sense', row.repeated ? 'bad' : null);
-				},
-			},
-			numberColumn('mean', 'Mean', (value) => duration(value), { title: 'Of the timer, within this path' }),
+			ratioColumn('per_request', 'Per request', { title: 'Calls per request of the path', ...perRequest }),
+			numberColumn('mean', 'Mean', duration, { title: 'Of the timer, within this path' }),
 			shareColumn('Of the path', { title: 'The share of the path’s time during which it runs' }),
 		],
 	});
-	const node = card('run-by', 'Run by', { head: [el('span', 'muted')], parts: [table.node] });
+	const note = el('span', 'muted');
+	const node = card('run-by', 'Run by', { head: [note], parts: [table.node] });
 	return {
 		node,
 		/** `calls`: all calls of the timer, within requests and outside. */
 		draw(paths, calls, label) {
 			table.draw(paths, paths.length ? '' : NONE_RUN);
 			const within = paths.reduce((sum, row) => sum + row.count, 0);
-			const words =
-				within < calls ? `${count(within)} of ${plural(calls, 'call')} within requests, ${label}` : label;
-			text(node.querySelector('.muted'), paths.length ? words : '');
+			const part = within < calls ? `${count(within)} of ${plural(calls, 'call')} within requests, ` : '';
+			text(note, paths.length ? `${part}${label}` : '');
 		},
 	};
 }

@@ -2,11 +2,11 @@
 
 import { question } from './api.js';
 import { card } from './card.js';
-import { attr, el, fill, meter, show, svg, text } from './dom.js';
+import { attr, button, el, fill, labelled, meter, show, text } from './dom.js';
 import { filterField, showFilter } from './filter.js';
-import { NONE, count, duration, grouped, moment, percent, plural, rate, span, visible } from './format.js';
+import { count, duration, grouped, moment, percent, plural, rate, span, visible } from './format.js';
 import { Pager, allRows } from './pager.js';
-import { spark } from './spark.js';
+import { ended, sparkColumn } from './spark.js';
 import { range, state } from './state.js';
 import { Table, numberColumn } from './table.js';
 
@@ -46,20 +46,16 @@ function rowCache(page) {
 				title: 'Reads by this process that were answered from the cache',
 				value: (row) => row.hits,
 				draw(cell, row) {
-					text(cell, row.hits + row.misses > 0 ? percent(row.hits, row.hits + row.misses) : NONE);
+					text(cell, percent(row.hits, row.hits + row.misses));
 					attr(cell, 'title', `${grouped(row.hits)} hits, ${grouped(row.misses)} misses`);
 				},
 			},
 			numberColumn('misses', 'Misses', grouped),
-			numberColumn('failures', 'Failures in a row', (failures) => (failures > 0 ? grouped(failures) : NONE)),
-			{
-				...numberColumn('last_error', 'Last error', visible),
-				className: 'left',
-			},
+			numberColumn('failures', 'Failures in a row', (failures) => (failures > 0 ? grouped(failures) : '–')),
+			numberColumn('last_error', 'Last error', visible, { className: 'left' }),
 		],
 	});
-	const caches = el('select', '');
-	attr(caches, 'aria-label', 'Row cache');
+	const caches = labelled(el('select'), 'Row cache');
 	caches.addEventListener('change', () => {
 		chosen = caches.value;
 		page.ask();
@@ -71,23 +67,21 @@ function rowCache(page) {
 		node,
 		asked: () => ({ rows: query({ limit: CACHED_ROWS }) }),
 		draw(answer, refused) {
-			if (answer) {
-				const names = answer.caches;
-				if (caches.length !== names.length)
-					caches.replaceChildren(...names.map((name) => new Option(name ? visible(name) : 'unnamed', name)));
-				caches.value = answer.name ?? '';
-				show(caches, names.length > 1);
-				show(node, names.length > 0);
-				const { total, rows: list, sums } = answer;
-				const none = { every: null, due_in: null, age: null, hits: null, misses: null };
-				unscheduled = answer.failed.map((row) => ({ ...row, ...none }));
-				table.draw([...list, ...unscheduled], list.length + unscheduled.length ? '' : 'No row is scheduled');
-				const shown = list.length < total ? `${grouped(list.length)} of ` : '';
-				const counts = ['hits', 'misses', 'refreshes', 'failures'].map(
-					(name) => `${grouped(sums?.[name])} ${name}`,
-				);
-				text(note, `${shown}${plural(total, 'row')}, failing first · this process: ${counts.join(', ')}`);
-			} else if (refused) table.draw([], refused);
+			if (!answer) return refused && table.draw([], refused);
+			const { caches: names, total, rows: list, sums, failed } = answer;
+			if (caches.length !== names.length)
+				caches.replaceChildren(...names.map((name) => new Option(name ? visible(name) : 'unnamed', name)));
+			caches.value = answer.name ?? '';
+			show(caches, names.length > 1);
+			show(node, names.length > 0);
+			const none = { every: null, due_in: null, age: null, hits: null, misses: null };
+			unscheduled = failed.map((row) => ({ ...row, ...none }));
+			table.draw([...list, ...unscheduled], list.length + failed.length ? '' : 'No row is scheduled');
+			const shown = list.length < total ? `${grouped(list.length)} of ` : '';
+			const counts = ['hits', 'misses', 'refreshes', 'failures'].map(
+				(name) => `${grouped(sums?.[name])} ${name}`,
+			);
+			text(note, `${shown}${plural(total, 'row')}, failing first · this process: ${counts.join(', ')}`);
 		},
 	};
 }
@@ -100,14 +94,7 @@ export function mount(root, page) {
 		allRows: () => allRows(query, 'counters'),
 		columns: [
 			named('name', 'Counter'),
-			{
-				id: 'series',
-				label: 'Over time',
-				draw(cell, row) {
-					if (!cell.firstChild) cell.append(svg('svg', { class: 'spark', 'aria-hidden': 'true' }));
-					spark(cell.firstChild, row.ended);
-				},
-			},
+			sparkColumn('Over time'),
 			numberColumn('rate', 'Per second', rate),
 			numberColumn('last', 'Last whole slice', count),
 			numberColumn('sum', 'Sum of all slices', grouped),
@@ -121,11 +108,7 @@ export function mount(root, page) {
 			{
 				...named('name', 'Ranking'),
 				draw(cell, row) {
-					if (!cell.firstChild) {
-						const button = el('button', 'button quiet');
-						button.addEventListener('click', () => page.go({ name: cell.row.name }));
-						cell.append(button);
-					}
+					if (!cell.firstChild) cell.append(button('', () => page.go({ name: cell.row.name })));
 					cell.row = row;
 					text(cell.firstChild, visible(row.name));
 					attr(cell.firstChild, 'aria-pressed', row.isChosen);
@@ -161,18 +144,11 @@ export function mount(root, page) {
 	const rows = page.config.row_cache !== false && rowCache(page);
 	const notes = [el('span', 'muted'), el('span', 'muted'), el('span', 'muted')];
 	const topCard = card('ranking', 'Highest', { head: [notes[2]], parts: [top.node] });
-	root.append(
-		card('counters', 'Counters', {
-			head: [notes[0], filter],
-			parts: [counters.node, pager.node],
-		}),
-		...(rows ? [rows.node] : []),
-	);
+	root.append(card('counters', 'Counters', { head: [notes[0], filter], parts: [counters.node, pager.node] }));
+	if (rows) root.append(rows.node);
 	const isRanked = page.config.rankings !== false;
-	if (isRanked) {
-		const parts = [rankings.node];
-		root.append(el('div', 'pair', card('rankings', 'Rankings', { head: [notes[1]], parts }), topCard));
-	}
+	const all = card('rankings', 'Rankings', { head: [notes[1]], parts: [rankings.node] });
+	if (isRanked) root.append(el('div', 'pair', all, topCard));
 	let first = ''; // the first ranking
 	const chosen = () => isRanked && (state.name || first);
 	return {
@@ -187,40 +163,27 @@ export function mount(root, page) {
 			if (rows) rows.draw(cached, refused.rows);
 			if (refused.counters) counters.draw([], refused.counters);
 			else if (list && pager.draw(list.counters.length, list.total)) {
-				// The last slice has not ended.
-				const ended = list.series?.to > asOf ? -1 : undefined;
-				for (const row of list.counters) row.ended = (row.series ?? []).slice(0, ended);
-				counters.draw(
-					list.counters,
-					list.counters.length
-						? ''
-						: state.q
-							? `No counter contains “${visible(state.q)}”`
-							: 'No counters yet: pulse.counter("sales").add(1) makes one',
-				);
-				text(
-					notes[0],
-					`${plural(list.total, 'counter')} · slices of ${span(list.precision)}, rates from ${moment(list.from, now)} on`,
-				);
+				const none = state.q
+					? `No counter contains “${visible(state.q)}”`
+					: 'No counters yet: pulse.counter("sales").add(1) makes one';
+				counters.draw(ended(list.counters, list.series, asOf), list.counters.length ? '' : none);
+				const rates = `slices of ${span(list.precision)}, rates from ${moment(list.from, now)} on`;
+				text(notes[0], `${plural(list.total, 'counter')} · ${rates}`);
 			}
 			if (known) {
 				if (!first && known.rankings.length) {
 					first = known.rankings[0].name;
 					page.ask();
 				}
-				rankings.draw(
-					known.rankings.map((row) => ({ ...row, isChosen: row.name === chosen() })),
-					known.rankings.length ? '' : 'No rankings: pulse.ranking("posts") makes one',
-				);
-				text(notes[1], known.rankings.length ? 'choose one to see its ids' : '');
+				const list = known.rankings.map((row) => ({ ...row, isChosen: row.name === chosen() }));
+				rankings.draw(list, list.length ? '' : 'No rankings: pulse.ranking("posts") makes one');
+				text(notes[1], list.length ? 'choose one to see its ids' : '');
 			}
 			topCard.hidden = !chosen();
 			if (ranking?.name === chosen()) {
 				const highest = ranking.ids[0]?.score;
-				top.draw(
-					ranking.ids.map((row) => ({ ...row, highest })),
-					ranking.ids.length ? '' : 'No ids in its period',
-				);
+				const ids = ranking.ids.map((row) => ({ ...row, highest }));
+				top.draw(ids, ids.length ? '' : 'No ids in its period');
 				text(notes[2], `${visible(ranking.name)} · ${plural(ranking.total, 'id')}`);
 			}
 		},

@@ -2,12 +2,12 @@
 
 import { question } from './api.js';
 import { card } from './card.js';
-import { attr, el, show, sync, text } from './dom.js';
-import { count, delta, duration, isNumber, moment, percent, plural, sense, span, visible } from './format.js';
+import { button, el, labelled, show, sync, text } from './dom.js';
+import { count, duration, moment, percent, plural, span, visible } from './format.js';
 import { Pager, allRows } from './pager.js';
 import { send } from './send.js';
 import { state } from './state.js';
-import { Table, contextColumn, numberColumn } from './table.js';
+import { Table, contextColumn, numberColumn, ratioColumn } from './table.js';
 
 const ROWS = 50;
 const NO_MARKS =
@@ -16,6 +16,8 @@ const NO_MARKS =
 export function mount(root, page) {
 	const side = (name, label, id, format) =>
 		numberColumn(`${id}_${name}`, label, format, { value: (row) => row[name]?.[id] });
+	const share = (part) => percent(part, 1);
+	const cost = (value) => `${value < 0 ? '−' : '+'}${duration(Math.abs(value))}/min`;
 	const table = new Table({
 		name: 'deploy',
 		caption: 'Paths before and after the mark',
@@ -24,75 +26,42 @@ export function mount(root, page) {
 		allRows: () => allRows(query, 'contexts'),
 		columns: [
 			contextColumn(),
-			side('before', 'Mean before', 'mean', (value) => duration(value)),
-			side('after', 'after', 'mean', (value) => duration(value)),
-			{
-				id: 'change',
-				label: 'Change',
-				value: (row) => row.change?.mean ?? null,
-				draw(cell, row) {
-					const ratio = row.change?.mean;
-					text(cell, delta(ratio) || '–');
-					attr(cell, 'data-sense', sense(ratio));
-				},
-			},
-			{
-				id: 'side_by_side',
-				label: 'New beside old',
+			side('before', 'Mean before', 'mean', duration),
+			side('after', 'after', 'mean', duration),
+			ratioColumn('change', 'Change', { value: (row) => row.change?.mean ?? null }),
+			ratioColumn('side_by_side', 'New beside old', {
 				title: 'The new version by the old one, in the same minutes',
 				value: (row) => row.side_by_side?.ratio ?? null,
-				draw(cell, row) {
-					const ratio = row.side_by_side?.ratio;
-					text(cell, isNumber(ratio) ? delta(ratio) : '–');
-					attr(cell, 'data-sense', sense(ratio));
-				},
-			},
-			side('before', 'p95 before', 'p95', (value) => duration(value)),
-			side('after', 'after ', 'p95', (value) => duration(value)),
-			side('before', 'Errors before', 'error_share', (value) => percent(value, 1)),
-			side('after', 'after  ', 'error_share', (value) => percent(value, 1)),
+			}),
+			side('before', 'p95 before', 'p95', duration),
+			side('after', 'after ', 'p95', duration),
+			side('before', 'Errors before', 'error_share', share),
+			side('after', 'after  ', 'error_share', share),
 			side('after', 'Requests after', 'count', count),
-			numberColumn(
-				'extra_seconds_per_minute',
-				'Costs',
-				(value) =>
-					Math.abs(value) >= 0.001 ? `${value < 0 ? '−' : '+'}${duration(Math.abs(value))}/min` : '–',
-				{ title: 'Service time per minute beyond what as many requests would have taken before' },
-			),
+			numberColumn('extra_seconds_per_minute', 'Costs', (n) => (Math.abs(n) >= 0.001 ? cost(n) : '–'), {
+				title: 'Service time per minute beyond what as many requests would have taken before',
+			}),
 		],
 	});
 	const [deploys, others] = ['Deploys', 'Other marks'].map((label) => Object.assign(el('optgroup'), { label }));
-	const marks = el('select', '', deploys, others);
-	attr(marks, 'aria-label', 'Mark');
+	const marks = labelled(el('select', '', deploys, others), 'Mark');
 	marks.addEventListener('change', () => page.go({ mark: marks.value, offset: 0 }));
 	const note = el('p', 'calm');
 	const pager = new Pager(page, ROWS);
 	const query = (more) => question('deploy', { mark: state.mark, ...more });
 	const removal = removeMark(page);
 	const writes = page.config.may_write === true ? [removal.node, newMark(page)] : [];
-	root.append(
-		card('deploy', 'Before and after', { head: [marks, ...writes], parts: [note, table.node, pager.node] }),
-	);
+	const parts = [note, table.node, pager.node];
+	root.append(card('deploy', 'Before and after', { head: [marks, ...writes], parts }));
 	return {
 		questions: () => ({ deploy: query(pager.parameters()), marks: 'marks' }),
 		draw({ deploy, marks: known }, now, { refused }) {
-			const isDeploy = (mark) => Boolean(mark.version);
-			for (const [group, of] of [
-				[deploys, isDeploy],
-				[others, (mark) => !isDeploy(mark)],
-			]) {
-				const some = (known?.marks ?? []).filter(of);
-				sync(
-					group,
-					some,
-					(mark) => mark.id,
-					(mark) => {
-						const option = el('option', '', `${moment(mark.at, now)} ${visible(mark.text)}`);
-						option.value = mark.id;
-						return option;
-					},
-					() => {},
-				);
+			for (const group of [deploys, others]) {
+				const some = (known?.marks ?? []).filter((mark) => Boolean(mark.version) === (group === deploys));
+				sync(group, some, 'id', 'option', (option, mark) => {
+					text(option, `${moment(mark.at, now)} ${visible(mark.text)}`);
+					option.value = mark.id;
+				});
 				show(group, some.length > 0);
 			}
 			removal.offer(deploy?.mark ?? null);
@@ -122,16 +91,10 @@ const whole = (side, name) =>
 
 /** Makes a mark with a text of one's own. */
 function newMark(page) {
-	const field = el('input', '');
-	Object.assign(field, {
-		type: 'text',
-		maxLength: 80,
-		placeholder: 'New mark, such as “new index”',
-		autocomplete: 'off',
-	});
-	attr(field, 'aria-label', 'Text of a new mark');
-	const button = el('button', 'button', 'Mark now');
-	const form = el('form', 'field', field, button);
+	const field = labelled(el('input'), 'Text of a new mark');
+	const placeholder = 'New mark, such as “new index”';
+	Object.assign(field, { type: 'text', maxLength: 80, placeholder, autocomplete: 'off' });
+	const form = el('form', 'field', field, el('button', 'button', 'Mark now'));
 	form.addEventListener('submit', async (event) => {
 		event.preventDefault();
 		if (!field.value.trim()) return;
@@ -151,19 +114,18 @@ function newMark(page) {
 
 /** Removes the mark that is shown, after a second press. */
 function removeMark(page) {
-	const button = el('button', 'button quiet');
 	let shown = null; // the mark that would be removed
 	let isAsked = false; // whether the next press removes it
 	const ask = (again, failure = '') => {
 		isAsked = again;
-		text(button, isAsked ? 'Really remove it?' : failure ? 'Not removed' : 'Remove');
-		attr(button, 'aria-label', `${button.shownText} ${visible(shown?.text ?? '')}`);
-		button.title = failure || 'Remove this mark, for everybody';
-		button.classList.toggle('bad-text', isAsked || failure !== '');
+		text(node, isAsked ? 'Really remove it?' : failure ? 'Not removed' : 'Remove');
+		labelled(node, `${node.shownText} ${visible(shown?.text ?? '')}`);
+		node.title = failure || 'Remove this mark, for everybody';
+		node.classList.toggle('bad-text', isAsked || failure !== '');
 	};
-	button.addEventListener('click', async () => {
+	const node = button('', async () => {
 		if (!isAsked) return ask(true);
-		button.disabled = true;
+		node.disabled = true;
 		try {
 			await send('DELETE', `marks?${new URLSearchParams({ id: shown.id })}`);
 			ask(false);
@@ -171,18 +133,18 @@ function removeMark(page) {
 		} catch (error) {
 			ask(false, error.message);
 		}
-		button.disabled = false;
+		node.disabled = false;
 	});
-	button.addEventListener('blur', () => ask(false));
+	node.addEventListener('blur', () => ask(false));
 	ask(false);
 	return {
-		node: button,
+		node,
 		/** Offers to remove a mark; `null`: none. */
 		offer(mark) {
 			const isOther = mark?.id !== shown?.id;
 			shown = mark;
 			if (isOther) ask(false);
-			show(button, mark !== null);
+			show(node, mark !== null);
 		},
 	};
 }

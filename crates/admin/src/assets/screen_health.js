@@ -35,12 +35,8 @@ export function mount(root, page) {
 			const list = el('dl', 'facts');
 			return [name, list, card(`health-${name}`, title, { parts: [list] })];
 		});
-	const details = el(
-		'details',
-		'',
-		el('summary', 'button', 'Details'),
-		el('div', 'cards', ...lists.map(([, , node]) => node)),
-	);
+	const cards = el('div', 'cards', ...lists.map(([, , node]) => node));
+	const details = el('details', '', el('summary', 'button', 'Details'), cards);
 	root.append(
 		card('well', 'Is it well?', { parts: [well] }),
 		card('instances', 'Instances', { head: [note], parts: [instances.node] }),
@@ -50,10 +46,7 @@ export function mount(root, page) {
 	return {
 		needsNoStore: true,
 		questions: () => ({
-			instances: question('instances', {
-				limit: 1000,
-				...(since && !isZoomed() ? { from: since, to: '' } : range()),
-			}),
+			instances: question('instances', { limit: 1000, ...(since && !isZoomed() ? { from: since } : range()) }),
 			overview: 'overview',
 		}),
 		draw({ instances: fleet, overview, changes }, now, { asOf, health: own }) {
@@ -70,16 +63,12 @@ export function mount(root, page) {
 				page.complete(fleet, fleet.total > 0);
 			}
 			if (health) {
-				sync(
-					well,
-					wellness(health, { asOf, fleet, overview, changes }, now),
-					([topic]) => topic,
-					([topic]) => el('li', '', el('strong', '', topic), el('span')),
-					(line, [, sentence, isWell]) => {
-						text(line.lastChild, sentence);
-						attr(line, 'data-sense', isWell ? 'good' : 'bad');
-					},
-				);
+				const create = ([topic]) => el('li', '', el('strong', '', topic), el('span'));
+				const topics = wellness(health, { asOf, fleet, overview, changes }, now);
+				sync(well, topics, 0, create, (line, [, sentence, isWell]) => {
+					text(line.lastChild, sentence);
+					attr(line, 'data-sense', isWell ? 'good' : 'bad');
+				});
 			}
 			for (const [name, list] of lists) {
 				const facts = CARDS[name][1]
@@ -92,23 +81,13 @@ export function mount(root, page) {
 						['fleet.timers', overview.timers],
 						['fleet.in_flight', overview.in_flight],
 					);
-				sync(
-					list,
-					facts,
-					([key]) => key,
-					([key]) => {
-						const value = el('dd');
-						value.dataset.fact = key;
-						return el('div', '', el('dt', '', label(key)), value);
-					},
-					(row, [key, value]) => {
-						text(row.lastChild, inWords(key, value, now));
-						row.lastChild.classList.toggle(
-							'warn-text',
-							(Array.isArray(value) ? value.length : value) > 0 && LOSSES.test(key),
-						);
-					},
-				);
+				const create = ([key]) => el('div', '', el('dt', '', label(key)), el('dd'));
+				sync(list, facts, 0, create, ({ lastChild: shown }, [key, value]) => {
+					shown.dataset.fact = key;
+					text(shown, inWords(key, value, now));
+					const n = Array.isArray(value) ? value.length : value;
+					shown.classList.toggle('warn-text', n > 0 && LOSSES.test(key));
+				});
 			}
 		},
 	};
@@ -120,32 +99,21 @@ const ago = (seconds) => (seconds < 2 ? 'just now' : `${span(seconds)} ago`);
 function wellness(health, { asOf, fleet, overview, changes }, now) {
 	const { store, recording, fold } = health;
 	const losses = problems({ recording, flush: health.flush, fold }, null);
-	const alive = fleet?.instances.filter((one) => one.alive).length;
-	const versions = new Set(
-		fleet?.instances.filter((one) => one.alive && one.version).map((one) => visible(one.version)),
-	);
 	const isAnswering = health.status !== 'down' && !store?.last_error;
+	const answered = `${visible(store?.description)}, answered ${ago(store?.contact_age_seconds)}`;
+	const unreachable = `unreachable: ${visible(store?.last_error ?? 'no answer')}`;
+	const until = isNumber(asOf) && `everything until ${time(asOf)}, ${ago(now - asOf)}`;
 	const topics = [
-		[
-			'Store',
-			isAnswering
-				? `${visible(store?.description)}, answered ${ago(store?.contact_age_seconds)}`
-				: `unreachable: ${visible(store?.last_error ?? 'no answer')}`,
-			isAnswering,
-		],
+		['Store', isAnswering ? answered : unreachable, isAnswering],
 		['Losses', losses.length ? losses.join(' ') : 'none: every request was recorded', losses.length === 0],
-		[
-			'Shown',
-			isNumber(asOf)
-				? `everything until ${time(asOf)}, ${ago(now - asOf)}`
-				: 'unknown, as the store does not answer',
-			now - asOf < 60,
-		],
+		['Shown', until || 'unknown, as the store does not answer', now - asOf < 60],
 	];
 	if (fleet) {
+		const alive = fleet.instances.filter((one) => one.alive);
+		const versions = new Set(alive.filter((one) => one.version).map((one) => visible(one.version)));
 		const which = versions.size ? `, with version ${[...versions].join(' and ')}` : '';
 		const busy = overview ? `; ${plural(overview.in_flight, 'request')} in flight` : '';
-		topics.push(['Instances', `${alive} of ${fleet.total} report${which}${busy}`, alive > 0]);
+		topics.push(['Instances', `${alive.length} of ${fleet.total} report${which}${busy}`, alive.length > 0]);
 	}
 	if (changes) {
 		const { judged_until: until, sight } = changes;
@@ -191,10 +159,10 @@ function inWords(key, value, now) {
 	if (key === 'instance' && value === null) return 'none: it only reads';
 	if (value === null || value === undefined || value === '') return NONE;
 	if (typeof value === 'boolean') return value ? 'yes' : 'no';
-	if (Array.isArray(value))
-		return value.length
-			? value.map((one) => visible(typeof one === 'object' ? Object.values(one).join(': ') : one)).join('\n')
-			: 'none';
+	if (Array.isArray(value)) {
+		const words = value.map((one) => visible(typeof one === 'object' ? Object.values(one).join(': ') : one));
+		return words.join('\n') || 'none';
+	}
 	if (!isNumber(value)) return visible(value);
 	if (/bytes/.test(key)) return bytes(value);
 	if (key === 'completeness') return percent(value, 1);

@@ -3,14 +3,13 @@
 import { question } from './api.js';
 import { anchor, card, offerExport } from './card.js';
 import { against } from './change.js';
-import { TimeChart } from './chart.js';
-import { attr, el, show, text } from './dom.js';
-import { count, delta, duration, isNumber, moment, percent, plural, visible } from './format.js';
+import { attr, el, labelled, say, show, text } from './dom.js';
+import { count, duration, isNumber, moment, percent, plural, visible } from './format.js';
 import { lengthName } from './overview.js';
 import { isZoomed, link, range, seconds, state } from './state.js';
-import { Table, contextColumn, errorColumn, numberColumn, statistic } from './table.js';
+import { Table, contextColumn, errorColumn, numberColumn, ratioColumn, statistic } from './table.js';
 import { Tiles } from './tiles.js';
-import { Trends, exportedChart, shownSeries } from './trends.js';
+import { Trends, chartOf, countsOf, exportedChart, shownBy, valuesOf } from './trends.js';
 import { changePanel } from './verdict.js';
 
 const NAMED = 3; // paths that a sentence names
@@ -43,8 +42,7 @@ export function mount(root, page) {
 	const facts = el('p', 'muted');
 	const verdict = el('strong', 'change');
 	const said = el('section', 'card', el('p', '', verdict), facts);
-	said.dataset.panel = 'instance';
-	attr(said, 'aria-label', 'What is known of it');
+	labelled(said, 'What is known of it').dataset.panel = 'instance';
 	const change = changePanel(page);
 	const tiles = new Tiles(['requests', 'mean', 'p50', 'p95', 'p99', 'errors', 'target']);
 	const charts = el('div', 'pair');
@@ -61,10 +59,8 @@ export function mount(root, page) {
 	].map((options) => chart(machine, page, name, options, 'machine'));
 	const told = el('p', 'muted');
 	const table = pathTable();
-	const paths = card('instance-paths', 'Its paths beside the others', {
-		head: [el('span', 'muted')],
-		parts: [table.node],
-	});
+	const until = el('span', 'muted');
+	const paths = card('instance-paths', 'Its paths beside the others', { head: [until], parts: [table.node] });
 	const body = el('div', 'stack', said, change.node, tiles.node, charts, all.node, machine, told, paths);
 	const note = el('p', 'nothing card');
 	root.append(el('p', 'crumbs', back, ' / ', el('h2', 'title', el('bdi', 'mono path', visible(name)))), note, body);
@@ -73,10 +69,7 @@ export function mount(root, page) {
 
 	return {
 		remove() {
-			all.remove();
-			requests.remove();
-			latency.remove();
-			for (const one of machines) one.remove();
+			for (const one of [all, requests, latency, ...machines]) one.remove();
 		},
 		questions: () => ({
 			instance: question('instance', { instance: name, ...range() }),
@@ -87,9 +80,8 @@ export function mount(root, page) {
 		}),
 		draw({ instance, after, marks, changes: log, ...series }, now, { asOf, refused }) {
 			attr(back, 'href', link({ screen: 'health' }));
-			show(note, Boolean(refused.instance));
 			show(body, Boolean(instance));
-			text(note, refused.instance ?? '');
+			say(note, refused.instance ?? '');
 			if (!instance) return;
 			const about = (log?.changes ?? []).filter((one) => one.instance === name);
 			const began = about.find((one) => one.stands)?.since ?? 0;
@@ -114,23 +106,17 @@ export function mount(root, page) {
 			if (isAlone) all.draw(series, drawn);
 			else if (isKept) for (const one of [requests, latency]) one.draw(instance, drawn);
 			const known = instance.machine;
+			const hasMemory = known.some(([, point]) => isNumber(point.resident_bytes));
 			show(machine, known.length > 0);
-			show(told, known.length > 0);
 			if (known.length) for (const one of machines) one.draw(instance, drawn);
-			show(
-				machine.lastChild,
-				known.some(([, point]) => isNumber(point.resident_bytes)),
-			);
-			text(told, known.length ? machineOf(known.at(-1)[1]) : '');
+			show(machine.lastChild, hasMemory);
+			say(told, known.length ? machineOf(known.at(-1)[1]) : '');
 			show(paths, !isAlone && isKept);
 			table.draw(compared.paths, compared.total ? '' : 'It has reported no requests in this range');
 			const shown = compared.paths.length;
 			const part = shown < compared.total ? `${shown} of ${compared.total}, ` : '';
-			const until = moment(Math.min(compared.to, now), now);
-			text(
-				paths.querySelector('.muted'),
-				`${part}${moment(compared.from, now)} – ${until}: each minute, the busiest paths`,
-			);
+			const during = `${moment(compared.from, now)} – ${moment(Math.min(compared.to, now), now)}`;
+			text(until, `${part}${during}: each minute, the busiest paths`);
 		},
 	};
 }
@@ -144,39 +130,23 @@ function chart(root, page, name, options, of = 'points') {
 	const figure = el('figure', 'card');
 	figure.dataset.chart = key;
 	root.append(figure);
-	const shown = new TimeChart(figure, {
-		title,
-		kind: 'lines',
-		series,
-		format,
-		name: key,
-		offers: key === 'latency' ? 'log' : '',
-		onZoom: (from, to) => page.go({ from, to }),
-		onView: (view) => page.go(view, true),
-	});
+	const offers = key === 'latency' ? 'log' : '';
+	const shown = chartOf(page, figure, { title, kind: 'lines', series, format, name: key, offers });
 	offerExport(`${title} beside the others`, key, figure, () => exportedChart(shown, `${name}-${key}`));
 	return {
 		remove: () => shown.remove(),
 		draw(answer, { marks, changes, asOf: now }) {
 			const { from, to, precision, [of]: points } = answer;
-			const values = series.map(({ key: field }) => [
-				field,
-				new Map(points.map(([start, point]) => [start, point[field]])),
-			]);
 			shown.update({
+				...shownBy({ marks, changes: changes.map((one) => ({ at: one.since, text: 'out of line' })), now }),
 				from,
 				to,
 				precision,
-				now,
-				values: new Map(values),
-				counts: key === 'latency' ? new Map(points.map(([start, point]) => [start, point.count])) : null,
+				values: valuesOf(points, series, (one, point) => point[one.key]),
+				counts: key === 'latency' ? countsOf(points) : null,
 				recordedFrom: to - answer.recorded_seconds - answer.not_running_seconds,
 				notRunning: [],
-				marks: marks.map(({ at, text: label, id }) => ({ at, text: label, id })),
-				changes: changes.map((one) => ({ since: one.since, text: 'out of line' })),
-				...shownSeries(),
 				log: key === 'latency' && state.log === 1,
-				utc: state.utc === 1,
 			});
 		},
 	};
@@ -210,34 +180,24 @@ function sentence({ alone, verdict, paths, ratio, stands_out: standsOut }) {
 	if (compared === 0)
 		return 'It cannot be compared: no path has 10 requests here and on the others in the same minutes.';
 	const beside = against(ratio, 'the others');
-	const slower = spread(verdict.slower, {
-		all: `${allOf(compared)} about ${against(ratio, 'the others')}: it is the instance, not a page`,
+	const slower = {
+		all: `All of its ${compared} paths are slower, about ${beside}: it is the instance, not a page`,
 		most: `Most of its paths (${verdict.slower_paths} of ${compared}) are slower, ${beside} on the whole`,
-		some: onlySome(
-			paths.filter((row) => row.slower),
-			verdict.slower_paths,
-			'slower',
-		),
-	});
-	const failing = spread(verdict.failing, {
+		some: onlySome(paths, 'slower', verdict.slower_paths, 'slower'),
+	}[verdict.slower];
+	const failing = {
 		all: 'All of its paths fail more often than on the others: it is the instance, not a page',
 		most: `Most of its paths (${verdict.failing_paths} of ${compared}) fail more often than on the others`,
-		some: onlySome(
-			paths.filter((row) => row.failing),
-			verdict.failing_paths,
-			'failing more often',
-		),
-	});
+		some: onlySome(paths, 'failing', verdict.failing_paths, 'failing more often'),
+	}[verdict.failing];
 	const said = [slower, failing].filter(Boolean);
 	if (said.length) return `${said.join('. ')}.`;
-	if (standsOut) return `It is ${against(ratio, 'the others')} on the whole, and no path differs clearly by itself.`;
+	if (standsOut) return `It is ${beside} on the whole, and no path differs clearly by itself.`;
 	return `It is like the others on each of the ${plural(compared, 'path')} that can be compared.`;
 }
 
-const spread = (how, words) => words[how] ?? '';
-const allOf = (compared) => `All of its ${compared} paths are slower,`;
-
-function onlySome(rows, total, how) {
+function onlySome(paths, field, total, how) {
+	const rows = paths.filter((row) => row[field]);
 	const names = rows.slice(0, NAMED).map((row) => visible(row.context));
 	const more =
 		total > names.length ? `${names.length ? ' and ' : ''}${plural(total - names.length, 'more path')}` : '';
@@ -283,21 +243,15 @@ function pathTable() {
 		mark: (node, row) => attr(node, 'data-odd', row.slower || row.failing ? 'true' : null),
 		columns: [
 			contextColumn(),
-			{
-				id: 'ratio',
-				label: 'vs others',
+			ratioColumn('ratio', 'vs others', {
 				title: 'Its mean by that of the others, in the same minutes',
-				value: (row) => row.ratio,
-				draw(cell, row) {
-					text(cell, delta(row.ratio) || '–');
-					attr(cell, 'data-sense', row.slower ? 'bad' : null);
-				},
-			},
+				level: (row) => (row.slower ? 'bad' : null),
+			}),
 			numberColumn('count', 'Requests', count),
 			statistic('mean'),
-			beside('mean', 'Others', (value) => duration(value)),
+			beside('mean', 'Others', duration),
 			statistic('p95'),
-			beside('p95', 'Others', (value) => duration(value)),
+			beside('p95', 'Others', duration),
 			errorColumn((row) => row.failing),
 			beside('error_share', 'Others', (value) => percent(value, 1)),
 		],

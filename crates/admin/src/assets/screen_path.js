@@ -5,7 +5,7 @@ import { question, serverNow } from './api.js';
 import { anchor, card, offerExport } from './card.js';
 import { isOfAll } from './change.js';
 import { contextParts } from './context.js';
-import { attr, el, show, text } from './dom.js';
+import { attr, el, say, show, text } from './dom.js';
 import { moment } from './format.js';
 import { drawHistogram, histogramRows, histogramTable } from './hist.js';
 import { drawInstances, instanceTable } from './instances.js';
@@ -25,20 +25,15 @@ import { week } from './week.js';
 const INSTANCES = 12;
 const PROFILE_FOR = 600; // seconds for which the usual week is shown before it is asked for again
 
-/** Splits "GET /users/{id}" of a ranking, where the API does not give the method. */
-function splitContext(context) {
-	const match = /^([A-Z]{3,10}) (\/.*)$/s.exec(context);
-	return { context, kind: 'http', method: match?.[1] ?? null, path: match?.[2] ?? null };
-}
-
 export function mount(root, page) {
 	// A change of the queue in front is about its timer.
 	const isQueue = state.context === '<queue>';
 	const isTimer = isQueue || state.kind === 'timer';
 	const name = isQueue ? 'queue' : state.context;
 	const context = { context: name, kind: isTimer ? 'timer' : 'http' };
-	const parts = splitContext(name);
-	const title = el('h2', 'title', ...contextParts({ ...parts, kind: context.kind }));
+	// The name of a link has its method, as "GET /users/{id}".
+	const [, method = null, path = null] = /^([A-Z]{3,10}) (\/.*)$/s.exec(name) ?? [];
+	const title = el('h2', 'title', ...contextParts({ ...context, method, path }));
 	const back = anchor(link({ screen: isTimer ? 'timers' : 'paths' }), isTimer ? 'Timers' : 'Paths');
 	const tiles = new Tiles(['requests', 'mean', 'p50', 'p95', 'p99', 'errors', 'target']);
 	if (isTimer) tiles.name('Calls');
@@ -53,7 +48,8 @@ export function mount(root, page) {
 	let shape = {}; // of the histogram
 	const picture = el('div', 'histogram');
 	const distribution = histogramTable(picture);
-	const head = [el('span', 'muted'), distribution.button];
+	const [compare, slowNote, instanceNote] = [el('span', 'muted'), el('span', 'muted'), el('span', 'muted')];
+	const head = [compare, distribution.button];
 	const histogram = card('histogram', 'Distribution', { head, parts: [picture, distribution.node] });
 	offerExport('Distribution', 'histogram', picture, () => histogramRows(shape));
 	const timeTable = timeGoes(name === '<unmatched>' ? 'No timer ran within these requests' : undefined);
@@ -70,38 +66,26 @@ export function mount(root, page) {
 	const usual = week();
 	let profile = null; // when it was answered, and the answer
 	const note = el('p', 'nothing card');
-	const body = el(
-		'div',
-		'stack',
-		change.node,
-		tiles.node,
-		trends.node,
+	const slow = card('slow-requests', 'Slowest requests', { head: [slowNote, listed], parts: [requests.node] });
+	const others = card('instances', 'Instances', { head: [instanceNote], parts: [instances.node] });
+	const pairs = [
 		el('div', 'pair', histogram, isTimer ? users.node : timeTable.node),
-		el(
-			'div',
-			'pair uneven',
-			card('slow-requests', 'Slowest requests', { head: [el('span', 'muted'), listed], parts: [requests.node] }),
-			card('instances', 'Instances', { head: [el('span', 'muted')], parts: [instances.node] }),
-		),
-		target.node,
-		usual.node,
-	);
+		el('div', 'pair uneven', slow, others),
+	];
+	const body = el('div', 'stack', change.node, tiles.node, trends.node, ...pairs, target.node, usual.node);
 	change.node.append(target.line);
 	root.append(el('p', 'crumbs', back, ' / ', title), note, body);
 	const advise = adviceCards(change.node);
 	// Requests and instances are those of paths.
-	if (isTimer) show(target.node.previousSibling, false);
+	show(pairs[1], !isTimer);
 	let standing = null;
 
 	/** The requests that matter most: where the page fails, those that failed since. */
 	function drawRequests({ failing, in_window: inRange, requests: shown }) {
 		requests.draw(shown, shown.length ? '' : 'No requests in the last two hours');
-		const panel = body.querySelector('[data-panel=slow-requests]');
-		text(panel.querySelector('h2'), failing ? 'Failing and slowest requests' : 'Slowest requests');
-		text(
-			panel.querySelector('.muted'),
-			inRange ? `${shown.length} of this range` : shown.length ? 'none of this range: of the last two hours' : '',
-		);
+		text(slow.querySelector('h2'), failing ? 'Failing and slowest requests' : 'Slowest requests');
+		const old = shown.length ? 'none of this range: of the last two hours' : '';
+		text(slowNote, inRange ? `${shown.length} of this range` : old);
 	}
 	// The time since the change, unless a range was zoomed to.
 	const sinceChange = () => (standing && !isZoomed() ? { from: standing.since } : null);
@@ -112,30 +96,21 @@ export function mount(root, page) {
 			marks: 'marks',
 			...(serverNow() > (profile?.until ?? 0) ? { profile: question('profile', context) } : {}),
 			...trends.questions(name),
-			...(isTimer
-				? {}
-				: {
-						instances: question('instances', {
-							limit: 1000,
-							context: state.context,
-							...(sinceChange() ?? range()),
-						}),
-					}),
+			...(!isTimer && {
+				instances: question('instances', { limit: 1000, context: name, ...(sinceChange() ?? range()) }),
+			}),
 			// Beside as long a time before it.
 			...(sinceChange() ? { since: question('path', { ...context, ...sinceChange() }) } : {}),
 		}),
 		draw(
-			{ path, marks, changes: all, instances: fleet, since: sinceThen, profile: answered, ...series },
+			{ path, marks, changes: all, instances: fleet, since, profile: answered, ...series },
 			now,
 			{ asOf, refused },
 		) {
 			attr(back, 'href', link({ screen: isTimer ? 'timers' : 'paths' }));
-			show(note, Boolean(refused.path));
+			say(note, refused.path ?? '');
 			show(body, Boolean(path));
-			if (!path) {
-				text(note, refused.path ?? '');
-				return;
-			}
+			if (!path) return;
 			const marked = marks?.marks ?? [];
 			const { window } = path;
 			const isRecent = (one) => one.stands || one.ended > now - 86400;
@@ -153,24 +128,16 @@ export function mount(root, page) {
 			target.draw(path.path_target ?? null);
 			const kept = keptRequests(path);
 			trends.draw(series, { marks: marked, changes: changes.filter(isRecent), asOf, kept });
+			const inRange = isZoomed() ? 'this range' : `last ${lengthName()}`;
 			const compared =
-				sinceChange() && sinceThen?.window?.count > 0
-					? { ...sinceThen.window, label: `since ${moment(standing.since, now)}, against before` }
-					: {
-							...window,
-							label: isZoomed()
-								? 'this range, against the one before'
-								: `last ${lengthName()}, against the one before`,
-						};
+				sinceChange() && since?.window?.count > 0
+					? { ...since.window, label: `since ${moment(standing.since, now)}, against before` }
+					: { ...window, label: `${inRange}, against the one before` };
 			change.draw(changes, marked, now, all, compared.timers);
-			text(histogram.querySelector('.muted'), `${compared.label} (outline)`);
-			shape = {
-				now: compared.histogram,
-				before: compared.histogram_before?.length ? compared.histogram_before : null,
-				p50: compared.p50,
-				p95: compared.p95,
-				target: isTimer ? null : page.config.target,
-			};
+			text(compare, `${compared.label} (outline)`);
+			const { histogram: times, histogram_before: before, p50, p95 } = compared;
+			const limit = isTimer ? null : page.config.target;
+			shape = { now: times, before: before?.length ? before : null, p50, p95, target: limit };
 			drawHistogram(picture, shape);
 			distribution.draw(shape);
 			if (isTimer) users.draw(compared.run_by ?? [], compared.count, compared.label);
@@ -178,8 +145,7 @@ export function mount(root, page) {
 			drawRequests(window.worst_requests);
 			if (answered && answered !== profile?.answer) profile = { answer: answered, until: now + PROFILE_FOR };
 			if (profile) usual.draw(profile.answer, now);
-			if (fleet)
-				drawInstances(instances, fleet, body.querySelector('[data-panel=instances] .muted'), now, INSTANCES);
+			if (fleet) drawInstances(instances, fleet, instanceNote, now, INSTANCES);
 		},
 	};
 }

@@ -2,15 +2,15 @@
 
 import { question } from './api.js';
 import { card } from './card.js';
-import { attr, el, show, svg, text } from './dom.js';
+import { attr, button, el, say } from './dom.js';
 import { filterField, showFilter } from './filter.js';
-import { count, delta, duration, sense, visible } from './format.js';
+import { count, delta, duration, visible } from './format.js';
 import { standingOn } from './change.js';
-import { spark } from './spark.js';
+import { ended, sparkColumn } from './spark.js';
 import { lengthName } from './overview.js';
 import { Pager, allRows } from './pager.js';
 import { range, state } from './state.js';
-import { contextColumn, errorColumn, numberColumn, shareColumn, statistic, Table } from './table.js';
+import { contextColumn, errorColumn, numberColumn, ratioColumn, shareColumn, statistic, Table } from './table.js';
 import { repetition } from './time_goes.js';
 
 const ROWS = 25;
@@ -28,51 +28,36 @@ function nameColumn(label) {
 				cell.repeats = el('span', 'tag repeats');
 				cell.insertBefore(cell.repeats, cell.lastChild);
 			}
-			show(cell.repeats, Boolean(repeated));
-			if (!repeated) return;
-			text(cell.repeats, repetition(repeated));
-			attr(cell.repeats, 'title', row.kind === 'timer' ? `within ${visible(repeated.path)}` : null);
+			say(cell.repeats, repeated ? repetition(repeated) : '');
+			attr(cell.repeats, 'title', repeated && row.kind === 'timer' ? `within ${visible(repeated.path)}` : null);
 		},
 	};
 }
 
 const columns = (kind) => [
 	{ ...nameColumn(kind === 'timer' ? 'Timer' : 'Path'), sort: true },
-	{
-		id: 'series',
-		label: kind === 'timer' ? 'Count over time' : 'Requests over time',
-		draw(cell, row) {
-			if (!cell.firstChild) cell.append(svg('svg', { class: 'spark', 'aria-hidden': 'true' }));
-			spark(cell.firstChild, row.ended);
-		},
-	},
-	{ ...numberColumn('count', kind === 'timer' ? 'Count' : 'Requests', count), sort: true },
+	sparkColumn(kind === 'timer' ? 'Count over time' : 'Requests over time'),
+	numberColumn('count', kind === 'timer' ? 'Count' : 'Requests', count, { sort: true }),
 	shareColumn('Share of time', { sort: true }),
 	...['mean', 'p50', 'p95', 'p99'].map((id) => ({ ...statistic(id), sort: true })),
-	{ ...numberColumn('max', 'Max', (value) => duration(value)), sort: true },
+	numberColumn('max', 'Max', duration, { sort: true }),
 	errorColumn((row) => standingOn(kind, row.context)?.kind === 'failing', { sort: true }),
 	...(kind === 'timer'
 		? []
 		: [
 				numberColumn('4xx', '4xx', count, { value: (row) => row.outcomes?.['4xx'] ?? 0, sort: true }),
-				numberColumn('longest_poll', 'Longest poll', (value) => duration(value), {
+				numberColumn('longest_poll', 'Longest poll', duration, {
 					value: (row) => row.polls?.longest ?? null,
 					title: 'For how long a request held a worker thread: this makes other pages slow',
 					sort: true,
 				}),
 			]),
-	{
-		id: 'change',
-		label: 'Change',
+	ratioColumn('change', 'Change', {
 		sort: true,
 		title: 'Of the mean, against the range before',
 		value: (row) => row.change?.mean ?? null,
-		draw(cell, row) {
-			const ratio = row.change?.mean;
-			text(cell, row.is_new ? 'new' : delta(ratio) || '–');
-			attr(cell, 'data-sense', sense(ratio));
-		},
-	},
+		words: (row) => (row.is_new ? 'new' : delta(row.change?.mean)),
+	}),
 ];
 
 /** A screen of the contexts of a kind: "http" or "timer". */
@@ -95,8 +80,7 @@ export function contexts(kind) {
 		const filter = filterField(page);
 		const pager = new Pager(page, ROWS);
 		const query = (more) => question('paths', { ...range(), kind, ...sorted(), q: state.q, ...more });
-		const changedFirst = el('button', 'button quiet', 'Changed first');
-		changedFirst.addEventListener('click', () =>
+		const changedFirst = button('Changed first', () =>
 			page.go({ sort: state.sort === 'changed' ? '' : 'changed', order: '', offset: 0 }),
 		);
 		root.append(card(name, title, { head: [changedFirst, filter], parts: [table.node, pager.node] }));
@@ -108,14 +92,11 @@ export function contexts(kind) {
 				showFilter(filter);
 				attr(changedFirst, 'aria-pressed', state.sort === 'changed');
 				if (!paths && !refused.paths) return;
-				const { paths: shown, total: all } = paths ?? { paths: [], total: 0 };
-				// The last slice has not ended.
-				const ended = paths?.series?.to > asOf ? -1 : undefined;
-				for (const row of shown) Object.assign(row, { ended: (row.series ?? []).slice(0, ended) });
+				const { paths: rows, total: all, series } = paths ?? { paths: [], total: 0 };
+				const shown = ended(rows, series, asOf);
 				if (paths && !pager.draw(shown.length, all)) return;
-				const empty = state.q
-					? `No ${noun} contains “${visible(state.q)}”`
-					: `No ${noun} in the last ${lengthName()}`;
+				const where = state.q ? `contains “${visible(state.q)}”` : `in the last ${lengthName()}`;
+				const empty = `No ${noun} ${where}`;
 				table.draw(shown, refused.paths ?? (shown.length ? '' : empty));
 				table.markSort(sorted().sort, sorted().order, state.sort !== '');
 				if (paths) page.complete(paths, all > 0);

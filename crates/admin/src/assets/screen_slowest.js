@@ -3,7 +3,7 @@
 import { question } from './api.js';
 import { card } from './card.js';
 import { choice } from './choice.js';
-import { el, show, text } from './dom.js';
+import { attr, button, el, labelled, show, text } from './dom.js';
 import { filterField, showFilter } from './filter.js';
 import { plural, visible } from './format.js';
 import { requestColumns } from './requests.js';
@@ -12,31 +12,13 @@ import { Table } from './table.js';
 
 const ROWS = 100;
 const PER_PATH = '5'; // unless another number is chosen, so that one path does not fill the table
-const HOURS = [
-	['', 'This hour and the last'],
-	['hour', 'This hour'],
-	['last_hour', 'Last hour'],
-];
-const STATUSES = [
-	['', 'Any status'],
-	['failed', 'Failed'],
-	['5xx', '5xx'],
-	['4xx', '4xx'],
-	['3xx', '3xx'],
-	['2xx', '2xx'],
-	['error', 'Service error'],
-	['panicked', 'Panicked'],
-	['cancelled', 'Cancelled'],
-	['body_aborted', 'Body aborted'],
-	['body_failed', 'Body failed'],
-];
-const PER_PATHS = [
-	['1', '1 per path'],
-	['3', '3 per path'],
-	['', '5 per path'],
-	['10', '10 per path'],
-	['all', 'All of each path'],
-];
+const HOURS = Object.entries({ '': 'This hour and the last', hour: 'This hour', last_hour: 'Last hour' });
+const ENDS = ['failed', '5xx', '4xx', '3xx', '2xx', 'error', 'panicked', 'cancelled', 'body_aborted', 'body_failed'];
+const nameOf = (end) => (end === 'error' ? 'Service error' : end[0].toUpperCase() + end.slice(1).replace('_', ' '));
+const STATUSES = [['', 'Any status'], ...ENDS.map((end) => [end, nameOf(end)])];
+const PER_PATHS = ['1', '3', '', '10']
+	.map((n) => [n, `${n || PER_PATH} per path`])
+	.concat([['all', 'All of each path']]);
 const KEPT =
 	'Of each hour are kept: the 100 slowest requests of all paths, and of each path the 5 slowest and the 5 newest ' +
 	'that failed';
@@ -59,27 +41,20 @@ export function mount(root, page) {
 	const statuses = choice(page, 'status', 'Status');
 	const instances = choice(page, 'instance', 'Instance');
 	const perPath = choice(page, 'per', 'At most');
-	const context = el('button', 'button chip');
-	context.addEventListener('click', () => page.go({ context: '' }));
+	const context = button('', () => page.go({ context: '' }), 'button chip');
 	const note = el('span', 'muted');
-	note.setAttribute('role', 'status');
+	attr(note, 'role', 'status');
 	note.title = KEPT;
-	const clear = el('button', 'button quiet', 'Clear filters');
-	clear.addEventListener('click', () => page.go({ context: '', q: '', status: '', instance: '', name: '' }));
+	const clear = button('Clear filters', () => page.go({ context: '', q: '', status: '', instance: '', name: '' }));
 	const filters = el('div', 'bar', context, field, statuses.node, instances.node, perPath.node, hours.node, clear);
-	filters.setAttribute('role', 'group');
-	filters.setAttribute('aria-label', 'Filters');
-	const parts = [filters, requests.node];
+	const parts = [labelled(filters, 'Filters', 'group'), requests.node];
 	root.append(card('slowest-requests', 'Slowest requests', { head: [note], parts }));
 	const isFiltered = () => Boolean(state.context || state.q || state.status || state.instance);
 	return {
 		questions: () => ({
 			requests: question('slowest_requests', {
+				...{ context: state.context, q: state.q, status: state.status, instance: state.instance },
 				window: state.name || 'both_hours',
-				context: state.context,
-				q: state.q,
-				status: state.status,
-				instance: state.instance,
 				per_path: state.per === 'all' ? '' : state.per || PER_PATH,
 				limit: ROWS,
 			}),
@@ -93,9 +68,9 @@ export function mount(root, page) {
 			instances.draw([['', 'All instances'], ...known]);
 			show(context, state.context !== '');
 			text(context, `Only ${visible(state.context)} ✕`);
-			context.setAttribute('aria-label', `Only ${visible(state.context)}: remove this filter`);
+			labelled(context, `Only ${visible(state.context)}: remove this filter`);
 			show(clear, isFiltered() || state.name !== '');
-			const rows = slow ? slow.requests.slice() : [];
+			const rows = slow?.requests ?? [];
 			requests.draw(rows, rows.length ? '' : (refused.requests ?? nothing(isFiltered())));
 			text(note, rows.length ? summary(slow) : '');
 		},

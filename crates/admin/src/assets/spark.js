@@ -5,10 +5,25 @@ import { attr, svg } from './dom.js';
 const WIDTH = 96;
 const HEIGHT = 22;
 
+/** Rows with the values of their series, but for the last slice, which has not ended. */
+export function ended(rows, series, asOf) {
+	const end = series?.to > asOf ? -1 : undefined;
+	return rows.map((row) => ({ ...row, ended: (row.series ?? []).slice(0, end) }));
+}
+
+/** A column of how the number of a row of `ended` went. */
+export const sparkColumn = (label) => ({
+	id: 'series',
+	label,
+	draw(cell, row) {
+		if (!cell.firstChild) cell.append(svg('svg', { class: 'spark', 'aria-hidden': 'true' }));
+		spark(cell.firstChild, row.ended);
+	},
+});
+
 /** Draws `[value or null, …]` into an `<svg class="spark">`, from zero up. */
-export function spark(picture, values) {
+function spark(picture, values) {
 	if (!picture.firstChild) picture.append(svg('path'));
-	attr(picture, 'aria-hidden', 'true');
 	attr(picture, 'viewBox', `0 0 ${WIDTH} ${HEIGHT}`);
 	const scale = (HEIGHT - 4) / (Math.max(...values, 0) || 1);
 	const step = WIDTH / Math.max(values.length - 1, 1);

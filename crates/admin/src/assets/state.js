@@ -1,17 +1,11 @@
 // The state of the page, in the URL's fragment: a reload, a shared link and the Back button restore it.
 
-/** Ranges that move with the clock, in seconds. */
-export const RANGES = {
-	'5m': 300,
-	'15m': 900,
-	'1h': 3600,
-	'6h': 21600,
-	'24h': 86400,
-	'7d': 604800,
-	'30d': 2592000,
-	'90d': 7776000,
-};
 const DAY = 86400;
+const UNITS = { m: 60, h: 3600, d: DAY };
+/** Ranges that move with the clock, in seconds. */
+export const RANGES = Object.fromEntries(
+	['5m', '15m', '1h', '6h', '24h', '7d', '30d', '90d'].map((name) => [name, parseInt(name) * UNITS[name.at(-1)]]),
+);
 const ALWAYS_KEPT = RANGES['7d'];
 const NAMES = ['overview', 'paths', 'path', 'slowest', 'timers', 'counters', 'health', 'deploy', 'instance'];
 // What stays while one goes from screen to screen, and what belongs to a screen.

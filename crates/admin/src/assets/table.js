@@ -3,8 +3,8 @@
 import { offerExport } from './card.js';
 import { contextParts } from './context.js';
 import { headline, level, standingOn } from './change.js';
-import { attr, el, fill, meter, show, sync, text } from './dom.js';
-import { NONE, duration, isNumber, percent, plural, visible } from './format.js';
+import { attr, button, el, fill, labelled, meter, say, show, sync, text } from './dom.js';
+import { NONE, delta, duration, isNumber, percent, plural, sense, visible } from './format.js';
 import { link } from './state.js';
 import { ENOUGH } from './tiles.js';
 
@@ -25,34 +25,21 @@ export class Table {
 		this.#columns = columns;
 		this.#options = options;
 		this.name = name;
-		const table = el(
-			'table',
-			'',
-			el('caption', 'hidden', caption),
-			el('thead', '', el('tr', '', ...columns.map((column) => this.#header(column)))),
-			this.#body,
-		);
-		table.dataset.table = name;
-		this.table = table;
-		const scroll = el('div', 'scroll', table);
+		const head = el('thead', '', el('tr', '', ...columns.map((column) => this.#header(column))));
+		this.table = el('table', '', el('caption', 'hidden', caption), head, this.#body);
+		this.table.dataset.table = name;
+		const scroll = labelled(el('div', 'scroll', this.table), caption, 'group');
 		scroll.tabIndex = 0;
-		attr(scroll, 'role', 'group');
-		attr(scroll, 'aria-label', caption);
 		this.node = el('div', 'table', scroll, this.#note);
-		offerExport(caption, name, this.node, async () =>
-			this.exported(options.allRows ? await options.allRows() : undefined),
-		);
+		offerExport(caption, name, this.node, async () => this.exported(await options.allRows?.()));
 		if (options.href) this.#body.addEventListener('click', (event) => this.#open(event));
 	}
 
 	#header({ id, label, title, sort, className }) {
-		const cell = el('th', className ?? '', sort ? el('button', '', label) : label);
+		const cell = el('th', className ?? '', sort ? button(label, () => this.#options.onSort(id), '') : label);
 		cell.scope = 'col';
 		attr(cell, 'title', title);
-		if (sort) {
-			cell.firstChild.dataset.sort = id;
-			cell.firstChild.addEventListener('click', () => this.#options.onSort(id));
-		}
+		if (sort) cell.firstChild.dataset.sort = id;
 		this.#headers.set(id, cell);
 		return cell;
 	}
@@ -82,39 +69,28 @@ export class Table {
 	draw(rows, note = '', most = rows.length) {
 		this.#rows = rows;
 		const { key, mark } = this.#options;
-		sync(
-			this.#body,
-			rows.slice(0, most),
-			key,
-			() => this.#create(),
-			(node, row, index) => {
-				attr(node, 'data-key', key(row));
-				mark?.(node, row);
-				this.#columns.forEach((column, at) => {
-					const cell = node.children[at];
-					if (column.draw) column.draw(cell, row, index);
-					else text(cell, column.text(row, index));
-				});
-			},
-			true,
-		);
-		text(this.#note, note);
-		show(this.#note, note !== '');
+		const update = (node, row) => {
+			attr(node, 'data-key', key(row));
+			mark?.(node, row);
+			this.#columns.forEach(({ draw, text: words }, at) => {
+				if (draw) draw(node.children[at], row);
+				else text(node.children[at], words(row));
+			});
+		};
+		sync(this.#body, rows.slice(0, most), key, () => this.#create(), update, true);
+		say(this.#note, note);
 		show(this.table.parentNode, rows.length > 0 || note === '');
 	}
 
 	#create() {
-		return el(
-			'tr',
-			'',
-			...this.#columns.map(({ id, label, className }, at) => {
-				const cell = el(at === 0 ? 'th' : 'td', className ?? '');
-				if (at === 0) cell.scope = 'row';
-				cell.dataset.column = id;
-				if (at > 0 && label) cell.dataset.label = label;
-				return cell;
-			}),
-		);
+		const cells = this.#columns.map(({ id, label, className }, at) => {
+			const cell = el(at === 0 ? 'th' : 'td', className ?? '');
+			if (at === 0) cell.scope = 'row';
+			cell.dataset.column = id;
+			if (at > 0 && label) cell.dataset.label = label;
+			return cell;
+		});
+		return el('tr', '', ...cells);
 	}
 
 	/** What a file of these rows contains. */
@@ -128,6 +104,12 @@ export class Table {
 	}
 }
 
+/** Where what a row or a change is about is shown. */
+export const linkTo = ({ context, instance = '', kind = '' }) => {
+	if (context !== '<all>') return link({ screen: 'path', context, kind: kind === 'timer' ? kind : '' });
+	return link(instance ? { screen: 'instance', context: instance } : { screen: 'health' });
+};
+
 /** The column that names a context and links to its screen, with what has changed on it unless `isMarked` says no. */
 export const contextColumn = (label = 'Path', isMarked = true) => ({
 	id: 'context',
@@ -135,19 +117,12 @@ export const contextColumn = (label = 'Path', isMarked = true) => ({
 	className: 'name',
 	value: (row) => row.context,
 	draw(cell, row) {
-		const href =
-			row.context === '<all>'
-				? link(row.instance ? { screen: 'instance', context: row.instance } : { screen: 'health' })
-				: link({ screen: 'path', context: row.context, kind: row.kind === 'timer' ? 'timer' : '' });
 		if (cell.shown !== row.context) {
-			cell.replaceChildren(
-				el('a', 'open', ...(row.context === '<all>' ? ['all pages'] : contextParts(row))),
-				el('span', 'change tag'),
-			);
+			cell.replaceChildren(el('a', 'open', ...contextParts(row)), el('span', 'change tag'));
 			cell.shown = row.context;
 			cell.firstChild.title = visible(row.context);
 		}
-		attr(cell.firstChild, 'href', href);
+		attr(cell.firstChild, 'href', linkTo(row));
 		const change = isMarked && standingOn(row.kind === 'timer' ? 'timer' : 'http', row.context);
 		show(cell.lastChild, Boolean(change));
 		if (!change) return;
@@ -204,9 +179,26 @@ export function numberColumn(id, label, format, { value = (row) => row[id], ...o
 	};
 }
 
+/**
+ * A column of words, a ratio if there are no others, coloured as `level(row)` says: "good", "bad" or null.
+ * @param {string} id
+ * @param {string} label
+ * @param {any} [options] as those of a number, with `words(row)` and `level(row)`
+ */
+export const ratioColumn = (id, label, { value = (row) => row[id], words, level, ...options } = {}) => ({
+	id,
+	label,
+	value,
+	...options,
+	draw(cell, row) {
+		text(cell, (words ? words(row) : delta(value(row))) || NONE);
+		attr(cell, 'data-sense', level ? level(row) : sense(value(row)));
+	},
+});
+
 /** A column of a statistic, greyed where it has too few samples. */
-export function statistic(id, label = id === 'mean' ? 'Mean' : id, format = (value) => duration(value)) {
-	const column = numberColumn(id, label, format);
+export function statistic(id) {
+	const column = numberColumn(id, id === 'mean' ? 'Mean' : id, duration);
 	return {
 		...column,
 		draw(cell, row) {

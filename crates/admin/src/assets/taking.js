@@ -1,13 +1,12 @@
 // Who sees to a change, and the button that takes it or gives it back.
 
 import { headline, takenBy } from './change.js';
-import { attr, el, show, text } from './dom.js';
+import { attr, button, el, labelled, show, text } from './dom.js';
 import { send } from './send.js';
 
 /** A line that says who has taken a change. `draw(change, now)` shows it. */
 export function taker(page) {
 	const who = el('span', 'who');
-	const button = el('button', 'button quiet');
 	let change = null;
 	let isSending = false;
 	let failure = ''; // why the last press did nothing
@@ -18,14 +17,14 @@ export function taker(page) {
 		who.classList.toggle('bad-text', failure !== '');
 		// The time since is no news.
 		attr(who, 'role', failure ? 'alert' : null);
-		text(button, change.taken ? 'Give back' : 'Take');
-		attr(button, 'aria-label', `${button.shownText}: ${headline(change)}`);
-		button.title = change.taken ? 'Call for attention again' : 'I see to this: tell everybody, and be quiet';
-		button.disabled = isSending;
+		text(take, change.taken ? 'Give back' : 'Take');
+		labelled(take, `${take.shownText}: ${headline(change)}`);
+		take.title = change.taken ? 'Call for attention again' : 'I see to this: tell everybody, and be quiet';
+		take.disabled = isSending;
 		// What has ended calls for nothing.
-		show(button, change.stands && page.config.may_write === true);
+		show(take, change.stands && page.config.may_write === true);
 	};
-	button.addEventListener('click', async () => {
+	const take = button('', async () => {
 		isSending = true;
 		redraw();
 		try {
@@ -39,9 +38,8 @@ export function taker(page) {
 		isSending = false;
 		redraw();
 	});
-	const node = el('span', 'taking', who, button);
 	return {
-		node,
+		node: el('span', 'taking', who, take),
 		draw(shown, now) {
 			// An answer that was asked for before the press says what was before it.
 			if (isSending) return;

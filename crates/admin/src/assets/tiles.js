@@ -1,56 +1,33 @@
 // The tiles: what a window measured, each with its change against the window before.
 
-import { attr, el, show, text } from './dom.js';
+import { attr, el, labelled, show, text } from './dom.js';
 import { config } from './state.js';
 import { NONE, count, delta, duration, grouped, isNumber, moment, percent, plural, rate, sense } from './format.js';
 
 const { requests, p99 } = config.enough;
 
 /** Fewest requests of which a statistic says something. */
-export const ENOUGH = {
-	mean: requests,
-	p50: requests,
-	p95: requests,
-	p99,
-	errors: requests,
-	target: requests,
-	error_share: requests,
-};
+export const ENOUGH = { mean: requests, p50: requests, p95: requests, p99, errors: requests, target: requests };
+const share = (part) => percent(part, 1);
 
-// `better`: whether more is better (1), worse (-1) or neither (0).
+/**
+ * `better`: whether more is better (1), worse (-1) or neither (0).
+ * @type {any[]}
+ */
 const TILES = [
-	{
-		name: 'requests',
-		label: 'Requests',
-		better: 0,
-		value: (w) => w.count,
-		format: count,
-		exact: grouped,
-		of: 'count',
-		beside: (w) => `${rate(w.per_second)}/s`,
-	},
-	{ name: 'mean', label: 'Mean', better: -1, format: duration },
-	{ name: 'p50', label: 'p50', better: -1, format: duration, isPercentile: true },
-	{ name: 'p95', label: 'p95', better: -1, format: duration, isPercentile: true },
-	{ name: 'p99', label: 'p99', better: -1, format: duration, isPercentile: true },
-	{
-		name: 'errors',
-		label: 'Errors',
+	{ name: 'requests', of: 'count', label: 'Requests', better: 0, format: count },
+	{ name: 'mean', of: 'mean', label: 'Mean', better: -1, format: duration },
+	...['p50', 'p95', 'p99'].map((of) => ({
+		name: of,
+		of,
+		label: of,
 		better: -1,
-		value: (w) => w.error_share,
-		format: (share) => percent(share, 1),
-		note: (w) => plural(w.errors, 'error'),
-		isShare: true,
-	},
-	{
-		name: 'target',
-		label: 'Below target',
-		better: 1,
-		value: (w) => w.below_target,
-		format: (share) => percent(share, 1),
-		isShare: true,
-	},
-	{ name: 'in-flight', label: 'In flight', better: 0, value: (w) => w.in_flight, format: grouped, isNow: true },
+		format: duration,
+		isPercentile: true,
+	})),
+	{ name: 'errors', of: 'error_share', label: 'Errors', better: -1, format: share, isShare: true },
+	{ name: 'target', of: 'below_target', label: 'Below target', better: 1, format: share, isShare: true },
+	{ name: 'in-flight', of: 'in_flight', label: 'In flight', better: 0, format: grouped, isNow: true },
 ];
 
 export class Tiles {
@@ -61,8 +38,7 @@ export class Tiles {
 			node.dataset.tile = tile.name;
 			return { ...tile, figure, delta, node };
 		});
-		this.node = el('section', 'card tiles', ...this.tiles.map((tile) => tile.node));
-		attr(this.node, 'aria-label', 'Statistics');
+		this.node = labelled(el('section', 'card tiles', ...this.tiles.map((tile) => tile.node)), 'Statistics');
 	}
 
 	/** Names what is counted, such as "Calls". */
@@ -75,9 +51,8 @@ export class Tiles {
 		const { before } = window;
 		if (!isNumber(window.count)) throw new TypeError('window.count');
 		for (const tile of this.tiles) {
-			const read = tile.value ?? ((w) => w[tile.name]);
-			const value = read(window);
-			const old = before && !tile.isNow ? read(before) : null;
+			const value = window[tile.of];
+			const old = before && !tile.isNow ? before[tile.of] : null;
 			const few = ENOUGH[tile.name] > window.count && window.count > 0;
 			show(tile.node, tile.name !== 'target' || isNumber(target));
 			if (tile.name === 'target' && isNumber(target)) {
@@ -85,18 +60,13 @@ export class Tiles {
 				attr(tile.node, 'title', `Requests that succeeded within ${duration(target, true)}`);
 			}
 			text(tile.figure, isNumber(value) ? tile.format(value) : NONE);
-			attr(tile.figure, 'title', isNumber(value) && tile.exact ? tile.exact(value) : null);
+			attr(tile.figure, 'title', isNumber(value) && tile.name === 'requests' ? grouped(value) : null);
 			tile.node.classList.toggle('few', few);
 			if (tile.isPercentile) {
 				const error = window.error >= 0.005 && window.count > 0 ? ` ±${percent(window.error, 1)}` : '';
+				const title = `Percentiles are read from a histogram: within${error} of the exact value in this range`;
 				text(tile.node.firstChild, `${tile.label}${error}`);
-				attr(
-					tile.node,
-					'title',
-					error
-						? `Percentiles are read from a histogram: within${error} of the exact value in this range`
-						: null,
-				);
+				attr(tile.node, 'title', error ? title : null);
 			}
 			this.#drawDelta(tile, { value, old, window, few, length, now });
 		}
@@ -104,25 +74,24 @@ export class Tiles {
 
 	#drawDelta(tile, { value, old, window, few, length, now }) {
 		const { before } = window;
-		const ratio = window.change?.[tile.of ?? tile.name]; // counts are compared per recorded second
+		const ratio = window.change?.[tile.of]; // counts are compared per recorded second
 		let words = '';
 		let side = 0;
 		let title = null;
 		if (tile.isNow) words = 'now';
 		else if (few) words = `only ${plural(window.count, 'request')}`;
-		else if (
-			isNumber(ratio) ||
-			(tile.isShare && isNumber(window.change?.mean) && isNumber(value) && isNumber(old))
-		) {
-			words = tile.isShare ? points(value - old) : delta(ratio);
-			const isClear = tile.isShare ? Math.abs(value - old) >= 0.001 : sense(ratio) !== null;
-			side = isClear ? (tile.isShare ? Math.sign(value - old) : Math.sign(ratio - 1)) * tile.better : 0;
+		else if (tile.isShare ? isNumber(window.change?.mean) && isNumber(value) && isNumber(old) : isNumber(ratio)) {
+			const by = tile.isShare ? value - old : ratio - 1;
+			words = tile.isShare ? points(by) : delta(ratio);
+			const isClear = tile.isShare ? Math.abs(by) >= 0.001 : sense(ratio) !== null;
+			side = isClear ? Math.sign(by) * tile.better : 0;
 			const part = before.complete < 0.995 ? `, of which ${percent(before.complete, 1)} was recorded` : '';
 			const when = `${moment(before.from, now)} – ${moment(before.to, now)}`;
 			title = `${tile.format(old)} in the ${length} before, ${when}${part}`;
 			if (before.complete < 0.995) words = `≈ ${words}`;
-		} else if (tile.note) words = tile.note(window);
-		text(tile.delta, [tile.beside?.(window), words].filter(Boolean).join(' · '));
+		} else if (tile.name === 'errors') words = plural(window.errors, 'error');
+		const beside = tile.name === 'requests' && `${rate(window.per_second)}/s`;
+		text(tile.delta, [beside, words].filter(Boolean).join(' · '));
 		attr(tile.delta, 'title', title);
 		attr(tile.delta, 'data-sense', side > 0 ? 'good' : side < 0 ? 'bad' : null);
 	}

@@ -1,15 +1,21 @@
 // Where the time of a path's requests goes: in which timers, and outside of all.
 
 import { card } from './card.js';
-import { attr, el, show, text } from './dom.js';
-import { delta, duration, isNumber, percent, sense, times, visible } from './format.js';
-import { numberColumn, shareColumn, Table } from './table.js';
+import { el, say, text } from './dom.js';
+import { delta, duration, isNumber, percent, times, visible } from './format.js';
+import { numberColumn, ratioColumn, shareColumn, Table } from './table.js';
 
 const NO_TIMERS =
 	'No timer ran within these requests. Time the parts of a handler with pulse.timer("db:…") or pulse.time(…).';
 
 /** db:find_user 41× per request */
 export const repetition = ({ timer, per_request: calls }) => `${visible(timer)} ${times(calls)} per request`;
+
+/** How a column shows calls per request: more than 20 are red. */
+export const perRequest = {
+	words: (row) => times(row.per_request).replace('×', ''),
+	level: (row) => (row.repeated ? 'bad' : null),
+};
 
 /** computing 3 ms (+12%), waiting 42 ms (2.4×); a poll held a worker for 180 ms at most */
 function computing({ polls, change }) {
@@ -44,85 +50,49 @@ export function timeGoes(noTimers = NO_TIMERS) {
 				},
 			},
 			shareColumn('Share', { title: 'Of the time of the requests' }),
-			numberColumn('time', 'Time', (value) => duration(value)),
-			numberColumn('before', 'Before', (value) => duration(value)),
-			{
-				id: 'change',
-				label: 'Change',
-				value: (row) => row.change,
-				draw(cell, row) {
-					text(cell, delta(row.change) || (row.before === null && row.compared ? 'new' : '–'));
-					attr(cell, 'data-sense', sense(row.change));
-				},
-			},
-			{
-				id: 'error_share',
-				label: 'Errors',
+			numberColumn('time', 'Time', duration),
+			numberColumn('before', 'Before', duration),
+			ratioColumn('change', 'Change', {
+				words: (row) => delta(row.change) || (row.before === null && row.compared ? 'new' : ''),
+			}),
+			ratioColumn('error_share', 'Errors', {
 				title: 'Of the runs of the timer, on all pages',
 				value: (row) => row.error_share ?? null,
-				draw(cell, row) {
-					text(cell, row.errors > 0 ? percent(row.error_share, 1) : '–');
-					attr(cell, 'data-sense', row.failing ? 'bad' : null);
-				},
-			},
-			{
-				id: 'per_request',
-				label: 'Calls',
+				words: (row) => (row.errors > 0 ? percent(row.error_share, 1) : ''),
+				level: (row) => (row.failing ? 'bad' : null),
+			}),
+			ratioColumn('per_request', 'Calls', {
 				title: 'Calls per request. More than 20 are marked: a query for each row of another, usually',
-				value: (row) => row.per_request,
-				draw(cell, row) {
-					text(cell, times(row.per_request).replace('×', ''));
-					attr(cell, 'data-sense', row.repeated ? 'bad' : null);
-				},
-			},
+				...perRequest,
+			}),
 		],
 	});
-	const node = card('time-goes', 'Where the time goes', {
-		head: [el('span', 'muted')],
-		parts: [el('p', 'polls'), table.node, el('p', 'repeats')],
-	});
-	const polls = node.querySelector('.polls');
-	const repeats = node.querySelector('.repeats');
+	const [note, polls, repeats] = [el('span', 'muted'), el('p', 'polls'), el('p', 'repeats')];
+	const parts = [polls, table.node, repeats];
+	const node = card('time-goes', 'Where the time goes', { head: [note], parts });
 	return {
 		node,
 		draw({ count: requests, timers: now = [], timers_before: then, change, label, ...own }) {
 			const old = new Map((then?.timers ?? []).map((timer) => [timer.timer, timer.seconds_per_request]));
 			const compared = isNumber(change?.mean);
-			const polled = computing({ polls: own.polls, change });
-			show(polls, polled !== '');
-			text(polls, polled);
-			const rows = now.map((timer) => ({
-				...timer,
-				compared,
-				time: timer.seconds_per_request,
-				before: old.get(timer.timer) ?? null,
-			}));
-			if (rows.length)
-				rows.push({
-					timer: 'time outside of timers',
-					own: true,
-					share: own.untimed_share,
-					time: own.untimed_per_request,
-					before: then?.untimed_per_request ?? null,
-					change: own.untimed_change,
-					per_request: null,
-				});
+			say(polls, computing({ polls: own.polls, change }));
+			const row = (more, timer, time, before = null) => ({ ...more, timer, time, before });
+			const rows = now.map((timer) =>
+				row({ ...timer, compared }, timer.timer, timer.seconds_per_request, old.get(timer.timer)),
+			);
+			if (rows.length) {
+				const untimed = { own: true, share: own.untimed_share, change: own.untimed_change };
+				rows.push(row(untimed, 'time outside of timers', own.untimed_per_request, then?.untimed_per_request));
+			}
 			rows.sort((a, b) => b.time - a.time);
-			if (own.queue)
-				rows.unshift({
-					timer: 'queue, before the request',
-					own: true,
-					compared,
-					time: own.queue.mean,
-					before: then?.queue?.mean ?? null,
-					change: own.queue.change,
-					per_request: null,
-				});
+			if (own.queue) {
+				const queue = { own: true, compared, change: own.queue.change };
+				rows.unshift(row(queue, 'queue, before the request', own.queue.mean, then?.queue?.mean));
+			}
 			table.draw(rows, rows.length ? '' : requests > 0 ? noTimers : 'No requests in this time');
-			text(node.querySelector('.muted'), rows.length ? label : '');
+			text(note, rows.length ? label : '');
 			const repeated = now.filter((timer) => timer.repeated).map(repetition);
-			show(repeats, repeated.length > 0);
-			text(repeats, `${repeated.join('; ')}: a query for each row of another?`);
+			say(repeats, repeated.length ? `${repeated.join('; ')}: a query for each row of another?` : '');
 		},
 	};
 }

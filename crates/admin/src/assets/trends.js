@@ -46,17 +46,15 @@ export class Trends {
 		this.kind = kind;
 		this.title = kind === 'timer' ? 'Calls' : 'Requests';
 		this.name = name;
-		this.#hits.dataset.chart = 'hits';
-		this.#latency.dataset.chart = 'latency';
 		this.node = el('div', 'pair', this.#hits, this.#latency);
-		for (const [key, title, root] of [
-			['hits', this.title, this.#hits],
-			['latency', 'Latency', this.#latency],
-		]) {
-			offerExport(`${title} over time`, key, root, () =>
-				exportedChart(this.#charts.get(key).chart, `${name}-${key}`),
-			);
-		}
+		this.#offer(this.#hits, 'hits', this.title);
+		this.#offer(this.#latency, 'latency', 'Latency');
+	}
+
+	#offer(root, key, title) {
+		root.dataset.chart = key;
+		const exported = () => exportedChart(this.#charts.get(key).chart, `${this.name}-${key}`);
+		offerExport(`${title} over time`, key, root, exported);
 	}
 
 	/** The questions for all requests, or for those of a context. */
@@ -85,16 +83,8 @@ export class Trends {
 		known?.chart.remove();
 		const hadFocus = root.contains(document.activeElement);
 		root.replaceChildren();
-		const chart = new TimeChart(root, {
-			title,
-			kind,
-			series,
-			format,
-			onZoom: (from, to) => this.page.go({ from, to }),
-			onView: (view) => this.page.go(view, true),
-			name,
-			offers: kind === 'lines' ? 'heat log' : '',
-		});
+		const offers = kind === 'lines' ? 'heat log' : '';
+		const chart = chartOf(this.page, root, { title, kind, series, format, name, offers });
 		this.#charts.set(name, { chart, shape });
 		if (hadFocus) root.querySelector('.plot').focus({ preventScroll: true });
 		return chart;
@@ -118,58 +108,35 @@ export class Trends {
 	draw(answers, given) {
 		const { marks, changes, asOf: now } = given;
 		this.#drawn = [answers, given];
-		const common = {
-			marks: marks.map(({ at, text, id }) => ({ at, text, id })),
-			changes: changes.map((change) => ({ since: change.since, text: headline(change) })),
-			...shownSeries(),
-			utc: state.utc === 1,
-			now,
-		};
-		const { outcomes, hits, mean, heat } = answers;
-		if (outcomes) {
-			const { points } = outcomes;
-			const kinds = this.kind === 'timer' ? CALLS : OUTCOMES;
-			const values = new Map(
-				kinds.map(({ key, of }) => [
-					key,
-					new Map(
-						points.map(([start, counts]) => [
-							start,
-							of.reduce((sum, name) => sum + (counts[name] ?? 0), 0),
-						]),
-					),
-				]),
-			);
+		const common = shownBy({ marks, changes: changes.map((one) => ({ at: one.since, text: headline(one) })), now });
+		const stack = (answer, kinds, value, why) =>
 			this.#chart(this.#hits, 'hits', this.title, 'stack', kinds, count).update({
 				...common,
-				...bounds(outcomes, now),
-				values,
-			});
-		} else if (hits && answers.errors) {
-			const errors = new Map(answers.errors.points);
-			const values = new Map([
-				['ok', new Map(hits.points.map(([start, n]) => [start, Math.max(n - (errors.get(start) ?? 0), 0)]))],
-				['errors', errors],
-			]);
-			const why = 'of such slices, only errors are told apart';
-			this.#chart(this.#hits, 'hits', this.title, 'stack', ERRORS, count).update({
-				...common,
-				...bounds(hits, now),
-				values,
+				...bounds(answer, now),
+				values: valuesOf(answer.points, kinds, value),
 				why,
 			});
+		const { outcomes, hits, mean, heat } = answers;
+		if (outcomes) {
+			const kinds = this.kind === 'timer' ? CALLS : OUTCOMES;
+			stack(outcomes, kinds, ({ of }, counts) => of.reduce((sum, name) => sum + (counts[name] ?? 0), 0), '');
+		} else if (hits && answers.errors) {
+			const errors = new Map(answers.errors.points);
+			const failed = (start) => errors.get(start) ?? 0;
+			const value = ({ key }, n, start) => (key === 'ok' ? Math.max(n - failed(start), 0) : failed(start));
+			stack(hits, ERRORS, value, 'of such slices, only errors are told apart');
 		}
 		if (heat && !this.#layer) this.#loading ??= this.#load();
 		this.#layer?.update(answers, given);
 		const times = answers.times ?? (heat && { ...heat, points: heat.slices.map((slice) => [slice.start, slice]) });
 		const series = times ?? mean;
 		if (!series) return;
-		const of = (key) => new Map(series.points.map(([start, value]) => [start, times ? value[key] : value]));
+		const shown = times ? LATENCY : LATENCY.slice(0, 1);
 		this.#chart(this.#latency, 'latency', 'Latency', 'lines', LATENCY, duration).update({
 			...common,
 			...bounds(series, now),
-			values: new Map((times ? LATENCY : LATENCY.slice(0, 1)).map(({ key }) => [key, of(key)])),
-			counts: times ? of('count') : null,
+			values: valuesOf(series.points, shown, ({ key }, value) => (times ? value[key] : value)),
+			counts: times ? countsOf(series.points) : null,
 			why: times ? '' : 'of such slices, only the mean is kept',
 			log: state.log === 1,
 			heat: state.heat,
@@ -178,13 +145,32 @@ export class Trends {
 	}
 }
 
+/** For each series, its `value(series, point, start)` by the start of the slice. */
+export const valuesOf = (points, series, value) =>
+	new Map(series.map((one) => [one.key, new Map(points.map(([start, point]) => [start, value(one, point, start)]))]));
+
+export const countsOf = (points) => new Map(points.map(([start, point]) => [start, point.count]));
+
+/** A chart that zooms the page, and keeps its view in the page's state. */
+export const chartOf = (page, figure, options) =>
+	new TimeChart(figure, {
+		onZoom: (from, to) => page.go({ from, to }),
+		onView: (view) => page.go(view, true),
+		...options,
+	});
+
 /** What a file of a chart contains. */
 export function exportedChart({ state: shown }, name) {
 	return { name, ...(shown.layer ? shown.layer.exported() : chartRows(shown)) };
 }
 
-/** Which series are hidden, and which charts are shown as tables. */
-export const shownSeries = () => ({ hidden: names(state.hide), tables: names(state.table) });
+/** With which series are hidden, which charts are shown as tables, and whose time it is. */
+export const shownBy = (drawn) => ({
+	hidden: names(state.hide),
+	tables: names(state.table),
+	utc: state.utc === 1,
+	...drawn,
+});
 
 const names = (list) => new Set(list.split(',').filter(Boolean));
 

@@ -1,11 +1,11 @@
 // What has changed on a path: how much, since when, how sure, what is suspected, and whether a deploy did it.
 
 import { cost, explanation, headline, isOfAll, level, since, sure, values } from './change.js';
-import { anchor } from './card.js';
-import { attr, el, show, sync, text } from './dom.js';
+import { attr, el, labelled, say, sync, text } from './dom.js';
 import { duration, moment, span, visible } from './format.js';
 import { instanceLink } from './instances.js';
-import { link, state } from './state.js';
+import { state } from './state.js';
+import { linkTo } from './table.js';
 import { taker } from './taking.js';
 
 /**
@@ -15,9 +15,8 @@ import { taker } from './taking.js';
 export function changePanel(page, { isTimer = false } = {}) {
 	const lines = el('ul', 'verdict');
 	const calm = el('p', 'calm');
-	const node = el('section', 'card', lines, calm);
+	const node = labelled(el('section', 'card', lines, calm), 'What has changed');
 	node.dataset.panel = 'change';
-	attr(node, 'aria-label', 'What has changed');
 	return {
 		node,
 		/** `timers`: those of the page, of which the API says which fail more often than before. */
@@ -25,44 +24,29 @@ export function changePanel(page, { isTimer = false } = {}) {
 			const stand = changes.filter((one) => one.stands);
 			const last = changes.filter((one) => !one.stands).sort((a, b) => b.ended - a.ended)[0];
 			const shown = stand.length ? stand : last ? [last] : [];
-			sync(
-				lines,
-				shown,
-				(one) => one.id,
-				() => line(page),
-				(node, one) => {
-					const [label, start, figures, certainty, , suspect, links] = node.children;
-					node.taker.draw(one, now);
-					const path = isTimer ? `${visible(one.context)}: ` : '';
-					const where = isOfAll(one)
-						? `, all pages${one.instance ? ` on ${visible(one.instance)}` : ''}`
-						: '';
-					text(label, `${path}${one.stands ? '' : 'Was '}${headline(one)}${where}`);
-					attr(label, 'data-level', one.stands ? level(one) : null);
-					text(
-						start,
-						one.ended ? `from ${moment(one.since, now)} to ${moment(one.ended, now)}` : since(one, now),
-					);
-					text(figures, figuresOf(one));
-					text(certainty, sure(one));
-					text(suspect, explanation(one, marks, now, timers));
-					const looks = instancesOf(one).map((instance) => [instance, instanceLink(instance)]);
-					if (isTimer && one.context !== '<queue>')
-						looks.push([one.context, link({ screen: 'path', context: one.context, kind: '' })]);
-					sync(
-						links,
-						looks,
-						([name]) => name,
-						([name]) => anchor('', `Look at ${visible(name)}`),
-						(anchored, [, href]) => {
-							attr(anchored, 'href', href);
-						},
-					);
-					node.dataset.kind = one.kind;
-				},
-			);
+			const create = () => line(page);
+			sync(lines, shown, 'id', create, (node, one) => {
+				const [label, start, figures, certainty, , suspect, links] = node.children;
+				node.taker.draw(one, now);
+				const path = isTimer ? `${visible(one.context)}: ` : '';
+				const where = one.instance ? ` on ${visible(one.instance)}` : '';
+				const pages = isOfAll(one) ? `, all pages${where}` : '';
+				text(label, `${path}${one.stands ? '' : 'Was '}${headline(one)}${pages}`);
+				attr(label, 'data-level', one.stands ? level(one) : null);
+				const during = `from ${moment(one.since, now)} to ${moment(one.ended, now)}`;
+				text(start, one.ended ? during : since(one, now));
+				text(figures, figuresOf(one));
+				text(certainty, sure(one));
+				text(suspect, explanation(one, marks, now, timers));
+				const looks = instancesOf(one).map((instance) => [instance, instanceLink(instance)]);
+				if (isTimer && one.context !== '<queue>') looks.push([one.context, linkTo({ context: one.context })]);
+				sync(links, looks, 0, 'a', (anchor, [name, href]) => {
+					text(anchor, `Look at ${visible(name)}`);
+					attr(anchor, 'href', href);
+				});
+				node.dataset.kind = one.kind;
+			});
 			const mark = marks.find((one) => one.version);
-			show(calm, shown.length === 0);
 			const canJudge = log?.judged_until > 0 && log.sight?.compared > 0;
 			const calmly = isTimer
 				? 'No path has changed for which this timer is suspected'
@@ -70,27 +54,19 @@ export function changePanel(page, { isTimer = false } = {}) {
 			const words = canJudge
 				? `${calmly}, as of the minutes finished until ${moment(log.judged_until, now)}`
 				: 'Too early to tell: each page is compared with its own past';
-			text(
-				calm,
-				`${words}${mark ? `; the last deploy, ${visible(mark.text)}, was ${span(now - mark.at)} ago` : ''}`,
-			);
+			const deploy = mark ? `; the last deploy, ${visible(mark.text)}, was ${span(now - mark.at)} ago` : '';
+			say(calm, shown.length ? '' : `${words}${deploy}`);
 		},
 	};
 }
 
 /** The sentences of a change, empty yet, with the button by which one takes it. */
 function line(page) {
-	const part = (name) => el('span', name);
 	const by = taker(page);
-	const node = el(
-		'li',
-		'',
-		el('strong', 'change'),
-		...['since', 'values', 'sure'].map(part),
-		by.node,
-		part('suspect'),
-		part('links'),
+	const [start, figures, certainty, ...rest] = ['since', 'values', 'sure', 'suspect', 'links'].map((name) =>
+		el('span', name),
 	);
+	const node = el('li', '', el('strong', 'change'), start, figures, certainty, by.node, ...rest);
 	return Object.assign(node, { taker: by });
 }
 
@@ -103,9 +79,7 @@ function instancesOf({ instance, suspects: known = [] }) {
 }
 
 function figuresOf(one) {
-	const traffic =
-		one.kind === 'slower' && one.from_traffic > 0.0005
-			? `, and more requests ${duration(one.from_traffic)} more`
-			: '';
+	const isMore = one.kind === 'slower' && one.from_traffic > 0.0005;
+	const traffic = isMore ? `, and more requests ${duration(one.from_traffic)} more` : '';
 	return `${values(one)}${cost(one)}${traffic}`;
 }

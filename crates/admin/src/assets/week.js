@@ -25,13 +25,10 @@ export function week() {
 		draw(cell, { day }) {
 			const one = at(day, hour);
 			if (!cell.firstChild) cell.append(el('span'), el('span', 'hidden'));
+			const requests = one ? `${rate(one.requests)} requests per hour, ` : '';
 			text(cell.firstChild, one ? rate(one.requests) : '·');
 			text(cell.lastChild, `, ${figures(one)}`);
-			attr(
-				cell,
-				'title',
-				`${DAYS[day]} ${twoDigits(hour)}:00, ${one ? `${rate(one.requests)} requests per hour, ` : ''}${figures(one)}`,
-			);
+			attr(cell, 'title', `${DAYS[day]} ${twoDigits(hour)}:00, ${requests}${figures(one)}`);
 			// The root shows more of what is seldom asked for.
 			attr(cell, 'data-heat', one?.requests > 0 ? Math.ceil(Math.sqrt(one.requests / most) * LEVELS) : null);
 			if (!cell.hasAttribute('tabindex')) cell.tabIndex = day + hour ? -1 : 0;
@@ -43,8 +40,8 @@ export function week() {
 		key: ({ day }) => DAYS[day],
 		columns: [{ id: 'day', label: 'Day', value: ({ day }) => DAYS[day], text: ({ day }) => DAYS[day] }, ...hours],
 	});
-	const readout = el('p', 'readout muted');
-	const node = card('week', 'Usual week', { head: [el('span', 'muted')], parts: [table.node, readout] });
+	const [readout, note] = [el('p', 'readout muted'), el('span', 'muted')];
+	const node = card('week', 'Usual week', { head: [note], parts: [table.node, readout] });
 	const read = ({ target }) =>
 		text(readout, target.closest('td')?.title || 'Point at an hour, or go from hour to hour with the arrow keys.');
 	for (const type of ['pointerover', 'focusin', 'pointerleave']) table.table.addEventListener(type, read);
@@ -65,7 +62,7 @@ export function week() {
 			const weeks = Math.max(...recorded.map((one) => one.weeks));
 			const rounded = shift === offset ? '' : ', the nearest whole hour before yours';
 			const words = `requests per hour of ${plural(weeks, 'week')}, the latest weigh most`;
-			text(node.querySelector('.muted'), `${words}; hours of ${zone}${rounded}`);
+			text(note, `${words}; hours of ${zone}${rounded}`);
 			table.draw(DAYS.map((_, day) => ({ day })));
 		},
 	};
@@ -74,10 +71,8 @@ export function week() {
 /** An hour but for its requests, in words. */
 function figures(one) {
 	if (!one) return NONE;
-	const times =
-		one.requests > 0
-			? `${percent(one.errors, one.requests)} errors, mean ${duration(one.mean)}, p95 ${duration(one.p95)}, `
-			: '';
+	const measured = `${percent(one.errors, one.requests)} errors, mean ${duration(one.mean)}, p95 ${duration(one.p95)}, `;
+	const times = one.requests > 0 ? measured : '';
 	return `${times}${count(one.weeks)}${one.weeks === 255 ? ' or more' : ''} ${one.weeks === 1 ? 'week' : 'weeks'}`;
 }
 

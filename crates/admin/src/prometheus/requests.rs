@@ -18,7 +18,7 @@ impl Text {
     pub(super) fn requests(&mut self, totals: &[Row], targets: &[PathTarget], names: Names) {
         let name = "pulse_requests_total";
         let help = "Requests of this instance by how they ended.";
-        self.begin(name, "counter", help);
+        self.begin(name, help);
         for (context, totals) in of(Kind::Http, totals) {
             let counts = Outcome::ALL
                 .map(|outcome| (outcome.as_str(), totals.outcomes.count(outcome), None));
@@ -26,62 +26,37 @@ impl Text {
             self.samples(name, &names.labels_with_parts(context), "outcome", counts);
         }
         let help = "Requests of this instance that count as errors.";
-        self.errors("pulse_errors_total", help, of(Kind::Http, totals), names);
+        self.errors("pulse_errors_total", help, Kind::Http, totals, names);
         let help = "Access times of this instance.";
-        self.histogram(
-            names.request_duration(),
-            help,
-            of(Kind::Http, totals),
-            names,
-        );
+        let name = names.request_duration();
+        self.histogram(name, help, Kind::Http, totals, names);
         self.targets(totals, targets, names);
         // OpenTelemetry has no names for these.
         let names = Names::Pulse;
         let help = "Timed runs of this instance that count as errors.";
-        self.errors(
-            "pulse_timer_errors_total",
-            help,
-            of(Kind::Timer, totals),
-            names,
-        );
+        self.errors("pulse_timer_errors_total", help, Kind::Timer, totals, names);
         let help = "Durations of timed code of this instance.";
         let name = "pulse_timer_duration_seconds";
-        self.histogram(name, help, of(Kind::Timer, totals), names);
+        self.histogram(name, help, Kind::Timer, totals, names);
     }
 
-    fn errors<'a>(
-        &mut self,
-        name: &str,
-        help: &str,
-        rows: impl Iterator<Item = &'a Row>,
-        names: Names,
-    ) {
-        self.begin(name, "counter", help);
-        for (context, totals) in rows {
+    fn errors(&mut self, name: &str, help: &str, kind: Kind, totals: &[Row], names: Names) {
+        self.begin(name, help);
+        for (context, totals) in of(kind, totals) {
             let exemplar = totals.exemplars.as_ref().and_then(|all| all.error());
-            self.stood_for(
-                name,
-                &names.labels(context),
-                totals.outcomes.errors,
-                exemplar,
-            );
+            let (labels, errors) = (names.labels(context), totals.outcomes.errors);
+            self.stood_for(name, &labels, &errors, exemplar);
         }
     }
 
-    fn histogram<'a>(
-        &mut self,
-        name: &str,
-        help: &str,
-        rows: impl Iterator<Item = &'a Row>,
-        names: Names,
-    ) {
-        self.begin(name, "histogram", help);
+    fn histogram(&mut self, name: &str, help: &str, kind: Kind, totals: &[Row], names: Names) {
+        self.begin_kind(name, "histogram", help);
         let bucket = format!("{name}_bucket");
         let (sum, count) = (format!("{name}_sum"), format!("{name}_count"));
         // As OpenMetrics and Prometheus 3 write them: `1.0`, not `1`. A bound is a label, so that both forms must agree.
         let bounds = names.bounds().map(|bound| format!("{bound:?}"));
         let bounds = || bounds.iter().map(String::as_str).chain(["+Inf"]);
-        for (context, totals) in rows {
+        for (context, totals) in of(kind, totals) {
             let (mut below, mut next) = (0u64, 0);
             let buckets = bounds().zip(ends(names.bounds())).map(|(bound, end)| {
                 let places = next..=end;
@@ -93,9 +68,9 @@ impl Text {
             });
             let labels = names.labels(context);
             self.samples(&bucket, &labels, "le", buckets);
-            self.sample(&sum, &labels, totals.nanos as f64 / 1e9);
+            self.sample(&sum, &labels, &(totals.nanos as f64 / 1e9));
             // The format demands this line, which equals the last bucket.
-            self.sample(&count, &labels, below);
+            self.sample(&count, &labels, &below);
         }
     }
 
@@ -115,27 +90,26 @@ impl Text {
             .iter()
             .map(|target| (names.labels(&target.context.name), target, met(target)))
             .collect();
-        let name = "pulse_target_requests_total";
+        let mut write = |name: &str, help: &str, value: &dyn Fn(&PathTarget, (u64, u64)) -> f64| {
+            self.begin(name, help);
+            for (labels, target, met) in &counted {
+                self.sample(name, labels, &value(target, *met));
+            }
+        };
         let help = "Requests of this instance that its target counts: successes and errors.";
-        self.begin(name, "counter", help);
-        for (labels, _, (requests, _)) in &counted {
-            self.sample(name, labels, requests);
-        }
-        let name = "pulse_target_bad_requests_total";
+        write("pulse_target_requests_total", help, &|_, (counted, _)| {
+            counted as f64
+        });
         let help = "Those of them that were errors or took too long.";
-        self.begin(name, "counter", help);
-        for (labels, _, (_, bad)) in &counted {
-            self.sample(name, labels, bad);
-        }
-        let name = "pulse_target_share";
-        self.begin(name, "gauge", "The share of them that should be good.");
-        for (labels, target, _) in &counted {
-            self.sample(name, labels, target.share);
-        }
-        let name = "pulse_target_duration_seconds";
-        self.begin(name, "gauge", "What a good request takes less than.");
-        for (labels, target, _) in &counted {
-            self.sample(name, labels, target.duration.as_secs_f64());
-        }
+        write("pulse_target_bad_requests_total", help, &|_, (_, bad)| {
+            bad as f64
+        });
+        let help = "The share of them that should be good.";
+        write("pulse_target_share", help, &|target, _| target.share);
+        let (name, help) = (
+            "pulse_target_duration_seconds",
+            "What a good request takes less than.",
+        );
+        write(name, help, &|target, _| target.duration.as_secs_f64());
     }
 }

@@ -28,43 +28,36 @@ impl Text {
         self.text.into_bytes()
     }
 
-    /// Begins a metric. Each metric is begun once, before all of its samples.
-    pub(super) fn begin(&mut self, name: &str, kind: &str, help: &str) {
+    /// Begins a counter, whose name says that it is one, or a gauge. Each metric is begun once, before all of its samples.
+    pub(super) fn begin(&mut self, name: &str, help: &str) {
+        let is_counter = name.ends_with("_total");
+        self.begin_kind(name, if is_counter { "counter" } else { "gauge" }, help);
+    }
+
+    pub(super) fn begin_kind(&mut self, name: &str, kind: &str, help: &str) {
         let is_open = self.format == Format::OpenMetrics;
         let name = match is_open && kind == "counter" {
             // In OpenMetrics only the samples have the suffix.
             true => name.strip_suffix("_total").unwrap_or(name),
             false => name,
         };
-        let parts = [
-            "# HELP ",
-            name,
-            " ",
-            help,
-            "\n# TYPE ",
-            name,
-            " ",
-            kind,
-            "\n",
-        ];
-        self.text.extend(parts);
-        let unit = ["seconds", "bytes"];
-        let unit = unit.iter().find(|unit| {
-            let before = name.strip_suffix(**unit);
-            before.is_some_and(|before| before.ends_with('_'))
-        });
+        self.text.extend(["# HELP ", name, " ", help, "\n"]);
+        self.text.extend(["# TYPE ", name, " ", kind, "\n"]);
+        let unit = ["_seconds", "_bytes"]
+            .into_iter()
+            .find(|unit| name.ends_with(unit));
         if let Some(unit) = unit.filter(|_| is_open) {
-            self.text.extend(["# UNIT ", name, " ", unit, "\n"]);
+            self.text.extend(["# UNIT ", name, " ", &unit[1..], "\n"]);
         }
     }
 
     /// Writes a metric without labels.
-    pub(super) fn single(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
-        self.begin(name, kind, help);
+    pub(super) fn single(&mut self, name: &str, help: &str, value: &dyn Display) {
+        self.begin(name, help);
         self.sample(name, &[], value);
     }
 
-    pub(super) fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+    pub(super) fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: &dyn Display) {
         self.stood_for(name, labels, value, None);
     }
 
@@ -73,7 +66,7 @@ impl Text {
         &mut self,
         name: &str,
         labels: &[(&str, &str)],
-        value: impl Display,
+        value: &dyn Display,
         exemplar: Option<&Exemplar>,
     ) {
         self.text.push_str(name);
@@ -88,12 +81,12 @@ impl Text {
     }
 
     /// Writes one sample for each value of the last label, `label`, whose values need no escape.
-    pub(super) fn samples<'a, V: Display>(
+    pub(super) fn samples<'a>(
         &mut self,
         name: &str,
         labels: &[(&str, &str)],
         label: &str,
-        samples: impl IntoIterator<Item = (&'a str, V, Option<&'a Exemplar>)>,
+        samples: impl Iterator<Item = (&'a str, u64, Option<&'a Exemplar>)>,
     ) {
         let start = self.text.len();
         self.text.push_str(name);
@@ -114,7 +107,7 @@ impl Text {
             is_first = false;
             self.text.push_str(last);
             self.text.push_str("\"}");
-            self.value(value, exemplar);
+            self.value(&value, exemplar);
         }
         if is_first {
             self.text.truncate(start);
@@ -143,7 +136,7 @@ impl Text {
         self.text.push_str(value);
     }
 
-    fn value(&mut self, value: impl Display, exemplar: Option<&Exemplar>) {
+    fn value(&mut self, value: &dyn Display, exemplar: Option<&Exemplar>) {
         // Writing to a string never fails.
         let _ = write!(self.text, " {value}");
         if let Some(exemplar) = exemplar.filter(|_| self.format == Format::OpenMetrics) {
@@ -156,10 +149,8 @@ impl Text {
     fn exemplar(&mut self, exemplar: &Exemplar) {
         self.text.push_str(" # {");
         self.label("trace_id", &exemplar.trace_id);
-        let (seconds, millis) = (
-            exemplar.ended.div_euclid(1_000),
-            exemplar.ended.rem_euclid(1_000),
-        );
+        let ended = exemplar.ended;
+        let (seconds, millis) = (ended.div_euclid(1_000), ended.rem_euclid(1_000));
         // Writing to a string never fails.
         let _ = write!(self.text, "}} {} {seconds}.{millis:03}", exemplar.seconds());
     }

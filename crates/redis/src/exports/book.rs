@@ -100,10 +100,7 @@ impl RedisStore {
         });
         let mut replies = self.read_sized(Role::Read, &slowest).await?;
         replies.append(&mut self.read(&mut own).await?);
-        let mut replies = Replies {
-            replies: replies.into_iter(),
-            problems,
-        };
+        let mut replies = Replies::new(replies, problems);
         let members = sources.map(|(key, kind)| (replies.next(&key), key, kind));
         let mut listing = Listing::default();
         for (members, key, kind) in members.into_iter().rev() {
@@ -187,97 +184,78 @@ impl RedisStore {
         }
         Some(hours)
     }
-
-    async fn read_statistics(
-        &self,
-        name: &str,
-        now: i64,
-    ) -> Result<Option<ExportedHours>, StoreError> {
-        let slowest = self.keys.slowest();
-        let mut pipeline = pipe();
-        pipeline.cmd("ZSCORE").arg(&slowest).arg(name);
-        self.ask_for_statistics(&mut pipeline, name);
-        let replies = self.read(&mut pipeline).await?;
-        let mut replies = Replies {
-            replies: replies.into_iter(),
-            problems: &mut Vec::new(),
-        };
-        let score = replies.next(&slowest);
-        let is_ranked = score.as_ref().is_some_and(|score| bytes(score).is_some());
-        let hours = self.statistics_in(&mut replies, name, now);
-        Ok(hours.or_else(|| is_ranked.then(ExportedHours::new)))
-    }
-
-    async fn read_statistics_page(
-        &self,
-        offset: usize,
-        now: i64,
-    ) -> Result<ExportedPage, StoreError> {
-        let mut problems = Vec::new();
-        let listing = self.read_listing(&mut problems).await?;
-        yield_now().await;
-        let foreign = listing.foreign.clone();
-        let listed = listing.into_contexts().into_iter();
-        yield_now().await;
-        let (mut listed, others): (Vec<Listed>, Vec<Listed>) =
-            listed.partition(|context| foreign.contains(&*context.id.name));
-        listed.extend(others);
-        listed.push(Listed {
-            id: ContextId::all(),
-            is_shared: false,
-        });
-        let total = listed.len();
-        let page = listed.into_iter().skip(offset).take(MAX_EXPORTED_CONTEXTS);
-        let page: Vec<Listed> = page.collect();
-        let mut pipeline = redis::Pipeline::with_capacity(PER_NAME * page.len());
-        for context in &page {
-            self.ask_for_statistics(&mut pipeline, &context.id.name);
-        }
-        let replies = match page.is_empty() {
-            true => Vec::new(),
-            false => self.read(&mut pipeline).await?,
-        };
-        let mut replies = Replies {
-            replies: replies.into_iter(),
-            problems: &mut problems,
-        };
-        let contexts = page.into_iter().map(|context| {
-            let hours = self.statistics_in(&mut replies, &context.id.name, now);
-            let hours = hours.filter(|_| !context.is_shared);
-            (context.id, hours.unwrap_or_default())
-        });
-        Ok(ExportedPage {
-            contexts: contexts.collect(),
-            total,
-            foreign: foreign.len(),
-            problems,
-        })
-    }
-
-    async fn read_slowest(&self, limit: usize) -> Result<Vec<RankedContext>, StoreError> {
-        let mut pipeline = pipe();
-        let command = pipeline.cmd("ZREVRANGE").arg(self.keys.slowest());
-        command.arg(0).arg(RANKING_LEN - 1).arg("WITHSCORES");
-        let replies = self.read_sized(Role::Read, &pipeline).await?;
-        // A key of another type reads as empty.
-        let ranking = replies.into_iter().flatten().next().unwrap_or(Value::Nil);
-        let ranking = pairs(&ranking)
-            .filter_map(|(name, mean)| Some(RankedContext::new(text(name)?, float(mean)?)))
-            .filter(|ranked| ranked.mean.is_finite());
-        Ok(ranking.take(limit).collect())
-    }
 }
 
 impl Exports for RedisStore {
     fn statistics<'a>(&'a self, name: &'a str, now: i64) -> StoreFuture<'a, Option<ExportedHours>> {
-        Box::pin(self.read_statistics(name, now))
+        Box::pin(async move {
+            let slowest = self.keys.slowest();
+            let mut pipeline = pipe();
+            pipeline.cmd("ZSCORE").arg(&slowest).arg(name);
+            self.ask_for_statistics(&mut pipeline, name);
+            let replies = self.read(&mut pipeline).await?;
+            let mut problems = Vec::new();
+            let mut replies = Replies::new(replies, &mut problems);
+            let score = replies.next(&slowest);
+            let is_ranked = score.as_ref().is_some_and(|score| bytes(score).is_some());
+            let hours = self.statistics_in(&mut replies, name, now);
+            Ok(hours.or_else(|| is_ranked.then(ExportedHours::new)))
+        })
     }
 
     fn statistics_page(&self, offset: usize, now: i64) -> StoreFuture<'_, ExportedPage> {
-        Box::pin(self.read_statistics_page(offset, now))
+        Box::pin(async move {
+            let mut problems = Vec::new();
+            let listing = self.read_listing(&mut problems).await?;
+            yield_now().await;
+            let foreign = listing.foreign.clone();
+            let listed = listing.into_contexts().into_iter();
+            yield_now().await;
+            let (mut listed, others): (Vec<Listed>, Vec<Listed>) =
+                listed.partition(|context| foreign.contains(&*context.id.name));
+            listed.extend(others);
+            listed.push(Listed {
+                id: ContextId::all(),
+                is_shared: false,
+            });
+            let total = listed.len();
+            let page = listed.into_iter().skip(offset).take(MAX_EXPORTED_CONTEXTS);
+            let page: Vec<Listed> = page.collect();
+            let mut pipeline = redis::Pipeline::with_capacity(PER_NAME * page.len());
+            for context in &page {
+                self.ask_for_statistics(&mut pipeline, &context.id.name);
+            }
+            let replies = match page.is_empty() {
+                true => Vec::new(),
+                false => self.read(&mut pipeline).await?,
+            };
+            let mut replies = Replies::new(replies, &mut problems);
+            let contexts = page.into_iter().map(|context| {
+                let hours = self.statistics_in(&mut replies, &context.id.name, now);
+                let hours = hours.filter(|_| !context.is_shared);
+                (context.id, hours.unwrap_or_default())
+            });
+            Ok(ExportedPage {
+                contexts: contexts.collect(),
+                total,
+                foreign: foreign.len(),
+                problems,
+            })
+        })
     }
 
     fn slowest(&self, limit: usize) -> StoreFuture<'_, Vec<RankedContext>> {
-        Box::pin(self.read_slowest(limit))
+        Box::pin(async move {
+            let mut pipeline = pipe();
+            let command = pipeline.cmd("ZREVRANGE").arg(self.keys.slowest());
+            command.arg(0).arg(RANKING_LEN - 1).arg("WITHSCORES");
+            let replies = self.read_sized(Role::Read, &pipeline).await?;
+            // A key of another type reads as empty.
+            let ranking = replies.into_iter().flatten().next().unwrap_or(Value::Nil);
+            let ranking = pairs(&ranking)
+                .filter_map(|(name, mean)| Some(RankedContext::new(text(name)?, float(mean)?)))
+                .filter(|ranked| ranked.mean.is_finite());
+            Ok(ranking.take(limit).collect())
+        })
     }
 }

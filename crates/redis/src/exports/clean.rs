@@ -48,9 +48,8 @@ impl RedisStore {
                 cleaned.skipped = Some(problem(key, &String::from_utf8_lossy(why)));
                 cleaned.skipped_precision = int(precision).unwrap_or(0);
             }
-            let lease = self.keys.lease();
-            self.replaced_keys
-                .add(lease.as_bytes(), bytes(foreign).unwrap_or_default());
+            let foreign = bytes(foreign).unwrap_or_default();
+            self.replaced_keys.add(&self.keys.lease(), foreign);
         }
         Ok(Some(cleaned))
     }

@@ -1,5 +1,5 @@
 -- Leases rows. A leased row stays in schedule:, so that the book's functions see it.
--- KEYS  1 delay:, 2 schedule:, 3 pulse:rows:, 4 pulse:failing:, 5 of 'ROW' and 'FREE', the cached row.
+-- KEYS  1 delay:, 2 schedule:, 3 pulse:rows:, 4 pulse:failing:, 5 the cached row, of 'ROW' and 'FREE'.
 -- ARGV  1 time or '' for TIME, 2 token, 3 seconds, 4 'DUE', 'ROW' or 'FREE', 5 number of rows or an id, 6 of 'FREE', the
 --       most bytes of a row that can be read.
 -- Returns {leased rows as id, due or '', failures; seconds until the next row is due, or ''; entries that are no rows as

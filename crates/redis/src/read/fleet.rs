@@ -35,10 +35,7 @@ impl RedisStore {
             pipeline.cmd("HGETALL").arg(hits);
         }
         let replies = self.read(&mut pipeline).await?;
-        let mut replies = Replies {
-            replies: replies.into_iter(),
-            problems: &mut problems,
-        };
+        let mut replies = Replies::new(replies, &mut problems);
         let instance = |(name, at): (&Value, &Value)| {
             Some(AliveInstance {
                 instance: text(name)?.into(),

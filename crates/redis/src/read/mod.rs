@@ -14,10 +14,15 @@ use tower_pulse_model::snapshot::Problem;
 /// Replies whose errors become problems of the key.
 pub(super) struct Replies<'a> {
     pub(super) replies: std::vec::IntoIter<Reply>,
-    pub(super) problems: &'a mut Vec<Problem>,
+    problems: &'a mut Vec<Problem>,
 }
 
-impl Replies<'_> {
+impl<'a> Replies<'a> {
+    pub(super) fn new(replies: Vec<Reply>, problems: &'a mut Vec<Problem>) -> Self {
+        let replies = replies.into_iter();
+        Self { replies, problems }
+    }
+
     /// The next reply; `None` when the key is of another type, which becomes a problem.
     pub(super) fn next(&mut self, key: &str) -> Option<Value> {
         match self.replies.next()? {
