@@ -8,7 +8,19 @@ use tower_pulse_model::context::Kind;
 
 /// A question, which [`Reader::ask`] answers. Its fields are the parameters of the API; those that are not set have the
 /// defaults of the API.
-pub trait Question: Default + DeserializeOwned + Send + Sync {
+pub trait Question: Answered {
+    /// The same with other fields: `OverviewQuery::default().with(|of| of.window = Some(Window::HOUR))`.
+    fn with(mut self, set: impl FnOnce(&mut Self)) -> Self {
+        set(&mut self);
+        self
+    }
+}
+
+impl<Q: Answered> Question for Q {}
+
+/// The part of a question that only this workspace uses.
+#[doc(hidden)]
+pub trait Answered: Default + DeserializeOwned + Send + Sync {
     /// The answer.
     type Answer: Serialize + Send;
 
@@ -17,12 +29,6 @@ pub trait Question: Default + DeserializeOwned + Send + Sync {
         "limit",
         "ask for fewer rows with limit, and for the others with offset",
     );
-
-    /// The same with other fields: `OverviewQuery::default().with(|of| of.window = Some(Window::HOUR))`.
-    fn with(mut self, set: impl FnOnce(&mut Self)) -> Self {
-        set(&mut self);
-        self
-    }
 
     /// Answers it, as [`Reader::ask`] does.
     fn ask<'a>(&'a self, reader: &'a Reader) -> Answering<'a, Self::Answer>;

@@ -19,7 +19,7 @@ use tower_pulse_model::context::{ALL, ContextId, Kind, method_and_path};
 use tower_pulse_model::mark::Marks;
 
 /// What has changed: [`ChangesQuery`](crate::query::ChangesQuery).
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Changes {
     /// The end of the last minute that was judged, in Unix seconds; `None` before the first.
@@ -40,7 +40,7 @@ pub struct Changes {
 }
 
 /// A context that is likely slower.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct WatchedRow {
     /// The context.
@@ -67,7 +67,7 @@ impl WatchedRow {
 }
 
 /// A change, with what is computed from it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct ChangeRow {
     /// The change.
@@ -88,7 +88,8 @@ pub struct ChangeRow {
 }
 
 /// Which changes are asked for.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// The answer is [`Changes`].
+#[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ChangesQuery {

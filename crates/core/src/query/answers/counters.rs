@@ -1,8 +1,10 @@
 //! The list of the user's counters, or one counter over time.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
-use super::resolution::{Bounds, MAX_ROW_POINTS, Resolution};
+use super::resolution::{MAX_ROW_POINTS, Resolution};
 use super::row_series::{SeriesSpan, most_rows};
 use super::{DEFAULT_PRECISION, NameFilter, check_given, check_limit, check_points};
 use crate::query::error::QueryError;
@@ -23,7 +25,7 @@ const NEWEST_SLICES: i64 = 60;
 const RATE_SECONDS: u32 = 60;
 
 /// A counter over time: [`CounterSamplesQuery`](crate::query::CounterSamplesQuery).
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct CounterSamples {
     /// Its name.
@@ -35,7 +37,7 @@ pub struct CounterSamples {
 }
 
 /// The user's counters: [`CountersQuery`](crate::query::CountersQuery).
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Counters {
     /// The length of a slice, in seconds.
@@ -54,7 +56,7 @@ pub struct Counters {
 }
 
 /// A counter of the list.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct CounterRow {
     /// Its name.
@@ -73,7 +75,8 @@ pub struct CounterRow {
 }
 
 /// Which counters are asked for.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// The answer is [`Counters`].
+#[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct CountersQuery {
@@ -99,8 +102,8 @@ pub(in crate::query) async fn counters(
     let limit = check_limit(query.limit, most_rows(query.series))?;
     let now = source.clock.now_seconds();
     let window = query.window.filter(|_| query.series);
-    let bounds = window.map(|window| Bounds::new(window.slices(), now));
-    let of_window = match (bounds, query.precision) {
+    let bounds = window.map(|window| window.bounds(now));
+    let of_window = match (&bounds, query.precision) {
         (Some(bounds), None) => Resolution::of_rows(&source.precisions, bounds, now),
         _ => None,
     };
@@ -130,7 +133,8 @@ fn chosen(asked: Option<u32>, precisions: &Precisions) -> Result<u32, QueryError
 }
 
 /// Which counter is asked for.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// The answer is [`CounterSamples`].
+#[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct CounterSamplesQuery {
@@ -209,7 +213,7 @@ async fn list(
     query: &CountersQuery,
     limit: usize,
     seconds: u32,
-    series: Option<Option<Bounds>>,
+    series: Option<Option<Range<i64>>>,
 ) -> Result<Counters, QueryError> {
     let wanted = NameFilter::new(&query.contains);
     let precisions = &source.precisions;
@@ -303,11 +307,11 @@ struct SeriesSlices<'a> {
 
 impl<'a> SeriesSlices<'a> {
     /// The slices of a window, or else the newest ones; no more than a row shows.
-    fn new(precision: Precision, bounds: Option<Bounds>, recorded: &'a Span) -> Self {
+    fn new(precision: Precision, bounds: Option<Range<i64>>, recorded: &'a Span) -> Self {
         let width = i64::from(precision.seconds);
         let (from, to) = match bounds {
             Some(bounds) => {
-                let slices = Resolution::of_counters(precision).slices(bounds);
+                let slices = Resolution::of_counters(precision).slices(&bounds);
                 (slices.from, slices.to)
             }
             None => {

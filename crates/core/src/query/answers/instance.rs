@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use super::instance_verdict::{Compare, InstanceVerdict};
 use super::instances::{FleetRows, InstanceRow, Reported, reported};
-use super::measured::{ContextName, Covered, Measured};
+use super::measured::{ContextName, Measured};
 use super::{MAX_ROWS, check_given, check_limit, keep_first};
 use crate::query::error::QueryError;
 use crate::query::instance_minutes::beside_others::{ContextBeside, MinuteBeside};
 use crate::query::source::Source;
+use crate::query::span::Covered;
 use crate::query::window::Window;
-use crate::query::windows::sums::Summary;
 use tower_pulse_model::context::Kind;
 use tower_pulse_model::machine::MachineMinute;
 use tower_pulse_model::minute_report::REPORTED_MINUTES;
@@ -21,7 +21,7 @@ use tower_pulse_model::minute_report::REPORTED_MINUTES;
 const MINUTE: i64 = REPORTED_MINUTES.seconds as i64;
 
 /// One instance beside the others: [`InstanceQuery`](crate::query::InstanceQuery).
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Instance {
     /// The part of the window of which there are minute reports; the whole window if it is alone. `complete` is the share
@@ -57,7 +57,7 @@ pub struct Instance {
 }
 
 /// What an instance did in a minute.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct InstancePoint {
     /// Number of its requests.
@@ -76,7 +76,7 @@ pub struct InstancePoint {
 
 /// The runtime and the process of an instance in a minute. What the system does not tell is `None`: without the feature
 /// `process`, all that is about the process.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct MachinePoint {
     /// How many CPUs the process had the use of.
@@ -129,7 +129,7 @@ impl From<&MachineMinute> for MachinePoint {
 }
 
 /// What an instance did on a path.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct InstancePath {
     /// The path.
@@ -150,7 +150,8 @@ pub struct InstancePath {
 }
 
 /// Which instance is asked for.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// The answer is [`Instance`].
+#[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct InstanceQuery {
@@ -187,7 +188,7 @@ pub(in crate::query) async fn instance(
     let row = row.ok_or(QueryError::NotFound(
         "no instance of this name is alive or has had requests in this window",
     ))?;
-    let reported = Reported::new(window.slices(), source.clock.now_seconds());
+    let reported = Reported::new(window, source.clock.now_seconds());
     let named = source
         .reader
         .beside_others(reported.minutes(), &row.instance)
@@ -245,10 +246,7 @@ impl Row {
         covered: &Covered,
         target: Option<f64>,
     ) -> Option<Self> {
-        let measured = |sums| {
-            let summary = Summary::new(sums, true, target);
-            Measured::of_summary(Kind::Http, &summary, covered)
-        };
+        let measured = |sums| Measured::of_sums(Kind::Http, sums, covered, target);
         let (measured, others) = (measured(&context.sums)?, measured(&context.others));
         let ratio = context.ratio();
         let beside = others.as_ref();
@@ -269,13 +267,13 @@ impl Row {
 
 impl From<&MinuteBeside> for InstancePoint {
     fn from(minute: &MinuteBeside) -> Self {
-        let summary = Summary::new(&minute.sums, true, None);
+        let of = Measured::in_slice(Kind::Http, &minute.sums);
         let others = (minute.others > 0).then_some(minute.others as f64);
         Self {
-            count: minute.sums.times.count,
-            errors: minute.sums.outcomes.errors,
-            mean: summary.times.mean(),
-            p95: summary.p95,
+            count: of.count,
+            errors: of.errors,
+            mean: of.times.mean,
+            p95: of.times.p95,
             others_count: others.map(|others| minute.others_count as f64 / others),
             others_mean: minute.others_mean,
         }

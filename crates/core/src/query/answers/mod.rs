@@ -46,7 +46,7 @@ pub use self::instance::{Instance, InstancePath, InstancePoint, InstanceQuery, M
 pub use self::instance_verdict::{InstanceVerdict, Spread};
 pub use self::instances::{InstanceRow, Instances, InstancesQuery};
 pub use self::marks::{Marks, MarksQuery};
-pub use self::measured::{ContextName, Covered, Measured, Outcomes, PollTimes, Times};
+pub use self::measured::{ContextName, Measured, Outcomes, PollTimes, Times};
 pub use self::metric::{SeriesMetric, SeriesValue, SliceTimes};
 pub use self::overview::{HourTotal, Overview, OverviewQuery};
 pub use self::path::{Bucket, ContextHour, Path, PathQuery, PathWindow};
@@ -61,16 +61,19 @@ pub use self::row_series::{PointValue, RowMetric, SeriesSpan};
 #[cfg(feature = "row-cache")]
 pub use self::rows::Rows;
 pub use self::series::{Series, SeriesQuery};
-pub use self::slow_requests::{BothHours, ListedRequest, ListedRequests};
+pub use self::slow_requests::{BothHours, ListedRequest};
 pub use self::slowest::{SlowContext, Slowest, SlowestQuery};
 pub use self::slowest_requests::{
     ListedHours, RequestStatus, SlowestRequests, SlowestRequestsQuery,
 };
 pub use self::timers::{QueueWait, RequestTimer, RequestTimers, TimerPath};
-pub use self::worst_requests::{WorstRequests, WorstRequestsQuery};
+pub use self::worst_requests::WorstRequests;
 pub use super::error::QueryError;
+#[doc(hidden)]
+pub use super::question::Answered;
 pub use super::question::Question;
 pub use super::reader::{Answer, Answering, Reader};
+pub use super::span::Covered;
 pub use super::window::Window;
 pub use crate::advice::Advice;
 #[cfg(feature = "row-cache")]
@@ -99,7 +102,6 @@ use self::rows::rows;
 use self::series::series;
 use self::slowest::slowest;
 use self::slowest_requests::slowest_requests;
-use self::worst_requests::worst_requests;
 
 use std::cmp::Ordering;
 use std::ops::RangeInclusive;
@@ -160,7 +162,7 @@ macro_rules! answered {
     )+) => {
         $(
             $(#[$when])*
-            impl Question for $query {
+            impl Answered for $query {
                 type Answer = $answer;
                 $(const LESS: (&'static str, &'static str) = ($parameter, $remedy);)?
 
@@ -176,8 +178,6 @@ macro_rules! answered {
     };
 }
 super::question::questions!(answered);
-// The API answers it with the page's own question.
-answered! { "path" => WorstRequestsQuery, worst_requests, WorstRequests; }
 
 /// The names that a question asks for, whatever the case of letters.
 struct NameFilter(String);

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::changes::urgencies;
 use super::compared::{Compared, Ratios};
-use super::measured::{ContextName, Covered, Measured, share};
+use super::measured::{ContextName, Measured, share};
 use super::path_targets::{TargetBurn, burning};
 use super::row_series::{PointValue, RowMetric, SeriesSpan, most_rows};
 use super::{NameFilter, check_limit, check_points, keep_first};
@@ -16,14 +16,15 @@ use crate::query::book::Book;
 use crate::query::error::QueryError;
 use crate::query::question::{kind_or_all, or_any, or_none};
 use crate::query::source::Source;
+use crate::query::span::Covered;
 use crate::query::turn::Turn;
 use crate::query::window::Window;
-use crate::query::windows::sums::{PartSums, WindowSums};
+use crate::query::windows::sums::WindowSums;
 use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::records::RecordId;
 
 /// The measurements that rows can be ordered by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Sort {
@@ -85,7 +86,7 @@ impl Sort {
             Self::Total | Self::Share => Some(now.total),
             Self::Errors => Some(now.errors as f64),
             Self::ErrorShare => now.error_share,
-            Self::Change => row.measured.change?.mean,
+            Self::Change => row.measured.mean_ratio(),
             Self::ClientErrors => Some(now.outcomes.count("4xx") as f64),
             Self::Changed => row.urgency.map(|urgency| urgency as f64),
             Self::Computing => now.polls?.computing,
@@ -98,7 +99,7 @@ impl Sort {
 }
 
 /// How a context compares with the window before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum RowStatus {
@@ -131,7 +132,7 @@ impl Row {
 
     fn is(&self, status: RowStatus) -> bool {
         let Compared { now, before, .. } = &self.measured;
-        let mean = self.measured.change.and_then(|change| change.mean);
+        let mean = self.measured.mean_ratio();
         match status {
             RowStatus::New => now.is_some() && before.is_none(),
             RowStatus::Gone => now.is_none() && before.is_some(),
@@ -156,7 +157,7 @@ struct Table {
 }
 
 /// A page of the table: [`PathsQuery`](crate::query::PathsQuery).
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Paths {
     /// What the window covers.
@@ -178,7 +179,7 @@ pub struct Paths {
 }
 
 /// A context of the table.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct PathRow {
     /// The context.
@@ -247,7 +248,8 @@ fn repeated(sums: &WindowSums) -> HashMap<RecordId, Repeated> {
 }
 
 /// Which contexts are asked for, and in which order.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// The answer is [`Paths`].
+#[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct PathsQuery {
@@ -276,7 +278,7 @@ pub struct PathsQuery {
 }
 
 /// The order of rows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[non_exhaustive]
 pub enum Order {
     /// The largest comes first.
@@ -326,18 +328,15 @@ pub(in crate::query) async fn paths(
     let mut series = None;
     let mut values = Vec::new();
     if let Some(metric) = query.series {
-        check_points(page.len() * source.reader.slices_of(query.window.slices()).await?)?;
+        check_points(page.len() * source.reader.slices_of(query.window).await?)?;
         let ids = page.iter().map(|row| &row.context);
         let ids: Vec<_> = ids.map(|id| RecordId::new(id.kind, &id.name)).collect();
-        let points = source
-            .reader
-            .window_points(query.window.slices(), &ids)
-            .await?;
+        let points = source.reader.window_points(query.window, &ids).await?;
         series = Some(SeriesSpan::new(metric.as_str(), &points));
         values = points.rows;
     }
     let mut values = values.into_iter();
-    let targets: HashMap<_, _> = burning(source).await?.into_iter().collect();
+    let mut targets: HashMap<_, _> = burning(source).await?.into_iter().collect();
     let row = |row: Row| {
         let now = row.measured.now.as_ref();
         PathRow {
@@ -345,8 +344,8 @@ pub(in crate::query) async fn paths(
                 let id = RecordId::new(row.context.kind, &row.context.name);
                 table.repeated.get(&id).cloned()
             },
-            name: ContextName::from(&row.context),
-            path_target: targets.get(&row.context).cloned(),
+            name: ContextName::of(&row.context),
+            path_target: targets.remove(&row.context),
             is_new: row.measured.before.is_none() && table.before.complete >= WHOLE,
             share: now.and_then(|now| share(now.total, table.whole)),
             now: row
@@ -376,8 +375,7 @@ async fn rows(
     query: &PathsQuery,
     book: Option<&Book>,
 ) -> Result<Table, QueryError> {
-    let sums = source.reader.window(query.window.slices()).await?;
-    let (now, before) = (Covered::from(&sums.now), Covered::from(&sums.before));
+    let sums = source.reader.window(query.window).await?;
     let wanted = NameFilter::new(&query.contains);
     let urgencies = match query.sort {
         Sort::Changed => urgencies(source).await?,
@@ -385,10 +383,6 @@ async fn rows(
     };
     let foreign = book.into_iter().flat_map(Book::contexts);
     let contexts = sums.contexts().chain(foreign.filter(|id| !sums.has(id)));
-    let measured = |context: &ContextId, part: &PartSums| {
-        let added = book.and_then(|book| book.added(context, part.slices.from));
-        Measured::of_part(context, part, added)
-    };
     // Room for all, as moving rows to a larger place takes long.
     let mut rows = Vec::with_capacity(sums.contexts.len());
     let mut totals = Vec::with_capacity(sums.contexts.len());
@@ -398,10 +392,7 @@ async fn rows(
         if query.kind != Kind::All && query.kind != context.kind {
             continue;
         }
-        let measured = Compared::new(
-            (measured(context, &sums.now), &now),
-            (measured(context, &sums.before), &before),
-        );
+        let measured = Compared::of(context, &sums, |start| book?.added(context, start));
         totals.extend(measured.now.as_ref().map(|now| now.total));
         let context = context.clone();
         let row = Row {
@@ -416,8 +407,8 @@ async fn rows(
     // In one order, as the last digits of a sum depend on it, and an unchanged answer should stay the same.
     totals.sort_unstable_by(f64::total_cmp);
     Ok(Table {
-        now,
-        before,
+        now: sums.now.covered,
+        before: sums.before.covered,
         error: sums.error(),
         rows,
         whole: totals.iter().sum(),

@@ -11,7 +11,7 @@ use crate::store::{RankedId, RankingPage};
 use tower_pulse_model::ranking::RankingSpec;
 
 /// The rankings of the store and of this process: [`RankingsQuery`](crate::query::RankingsQuery).
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Rankings {
     /// The rankings by name, without their ids.
@@ -19,7 +19,7 @@ pub struct Rankings {
 }
 
 /// A ranking without its ids.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct RankingRow {
     /// Its name and configuration.
@@ -30,7 +30,7 @@ pub struct RankingRow {
 }
 
 /// A part of a ranking: [`RankingQuery`](crate::query::RankingQuery).
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct RankingPart {
     /// Its name and configuration.
@@ -43,7 +43,7 @@ pub struct RankingPart {
 }
 
 /// The name and the configuration of a ranking.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct RankingHead {
     /// Its name.
@@ -59,7 +59,7 @@ pub struct RankingHead {
 }
 
 /// An id of a ranking, with its place.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct RankedRow {
     /// The id and its score.
@@ -82,13 +82,15 @@ impl RankingHead {
 }
 
 /// Asks for the list of all rankings.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// The answer is [`Rankings`].
+#[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct RankingsQuery {}
 
 /// Which part of a ranking is asked for.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// The answer is [`RankingPart`].
+#[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct RankingQuery {

@@ -2,22 +2,20 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::measured::Covered;
 use super::metric::{SeriesMetric, SeriesValue};
-use super::resolution::{Bounds, Resolution, SliceSource};
+use super::resolution::Resolution;
 use super::{check_points, of_kind};
 use crate::query::error::QueryError;
 use crate::query::question::or_any;
 use crate::query::source::Source;
-use crate::query::span::Span;
-use crate::query::window::Window;
+use crate::query::span::{Covered, Span};
+use crate::query::window::{Window, WindowSlices};
 use crate::store::CounterQuery;
 use tower_pulse_model::context::{ALL, ContextId, Kind};
 use tower_pulse_model::slice::Precision;
-use tower_pulse_model::window::WindowSlices;
 
 /// A metric of a context, or of all requests, over time: [`SeriesQuery`](crate::query::SeriesQuery).
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Series {
     /// The context; `None` stands for all requests.
@@ -41,7 +39,8 @@ pub struct Series {
 }
 
 /// Which series is asked for.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// The answer is [`Series`].
+#[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SeriesQuery {
@@ -66,18 +65,18 @@ pub(in crate::query) async fn series(
     let (context, kind) = (query.context.as_deref(), query.kind);
     let now = source.clock.now_seconds();
     let metric = query.metric;
-    let bounds = (query.window).map(|window| Bounds::new(window.slices(), now));
+    let bounds = (query.window).map(|window| window.bounds(now));
     let has_counters = !metric.counters().is_empty();
     let tiers = source.reader.tiers().await?;
     let mut resolutions = Resolution::all(&source.precisions, has_counters, tiers);
     let given = query.precision;
     if given.is_none() && bounds.is_some() && !source.store.has_context_counters() {
-        resolutions.retain(|one| matches!(one.source, SliceSource::Records(_)));
+        resolutions.retain(|one| !one.is_counter);
     }
-    let resolution = Resolution::choose(&resolutions, given, bounds, now)?;
+    let resolution = Resolution::choose(&resolutions, given, bounds.as_ref(), now)?;
 
-    let (mut points, mut errors) = match resolution.source {
-        SliceSource::Counters(_) => {
+    let (mut points, mut errors) = match resolution.is_counter {
+        true => {
             let whose = context.unwrap_or(ALL);
             let names = metric.counters().iter().map(|of| of.counter(whose));
             let query = CounterQuery::new(names, resolution.precision);
@@ -86,12 +85,12 @@ pub(in crate::query) async fn series(
                 Vec::new(),
             )
         }
-        SliceSource::Records(tier) => {
+        false => {
             let id = context_id(source, context, kind).await?;
-            of_records(source, &id, metric, (resolution.precision, tier)).await?
+            of_records(source, &id, metric, (resolution.precision, resolution.tier)).await?
         }
     };
-    let slices = bounds.map(|bounds| resolution.slices(bounds));
+    let slices = bounds.map(|bounds| resolution.slices(&bounds));
     let (mut window, mut not_running) = (None, None);
     if let Some(slices) = slices {
         let oldest = points.first().map(|(start, _)| *start);

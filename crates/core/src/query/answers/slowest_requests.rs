@@ -10,17 +10,17 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::measured::Covered;
 use super::slow_requests::ListedRequest;
 use super::{MAX_ROWS, NameFilter, check_limit, check_number, keep_first};
 use crate::query::error::QueryError;
 use crate::query::source::Source;
+use crate::query::span::Covered;
+use crate::query::window::{Window, WindowSlices};
 use crate::query::windows::sums::Summary;
 use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::slice::{HOUR, hour_of};
 use tower_pulse_model::slow_request::{SLOW_OF_ALL, SlowRequest, SlowRequests};
-use tower_pulse_model::window::{Window as Slices, WindowSlices};
 
 /// The most contexts whose own lists are read of an hour: as many as there may be requests in an answer.
 const MAX_LISTS: usize = SLOW_OF_ALL;
@@ -29,7 +29,8 @@ const MAX_LISTS: usize = SLOW_OF_ALL;
 const MAX_INSTANCES: usize = 100;
 
 /// Which requests are asked for.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// The answer is [`SlowestRequests`].
+#[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SlowestRequestsQuery {
@@ -52,7 +53,7 @@ pub struct SlowestRequestsQuery {
 }
 
 /// The hours, UTC, of which requests are listed one by one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ListedHours {
@@ -88,10 +89,10 @@ impl ListedHours {
 /// }
 /// assert!("99".parse::<RequestStatus>().is_err());
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RequestStatus(Ending);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Ending {
     /// It counts as an error.
     Failed,
@@ -166,7 +167,7 @@ impl FromStr for RequestStatus {
 
 /// The slowest requests of an hour or two:
 /// [`SlowestRequestsQuery`](crate::query::SlowestRequestsQuery).
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct SlowestRequests {
     /// The hours.
@@ -229,9 +230,9 @@ impl SlowestRequestsQuery {
             let count = contexts.len();
             return Ok((contexts, count));
         }
-        let hours = source.reader.window(Slices::HoursAgo(0)).await?;
+        let hours = source.reader.window(Window::HOUR).await?;
         let parts = [&hours.now, &hours.before];
-        let Some(part) = parts.into_iter().find(|part| part.slices.from == start) else {
+        let Some(part) = parts.into_iter().find(|part| part.covered.from == start) else {
             return Ok((Vec::new(), 0));
         };
         let pages = hours.contexts().filter(|id| id.kind == Kind::Http);
@@ -336,7 +337,7 @@ pub(in crate::query) async fn slowest_requests(
         requests: requests
             .into_iter()
             .take(limit)
-            .map(ListedRequest::from)
+            .map(ListedRequest::new)
             .collect(),
     })
 }
