@@ -18,10 +18,10 @@ use self::pace::{Pace, Times};
 use super::turn::Turn;
 use crate::clock::Clock;
 use crate::error::StoreError;
-use crate::store::{InstanceMinuteRecords, Store};
+use crate::store::{InstanceReports, Store};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::machine::MachineMinute;
-use tower_pulse_model::minute_report::REPORTED_MINUTES;
+use tower_pulse_model::minute_report::{InstanceMinute, REPORTED_MINUTES};
 use tower_pulse_model::pack;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::slices::Merge;
@@ -218,7 +218,7 @@ struct Reading<'a> {
     /// Those that must be read from the store, and are not yet.
     due: VecDeque<i64>,
     /// Those that were read, and are not taken in yet.
-    read: VecDeque<(i64, Vec<InstanceMinuteRecords>)>,
+    read: VecDeque<(i64, InstanceReports)>,
     /// The last minute, if there was no room to hold it.
     unheld: Option<HeldMinute>,
 }
@@ -244,8 +244,8 @@ impl Reading<'_> {
                     instances: Vec::with_capacity(reports.len()),
                     bytes: PER_CONTEXT,
                 };
-                for instance in reports {
-                    let instance = HeldInstance::new(instance);
+                for (instance, minute) in reports {
+                    let instance = HeldInstance::new(instance, minute);
                     held.bytes += instance.bytes();
                     held.instances.push(instance);
                     turn.pause().await;
@@ -272,10 +272,10 @@ fn is_due(minute: i64, read_at: i64, now: i64) -> bool {
 }
 
 impl HeldInstance {
-    fn new(minute: InstanceMinuteRecords) -> Self {
+    fn new(instance: Arc<str>, minute: InstanceMinute) -> Self {
         let mut all = Aggregate::default();
-        let mut contexts = HashMap::with_capacity(minute.records.len());
-        for (id, sums) in &minute.records {
+        let mut contexts = HashMap::with_capacity(minute.contexts.len());
+        for (id, sums) in &minute.contexts {
             all.merge(sums);
             let context = HeldContext {
                 times: Times {
@@ -287,7 +287,7 @@ impl HeldInstance {
             contexts.insert(*id, context);
         }
         Self {
-            instance: minute.instance,
+            instance,
             version: minute.version,
             all: pack::aggregate(&all).into(),
             contexts,
@@ -388,12 +388,11 @@ mod tests {
             (0..*count).for_each(|_| sums.times.record(millis * 1_000_000));
             (id(name), sums)
         };
-        HeldInstance::new(InstanceMinuteRecords {
-            instance: instance.into(),
-            version: None,
-            records: contexts.iter().map(context).collect(),
-            machine: None,
-        })
+        let minute = InstanceMinute {
+            contexts: contexts.iter().map(context).collect(),
+            ..InstanceMinute::default()
+        };
+        HeldInstance::new(instance.into(), minute)
     }
 
     fn ratios(minutes: &[Vec<HeldInstance>], context: Option<&str>) -> Vec<Option<f64>> {
