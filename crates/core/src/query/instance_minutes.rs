@@ -36,18 +36,23 @@ const MINUTES_AT_ONCE: usize = 4;
 /// Approximate bytes of a context or an instance beside its packed sums.
 const PER_CONTEXT: usize = 96;
 
-/// What an instance did in some minutes.
-#[derive(Clone, Debug)]
+/// What an instance did in some minutes, compared with the others.
+#[derive(Debug, Default)]
 pub struct InstanceSums {
-    pub instance: Arc<str>,
     /// The version of the application that it reported last.
     pub version: Option<Arc<str>>,
     /// The start of the first minute in which it had requests, and the end of the last, in Unix seconds.
     pub busy: Range<i64>,
     pub sums: Aggregate,
+    pace: Pace,
+}
+
+impl InstanceSums {
     /// The time that its requests took, by the time that they would have taken if each had taken the mean of the other
     /// instances on the same context in the same minute. `None` with fewer than 10 requests of either.
-    pub ratio: Option<f64>,
+    pub fn ratio(&self) -> Option<f64> {
+        self.pace.ratio()
+    }
 }
 
 /// Reads the minute reports.
@@ -139,7 +144,7 @@ impl InstanceMinutes {
         minutes: Range<i64>,
         context: Option<RecordId>,
         created: i64,
-    ) -> Result<Vec<InstanceSums>, StoreError> {
+    ) -> Result<Vec<(Arc<str>, InstanceSums)>, StoreError> {
         let mut reading = self.reading(minutes, created).await;
         let mut turn = Turn::new(&self.clock);
         let mut comparison = Comparison::default();
@@ -147,7 +152,7 @@ impl InstanceMinutes {
             comparison.add(minute, held, context);
             turn.pause().await;
         }
-        Ok(comparison.finish())
+        Ok(comparison.0)
     }
 
     /// What one instance did in these minutes, beside the others. `created` is when the store's generation began.
@@ -321,19 +326,10 @@ impl HeldInstance {
     }
 }
 
-/// An instance, compared with the others.
-#[derive(Default)]
-struct Compared {
-    version: Option<Arc<str>>,
-    busy: Option<Range<i64>>,
-    sums: Aggregate,
-    pace: Pace,
-}
-
 /// Adds up minutes, and compares each instance with the others: context by context and minute by minute, so that
 /// neither a different mix of contexts nor an instance that was there for a slow hour only makes a difference.
 #[derive(Default)]
-struct Comparison(Vec<(Arc<str>, Compared)>);
+struct Comparison(Vec<(Arc<str>, InstanceSums)>);
 
 impl Comparison {
     /// Adds a minute, later than those before.
@@ -346,29 +342,17 @@ impl Comparison {
             let Some(sums) = instance.sums(context) else {
                 continue;
             };
-            let name = instance.instance.clone();
-            let compared = sorted::entry(&mut self.0, name, Compared::default);
-            compared.sums.merge(&sums);
-            compared.version.clone_from(&instance.version);
-            let since = compared.busy.as_ref().map_or(start, |busy| busy.start);
-            compared.busy = Some(since..start.saturating_add(MINUTE));
+            let of = sorted::entry(&mut self.0, instance.instance.clone(), || InstanceSums {
+                busy: start..start,
+                ..InstanceSums::default()
+            });
+            of.sums.merge(&sums);
+            of.version.clone_from(&instance.version);
+            of.busy.end = start.saturating_add(MINUTE);
             for (id, times) in instance.times(context) {
-                compared.pace.add(start, times, of_all[&id].without(times));
+                of.pace.add(start, times, of_all[&id].without(times));
             }
         }
-    }
-
-    fn finish(self) -> Vec<InstanceSums> {
-        let instances = self.0.into_iter();
-        instances
-            .map(|(instance, compared)| InstanceSums {
-                ratio: compared.pace.ratio(),
-                instance,
-                version: compared.version,
-                busy: compared.busy.unwrap_or_default(),
-                sums: compared.sums,
-            })
-            .collect()
     }
 }
 
@@ -400,8 +384,7 @@ mod tests {
         for (start, held) in (0..).step_by(60).zip(minutes) {
             comparison.add(start, held, context.map(id));
         }
-        let compared = comparison.finish();
-        compared.iter().map(|of| of.ratio).collect()
+        comparison.0.iter().map(|(_, of)| of.ratio()).collect()
     }
 
     #[test]

@@ -462,12 +462,12 @@ impl StoreReader {
         &self,
         minutes: Range<i64>,
         context: Option<&ContextId>,
-    ) -> Shared<Vec<InstanceSums>> {
+    ) -> Shared<Vec<(Arc<str>, InstanceSums)>> {
         let created = self.recorded_span().await?.generation;
         let id = context.map(|context| RecordId::new(context.kind, &context.name));
         let read = self.instance_minutes.sums(minutes.clone(), id, created);
         let key = Key::Instances(minutes, id);
-        self.reads.list(key, |one| one.sums.bytes(), read).await
+        self.reads.list(key, |(_, of)| of.sums.bytes(), read).await
     }
 
     /// What one instance did in the minutes that begin within `minutes`, beside the others.

@@ -301,10 +301,10 @@ async fn of_instance(
     let reported = Reported::new(window, span.now);
     let instances = source.reader.instances(reported.minutes(), None).await?;
     let (mut sums, mut all) = (Aggregate::default(), Aggregate::default());
-    for one in instances.iter() {
-        all.merge(&one.sums);
-        if *one.instance == *instance {
-            sums.merge(&one.sums);
+    for (name, of) in instances.iter() {
+        all.merge(&of.sums);
+        if **name == *instance {
+            sums.merge(&of.sums);
         }
     }
     let covered = reported.covered(&instances, span);

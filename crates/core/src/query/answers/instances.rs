@@ -148,7 +148,7 @@ impl FleetRows {
         let log = source.reader.changes().await?;
         let target = source.target_seconds();
 
-        let errors = sums.iter().map(|of| of.sums.histogram.error());
+        let errors = sums.iter().map(|(_, of)| of.sums.histogram.error());
         let mut error = errors.fold(0.0, f64::max);
         let mut rows = rows(&fleet, &sums, target, &covered);
         let mut is_alone = false;
@@ -213,9 +213,9 @@ impl Reported {
         self.minutes.from..self.minutes.to
     }
 
-    pub(super) fn covered(&self, sums: &[InstanceSums], span: &Span) -> Covered {
+    pub(super) fn covered(&self, sums: &[(Arc<str>, InstanceSums)], span: &Span) -> Covered {
         // There may be requests from before the store's beginning.
-        let busy = sums.iter().map(|of| of.busy.start);
+        let busy = sums.iter().map(|(_, of)| of.busy.start);
         let recorded = span.recorded.from(busy.fold(i64::MAX, i64::min));
         let covered = (self.minutes).covered(&recorded, span.recorded_until, span.now);
         let passed = self.minutes.to.saturating_sub(self.begin);
@@ -226,24 +226,24 @@ impl Reported {
 /// The instances that are alive or had requests, by name. The sums are sorted by name.
 fn rows(
     fleet: &FleetSnapshot,
-    sums: &[InstanceSums],
+    sums: &[(Arc<str>, InstanceSums)],
     target: Option<f64>,
     covered: &Covered,
 ) -> Vec<InstanceRow> {
     let mut rows: Vec<InstanceRow> = Vec::with_capacity(sums.len());
-    for of in sums {
+    for (instance, of) in sums {
         let measured = Measured::of_sums(Kind::Http, &of.sums, covered, target);
         let row = InstanceRow {
             version: of.version.clone(),
             last_seen: Some(of.busy.end),
             measured: measured.unwrap_or_else(|| Measured::none(Kind::Http)),
-            ratio: of.ratio,
-            ..InstanceRow::new(of.instance.clone())
+            ratio: of.ratio(),
+            ..InstanceRow::new(instance.clone())
         };
         rows.push(row);
     }
     for alive in &fleet.alive {
-        let place = sums.binary_search_by(|of| of.instance.cmp(&alive.instance));
+        let place = sums.binary_search_by(|(name, _)| name.cmp(&alive.instance));
         let place = place.unwrap_or_else(|_| {
             rows.push(InstanceRow::new(alive.instance.clone()));
             rows.len() - 1

@@ -82,26 +82,7 @@ pub use tower_pulse_detect::detector::{Sight, Watched};
 pub use tower_pulse_detect::side_by_side::{Side, SideBySide};
 pub use tower_pulse_model::context::Kind;
 
-use self::changes::changes;
-use self::counters::{counter, counters};
-use self::deploy::deploy;
-use self::fix_first::fix_first;
 pub(super) use self::health::{HealthStatus, health, status};
-use self::heat_map::heat_map;
-use self::instance::instance;
-use self::instances::instances;
-use self::marks::marks;
-use self::overview::overview;
-use self::path::path;
-use self::paths::paths;
-use self::profile::profile;
-#[cfg(feature = "rankings")]
-use self::rankings::{ranking, rankings};
-#[cfg(feature = "row-cache")]
-use self::rows::rows;
-use self::series::series;
-use self::slowest::slowest;
-use self::slowest_requests::slowest_requests;
 
 use std::cmp::Ordering;
 use std::ops::RangeInclusive;
@@ -156,7 +137,7 @@ fn check_points(points: usize) -> Result<(), QueryError> {
 macro_rules! answered {
     ($(
         $(#[$when:meta])*
-        $name:literal $(with $given:literal)? => $query:ident, $function:ident, $answer:ident
+        $name:literal $(with $given:literal)? => $query:ident, $function:path, $answer:ident
         $(, less $parameter:literal $remedy:literal)?
         $(, points $points:expr)?;
     )+) => {

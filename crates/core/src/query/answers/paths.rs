@@ -145,17 +145,6 @@ impl Row {
 /// The share of a window of which enough was recorded to say that something was not in it.
 const WHOLE: f64 = 0.995;
 
-/// The rows of a window that are asked for, unordered.
-struct Table {
-    now: Covered,
-    before: Covered,
-    error: f64,
-    rows: Vec<Row>,
-    /// The time of all contexts of the kind that is asked for, in seconds.
-    whole: f64,
-    repeated: HashMap<RecordId, Repeated>,
-}
-
 /// A page of the table: [`PathsQuery`](crate::query::PathsQuery).
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
@@ -317,65 +306,60 @@ pub(in crate::query) async fn paths(
         true => Some(source.reader.book().await?),
         false => None,
     };
-    let mut table = rows(source, query, book.as_deref()).await?;
-    let total = table.rows.len();
-    keep_first(
-        &mut table.rows,
-        query.offset.saturating_add(limit),
-        |a, b| query.precedes(a, b),
-    );
-    let page: Vec<Row> = table.rows.into_iter().skip(query.offset).collect();
+    let sums = source.reader.window(query.window).await?;
+    let (mut rows, whole) = rows(source, query, book.as_deref(), &sums).await?;
+    let total = rows.len();
+    let end = query.offset.saturating_add(limit);
+    keep_first(&mut rows, end, |a, b| query.precedes(a, b));
+    let page: Vec<Row> = rows.into_iter().skip(query.offset).collect();
     let mut series = None;
     let mut values = Vec::new();
     if let Some(metric) = query.series {
         check_points(page.len() * source.reader.slices_of(query.window).await?)?;
-        let ids = page.iter().map(|row| &row.context);
-        let ids: Vec<_> = ids.map(|id| RecordId::new(id.kind, &id.name)).collect();
+        let ids: Vec<_> = page.iter().map(|row| id_of(&row.context)).collect();
         let points = source.reader.window_points(query.window, &ids).await?;
         series = Some(SeriesSpan::new(metric.as_str(), &points));
         values = points.rows;
     }
     let mut values = values.into_iter();
     let mut targets: HashMap<_, _> = burning(source).await?.into_iter().collect();
-    let row = |row: Row| {
-        let now = row.measured.now.as_ref();
-        PathRow {
-            repeated: {
-                let id = RecordId::new(row.context.kind, &row.context.name);
-                table.repeated.get(&id).cloned()
-            },
-            name: ContextName::of(&row.context),
-            path_target: targets.remove(&row.context),
-            is_new: row.measured.before.is_none() && table.before.complete >= WHOLE,
-            share: now.and_then(|now| share(now.total, table.whole)),
-            now: row
-                .measured
-                .now
-                .unwrap_or_else(|| Measured::none(row.context.kind)),
-            before: row.measured.before,
-            change: row.measured.change,
-            series: (query.series.zip(values.next()))
-                .map(|(metric, points)| metric.of_all(&points)),
-        }
+    let repeated = repeated(&sums);
+    let row = |Row {
+                   context, measured, ..
+               }: Row| PathRow {
+        repeated: repeated.get(&id_of(&context)).cloned(),
+        name: ContextName::of(&context),
+        path_target: targets.remove(&context),
+        is_new: measured.before.is_none() && sums.before.covered.complete >= WHOLE,
+        share: (measured.now.as_ref()).and_then(|now| share(now.total, whole)),
+        now: (measured.now).unwrap_or_else(|| Measured::none(context.kind)),
+        before: measured.before,
+        change: measured.change,
+        series: (query.series.zip(values.next())).map(|(metric, points)| metric.of_all(&points)),
     };
     Ok(Paths {
-        now: table.now,
-        before: table.before,
-        error: table.error,
+        paths: page.into_iter().map(row).collect(),
+        now: sums.now.covered,
+        before: sums.before.covered,
+        error: sums.error(),
         target: source.target_seconds(),
         total,
         series,
-        paths: page.into_iter().map(row).collect(),
     })
 }
 
-/// The contexts of a window of the records, with what other programs have added to the book's statistics.
+fn id_of(context: &ContextId) -> RecordId {
+    RecordId::new(context.kind, &context.name)
+}
+
+/// The contexts of a window of the records that are asked for, unordered, with what other programs have added to the
+/// book's statistics; and the time of all contexts of the kind, in seconds.
 async fn rows(
     source: &Source,
     query: &PathsQuery,
     book: Option<&Book>,
-) -> Result<Table, QueryError> {
-    let sums = source.reader.window(query.window).await?;
+    sums: &WindowSums,
+) -> Result<(Vec<Row>, f64), QueryError> {
     let wanted = NameFilter::new(&query.contains);
     let urgencies = match query.sort {
         Sort::Changed => urgencies(source).await?,
@@ -392,12 +376,11 @@ async fn rows(
         if query.kind != Kind::All && query.kind != context.kind {
             continue;
         }
-        let measured = Compared::of(context, &sums, |start| book?.added(context, start));
+        let measured = Compared::of(context, sums, |start| book?.added(context, start));
         totals.extend(measured.now.as_ref().map(|now| now.total));
-        let context = context.clone();
         let row = Row {
-            urgency: urgencies.get(&context).copied(),
-            context,
+            urgency: urgencies.get(context).copied(),
+            context: context.clone(),
             measured,
         };
         if row.has(query.status) && wanted.matches(&row.context.name) {
@@ -406,14 +389,7 @@ async fn rows(
     }
     // In one order, as the last digits of a sum depend on it, and an unchanged answer should stay the same.
     totals.sort_unstable_by(f64::total_cmp);
-    Ok(Table {
-        now: sums.now.covered,
-        before: sums.before.covered,
-        error: sums.error(),
-        rows,
-        whole: totals.iter().sum(),
-        repeated: repeated(&sums),
-    })
+    Ok((rows, totals.iter().sum()))
 }
 
 /// Compares two rows. A row without a value comes last in either order.
