@@ -105,6 +105,15 @@ impl AnswerSize<'_> {
     }
 }
 
+/// An answer by itself as JSON.
+pub(super) fn lone_json(
+    value: &impl Serialize,
+    less: (&'static str, &'static str),
+) -> Result<Vec<u8>, ApiError> {
+    let screen = &ScreenSize::default();
+    AnswerSize { screen, less }.to_json(value)
+}
+
 /// A text that refuses what it has no room for.
 struct BoundedText {
     bytes: Vec<u8>,

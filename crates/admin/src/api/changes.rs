@@ -3,7 +3,7 @@
 use http::StatusCode;
 use serde::Deserialize;
 
-use super::super::answer_size::{AnswerSize, ScreenSize};
+use super::super::answer_size::lone_json;
 use super::super::response::ApiError;
 use super::super::{Admin, Instance};
 use tower_pulse_core::query::source;
@@ -30,10 +30,5 @@ pub(crate) async fn take(
     let by = take.taken.then_some(by);
     let change = instance.write.take_change(&take.id, by).await?;
     source(&admin.query).reader.forget_changes().await;
-    let (screen, less) = (ScreenSize::default(), ("id", "ask for api/changes"));
-    let size = AnswerSize {
-        screen: &screen,
-        less,
-    };
-    size.to_json(&change)
+    lone_json(&change, ("id", "ask for api/changes"))
 }

@@ -3,7 +3,7 @@
 use http::StatusCode;
 use serde::Deserialize;
 
-use super::super::answer_size::{AnswerSize, ScreenSize};
+use super::super::answer_size::lone_json;
 use super::super::params;
 use super::super::response::ApiError;
 use super::super::{Admin, Instance};
@@ -58,10 +58,5 @@ pub(crate) async fn remove(
 }
 
 fn to_json(mark: &Mark) -> Result<Vec<u8>, ApiError> {
-    let (screen, less) = (ScreenSize::default(), ("text", "use a shorter text"));
-    let size = AnswerSize {
-        screen: &screen,
-        less,
-    };
-    size.to_json(mark)
+    lone_json(mark, ("text", "use a shorter text"))
 }

@@ -107,8 +107,8 @@ pub struct MachinePoint {
     pub is_delayed: bool,
 }
 
-impl From<&MachineMinute> for MachinePoint {
-    fn from(minute: &MachineMinute) -> Self {
+impl MachinePoint {
+    fn new(minute: &MachineMinute) -> Self {
         let seconds = |micros: Option<u64>| micros.map(|micros| micros as f64 / 1e6);
         Self {
             cpus: minute.cpus,
@@ -163,12 +163,6 @@ pub struct InstanceQuery {
     pub limit: Option<usize>,
 }
 
-/// A path, and by how much its requests exceed the time of the others, in seconds.
-struct Row {
-    path: InstancePath,
-    extra: Option<f64>,
-}
-
 pub(in crate::query) async fn instance(
     source: &Source,
     query: &InstanceQuery,
@@ -202,19 +196,17 @@ pub(in crate::query) async fn instance(
         let Some(name) = named.names.get(id) else {
             continue;
         };
-        let of_path = Row::new(name, context, &compare, &covered, target);
-        if let Some(row) = of_path {
-            verdict.add(&row.path, &compare);
-            paths.push(row);
+        if let Some(path) = InstancePath::new(name, context, &compare, &covered, target) {
+            verdict.add(&path, &compare);
+            paths.push((path, context.extra().unwrap_or(0.0)));
         }
     }
     let total = paths.len();
-    keep_first(&mut paths, limit, |a, b| {
-        let stands_out = |row: &Row| row.path.slower || row.path.failing;
-        let extra = |row: &Row| row.extra.unwrap_or(0.0);
+    keep_first(&mut paths, limit, |(a, extra), (b, other)| {
+        let stands_out = |path: &InstancePath| path.slower || path.failing;
         (stands_out(b).cmp(&stands_out(a)))
-            .then_with(|| extra(b).total_cmp(&extra(a)))
-            .then_with(|| a.path.name.context.cmp(&b.path.name.context))
+            .then_with(|| other.total_cmp(extra))
+            .then_with(|| a.name.context.cmp(&b.name.context))
     });
     let minutes = &named.beside.minutes;
     Ok(Instance {
@@ -228,17 +220,17 @@ pub(in crate::query) async fn instance(
         verdict,
         precision: REPORTED_MINUTES.seconds,
         points: (minutes.iter())
-            .map(|of| (of.start, InstancePoint::from(of)))
+            .map(|of| (of.start, InstancePoint::new(of)))
             .collect(),
         machine: (named.beside.machine.iter())
-            .map(|(start, of)| (*start, MachinePoint::from(of)))
+            .map(|(start, of)| (*start, MachinePoint::new(of)))
             .collect(),
         total,
-        paths: paths.into_iter().map(|row| row.path).collect(),
+        paths: paths.into_iter().map(|(path, _)| path).collect(),
     })
 }
 
-impl Row {
+impl InstancePath {
     fn new(
         name: &Arc<str>,
         context: &ContextBeside,
@@ -248,25 +240,20 @@ impl Row {
     ) -> Option<Self> {
         let measured = |sums| Measured::of_sums(Kind::Http, sums, covered, target);
         let (measured, others) = (measured(&context.sums)?, measured(&context.others));
-        let ratio = context.ratio();
-        let beside = others.as_ref();
-        let path = InstancePath {
+        let (ratio, beside) = (context.ratio(), others.as_ref());
+        Some(Self {
             name: ContextName::new(name, Kind::Http),
             slower: beside.is_some_and(|others| compare.is_slower(ratio, &measured, others)),
             failing: beside.is_some_and(|others| Compare::is_failing(&measured, others)),
             measured,
             others,
             ratio,
-        };
-        Some(Self {
-            path,
-            extra: context.extra(),
         })
     }
 }
 
-impl From<&MinuteBeside> for InstancePoint {
-    fn from(minute: &MinuteBeside) -> Self {
+impl InstancePoint {
+    fn new(minute: &MinuteBeside) -> Self {
         let of = Measured::in_slice(Kind::Http, &minute.sums);
         let others = (minute.others > 0).then_some(minute.others as f64);
         Self {

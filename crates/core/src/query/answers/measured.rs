@@ -153,7 +153,7 @@ impl PollTimes {
 }
 
 /// Counts by the names of outcomes, sorted by name; an object in JSON.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Outcomes(Vec<(&'static str, u64)>);
 
 impl Outcomes {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::changes::{ChangeRow, changes_by, changes_of};
+use super::changes::{ChangeRow, changes_of};
 use super::compared::ComparedWindow;
 use super::measured::{ContextName, Outcomes, Times};
 use super::path_targets::{TargetBudget, target_of};
@@ -196,10 +196,7 @@ pub(in crate::query) async fn path(source: &Source, query: &PathQuery) -> Result
         },
         slowest_requests: BothHours::new(&listed, SlowRequests::slowest),
         failed_requests: BothHours::new(&listed, SlowRequests::failed),
-        changes: match id.kind {
-            Kind::Timer => changes_by(source, context).await?,
-            _ => changes_of(source, context).await?,
-        },
+        changes: changes_of(source, &id).await?,
         path_target: target_of(source, &id).await?,
     })
 }

@@ -89,13 +89,15 @@ impl Resolution {
 
     /// The precision of counters for the series in the rows of a table: the finest that covers the window by few
     /// points; `None` if all of them are too fine.
-    pub(super) fn of_rows(precisions: &Precisions, bounds: &Range<i64>, now: i64) -> Option<u32> {
+    pub(super) fn of_rows(
+        precisions: &Precisions,
+        bounds: &Range<i64>,
+        now: i64,
+    ) -> Option<Precision> {
         let all = Self::all(precisions, true, Tiers::default()).into_iter();
         let counters = all.filter(|one| one.is_counter);
         let finest = Self::finest(counters, MAX_ROW_POINTS, bounds, now);
-        precisions
-            .counter(finest.precision)
-            .map(|precision| precision.seconds)
+        precisions.counter(finest.precision)
     }
 
     /// The precision of a series without a window: of the counters, if the metric has counters.
@@ -210,7 +212,10 @@ mod tests {
         let windows = [300, 900, 3_600, 21_600, 86_400, 604_800];
         let of_rows = |precisions: &Precisions| {
             let window = |seconds| Window::seconds(seconds).bounds(NOW);
-            windows.map(|seconds| Resolution::of_rows(precisions, &window(seconds), NOW))
+            windows.map(|seconds| {
+                let chosen = Resolution::of_rows(precisions, &window(seconds), NOW);
+                chosen.map(|precision| precision.seconds)
+            })
         };
         let expected = [5, 60, 60, 300, 3_600, 18_000].map(Some);
         assert_eq!(of_rows(&Precisions::default()), expected);

@@ -17,7 +17,7 @@ pub(super) fn most_rows(has_series: bool) -> usize {
 }
 
 /// What the series of a row shows of each slice.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum RowMetric {
@@ -30,7 +30,7 @@ pub enum RowMetric {
 }
 
 /// The value of a slice.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Debug, Serialize)]
 #[serde(untagged)]
 #[non_exhaustive]
 pub enum PointValue {

@@ -196,23 +196,6 @@ impl SlowestRequestsQuery {
         has_filter || self.instance.is_some() || self.status.is_some() || self.per_path.is_some()
     }
 
-    fn has_context(&self, contains: &NameFilter, name: &str) -> bool {
-        let is_named = self
-            .context
-            .as_deref()
-            .is_none_or(|context| context == name);
-        is_named && contains.matches(name)
-    }
-
-    fn has_status(&self, request: &SlowRequest) -> bool {
-        self.status.is_none_or(|status| status.matches(request))
-    }
-
-    fn has_instance(&self, request: &SlowRequest) -> bool {
-        let instance = self.instance.as_deref();
-        instance.is_none_or(|instance| instance == &*request.instance)
-    }
-
     /// The contexts whose own lists are read of an hour, and the number of those that may have a request that is asked for.
     async fn contexts(
         &self,
@@ -226,9 +209,7 @@ impl SlowestRequestsQuery {
         if let Some(context) = &self.context {
             let is_asked_for = contains.matches(context);
             let context = is_asked_for.then(|| ContextId::new(Kind::Http, context.as_str()));
-            let contexts: Vec<_> = context.into_iter().collect();
-            let count = contexts.len();
-            return Ok((contexts, count));
+            return Ok((context.into_iter().collect(), usize::from(is_asked_for)));
         }
         let hours = source.reader.window(Window::HOUR).await?;
         let parts = [&hours.now, &hours.before];
@@ -313,14 +294,17 @@ pub(in crate::query) async fn slowest_requests(
             requests.extend(query.requests(all, others));
         }
     }
+    let is_asked = |asked: &Option<String>, name: &str| asked.as_ref().is_none_or(|of| *of == name);
     requests.retain(|request| {
-        query.has_context(&contains, &request.context) && query.has_status(request)
+        is_asked(&query.context, &request.context)
+            && contains.matches(&request.context)
+            && query.status.is_none_or(|status| status.matches(request))
     });
     requests.sort_unstable_by(|a, b| a.order(b));
     let instances: BTreeSet<&str> = requests.iter().map(|request| &*request.instance).collect();
     let instances = instances.into_iter().take(MAX_INSTANCES);
     let instances = instances.map(str::to_owned).collect();
-    requests.retain(|request| query.has_instance(request));
+    requests.retain(|request| is_asked(&query.instance, &request.instance));
     query.keep_per_path(&mut requests);
     let newest = starts.first().copied().unwrap_or_default();
     let slices = WindowSlices {

@@ -84,7 +84,7 @@ fn a_row_tells_the_last_slice_that_has_ended_the_rate_and_the_sum() {
     let row = |slices: &[(i64, i64)]| {
         let slices = slices.iter();
         let slices = slices.map(|(ago, n)| SliceCount::new(NOW - 20 - 60 * ago, *n));
-        let row = CounterRow::new("sales", &slices.collect::<Vec<_>>(), span);
+        let row = CounterRow::new("sales", &slices.collect::<Vec<_>>(), span, None);
         (
             row.last,
             row.last_start.map(|at| NOW - at),
