@@ -36,7 +36,7 @@ const MINUTES_AT_ONCE: usize = 4;
 /// Approximate bytes of a context or an instance beside its packed sums.
 const PER_CONTEXT: usize = 96;
 
-/// What an instance did in some minutes, compared with the others.
+/// The sums of an instance over some minutes, compared with the others.
 #[derive(Debug, Default)]
 pub struct InstanceSums {
     /// The version of the application that it reported last.

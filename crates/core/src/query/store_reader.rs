@@ -183,7 +183,7 @@ impl StoreReader {
         self.reads.list(key, |slice| slice.sums.bytes(), read).await
     }
 
-    /// What a context measured in some slices.
+    /// The sums of a context over some slices.
     pub(super) async fn sums(
         &self,
         context: &ContextId,

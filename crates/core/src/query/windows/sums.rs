@@ -28,7 +28,7 @@ pub struct WindowSums {
 /// What all contexts measured in some slices.
 #[derive(Debug)]
 pub struct PartSums {
-    /// What the slices cover.
+    /// The time that the slices cover.
     pub covered: Covered,
     /// The largest relative error of a quantile.
     pub error: f64,
@@ -39,7 +39,7 @@ pub struct PartSums {
 /// How many requests met the targets of single contexts in some slices.
 #[derive(Debug)]
 pub struct TargetSums {
-    /// What the slices cover.
+    /// The time that the slices cover.
     pub covered: Covered,
     /// The counts of each target, in their order.
     pub counts: Vec<TargetCounts>,

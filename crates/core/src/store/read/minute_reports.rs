@@ -11,7 +11,7 @@ use tower_pulse_model::pack;
 use tower_pulse_model::records::{RecordId, sort_by_id};
 use tower_pulse_model::sorted;
 
-/// What the instances did in a minute, by their names.
+/// The minute of each instance, by name.
 pub type InstanceReports = Vec<(Arc<str>, InstanceMinute)>;
 
 /// What the instances of a version of the application did in a minute, while another version ran beside it.
