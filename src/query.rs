@@ -38,7 +38,7 @@
 //! | What do I fix first? | [`FixFirstQuery`] |
 //! | Since when? | `since` of the [`ChangeRow`] |
 //! | Is it my code, or which part? | its `suspects`, and the timers of [`PathQuery`] |
-//! | Which requests? | [`WorstRequestsQuery`] |
+//! | Which requests? | [`WorstRequests`] in the window of [`PathQuery`] |
 //! | Which instance? | [`InstancesQuery`] of a context |
 //! | Did the deploy do it? | `deploy` of the change |
 //!

@@ -73,10 +73,10 @@ async fn in_window(query: &Reader, window: Window, name: &str) {
         assert_eq!(requests, row.now.count, "{name}");
         // A comparison needs both sides.
         let old = row.before.as_ref().map_or(0, |before| before.count);
-        let can_compare = paths.now.is_mostly_recorded()
-            && paths.before.is_mostly_recorded()
+        let can_compare = paths.now.complete > 0.5
+            && paths.before.complete > 0.5
             && old.min(row.now.count) >= ENOUGH_REQUESTS;
-        let ratio = row.change.and_then(|change| change.mean);
+        let ratio = row.change.as_ref().and_then(|change| change.times.mean);
         assert_eq!(ratio.is_some(), can_compare, "{name}: {row:#?}");
         assert!(!(row.is_new && old > 0), "{name}: {row:#?}");
     }
@@ -234,7 +234,7 @@ async fn deploys(query: &Reader) {
         let deploy = query.ask(&asked).await.unwrap();
         for row in &deploy.contexts {
             let about = || format!("{row:#?}");
-            let ratio = row.change.and_then(|change| change.mean);
+            let ratio = row.change.as_ref().and_then(|change| change.times.mean);
             assert_eq!(
                 ratio.is_some(),
                 row.extra_seconds_per_minute.is_some(),

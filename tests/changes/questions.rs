@@ -1,8 +1,8 @@
 //! The seven questions, asked after each incident of the demo: in Rust, where no screen decides anything.
 
 use tower_pulse::query::{
-    ChangeRow, ChangesQuery, FixFirstQuery, FixReason, InstancesQuery, ListedRequest, Question,
-    Reader, Verdict, Window, WorstRequestsQuery,
+    ChangeRow, ChangesQuery, FixFirstQuery, FixReason, InstancesQuery, ListedRequest, PathQuery,
+    Question, Reader, Verdict, Window, WorstRequests,
 };
 use tower_pulse::{ChangeKind, Suspect};
 
@@ -105,7 +105,9 @@ impl Asked<'_> {
         let standing = || changes.changes.iter().filter(|row| row.stands);
         let of = |context: &str| standing().find(|row| *row.change.context == *context);
         let change = of(self.incident.page()).or_else(|| of("<all>"));
-        change.expect("something has changed").clone()
+        let id = change.expect("something has changed").change.id.clone();
+        let mut rows = changes.value.changes.into_iter();
+        rows.find(|row| row.change.id == id).unwrap()
     }
 
     async fn since_when(&self) {
@@ -135,16 +137,15 @@ impl Asked<'_> {
         assert_eq!((timer, instance), (is_query, is_instance), "{about}");
     }
 
+    async fn worst_requests(&self, window: Window) -> WorstRequests {
+        let mut page = PathQuery::default();
+        (page.context, page.window) = (self.incident.page().to_owned(), Some(window));
+        let answer = self.query.ask(&page).await.unwrap();
+        answer.value.window.unwrap().worst_requests
+    }
+
     async fn which_requests(&self) {
-        let page = self.incident.page();
-        let answer = self
-            .query
-            .ask(
-                &WorstRequestsQuery::default()
-                    .with(|of| (of.context, of.window) = (page.to_owned(), None)),
-            )
-            .await
-            .unwrap();
+        let answer = self.worst_requests("6h".parse().unwrap()).await;
         let about = format!("{:?}: {answer:#?}", self.incident);
         assert_eq!(answer.failing, self.incident == Incident::Errors, "{about}");
         assert_eq!(answer.requests.len(), 5, "{about}");
@@ -166,14 +167,7 @@ impl Asked<'_> {
             );
         }
         let window = Window::between(self.began - 7_200, self.began - 3_600).unwrap();
-        let before = self
-            .query
-            .ask(
-                &WorstRequestsQuery::default()
-                    .with(|of| (of.context, of.window) = (page.to_owned(), Some(window))),
-            )
-            .await
-            .unwrap();
+        let before = self.worst_requests(window).await;
         assert!(!before.in_window, "nothing was recorded then: {before:#?}");
     }
 

@@ -100,7 +100,7 @@ impl dyn Ground + '_ {
             let versions = store.version_records(&minutes).await.unwrap();
             (instances, versions)
         });
-        let instances = instances.iter().flatten().flat_map(|one| &one.records);
+        let instances = instances.iter().flatten().flat_map(|(_, of)| &of.contexts);
         let versions = versions.iter().flat_map(|one| &one.records);
         [
             requests_of(instances.map(|(_, sums)| &sums.histogram)),

@@ -118,7 +118,15 @@ async fn who_spins_computes_for_longer_than_who_sleeps() {
         query.context = path.to_string();
         query.window = Some(Window::last(Duration::from_secs(900)));
         let path = pulse.query().ask(&query).await.unwrap();
-        let polls = path.window.as_ref().unwrap().window.now.polls.unwrap();
+        let polls = path
+            .window
+            .as_ref()
+            .unwrap()
+            .window
+            .now
+            .polls
+            .as_ref()
+            .unwrap();
         (polls.computing.unwrap(), polls.waiting.unwrap())
     };
     let (spinning, sleeping) = (path("GET /spin").await, path("GET /sleep").await);

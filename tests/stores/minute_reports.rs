@@ -239,7 +239,7 @@ async fn parts_of_reports_are_added_up(mut fixture: Fixture) {
         .map(|minute| {
             let minute = minute.iter();
             minute
-                .map(|one| (&*one.instance, one.version.as_deref(), counts(&one.records)))
+                .map(|(name, of)| (&**name, of.version.as_deref(), counts(&of.contexts)))
                 .collect()
         })
         .collect();

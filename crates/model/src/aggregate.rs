@@ -1,6 +1,6 @@
 //! Merged samples: everything that the crate records about them.
 
-use super::access_time::DurationSums;
+use super::access_time::{AccessTimeStats, DurationSums};
 use super::histogram::{BUCKETS, COARSE_SCALE, Histogram, SCALE};
 use super::measures::Measures;
 use super::outcome::OutcomeCounts;
@@ -153,6 +153,12 @@ impl Aggregate {
         let successes = self.successes();
         let all = successes.count().saturating_add(self.outcomes.errors);
         (successes.count_below(seconds), all)
+    }
+
+    /// The median, the 95th and the 99th percentile in seconds, limited to the smallest and the largest of some times.
+    pub fn percentiles(&self, times: &AccessTimeStats) -> [Option<f64>; 3] {
+        let (min, max) = (times.smallest(), times.largest());
+        [0.50, 0.95, 0.99].map(|q| self.histogram.quantile_within(q, min, max))
     }
 
     /// Approximate bytes in memory, with the start of its slice.

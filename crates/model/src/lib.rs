@@ -43,4 +43,3 @@ pub mod sorted;
 pub mod tier;
 pub mod tiers;
 pub mod timer_sums;
-pub mod window;

@@ -20,14 +20,6 @@ pub struct HourSnapshot {
     pub aggregate: Aggregate,
 }
 
-impl HourSnapshot {
-    /// The `q`-quantile in seconds, limited to the exact smallest and largest value.
-    pub fn quantile(&self, q: f64) -> Option<f64> {
-        let (min, max) = (self.times.smallest(), self.times.largest());
-        self.aggregate.histogram.quantile_within(q, min, max)
-    }
-}
-
 /// The data of a context.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContextSnapshot {

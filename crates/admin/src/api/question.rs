@@ -29,7 +29,7 @@ pub(crate) type Endpoint = for<'a> fn(
 macro_rules! endpoints {
     ($(
         $(#[$when:meta])*
-        $name:literal $(with $given:literal)? => $question:ident, $function:ident, $answer:ident
+        $name:literal $(with $given:literal)? => $question:ident, $function:path, $answer:ident
         $(, less $parameter:literal $remedy:literal)?
         $(, points $points:expr)?;
     )+) => {

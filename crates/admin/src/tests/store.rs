@@ -9,8 +9,8 @@ use tower_pulse_core::store::StoreFuture;
 use tower_pulse_core::store::table_reads::TableReader;
 use tower_pulse_core::store::{
     Append, Appended, AppendedCall, BookStatistics, Cleaned, ContextRecords, CounterQuery,
-    CounterSeries, FencedBatch, Fleet, Generation, Heartbeat, InstanceMinuteRecords, PackedRecords,
-    Pass, Query, RankingPage, RankingQuery, Readable, RecordIndex, RecordQuery, SlowRequestQuery,
+    CounterSeries, FencedBatch, Fleet, Generation, Heartbeat, InstanceReports, PackedRecords, Pass,
+    Query, RankingPage, RankingQuery, Readable, RecordIndex, RecordQuery, SlowRequestQuery,
     SlowestQuery, Store, StoreStatus, Upkeep, VersionRecords,
 };
 use tower_pulse_model::access_time::{AccessTimeStats, DurationSums};
@@ -356,10 +356,7 @@ impl Query for Canned {
         self.answer(Vec::new())
     }
 
-    fn minute_reports<'a>(
-        &'a self,
-        minutes: &'a [i64],
-    ) -> StoreFuture<'a, Vec<Vec<InstanceMinuteRecords>>> {
+    fn minute_reports<'a>(&'a self, minutes: &'a [i64]) -> StoreFuture<'a, Vec<InstanceReports>> {
         self.answer(vec![Vec::new(); minutes.len()])
     }
 

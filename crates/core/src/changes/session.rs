@@ -83,11 +83,13 @@ impl MinuteRecords {
         let reports = store.minute_reports(&[start]).await?;
         let reports = reports.into_iter().flatten();
         // Some tell of their runtime and their process only.
-        let reports = reports.filter(|of| !of.records.is_empty());
+        let reports = reports.filter(|(_, of)| !of.contexts.is_empty());
         Ok(Self {
             start,
             contexts: judged.map(|(id, record)| (id, record.sums)).collect(),
-            instances: reports.map(|of| (of.instance, of.records)).collect(),
+            instances: reports
+                .map(|(instance, of)| (instance, of.contexts))
+                .collect(),
         })
     }
 

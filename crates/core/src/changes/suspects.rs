@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::MINUTE;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::store::{InstanceMinuteRecords, RecordQuery, Store, marks};
+use crate::store::{InstanceReports, RecordQuery, Store, marks};
 use tower_pulse_detect::change::{Change, ChangeKind, Suspect};
 use tower_pulse_detect::polls;
 use tower_pulse_detect::side_by_side::{self, Versions};
@@ -87,17 +87,12 @@ fn id_of(change: &Change) -> RecordId {
 }
 
 /// The instance that the change comes from.
-fn instance(
-    change: &Change,
-    sides: &Sides,
-    reports: &[Vec<InstanceMinuteRecords>],
-) -> Option<Suspect> {
+fn instance(change: &Change, sides: &Sides, reports: &[InstanceReports]) -> Option<Suspect> {
     let id = id_of(change);
     let minutes = reports.iter().map(|reports| {
-        let of_context = reports.iter().filter_map(|report| {
-            let mut records = report.records.iter();
-            let (_, sums) = records.find(|(other, _)| *other == id)?;
-            Some((&report.instance, sums))
+        let of_context = reports.iter().filter_map(|(instance, of)| {
+            let (_, sums) = of.contexts.iter().find(|(other, _)| *other == id)?;
+            Some((instance, sums))
         });
         of_context.collect()
     });
@@ -105,11 +100,7 @@ fn instance(
 }
 
 /// The machines that make everything slow: that of the instance that a change comes from, or those of half of the fleet.
-fn machines(
-    change: &Change,
-    suspects: &[Suspect],
-    reports: &[Vec<InstanceMinuteRecords>],
-) -> Vec<Suspect> {
+fn machines(change: &Change, suspects: &[Suspect], reports: &[InstanceReports]) -> Vec<Suspect> {
     if !matches!(change.kind, ChangeKind::Slower | ChangeKind::Instance) {
         return Vec::new();
     }
@@ -124,23 +115,20 @@ fn machines(
 
 /// What the machines did of all instances, or of one.
 fn machine_minutes(
-    reports: &[Vec<InstanceMinuteRecords>],
+    reports: &[InstanceReports],
     one: Option<&Arc<str>>,
 ) -> Vec<(Arc<str>, Vec<MachineMinute>)> {
     let mut machines = Vec::new();
-    for report in reports.iter().flatten() {
-        if one.is_none_or(|one| *one == report.instance)
-            && let Some(machine) = report.machine
-        {
-            let instance = report.instance.clone();
-            sorted::entry(&mut machines, instance, Vec::new).push(machine);
+    for (instance, of) in reports.iter().flatten() {
+        if let Some(machine) = of.machine.filter(|_| one.is_none_or(|one| one == instance)) {
+            sorted::entry(&mut machines, instance.clone(), Vec::new).push(machine);
         }
     }
     machines
 }
 
 /// Whether the scheduling delay of an instance was high.
-fn is_one_delayed(reports: &[Vec<InstanceMinuteRecords>]) -> bool {
+fn is_one_delayed(reports: &[InstanceReports]) -> bool {
     let machines = machine_minutes(reports, None);
     machines.iter().any(|(_, minutes)| was_delayed(minutes))
 }

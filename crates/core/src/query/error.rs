@@ -47,7 +47,7 @@ pub enum QueryError {
 
 impl QueryError {
     /// The error of a parameter.
-    pub fn parameter(name: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn parameter(name: &'static str, message: impl Into<String>) -> Self {
         Self::Parameter {
             name,
             message: message.into(),

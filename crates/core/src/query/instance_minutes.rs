@@ -18,10 +18,10 @@ use self::pace::{Pace, Times};
 use super::turn::Turn;
 use crate::clock::Clock;
 use crate::error::StoreError;
-use crate::store::{InstanceMinuteRecords, Store};
+use crate::store::{InstanceReports, Store};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::machine::MachineMinute;
-use tower_pulse_model::minute_report::REPORTED_MINUTES;
+use tower_pulse_model::minute_report::{InstanceMinute, REPORTED_MINUTES};
 use tower_pulse_model::pack;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::slices::Merge;
@@ -36,18 +36,23 @@ const MINUTES_AT_ONCE: usize = 4;
 /// Approximate bytes of a context or an instance beside its packed sums.
 const PER_CONTEXT: usize = 96;
 
-/// What an instance did in some minutes.
-#[derive(Clone, Debug)]
+/// The sums of an instance over some minutes, compared with the others.
+#[derive(Debug, Default)]
 pub struct InstanceSums {
-    pub instance: Arc<str>,
     /// The version of the application that it reported last.
     pub version: Option<Arc<str>>,
     /// The start of the first minute in which it had requests, and the end of the last, in Unix seconds.
     pub busy: Range<i64>,
     pub sums: Aggregate,
+    pace: Pace,
+}
+
+impl InstanceSums {
     /// The time that its requests took, by the time that they would have taken if each had taken the mean of the other
     /// instances on the same context in the same minute. `None` with fewer than 10 requests of either.
-    pub ratio: Option<f64>,
+    pub fn ratio(&self) -> Option<f64> {
+        self.pace.ratio()
+    }
 }
 
 /// Reads the minute reports.
@@ -139,7 +144,7 @@ impl InstanceMinutes {
         minutes: Range<i64>,
         context: Option<RecordId>,
         created: i64,
-    ) -> Result<Vec<InstanceSums>, StoreError> {
+    ) -> Result<Vec<(Arc<str>, InstanceSums)>, StoreError> {
         let mut reading = self.reading(minutes, created).await;
         let mut turn = Turn::new(&self.clock);
         let mut comparison = Comparison::default();
@@ -147,7 +152,7 @@ impl InstanceMinutes {
             comparison.add(minute, held, context);
             turn.pause().await;
         }
-        Ok(comparison.finish())
+        Ok(comparison.0)
     }
 
     /// What one instance did in these minutes, beside the others. `created` is when the store's generation began.
@@ -218,7 +223,7 @@ struct Reading<'a> {
     /// Those that must be read from the store, and are not yet.
     due: VecDeque<i64>,
     /// Those that were read, and are not taken in yet.
-    read: VecDeque<(i64, Vec<InstanceMinuteRecords>)>,
+    read: VecDeque<(i64, InstanceReports)>,
     /// The last minute, if there was no room to hold it.
     unheld: Option<HeldMinute>,
 }
@@ -244,8 +249,8 @@ impl Reading<'_> {
                     instances: Vec::with_capacity(reports.len()),
                     bytes: PER_CONTEXT,
                 };
-                for instance in reports {
-                    let instance = HeldInstance::new(instance);
+                for (instance, minute) in reports {
+                    let instance = HeldInstance::new(instance, minute);
                     held.bytes += instance.bytes();
                     held.instances.push(instance);
                     turn.pause().await;
@@ -272,10 +277,10 @@ fn is_due(minute: i64, read_at: i64, now: i64) -> bool {
 }
 
 impl HeldInstance {
-    fn new(minute: InstanceMinuteRecords) -> Self {
+    fn new(instance: Arc<str>, minute: InstanceMinute) -> Self {
         let mut all = Aggregate::default();
-        let mut contexts = HashMap::with_capacity(minute.records.len());
-        for (id, sums) in &minute.records {
+        let mut contexts = HashMap::with_capacity(minute.contexts.len());
+        for (id, sums) in &minute.contexts {
             all.merge(sums);
             let context = HeldContext {
                 times: Times {
@@ -287,7 +292,7 @@ impl HeldInstance {
             contexts.insert(*id, context);
         }
         Self {
-            instance: minute.instance,
+            instance,
             version: minute.version,
             all: pack::aggregate(&all).into(),
             contexts,
@@ -321,19 +326,10 @@ impl HeldInstance {
     }
 }
 
-/// An instance, compared with the others.
-#[derive(Default)]
-struct Compared {
-    version: Option<Arc<str>>,
-    busy: Option<Range<i64>>,
-    sums: Aggregate,
-    pace: Pace,
-}
-
 /// Adds up minutes, and compares each instance with the others: context by context and minute by minute, so that
 /// neither a different mix of contexts nor an instance that was there for a slow hour only makes a difference.
 #[derive(Default)]
-struct Comparison(Vec<(Arc<str>, Compared)>);
+struct Comparison(Vec<(Arc<str>, InstanceSums)>);
 
 impl Comparison {
     /// Adds a minute, later than those before.
@@ -346,29 +342,17 @@ impl Comparison {
             let Some(sums) = instance.sums(context) else {
                 continue;
             };
-            let name = instance.instance.clone();
-            let compared = sorted::entry(&mut self.0, name, Compared::default);
-            compared.sums.merge(&sums);
-            compared.version.clone_from(&instance.version);
-            let since = compared.busy.as_ref().map_or(start, |busy| busy.start);
-            compared.busy = Some(since..start.saturating_add(MINUTE));
+            let of = sorted::entry(&mut self.0, instance.instance.clone(), || InstanceSums {
+                busy: start..start,
+                ..InstanceSums::default()
+            });
+            of.sums.merge(&sums);
+            of.version.clone_from(&instance.version);
+            of.busy.end = start.saturating_add(MINUTE);
             for (id, times) in instance.times(context) {
-                compared.pace.add(start, times, of_all[&id].without(times));
+                of.pace.add(start, times, of_all[&id].without(times));
             }
         }
-    }
-
-    fn finish(self) -> Vec<InstanceSums> {
-        let instances = self.0.into_iter();
-        instances
-            .map(|(instance, compared)| InstanceSums {
-                ratio: compared.pace.ratio(),
-                instance,
-                version: compared.version,
-                busy: compared.busy.unwrap_or_default(),
-                sums: compared.sums,
-            })
-            .collect()
     }
 }
 
@@ -388,12 +372,11 @@ mod tests {
             (0..*count).for_each(|_| sums.times.record(millis * 1_000_000));
             (id(name), sums)
         };
-        HeldInstance::new(InstanceMinuteRecords {
-            instance: instance.into(),
-            version: None,
-            records: contexts.iter().map(context).collect(),
-            machine: None,
-        })
+        let minute = InstanceMinute {
+            contexts: contexts.iter().map(context).collect(),
+            ..InstanceMinute::default()
+        };
+        HeldInstance::new(instance.into(), minute)
     }
 
     fn ratios(minutes: &[Vec<HeldInstance>], context: Option<&str>) -> Vec<Option<f64>> {
@@ -401,8 +384,7 @@ mod tests {
         for (start, held) in (0..).step_by(60).zip(minutes) {
             comparison.add(start, held, context.map(id));
         }
-        let compared = comparison.finish();
-        compared.iter().map(|of| of.ratio).collect()
+        comparison.0.iter().map(|(_, of)| of.ratio()).collect()
     }
 
     #[test]

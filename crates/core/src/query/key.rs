@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 #[cfg(feature = "row-cache")]
+use crate::query::window::Window;
 use crate::row_lists::RowsQuery;
 use crate::store::{CounterQuery, SlowRequestQuery};
 use tower_pulse_model::context::ContextId;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::slice::Precision;
-use tower_pulse_model::window::Window;
 
 /// What is read, as the key of its answer.
 #[derive(Clone, PartialEq, Eq, Hash)]

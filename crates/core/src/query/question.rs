@@ -8,7 +8,19 @@ use tower_pulse_model::context::Kind;
 
 /// A question, which [`Reader::ask`] answers. Its fields are the parameters of the API; those that are not set have the
 /// defaults of the API.
-pub trait Question: Default + DeserializeOwned + Send + Sync {
+pub trait Question: Answered {
+    /// The same with other fields: `OverviewQuery::default().with(|of| of.window = Some(Window::HOUR))`.
+    fn with(mut self, set: impl FnOnce(&mut Self)) -> Self {
+        set(&mut self);
+        self
+    }
+}
+
+impl<Q: Answered> Question for Q {}
+
+/// The part of a question that only this workspace uses.
+#[doc(hidden)]
+pub trait Answered: Default + DeserializeOwned + Send + Sync {
     /// The answer.
     type Answer: Serialize + Send;
 
@@ -17,12 +29,6 @@ pub trait Question: Default + DeserializeOwned + Send + Sync {
         "limit",
         "ask for fewer rows with limit, and for the others with offset",
     );
-
-    /// The same with other fields: `OverviewQuery::default().with(|of| of.window = Some(Window::HOUR))`.
-    fn with(mut self, set: impl FnOnce(&mut Self)) -> Self {
-        set(&mut self);
-        self
-    }
 
     /// Answers it, as [`Reader::ask`] does.
     fn ask<'a>(&'a self, reader: &'a Reader) -> Answering<'a, Self::Answer>;
@@ -40,41 +46,41 @@ pub trait Question: Default + DeserializeOwned + Send + Sync {
 macro_rules! questions {
     ($each:ident) => {
         $each! {
-            "overview" => OverviewQuery, overview, Overview, less "window" "leave the window out";
-            "paths" => PathsQuery, paths, Paths, points |of: &Paths| {
+            "overview" => OverviewQuery, overview::overview, Overview, less "window" "leave the window out";
+            "paths" => PathsQuery, paths::paths, Paths, points |of: &Paths| {
                 let series = of.paths.iter().flat_map(|row| &row.series);
                 series.map(Vec::len).sum()
             };
-            "path" => PathQuery, path, Path, less "window" "leave the window out";
-            "profile" => ProfileQuery, profile, Profile, less "context" "ask for one context at a time";
-            "fix_first" => FixFirstQuery, fix_first, FixFirst;
-            "changes" => ChangesQuery, changes, Changes;
-            "deploy" => DeployQuery, deploy, Deploy;
-            "marks" => MarksQuery, marks, Marks, less "mark" "ask for api/deploy with one of the marks";
-            "instance" => InstanceQuery, instance, Instance;
-            "instances" => InstancesQuery, instances, Instances;
-            "slowest" => SlowestQuery, slowest, Slowest;
-            "slowest_requests" => SlowestRequestsQuery, slowest_requests, SlowestRequests;
-            "counters" with "name" => CounterSamplesQuery, counter, CounterSamples,
+            "path" => PathQuery, path::path, Path, less "window" "leave the window out";
+            "profile" => ProfileQuery, profile::profile, Profile, less "context" "ask for one context at a time";
+            "fix_first" => FixFirstQuery, fix_first::fix_first, FixFirst;
+            "changes" => ChangesQuery, changes::changes, Changes;
+            "deploy" => DeployQuery, deploy::deploy, Deploy;
+            "marks" => MarksQuery, marks::marks, Marks, less "mark" "ask for api/deploy with one of the marks";
+            "instance" => InstanceQuery, instance::instance, Instance;
+            "instances" => InstancesQuery, instances::instances, Instances;
+            "slowest" => SlowestQuery, slowest::slowest, Slowest;
+            "slowest_requests" => SlowestRequestsQuery, slowest_requests::slowest_requests, SlowestRequests;
+            "counters" with "name" => CounterSamplesQuery, counters::counter, CounterSamples,
                 less "precision" "ask for a coarser precision",
                 points |of: &CounterSamples| of.samples.len();
-            "counters" => CountersQuery, counters, Counters,
+            "counters" => CountersQuery, counters::counters, Counters,
                 less "limit" "ask for fewer rows with limit and offset, or for a coarser precision",
                 points |of: &Counters| {
                     let series = of.counters.iter().flat_map(|row| &row.series);
                     series.map(Vec::len).sum()
                 };
             #[cfg(feature = "rankings")]
-            "rankings" with "name" => RankingQuery, ranking, RankingPart;
+            "rankings" with "name" => RankingQuery, rankings::ranking, RankingPart;
             #[cfg(feature = "rankings")]
-            "rankings" => RankingsQuery, rankings, Rankings,
+            "rankings" => RankingsQuery, rankings::rankings, Rankings,
                 less "name" "ask for one ranking (name), and for some of its ids with limit and offset";
             #[cfg(feature = "row-cache")]
-            "rows" => RowsQuery, rows, Rows;
-            "series" => SeriesQuery, series, Series,
+            "rows" => RowsQuery, rows::rows, Rows;
+            "series" => SeriesQuery, series::series, Series,
                 less "precision" "ask for a coarser precision, or a shorter window (from and to)",
                 points |of: &Series| of.points.len();
-            "heat_map" => HeatMapQuery, heat_map, HeatMap,
+            "heat_map" => HeatMapQuery, heat_map::heat_map, HeatMap,
                 less "precision" "ask for a coarser precision, or a shorter window (from and to)",
                 points |of: &HeatMap| of.slices.iter().map(|slice| slice.cells.len()).sum();
         }

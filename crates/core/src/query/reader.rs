@@ -13,7 +13,7 @@ use crate::condition::Condition;
 use crate::task::{BoxFuture, boxed};
 
 /// An answer, and how new it is. The fields of the answer can be read as its own.
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[derive(Debug, serde::Serialize)]
 #[non_exhaustive]
 pub struct Answer<T> {
     /// The answer.

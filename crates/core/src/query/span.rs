@@ -1,5 +1,12 @@
 //! What an answer says of time.
 
+use serde::Serialize;
+
+use super::error::QueryError;
+use super::source::Source;
+use super::window::{Window, WindowSlices};
+use tower_pulse_model::context::ContextId;
+use tower_pulse_model::measures::Measure;
 use tower_pulse_model::recorded::RecordedTime;
 use tower_pulse_model::tiers::Tiers;
 
@@ -18,4 +25,81 @@ pub struct Span {
     pub tiers: Tiers,
     /// The time of the answer.
     pub now: i64,
+}
+
+/// The time that a window covers.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[non_exhaustive]
+pub struct Covered {
+    /// Its start, in Unix seconds: that of its first slice.
+    pub from: i64,
+    /// Its end, in Unix seconds: that of its last slice, which may be in the future.
+    pub to: i64,
+    /// The share of the window until now that was recorded, 0 to 1.
+    pub complete: f64,
+    /// How many seconds of it were recorded. Rates are per recorded second.
+    pub recorded_seconds: i64,
+    /// For how many seconds of it the service was not running, after the first one that was recorded. It is 0 where the
+    /// store cannot know, as in Redis.
+    pub not_running_seconds: i64,
+    /// How many requests are missing in it: all instances served them, and the store lost them, or their time was too far
+    /// ahead of the store's.
+    pub missing: u64,
+}
+
+/// The share of a window that must have been recorded for a comparison with another one.
+const MOSTLY: f64 = 0.5;
+
+impl Covered {
+    /// The same with so many recorded seconds of those that have passed.
+    #[must_use]
+    pub(super) fn with_seconds(self, recorded: i64, passed: i64) -> Self {
+        Self {
+            complete: match passed {
+                ..=0 => 0.0,
+                passed => recorded as f64 / passed as f64,
+            },
+            recorded_seconds: recorded,
+            ..self
+        }
+    }
+
+    /// Slices of the time that the store has recorded.
+    pub(super) async fn read(
+        source: &Source,
+        slices: WindowSlices,
+        span: &Span,
+    ) -> Result<Self, QueryError> {
+        let covered = slices.covered(&span.recorded, span.recorded_until, span.now);
+        covered.with_missing(source, span).await
+    }
+
+    /// Reads which requests are missing, where no sums tell.
+    pub(super) async fn with_missing(
+        self,
+        source: &Source,
+        span: &Span,
+    ) -> Result<Self, QueryError> {
+        // Its own slices may be those of counters.
+        let slices = Window::of(self.from, self.to).slices(span.tiers, span.now);
+        let all = source.reader.sums(&ContextId::all(), slices).await?;
+        let missing = all.measures.get(Measure::Missing);
+        Ok(Self { missing, ..self })
+    }
+
+    /// Whether most of it was recorded, so that it can be compared.
+    pub(super) fn is_mostly_recorded(&self) -> bool {
+        self.complete > MOSTLY
+    }
+
+    /// An amount per recorded second.
+    pub(super) fn per_second(&self, amount: f64) -> Option<f64> {
+        let seconds = self.recorded_seconds;
+        (seconds > 0).then(|| amount / seconds as f64)
+    }
+
+    /// An amount per recorded minute.
+    pub(super) fn per_minute(&self, amount: f64) -> Option<f64> {
+        self.per_second(60.0 * amount)
+    }
 }

@@ -19,6 +19,7 @@ use super::windows::sums::{RunningTimer, TargetSums, WindowSums};
 use crate::clock::{Clock, Tick};
 use crate::error::StoreError;
 use crate::flush::Unsent;
+use crate::query::window::{Window, WindowSlices, recorded_until};
 #[cfg(feature = "row-cache")]
 use crate::row_lists::{ListRows, RowList, RowsQuery};
 use crate::skew::Skew;
@@ -40,12 +41,12 @@ use tower_pulse_model::profile::{Profile, ProfileHour, WEEK_HOURS};
 use tower_pulse_model::recorded::RecordedTime;
 use tower_pulse_model::records::{RecordId, SliceSums};
 use tower_pulse_model::slice::Precision;
+use tower_pulse_model::slices::Merge;
 use tower_pulse_model::slow_request::SlowRequests;
 use tower_pulse_model::slowest::RankedContext;
 use tower_pulse_model::snapshot::{ContextSnapshot, FleetSnapshot};
 use tower_pulse_model::tiers::Tiers;
 use tower_pulse_model::timer_sums;
-use tower_pulse_model::window::{Window, recorded_until};
 
 /// Returns the samples of this instance that are not known to be in the store.
 type UnsentSource = Arc<dyn Fn() -> Option<Unsent> + Send + Sync>;
@@ -180,6 +181,21 @@ impl StoreReader {
         };
         let key = Key::Records(context.clone(), width, tier);
         self.reads.list(key, |slice| slice.sums.bytes(), read).await
+    }
+
+    /// The sums of a context over some slices.
+    pub(super) async fn sums(
+        &self,
+        context: &ContextId,
+        slices: WindowSlices,
+    ) -> Result<Aggregate, QueryError> {
+        let tier = slices.tier;
+        let records = self.records(context, tier.seconds, tier).await?;
+        let mut sums = Aggregate::default();
+        for slice in records.iter().filter(|slice| slices.contains(slice.start)) {
+            sums.merge(&slice.sums);
+        }
+        Ok(sums)
     }
 
     /// The sums of all contexts over a window, and over the window before it.
@@ -446,12 +462,12 @@ impl StoreReader {
         &self,
         minutes: Range<i64>,
         context: Option<&ContextId>,
-    ) -> Shared<Vec<InstanceSums>> {
+    ) -> Shared<Vec<(Arc<str>, InstanceSums)>> {
         let created = self.recorded_span().await?.generation;
         let id = context.map(|context| RecordId::new(context.kind, &context.name));
         let read = self.instance_minutes.sums(minutes.clone(), id, created);
         let key = Key::Instances(minutes, id);
-        self.reads.list(key, |one| one.sums.bytes(), read).await
+        self.reads.list(key, |(_, of)| of.sums.bytes(), read).await
     }
 
     /// What one instance did in the minutes that begin within `minutes`, beside the others.

@@ -1,15 +1,35 @@
-//! The window that a question is about.
+//! Windows: spans of time that a question is about, rounded outward to the slices that are kept.
 
+use std::ops::Range;
 use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 
 use super::error::QueryError;
-use tower_pulse_model::window::{NAMED, Window as Slices};
+use super::span::Covered;
+use tower_pulse_model::recorded::{Gap, RecordedTime, length};
+use tower_pulse_model::slice::{HOUR, Precision, hour_of};
+use tower_pulse_model::tier::TIERS;
+use tower_pulse_model::tiers::Tiers;
 
 /// The latest time that is accepted: the end of the year 9999.
 const YEAR_9999: i64 = 253_402_300_799;
+
+/// The lengths of the [`Window::NAMES`] after the two hours, in seconds.
+const LENGTHS: [i64; 8] = [
+    300, 900, 3_600, 21_600, 86_400, 604_800, 2_592_000, 7_776_000,
+];
+
+/// Seconds that flushing and folding may lag behind before the time since then counts as not recorded.
+const LAG: i64 = 15;
+
+/// The end of the time that counts as recorded at `now`, if everything until `as_of` can be read. A short lag is
+/// overlooked, unless it is `uncertain` when that ends.
+pub(super) fn recorded_until(as_of: i64, now: i64, uncertain: bool) -> i64 {
+    let is_recent = !uncertain && as_of.saturating_add(LAG) >= now;
+    if is_recent { now } else { as_of.min(now) }
+}
 
 /// A span of time that a question is about. It is rounded outward to the slices that are kept: minutes for two hours,
 /// half hours for two days, six hours for two weeks, days for as long as
@@ -26,14 +46,24 @@ const YEAR_9999: i64 = 253_402_300_799;
 /// # Ok::<(), tower_pulse_core::query::answers::QueryError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Window(Slices);
+pub struct Window(Asked);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Asked {
+    /// This number of seconds before now.
+    Last(i64),
+    /// The time between two Unix seconds, without the second one.
+    Between(i64, i64),
+    /// A UTC hour, by the number of hours since: 0 is the current hour.
+    HoursAgo(i64),
+}
 
 impl Window {
     /// The current hour, UTC.
-    pub const HOUR: Self = Self(Slices::HoursAgo(0));
+    pub const HOUR: Self = Self(Asked::HoursAgo(0));
 
     /// The hour before the current one.
-    pub const LAST_HOUR: Self = Self(Slices::HoursAgo(1));
+    pub const LAST_HOUR: Self = Self(Asked::HoursAgo(1));
 
     /// The names that [`FromStr`] reads.
     pub const NAMES: [&str; 10] = [
@@ -51,13 +81,11 @@ impl Window {
 
     /// The time before now: at least a second of it.
     pub const fn last(length: Duration) -> Self {
-        let seconds = length.as_secs();
-        let seconds = match seconds {
-            0 => 1,
-            _ if seconds > YEAR_9999 as u64 => YEAR_9999,
-            seconds => seconds as i64,
-        };
-        Self(Slices::Last(seconds))
+        match length.as_secs() {
+            0 => Self::seconds(1),
+            seconds if seconds > YEAR_9999 as u64 => Self::seconds(YEAR_9999),
+            seconds => Self::seconds(seconds as i64),
+        }
     }
 
     /// The time between two moments, in Unix seconds, without `to`.
@@ -74,17 +102,69 @@ impl Window {
         if from >= to {
             return Err(QueryError::parameter("from", "from must be before to"));
         }
-        Ok(Self(Slices::Between(from, to)))
+        Ok(Self::of(from, to))
     }
 
-    /// The window of the records.
-    pub fn slices(self) -> Slices {
-        self.0
+    /// The time between two moments that need no check.
+    pub(super) const fn of(from: i64, to: i64) -> Self {
+        Self(Asked::Between(from, to))
+    }
+
+    /// So many seconds before now.
+    pub(super) const fn seconds(seconds: i64) -> Self {
+        Self(Asked::Last(seconds))
     }
 
     /// Whether it is one of the hours of which other programs have statistics too.
-    pub fn is_hour(self) -> bool {
-        matches!(self.0, Slices::HoursAgo(_))
+    pub(super) fn is_hour(self) -> bool {
+        matches!(self.0, Asked::HoursAgo(_))
+    }
+
+    /// The same window with the bounds of its slices at `now`, so that questions about nearby times share an answer.
+    #[must_use]
+    pub(super) fn rounded(self, tiers: Tiers, now: i64) -> Self {
+        match self.0 {
+            Asked::Between(..) => {
+                let slices = self.slices(tiers, now);
+                Self::of(slices.from, slices.to)
+            }
+            Asked::Last(_) | Asked::HoursAgo(_) => self,
+        }
+    }
+
+    /// Its bounds at `now`, not rounded.
+    pub(super) fn bounds(self, now: i64) -> Range<i64> {
+        match self.0 {
+            Asked::Last(seconds) => now.saturating_sub(seconds)..now.saturating_add(1),
+            Asked::Between(from, to) => from..to.min(now.saturating_add(1)),
+            Asked::HoursAgo(hours) => {
+                let from = hour_of(now) - hours * HOUR;
+                from..from + HOUR
+            }
+        }
+    }
+
+    /// The slices that cover the window at `now`: of the finest tier that still has its first slice and, if the
+    /// window moves, also the first slice of the window before it; else of the tier that goes back furthest. The last
+    /// slice is that of `now` at the latest.
+    pub(super) fn slices(self, tiers: Tiers, now: i64) -> WindowSlices {
+        let bounds = self.bounds(now);
+        if self.is_hour() {
+            return WindowSlices::hour(bounds.start);
+        }
+        let of_tier =
+            |tier: Precision| WindowSlices::around(&bounds, tier.seconds, tier, tiers.since(tier));
+        let is_retained = |slices: &WindowSlices| {
+            let first = match self.0 {
+                Asked::Last(_) => slices.before().from,
+                Asked::Between(..) | Asked::HoursAgo(_) => slices.from,
+            };
+            first >= slices.oldest(now)
+        };
+        let slices = tiers.iter().map(of_tier);
+        let furthest = slices.clone().min_by_key(|slices| slices.oldest(now));
+        let retained = slices.clone().find(is_retained).or(furthest);
+        retained.unwrap_or_else(|| of_tier(TIERS[0]))
     }
 }
 
@@ -111,49 +191,125 @@ impl FromStr for Window {
         if let Some((from, to)) = moments {
             return Self::between(from, to);
         }
-        let named = NAMED.iter().find(|(other, _)| *other == name);
-        match name {
-            "hour" => Ok(Self::HOUR),
-            "last_hour" => Ok(Self::LAST_HOUR),
-            _ => named
-                .map(|(_, seconds)| Self(Slices::Last(*seconds)))
-                .ok_or_else(|| {
-                    let names = Self::NAMES.join(", ");
-                    QueryError::parameter("window", format!("window must be one of {names}"))
-                }),
+        match Self::NAMES.iter().position(|other| *other == name) {
+            Some(0) => Ok(Self::HOUR),
+            Some(1) => Ok(Self::LAST_HOUR),
+            Some(at) => Ok(Self::seconds(LENGTHS[at - 2])),
+            None => {
+                let names = Self::NAMES.join(", ");
+                let message = format!("window must be one of {names}");
+                Err(QueryError::parameter("window", message))
+            }
         }
+    }
+}
+
+/// Adjacent slices of a tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct WindowSlices {
+    /// The tier.
+    pub(super) tier: Precision,
+    /// Start of the first slice, in Unix seconds.
+    pub(super) from: i64,
+    /// End of the last slice, in Unix seconds.
+    pub(super) to: i64,
+    /// Since when the tier is kept, in Unix seconds: slices before it lack samples. `i64::MIN` if it always was.
+    pub(super) since: i64,
+}
+
+impl WindowSlices {
+    /// The slices of a length around some bounds: at least one. The tier, which is kept `since` then, is what they are made of.
+    pub(super) fn around(bounds: &Range<i64>, length: u32, tier: Precision, since: i64) -> Self {
+        let (of, length) = (Precision::new(length, 1), i64::from(length));
+        let from = of.slice(bounds.start);
+        let last = of.slice(bounds.end.saturating_sub(1)).max(from);
+        Self {
+            tier,
+            from,
+            to: last.saturating_add(length),
+            since,
+        }
+    }
+
+    /// The hour that starts at `from`, in half hours: few slices, with the fine histograms.
+    pub(super) fn hour(from: i64) -> Self {
+        Self {
+            tier: TIERS[1],
+            from,
+            to: from.saturating_add(HOUR),
+            since: i64::MIN,
+        }
+    }
+
+    /// The start of the first slice of the tier that is retained at `now`.
+    pub(super) fn oldest(&self, now: i64) -> i64 {
+        let retained = self.tier.slice(self.tier.cut_off(now)) + i64::from(self.tier.seconds);
+        retained.max(self.tier.slice(self.since))
+    }
+
+    /// The slices of the same length just before.
+    pub(super) fn before(&self) -> Self {
+        Self {
+            from: self.from.saturating_sub(self.to.saturating_sub(self.from)),
+            to: self.from,
+            ..*self
+        }
+    }
+
+    /// The length, in seconds.
+    pub(super) fn seconds(&self) -> i64 {
+        self.to.saturating_sub(self.from)
+    }
+
+    /// The slices that are retained at `now`.
+    #[must_use]
+    pub(super) fn retained(&self, now: i64) -> Self {
+        Self {
+            from: self.from.max(self.oldest(now).min(self.to)),
+            ..*self
+        }
+    }
+
+    /// The starts of the slices that are retained at `now`, oldest first.
+    pub(super) fn starts(&self, now: i64) -> impl Iterator<Item = i64> + use<> {
+        let Self { from, to, .. } = self.retained(now);
+        (from..to).step_by(self.tier.seconds as usize)
+    }
+
+    /// Whether a time lies within the slices.
+    pub(super) fn contains(&self, time: i64) -> bool {
+        (self.from..self.to).contains(&time)
+    }
+
+    /// Seconds of it that have passed.
+    pub(super) fn passed(&self, now: i64) -> i64 {
+        self.to.min(now).saturating_sub(self.from).max(0)
+    }
+
+    /// How much of it was recorded, if there is data until `until`.
+    pub(super) fn covered(&self, recorded: &RecordedTime, until: i64, now: i64) -> Covered {
+        let (from, to) = self.retained_until(until, now);
+        let covered = Covered {
+            from: self.from,
+            to: self.to,
+            not_running_seconds: length(recorded.gaps(from, to)),
+            ..Covered::default()
+        };
+        covered.with_seconds(recorded.seconds(from, to), self.passed(now))
+    }
+
+    /// The times of the window in which the service was not running.
+    pub(super) fn not_running(&self, recorded: &RecordedTime, until: i64, now: i64) -> Vec<Gap> {
+        let (from, to) = self.retained_until(until, now);
+        recorded.gaps(from, to).collect()
+    }
+
+    /// From the first slice that is retained at `now`, until `until`.
+    fn retained_until(&self, until: i64, now: i64) -> (i64, i64) {
+        let first = self.from.max(self.since).max(self.oldest(now));
+        (first, self.to.min(until).min(now))
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_name_is_a_window() {
-        for name in Window::NAMES {
-            let window: Window = name.parse().expect("it is a name");
-            let hours = ["hour", "last_hour"].contains(&name);
-            assert_eq!(window.is_hour(), hours, "{name}");
-        }
-        assert_eq!(Window::NAMES.len(), NAMED.len() + 2);
-        let error = "2h".parse::<Window>().expect_err("it is none").to_string();
-        assert!(error.contains("24h, 7d, 30d, 90d"), "{error}");
-    }
-
-    #[test]
-    fn a_window_has_a_length() {
-        let seconds = |seconds| Window::last(Duration::from_secs(seconds)).slices();
-        assert_eq!(seconds(0), Slices::Last(1));
-        assert_eq!(seconds(u64::MAX), Slices::Last(YEAR_9999));
-        for (from, to, field) in [
-            (5, 5, "from"),
-            (6, 5, "from"),
-            (-1, 5, "from"),
-            (1, i64::MAX, "to"),
-        ] {
-            let error = Window::between(from, to).expect_err("it is refused");
-            assert!(error.to_string().starts_with(field), "{error}");
-        }
-    }
-}
+mod tests;

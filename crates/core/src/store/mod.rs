@@ -39,9 +39,8 @@ pub use self::query::{CounterQuery, CounterSeries, Query, SlowestQuery};
 pub use self::query::{MAX_COUNTER_NAMES, RECENT_SLICES};
 pub use self::read::RankedId;
 pub use self::read::{
-    BookStatistics, ContextRecords, InstanceMinuteRecords, PackedRecords, RankingPage,
-    RankingQuery, RecordCache, RecordIndex, RecordQuery, SliceRecords, SlowRequestQuery,
-    VersionRecords,
+    BookStatistics, ContextRecords, InstanceReports, PackedRecords, RankingPage, RankingQuery,
+    RecordCache, RecordIndex, RecordQuery, SliceRecords, SlowRequestQuery, VersionRecords,
 };
 pub(crate) use self::status_health::refusals;
 pub use self::table_reads::RankingPlace;

@@ -3,7 +3,7 @@
 
 use super::exports::Exports;
 use super::read::{
-    self, BookStatistics, ContextRecords, InstanceMinuteRecords, PackedRecords, RankingPage,
+    self, BookStatistics, ContextRecords, InstanceReports, PackedRecords, RankingPage,
     RankingQuery, RecordCache, RecordIndex, RecordQuery, SliceRecords, SlowRequestQuery,
     VersionRecords,
 };
@@ -173,10 +173,7 @@ pub trait Query: Send + Sync {
 
     /// What each instance did in some minutes, in the order of the minutes, and of the names in each. Minutes are
     /// given by their start.
-    fn minute_reports<'a>(
-        &'a self,
-        minutes: &'a [i64],
-    ) -> StoreFuture<'a, Vec<Vec<InstanceMinuteRecords>>> {
+    fn minute_reports<'a>(&'a self, minutes: &'a [i64]) -> StoreFuture<'a, Vec<InstanceReports>> {
         Box::pin(read::minute_reports(self.tables(), minutes))
     }
 

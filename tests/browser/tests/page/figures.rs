@@ -121,7 +121,10 @@ async fn a_caller_an_endpoint_and_the_page_give_the_same_figures() {
         ("mean", row.now.times.mean),
         ("p95", row.now.times.p95),
         ("max", row.now.times.max),
-        ("change", row.change.and_then(|change| change.mean)),
+        (
+            "change",
+            row.change.as_ref().and_then(|change| change.times.mean),
+        ),
     ] {
         assert_shown(&column(&page, "paths", name).await[0], figure);
     }

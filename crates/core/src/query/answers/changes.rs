@@ -7,8 +7,7 @@ use tower_pulse_model::order::InOrder;
 use serde::{Deserialize, Serialize};
 
 use super::deploy_verdict::DeployVerdict;
-use super::measured::share;
-
+use super::measured::{ContextName, share};
 use super::{MAX_ROWS, check_limit};
 use crate::query::error::QueryError;
 use crate::query::question::or_any;
@@ -16,11 +15,11 @@ use crate::query::source::Source;
 use crate::store::marks::leave_out_removed;
 use tower_pulse_detect::change::{Change, ChangeKind, Suspect};
 use tower_pulse_detect::detector::{Sight, Watched};
-use tower_pulse_model::context::{ALL, ContextId, Kind, method_and_path};
+use tower_pulse_model::context::{ALL, ContextId, Kind};
 use tower_pulse_model::mark::Marks;
 
 /// What has changed: [`ChangesQuery`](crate::query::ChangesQuery).
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Changes {
     /// The end of the last minute that was judged, in Unix seconds; `None` before the first.
@@ -41,7 +40,7 @@ pub struct Changes {
 }
 
 /// A context that is likely slower.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct WatchedRow {
     /// The context.
@@ -57,10 +56,10 @@ pub struct WatchedRow {
 
 impl WatchedRow {
     fn new((context, watched): &(Arc<str>, Watched)) -> Self {
-        let (method, path) = method_and_path(context);
+        let name = ContextName::new(context, Kind::Http);
         Self {
-            method: method.map(str::to_owned),
-            path: path.map(str::to_owned),
+            method: name.method,
+            path: name.path,
             context: context.clone(),
             watched: *watched,
         }
@@ -68,7 +67,7 @@ impl WatchedRow {
 }
 
 /// A change, with what is computed from it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct ChangeRow {
     /// The change.
@@ -89,7 +88,8 @@ pub struct ChangeRow {
 }
 
 /// Which changes are asked for.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// The answer is [`Changes`].
+#[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ChangesQuery {
@@ -107,11 +107,11 @@ impl ChangeRow {
         let mut change = change.clone();
         // A mark may have been removed after the change was judged.
         leave_out_removed(&mut change, marks);
-        let (method, path) = method_and_path(&change.context);
+        let name = ContextName::new(&change.context, Kind::Http);
         let extra = change.extra_seconds_per_minute;
         Self {
-            method: method.map(str::to_owned),
-            path: path.map(str::to_owned),
+            method: name.method,
+            path: name.path,
             stands: change.ended.is_none(),
             traffic_share: share(change.from_traffic, extra),
             code_share: share(change.from_code, extra),
@@ -131,7 +131,7 @@ pub(in crate::query) async fn changes(
     let mut matching: Vec<&Change> = (log.changes.iter())
         .filter(|change| kind.is_none_or(|kind| change.kind == kind))
         .collect();
-    sort_by_urgency(&mut matching);
+    matching.order_by(|a, b| a.by_urgency(b));
     Ok(Changes {
         judged_until: log.judged_until(),
         sight: log.judged.sight,
@@ -160,7 +160,7 @@ fn is_problem(change: &Change) -> bool {
 pub(super) async fn urgencies(source: &Source) -> Result<HashMap<ContextId, usize>, QueryError> {
     let log = source.reader.changes().await?;
     let mut standing: Vec<&Change> = log.changes.iter().filter(|c| c.ended.is_none()).collect();
-    sort_by_urgency(&mut standing);
+    standing.order_by(|a, b| a.by_urgency(b));
     let mut urgencies = HashMap::new();
     for (urgency, change) in standing.into_iter().rev().enumerate() {
         urgencies.insert(ContextId::new(Kind::Http, change.context.clone()), urgency);
@@ -173,34 +173,21 @@ pub(super) async fn urgencies(source: &Source) -> Result<HashMap<ContextId, usiz
     Ok(urgencies)
 }
 
-fn sort_by_urgency(changes: &mut [&Change]) {
-    changes.order_by(|a, b| a.by_urgency(b));
-}
-
-/// The changes of a context.
+/// The changes of a context, or of those that a timer is a suspect of: what stands first.
 pub(super) async fn changes_of(
     source: &Source,
-    context: &str,
-) -> Result<Vec<ChangeRow>, QueryError> {
-    rows_of(source, |change| *change.context == *context).await
-}
-
-/// The changes of contexts, of which a timer is suspected.
-pub(super) async fn changes_by(source: &Source, timer: &str) -> Result<Vec<ChangeRow>, QueryError> {
-    let is_by =
-        |suspect: &Suspect| matches!(suspect, Suspect::Timer { timer: of, .. } if **of == *timer);
-    rows_of(source, |change| change.suspects.iter().any(is_by)).await
-}
-
-/// The changes that a function accepts: what stands first.
-async fn rows_of(
-    source: &Source,
-    is_wanted: impl Fn(&Change) -> bool,
+    id: &ContextId,
 ) -> Result<Vec<ChangeRow>, QueryError> {
     let log = source.reader.changes().await?;
     let marks = source.reader.marks().await?;
-    let mut wanted: Vec<&Change> = log.changes.iter().filter(|c| is_wanted(c)).collect();
-    sort_by_urgency(&mut wanted);
+    let is_by =
+        |suspect: &Suspect| matches!(suspect, Suspect::Timer { timer, .. } if *timer == id.name);
+    let is_wanted = |change: &&Change| match id.kind {
+        Kind::Timer => change.suspects.iter().any(is_by),
+        _ => change.context == id.name,
+    };
+    let mut wanted: Vec<&Change> = log.changes.iter().filter(is_wanted).collect();
+    wanted.order_by(|a, b| a.by_urgency(b));
     let rows = wanted.into_iter();
     Ok(rows.map(|change| ChangeRow::new(change, &marks)).collect())
 }

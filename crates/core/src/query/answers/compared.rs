@@ -2,8 +2,9 @@
 
 use serde::Serialize;
 
-use super::measured::{Covered, Measured, PollTimes, share};
-use crate::query::windows::sums::{PartSums, WindowSums};
+use super::measured::{Measured, PollTimes, Times, ratio};
+use crate::query::span::Covered;
+use crate::query::windows::sums::WindowSums;
 use tower_pulse_model::access_time::AccessTimeStats;
 use tower_pulse_model::context::ContextId;
 
@@ -16,7 +17,7 @@ pub const ENOUGH_FOR_P99: u64 = 100;
 /// The ratio of each measurement to that of the window before, or of another one: counts and totals per recorded
 /// second. `None` unless both windows are mostly recorded and have [enough requests](ENOUGH_REQUESTS) of the context, and
 /// where there is nothing to divide by.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct Ratios {
     /// Of the count.
@@ -25,20 +26,10 @@ pub struct Ratios {
     pub errors: Option<f64>,
     /// Of the share of errors.
     pub error_share: Option<f64>,
-    /// Of the mean.
-    pub mean: Option<f64>,
-    /// Of the standard deviation.
-    pub stddev: Option<f64>,
-    /// Of the smallest access time.
-    pub min: Option<f64>,
-    /// Of the largest access time.
-    pub max: Option<f64>,
-    /// Of the median.
-    pub p50: Option<f64>,
-    /// Of the 95th percentile.
-    pub p95: Option<f64>,
-    /// Of the 99th percentile; both sides need [more requests](ENOUGH_FOR_P99).
-    pub p99: Option<f64>,
+    /// Of each statistic of the access times. That of the 99th percentile needs
+    /// [more requests](ENOUGH_FOR_P99) on both sides.
+    #[serde(flatten)]
+    pub times: Times,
     /// Of the sum of all access times.
     pub total: Option<f64>,
     /// Of the time within polls.
@@ -49,34 +40,29 @@ pub struct Ratios {
 
 impl Ratios {
     /// Compares what a context measured in two windows.
-    pub(super) fn between(now: (&Measured, &Covered), before: (&Measured, &Covered)) -> Self {
-        let ((now, covered), (old, old_covered)) = (now, before);
+    fn between(
+        (now, covered): (&Measured, &Covered),
+        (old, before): (&Measured, &Covered),
+    ) -> Self {
         let have = |requests: u64| now.count.min(old.count) >= requests;
-        let are_recorded = covered.is_mostly_recorded() && old_covered.is_mostly_recorded();
+        let are_recorded = covered.is_mostly_recorded() && before.is_mostly_recorded();
         if !are_recorded || !have(ENOUGH_REQUESTS) {
             return Self::default();
         }
-        let rate = |now: f64, old: f64| {
-            let now = covered.per_second(now)?;
-            share(now, old_covered.per_second(old)?)
-        };
-        let ratio = |now: Option<f64>, old: Option<f64>| share(now?, old?);
+        let rate = |now, old| ratio(covered.per_second(now), before.per_second(old));
         let of_polls = |time: fn(&PollTimes) -> Option<f64>| {
             let of = |measured: &Measured| measured.polls.as_ref().and_then(time);
             ratio(of(now), of(old))
         };
-        let p99 = have(ENOUGH_FOR_P99).then(|| ratio(now.times.p99, old.times.p99));
+        let times = now.times.by(&old.times);
         Self {
             count: rate(now.count as f64, old.count as f64),
             errors: rate(now.errors as f64, old.errors as f64),
             error_share: ratio(now.error_share, old.error_share),
-            mean: ratio(now.times.mean, old.times.mean),
-            stddev: ratio(now.times.stddev, old.times.stddev),
-            min: ratio(now.times.min, old.times.min),
-            max: ratio(now.times.max, old.times.max),
-            p50: ratio(now.times.p50, old.times.p50),
-            p95: ratio(now.times.p95, old.times.p95),
-            p99: p99.flatten(),
+            times: Times {
+                p99: times.p99.filter(|_| have(ENOUGH_FOR_P99)),
+                ..times
+            },
             total: rate(now.total, old.total),
             computing: of_polls(|polls| polls.computing),
             waiting: of_polls(|polls| polls.waiting),
@@ -85,7 +71,7 @@ impl Ratios {
 }
 
 /// A context in a window, and in the window before.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Compared {
     pub(super) now: Option<Measured>,
     pub(super) before: Option<Measured>,
@@ -93,23 +79,40 @@ pub(super) struct Compared {
 }
 
 impl Compared {
+    /// A context in two windows.
     pub(super) fn new(
         (now, covered): (Option<Measured>, &Covered),
-        (before, old_covered): (Option<Measured>, &Covered),
+        (before, old): (Option<Measured>, &Covered),
     ) -> Self {
         let pair = now.as_ref().zip(before.as_ref());
-        let change =
-            pair.map(|(now, before)| Ratios::between((now, covered), (before, old_covered)));
         Self {
+            change: pair.map(|(now, before)| Ratios::between((now, covered), (before, old))),
             now,
             before,
-            change,
         }
+    }
+
+    /// A context in both parts of a window, with what other programs have added to the hour that begins at a time.
+    pub(super) fn of<'a>(
+        context: &ContextId,
+        sums: &WindowSums,
+        added: impl Fn(i64) -> Option<&'a AccessTimeStats>,
+    ) -> Self {
+        let [now, before] = [&sums.now, &sums.before].map(|part| {
+            let measured = Measured::of_part(context, part, added(part.covered.from));
+            (measured, &part.covered)
+        });
+        Self::new(now, before)
+    }
+
+    /// The change of the mean.
+    pub(super) fn mean_ratio(&self) -> Option<f64> {
+        self.change.as_ref()?.times.mean
     }
 }
 
 /// What a context measured in a window, and in the window before.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct ComparedWindow {
     /// What the window covers.
@@ -127,7 +130,7 @@ pub struct ComparedWindow {
 }
 
 /// The window before, and what a context measured in it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Before {
     /// What the window covers.
@@ -145,23 +148,16 @@ impl ComparedWindow {
         context: &ContextId,
         added: &[(i64, AccessTimeStats)],
     ) -> Self {
-        let kind = context.kind;
-        let measured = |part: &PartSums| {
-            let added = added.iter().find(|(start, _)| *start == part.slices.from);
-            Measured::of_part(context, part, added.map(|(_, added)| added))
-        };
-        let (covered, old) = (Covered::from(&sums.now), Covered::from(&sums.before));
-        let compared = Compared::new(
-            (measured(&sums.now), &covered),
-            (measured(&sums.before), &old),
-        );
+        let added = |from| Some(&added.iter().find(|(start, _)| *start == from)?.1);
+        let compared = Compared::of(context, sums, added);
+        let measured = |of: Option<Measured>| of.unwrap_or_else(|| Measured::none(context.kind));
         Self {
-            covered,
+            covered: sums.now.covered,
             error: sums.error(),
-            now: compared.now.unwrap_or_else(|| Measured::none(kind)),
+            now: measured(compared.now),
             before: Before {
-                covered: old,
-                measured: compared.before.unwrap_or_else(|| Measured::none(kind)),
+                covered: sums.before.covered,
+                measured: measured(compared.before),
             },
             change: compared.change,
         }

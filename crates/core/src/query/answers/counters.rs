@@ -1,15 +1,17 @@
 //! The list of the user's counters, or one counter over time.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
-use super::resolution::{Bounds, MAX_ROW_POINTS, Resolution};
+use super::resolution::{MAX_ROW_POINTS, Resolution};
 use super::row_series::{SeriesSpan, most_rows};
 use super::{DEFAULT_PRECISION, NameFilter, check_given, check_limit, check_points};
 use crate::query::error::QueryError;
 use crate::query::source::Source;
 use crate::query::span::Span;
 use crate::query::window::Window;
-use crate::store::CounterQuery;
+use crate::store::{CounterQuery, CounterSeries};
 use tower_pulse_model::context::{ALL, Metric};
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::slice::{Precision, Precisions, SliceCount};
@@ -24,7 +26,7 @@ const NEWEST_SLICES: i64 = 60;
 const RATE_SECONDS: u32 = 60;
 
 /// A counter over time: [`CounterSamplesQuery`](crate::query::CounterSamplesQuery).
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct CounterSamples {
     /// Its name.
@@ -36,7 +38,7 @@ pub struct CounterSamples {
 }
 
 /// The user's counters: [`CountersQuery`](crate::query::CountersQuery).
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Counters {
     /// The length of a slice, in seconds.
@@ -55,7 +57,7 @@ pub struct Counters {
 }
 
 /// A counter of the list.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct CounterRow {
     /// Its name.
@@ -74,7 +76,8 @@ pub struct CounterRow {
 }
 
 /// Which counters are asked for.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// The answer is [`Counters`].
+#[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct CountersQuery {
@@ -93,34 +96,67 @@ pub struct CountersQuery {
     pub offset: usize,
 }
 
+/// The counters of this process and those in the store at the precision or at the coarsest one, which are kept
+/// for longest.
 pub(in crate::query) async fn counters(
     source: &Source,
     query: &CountersQuery,
 ) -> Result<Counters, QueryError> {
     let limit = check_limit(query.limit, most_rows(query.series))?;
-    let now = source.clock.now_seconds();
+    let (precisions, now) = (&source.precisions, source.clock.now_seconds());
     let window = query.window.filter(|_| query.series);
-    let bounds = window.map(|window| Bounds::new(window.slices(), now));
-    let of_window = match (bounds, query.precision) {
-        (Some(bounds), None) => Resolution::of_rows(&source.precisions, bounds, now),
+    let bounds = window.map(|window| window.bounds(now));
+    let of_window = match (&bounds, query.precision) {
+        (Some(bounds), None) => Resolution::of_rows(precisions, bounds, now),
         _ => None,
     };
     let precision = match of_window {
         Some(precision) => precision,
-        None => chosen(query.precision, &source.precisions)?,
+        None => chosen(query.precision, precisions)?,
     };
-    let series = query.series.then_some(bounds);
-    list(source, query, limit, precision, series).await
+    let recorded = source.reader.recorded_span().await?;
+    let span = rate_span(precision, &recorded);
+    let series = (query.series).then(|| SeriesSlices::new(precision, bounds, &recorded));
+
+    let coarsest = precisions.counters.last().map(|p| p.seconds);
+    let mut listed: Vec<u32> = [precision.seconds].into_iter().chain(coarsest).collect();
+    listed.order();
+    listed.dedup();
+    let stored = source.reader.counter_names(listed).await?;
+    let (own, wanted) = (source.own_counters(), NameFilter::new(&query.contains));
+    let names = stored.iter().map(String::as_str);
+    let names = names.chain(own.keys().map(|name| &**name));
+    let mut names: Vec<&str> = names.filter(|name| wanted.matches(name)).collect();
+    names.order();
+    names.dedup();
+    let page = names.iter().copied().skip(query.offset).take(limit);
+    let page: Vec<&str> = page.collect();
+    check_points(series.map_or(0, |series| page.len() * series.starts().count()))?;
+    let mut counters = Vec::with_capacity(page.len());
+    for names in page.chunks(COUNTERS_AT_ONCE) {
+        let query = CounterQuery::new(names.iter().copied(), precision.seconds);
+        let read = source.reader.counters(&query).await?;
+        let row = |of: &CounterSeries| CounterRow::new(&of.name, &of.slices, span, series);
+        counters.extend(read.iter().map(row));
+    }
+    Ok(Counters {
+        precision: precision.seconds,
+        from: span.from,
+        to: span.to,
+        total: names.len(),
+        series: series.map(SeriesSlices::named),
+        counters,
+    })
 }
 
 /// The requested precision, which must be one of the counters'.
-fn chosen(asked: Option<u32>, precisions: &Precisions) -> Result<u32, QueryError> {
+fn chosen(asked: Option<u32>, precisions: &Precisions) -> Result<Precision, QueryError> {
     let finest = precisions.counters.first().copied();
     let precision = match asked {
         None => precisions.counter(DEFAULT_PRECISION).or(finest),
         Some(asked) => precisions.counter(asked),
     };
-    precision.map(|precision| precision.seconds).ok_or_else(|| {
+    precision.ok_or_else(|| {
         let seconds = precisions.counters.iter().map(|p| p.seconds.to_string());
         let seconds = seconds.collect::<Vec<_>>().join(", ");
         QueryError::parameter(
@@ -131,7 +167,8 @@ fn chosen(asked: Option<u32>, precisions: &Precisions) -> Result<u32, QueryError
 }
 
 /// Which counter is asked for.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// The answer is [`CounterSamples`].
+#[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct CounterSamplesQuery {
@@ -148,11 +185,9 @@ pub(in crate::query) async fn counter(
     let name = &*query.name;
     check_given("name", name)?;
     let precision = chosen(query.precision, &source.precisions)?;
-    let mut samples: Vec<_> = slices(source, name, precision).await?;
+    let mut samples = slices(source, name, precision.seconds).await?;
     // Older slices are left until the cleaner comes, which may be many.
-    if let Some(precision) = source.precisions.counter(precision)
-        && let Some((newest, _)) = samples.last().copied()
-    {
+    if let Some((newest, _)) = samples.last().copied() {
         let oldest = newest.saturating_sub(precision.span());
         samples.retain(|(start, _)| *start > oldest);
     }
@@ -162,7 +197,7 @@ pub(in crate::query) async fn counter(
     check_points(samples.len())?;
     Ok(CounterSamples {
         name: name.to_owned(),
-        precision,
+        precision: precision.seconds,
         samples,
     })
 }
@@ -201,65 +236,8 @@ async fn is_known(source: &Source, name: &str) -> Result<bool, QueryError> {
     Ok(false)
 }
 
-/// The counters of this process and those in the store at the precision or at the coarsest one, which are kept
-/// for longest.
-///
-/// `series` is there if each row shall have one, of a window or of the newest slices.
-async fn list(
-    source: &Source,
-    query: &CountersQuery,
-    limit: usize,
-    seconds: u32,
-    series: Option<Option<Bounds>>,
-) -> Result<Counters, QueryError> {
-    let wanted = NameFilter::new(&query.contains);
-    let precisions = &source.precisions;
-    let precision = precisions.counter(seconds);
-    let precision = precision.unwrap_or(Precision::new(seconds, 1));
-    let recorded = source.reader.recorded_span().await?;
-    let span = rate_span(precision, &recorded);
-    let series = series.map(|bounds| SeriesSlices::new(precision, bounds, &recorded));
-
-    let coarsest = precisions.counters.last().map(|p| p.seconds);
-    let mut listed: Vec<u32> = [seconds].into_iter().chain(coarsest).collect();
-    listed.order();
-    listed.dedup();
-    let stored = source.reader.counter_names(listed).await?;
-    let own = source.own_counters();
-    let names = stored.iter().map(String::as_str);
-    let names = names.chain(own.keys().map(|name| &**name));
-    let mut names: Vec<&str> = names.filter(|name| wanted.matches(name)).collect();
-    names.order();
-    names.dedup();
-    let page: Vec<&str> = names
-        .iter()
-        .copied()
-        .skip(query.offset)
-        .take(limit)
-        .collect();
-    check_points(series.map_or(0, |series| page.len() * series.starts().count()))?;
-    let mut counters = Vec::with_capacity(page.len());
-    for names in page.chunks(COUNTERS_AT_ONCE) {
-        let query = CounterQuery::new(names.iter().copied(), seconds);
-        let read = source.reader.counters(&query).await?;
-        let rows = read.iter();
-        counters.extend(rows.map(|counter| CounterRow {
-            series: series.map(|series| series.counts(&counter.slices)),
-            ..CounterRow::new(&counter.name, &counter.slices, span)
-        }));
-    }
-    Ok(Counters {
-        precision: seconds,
-        from: span.from,
-        to: span.to,
-        total: names.len(),
-        series: series.map(SeriesSlices::named),
-        counters,
-    })
-}
-
 /// The time that rates are about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 struct RateSpan {
     /// Slices that begin then or earlier are not kept, although they may still be there.
     cut_off: i64,
@@ -294,7 +272,7 @@ fn rate_span(precision: Precision, recorded: &Span) -> RateSpan {
 }
 
 /// The slices of the series in the rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 struct SeriesSlices<'a> {
     precision: Precision,
     from: i64,
@@ -304,11 +282,11 @@ struct SeriesSlices<'a> {
 
 impl<'a> SeriesSlices<'a> {
     /// The slices of a window, or else the newest ones; no more than a row shows.
-    fn new(precision: Precision, bounds: Option<Bounds>, recorded: &'a Span) -> Self {
+    fn new(precision: Precision, bounds: Option<Range<i64>>, recorded: &'a Span) -> Self {
         let width = i64::from(precision.seconds);
         let (from, to) = match bounds {
             Some(bounds) => {
-                let slices = Resolution::of_counters(precision).slices(bounds);
+                let slices = Resolution::of_counters(precision).slices(&bounds);
                 (slices.from, slices.to)
             }
             None => {
@@ -359,7 +337,12 @@ impl<'a> SeriesSlices<'a> {
 
 impl CounterRow {
     /// The slices of a counter are given oldest first.
-    fn new(name: &str, slices: &[SliceCount], span: RateSpan) -> Self {
+    fn new(
+        name: &str,
+        slices: &[SliceCount],
+        span: RateSpan,
+        series: Option<SeriesSlices<'_>>,
+    ) -> Self {
         // The clock of an instance may be ahead.
         let is_retained = |slice: &&SliceCount| span.cut_off < slice.start && slice.start < span.to;
         let retained = || slices.iter().filter(is_retained);
@@ -375,7 +358,7 @@ impl CounterRow {
             last_start: span.last,
             rate: recent.fold(0, sum) as f64 / span.seconds as f64,
             sum: retained().fold(0, sum),
-            series: None,
+            series: series.map(|series| series.counts(slices)),
         }
     }
 }

@@ -5,10 +5,12 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 
 use super::compared::{Compared, Ratios};
-use super::measured::{ContextName, Covered, Measured};
+use super::measured::{ContextName, Measured};
 use super::{MAX_ROWS, check_limit};
 use crate::query::error::QueryError;
 use crate::query::source::Source;
+use crate::query::span::Covered;
+use crate::query::window::Window;
 use crate::query::windows::sums::WindowSums;
 use tower_pulse_detect::side_by_side::{MAX_MINUTES, SideBySide, Versions};
 use tower_pulse_model::context::{ContextId, Kind};
@@ -17,10 +19,9 @@ use tower_pulse_model::order::InOrder;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::slice::HOUR;
 use tower_pulse_model::tier::FINEST;
-use tower_pulse_model::window::Window as Slices;
 
 /// The contexts before and after a mark: [`DeployQuery`](crate::query::DeployQuery).
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Deploy {
     /// The mark.
@@ -38,7 +39,7 @@ pub struct Deploy {
 }
 
 /// A context before and after a mark.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct DeployRow {
     /// The context.
@@ -58,7 +59,8 @@ pub struct DeployRow {
 }
 
 /// Which mark, and which of its contexts are asked for.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// The answer is [`Deploy`].
+#[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct DeployQuery {
@@ -88,7 +90,7 @@ pub(in crate::query) async fn deploy(
     let now = source.clock.now_seconds();
     // The slice that the mark is in belongs to neither side.
     let tiers = source.reader.tiers().await?;
-    let tier = Slices::Between(mark.at.saturating_sub(HOUR), mark.at)
+    let tier = Window::of(mark.at.saturating_sub(HOUR), mark.at)
         .slices(tiers, now)
         .tier;
     let length = HOUR.max(i64::from(tier.seconds));
@@ -96,11 +98,11 @@ pub(in crate::query) async fn deploy(
     let after = start.saturating_add(i64::from(tier.seconds));
     let before = source
         .reader
-        .window(Slices::Between(start.saturating_sub(length), start))
+        .window(Window::of(start.saturating_sub(length), start))
         .await?;
     let end = tier.slice(now).min(after.saturating_add(length));
     let since = match end > after {
-        true => Some(source.reader.window(Slices::Between(after, end)).await?),
+        true => Some(source.reader.window(Window::of(after, end)).await?),
         false => None,
     };
     let versions = match &mark.version {
@@ -121,8 +123,8 @@ pub(in crate::query) async fn deploy(
     });
     Ok(Deploy {
         mark,
-        before: Covered::from(&before.now),
-        after: since.as_ref().map(|since| Covered::from(&since.now)),
+        before: before.now.covered,
+        after: since.as_ref().map(|since| since.now.covered),
         error: since
             .iter()
             .fold(before.now.error, |error, since| error.max(since.now.error)),
@@ -150,22 +152,19 @@ fn rows(
             contexts.insert(RecordId::new(context.kind, &context.name), context);
         }
     }
-    let before_covered = Covered::from(&before.now);
-    let covered = since.map(|since| Covered::from(&since.now));
+    let covered = since.map(|since| since.now.covered);
     let row = |(id, context): (RecordId, &ContextId)| {
-        let (after_sums, before_sums) = (
-            since.and_then(|since| Measured::of_part(context, &since.now, None)),
-            Measured::of_part(context, &before.now, None),
-        );
-        if after_sums.is_none() && before_sums.is_none() {
-            return None;
-        }
+        let after = since.and_then(|since| Measured::of_part(context, &since.now, None));
         let compared = Compared::new(
-            (after_sums, &covered.unwrap_or(before_covered)),
-            (before_sums, &before_covered),
+            (after, &covered.unwrap_or_default()),
+            (
+                Measured::of_part(context, &before.now, None),
+                &before.now.covered,
+            ),
         );
-        Some(DeployRow {
-            name: ContextName::from(context),
+        let is_there = compared.now.is_some() || compared.before.is_some();
+        is_there.then(|| DeployRow {
+            name: ContextName::of(context),
             extra_seconds_per_minute: covered.and_then(|covered| extra(&compared, &covered)),
             before: compared.before,
             after: compared.now,
@@ -178,7 +177,7 @@ fn rows(
 
 /// Service time per minute that the requests since take beyond what as many would have taken before, in seconds.
 fn extra(compared: &Compared, covered: &Covered) -> Option<f64> {
-    let mean_ratio = compared.change?.mean?;
+    let mean_ratio = compared.mean_ratio()?;
     let spent = covered.per_minute(compared.now.as_ref()?.total)?;
     Some(spent - spent / mean_ratio)
 }

@@ -6,7 +6,7 @@ use tower_pulse_detect::change::{Change, Suspect};
 use tower_pulse_model::mark::{Mark, Marks};
 
 /// Whether a deploy caused a change.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct DeployVerdict {
     /// The verdict.
@@ -20,7 +20,7 @@ pub struct DeployVerdict {
 }
 
 /// Whether a deploy did it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Verdict {

@@ -7,23 +7,22 @@ use serde::{Deserialize, Serialize};
 use super::check_limit;
 use super::compared::Compared;
 use super::instances::Reported;
-use super::measured::{ContextName, Covered, Measured, records, share};
+use super::measured::{ContextName, Measured, share};
 use super::row_series::MAX_SERIES_ROWS;
 use crate::query::error::QueryError;
 use crate::query::source::Source;
-use crate::query::span::Span;
+use crate::query::span::{Covered, Span};
 use crate::query::turn::Turn;
 use crate::query::window::Window;
-use crate::query::windows::sums::{Summary, WindowSums};
+use crate::query::windows::sums::WindowSums;
 use tower_pulse_detect::change::{Change, ChangeKind};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ALL, ContextId, Kind, QUEUED};
 use tower_pulse_model::order::{InOrder, keep_first};
 use tower_pulse_model::slices::Merge;
-use tower_pulse_model::window::Window as Slices;
 
 /// The contexts to fix first: [`FixFirstQuery`](crate::query::FixFirstQuery).
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct FixFirst {
     /// What the window covers.
@@ -37,7 +36,7 @@ pub struct FixFirst {
 }
 
 /// A context to fix, or an instance. All its figures are of one window.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct FixRow {
     /// The context; `<all>` for an instance that is out of line on all pages.
@@ -66,7 +65,7 @@ pub struct FixRow {
 }
 
 /// Why a context should be fixed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FixReason {
@@ -151,7 +150,8 @@ impl<'a> Candidate<'a> {
 }
 
 /// In which window to look for what to fix first.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// The answer is [`FixFirst`].
+#[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct FixFirstQuery {
@@ -168,9 +168,9 @@ pub(in crate::query) async fn fix_first(
     let window = query.window;
     let limit = check_limit(query.limit.or(Some(10)), MAX_SERIES_ROWS)?;
     let log = source.reader.changes().await?;
-    let sums = source.reader.window(window.slices()).await?;
+    let sums = source.reader.window(window).await?;
     let span = source.reader.recorded_span().await?;
-    let covered = Covered::from(&sums.now);
+    let covered = sums.now.covered;
     let standing =
         (log.changes.iter()).filter(|change| change.ended.is_none() && change.since < covered.to);
     let mut candidates: Vec<_> = standing.filter_map(Candidate::of).collect();
@@ -218,23 +218,20 @@ pub(in crate::query) async fn fix_first(
 
 /// A page of which nothing is wrong, in the whole window.
 fn of_window(id: ContextId, sums: &WindowSums) -> FixRow {
-    let (covered, before) = (Covered::from(&sums.now), Covered::from(&sums.before));
-    let compared = Compared::new(
-        (Measured::of_part(&id, &sums.now, None), &covered),
-        (Measured::of_part(&id, &sums.before, None), &before),
-    );
+    let compared = Compared::of(&id, sums, |_| None);
     let all = sums.now.get(&ContextId::all());
     let whole = all.map_or(0.0, |all| all.times.sum);
+    let ratio = compared.mean_ratio();
     let measured = compared.now.unwrap_or_else(|| Measured::none(id.kind));
     FixRow {
-        name: ContextName::from(&id),
+        name: ContextName::of(&id),
         instance: None,
         reason: FixReason::MostTime,
         cause: None,
-        window: covered,
-        per_minute: covered.per_minute(measured.total),
+        window: sums.now.covered,
+        per_minute: sums.now.covered.per_minute(measured.total),
         share: share(measured.total, whole),
-        ratio: compared.change.and_then(|change| change.mean),
+        ratio,
         saved_per_minute: None,
         measured,
     }
@@ -248,14 +245,14 @@ async fn since(
     shown: &Covered,
     span: &Span,
 ) -> Result<(FixRow, f64), QueryError> {
-    let window = Slices::Between(change.since.max(shown.from), shown.to);
+    let window = Window::of(change.since.max(shown.from), shown.to);
     let (covered, sums, all) = match &change.instance {
         Some(instance) => of_instance(source, instance, window, span).await?,
         None => of_page(source, &one.id, window, span).await?,
     };
-    let summary = Summary::new(&sums, true, source.target_seconds());
-    let measured = Measured::of_summary(one.id.kind, &summary, &covered);
-    let measured = measured.unwrap_or_else(|| Measured::none(one.id.kind));
+    let (kind, target) = (one.id.kind, source.target_seconds());
+    let measured = Measured::of_sums(kind, &sums, &covered, target);
+    let measured = measured.unwrap_or_else(|| Measured::none(kind));
     let per_minute = covered.per_minute(measured.total);
     let (ratio, saved) = match one.reason {
         FixReason::Instance => (Some(change.ratio), change.from_code),
@@ -267,7 +264,7 @@ async fn since(
     };
     let saved = per_minute.map(|most| saved.min(most));
     let row = FixRow {
-        name: ContextName::from(&one.id),
+        name: ContextName::of(&one.id),
         instance: change.instance.clone(),
         reason: one.reason,
         cause: Some(change.clone()),
@@ -285,12 +282,13 @@ async fn since(
 async fn of_page(
     source: &Source,
     id: &ContextId,
-    window: Slices,
+    window: Window,
     span: &Span,
 ) -> Result<(Covered, Aggregate, Aggregate), QueryError> {
     let slices = window.slices(span.tiers, span.now);
     let all = ContextId::all();
-    let (sums, all) = tokio::try_join!(records(source, id, slices), records(source, &all, slices))?;
+    let of = |id| source.reader.sums(id, slices);
+    let (sums, all) = tokio::try_join!(of(id), of(&all))?;
     Ok((Covered::read(source, slices, span).await?, sums, all))
 }
 
@@ -298,16 +296,16 @@ async fn of_page(
 async fn of_instance(
     source: &Source,
     instance: &str,
-    window: Slices,
+    window: Window,
     span: &Span,
 ) -> Result<(Covered, Aggregate, Aggregate), QueryError> {
     let reported = Reported::new(window, span.now);
     let instances = source.reader.instances(reported.minutes(), None).await?;
     let (mut sums, mut all) = (Aggregate::default(), Aggregate::default());
-    for one in instances.iter() {
-        all.merge(&one.sums);
-        if *one.instance == *instance {
-            sums.merge(&one.sums);
+    for (name, of) in instances.iter() {
+        all.merge(&of.sums);
+        if **name == *instance {
+            sums.merge(&of.sums);
         }
     }
     let covered = reported.covered(&instances, span);

@@ -3,13 +3,14 @@
 use serde::{Deserialize, Serialize};
 
 use super::check_points;
-use super::measured::Covered;
+use super::measured::Measured;
 use super::metric::SliceTimes;
-use super::resolution::{Bounds, Resolution, SliceSource};
+use super::resolution::Resolution;
 use super::series::{context_id, recorded};
 use crate::query::error::QueryError;
 use crate::query::question::or_any;
 use crate::query::source::Source;
+use crate::query::span::Covered;
 use crate::query::window::Window;
 use tower_pulse_model::context::Kind;
 use tower_pulse_model::histogram::{COARSE_SCALE, Histogram, lower_bound};
@@ -19,7 +20,7 @@ use tower_pulse_model::histogram::{COARSE_SCALE, Histogram, lower_bound};
 const MAX_ROWS: u16 = 48;
 
 /// The requests of a context, or of all, by time and by duration: [`HeatMapQuery`](crate::query::HeatMapQuery).
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct HeatMap {
     /// The context; `None` stands for all requests.
@@ -43,7 +44,7 @@ pub struct HeatMap {
 }
 
 /// A slice of a heat map.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct HeatSlice {
     /// Its start, in Unix seconds.
@@ -56,7 +57,8 @@ pub struct HeatSlice {
 }
 
 /// Which heat map is asked for.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// The answer is [`HeatMap`].
+#[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct HeatMapQuery {
@@ -77,18 +79,18 @@ pub(in crate::query) async fn heat_map(
     query: &HeatMapQuery,
 ) -> Result<HeatMap, QueryError> {
     let now = source.clock.now_seconds();
-    let asked = Bounds::new(query.window.slices(), now);
+    let asked = query.window.bounds(now);
     let tiers = source.reader.tiers().await?;
     // Counters have no histograms.
     let resolutions = Resolution::all(&source.precisions, false, tiers);
-    let resolution = Resolution::choose(&resolutions, query.precision, Some(asked), now)?;
-    let (slices, precision) = (resolution.slices(asked), resolution.precision);
+    let resolution = Resolution::choose(&resolutions, query.precision, Some(&asked), now)?;
+    let (slices, precision) = (resolution.slices(&asked), resolution.precision);
     let length = slices.seconds() / i64::from(precision);
     check_points(usize::try_from(length).unwrap_or(0) * usize::from(MAX_ROWS))?;
 
     let id = context_id(source, query.context.as_deref(), query.kind).await?;
-    let (SliceSource::Counters(tier) | SliceSource::Records(tier)) = resolution.source;
-    let records = source.reader.records(&id, precision, tier).await?;
+    let records = source.reader.records(&id, precision, resolution.tier);
+    let records = records.await?;
     let oldest = records.first().map(|slice| slice.start);
     let (window, not_running) = recorded(source, slices, precision, oldest).await?;
     let within = || {
@@ -107,7 +109,10 @@ pub(in crate::query) async fn heat_map(
         slices: within()
             .map(|slice| HeatSlice {
                 start: slice.start,
-                times: SliceTimes::of(&slice.sums),
+                times: {
+                    let of = Measured::in_slice(Kind::All, &slice.sums);
+                    SliceTimes::new(of.count, &of.times)
+                },
                 cells: rows.map_or_else(Vec::new, |rows| rows.cells(&slice.sums.histogram)),
             })
             .collect(),

@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use super::instance_verdict::{Compare, InstanceVerdict};
 use super::instances::{FleetRows, InstanceRow, Reported, reported};
-use super::measured::{ContextName, Covered, Measured};
+use super::measured::{ContextName, Measured};
 use super::{MAX_ROWS, check_given, check_limit};
 use crate::query::error::QueryError;
 use crate::query::instance_minutes::beside_others::{ContextBeside, MinuteBeside};
 use crate::query::source::Source;
+use crate::query::span::Covered;
 use crate::query::window::Window;
-use crate::query::windows::sums::Summary;
 use tower_pulse_model::context::Kind;
 use tower_pulse_model::machine::MachineMinute;
 use tower_pulse_model::minute_report::REPORTED_MINUTES;
@@ -22,7 +22,7 @@ use tower_pulse_model::order::keep_first;
 const MINUTE: i64 = REPORTED_MINUTES.seconds as i64;
 
 /// One instance beside the others: [`InstanceQuery`](crate::query::InstanceQuery).
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Instance {
     /// The part of the window of which there are minute reports; the whole window if it is alone. `complete` is the share
@@ -58,7 +58,7 @@ pub struct Instance {
 }
 
 /// What an instance did in a minute.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct InstancePoint {
     /// Number of its requests.
@@ -77,7 +77,7 @@ pub struct InstancePoint {
 
 /// The runtime and the process of an instance in a minute. What the system does not tell is `None`: without the feature
 /// `process`, all that is about the process.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct MachinePoint {
     /// How many CPUs the process had the use of.
@@ -108,8 +108,8 @@ pub struct MachinePoint {
     pub is_delayed: bool,
 }
 
-impl From<&MachineMinute> for MachinePoint {
-    fn from(minute: &MachineMinute) -> Self {
+impl MachinePoint {
+    fn new(minute: &MachineMinute) -> Self {
         let seconds = |micros: Option<u64>| micros.map(|micros| micros as f64 / 1e6);
         Self {
             cpus: minute.cpus,
@@ -130,7 +130,7 @@ impl From<&MachineMinute> for MachinePoint {
 }
 
 /// What an instance did on a path.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct InstancePath {
     /// The path.
@@ -151,7 +151,8 @@ pub struct InstancePath {
 }
 
 /// Which instance is asked for.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// The answer is [`Instance`].
+#[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct InstanceQuery {
@@ -161,12 +162,6 @@ pub struct InstanceQuery {
     pub window: Option<Window>,
     /// The most paths that are answered, at most 1,000; 100 unless it is set.
     pub limit: Option<usize>,
-}
-
-/// A path, and by how much its requests exceed the time of the others, in seconds.
-struct Row {
-    path: InstancePath,
-    extra: Option<f64>,
 }
 
 pub(in crate::query) async fn instance(
@@ -188,7 +183,7 @@ pub(in crate::query) async fn instance(
     let row = row.ok_or(QueryError::NotFound(
         "no instance of this name is alive or has had requests in this window",
     ))?;
-    let reported = Reported::new(window.slices(), source.clock.now_seconds());
+    let reported = Reported::new(window, source.clock.now_seconds());
     let named = source
         .reader
         .beside_others(reported.minutes(), &row.instance)
@@ -202,19 +197,17 @@ pub(in crate::query) async fn instance(
         let Some(name) = named.names.get(id) else {
             continue;
         };
-        let of_path = Row::new(name, context, &compare, &covered, target);
-        if let Some(row) = of_path {
-            verdict.add(&row.path, &compare);
-            paths.push(row);
+        if let Some(path) = InstancePath::new(name, context, &compare, &covered, target) {
+            verdict.add(&path, &compare);
+            paths.push((path, context.extra().unwrap_or(0.0)));
         }
     }
     let total = paths.len();
-    keep_first(&mut paths, limit, |a, b| {
-        let stands_out = |row: &Row| row.path.slower || row.path.failing;
-        let extra = |row: &Row| row.extra.unwrap_or(0.0);
+    keep_first(&mut paths, limit, |(a, extra), (b, other)| {
+        let stands_out = |path: &InstancePath| path.slower || path.failing;
         (stands_out(b).cmp(&stands_out(a)))
-            .then_with(|| extra(b).total_cmp(&extra(a)))
-            .then_with(|| a.path.name.context.cmp(&b.path.name.context))
+            .then_with(|| other.total_cmp(extra))
+            .then_with(|| a.name.context.cmp(&b.name.context))
     });
     let minutes = &named.beside.minutes;
     Ok(Instance {
@@ -228,17 +221,17 @@ pub(in crate::query) async fn instance(
         verdict,
         precision: REPORTED_MINUTES.seconds,
         points: (minutes.iter())
-            .map(|of| (of.start, InstancePoint::from(of)))
+            .map(|of| (of.start, InstancePoint::new(of)))
             .collect(),
         machine: (named.beside.machine.iter())
-            .map(|(start, of)| (*start, MachinePoint::from(of)))
+            .map(|(start, of)| (*start, MachinePoint::new(of)))
             .collect(),
         total,
-        paths: paths.into_iter().map(|row| row.path).collect(),
+        paths: paths.into_iter().map(|(path, _)| path).collect(),
     })
 }
 
-impl Row {
+impl InstancePath {
     fn new(
         name: &Arc<str>,
         context: &ContextBeside,
@@ -246,37 +239,29 @@ impl Row {
         covered: &Covered,
         target: Option<f64>,
     ) -> Option<Self> {
-        let measured = |sums| {
-            let summary = Summary::new(sums, true, target);
-            Measured::of_summary(Kind::Http, &summary, covered)
-        };
+        let measured = |sums| Measured::of_sums(Kind::Http, sums, covered, target);
         let (measured, others) = (measured(&context.sums)?, measured(&context.others));
-        let ratio = context.ratio();
-        let beside = others.as_ref();
-        let path = InstancePath {
+        let (ratio, beside) = (context.ratio(), others.as_ref());
+        Some(Self {
             name: ContextName::new(name, Kind::Http),
             slower: beside.is_some_and(|others| compare.is_slower(ratio, &measured, others)),
             failing: beside.is_some_and(|others| Compare::is_failing(&measured, others)),
             measured,
             others,
             ratio,
-        };
-        Some(Self {
-            path,
-            extra: context.extra(),
         })
     }
 }
 
-impl From<&MinuteBeside> for InstancePoint {
-    fn from(minute: &MinuteBeside) -> Self {
-        let summary = Summary::new(&minute.sums, true, None);
+impl InstancePoint {
+    fn new(minute: &MinuteBeside) -> Self {
+        let of = Measured::in_slice(Kind::Http, &minute.sums);
         let others = (minute.others > 0).then_some(minute.others as f64);
         Self {
-            count: minute.sums.times.count,
-            errors: minute.sums.outcomes.errors,
-            mean: summary.times.mean(),
-            p95: summary.p95,
+            count: of.count,
+            errors: of.errors,
+            mean: of.times.mean,
+            p95: of.times.p95,
             others_count: others.map(|others| minute.others_count as f64 / others),
             others_mean: minute.others_mean,
         }

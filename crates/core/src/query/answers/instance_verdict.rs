@@ -8,7 +8,7 @@ use super::measured::{Measured, fails_more};
 use crate::query::instance_minutes::MIN_REQUESTS;
 
 /// How far something is spread over the paths of an instance.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Spread {
@@ -24,7 +24,7 @@ pub enum Spread {
 }
 
 /// Whether all of an instance is slower or fails more often than the others, or a part.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct InstanceVerdict {
     /// Paths with at least 10 requests on this instance and on the others in the same minutes: only these are compared.
@@ -144,8 +144,7 @@ mod tests {
     use tower_pulse_model::context::Kind;
     use tower_pulse_model::outcome::Outcome;
 
-    use super::super::measured::{ContextName, Covered};
-    use crate::query::windows::sums::Summary;
+    use super::super::measured::ContextName;
 
     /// Requests of some milliseconds each, the first of which fail.
     fn measured(millis: &[u64], failed: usize) -> Measured {
@@ -158,16 +157,7 @@ mod tests {
             sums.times.record(millis * 1_000_000);
             sums.outcomes.record(outcome, outcome.is_error());
         }
-        let covered = Covered {
-            from: 0,
-            to: 60,
-            complete: 1.0,
-            missing: 0,
-            recorded_seconds: 60,
-            not_running_seconds: 0,
-        };
-        Measured::of_summary(Kind::Http, &Summary::new(&sums, true, None), &covered)
-            .expect("requests")
+        Measured::in_slice(Kind::Http, &sums)
     }
 
     fn path(own: Measured, others: Measured, compare: &Compare) -> InstancePath {

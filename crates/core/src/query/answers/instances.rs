@@ -6,25 +6,22 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::measured::{Covered, Measured, share};
-use super::resolution::{Bounds, Resolution, SliceSource};
+use super::measured::{Measured, share};
 use super::{MAX_ROWS, check_limit};
 use crate::query::error::QueryError;
 use crate::query::instance_minutes::InstanceSums;
 use crate::query::source::Source;
-use crate::query::span::Span;
-use crate::query::window::Window;
-use crate::query::windows::sums::Summary;
+use crate::query::span::{Covered, Span};
+use crate::query::window::{Window, WindowSlices};
 use tower_pulse_detect::change::{Change, ChangeKind, Suspect};
 use tower_pulse_model::context::{ALL, ContextId, Kind};
 use tower_pulse_model::minute_report::REPORTED_MINUTES;
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::slice::HOUR;
 use tower_pulse_model::snapshot::{AliveInstance, FleetSnapshot};
-use tower_pulse_model::window::{RecordedPart, Window as Slices, WindowSlices};
 
 /// What each instance did: [`InstancesQuery`](crate::query::InstancesQuery).
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Instances {
     /// The part of the window of which there are minute reports. `complete` is the share of the whole window.
@@ -41,7 +38,7 @@ pub struct Instances {
 }
 
 /// What an instance did.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct InstanceRow {
     /// The name of the instance.
@@ -75,7 +72,8 @@ pub struct InstanceRow {
 }
 
 /// Which instances are asked for, and on what.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// The answer is [`Instances`].
+#[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct InstancesQuery {
@@ -138,7 +136,7 @@ impl FleetRows {
         context: Option<&str>,
     ) -> Result<Self, QueryError> {
         let now = source.clock.now_seconds();
-        let reported = Reported::new(window.slices(), now);
+        let reported = Reported::new(window, now);
         let id = context.map(|context| ContextId::new(Kind::Http, context));
         let sums = source
             .reader
@@ -151,14 +149,14 @@ impl FleetRows {
         let log = source.reader.changes().await?;
         let target = source.target_seconds();
 
-        let errors = sums.iter().map(|of| of.sums.histogram.error());
+        let errors = sums.iter().map(|(_, of)| of.sums.histogram.error());
         let mut error = errors.fold(0.0, f64::max);
         let mut rows = rows(&fleet, &sums, target, &covered);
         let mut is_alone = false;
         if let ([], [lone]) = (&sums[..], &mut rows[..]) {
             is_alone = true;
-            let window = source.reader.window(window.slices()).await?;
-            (covered, error) = (Covered::from(&window.now), window.now.error);
+            let window = source.reader.window(window).await?;
+            (covered, error) = (window.now.covered, window.now.error);
             let id = id.unwrap_or_else(ContextId::all);
             if let Some(measured) = Measured::of_part(&id, &window.now, None) {
                 lone.measured = measured;
@@ -196,21 +194,17 @@ pub(super) struct Reported {
 }
 
 impl Reported {
-    pub(super) fn new(window: Slices, now: i64) -> Self {
-        let resolution = Resolution {
-            precision: REPORTED_MINUTES.seconds,
-            source: SliceSource::Records(REPORTED_MINUTES),
-            since: i64::MIN,
-        };
-        let window = resolution.slices(Bounds::new(window, now));
-        let to = window.to.min(REPORTED_MINUTES.slice(now));
-        let first = window.starts(now).next();
+    pub(super) fn new(window: Window, now: i64) -> Self {
+        let tier = REPORTED_MINUTES;
+        let whole = WindowSlices::around(&window.bounds(now), tier.seconds, tier, i64::MIN);
+        let to = whole.to.min(tier.slice(now));
+        let first = whole.starts(now).next();
         Self {
-            begin: window.from,
+            begin: whole.from,
             minutes: WindowSlices {
                 from: first.unwrap_or(to).min(to),
                 to,
-                ..window
+                ..whole
             },
         }
     }
@@ -220,43 +214,37 @@ impl Reported {
         self.minutes.from..self.minutes.to
     }
 
-    pub(super) fn covered(&self, sums: &[InstanceSums], span: &Span) -> Covered {
+    pub(super) fn covered(&self, sums: &[(Arc<str>, InstanceSums)], span: &Span) -> Covered {
         // There may be requests from before the store's beginning.
-        let busy = sums.iter().map(|of| of.busy.start);
+        let busy = sums.iter().map(|(_, of)| of.busy.start);
         let recorded = span.recorded.from(busy.fold(i64::MAX, i64::min));
-        let of_minutes = self
-            .minutes
-            .covered(&recorded, span.recorded_until, span.now);
-        let recorded = RecordedPart {
-            passed: self.minutes.to.saturating_sub(self.begin),
-            ..of_minutes
-        };
-        Covered::of_part(self.minutes, recorded)
+        let covered = (self.minutes).covered(&recorded, span.recorded_until, span.now);
+        let passed = self.minutes.to.saturating_sub(self.begin);
+        covered.with_seconds(covered.recorded_seconds, passed)
     }
 }
 
 /// The instances that are alive or had requests, by name. The sums are sorted by name.
 fn rows(
     fleet: &FleetSnapshot,
-    sums: &[InstanceSums],
+    sums: &[(Arc<str>, InstanceSums)],
     target: Option<f64>,
     covered: &Covered,
 ) -> Vec<InstanceRow> {
     let mut rows: Vec<InstanceRow> = Vec::with_capacity(sums.len());
-    for of in sums {
-        let measured =
-            Measured::of_summary(Kind::Http, &Summary::new(&of.sums, true, target), covered);
+    for (instance, of) in sums {
+        let measured = Measured::of_sums(Kind::Http, &of.sums, covered, target);
         let row = InstanceRow {
             version: of.version.clone(),
             last_seen: Some(of.busy.end),
             measured: measured.unwrap_or_else(|| Measured::none(Kind::Http)),
-            ratio: of.ratio,
-            ..InstanceRow::new(of.instance.clone())
+            ratio: of.ratio(),
+            ..InstanceRow::new(instance.clone())
         };
         rows.push(row);
     }
     for alive in &fleet.alive {
-        let place = sums.binary_search_by(|of| of.instance.cmp(&alive.instance));
+        let place = sums.binary_search_by(|(name, _)| name.cmp(&alive.instance));
         let place = place.unwrap_or_else(|_| {
             rows.push(InstanceRow::new(alive.instance.clone()));
             rows.len() - 1

@@ -7,7 +7,7 @@ use crate::query::source::Source;
 use tower_pulse_model::mark::Mark;
 
 /// The newest 50 marks of versions and the newest 50 others: [`MarksQuery`](crate::query::MarksQuery).
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Marks {
     /// The marks, newest first.
@@ -15,7 +15,8 @@ pub struct Marks {
 }
 
 /// Asks for the marks.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// The answer is [`Marks`].
+#[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct MarksQuery {}

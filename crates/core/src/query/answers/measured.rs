@@ -1,25 +1,23 @@
-//! What a context measured in a window, and what a window covers.
+//! What a context measured in a window.
 
 use serde::{Serialize, Serializer};
 
-use crate::query::error::QueryError;
-use crate::query::source::Source;
-use crate::query::span::Span;
-use crate::query::windows::points::longest_poll;
+use crate::query::span::Covered;
 use crate::query::windows::sums::{PartSums, PollSums, Summary};
 use tower_pulse_model::access_time::AccessTimeStats;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ContextId, Kind, method_and_path};
-use tower_pulse_model::measures::Measure;
 use tower_pulse_model::outcome::{Outcome, OutcomeCounts};
-use tower_pulse_model::slices::Merge;
-use tower_pulse_model::snapshot::HourSnapshot;
 use tower_pulse_model::sorted;
-use tower_pulse_model::window::{RecordedPart, Window as Slices, WindowSlices};
 
 /// `part / whole`, if there is a whole.
 pub(super) fn share(part: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then(|| part / whole)
+}
+
+/// `part / whole`, if both are there and there is a whole.
+pub(super) fn ratio(part: Option<f64>, whole: Option<f64>) -> Option<f64> {
+    share(part?, whole?)
 }
 
 /// Fewest samples on each side of which shares of errors are compared.
@@ -44,7 +42,7 @@ pub(super) fn fails_more((errors, count): (u64, u64), (old_errors, old_count): (
 }
 
 /// The name of a context, with its parts.
-#[derive(Clone, Debug, Serialize, PartialEq)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct ContextName {
     /// The context: method and route template, or the name of a timer.
@@ -70,16 +68,14 @@ impl ContextName {
             path: path.map(str::to_owned),
         }
     }
-}
 
-impl From<&ContextId> for ContextName {
-    fn from(id: &ContextId) -> Self {
+    pub(super) fn of(id: &ContextId) -> Self {
         Self::new(&id.name, id.kind)
     }
 }
 
 /// Statistics of access times, in seconds. `None` where nothing was measured.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct Times {
     /// The mean.
@@ -98,31 +94,31 @@ pub struct Times {
     pub p99: Option<f64>,
 }
 
-impl From<&HourSnapshot> for Times {
-    fn from(hour: &HourSnapshot) -> Self {
-        Self {
-            mean: hour.times.mean(),
-            stddev: hour.times.stddev(),
-            min: hour.times.smallest(),
-            max: hour.times.largest(),
-            p50: hour.quantile(0.50),
-            p95: hour.quantile(0.95),
-            p99: hour.quantile(0.99),
-        }
-    }
-}
-
-impl From<&Summary> for Times {
-    fn from(summary: &Summary) -> Self {
-        let times = &summary.times;
+impl Times {
+    /// `percentiles` are those of the fields, in their order.
+    pub(super) fn new(times: &AccessTimeStats, percentiles: [Option<f64>; 3]) -> Self {
+        let [p50, p95, p99] = percentiles;
         Self {
             mean: times.mean(),
             stddev: times.stddev(),
             min: times.smallest(),
             max: times.largest(),
-            p50: summary.p50,
-            p95: summary.p95,
-            p99: summary.p99,
+            p50,
+            p95,
+            p99,
+        }
+    }
+
+    /// The ratio of each figure to another one.
+    pub(super) fn by(&self, other: &Self) -> Self {
+        Self {
+            mean: ratio(self.mean, other.mean),
+            stddev: ratio(self.stddev, other.stddev),
+            min: ratio(self.min, other.min),
+            max: ratio(self.max, other.max),
+            p50: ratio(self.p50, other.p50),
+            p95: ratio(self.p95, other.p95),
+            p99: ratio(self.p99, other.p99),
         }
     }
 }
@@ -154,16 +150,10 @@ impl PollTimes {
             mean: polls.mean,
         }
     }
-
-    /// Those of the sums of a slice.
-    pub(super) fn of(sums: &Aggregate) -> Option<Self> {
-        let polls = PollSums::new(sums, Some(longest_poll(sums)))?;
-        Some(Self::new(&polls, AccessTimeStats::from(&sums.times).mean()))
-    }
 }
 
 /// Counts by the names of outcomes, sorted by name; an object in JSON.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Outcomes(Vec<(&'static str, u64)>);
 
 impl Outcomes {
@@ -205,106 +195,8 @@ impl Serialize for Outcomes {
     }
 }
 
-/// What a window covers.
-#[derive(Clone, Copy, Debug, Serialize)]
-#[non_exhaustive]
-pub struct Covered {
-    /// Its start, in Unix seconds: that of its first slice.
-    pub from: i64,
-    /// Its end, in Unix seconds: that of its last slice, which may be in the future.
-    pub to: i64,
-    /// The share of the window until now that was recorded, 0 to 1.
-    pub complete: f64,
-    /// How many seconds of it were recorded. Rates are per recorded second.
-    pub recorded_seconds: i64,
-    /// For how many seconds of it the service was not running, after the first one that was recorded. It is 0 where the
-    /// store cannot know, as in Redis.
-    pub not_running_seconds: i64,
-    /// How many requests are missing in it: all instances served them, and the store lost them, or their time was too far
-    /// ahead of the store's.
-    pub missing: u64,
-}
-
-/// The share of a window that must have been recorded for a comparison with another one.
-const MOSTLY: f64 = 0.5;
-
-impl Covered {
-    /// Slices of the time that the store has recorded.
-    pub(super) async fn read(
-        source: &Source,
-        slices: WindowSlices,
-        span: &Span,
-    ) -> Result<Self, QueryError> {
-        let recorded = slices.covered(&span.recorded, span.recorded_until, span.now);
-        Self::of_part(slices, recorded)
-            .with_missing(source, span)
-            .await
-    }
-
-    /// Reads which requests are missing, where no sums tell.
-    pub(super) async fn with_missing(
-        self,
-        source: &Source,
-        span: &Span,
-    ) -> Result<Self, QueryError> {
-        // Its own slices may be those of counters.
-        let slices = Slices::Between(self.from, self.to).slices(span.tiers, span.now);
-        let all = records(source, &ContextId::all(), slices).await?;
-        let missing = all.measures.get(Measure::Missing);
-        Ok(Self { missing, ..self })
-    }
-
-    /// Slices of which a part was recorded.
-    pub(super) fn of_part(slices: WindowSlices, recorded: RecordedPart) -> Self {
-        Self {
-            from: slices.from,
-            to: slices.to,
-            complete: recorded.share(),
-            recorded_seconds: recorded.seconds,
-            not_running_seconds: recorded.not_running_seconds,
-            missing: recorded.missing,
-        }
-    }
-
-    /// Whether most of it was recorded, so that it can be compared.
-    pub fn is_mostly_recorded(&self) -> bool {
-        self.complete > MOSTLY
-    }
-
-    /// An amount per recorded second.
-    pub(super) fn per_second(&self, amount: f64) -> Option<f64> {
-        share(amount, self.recorded_seconds as f64)
-    }
-
-    /// An amount per recorded minute.
-    pub(super) fn per_minute(&self, amount: f64) -> Option<f64> {
-        self.per_second(60.0 * amount)
-    }
-}
-
-impl From<&PartSums> for Covered {
-    fn from(part: &PartSums) -> Self {
-        Self::of_part(part.slices, part.recorded)
-    }
-}
-
-/// What a context measured in some slices.
-pub(super) async fn records(
-    source: &Source,
-    id: &ContextId,
-    slices: WindowSlices,
-) -> Result<Aggregate, QueryError> {
-    let tier = slices.tier;
-    let records = source.reader.records(id, tier.seconds, tier).await?;
-    let mut sums = Aggregate::default();
-    for slice in records.iter().filter(|slice| slices.contains(slice.start)) {
-        sums.merge(&slice.sums);
-    }
-    Ok(sums)
-}
-
 /// The samples of a context within a window.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Measured {
     /// Number of requests, or of runs of a timer.
@@ -330,27 +222,37 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// The samples of a window. `None` if there are none.
-    pub(super) fn of_summary(kind: Kind, summary: &Summary, covered: &Covered) -> Option<Self> {
-        let Summary {
-            times,
-            outcomes,
-            below_target,
-            polls,
-            ..
-        } = summary;
-        let count = times.count as u64;
-        (count > 0).then(|| Self {
-            count,
-            per_second: covered.per_second(times.count),
-            errors: outcomes.errors,
-            error_share: share(outcomes.errors as f64, times.count),
-            times: Times::from(summary),
+    /// The samples of a summary, even if there are none.
+    fn new(kind: Kind, of: &Summary, covered: &Covered) -> Self {
+        let (times, count) = (&of.times, of.times.count);
+        Self {
+            count: count as u64,
+            per_second: covered.per_second(count).filter(|_| count > 0.0),
+            errors: of.outcomes.errors,
+            error_share: share(of.outcomes.errors as f64, count),
+            times: Times::new(times, of.percentiles),
             total: times.sum,
-            below_target: below_target.filter(|_| kind != Kind::Timer),
-            outcomes: Outcomes::new(kind, *outcomes),
-            polls: polls.map(|polls| PollTimes::new(&polls, times.mean())),
-        })
+            below_target: of.below_target.filter(|_| kind != Kind::Timer),
+            outcomes: Outcomes::new(kind, of.outcomes),
+            polls: (of.polls).map(|polls| PollTimes::new(&polls, times.mean())),
+        }
+    }
+
+    /// The samples of a window. `None` if there are none.
+    pub(super) fn of_sums(
+        kind: Kind,
+        sums: &Aggregate,
+        covered: &Covered,
+        target: Option<f64>,
+    ) -> Option<Self> {
+        let is_there = sums.times.count > 0;
+        is_there.then(|| Self::new(kind, &Summary::new(sums, true, target), covered))
+    }
+
+    /// The samples of a slice, of which no rate is asked for.
+    pub(super) fn in_slice(kind: Kind, sums: &Aggregate) -> Self {
+        let summary = Summary::new(sums, true, None);
+        Self::new(kind, &summary, &Covered::default())
     }
 
     /// The samples of a context in a part of a window, with what other programs have added to it.
@@ -359,29 +261,16 @@ impl Measured {
         part: &PartSums,
         added: Option<&AccessTimeStats>,
     ) -> Option<Self> {
-        let summary = match (part.get(context).copied(), added) {
-            (Some(mut summary), Some(added)) => {
-                summary.times.merge(added);
-                summary
-            }
-            (None, Some(added)) => Summary::from(*added),
-            (summary, None) => summary?,
-        };
-        Self::of_summary(context.kind, &summary, &Covered::from(part))
+        let mut summary = part.get(context).copied();
+        if let Some(added) = added {
+            summary.get_or_insert_default().times.merge(added);
+        }
+        let summary = summary.filter(|summary| summary.times.count >= 1.0)?;
+        Some(Self::new(context.kind, &summary, &part.covered))
     }
 
     /// No samples.
     pub(super) fn none(kind: Kind) -> Self {
-        Self {
-            count: 0,
-            per_second: None,
-            errors: 0,
-            error_share: None,
-            times: Times::default(),
-            total: 0.0,
-            below_target: None,
-            outcomes: Outcomes::new(kind, OutcomeCounts::default()),
-            polls: None,
-        }
+        Self::new(kind, &Summary::default(), &Covered::default())
     }
 }

@@ -3,14 +3,13 @@
 use serde::{Deserialize, Serialize};
 use tower_pulse_model::order::InOrder;
 
-use super::measured::{Outcomes, PollTimes, share};
+use super::measured::{Measured, Outcomes, Times, share};
 use crate::store::{CounterSeries, SliceCount};
-use tower_pulse_model::access_time::AccessTimeStats;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{Kind, Metric};
 
 /// What a series shows of each slice.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum SeriesMetric {
@@ -50,7 +49,7 @@ pub enum SeriesMetric {
 }
 
 /// The value of a metric in a slice.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[serde(untagged)]
 #[non_exhaustive]
 pub enum SeriesValue {
@@ -65,7 +64,7 @@ pub enum SeriesValue {
 }
 
 /// The access times of a slice, in seconds.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct SliceTimes {
     /// Number of requests.
@@ -81,36 +80,18 @@ pub struct SliceTimes {
 }
 
 impl SliceTimes {
-    /// Those of the sums of a slice.
-    pub(super) fn of(sums: &Aggregate) -> Self {
-        let times = AccessTimeStats::from(&sums.times);
+    pub(super) fn new(count: u64, times: &Times) -> Self {
         Self {
-            count: sums.times.count,
-            mean: times.mean(),
-            p50: quantile(sums, &times, 0.50),
-            p95: quantile(sums, &times, 0.95),
-            p99: quantile(sums, &times, 0.99),
+            count,
+            mean: times.mean,
+            p50: times.p50,
+            p95: times.p95,
+            p99: times.p99,
         }
     }
-}
-
-/// A quantile of a slice, within its exact bounds.
-fn quantile(sums: &Aggregate, times: &AccessTimeStats, q: f64) -> Option<f64> {
-    let (min, max) = (times.smallest(), times.largest());
-    sums.histogram.quantile_within(q, min, max)
 }
 
 impl SeriesMetric {
-    /// The percentile that it is, 0 to 1.
-    fn quantile(self) -> Option<f64> {
-        match self {
-            Self::P50 => Some(0.50),
-            Self::P95 => Some(0.95),
-            Self::P99 => Some(0.99),
-            _ => None,
-        }
-    }
-
     /// The counters of a context that the metric is computed from; none if it needs records.
     pub(super) fn counters(self) -> &'static [Metric] {
         use Metric::{Errors, Hits, Micros};
@@ -120,17 +101,7 @@ impl SeriesMetric {
             Self::Total => &[Micros],
             Self::Mean => &[Hits, Micros],
             Self::ErrorShare => &[Hits, Errors],
-            Self::Stddev
-            | Self::Min
-            | Self::Max
-            | Self::P50
-            | Self::P95
-            | Self::P99
-            | Self::Outcomes
-            | Self::Times
-            | Self::Computing
-            | Self::Waiting
-            | Self::LongestPoll => &[],
+            _ => &[],
         }
     }
 
@@ -164,31 +135,27 @@ impl SeriesMetric {
 
     /// The value in a slice of the records of a context.
     pub(super) fn of_record(self, kind: Kind, sums: &Aggregate) -> SeriesValue {
-        let times = AccessTimeStats::from(&sums.times);
         let count = |n: u64| SeriesValue::Count(i64::try_from(n).unwrap_or(i64::MAX));
-        let of_polls = |time: fn(PollTimes) -> Option<f64>| {
-            SeriesValue::Number(PollTimes::of(sums).and_then(time))
-        };
-        match self {
-            Self::Hits => count(sums.times.count),
-            Self::Errors => count(sums.outcomes.errors),
-            Self::Outcomes => SeriesValue::Outcomes(Outcomes::new(kind, sums.outcomes)),
-            Self::Total => SeriesValue::Number(Some(times.sum)),
-            Self::Mean => SeriesValue::Number(times.mean()),
-            Self::ErrorShare => {
-                SeriesValue::Number(share(sums.outcomes.errors as f64, times.count))
-            }
-            Self::Stddev => SeriesValue::Number(times.stddev()),
-            Self::Min => SeriesValue::Number(times.smallest()),
-            Self::Max => SeriesValue::Number(times.largest()),
-            Self::P50 | Self::P95 | Self::P99 => {
-                SeriesValue::Number(self.quantile().and_then(|q| quantile(sums, &times, q)))
-            }
-            Self::Times => SeriesValue::Times(SliceTimes::of(sums)),
-            Self::Computing => of_polls(|polls| polls.computing),
-            Self::Waiting => of_polls(|polls| polls.waiting),
-            Self::LongestPoll => of_polls(|polls| polls.longest),
-        }
+        let of = Measured::in_slice(kind, sums);
+        let (times, polls) = (&of.times, of.polls.as_ref());
+        SeriesValue::Number(match self {
+            Self::Hits => return count(sums.times.count),
+            Self::Errors => return count(of.errors),
+            Self::Outcomes => return SeriesValue::Outcomes(of.outcomes),
+            Self::Times => return SeriesValue::Times(SliceTimes::new(of.count, times)),
+            Self::Total => Some(of.total),
+            Self::Mean => times.mean,
+            Self::ErrorShare => of.error_share,
+            Self::Stddev => times.stddev,
+            Self::Min => times.min,
+            Self::Max => times.max,
+            Self::P50 => times.p50,
+            Self::P95 => times.p95,
+            Self::P99 => times.p99,
+            Self::Computing => polls.and_then(|polls| polls.computing),
+            Self::Waiting => polls.and_then(|polls| polls.waiting),
+            Self::LongestPoll => polls.and_then(|polls| polls.longest),
+        })
     }
 
     /// The largest relative error of a value.
@@ -274,7 +241,7 @@ mod tests {
                 }
                 other => panic!("{metric:?}: {other:?}"),
             }
-            let is_exact = metric.quantile().is_none();
+            let is_exact = metric != SeriesMetric::P50;
             assert_eq!(metric.error(&sums) == 0.0, is_exact);
         }
         let hits = SeriesMetric::Hits.of_record(Kind::Http, &sums);

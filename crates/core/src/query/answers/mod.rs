@@ -46,7 +46,7 @@ pub use self::instance::{Instance, InstancePath, InstancePoint, InstanceQuery, M
 pub use self::instance_verdict::{InstanceVerdict, Spread};
 pub use self::instances::{InstanceRow, Instances, InstancesQuery};
 pub use self::marks::{Marks, MarksQuery};
-pub use self::measured::{ContextName, Covered, Measured, Outcomes, PollTimes, Times};
+pub use self::measured::{ContextName, Measured, Outcomes, PollTimes, Times};
 pub use self::metric::{SeriesMetric, SeriesValue, SliceTimes};
 pub use self::overview::{HourTotal, Overview, OverviewQuery};
 pub use self::path::{Bucket, ContextHour, Path, PathQuery, PathWindow};
@@ -61,16 +61,19 @@ pub use self::row_series::{PointValue, RowMetric, SeriesSpan};
 #[cfg(feature = "row-cache")]
 pub use self::rows::Rows;
 pub use self::series::{Series, SeriesQuery};
-pub use self::slow_requests::{BothHours, ListedRequest, ListedRequests};
+pub use self::slow_requests::{BothHours, ListedRequest};
 pub use self::slowest::{SlowContext, Slowest, SlowestQuery};
 pub use self::slowest_requests::{
     ListedHours, RequestStatus, SlowestRequests, SlowestRequestsQuery,
 };
 pub use self::timers::{QueueWait, RequestTimer, RequestTimers, TimerPath};
-pub use self::worst_requests::{WorstRequests, WorstRequestsQuery};
+pub use self::worst_requests::WorstRequests;
 pub use super::error::QueryError;
+#[doc(hidden)]
+pub use super::question::Answered;
 pub use super::question::Question;
 pub use super::reader::{Answer, Answering, Reader};
+pub use super::span::Covered;
 pub use super::window::Window;
 pub use crate::advice::Advice;
 #[cfg(feature = "row-cache")]
@@ -79,27 +82,7 @@ pub use tower_pulse_detect::detector::{Sight, Watched};
 pub use tower_pulse_detect::side_by_side::{Side, SideBySide};
 pub use tower_pulse_model::context::Kind;
 
-use self::changes::changes;
-use self::counters::{counter, counters};
-use self::deploy::deploy;
-use self::fix_first::fix_first;
 pub(super) use self::health::{HealthStatus, health, status};
-use self::heat_map::heat_map;
-use self::instance::instance;
-use self::instances::instances;
-use self::marks::marks;
-use self::overview::overview;
-use self::path::path;
-use self::paths::paths;
-use self::profile::profile;
-#[cfg(feature = "rankings")]
-use self::rankings::{ranking, rankings};
-#[cfg(feature = "row-cache")]
-use self::rows::rows;
-use self::series::series;
-use self::slowest::slowest;
-use self::slowest_requests::slowest_requests;
-use self::worst_requests::worst_requests;
 
 use std::ops::RangeInclusive;
 
@@ -153,13 +136,13 @@ fn check_points(points: usize) -> Result<(), QueryError> {
 macro_rules! answered {
     ($(
         $(#[$when:meta])*
-        $name:literal $(with $given:literal)? => $query:ident, $function:ident, $answer:ident
+        $name:literal $(with $given:literal)? => $query:ident, $function:path, $answer:ident
         $(, less $parameter:literal $remedy:literal)?
         $(, points $points:expr)?;
     )+) => {
         $(
             $(#[$when])*
-            impl Question for $query {
+            impl Answered for $query {
                 type Answer = $answer;
                 $(const LESS: (&'static str, &'static str) = ($parameter, $remedy);)?
 
@@ -175,8 +158,6 @@ macro_rules! answered {
     };
 }
 super::question::questions!(answered);
-// The API answers it with the page's own question.
-answered! { "path" => WorstRequestsQuery, worst_requests, WorstRequests; }
 
 /// The names that a question asks for, whatever the case of letters.
 struct NameFilter(String);

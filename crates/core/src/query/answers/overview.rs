@@ -14,13 +14,12 @@ use crate::query::windows::sums::PartSums;
 use crate::store::RECENT_SLICES;
 use tower_pulse_model::context::{ContextId, Kind, UNMATCHED};
 use tower_pulse_model::snapshot::FleetSnapshot;
-use tower_pulse_model::window::Window as Slices;
 
 /// Number of complete seconds that the rate is a mean of.
 const SECONDS: i64 = 10;
 
 /// The fleet's main numbers: [`OverviewQuery`](crate::query::OverviewQuery).
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Overview {
     /// All requests of the current hour, UTC.
@@ -50,7 +49,7 @@ pub struct Overview {
 }
 
 /// All requests of an hour.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct HourTotal {
     /// When the hour began, in Unix seconds.
@@ -70,17 +69,18 @@ impl HourTotal {
     fn new(hour: &PartSums) -> Self {
         let all = hour.get(&ContextId::all());
         Self {
-            start: hour.slices.from,
+            start: hour.covered.from,
             requests: all.map_or(0, |all| all.times.count as u64),
             errors: all.map_or(0, |all| all.outcomes.errors),
-            times: all.map(Times::from).unwrap_or_default(),
+            times: (all.map(|all| Times::new(&all.times, all.percentiles))).unwrap_or_default(),
             below_target: all.and_then(|all| all.below_target),
         }
     }
 }
 
 /// Asks for the fleet's main numbers.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// The answer is [`Overview`].
+#[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct OverviewQuery {
@@ -93,10 +93,10 @@ pub(in crate::query) async fn overview(
     query: &OverviewQuery,
 ) -> Result<Overview, QueryError> {
     let sums = match query.window {
-        Some(window) => Some(source.reader.window(window.slices()).await?),
+        Some(window) => Some(source.reader.window(window).await?),
         None => None,
     };
-    let hours = source.reader.window(Slices::HoursAgo(0)).await?;
+    let hours = source.reader.window(Window::HOUR).await?;
     let last_hour = HourTotal::new(&hours.before);
     let fleet = source.reader.fleet().await?;
     let book = source.reader.book().await?;

@@ -2,11 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::changes::{ChangeRow, changes_by, changes_of};
+use super::changes::{ChangeRow, changes_of};
 use super::compared::ComparedWindow;
 use super::measured::{ContextName, Outcomes, Times};
 use super::path_targets::{TargetBudget, target_of};
-use super::slow_requests::{ListedRequests, listed_requests};
+use super::slow_requests::{BothHours, both_hours};
 use super::timers::{RequestTimers, TimerPath};
 use super::worst_requests::{WorstRequests, worst_of};
 use super::{check_given, of_kind};
@@ -21,13 +21,14 @@ use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ContextId, Kind, UNMATCHED};
 use tower_pulse_model::histogram::{Histogram, lower_bound};
 use tower_pulse_model::outcome::OutcomeCounts;
+use tower_pulse_model::slow_request::SlowRequests;
 use tower_pulse_model::snapshot::HourSnapshot;
 
 /// The lower bound and the upper bound of a bucket of a histogram, in seconds, and its count.
 pub type Bucket = (f64, f64, u64);
 
 /// The data of one context: [`PathQuery`](crate::query::PathQuery).
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Path {
     /// The context.
@@ -41,9 +42,10 @@ pub struct Path {
     pub histogram: Vec<Bucket>,
     /// Counts by outcome, of the same hour.
     pub outcomes: Outcomes,
-    /// The slowest and the newest failed requests.
-    #[serde(flatten)]
-    pub listed: ListedRequests,
+    /// The 5 slowest requests of each hour, slowest first.
+    pub slowest_requests: BothHours,
+    /// The 5 newest failed requests of each hour, newest first. One of the slowest may be among them.
+    pub failed_requests: BothHours,
     /// What has changed on it, or, of a timer, on the paths that it is suspected of: what stands first.
     pub changes: Vec<ChangeRow>,
     /// The timers within its requests, in the same hour as the histogram.
@@ -60,7 +62,7 @@ pub struct Path {
 }
 
 /// What a context measured in a window, with histograms and timers.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct PathWindow {
     /// What was measured in it, and in the window before.
@@ -82,7 +84,7 @@ pub struct PathWindow {
 }
 
 /// A context's hour.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct ContextHour {
     /// When the hour began, in Unix seconds.
@@ -98,21 +100,27 @@ pub struct ContextHour {
     pub errors: u64,
 }
 
-impl From<&HourSnapshot> for ContextHour {
-    fn from(hour: &HourSnapshot) -> Self {
+impl ContextHour {
+    fn new(hour: &HourSnapshot) -> Self {
+        let HourSnapshot {
+            start,
+            times,
+            aggregate,
+        } = hour;
         Self {
-            start: hour.start,
+            start: *start,
             // Stores hold counts as floats; an invalid one, below zero or NaN, counts as 0.
-            count: hour.times.count as u64,
-            times: Times::from(hour),
-            total: hour.times.sum,
-            errors: hour.aggregate.outcomes.errors,
+            count: times.count as u64,
+            times: Times::new(times, aggregate.percentiles(times)),
+            total: times.sum,
+            errors: aggregate.outcomes.errors,
         }
     }
 }
 
 /// Which context is asked for.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// The answer is [`Path`].
+#[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct PathQuery {
@@ -137,19 +145,19 @@ pub(in crate::query) async fn path(source: &Source, query: &PathQuery) -> Result
     let mut outcomes = of_hour;
     let window = match query.window {
         Some(window) => {
-            let sums = source.reader.window(window.slices()).await?;
+            let sums = source.reader.window(window).await?;
             // The book has statistics of hours.
             let added = match window.is_hour() {
                 true => added_hours(snapshot),
                 false => Vec::new(),
             };
-            let [now, before] = source.reader.window_of(window.slices(), &id).await?;
+            let [now, before] = source.reader.window_of(window, &id).await?;
             outcomes = now.outcomes;
             let window_of = ComparedWindow::new(&sums, &id, &added);
             let mut timers = RequestTimers::new(source, id.kind, &now).await?;
             let timers_before = RequestTimers::new(source, id.kind, &before).await?;
             timers.set_errors(&sums.now, &sums.before);
-            if window_of.change.is_some_and(|change| change.mean.is_some()) {
+            if (window_of.change.as_ref()).is_some_and(|change| change.times.mean.is_some()) {
                 timers.compare(&timers_before);
             }
             Some(PathWindow {
@@ -159,18 +167,18 @@ pub(in crate::query) async fn path(source: &Source, query: &PathQuery) -> Result
                 timers,
                 timers_before,
                 run_by: match id.kind {
-                    Kind::Timer => TimerPath::of(source, window.slices(), &id).await?,
+                    Kind::Timer => TimerPath::of(source, window, &id).await?,
                     _ => Vec::new(),
                 },
                 worst_requests: match id.kind {
-                    Kind::Http => boxed(worst_of(source, context, Some(window))).await?,
+                    Kind::Http => worst_of(source, context, window).await?,
                     _ => WorstRequests::default(),
                 },
             })
         }
         None => None,
     };
-    let listed = listed_requests(source, &id).await?;
+    let listed = both_hours(source, &id).await?;
     let timers = match aggregate {
         Some(aggregate) => RequestTimers::new(source, snapshot.kind, aggregate).await?,
         None => RequestTimers::default(),
@@ -178,20 +186,18 @@ pub(in crate::query) async fn path(source: &Source, query: &PathQuery) -> Result
     Ok(Path {
         window,
         timers,
-        name: ContextName::from(&id),
-        hour: snapshot.hour.as_ref().map(ContextHour::from),
-        last_hour: snapshot.last_hour.as_ref().map(ContextHour::from),
+        name: ContextName::of(&id),
+        hour: snapshot.hour.as_ref().map(ContextHour::new),
+        last_hour: snapshot.last_hour.as_ref().map(ContextHour::new),
         histogram: aggregate.map_or_else(Vec::new, |aggregate| buckets(&aggregate.histogram)),
         outcomes: Outcomes::new(snapshot.kind, of_hour),
         advice: match id.kind {
             Kind::Http => Advice::about(&outcomes, context == UNMATCHED),
             _ => Vec::new(),
         },
-        listed,
-        changes: match id.kind {
-            Kind::Timer => changes_by(source, context).await?,
-            _ => changes_of(source, context).await?,
-        },
+        slowest_requests: BothHours::new(&listed, SlowRequests::slowest),
+        failed_requests: BothHours::new(&listed, SlowRequests::failed),
+        changes: changes_of(source, &id).await?,
         path_target: target_of(source, &id).await?,
     })
 }

@@ -2,22 +2,23 @@
 
 use serde::Serialize;
 
-use super::measured::{ContextName, Covered, records, share};
+use super::measured::{ContextName, share};
 use crate::query::error::QueryError;
 use crate::query::source::Source;
+use crate::query::span::Covered;
+use crate::query::window::Window;
 use crate::query::windows::sums::TargetCounts;
 use crate::targets::PathTarget;
 use tower_pulse_model::context::ContextId;
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::slice::HOUR;
 use tower_pulse_model::tier::DAY;
-use tower_pulse_model::window::Window as Slices;
 
 /// The longest time that an error budget is for, in seconds: what is kept of 30 days.
 const BUDGET_SECONDS: i64 = 30 * DAY as i64;
 
 /// The target of a context, and how fast its error budget burns.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct TargetBurn {
     /// The time in seconds that a good request stays below.
@@ -33,7 +34,7 @@ pub struct TargetBurn {
 }
 
 /// How many requests were bad in a window, and how fast that burns the error budget.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Burn {
     /// What the window covers.
@@ -53,7 +54,7 @@ pub struct Burn {
 }
 
 /// The target of a context with its error budget.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct TargetBudget {
     /// The target.
@@ -67,7 +68,7 @@ pub struct TargetBudget {
 }
 
 /// A context whose error budget burns.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct BurningPath {
     /// The context.
@@ -104,7 +105,7 @@ pub(super) async fn burning(source: &Source) -> Result<Vec<(&ContextId, TargetBu
         return Ok(Vec::new());
     }
     let [one_hour, six_hours] = [HOUR, 6 * HOUR].map(|length| async move {
-        match source.reader.path_targets(Slices::Last(length)).await {
+        match source.reader.path_targets(Window::seconds(length)).await {
             Ok(sums) => Ok(Some(sums)),
             // All else of the answer has its room.
             Err(QueryError::NoRoom { .. }) => Ok(None),
@@ -116,9 +117,8 @@ pub(super) async fn burning(source: &Source) -> Result<Vec<(&ContextId, TargetBu
     let burn = |(at, target): (usize, &PathTarget)| {
         let [one_hour, six_hours] = [&one_hour, &six_hours].map(|sums| {
             let sums = sums.as_ref()?;
-            let covered = Covered::of_part(sums.slices, sums.recorded);
             let counts = sums.counts.get(at).copied().unwrap_or_default();
-            Some(Burn::new(target, counts, covered))
+            Some(Burn::new(target, counts, sums.covered))
         });
         TargetBurn {
             duration: target.duration.as_secs_f64(),
@@ -138,7 +138,7 @@ pub(super) async fn burning_paths(source: &Source) -> Result<Vec<BurningPath>, Q
     let mut paths: Vec<BurningPath> = all
         .filter(|(_, target)| target.burns)
         .map(|(id, target)| BurningPath {
-            name: ContextName::from(id),
+            name: ContextName::of(id),
             target,
         })
         .collect();
@@ -166,9 +166,9 @@ pub(super) async fn target_of(
         return Ok(None);
     };
     let span = source.reader.recorded_span().await?;
-    let slices = Slices::Last(BUDGET_SECONDS).slices(span.tiers, span.now);
+    let slices = Window::seconds(BUDGET_SECONDS).slices(span.tiers, span.now);
     let slices = slices.retained(span.now);
-    let counts = TargetCounts::new(target, &records(source, id, slices).await?);
+    let counts = TargetCounts::new(target, &source.reader.sums(id, slices).await?);
     let covered = Covered::read(source, slices, &span).await?;
     let budget = Burn::new(target, counts, covered);
     Ok(Some(TargetBudget {

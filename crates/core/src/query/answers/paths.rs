@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::changes::urgencies;
 use super::compared::{Compared, Ratios};
-use super::measured::{ContextName, Covered, Measured, share};
+use super::measured::{ContextName, Measured, share};
 use super::path_targets::{TargetBurn, burning};
 use super::row_series::{PointValue, RowMetric, SeriesSpan, most_rows};
 use super::{NameFilter, check_limit, check_points};
@@ -16,15 +16,16 @@ use crate::query::book::Book;
 use crate::query::error::QueryError;
 use crate::query::question::{kind_or_all, or_any, or_none};
 use crate::query::source::Source;
+use crate::query::span::Covered;
 use crate::query::turn::Turn;
 use crate::query::window::Window;
-use crate::query::windows::sums::{PartSums, WindowSums};
+use crate::query::windows::sums::WindowSums;
 use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::order::{InOrder, keep_first};
 use tower_pulse_model::records::RecordId;
 
 /// The measurements that rows can be ordered by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Sort {
@@ -86,7 +87,7 @@ impl Sort {
             Self::Total | Self::Share => Some(now.total),
             Self::Errors => Some(now.errors as f64),
             Self::ErrorShare => now.error_share,
-            Self::Change => row.measured.change?.mean,
+            Self::Change => row.measured.mean_ratio(),
             Self::ClientErrors => Some(now.outcomes.count("4xx") as f64),
             Self::Changed => row.urgency.map(|urgency| urgency as f64),
             Self::Computing => now.polls?.computing,
@@ -99,7 +100,7 @@ impl Sort {
 }
 
 /// How a context compares with the window before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum RowStatus {
@@ -132,7 +133,7 @@ impl Row {
 
     fn is(&self, status: RowStatus) -> bool {
         let Compared { now, before, .. } = &self.measured;
-        let mean = self.measured.change.and_then(|change| change.mean);
+        let mean = self.measured.mean_ratio();
         match status {
             RowStatus::New => now.is_some() && before.is_none(),
             RowStatus::Gone => now.is_none() && before.is_some(),
@@ -145,19 +146,8 @@ impl Row {
 /// The share of a window of which enough was recorded to say that something was not in it.
 const WHOLE: f64 = 0.995;
 
-/// The rows of a window that are asked for, unordered.
-struct Table {
-    now: Covered,
-    before: Covered,
-    error: f64,
-    rows: Vec<Row>,
-    /// The time of all contexts of the kind that is asked for, in seconds.
-    whole: f64,
-    repeated: HashMap<RecordId, Repeated>,
-}
-
 /// A page of the table: [`PathsQuery`](crate::query::PathsQuery).
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Paths {
     /// What the window covers.
@@ -179,7 +169,7 @@ pub struct Paths {
 }
 
 /// A context of the table.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct PathRow {
     /// The context.
@@ -248,7 +238,8 @@ fn repeated(sums: &WindowSums) -> HashMap<RecordId, Repeated> {
 }
 
 /// Which contexts are asked for, and in which order.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// The answer is [`Paths`].
+#[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct PathsQuery {
@@ -277,7 +268,7 @@ pub struct PathsQuery {
 }
 
 /// The order of rows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[non_exhaustive]
 pub enum Order {
     /// The largest comes first.
@@ -316,69 +307,60 @@ pub(in crate::query) async fn paths(
         true => Some(source.reader.book().await?),
         false => None,
     };
-    let mut table = rows(source, query, book.as_deref()).await?;
-    let total = table.rows.len();
-    keep_first(
-        &mut table.rows,
-        query.offset.saturating_add(limit),
-        |a, b| query.precedes(a, b),
-    );
-    let page: Vec<Row> = table.rows.into_iter().skip(query.offset).collect();
+    let sums = source.reader.window(query.window).await?;
+    let (mut rows, whole) = rows(source, query, book.as_deref(), &sums).await?;
+    let total = rows.len();
+    let end = query.offset.saturating_add(limit);
+    keep_first(&mut rows, end, |a, b| query.precedes(a, b));
+    let page: Vec<Row> = rows.into_iter().skip(query.offset).collect();
     let mut series = None;
     let mut values = Vec::new();
     if let Some(metric) = query.series {
-        check_points(page.len() * source.reader.slices_of(query.window.slices()).await?)?;
-        let ids = page.iter().map(|row| &row.context);
-        let ids: Vec<_> = ids.map(|id| RecordId::new(id.kind, &id.name)).collect();
-        let points = source
-            .reader
-            .window_points(query.window.slices(), &ids)
-            .await?;
+        check_points(page.len() * source.reader.slices_of(query.window).await?)?;
+        let ids: Vec<_> = page.iter().map(|row| id_of(&row.context)).collect();
+        let points = source.reader.window_points(query.window, &ids).await?;
         series = Some(SeriesSpan::new(metric.as_str(), &points));
         values = points.rows;
     }
     let mut values = values.into_iter();
-    let targets: HashMap<_, _> = burning(source).await?.into_iter().collect();
-    let row = |row: Row| {
-        let now = row.measured.now.as_ref();
-        PathRow {
-            repeated: {
-                let id = RecordId::new(row.context.kind, &row.context.name);
-                table.repeated.get(&id).cloned()
-            },
-            name: ContextName::from(&row.context),
-            path_target: targets.get(&row.context).cloned(),
-            is_new: row.measured.before.is_none() && table.before.complete >= WHOLE,
-            share: now.and_then(|now| share(now.total, table.whole)),
-            now: row
-                .measured
-                .now
-                .unwrap_or_else(|| Measured::none(row.context.kind)),
-            before: row.measured.before,
-            change: row.measured.change,
-            series: (query.series.zip(values.next()))
-                .map(|(metric, points)| metric.of_all(&points)),
-        }
+    let mut targets: HashMap<_, _> = burning(source).await?.into_iter().collect();
+    let repeated = repeated(&sums);
+    let row = |Row {
+                   context, measured, ..
+               }: Row| PathRow {
+        repeated: repeated.get(&id_of(&context)).cloned(),
+        name: ContextName::of(&context),
+        path_target: targets.remove(&context),
+        is_new: measured.before.is_none() && sums.before.covered.complete >= WHOLE,
+        share: (measured.now.as_ref()).and_then(|now| share(now.total, whole)),
+        now: (measured.now).unwrap_or_else(|| Measured::none(context.kind)),
+        before: measured.before,
+        change: measured.change,
+        series: (query.series.zip(values.next())).map(|(metric, points)| metric.of_all(&points)),
     };
     Ok(Paths {
-        now: table.now,
-        before: table.before,
-        error: table.error,
+        paths: page.into_iter().map(row).collect(),
+        now: sums.now.covered,
+        before: sums.before.covered,
+        error: sums.error(),
         target: source.target_seconds(),
         total,
         series,
-        paths: page.into_iter().map(row).collect(),
     })
 }
 
-/// The contexts of a window of the records, with what other programs have added to the book's statistics.
+fn id_of(context: &ContextId) -> RecordId {
+    RecordId::new(context.kind, &context.name)
+}
+
+/// The contexts of a window of the records that are asked for, unordered, with what other programs have added to the
+/// book's statistics; and the time of all contexts of the kind, in seconds.
 async fn rows(
     source: &Source,
     query: &PathsQuery,
     book: Option<&Book>,
-) -> Result<Table, QueryError> {
-    let sums = source.reader.window(query.window.slices()).await?;
-    let (now, before) = (Covered::from(&sums.now), Covered::from(&sums.before));
+    sums: &WindowSums,
+) -> Result<(Vec<Row>, f64), QueryError> {
     let wanted = NameFilter::new(&query.contains);
     let urgencies = match query.sort {
         Sort::Changed => urgencies(source).await?,
@@ -386,10 +368,6 @@ async fn rows(
     };
     let foreign = book.into_iter().flat_map(Book::contexts);
     let contexts = sums.contexts().chain(foreign.filter(|id| !sums.has(id)));
-    let measured = |context: &ContextId, part: &PartSums| {
-        let added = book.and_then(|book| book.added(context, part.slices.from));
-        Measured::of_part(context, part, added)
-    };
     // Room for all, as moving rows to a larger place takes long.
     let mut rows = Vec::with_capacity(sums.contexts.len());
     let mut totals = Vec::with_capacity(sums.contexts.len());
@@ -399,15 +377,11 @@ async fn rows(
         if query.kind != Kind::All && query.kind != context.kind {
             continue;
         }
-        let measured = Compared::new(
-            (measured(context, &sums.now), &now),
-            (measured(context, &sums.before), &before),
-        );
+        let measured = Compared::of(context, sums, |start| book?.added(context, start));
         totals.extend(measured.now.as_ref().map(|now| now.total));
-        let context = context.clone();
         let row = Row {
-            urgency: urgencies.get(&context).copied(),
-            context,
+            urgency: urgencies.get(context).copied(),
+            context: context.clone(),
             measured,
         };
         if row.has(query.status) && wanted.matches(&row.context.name) {
@@ -416,14 +390,7 @@ async fn rows(
     }
     // In one order, as the last digits of a sum depend on it, and an unchanged answer should stay the same.
     totals.order_by(f64::total_cmp);
-    Ok(Table {
-        now,
-        before,
-        error: sums.error(),
-        rows,
-        whole: totals.iter().sum(),
-        repeated: repeated(&sums),
-    })
+    Ok((rows, totals.iter().sum()))
 }
 
 /// Compares two rows. A row without a value comes last in either order.

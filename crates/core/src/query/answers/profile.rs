@@ -17,7 +17,7 @@ const ENOUGH_HOURS: usize = 24;
 const DIGITS: i32 = 4;
 
 /// What is usual at each hour of the week: [`ProfileQuery`](crate::query::ProfileQuery).
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Profile {
     /// The context.
@@ -32,7 +32,7 @@ pub struct Profile {
 }
 
 /// An hour of the week. Each further week weighs those before by 3/4. All figures have four digits.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct HourOfWeek {
     /// Its number within the week, 0 to 167: Monday 00:00 to 01:00 UTC is 0.
@@ -52,7 +52,8 @@ pub struct HourOfWeek {
 }
 
 /// Which context is asked for.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// The answer is [`Profile`].
+#[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ProfileQuery {
@@ -81,7 +82,7 @@ pub(in crate::query) async fn profile(
     let hours = hours.filter_map(|(number, hour)| HourOfWeek::new(number, hour));
     let hours: Vec<_> = hours.collect();
     Ok(Profile {
-        name: ContextName::from(&id),
+        name: ContextName::of(&id),
         until: stored.as_ref().as_ref().map(Stored::until),
         enough: hours.len() >= ENOUGH_HOURS,
         hours,

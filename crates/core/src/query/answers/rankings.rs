@@ -12,7 +12,7 @@ use tower_pulse_model::order::InOrder;
 use tower_pulse_model::ranking::RankingSpec;
 
 /// The rankings of the store and of this process: [`RankingsQuery`](crate::query::RankingsQuery).
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Rankings {
     /// The rankings by name, without their ids.
@@ -20,7 +20,7 @@ pub struct Rankings {
 }
 
 /// A ranking without its ids.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct RankingRow {
     /// Its name and configuration.
@@ -31,7 +31,7 @@ pub struct RankingRow {
 }
 
 /// A part of a ranking: [`RankingQuery`](crate::query::RankingQuery).
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct RankingPart {
     /// Its name and configuration.
@@ -44,7 +44,7 @@ pub struct RankingPart {
 }
 
 /// The name and the configuration of a ranking.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct RankingHead {
     /// Its name.
@@ -60,7 +60,7 @@ pub struct RankingHead {
 }
 
 /// An id of a ranking, with its place.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct RankedRow {
     /// The id and its score.
@@ -83,13 +83,15 @@ impl RankingHead {
 }
 
 /// Asks for the list of all rankings.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// The answer is [`Rankings`].
+#[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct RankingsQuery {}
 
 /// Which part of a ranking is asked for.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// The answer is [`RankingPart`].
+#[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct RankingQuery {

@@ -1,12 +1,14 @@
 //! The slices that a series is made of: how long they are, and whether counters or records have them.
 
+use std::ops::Range;
+
 use super::DEFAULT_PRECISION;
 use crate::query::error::QueryError;
+use crate::query::window::WindowSlices;
 use tower_pulse_model::order::InOrder;
-use tower_pulse_model::slice::{HOUR, Precision, Precisions, hour_of};
+use tower_pulse_model::slice::{Precision, Precisions};
 use tower_pulse_model::tier::{COARSEST, DAY, WIDTHS, tier_for};
 use tower_pulse_model::tiers::Tiers;
-use tower_pulse_model::window::{Window, WindowSlices};
 
 /// The most points of a series, if the request leaves the precision open.
 const MAX_POINTS: i64 = 200;
@@ -15,42 +17,16 @@ const MAX_POINTS: i64 = 200;
 pub(super) const MAX_ROW_POINTS: i64 = 75;
 
 /// Slices of one length that are kept in one place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Resolution {
     /// Length of the slices, in seconds.
     pub(super) precision: u32,
-    /// What they are made of: counters of the same precision, or a tier of the records.
-    pub(super) source: SliceSource,
+    /// The precision of the counters, or the tier of the records, that they are made of.
+    pub(super) tier: Precision,
+    /// Whether counters have them.
+    pub(super) is_counter: bool,
     /// Since when they are kept, in Unix seconds; `i64::MIN` if they always were.
-    pub(super) since: i64,
-}
-
-/// Where slices are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SliceSource {
-    Counters(Precision),
-    Records(Precision),
-}
-
-/// The bounds of a window in Unix seconds, not rounded, without the second one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Bounds {
-    from: i64,
-    to: i64,
-}
-
-impl Bounds {
-    pub(super) fn new(window: Window, now: i64) -> Self {
-        let (from, to) = match window {
-            Window::Last(seconds) => (now - seconds, now + 1),
-            Window::Between(from, to) => (from, to.min(now + 1)),
-            Window::HoursAgo(hours) => {
-                let from = hour_of(now) - hours * HOUR;
-                (from, from + HOUR)
-            }
-        };
-        Self { from, to }
-    }
+    since: i64,
 }
 
 impl Resolution {
@@ -58,7 +34,8 @@ impl Resolution {
     pub(super) fn of_counters(precision: Precision) -> Self {
         Self {
             precision: precision.seconds,
-            source: SliceSource::Counters(precision),
+            tier: precision,
+            is_counter: true,
             since: i64::MIN,
         }
     }
@@ -71,7 +48,8 @@ impl Resolution {
         let counters = counters.map(|precision| Self::of_counters(*precision));
         let of_tier = |precision, tier| Self {
             precision,
-            source: SliceSource::Records(tier),
+            tier,
+            is_counter: false,
             since: tiers.since(tier),
         };
         let records = WIDTHS.into_iter();
@@ -90,7 +68,7 @@ impl Resolution {
     pub(super) fn choose(
         all: &[Self],
         given: Option<u32>,
-        bounds: Option<Bounds>,
+        bounds: Option<&Range<i64>>,
         now: i64,
     ) -> Result<Self, QueryError> {
         let wanted = match (given, bounds) {
@@ -112,21 +90,22 @@ impl Resolution {
 
     /// The precision of counters for the series in the rows of a table: the finest that covers the window by few
     /// points; `None` if all of them are too fine.
-    pub(super) fn of_rows(precisions: &Precisions, bounds: Bounds, now: i64) -> Option<u32> {
+    pub(super) fn of_rows(
+        precisions: &Precisions,
+        bounds: &Range<i64>,
+        now: i64,
+    ) -> Option<Precision> {
         let all = Self::all(precisions, true, Tiers::default()).into_iter();
-        let counters = all.filter(|one| matches!(one.source, SliceSource::Counters(_)));
+        let counters = all.filter(|one| one.is_counter);
         let finest = Self::finest(counters, MAX_ROW_POINTS, bounds, now);
-        precisions
-            .counter(finest.precision)
-            .map(|precision| precision.seconds)
+        precisions.counter(finest.precision)
     }
 
     /// The precision of a series without a window: of the counters, if the metric has counters.
     fn default_precision(all: &[Self]) -> Option<u32> {
-        let is_counter = |one: &&Self| matches!(one.source, SliceSource::Counters(_));
-        let has_counters = all.iter().any(|one| is_counter(&one));
+        let has_counters = all.iter().any(|one| one.is_counter);
         let mut precisions = (all.iter())
-            .filter(|one| !has_counters || is_counter(one))
+            .filter(|one| !has_counters || one.is_counter)
             .map(|one| one.precision);
         let finest = precisions.clone().next();
         precisions.find(|one| *one == DEFAULT_PRECISION).or(finest)
@@ -137,7 +116,7 @@ impl Resolution {
     fn finest(
         all: impl Iterator<Item = Self> + Clone,
         max_points: i64,
-        bounds: Bounds,
+        bounds: &Range<i64>,
         now: i64,
     ) -> Self {
         let few = all.filter(|one| {
@@ -148,7 +127,7 @@ impl Resolution {
     }
 
     /// The first that covers a window; if none does, the first of those that are kept for longest.
-    fn reaching(all: impl Iterator<Item = Self> + Clone, bounds: Bounds, now: i64) -> Self {
+    fn reaching(all: impl Iterator<Item = Self> + Clone, bounds: &Range<i64>, now: i64) -> Self {
         let mut covering = all
             .clone()
             .filter(|one| one.first_kept(now) <= one.slices(bounds).from);
@@ -156,7 +135,8 @@ impl Resolution {
         // The records have slices of a day, whatever the configuration.
         let day = Self {
             precision: DAY,
-            source: SliceSource::Records(COARSEST),
+            tier: COARSEST,
+            is_counter: false,
             since: i64::MIN,
         };
         covering.next().or_else(longest).unwrap_or(day)
@@ -164,22 +144,14 @@ impl Resolution {
 
     /// The start of the first slice that is kept.
     fn first_kept(self, now: i64) -> i64 {
-        let (SliceSource::Counters(kept) | SliceSource::Records(kept)) = self.source;
+        let kept = self.tier;
         let retained = kept.slice(kept.cut_off(now)) + i64::from(kept.seconds);
         retained.max(kept.slice(self.since))
     }
 
-    /// A window, rounded outward to slices. The tier is what they are made of.
-    pub(super) fn slices(self, bounds: Bounds) -> WindowSlices {
-        let (SliceSource::Counters(tier) | SliceSource::Records(tier)) = self.source;
-        let precision = Precision::new(self.precision, 1);
-        let last = precision.slice(bounds.to.saturating_sub(1));
-        WindowSlices {
-            tier,
-            from: precision.slice(bounds.from),
-            to: last.saturating_add(i64::from(self.precision)),
-            since: self.since,
-        }
+    /// The slices around some bounds.
+    pub(super) fn slices(self, bounds: &Range<i64>) -> WindowSlices {
+        WindowSlices::around(bounds, self.precision, self.tier, self.since)
     }
 }
 
@@ -195,23 +167,23 @@ fn refused(all: &[Resolution]) -> QueryError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::query::window::Window;
 
     const NOW: i64 = 1_700_000_000;
 
     fn chosen(has_counters: bool, given: Option<u32>, asked: Option<Window>) -> (u32, bool, i64) {
         let all = Resolution::all(&Precisions::default(), has_counters, Tiers::default());
-        let bounds = asked.map(|window| Bounds::new(window, NOW));
-        let chosen = Resolution::choose(&all, given, bounds, NOW).expect("there is one");
-        let is_counter = matches!(chosen.source, SliceSource::Counters(_));
+        let bounds = asked.map(|window| window.bounds(NOW));
+        let chosen = Resolution::choose(&all, given, bounds.as_ref(), NOW).expect("there is one");
         let points = bounds.map_or(0, |bounds| {
-            chosen.slices(bounds).seconds() / i64::from(chosen.precision)
+            chosen.slices(&bounds).seconds() / i64::from(chosen.precision)
         });
-        (chosen.precision, is_counter, points)
+        (chosen.precision, chosen.is_counter, points)
     }
 
     #[test]
     fn a_window_has_a_sensible_number_of_points() {
-        let last = |seconds| Some(Window::Last(seconds));
+        let last = |seconds| Some(Window::seconds(seconds));
         for (asked, with_counters, with_records) in [
             (last(300), (5, true, 61), (60, false, 6)),
             (last(900), (60, true, 16), (60, false, 16)),
@@ -219,13 +191,13 @@ mod tests {
             (last(21_600), (300, true, 73), (1_800, false, 13)),
             (last(86_400), (1_800, false, 49), (1_800, false, 49)),
             (last(604_800), (18_000, true, 35), (21_600, false, 29)),
-            (Some(Window::HoursAgo(0)), (60, true, 60), (60, false, 60)),
-            (Some(Window::HoursAgo(1)), (60, true, 60), (60, false, 60)),
+            (Some(Window::HOUR), (60, true, 60), (60, false, 60)),
+            (Some(Window::LAST_HOUR), (60, true, 60), (60, false, 60)),
         ] {
             assert_eq!(chosen(true, None, asked), with_counters, "{asked:?}");
             assert_eq!(chosen(false, None, asked), with_records, "{asked:?}");
         }
-        let between = |from, to| Some(Window::Between(NOW - from, NOW - to));
+        let between = |from, to| Some(Window::of(NOW - from, NOW - to));
         assert_eq!(chosen(true, None, between(100, 40)), (1, true, 60));
         assert_eq!(
             chosen(true, None, between(5_000_000, 0)),
@@ -240,8 +212,11 @@ mod tests {
     fn the_rows_of_a_table_have_few_points() {
         let windows = [300, 900, 3_600, 21_600, 86_400, 604_800];
         let of_rows = |precisions: &Precisions| {
-            let window = |seconds| Bounds::new(Window::Last(seconds), NOW);
-            windows.map(|seconds| Resolution::of_rows(precisions, window(seconds), NOW))
+            let window = |seconds| Window::seconds(seconds).bounds(NOW);
+            windows.map(|seconds| {
+                let chosen = Resolution::of_rows(precisions, &window(seconds), NOW);
+                chosen.map(|precision| precision.seconds)
+            })
         };
         let expected = [5, 60, 60, 300, 3_600, 18_000].map(Some);
         assert_eq!(of_rows(&Precisions::default()), expected);
@@ -251,7 +226,7 @@ mod tests {
 
     #[test]
     fn slices_of_a_given_length_come_from_where_they_are_kept() {
-        let last = |seconds| Some(Window::Last(seconds));
+        let last = |seconds| Some(Window::seconds(seconds));
         assert_eq!(chosen(true, Some(60), last(3_600)), (60, true, 61));
         // Counters are kept for 120 minutes, records for 130.
         assert_eq!(chosen(true, Some(60), last(7_500)), (60, false, 126));
@@ -276,14 +251,11 @@ mod tests {
     fn a_window_is_rounded_outward() {
         let all = Resolution::all(&Precisions::default(), true, Tiers::default());
         for resolution in all {
-            let bounds = Bounds {
-                from: NOW - 100_000,
-                to: NOW - 7,
-            };
-            let slices = resolution.slices(bounds);
+            let bounds = NOW - 100_000..NOW - 7;
+            let slices = resolution.slices(&bounds);
             let width = i64::from(resolution.precision);
-            assert!(slices.from <= bounds.from && bounds.from < slices.from + width);
-            assert!(bounds.to <= slices.to && slices.to < bounds.to + width);
+            assert!(slices.from <= bounds.start && bounds.start < slices.from + width);
+            assert!(bounds.end <= slices.to && slices.to < bounds.end + width);
             assert_eq!((slices.from % width, slices.to % width), (0, 0));
         }
     }

@@ -17,7 +17,7 @@ pub(super) fn most_rows(has_series: bool) -> usize {
 }
 
 /// What the series of a row shows of each slice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum RowMetric {
@@ -30,7 +30,7 @@ pub enum RowMetric {
 }
 
 /// The value of a slice.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Debug, Serialize)]
 #[serde(untagged)]
 #[non_exhaustive]
 pub enum PointValue {
@@ -41,7 +41,7 @@ pub enum PointValue {
 }
 
 /// The slices that the values of a series belong to.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct SeriesSpan {
     /// What the values are: `"hits"`, `"mean"`, `"p95"`, or `"count"` of counters.

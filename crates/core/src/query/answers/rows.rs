@@ -10,7 +10,7 @@ use crate::query::source::Source;
 use crate::row_lists::{FailedRow, RowInfo, RowList, RowSums, RowsQuery};
 
 /// The scheduled rows of a row cache: [`RowsQuery`](crate::query::RowsQuery).
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Rows {
     /// The names of the caches of this process; `""` is the unnamed one.

@@ -2,22 +2,20 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::measured::Covered;
 use super::metric::{SeriesMetric, SeriesValue};
-use super::resolution::{Bounds, Resolution, SliceSource};
+use super::resolution::Resolution;
 use super::{check_points, of_kind};
 use crate::query::error::QueryError;
 use crate::query::question::or_any;
 use crate::query::source::Source;
-use crate::query::span::Span;
-use crate::query::window::Window;
+use crate::query::span::{Covered, Span};
+use crate::query::window::{Window, WindowSlices};
 use crate::store::CounterQuery;
 use tower_pulse_model::context::{ALL, ContextId, Kind};
-use tower_pulse_model::slice::Precision;
-use tower_pulse_model::window::WindowSlices;
+use tower_pulse_model::records::SliceSums;
 
 /// A metric of a context, or of all requests, over time: [`SeriesQuery`](crate::query::SeriesQuery).
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Series {
     /// The context; `None` stands for all requests.
@@ -41,7 +39,8 @@ pub struct Series {
 }
 
 /// Which series is asked for.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// The answer is [`Series`].
+#[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SeriesQuery {
@@ -66,50 +65,57 @@ pub(in crate::query) async fn series(
     let (context, kind) = (query.context.as_deref(), query.kind);
     let now = source.clock.now_seconds();
     let metric = query.metric;
-    let bounds = (query.window).map(|window| Bounds::new(window.slices(), now));
+    let bounds = (query.window).map(|window| window.bounds(now));
     let has_counters = !metric.counters().is_empty();
     let tiers = source.reader.tiers().await?;
     let mut resolutions = Resolution::all(&source.precisions, has_counters, tiers);
     let given = query.precision;
     if given.is_none() && bounds.is_some() && !source.store.has_context_counters() {
-        resolutions.retain(|one| matches!(one.source, SliceSource::Records(_)));
+        resolutions.retain(|one| !one.is_counter);
     }
-    let resolution = Resolution::choose(&resolutions, given, bounds, now)?;
+    let resolution = Resolution::choose(&resolutions, given, bounds.as_ref(), now)?;
 
-    let (mut points, mut errors) = match resolution.source {
-        SliceSource::Counters(_) => {
+    // The start of each slice, its value, and the relative error of that.
+    let mut points: Vec<(i64, SeriesValue, f64)> = match resolution.is_counter {
+        true => {
             let whose = context.unwrap_or(ALL);
             let names = metric.counters().iter().map(|of| of.counter(whose));
             let query = CounterQuery::new(names, resolution.precision);
-            (
-                metric.of_counters(&source.reader.counters(&query).await?),
-                Vec::new(),
-            )
+            let counters = source.reader.counters(&query).await?;
+            let points = metric.of_counters(&counters).into_iter();
+            points.map(|(start, value)| (start, value, 0.0)).collect()
         }
-        SliceSource::Records(tier) => {
+        false => {
             let id = context_id(source, context, kind).await?;
-            of_records(source, &id, metric, (resolution.precision, tier)).await?
+            let records = source
+                .reader
+                .records(&id, resolution.precision, resolution.tier);
+            let point = |slice: &SliceSums| {
+                let value = metric.of_record(id.kind, &slice.sums);
+                (slice.start, value, metric.error(&slice.sums))
+            };
+            records.await?.iter().map(point).collect()
         }
     };
-    let slices = bounds.map(|bounds| resolution.slices(bounds));
-    let (mut window, mut not_running) = (None, None);
+    let slices = bounds.map(|bounds| resolution.slices(&bounds));
+    let (mut window, mut not_running, mut error) = (None, None, None);
     if let Some(slices) = slices {
-        let oldest = points.first().map(|(start, _)| *start);
+        let oldest = points.first().map(|(start, ..)| *start);
         let (covered, missing) = recorded(source, slices, resolution.precision, oldest).await?;
         (window, not_running) = (Some(covered), Some(missing));
-        points.retain(|(start, _)| slices.contains(*start));
-        errors.retain(|(start, _)| slices.contains(*start));
+        points.retain(|(start, ..)| slices.contains(*start));
+        error = Some(points.iter().fold(0.0, |most, (.., error)| error.max(most)));
     }
     check_points(points.len())?;
-    let error = errors.into_iter().map(|(_, error)| error);
+    let points = points.into_iter();
     Ok(Series {
         context: query.context.clone(),
         metric,
         precision: resolution.precision,
-        error: window.map(|_| error.fold(0.0, f64::max)),
+        error,
         window,
         not_running,
-        points,
+        points: points.map(|(start, value, _)| (start, value)).collect(),
     })
 }
 
@@ -124,21 +130,6 @@ pub(super) async fn recorded(
     let span = with_oldest(span, precision, oldest);
     let missing = slices.not_running(&span.recorded, span.recorded_until, span.now);
     Ok((Covered::read(source, slices, &span).await?, missing))
-}
-
-/// The points of the records of a context, and the relative error of each.
-async fn of_records(
-    source: &Source,
-    context: &ContextId,
-    metric: SeriesMetric,
-    (width, tier): (u32, Precision),
-) -> Result<(Vec<(i64, SeriesValue)>, Vec<(i64, f64)>), QueryError> {
-    let records = source.reader.records(context, width, tier).await?;
-    let points = records.iter();
-    let points = points.map(|slice| (slice.start, metric.of_record(context.kind, &slice.sums)));
-    let errors = records.iter();
-    let errors = errors.map(|slice| (slice.start, metric.error(&slice.sums)));
-    Ok((points.collect(), errors.collect()))
 }
 
 /// The time that was recorded, from the `oldest` slice on. There may be slices from before the store was created; of the

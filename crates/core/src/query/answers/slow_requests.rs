@@ -1,5 +1,7 @@
 //! Requests one by one, and the slowest and the newest failed ones of a context.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 
 use super::measured::ContextName;
@@ -10,7 +12,7 @@ use tower_pulse_model::slice::{HOUR, hour_of};
 use tower_pulse_model::slow_request::{SlowRequest, SlowRequests};
 
 /// A request.
-#[derive(Clone, Debug, Serialize, PartialEq)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct ListedRequest {
     /// Its context. `path` is a route template.
@@ -34,8 +36,8 @@ pub struct ListedRequest {
     pub request_path: Option<String>,
 }
 
-impl From<&SlowRequest> for ListedRequest {
-    fn from(request: &SlowRequest) -> Self {
+impl ListedRequest {
+    pub(super) fn new(request: &SlowRequest) -> Self {
         let text = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
         Self {
             name: ContextName::new(&request.context, Kind::Http),
@@ -52,7 +54,7 @@ impl From<&SlowRequest> for ListedRequest {
 }
 
 /// Requests of this hour and of the last one.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct BothHours {
     /// Those of the current hour.
@@ -61,45 +63,31 @@ pub struct BothHours {
     pub last_hour: Vec<ListedRequest>,
 }
 
-/// The requests of a context that are listed one by one.
-#[derive(Clone, Debug, Default, Serialize)]
-#[non_exhaustive]
-pub struct ListedRequests {
-    /// The 5 slowest of each hour, slowest first.
-    pub slowest_requests: BothHours,
-    /// The 5 newest failed ones of each hour, newest first. One of the slowest may be among them.
-    pub failed_requests: BothHours,
+impl BothHours {
+    /// Some of the requests in the lists of both hours.
+    pub(super) fn new<'a, I: Iterator<Item = &'a SlowRequest>>(
+        lists: &'a [Arc<Vec<SlowRequests>>; 2],
+        of: fn(&'a SlowRequests) -> I,
+    ) -> Self {
+        let [hour, last_hour] = lists.each_ref().map(|lists| {
+            let requests = lists.iter().flat_map(of);
+            requests.map(ListedRequest::new).collect()
+        });
+        Self { hour, last_hour }
+    }
 }
 
-/// The slowest and the newest failed requests of a context. Timers have none.
-pub(super) async fn listed_requests(
+/// The lists of a context in this hour and in the last one. Timers have none.
+pub(super) async fn both_hours(
     source: &Source,
     context: &ContextId,
-) -> Result<ListedRequests, QueryError> {
+) -> Result<[Arc<Vec<SlowRequests>>; 2], QueryError> {
     if context.kind != Kind::Http {
-        return Ok(ListedRequests::default());
+        return Ok(Default::default());
     }
     let hour = hour_of(source.clock.now_seconds());
     let contexts = std::slice::from_ref(context);
     let read = |start| source.reader.slow_requests(contexts, start);
     let (hour, last_hour) = tokio::join!(read(hour), read(hour - HOUR));
-    let (hour, last_hour) = (hour?, last_hour?);
-    let slowest = |lists: &[SlowRequests]| {
-        let requests = lists.iter().flat_map(SlowRequests::slowest);
-        requests.map(ListedRequest::from).collect()
-    };
-    let failed = |lists: &[SlowRequests]| {
-        let requests = lists.iter().flat_map(SlowRequests::failed);
-        requests.map(ListedRequest::from).collect()
-    };
-    Ok(ListedRequests {
-        slowest_requests: BothHours {
-            hour: slowest(&hour),
-            last_hour: slowest(&last_hour),
-        },
-        failed_requests: BothHours {
-            hour: failed(&hour),
-            last_hour: failed(&last_hour),
-        },
-    })
+    Ok([hour?, last_hour?])
 }

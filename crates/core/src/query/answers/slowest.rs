@@ -8,12 +8,12 @@ use super::measured::ContextName;
 use super::{MAX_ROWS, check_limit};
 use crate::query::error::QueryError;
 use crate::query::source::Source;
+use crate::query::window::Window;
 use tower_pulse_model::context::Kind;
 use tower_pulse_model::slowest::RankedContext;
-use tower_pulse_model::window::Window as Slices;
 
 /// The ranking of the slowest contexts: [`SlowestQuery`](crate::query::SlowestQuery).
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Slowest {
     /// At most 100 contexts, the slowest first.
@@ -21,7 +21,7 @@ pub struct Slowest {
 }
 
 /// A context of the ranking.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct SlowContext {
     /// The context.
@@ -37,7 +37,8 @@ pub struct SlowContext {
 }
 
 /// How much of the ranking is asked for.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// The answer is [`Slowest`].
+#[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SlowestQuery {
@@ -51,7 +52,7 @@ pub(in crate::query) async fn slowest(
 ) -> Result<Slowest, QueryError> {
     let limit = check_limit(query.limit, MAX_ROWS)?;
     let ranking = source.reader.slowest().await?;
-    let hours = source.reader.window(Slices::HoursAgo(0)).await?;
+    let hours = source.reader.window(Window::HOUR).await?;
     // The ranking has names only.
     let mut kinds: HashMap<&str, Option<Kind>> = HashMap::new();
     for context in hours.contexts() {

@@ -10,18 +10,18 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::measured::Covered;
 use super::slow_requests::ListedRequest;
 use super::{MAX_ROWS, NameFilter, check_limit, check_number};
 use crate::query::error::QueryError;
 use crate::query::source::Source;
+use crate::query::span::Covered;
+use crate::query::window::{Window, WindowSlices};
 use crate::query::windows::sums::Summary;
 use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::order::{InOrder, keep_first};
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::slice::{HOUR, hour_of};
 use tower_pulse_model::slow_request::{SLOW_OF_ALL, SlowRequest, SlowRequests};
-use tower_pulse_model::window::{Window as Slices, WindowSlices};
 
 /// The most contexts whose own lists are read of an hour: as many as there may be requests in an answer.
 const MAX_LISTS: usize = SLOW_OF_ALL;
@@ -30,7 +30,8 @@ const MAX_LISTS: usize = SLOW_OF_ALL;
 const MAX_INSTANCES: usize = 100;
 
 /// Which requests are asked for.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// The answer is [`SlowestRequests`].
+#[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SlowestRequestsQuery {
@@ -53,7 +54,7 @@ pub struct SlowestRequestsQuery {
 }
 
 /// The hours, UTC, of which requests are listed one by one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ListedHours {
@@ -89,10 +90,10 @@ impl ListedHours {
 /// }
 /// assert!("99".parse::<RequestStatus>().is_err());
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RequestStatus(Ending);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Ending {
     /// It counts as an error.
     Failed,
@@ -167,7 +168,7 @@ impl FromStr for RequestStatus {
 
 /// The slowest requests of an hour or two:
 /// [`SlowestRequestsQuery`](crate::query::SlowestRequestsQuery).
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct SlowestRequests {
     /// The hours.
@@ -196,23 +197,6 @@ impl SlowestRequestsQuery {
         has_filter || self.instance.is_some() || self.status.is_some() || self.per_path.is_some()
     }
 
-    fn has_context(&self, contains: &NameFilter, name: &str) -> bool {
-        let is_named = self
-            .context
-            .as_deref()
-            .is_none_or(|context| context == name);
-        is_named && contains.matches(name)
-    }
-
-    fn has_status(&self, request: &SlowRequest) -> bool {
-        self.status.is_none_or(|status| status.matches(request))
-    }
-
-    fn has_instance(&self, request: &SlowRequest) -> bool {
-        let instance = self.instance.as_deref();
-        instance.is_none_or(|instance| instance == &*request.instance)
-    }
-
     /// The contexts whose own lists are read of an hour, and the number of those that may have a request that is asked for.
     async fn contexts(
         &self,
@@ -226,13 +210,11 @@ impl SlowestRequestsQuery {
         if let Some(context) = &self.context {
             let is_asked_for = contains.matches(context);
             let context = is_asked_for.then(|| ContextId::new(Kind::Http, context.as_str()));
-            let contexts: Vec<_> = context.into_iter().collect();
-            let count = contexts.len();
-            return Ok((contexts, count));
+            return Ok((context.into_iter().collect(), usize::from(is_asked_for)));
         }
-        let hours = source.reader.window(Slices::HoursAgo(0)).await?;
+        let hours = source.reader.window(Window::HOUR).await?;
         let parts = [&hours.now, &hours.before];
-        let Some(part) = parts.into_iter().find(|part| part.slices.from == start) else {
+        let Some(part) = parts.into_iter().find(|part| part.covered.from == start) else {
             return Ok((Vec::new(), 0));
         };
         let pages = hours.contexts().filter(|id| id.kind == Kind::Http);
@@ -313,14 +295,17 @@ pub(in crate::query) async fn slowest_requests(
             requests.extend(query.requests(all, others));
         }
     }
+    let is_asked = |asked: &Option<String>, name: &str| asked.as_ref().is_none_or(|of| *of == name);
     requests.retain(|request| {
-        query.has_context(&contains, &request.context) && query.has_status(request)
+        is_asked(&query.context, &request.context)
+            && contains.matches(&request.context)
+            && query.status.is_none_or(|status| status.matches(request))
     });
     requests.order_by(|a, b| a.order(b));
     let instances: BTreeSet<&str> = requests.iter().map(|request| &*request.instance).collect();
     let instances = instances.into_iter().take(MAX_INSTANCES);
     let instances = instances.map(str::to_owned).collect();
-    requests.retain(|request| query.has_instance(request));
+    requests.retain(|request| is_asked(&query.instance, &request.instance));
     query.keep_per_path(&mut requests);
     let newest = starts.first().copied().unwrap_or_default();
     let slices = WindowSlices {
@@ -337,7 +322,7 @@ pub(in crate::query) async fn slowest_requests(
         requests: requests
             .into_iter()
             .take(limit)
-            .map(ListedRequest::from)
+            .map(ListedRequest::new)
             .collect(),
     })
 }

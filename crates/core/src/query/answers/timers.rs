@@ -5,16 +5,16 @@ use serde::Serialize;
 use super::measured::{ContextName, fails_more, share};
 use crate::query::error::QueryError;
 use crate::query::source::Source;
+use crate::query::window::Window;
 use crate::query::windows::sums::{PartSums, RunningTimer};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::order::{InOrder, keep_first};
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::timer_sums::{OTHER, TimerSums, Timers, is_repeated, queue};
-use tower_pulse_model::window::Window as Slices;
 
 /// The timers within the requests of a context, and the share of the requests' time that they cover.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct RequestTimers {
     /// The largest share first.
@@ -32,7 +32,7 @@ pub struct RequestTimers {
 }
 
 /// How long the requests of a context have waited in front of the service, as `Builder::queue_time_header` says.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct QueueWait {
     /// Number of requests whose wait is known.
@@ -58,7 +58,7 @@ impl QueueWait {
 }
 
 /// A timer within the requests of a context.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct RequestTimer {
     /// The name of the timer.
@@ -96,7 +96,7 @@ pub struct RequestTimer {
 const MAX_TIMER_PATHS: usize = 100;
 
 /// A path within whose requests a timer ran.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct TimerPath {
     /// The path.
@@ -125,7 +125,7 @@ impl TimerPath {
     /// times of its 16 timers that take the most; a timer that is none of these on a path is not known to run there.
     pub(super) async fn of(
         source: &Source,
-        window: Slices,
+        window: Window,
         timer: &ContextId,
     ) -> Result<Vec<Self>, QueryError> {
         let id = RecordId::new(timer.kind, &timer.name);
@@ -145,7 +145,7 @@ impl TimerPath {
         // Timers that ended late may be in a window that their requests have left.
         let covered = timer.covered.min(of.times.sum) as f64;
         Self {
-            name: ContextName::from(&of.context),
+            name: ContextName::of(&of.context),
             requests: of.times.count,
             count: timer.count,
             per_request: share(timer.count as f64, requests),

@@ -1,22 +1,22 @@
 //! The requests of a page to look at first.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use tower_pulse_model::order::InOrder;
 
 use super::changes::standing_on;
-use super::check_given;
-use super::slow_requests::{ListedRequest, listed_requests};
+use super::slow_requests::{ListedRequest, both_hours};
 use crate::query::error::QueryError;
 use crate::query::source::Source;
 use crate::query::window::Window;
 use tower_pulse_detect::change::ChangeKind;
 use tower_pulse_model::context::{ContextId, Kind};
+use tower_pulse_model::slow_request::{SlowRequest, SlowRequests};
 
 /// The most requests of [`WorstRequests`].
 const WORST: usize = 5;
 
-/// The requests to look at: [`WorstRequestsQuery`](crate::query::WorstRequestsQuery).
-#[derive(Clone, Debug, Default, Serialize)]
+/// The requests of a page to look at.
+#[derive(Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct WorstRequests {
     /// Whether the page fails, so that failed requests come first.
@@ -27,64 +27,40 @@ pub struct WorstRequests {
     pub requests: Vec<ListedRequest>,
 }
 
-/// The requests of which page are asked for.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-#[non_exhaustive]
-pub struct WorstRequestsQuery {
-    /// The page.
-    pub context: String,
-    /// The window; the last two hours if there is none.
-    pub window: Option<Window>,
-}
-
-pub(in crate::query) async fn worst_requests(
-    source: &Source,
-    query: &WorstRequestsQuery,
-) -> Result<WorstRequests, QueryError> {
-    check_given("context", &query.context)?;
-    worst_of(source, &query.context, query.window).await
-}
-
 /// The requests of a page to look at.
 pub(super) async fn worst_of(
     source: &Source,
     context: &str,
-    window: Option<Window>,
+    window: Window,
 ) -> Result<WorstRequests, QueryError> {
     let change = standing_on(source, context).await?;
-    let failing = (change.as_ref()).is_some_and(|row| row.change.kind == ChangeKind::Failing);
-    let id = ContextId::new(Kind::Http, context);
-    let listed = listed_requests(source, &id).await?;
-    let mut requests = Vec::new();
-    let (slowest, failed) = (listed.slowest_requests, listed.failed_requests);
-    let failed = [failed.hour, failed.last_hour].into_iter().flatten();
-    for one in
-        (failed.filter(|_| failing)).chain([slowest.hour, slowest.last_hour].into_iter().flatten())
-    {
+    let change = change.as_ref().map(|row| &row.change);
+    let failing = change.is_some_and(|change| change.kind == ChangeKind::Failing);
+    let lists = both_hours(source, &ContextId::new(Kind::Http, context)).await?;
+    let lists = || lists.iter().flat_map(|lists| &**lists);
+    let failed = lists().flat_map(SlowRequests::failed);
+    let slowest = lists().flat_map(SlowRequests::slowest);
+    let mut requests: Vec<&SlowRequest> = Vec::new();
+    for one in failed.filter(|_| failing).chain(slowest) {
         // One of the slowest may be among the failed.
         if !requests.contains(&one) {
             requests.push(one);
         }
     }
-    let since = change
-        .as_ref()
-        .map_or(f64::INFINITY, |row| row.change.since as f64);
-    requests.order_by(|a, b| {
-        let rank = |one: &ListedRequest| (failing && one.error, one.ended >= since);
-        (rank(b).cmp(&rank(a))).then_with(|| b.duration.total_cmp(&a.duration))
+    let since = change.map_or(f64::INFINITY, |change| change.since as f64);
+    requests.order_by_key(|one| {
+        let is_since = one.ended as f64 / 1e3 >= since;
+        std::cmp::Reverse((failing && one.is_error, is_since, one.nanos))
     });
     let (tiers, now) = (source.reader.tiers().await?, source.clock.now_seconds());
-    let window = window.map(|window| window.slices().slices(tiers, now));
-    let is_within = |one: &ListedRequest| {
-        window.is_some_and(|slices| (slices.from as f64..slices.to as f64).contains(&one.ended))
-    };
+    let slices = window.slices(tiers, now);
+    let is_within = |one: &&SlowRequest| slices.contains(one.ended.div_euclid(1_000));
     let in_window = requests.iter().any(is_within);
     requests.retain(|one| !in_window || is_within(one));
-    requests.truncate(WORST);
+    let worst = requests.into_iter().take(WORST);
     Ok(WorstRequests {
         failing,
         in_window,
-        requests,
+        requests: worst.map(ListedRequest::new).collect(),
     })
 }

@@ -2,9 +2,9 @@
 
 use super::points::{Point, SlicePoints};
 use crate::clock::Tick;
+use crate::query::window::Window;
 use tower_pulse_model::running_sums::{PackedSums, RunningSums};
 use tower_pulse_model::tier::Revision;
-use tower_pulse_model::window::Window;
 
 /// What is done with a slice of a group of contexts, in the window and in the one before it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -164,7 +164,7 @@ mod tests {
     /// A window that has slices at revision 1.
     fn window(starts: &[i64]) -> HeldWindow {
         let (clock, _) = Clock::manual(0);
-        let mut held = HeldWindow::new(Window::Last(300), clock.tick());
+        let mut held = HeldWindow::new(Window::seconds(300), clock.tick());
         held.set_seconds(60);
         for start in starts {
             let plan = held.plan(0, *start, [Some(1), None]).expect("it is added");

@@ -33,6 +33,7 @@ use crate::clock::{Clock, Tick};
 use crate::query::error::QueryError;
 use crate::query::span::Span;
 use crate::query::turn::Turn;
+use crate::query::window::Window;
 use crate::store::{PackedRecords, Store};
 use crate::targets::Targets;
 use crate::task::boxed;
@@ -42,7 +43,6 @@ use tower_pulse_model::pack;
 use tower_pulse_model::records::{Record, RecordId};
 use tower_pulse_model::tier::TierSlice;
 use tower_pulse_model::tiers::Tiers;
-use tower_pulse_model::window::Window;
 
 /// Age up to which the records are not read again.
 const FRESH: Duration = Duration::from_secs(1);
@@ -153,8 +153,7 @@ impl Windows {
             turn.pause().await;
         }
         Ok(TargetSums {
-            slices: ready.parts[0],
-            recorded: state.recorded_part(&ready, 0, span.recorded_until),
+            covered: state.covered(&ready, 0, span.recorded_until),
             counts,
         })
     }

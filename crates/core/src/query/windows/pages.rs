@@ -74,13 +74,13 @@ pub(super) async fn read_page(
 mod tests {
     use super::*;
     use crate::clock::Clock;
+    use crate::query::window::Window;
     use crate::query::windows::held::HeldWindow;
-    use tower_pulse_model::window::Window;
 
     #[test]
     fn each_group_has_a_page_before_one_has_the_next() {
         let (clock, _) = Clock::manual(0);
-        let mut held = HeldWindow::new(Window::Last(300), clock.tick());
+        let mut held = HeldWindow::new(Window::seconds(300), clock.tick());
         held.set_seconds(60);
         let moves = |slices| {
             let moves = (0..slices).filter_map(|at| held.plan(0, 60 * at, [Some(1), None]));

@@ -12,7 +12,9 @@ use super::points::{Point, longest_poll};
 use super::sums::{PartSums, PollSums, Summary};
 use crate::clock::{Clock, Tick};
 use crate::query::error::QueryError;
+use crate::query::span::Covered;
 use crate::query::turn::Turn;
+use crate::query::window::{Window, WindowSlices};
 use crate::store::RecordIndex;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::ContextId;
@@ -22,7 +24,6 @@ use tower_pulse_model::recorded::RecordedTime;
 use tower_pulse_model::records::{Record, RecordId};
 use tower_pulse_model::slices::Merge;
 use tower_pulse_model::tier::{FINEST, Revision, TierSlice};
-use tower_pulse_model::window::{RecordedPart, Window, WindowSlices};
 
 /// Time after which the sums of a window that nobody asks for are dropped.
 const UNUSED_TTL: Duration = Duration::from_secs(120);
@@ -391,7 +392,7 @@ impl WindowState {
         target: Option<f64>,
         turn: &mut Turn<'_>,
     ) -> PartSums {
-        let (slices, running) = (ready.parts[part], &self.held[ready.at].sums[part]);
+        let running = &self.held[ready.at].sums[part];
         let mut summaries = HashMap::with_capacity(self.groups.contexts());
         let mut error = 0f64;
         let has_exact_bounds = running.has_exact_bounds();
@@ -416,8 +417,7 @@ impl WindowState {
             }
         }
         PartSums {
-            slices,
-            recorded: self.recorded_part(ready, part, until),
+            covered: self.covered(ready, part, until),
             error,
             summaries,
         }
@@ -425,14 +425,15 @@ impl WindowState {
 
     /// How much of a part of a window was recorded, and how many requests are missing there, without the slices that were
     /// not read yet.
-    pub(super) fn recorded_part(&self, ready: &Ready, part: usize, until: i64) -> RecordedPart {
+    pub(super) fn covered(&self, ready: &Ready, part: usize, until: i64) -> Covered {
         let slices = ready.parts[part];
-        let mut recorded = slices.covered(&self.recorded(), until, ready.now);
+        let mut covered = slices.covered(&self.recorded(), until, ready.now);
         let unread = i64::from(slices.tier.seconds) * ready.unread[part] as i64;
-        recorded.seconds = recorded.seconds.saturating_sub(unread).max(0);
+        let seconds = covered.recorded_seconds.saturating_sub(unread).max(0);
+        covered = covered.with_seconds(seconds, slices.passed(ready.now));
         let all = ContextId::all();
         let sums = self.sums_of(ready, part, RecordId::new(all.kind, &all.name));
-        recorded.missing = sums.map_or(0, |sums| sums.measures.get(Measure::Missing));
-        recorded
+        covered.missing = sums.map_or(0, |sums| sums.measures.get(Measure::Missing));
+        covered
     }
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::points::longest_poll;
+use crate::query::span::Covered;
 use crate::targets::PathTarget;
 use tower_pulse_model::access_time::{AccessTimeStats, DurationSums};
 use tower_pulse_model::aggregate::Aggregate;
@@ -12,7 +13,6 @@ use tower_pulse_model::measures::Measure;
 use tower_pulse_model::outcome::OutcomeCounts;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::timer_sums::{TimerSums, is_repeated, other};
-use tower_pulse_model::window::{RecordedPart, WindowSlices};
 
 /// What all contexts measured in a window, and in the window of the same length before it.
 #[derive(Debug)]
@@ -28,10 +28,8 @@ pub struct WindowSums {
 /// What all contexts measured in some slices.
 #[derive(Debug)]
 pub struct PartSums {
-    /// The slices.
-    pub slices: WindowSlices,
-    /// How much of them was recorded.
-    pub recorded: RecordedPart,
+    /// The time that the slices cover.
+    pub covered: Covered,
     /// The largest relative error of a quantile.
     pub error: f64,
     /// What each context measured that had samples.
@@ -41,10 +39,8 @@ pub struct PartSums {
 /// How many requests met the targets of single contexts in some slices.
 #[derive(Debug)]
 pub struct TargetSums {
-    /// The slices.
-    pub slices: WindowSlices,
-    /// How much of them was recorded.
-    pub recorded: RecordedPart,
+    /// The time that the slices cover.
+    pub covered: Covered,
     /// The counts of each target, in their order.
     pub counts: Vec<TargetCounts>,
 }
@@ -73,17 +69,15 @@ impl TargetCounts {
 }
 
 /// What a context measured. Smaller than its sums, as a window of many contexts is held for a second.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Summary {
     /// The access times. The smallest and the largest are those of the histogram where slices were taken out of the
     /// sums, and exact otherwise.
     pub times: AccessTimeStats,
     /// Counts by outcome.
     pub outcomes: OutcomeCounts,
-    /// Percentiles, in seconds.
-    pub p50: Option<f64>,
-    pub p95: Option<f64>,
-    pub p99: Option<f64>,
+    /// The median, the 95th and the 99th percentile, in seconds.
+    pub percentiles: [Option<f64>; 3],
     /// The share of the requests below the target, if there is one.
     pub below_target: Option<f64>,
     /// The timer that its requests run most often, if that is more than 20 times a request, and how often it ran.
@@ -134,14 +128,10 @@ impl Summary {
             times.min = sums.histogram.quantile(0.0).unwrap_or(times.min);
             times.max = sums.histogram.quantile(1.0).unwrap_or(times.max);
         }
-        let (min, max) = (times.smallest(), times.largest());
-        let quantile = |q| sums.histogram.quantile_within(q, min, max);
         Self {
+            percentiles: sums.percentiles(&times),
             times,
             outcomes: sums.outcomes,
-            p50: quantile(0.50),
-            p95: quantile(0.95),
-            p99: quantile(0.99),
             below_target: target.and_then(|target| sums.share_below(target)),
             repeated: most_repeated(sums),
             polls: PollSums::new(sums, has_exact_bounds.then(|| longest_poll(sums))),
@@ -157,22 +147,6 @@ fn most_repeated(sums: &Aggregate) -> Option<(RecordId, u64)> {
     let repeated = repeated.filter(|(id, _)| *id != others);
     let most = repeated.max_by_key(|(id, timer)| (timer.count, *id));
     most.map(|(id, timer)| (id, timer.count))
-}
-
-/// Statistics without outcomes and histogram.
-impl From<AccessTimeStats> for Summary {
-    fn from(times: AccessTimeStats) -> Self {
-        Self {
-            times,
-            outcomes: OutcomeCounts::default(),
-            p50: None,
-            p95: None,
-            p99: None,
-            below_target: None,
-            repeated: None,
-            polls: None,
-        }
-    }
 }
 
 impl PartSums {

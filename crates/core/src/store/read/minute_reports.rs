@@ -6,25 +6,14 @@ use super::{Field, unpacked};
 use crate::error::StoreError;
 use crate::store::table::Table;
 use crate::store::table_reads::TableReader;
-use tower_pulse_model::machine::MachineMinute;
 use tower_pulse_model::minute_report::{InstanceMinute, ReportedContext};
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::pack;
 use tower_pulse_model::records::{RecordId, sort_by_id};
 use tower_pulse_model::sorted;
 
-/// What an instance did in a minute.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InstanceMinuteRecords {
-    /// The name of the instance.
-    pub instance: Arc<str>,
-    /// The version of the application.
-    pub version: Option<Arc<str>>,
-    /// Its busiest contexts, busiest first; none if it only told of its runtime and its process.
-    pub records: Vec<ReportedContext>,
-    /// Its runtime and its process.
-    pub machine: Option<MachineMinute>,
-}
+/// The minute of each instance, by name.
+pub type InstanceReports = Vec<(Arc<str>, InstanceMinute)>;
 
 /// What the instances of a version of the application did in a minute, while another version ran beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +30,7 @@ pub struct VersionRecords {
 pub(in crate::store) async fn minute_reports(
     reader: &dyn TableReader,
     minutes: &[i64],
-) -> Result<Vec<Vec<InstanceMinuteRecords>>, StoreError> {
+) -> Result<Vec<InstanceReports>, StoreError> {
     let tables = minutes.iter().copied();
     let tables = tables.map(|minute| Table::InstanceMinutes { minute });
     unpacked(reader, tables, instances).await
@@ -68,18 +57,13 @@ pub(in crate::store) async fn version_records(
 }
 
 /// The instances of a minute, by name.
-fn instances(fields: &[Field]) -> Vec<InstanceMinuteRecords> {
+fn instances(fields: &[Field]) -> InstanceReports {
     let instance = |(instance, packed): &Field| {
-        let minute = pack::unpack::<InstanceMinute>(packed)?;
-        Some(InstanceMinuteRecords {
-            instance: std::str::from_utf8(instance).ok()?.into(),
-            version: minute.version,
-            records: minute.contexts,
-            machine: minute.machine,
-        })
+        let name = std::str::from_utf8(instance).ok()?;
+        Some((name.into(), pack::unpack(packed)?))
     };
-    let mut instances: Vec<_> = fields.iter().filter_map(instance).collect();
-    instances.order_by(|a, b| a.instance.cmp(&b.instance));
+    let mut instances: InstanceReports = fields.iter().filter_map(instance).collect();
+    instances.order_by(|(a, _), (b, _)| a.cmp(b));
     instances
 }
 

@@ -15,7 +15,7 @@ pub use self::contexts::BookStatistics;
 pub use self::contexts::kind_of;
 pub use self::contexts::slowest;
 pub(super) use self::contexts::{book_statistics, contexts};
-pub use self::minute_reports::{InstanceMinuteRecords, VersionRecords};
+pub use self::minute_reports::{InstanceReports, VersionRecords};
 pub(super) use self::minute_reports::{minute_reports, version_records};
 pub use self::rankings::ranking_warnings;
 pub use self::rankings::{RankedId, RankingPage, RankingQuery};

@@ -3,7 +3,6 @@
 use super::*;
 use tower_pulse_model::recorded::RecordedTime;
 use tower_pulse_model::tiers::Tiers;
-use tower_pulse_model::window::Window;
 
 const NOW: i64 = 1_700_000_000; // 20 s into a minute
 
@@ -62,7 +61,7 @@ fn a_series_has_a_count_for_each_slice_that_was_recorded() {
     // The store is younger, and another program has counted before.
     let expected = [Some(2), None, None, Some(0), Some(0)];
     assert_eq!(counts(series(None, 1), &[(4, 2)]), expected);
-    let window = series(Some(Bounds::new(Window::Last(400), NOW)), 0);
+    let window = series(Some(Window::seconds(400).bounds(NOW)), 0);
     assert_eq!((NOW - window.from, window.to - NOW), (440, 40));
     let counts = counts(window, &[(6, 1), (5, 1), (4, 2)]);
     let kept = [Some(2), Some(0), Some(0), Some(0), Some(0)];
@@ -75,7 +74,7 @@ fn a_series_has_a_count_for_each_slice_that_was_recorded() {
     let with_gap = SeriesSlices::new(minute, None, &gap).counts(&[]);
     assert_eq!(with_gap, [Some(0), Some(0), None, Some(0), Some(0)]);
     // More slices than a row shows.
-    let long = series(Some(Bounds::new(Window::Last(86_400), NOW)), 0);
+    let long = series(Some(Window::seconds(86_400).bounds(NOW)), 0);
     assert_eq!((long.to - long.from, long.to - NOW), (75 * 60, 40));
 }
 
@@ -85,7 +84,7 @@ fn a_row_tells_the_last_slice_that_has_ended_the_rate_and_the_sum() {
     let row = |slices: &[(i64, i64)]| {
         let slices = slices.iter();
         let slices = slices.map(|(ago, n)| SliceCount::new(NOW - 20 - 60 * ago, *n));
-        let row = CounterRow::new("sales", &slices.collect::<Vec<_>>(), span);
+        let row = CounterRow::new("sales", &slices.collect::<Vec<_>>(), span, None);
         (
             row.last,
             row.last_start.map(|at| NOW - at),
