@@ -27,7 +27,7 @@ impl Builder {
     ///
     /// ```no_run
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
-    /// use tower_pulse::store::redis::RedisCredentials;
+    /// use tower_pulse::store::RedisCredentials;
     ///
     /// async fn token() -> Result<RedisCredentials, std::io::Error> {
     ///     // A file that a sidecar renews, or a call of the cloud's library.

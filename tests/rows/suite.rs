@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use tower_pulse::row_cache::{RowCache, RowError};
-use tower_pulse::store::CounterQuery;
 use tower_pulse_redis::rows::{FinishedRow, LeaseOf};
 
 use crate::fixture::{Mode, Service, Stock};
@@ -507,15 +506,16 @@ pub async fn all_of_it_is_recorded(service: &Service) {
     pulse.simulation().drain();
     pulse.flush().await.unwrap();
     let count = async |name: &str| {
-        let query = CounterQuery::new([format!("row:offers:{name}")], 86_400);
-        pulse.store().counters(&query).await.unwrap()[0].sum()
+        let name = format!("row:offers:{name}");
+        let days = pulse.store().counter(&name, 86_400).await.unwrap();
+        days.iter().map(|(_, n)| n).sum::<i64>()
     };
     assert_eq!(count("hits").await, 1);
     assert_eq!(count("misses").await, 1);
     assert!((1..=2).contains(&count("refreshes").await));
     assert_eq!(count("failures").await, 1);
-    let slowest = pulse.store().slowest(&Default::default()).await.unwrap();
-    assert_eq!(slowest[0].context, "row:offers:load");
+    let slowest = pulse.store().slowest(9).await.unwrap();
+    assert_eq!(slowest[0].0, "row:offers:load");
     let rows = cache.list(0, 9).await.unwrap().rows;
     assert_eq!((rows[0].hits, rows[0].misses), (1, 1));
 }
@@ -836,8 +836,8 @@ pub async fn a_failed_load_is_listed_wherever_it_is_counted(service: &Service) {
     pulse.simulation().drain();
     pulse.flush().await.unwrap();
     let count = async |name: &str| {
-        let query = CounterQuery::new([name], 86_400);
-        pulse.store().counters(&query).await.unwrap()[0].sum() as u64
+        let days = pulse.store().counter(name, 86_400).await.unwrap();
+        days.iter().map(|(_, n)| *n as u64).sum::<u64>()
     };
     let sums = list.sums;
     for (name, sum) in [

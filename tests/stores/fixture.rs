@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tower_pulse::store::file::{FileOptions, FileStore};
-use tower_pulse::store::memory::MemoryStore;
-use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::{Clock, ManualClock, StoreError};
 use tower_pulse_core::store::Store;
+use tower_pulse_core::store::memory::MemoryStore;
 use tower_pulse_core::store::{Appended, Cleaned, FencedBatch, Pass, RankingQuery};
 use tower_pulse_core::testing::TestFolder;
+use tower_pulse_file::{FileOptions, FileStore};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::batch::Batch;
 use tower_pulse_model::context::Kind;
@@ -20,6 +19,7 @@ use tower_pulse_model::slice::{HOUR, Precisions, hour_of};
 use tower_pulse_model::slices::Merge;
 use tower_pulse_model::snapshot::Problem;
 use tower_pulse_model::snapshot::{ContextSnapshot, HourSnapshot};
+use tower_pulse_redis::{RedisOptions, RedisStore};
 
 use crate::rig::process::TempDir;
 use crate::rig::reads::{Snapshot, StoreReads};

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 /// The time source of a `Pulse`. Cheap to clone.
 ///
 /// ```
-/// # use tower_pulse_core as tower_pulse;
+/// # use tower_pulse_core::clock as tower_pulse;
 /// use std::time::Duration;
 /// use tower_pulse::Clock;
 ///

@@ -99,7 +99,7 @@ fn nanos_of(duration: Duration) -> u64 {
 /// Marks a response that is not recorded, as an extension. Responses of the admin router have it.
 ///
 /// ```
-/// # use tower_pulse_core as tower_pulse;
+/// # use tower_pulse_core::recorder as tower_pulse;
 /// use tower_pulse::Unrecorded;
 /// let mut response = http::Response::new("pong");
 /// response.extensions_mut().insert(Unrecorded);
