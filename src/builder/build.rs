@@ -177,16 +177,6 @@ impl Builder {
         })
     }
 
-    /// The days of history that are asked for, the last one whole.
-    pub(super) fn history_days(&self) -> Option<u32> {
-        let days = |length: Duration| length.as_secs_f64() / f64::from(DAY);
-        self.history.map(|length| days(length).ceil() as u32)
-    }
-
-    pub(super) fn all_precisions(&self) -> Precisions {
-        Precisions::new(self.precisions.iter().copied(), self.retained_slices)
-    }
-
     #[cfg(feature = "file")]
     pub(super) fn file_options(
         &self,
@@ -197,6 +187,18 @@ impl Builder {
         options
             .file_bytes(self.file_bytes)?
             .durable_every(self.durable_every)
+    }
+}
+
+impl<Of> Builder<Of> {
+    /// The days of history that are asked for, the last one whole.
+    pub(super) fn history_days(&self) -> Option<u32> {
+        let days = |length: Duration| length.as_secs_f64() / f64::from(DAY);
+        self.history.map(|length| days(length).ceil() as u32)
+    }
+
+    pub(super) fn all_precisions(&self) -> Precisions {
+        Precisions::new(self.precisions.iter().copied(), self.retained_slices)
     }
 }
 

@@ -20,7 +20,7 @@ pub(super) struct RedisSettings {
     certificates: Option<redis::TlsCertificates>,
 }
 
-impl Builder {
+impl<Of> Builder<Of> {
     /// Asks your function for user and password, in the place of those of the URL: at each connection, and once more if
     /// the server refuses what it has returned. Take it for passwords that are valid for minutes, such as those of IAM.
     /// Each answer has 5 s. Neither the credentials nor the text of an error is logged or shown.
