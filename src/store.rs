@@ -26,7 +26,7 @@ use std::sync::Arc;
 use tower_pulse_core::error::StoreError;
 use tower_pulse_core::store as backend;
 #[cfg(feature = "rankings")]
-pub use tower_pulse_core::store::RankedId;
+pub use tower_pulse_core::store::read::RankedId;
 use tower_pulse_core::store::{CounterQuery, SlowestQuery};
 #[cfg(feature = "redis")]
 pub use tower_pulse_redis::RedisCredentials;

@@ -33,7 +33,7 @@ pub const LAST_HOUR: i64 = THIS_HOUR - HOUR;
 pub const MS: u64 = 1_000_000;
 
 /// The outcome of a call, once it is folded.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum ApplyOutcome {
     Merged(MergeReport),
     Duplicate,
@@ -42,7 +42,7 @@ pub enum ApplyOutcome {
 }
 
 /// The samples of a call that folding could not use.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct MergeReport {
     pub late: u64,
     pub skewed: u64,

@@ -61,7 +61,7 @@ impl WatchedRow {
             method: method.map(str::to_owned),
             path: path.map(str::to_owned),
             context: context.clone(),
-            watched: *watched,
+            watched: watched.clone(),
         }
     }
 }
