@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use tower_pulse::Pulse;
-use tower_pulse::store::{CounterQuery, SlowestQuery};
 
 async fn find_user(id: u32) -> Result<String, std::io::Error> {
     tokio::time::sleep(Duration::from_millis(u64::from(id))).await;
@@ -31,15 +30,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 
     pulse.flush().await?;
-    for ranked in pulse.store().slowest(&SlowestQuery::default()).await? {
-        let (context, millis) = (ranked.context, ranked.mean * 1e3);
+    for (context, mean) in pulse.store().slowest(100).await? {
+        let millis = mean * 1e3;
         println!("{context:<16} {millis:.1} ms on average");
     }
-    let seconds = CounterQuery::new(["sales"], 1);
-    for counter in pulse.store().counters(&seconds).await? {
-        for slice in &counter.slices {
-            println!("{} at {}: {}", counter.name, slice.start, slice.count);
-        }
+    for (second, sold) in pulse.store().counter("sales", 1).await? {
+        println!("sales at {second}: {sold}");
     }
     if let Err(error) = pulse.shutdown().await {
         eprintln!("tower-pulse: {error}");

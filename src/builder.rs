@@ -10,6 +10,7 @@ mod targets;
 mod trace_url;
 mod validate;
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,7 +48,8 @@ use tower_pulse_redis::RedisOptions;
 /// ```
 #[derive(Clone)]
 #[must_use = "a builder does nothing until it is built"]
-pub struct Builder {
+pub struct Builder<Of = Pulse> {
+    of: PhantomData<fn() -> Of>,
     backend: Backend,
     /// The method that named the store, and the one that named another.
     store_named_by: [Option<&'static str>; 2],
@@ -104,7 +106,7 @@ enum Backend {
     Missing(BuildError),
 }
 
-impl std::fmt::Debug for Builder {
+impl<Of> std::fmt::Debug for Builder<Of> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // Not the backend: its URL may have a password in it.
         f.debug_struct("Builder")
@@ -116,9 +118,10 @@ impl std::fmt::Debug for Builder {
     }
 }
 
-impl Default for Builder {
+impl<Of> Default for Builder<Of> {
     fn default() -> Self {
         Self {
+            of: PhantomData,
             backend: Backend::Memory,
             store_named_by: [None; 2],
             prefix: None,
@@ -170,7 +173,8 @@ impl Pulse {
     }
 }
 
-impl Builder {
+/// Settings of an instance and of a [`Dashboard`](crate::Dashboard), whose Redis is that of the instances.
+impl<Of> Builder<Of> {
     /// What every key in Redis begins with: `pulse:` by default. Empty is the book's bare layout.
     /// No control characters, at most 128 bytes.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
@@ -185,6 +189,52 @@ impl Builder {
         self
     }
 
+    /// The precisions of all counters in seconds, 1 to 31,536,000, at most 16 different ones.
+    /// Default: 1, 5, 60, 300, 3600, 18000, 86400.
+    pub fn precisions(mut self, seconds: impl IntoIterator<Item = u32>) -> Self {
+        self.precisions = seconds.into_iter().collect();
+        self
+    }
+
+    /// How many of the newest slices of each precision are kept: 1 to 10,000, 120 by default.
+    pub fn retained_slices(mut self, slices: u32) -> Self {
+        self.retained_slices = slices;
+        self
+    }
+
+    /// About how many bytes may be held of what is read for the admin router and [`Pulse::query`]: 1 MiB to 1 TiB, 64 MiB by default, which is
+    /// enough for 2,000 busy contexts in all windows that have a name.
+    ///
+    /// Above it the windows go first that were asked for longest ago, and are read again when they are asked for. A
+    /// window that does not fit by itself is answered by an error that names this setting: one takes some 8 kB for each
+    /// busy context. The answers that are just being sent are not in it.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
+    /// let pulse = tower_pulse::Pulse::builder().max_contexts(20_000).query_bytes(256 << 20).build()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn query_bytes(mut self, bytes: usize) -> Self {
+        self.query_bytes = bytes;
+        self
+    }
+
+    /// Whether the book's keys are written to Redis, for other programs to read. On by default.
+    /// Without them Redis does about a third of the work, and there are no counters of contexts at
+    /// precisions other than those of histograms.
+    pub fn book_keys(mut self, on: bool) -> Self {
+        self.book_keys = on;
+        self
+    }
+
+    /// Takes the time from another clock, for tests.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+}
+
+impl Builder {
     /// The name under which this instance appears in slow and failed requests, in reports and in [`Health`](crate::Health),
     /// such as its host name: 1 to 100 bytes without control characters, of which others that show nothing, or turn the
     /// direction of text, are escaped. By default the name of the host with a
@@ -201,19 +251,6 @@ impl Builder {
     /// ```
     pub fn instance(mut self, name: impl Into<String>) -> Self {
         self.instance = Some(name.into());
-        self
-    }
-
-    /// The precisions of all counters in seconds, 1 to 31,536,000, at most 16 different ones.
-    /// Default: 1, 5, 60, 300, 3600, 18000, 86400.
-    pub fn precisions(mut self, seconds: impl IntoIterator<Item = u32>) -> Self {
-        self.precisions = seconds.into_iter().collect();
-        self
-    }
-
-    /// How many of the newest slices of each precision are kept: 1 to 10,000, 120 by default.
-    pub fn retained_slices(mut self, slices: u32) -> Self {
-        self.retained_slices = slices;
         self
     }
 
@@ -323,31 +360,6 @@ impl Builder {
     /// the bound every instance keeps what it has in its own memory, as in an outage.
     pub fn journal_bytes(mut self, bytes: u64) -> Self {
         self.journal_bytes = bytes;
-        self
-    }
-
-    /// About how many bytes may be held of what is read for the admin router and [`Pulse::query`]: 1 MiB to 1 TiB, 64 MiB by default, which is
-    /// enough for 2,000 busy contexts in all windows that have a name.
-    ///
-    /// Above it the windows go first that were asked for longest ago, and are read again when they are asked for. A
-    /// window that does not fit by itself is answered by an error that names this setting: one takes some 8 kB for each
-    /// busy context. The answers that are just being sent are not in it.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
-    /// let pulse = tower_pulse::Pulse::builder().max_contexts(20_000).query_bytes(256 << 20).build()?;
-    /// # Ok(()) }
-    /// ```
-    pub fn query_bytes(mut self, bytes: usize) -> Self {
-        self.query_bytes = bytes;
-        self
-    }
-
-    /// Whether the book's keys are written to Redis, for other programs to read. On by default.
-    /// Without them Redis does about a third of the work, and there are no counters of contexts at
-    /// precisions other than those of histograms.
-    pub fn book_keys(mut self, on: bool) -> Self {
-        self.book_keys = on;
         self
     }
 
@@ -481,12 +493,6 @@ impl Builder {
     /// `micros`, alone and before a colon.
     pub fn declare_counters<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.counters.extend(names.into_iter().map(Into::into));
-        self
-    }
-
-    /// Takes the time from another clock, for tests.
-    pub fn clock(mut self, clock: Clock) -> Self {
-        self.clock = clock;
         self
     }
 }

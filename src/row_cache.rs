@@ -25,6 +25,5 @@
 //! ```
 
 pub use tower_pulse_rows::{
-    Delay, FailedRow, Row, RowCache, RowCacheBuilder, RowError, RowInfo, RowList, RowLoader,
-    RowSums,
+    FailedRow, Row, RowCache, RowCacheBuilder, RowError, RowInfo, RowList, RowLoader, RowSums,
 };

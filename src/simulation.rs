@@ -10,7 +10,7 @@ use tower_pulse_model::machine::MachineMinute;
 /// through an hour of a test. [`Pulse::simulation`](crate::Pulse::simulation) returns it.
 ///
 /// A service has no use for it: the tasks that [`build`](crate::Builder::build) spawns do the same in time.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Simulation<'a> {
     handle: &'a Handle,
 }
@@ -28,7 +28,6 @@ impl<'a> Simulation<'a> {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use std::time::Duration;
     /// use http::StatusCode;
-    /// use tower_pulse::store::CounterQuery;
     /// use tower_pulse::{Clock, Pulse};
     ///
     /// let (clock, time) = Clock::manual(1_700_000_000); // Unix seconds
@@ -43,9 +42,7 @@ impl<'a> Simulation<'a> {
     ///     simulation.drain();
     /// }
     /// pulse.flush().await?;
-    /// let seconds = CounterQuery::new(["hits"], 1);
-    /// let hits = &pulse.store().counters(&seconds).await?[0];
-    /// let hits: Vec<_> = hits.slices.iter().map(|slice| (slice.start, slice.count)).collect();
+    /// let hits = pulse.store().counter("hits", 1).await?;
     /// assert_eq!(hits, [(1_700_000_000, 3), (1_700_000_007, 2)]);
     /// # Ok(()) }
     /// ```

@@ -1,25 +1,23 @@
-//! Storage of aggregates: three stores that behave alike, each of which is a [`Store`]. [`memory`] is the embedded
-//! default; the store in `file` survives a restart; the store in `redis` is shared by a fleet.
+//! Storage of aggregates: three stores that behave alike, in memory, in a file and in Redis, each of which is a [`Store`].
 //!
 //! [`Builder`](crate::Builder) opens the store that it is configured for. Open one here to share it among
 //! several of them by [`Builder::store`](crate::Builder::store), or to read it without recording anything:
 //!
 //! ```
-//! # #[tokio::main(flavor = "current_thread")] async fn main() {
-//! use tower_pulse::{Clock, Pulse};
-//! use tower_pulse::store::{CounterQuery, Precisions, Store, memory::MemoryStore};
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use tower_pulse::Pulse;
 //!
 //! // One page for two parts of a service that are configured differently.
-//! let store = Store::from(MemoryStore::new(Precisions::default(), Clock::system()));
-//! let inner = Pulse::builder().store(store.clone()).build().unwrap();
-//! let outer = Pulse::builder().store(store.clone()).build().unwrap();
+//! let store = Pulse::builder().open_store()?;
+//! let inner = Pulse::builder().store(store.clone()).build()?;
+//! let outer = Pulse::builder().store(store.clone()).build()?;
 //! inner.counter("sales").add(1);
 //! outer.counter("sales").add(2);
-//! inner.flush().await.unwrap();
-//! outer.flush().await.unwrap();
-//! let sold = store.counters(&CounterQuery::new(["sales"], 86_400)).await.unwrap();
-//! assert_eq!(sold[0].sum(), 3);
-//! # }
+//! inner.flush().await?;
+//! outer.flush().await?;
+//! let days = store.counter("sales", 86_400).await?;
+//! assert_eq!(days.iter().map(|(_, sold)| sold).sum::<i64>(), 3);
+//! # Ok(()) }
 //! ```
 
 use std::fmt;
@@ -27,30 +25,34 @@ use std::sync::Arc;
 
 use tower_pulse_core::error::StoreError;
 use tower_pulse_core::store as backend;
-pub use tower_pulse_core::store::{
-    CounterQuery, CounterSeries, Precision, Precisions, RankedContext, RankedId, SliceCount,
-    SlowestQuery,
-};
+#[cfg(feature = "rankings")]
+pub use tower_pulse_core::store::read::RankedId;
+use tower_pulse_core::store::{CounterQuery, SlowestQuery};
+#[cfg(feature = "redis")]
+pub use tower_pulse_redis::RedisCredentials;
 
 /// Where everything is kept: in memory, in a file or in Redis. Cheap to clone; all clones are one store.
 ///
-/// Made of one of the stores of this module. Only they are stores: an application cannot bring one of its own.
+/// Made by [`Builder::open_store`](crate::Builder::open_store). An application cannot bring a store of its own.
 #[derive(Clone)]
 pub struct Store(Arc<dyn backend::Store>);
 
 impl Store {
-    /// The slices of counters that have been counted in, oldest first: one series per name of the query, in its order.
+    /// The slices of a counter that have been counted in, oldest first: the start of each, in Unix seconds, and its sum.
     ///
     /// # Errors
-    /// The store failed, or it does not have the precision.
+    /// The store failed, or it does not have the precision, in seconds.
     ///
     /// # Cancel safety
     /// Dropping it changes nothing.
-    pub async fn counters(&self, query: &CounterQuery) -> Result<Vec<CounterSeries>, StoreError> {
-        self.0.counters(query).await
+    pub async fn counter(&self, name: &str, precision: u32) -> Result<Vec<(i64, i64)>, StoreError> {
+        let query = CounterQuery::new([name], precision);
+        let series = self.0.counters(&query).await?.into_iter();
+        let slices = series.flat_map(|series| series.slices);
+        Ok(slices.map(|slice| (slice.start, slice.count)).collect())
     }
 
-    /// The slowest contexts by mean, slowest first: the recipe
+    /// The slowest contexts, at most `limit`, slowest first, each with its mean in seconds: the recipe
     /// [access times](crate::guide::recipes#4-access-times-and-the-slowest-100).
     ///
     /// # Errors
@@ -58,21 +60,17 @@ impl Store {
     ///
     /// # Cancel safety
     /// Dropping it changes nothing.
-    pub async fn slowest(&self, query: &SlowestQuery) -> Result<Vec<RankedContext>, StoreError> {
-        self.0.slowest(query).await
+    pub async fn slowest(&self, limit: usize) -> Result<Vec<(String, f64)>, StoreError> {
+        let slowest = self.0.slowest(&SlowestQuery::new(limit)).await?.into_iter();
+        Ok(slowest.map(|of| (of.context, of.mean)).collect())
     }
 
-    /// What it is, for people: without secrets.
+    /// The kind and address of the store, without secrets.
     pub fn describe(&self) -> String {
         self.0.describe()
     }
 
-    /// The precisions of its counters.
-    pub fn precisions(&self) -> &Precisions {
-        self.0.precisions()
-    }
-
-    /// What an operator must do something about.
+    /// Sentences about the store for the operator. Each ends in what to do.
     pub fn warnings(&self) -> Vec<String> {
         self.0.warnings()
     }
@@ -84,72 +82,23 @@ impl fmt::Debug for Store {
     }
 }
 
+#[doc(hidden)]
 impl From<Arc<dyn backend::Store>> for Store {
     fn from(store: Arc<dyn backend::Store>) -> Self {
         Self(store)
     }
 }
 
+#[doc(hidden)]
 impl<S: backend::Store> From<Arc<S>> for Store {
     fn from(store: Arc<S>) -> Self {
         Self(store)
     }
 }
 
-impl From<memory::MemoryStore> for Store {
-    fn from(store: memory::MemoryStore) -> Self {
-        Self(Arc::new(store))
-    }
-}
-
-#[cfg(feature = "redis")]
-impl From<tower_pulse_redis::RedisStore> for Store {
-    fn from(store: tower_pulse_redis::RedisStore) -> Self {
-        Self(Arc::new(store))
-    }
-}
-
+#[doc(hidden)]
 impl From<Store> for Arc<dyn backend::Store> {
     fn from(store: Store) -> Self {
         store.0
     }
-}
-
-/// The store in the memory of this process.
-pub mod memory {
-    pub use tower_pulse_core::store::memory::MemoryStore;
-}
-
-/// The store in one file of this machine: history that survives a restart, without a server.
-///
-/// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use tower_pulse::Pulse;
-/// use tower_pulse::store::{CounterQuery, Store};
-/// use tower_pulse::store::file::{FileOptions, FileStore};
-///
-/// # let directory = std::env::temp_dir().join(format!("pulse-doc-{}", std::process::id()));
-/// # std::fs::create_dir_all(&directory)?;
-/// let path = directory.join("pulse.redb");
-/// let store = Store::from(FileStore::open(FileOptions::new(path)?)?);
-/// let pulse = Pulse::builder().store(store.clone()).build()?;
-/// pulse.counter("sales").add(3);
-/// pulse.flush().await?;
-/// let sold = store.counters(&CounterQuery::new(["sales"], 86_400)).await?;
-/// assert_eq!(sold[0].sum(), 3);
-/// if let Err(error) = pulse.shutdown().await {
-///     eprintln!("tower-pulse: {error}");
-/// }
-/// # std::fs::remove_dir_all(&directory)?;
-/// # Ok(()) }
-/// ```
-#[cfg(feature = "file")]
-pub mod file {
-    pub use tower_pulse_file::{FileOptions, FileStore};
-}
-
-/// The store of a fleet: one Redis or Valkey, standalone, in a cluster or behind Sentinel, in the book's layout.
-#[cfg(feature = "redis")]
-pub mod redis {
-    pub use tower_pulse_redis::{RedisCredentials, RedisOptions, RedisStore};
 }

@@ -5,9 +5,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tower_pulse::store::Precisions;
-use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::{Builder, Clock, Pulse};
+use tower_pulse_core::store::Precisions;
+use tower_pulse_core::store::memory::MemoryStore;
 
 fn refused(builder: Builder, field: &str, value: &str, allowed: &str) {
     let error = builder.build_with_tasks().map(|_| ()).unwrap_err();
@@ -399,8 +399,7 @@ async fn a_row_cache_without_redis() {
 fn two_stores() {
     let b = Pulse::builder;
     let (url, path) = ("redis://127.0.0.1/", "/tmp/pulse.redb");
-    let memory =
-        || tower_pulse::store::memory::MemoryStore::new(Default::default(), Default::default());
+    let memory = || b().open_store().unwrap();
     refused(
         b().file(path).redis(url),
         "redis",

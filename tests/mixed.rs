@@ -5,14 +5,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tower_pulse::store::memory::MemoryStore;
-use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::{Clock, ManualClock, Pulse};
 use tower_pulse_core::store::Store;
-use tower_pulse_core::store::{Appended, FencedBatch, RankedId, RankingQuery};
+use tower_pulse_core::store::memory::MemoryStore;
+use tower_pulse_core::store::read::RankedId;
+use tower_pulse_core::store::{Appended, FencedBatch, RankingQuery};
 use tower_pulse_model::batch::Batch;
 use tower_pulse_model::ranking::{RankingDelta, RankingSpec};
 use tower_pulse_model::slice::Precisions;
+use tower_pulse_redis::{RedisOptions, RedisStore};
 
 use pulse_rig::server::RedisServer;
 

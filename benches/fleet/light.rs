@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tower_pulse::Pulse;
-use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse_core::store::{Append, Upkeep};
 use tower_pulse_core::store::{Appended, FencedBatch, Heartbeat};
 use tower_pulse_model::batch::Batch;
+use tower_pulse_redis::{RedisOptions, RedisStore};
 
 use crate::traffic::{self, CONTEXTS};
 

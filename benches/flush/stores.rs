@@ -4,19 +4,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tower_pulse::store::file::{FileOptions, FileStore};
-use tower_pulse::store::memory::MemoryStore;
-use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::{Clock, ManualClock};
+use tower_pulse_core::store::memory::MemoryStore;
 use tower_pulse_core::store::{Append, Store};
 use tower_pulse_core::store::{Appended, FencedBatch};
 use tower_pulse_core::testing::TestFolder;
+use tower_pulse_file::{FileOptions, FileStore};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::batch::Batch;
 use tower_pulse_model::context::{ALL, Kind};
 use tower_pulse_model::histogram::{Histogram, SCALE, bucket_of};
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::slice::Precisions;
+use tower_pulse_redis::{RedisOptions, RedisStore};
 
 use pulse_rig::process::{TempDir, wait_until_released};
 use pulse_rig::server::RedisServer;

@@ -7,9 +7,7 @@ use axum::Router;
 use fastrand::Rng;
 use futures_util::future::join_all;
 use tower_pulse::row_cache::RowCache;
-use tower_pulse::store::file::{FileOptions, FileStore};
-use tower_pulse::store::memory::MemoryStore;
-use tower_pulse::store::{Precisions, Store};
+use tower_pulse::store::Store;
 use tower_pulse::{BuildError, Builder, Clock, ManualClock, Pulse};
 
 use crate::incident::{self, Incident};
@@ -50,14 +48,12 @@ impl Backend {
             return Ok(Self::Redis(server.clone()));
         }
         let (clock, time) = Clock::manual(start);
-        let store = match &settings.file {
-            Some(path) => {
-                let options = FileOptions::new(path)?.clock(clock);
-                Store::from(FileStore::open(options)?)
-            }
-            None => Store::from(MemoryStore::new(Precisions::default(), clock)),
+        let builder = Pulse::builder().clock(clock);
+        let builder = match &settings.file {
+            Some(path) => builder.file(path),
+            None => builder,
         };
-        Ok(Self::Shared(store, time))
+        Ok(Self::Shared(builder.open_store()?, time))
     }
 
     /// Begins the configuration of the instance of this number.

@@ -37,7 +37,6 @@ use drive::Replay;
 use input::{Input, MAX_CONTEXTS, Survey};
 use line::Format;
 use serve::Server;
-use tower_pulse::store::CounterQuery;
 use tower_pulse::{Clock, ManualClock, Pulse, Task};
 
 /// Seconds at the end of a log whose minutes are judged, for the dashboard.
@@ -173,12 +172,12 @@ fn build(
 /// A log must not be added to what a live service has recorded, nor twice to the same store.
 async fn refuse_other_data(pulse: &Pulse) -> Result<(), Box<dyn Error>> {
     const DAY: u32 = 86_400;
-    let requests = CounterQuery::new(["hits", counts::REQUESTS], DAY);
-    let requests = pulse.store().counters(&requests).await?;
-    if requests.iter().all(|counter| counter.slices.is_empty()) {
+    let store = pulse.store();
+    let hits = store.counter("hits", DAY).await?;
+    if hits.is_empty() && store.counter(counts::REQUESTS, DAY).await?.is_empty() {
         return Ok(());
     }
-    let store = pulse.store().describe();
+    let store = store.describe();
     Err(format!(
         "there are requests in the store already ({store}): set PULSE_PREFIX to a prefix of its own, and pass \
          several logs at once through standard input"

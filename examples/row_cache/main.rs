@@ -162,6 +162,8 @@ async fn schedule(
     Path(id): Path<String>,
     Query(Schedule { every }): Query<Schedule>,
 ) -> Result<StatusCode, ApiError> {
+    let every = Duration::try_from_secs_f64(every)
+        .map_err(|error| ApiError(StatusCode::BAD_REQUEST, error.to_string()))?;
     app.offers.schedule(&id, every).await?;
     Ok(StatusCode::NO_CONTENT)
 }

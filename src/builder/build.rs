@@ -97,20 +97,7 @@ impl Builder {
         let notices = Notices::default();
         let history_days = self.history_days();
         let queue_header = self.parsed_queue_header()?;
-        let store: Arc<dyn Store> = match &self.backend {
-            Backend::Memory => {
-                let (precisions, clock) = (precisions.clone(), self.clock.clone());
-                Arc::new(MemoryStore::in_memory(precisions, clock, self.memory_bytes))
-            }
-            #[cfg(feature = "file")]
-            Backend::File(options) => Arc::new(FileStore::open(self.file_options(options)?)?),
-            #[cfg(feature = "redis")]
-            Backend::Redis(options) => self.open_redis(*options.clone()?)?,
-            Backend::Custom(store) => store.clone(),
-            #[cfg(not(all(feature = "file", feature = "redis")))]
-            Backend::Missing(error) => return Err(error.clone()),
-        };
-
+        let store = self.open()?;
         let limits = Limits {
             max_contexts: self.max_contexts,
             max_counters: self.max_counters,
@@ -158,14 +145,36 @@ impl Builder {
         Ok((Pulse::new(handle, skips, page), tasks))
     }
 
-    /// The days of history that are asked for, the last one whole.
-    pub(super) fn history_days(&self) -> Option<u32> {
-        let days = |length: Duration| length.as_secs_f64() / f64::from(DAY);
-        self.history.map(|length| days(length).ceil() as u32)
+    /// Opens the store that is configured, and records nothing: to share it by [`store`](Self::store), or to read it.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let store = tower_pulse::Pulse::builder().redis("redis://127.0.0.1/").service("shop").open_store()?;
+    /// assert!(store.describe().contains("127.0.0.1"));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// A field that is out of range.
+    pub fn open_store(self) -> Result<crate::store::Store, BuildError> {
+        self.validate()?;
+        Ok(self.open()?.into())
     }
 
-    pub(super) fn all_precisions(&self) -> Precisions {
-        Precisions::new(self.precisions.iter().copied(), self.retained_slices)
+    fn open(&self) -> Result<Arc<dyn Store>, BuildError> {
+        Ok(match &self.backend {
+            Backend::Memory => {
+                let (precisions, clock) = (self.all_precisions(), self.clock.clone());
+                Arc::new(MemoryStore::in_memory(precisions, clock, self.memory_bytes))
+            }
+            #[cfg(feature = "file")]
+            Backend::File(options) => Arc::new(FileStore::open(self.file_options(options)?)?),
+            #[cfg(feature = "redis")]
+            Backend::Redis(options) => self.open_redis(*options.clone()?)?,
+            Backend::Custom(store) => store.clone(),
+            #[cfg(not(all(feature = "file", feature = "redis")))]
+            Backend::Missing(error) => return Err(error.clone()),
+        })
     }
 
     #[cfg(feature = "file")]
@@ -178,6 +187,18 @@ impl Builder {
         options
             .file_bytes(self.file_bytes)?
             .durable_every(self.durable_every)
+    }
+}
+
+impl<Of> Builder<Of> {
+    /// The days of history that are asked for, the last one whole.
+    pub(super) fn history_days(&self) -> Option<u32> {
+        let days = |length: Duration| length.as_secs_f64() / f64::from(DAY);
+        self.history.map(|length| days(length).ceil() as u32)
+    }
+
+    pub(super) fn all_precisions(&self) -> Precisions {
+        Precisions::new(self.precisions.iter().copied(), self.retained_slices)
     }
 }
 

@@ -20,14 +20,14 @@ pub(super) struct RedisSettings {
     certificates: Option<redis::TlsCertificates>,
 }
 
-impl Builder {
+impl<Of> Builder<Of> {
     /// Asks your function for user and password, in the place of those of the URL: at each connection, and once more if
     /// the server refuses what it has returned. Take it for passwords that are valid for minutes, such as those of IAM.
     /// Each answer has 5 s. Neither the credentials nor the text of an error is logged or shown.
     ///
     /// ```no_run
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
-    /// use tower_pulse::store::redis::RedisCredentials;
+    /// use tower_pulse::store::RedisCredentials;
     ///
     /// async fn token() -> Result<RedisCredentials, std::io::Error> {
     ///     // A file that a sidecar renews, or a call of the cloud's library.

@@ -19,7 +19,7 @@ fn without_feature(feature: &'static str, value: String) -> Backend {
     ))
 }
 
-impl Builder {
+impl<Of> Builder<Of> {
     /// Sets the store. `method` is the one that names it.
     fn kept_in(mut self, method: &'static str, backend: Backend) -> Self {
         self.backend = backend;
@@ -28,47 +28,6 @@ impl Builder {
             None => *first = Some(method),
             Some(_) => *second = Some(method),
         }
-        self
-    }
-
-    /// Keeps everything in one file of this machine, which is made if it does not exist: history survives a restart,
-    /// without a server. The file serves one process at a time. The process of a deploy that starts while the old one
-    /// still holds the file records in memory, and brings that into the file when the old one has ended.
-    ///
-    /// A directory that is missing, a full disk or a damaged file is no error of [`build`](Self::build): the service
-    /// starts and serves, and [`Health`](crate::Health) says what is wrong.
-    /// [`guide::file`](crate::guide::file) says more.
-    ///
-    /// ```no_run
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
-    /// let pulse = tower_pulse::Pulse::builder().file("/var/lib/shop/pulse.redb").build()?;
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// Needs the feature `file`: [`build`](Self::build) says so where it is missing.
-    pub fn file(self, path: impl Into<std::path::PathBuf>) -> Self {
-        #[cfg(feature = "file")]
-        let backend = Backend::File(FileOptions::new(path));
-        #[cfg(not(feature = "file"))]
-        let backend = without_feature("file", path.into().display().to_string());
-        self.kept_in("file", backend)
-    }
-
-    /// The most bytes of the file: 16 MiB to 64 GiB, 256 MiB by default. A third to a half of them is data. Above that,
-    /// the oldest minutes are removed first, then the oldest half hours, and health says so. A file does not shrink.
-    /// Without effect on a store elsewhere.
-    #[cfg(feature = "file")]
-    pub fn file_bytes(mut self, bytes: u64) -> Self {
-        self.file_bytes = bytes;
-        self
-    }
-
-    /// How often the file is made durable: 1 s to 60 s, 1 s by default. After a crash of the process or a power cut at most
-    /// the requests of this time and of a flush interval are missing, which go together by default; after
-    /// [`shutdown`](crate::Pulse::shutdown) none is. A longer time writes less. Without effect on a store elsewhere.
-    #[cfg(feature = "file")]
-    pub fn durable_every(mut self, every: Duration) -> Self {
-        self.durable_every = every;
         self
     }
 
@@ -164,6 +123,49 @@ impl Builder {
             without_feature("redis", "a service of Sentinels".to_owned())
         };
         self.kept_in("redis_sentinel", backend)
+    }
+}
+
+impl Builder {
+    /// Keeps everything in one file of this machine, which is made if it does not exist: history survives a restart,
+    /// without a server. The file serves one process at a time. The process of a deploy that starts while the old one
+    /// still holds the file records in memory, and brings that into the file when the old one has ended.
+    ///
+    /// A directory that is missing, a full disk or a damaged file is no error of [`build`](Self::build): the service
+    /// starts and serves, and [`Health`](crate::Health) says what is wrong.
+    /// [`guide::file`](crate::guide::file) says more.
+    ///
+    /// ```no_run
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
+    /// let pulse = tower_pulse::Pulse::builder().file("/var/lib/shop/pulse.redb").build()?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// Needs the feature `file`: [`build`](Self::build) says so where it is missing.
+    pub fn file(self, path: impl Into<std::path::PathBuf>) -> Self {
+        #[cfg(feature = "file")]
+        let backend = Backend::File(FileOptions::new(path));
+        #[cfg(not(feature = "file"))]
+        let backend = without_feature("file", path.into().display().to_string());
+        self.kept_in("file", backend)
+    }
+
+    /// The most bytes of the file: 16 MiB to 64 GiB, 256 MiB by default. A third to a half of them is data. Above that,
+    /// the oldest minutes are removed first, then the oldest half hours, and health says so. A file does not shrink.
+    /// Without effect on a store elsewhere.
+    #[cfg(feature = "file")]
+    pub fn file_bytes(mut self, bytes: u64) -> Self {
+        self.file_bytes = bytes;
+        self
+    }
+
+    /// How often the file is made durable: 1 s to 60 s, 1 s by default. After a crash of the process or a power cut at most
+    /// the requests of this time and of a flush interval are missing, which go together by default; after
+    /// [`shutdown`](crate::Pulse::shutdown) none is. A longer time writes less. Without effect on a store elsewhere.
+    #[cfg(feature = "file")]
+    pub fn durable_every(mut self, every: Duration) -> Self {
+        self.durable_every = every;
+        self
     }
 
     /// Keeps everything in one of the stores of [`store`](crate::store) that was made elsewhere, for

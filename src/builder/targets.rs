@@ -12,7 +12,7 @@ use tower_pulse_model::context::{ALL, MAX_NAME, escape_hidden};
 /// The most contexts that have a target of their own.
 const MAX_PATH_TARGETS: usize = 100;
 
-impl Builder {
+impl<Of> Builder<Of> {
     /// The time that requests should stay below: 1 µs to 1 h, none by default. `api/overview` and `api/paths` then
     /// have `below_target`, the share of the requests that were answered well within it, from 0 to 1.
     ///

@@ -15,7 +15,7 @@ const ALLOWED: &str = "an https or http URL of at most 1,024 bytes, as \"https:/
                        {trace_id} behind the host, no user or password, no spaces, control characters, backslashes or \
                        other characters that are no ASCII";
 
-impl Builder {
+impl<Of> Builder<Of> {
     /// Where a trace is shown: the page links the trace ids of requests to this URL, with the id, percent-encoded, in the
     /// place of `{trace_id}`. It is an `https` or `http` URL of at most 1,024 bytes, without a user or password, with one
     /// `{trace_id}` behind the host, and nothing that a URL must escape but braces and quotation marks.

@@ -27,62 +27,55 @@ const RETAINED: RangeInclusive<usize> = 1..=MAX_RETAINED as usize;
 /// Seconds of a precision: up to a year.
 const SECONDS: RangeInclusive<u32> = 1..=365 * 24 * 3_600;
 
-impl Builder {
+impl<Of> Builder<Of> {
     pub(super) fn validate(&self) -> Result<(), BuildError> {
         if let [Some(first), Some(second)] = self.store_named_by {
             let allowed = format!("one store, and `{first}` has named one before: remove either");
             return Err(BuildError::new(second, "a second store", allowed));
         }
-        let second = Duration::from_secs(1);
-        let year = 365 * 24 * 3_600 * second;
-        duration(
-            "flush_interval",
-            self.flush_interval.unwrap_or(Duration::from_secs(1)),
-            second / 100,
-            60 * second,
-            "10 ms to 60 s",
-        )?;
-        duration(
-            "clean_interval",
-            self.clean_interval,
-            second,
-            3_600 * second,
-            "1 s to 1 h",
-        )?;
-        duration(
-            "ranking_retention",
-            self.ranking_retention,
-            60 * second,
-            year,
-            "1 min to 1 year",
-        )?;
-        duration(
-            "context_retention",
-            self.context_retention,
-            3_600 * second,
-            10 * year,
-            "1 h to 10 years",
-        )?;
-        if let Some(length) = self.history {
-            let day = 24 * 3_600 * second;
-            let (least, most) = (LEAST_DAYS * day, MOST_DAYS * day);
-            duration("history", length, least, most, "15 to 400 days")?;
-        }
-        duration(
-            "shutdown_timeout",
-            self.shutdown_timeout,
-            Duration::ZERO,
-            60 * second,
-            "0 to 60 s",
-        )?;
-        let timeouts = [
-            ("redis_connection_timeout", self.redis_connection_timeout),
-            ("redis_response_timeout", self.redis_response_timeout),
-        ];
-        for (field, timeout) in timeouts {
-            if let Some(timeout) = timeout {
-                let (least, most) = (second / 100, 10 * second);
-                duration(field, timeout, least, most, "10 ms to 10 s")?;
+        const S: Duration = Duration::from_secs(1);
+        const DAY: Duration = Duration::from_secs(24 * 3_600);
+        let (timeout, days) = (S / 100..=10 * S, LEAST_DAYS * DAY..=MOST_DAYS * DAY);
+        let [ranking, context] = [self.ranking_retention, self.context_retention].map(Some);
+        let (clean, shutdown) = (Some(self.clean_interval), Some(self.shutdown_timeout));
+        let [connection, response] = [self.redis_connection_timeout, self.redis_response_timeout];
+        for (field, value, range, allowed) in [
+            (
+                "flush_interval",
+                self.flush_interval,
+                S / 100..=60 * S,
+                "10 ms to 60 s",
+            ),
+            ("clean_interval", clean, S..=3_600 * S, "1 s to 1 h"),
+            (
+                "ranking_retention",
+                ranking,
+                60 * S..=365 * DAY,
+                "1 min to 1 year",
+            ),
+            (
+                "context_retention",
+                context,
+                3_600 * S..=3_650 * DAY,
+                "1 h to 10 years",
+            ),
+            ("history", self.history, days, "15 to 400 days"),
+            (
+                "shutdown_timeout",
+                shutdown,
+                Duration::ZERO..=60 * S,
+                "0 to 60 s",
+            ),
+            (
+                "redis_connection_timeout",
+                connection,
+                timeout.clone(),
+                "10 ms to 10 s",
+            ),
+            ("redis_response_timeout", response, timeout, "10 ms to 10 s"),
+        ] {
+            if let Some(value) = value {
+                duration(field, value, range, allowed)?;
             }
         }
         if let Some(target) = self.targets.all {
@@ -111,34 +104,26 @@ impl Builder {
                 return Err(BuildError::new("ignore", format!("{path:?}"), allowed));
             }
         }
-        if let Some(service) = &self.service
-            && (service.is_empty() || service.len() > 100 || service.chars().any(char::is_control))
-        {
-            let allowed = "1 to 100 bytes without control characters";
-            return Err(BuildError::new("service", format!("{service:?}"), allowed));
-        }
-        if let Some(prefix) = &self.prefix
-            && (prefix.len() > 128 || prefix.chars().any(char::is_control))
-        {
-            let allowed = "at most 128 bytes without control characters";
-            return Err(BuildError::new("prefix", format!("{prefix:?}"), allowed));
-        }
-        if let Some(name) = &self.instance
-            && (!(1..=100).contains(&escape_hidden(name).len())
-                || name.chars().any(char::is_control))
-        {
-            let allowed = "1 to 100 bytes without control characters";
-            return Err(BuildError::new("instance", format!("{name:?}"), allowed));
-        }
-        if let Some(version) = &self.app_version
-            && (!(1..=MAX_VERSION_BYTES).contains(&escape_hidden(version).len())
-                || version.chars().any(char::is_control))
-        {
-            return Err(BuildError::new(
+        let plain: fn(&str) -> usize = str::len;
+        let escaped: fn(&str) -> usize = |text| escape_hidden(text).len();
+        for (field, text, length, bytes, allowed) in [
+            ("service", &self.service, plain, 1..=100, "1 to 100"),
+            ("prefix", &self.prefix, plain, 0..=128, "at most 128"),
+            ("instance", &self.instance, escaped, 1..=100, "1 to 100"),
+            (
                 "app_version",
-                format!("{version:?}"),
-                format!("1 to {MAX_VERSION_BYTES} bytes without control characters"),
-            ));
+                &self.app_version,
+                escaped,
+                1..=MAX_VERSION_BYTES,
+                "1 to 200",
+            ),
+        ] {
+            if let Some(text) = text
+                && (!bytes.contains(&length(text)) || text.chars().any(char::is_control))
+            {
+                let allowed = format!("{allowed} bytes without control characters");
+                return Err(BuildError::new(field, format!("{text:?}"), allowed));
+            }
         }
         self.validate_store()
     }
@@ -189,25 +174,21 @@ impl Builder {
 
 /// Refuses a duration that histograms do not tell apart from others.
 pub(super) fn measurable(field: &'static str, value: Duration) -> Result<(), BuildError> {
-    let (least, most) = (Duration::from_micros(1), Duration::from_secs(3_600));
-    duration(field, value, least, most, "1 µs to 1 h")
+    let range = Duration::from_micros(1)..=Duration::from_secs(3_600);
+    duration(field, value, range, "1 µs to 1 h")
 }
 
 fn duration(
     field: &'static str,
     value: Duration,
-    least: Duration,
-    most: Duration,
+    range: RangeInclusive<Duration>,
     allowed: &str,
 ) -> Result<(), BuildError> {
-    if value < least || value > most {
-        return Err(BuildError::new(
-            field,
-            format!("{value:?}"),
-            format!("{allowed} is allowed"),
-        ));
+    if range.contains(&value) {
+        return Ok(());
     }
-    Ok(())
+    let allowed = format!("{allowed} is allowed");
+    Err(BuildError::new(field, format!("{value:?}"), allowed))
 }
 
 fn number(

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use http::{Extensions, HeaderMap, Method, Request, Uri, Version};
 
 /// The head of a request, as it is passed to a context function.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub struct Head<'a> {
     /// The method.

@@ -10,9 +10,9 @@ use http::StatusCode;
 use serde_json::Value;
 use tokio::task::JoinHandle;
 use tower_pulse::admin::Access;
-use tower_pulse::store::Precisions;
-use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::{Builder, Change, Clock, ManualClock, Pulse, StoreError};
+use tower_pulse_core::store::Precisions;
+use tower_pulse_core::store::memory::MemoryStore;
 
 use crate::incidents::PRODUCT;
 use crate::rig::asking;

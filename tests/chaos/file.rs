@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tower_pulse::Pulse;
-use tower_pulse::store::CounterQuery;
-use tower_pulse::store::file::{FileOptions, FileStore};
+use tower_pulse_core::store::CounterQuery;
 use tower_pulse_core::store::Query;
+use tower_pulse_file::{FileOptions, FileStore};
 
 use crate::clients::{CONNECTIONS, Clients, Missing};
 use crate::rig::demo::{self, Demo};

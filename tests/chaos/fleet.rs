@@ -6,9 +6,9 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::{Clock, Pulse};
 use tower_pulse_model::slice::{HOUR, hour_of, iso_hour};
+use tower_pulse_redis::{RedisOptions, RedisStore};
 
 use crate::rig::book;
 use crate::rig::server::{RedisServer, issue};

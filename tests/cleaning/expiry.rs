@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use tower_pulse::Clock;
-use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse_core::store::Pass;
 use tower_pulse_core::store::Store;
 use tower_pulse_model::batch::Batch;
 use tower_pulse_model::slice::{Precision, Precisions};
+use tower_pulse_redis::{RedisOptions, RedisStore};
 
 use crate::fixture::{ApplyOutcome, Writer, call, pass_of};
 use crate::raw_redis::{PREFIX, ask, key, known_members};

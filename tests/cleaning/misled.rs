@@ -9,9 +9,9 @@ use redis::aio::MultiplexedConnection;
 use redis::cmd;
 use tower_pulse::Condition;
 use tower_pulse::Pulse;
-use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse_core::store::Pass;
 use tower_pulse_core::store::Upkeep;
+use tower_pulse_redis::{RedisOptions, RedisStore};
 
 use crate::fixture::pass_of;
 use crate::raw_redis::{LEASE, PREFIX, known_members, slices, write};

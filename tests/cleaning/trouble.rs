@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tower_pulse::Pulse;
-use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse_core::store::Upkeep;
+use tower_pulse_redis::{RedisOptions, RedisStore};
 
 use crate::fixture::{THIS_HOUR, pass_of};
 use crate::raw_redis::{LEASE, PREFIX, ask, known_members, slices, write};

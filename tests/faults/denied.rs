@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::{Clock, ManualClock, Pulse};
+use tower_pulse_redis::{RedisOptions, RedisStore};
 
 use crate::hours::now;
 use crate::rig::server::{RedisServer, run};

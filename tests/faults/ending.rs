@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tower_pulse::store::memory::MemoryStore;
-use tower_pulse::store::{CounterQuery, Precisions};
 use tower_pulse::{Clock, Pulse};
 use tower_pulse_core::store::Query;
+use tower_pulse_core::store::memory::MemoryStore;
+use tower_pulse_core::store::{CounterQuery, Precisions};
 
 use crate::rig::demo::{self, Demo};
 use crate::rig::fold::fold_rest;

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use tower_pulse::admin::Access;
-use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::{Clock, Dashboard, Health, ManualClock, Pulse};
 use tower_pulse_core::store::{Store, Upkeep};
+use tower_pulse_redis::{RedisOptions, RedisStore};
 
 use crate::hours::{now, with_clock};
 use crate::rig::asking;

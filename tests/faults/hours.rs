@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::{Builder, Clock, ManualClock, Pulse};
 use tower_pulse_model::slice::{HOUR, hour_of, iso_hour};
+use tower_pulse_redis::{RedisOptions, RedisStore};
 
 use crate::rig::server::{RedisServer, issue};
 use crate::rig::wait::{let_tasks_run, until};

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use tower_pulse::store::memory::MemoryStore;
-use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::{Builder, Clock, ManualClock, Pulse};
 use tower_pulse_core::store::Store;
+use tower_pulse_core::store::memory::MemoryStore;
 use tower_pulse_model::slice::Precisions;
+use tower_pulse_redis::{RedisOptions, RedisStore};
 
 use crate::hours::{now, with_clock};
 use crate::losses::ask;

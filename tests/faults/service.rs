@@ -13,9 +13,9 @@ use axum::routing::get;
 use http::{Request, StatusCode};
 use redis::aio::MultiplexedConnection;
 use tower::ServiceExt;
-use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::{Builder, Health, Pulse};
 use tower_pulse_model::slice::DEFAULT_PRECISIONS;
+use tower_pulse_redis::{RedisOptions, RedisStore};
 
 use crate::rig::book;
 use crate::rig::server::{RedisServer, issue};

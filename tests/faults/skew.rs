@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tower_pulse::query::{InstancesQuery, MarksQuery, OverviewQuery, Question, Reader, Window};
-use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::{Clock, Dashboard, ManualClock, Pulse};
 use tower_pulse_model::slice::HOUR;
+use tower_pulse_redis::{RedisOptions, RedisStore};
 
 use crate::hours::now;
 use crate::rig::reads::{StoreOf, StoreReads};

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
-use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::{Clock, ManualClock, Pulse};
 use tower_pulse_core::store::SlowRequestQuery;
 use tower_pulse_core::store::Store;
 use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::slice::hour_of;
 use tower_pulse_model::slow_request::{FAILED_PER_CONTEXT, FAILED_PER_SECOND};
+use tower_pulse_redis::{RedisOptions, RedisStore};
 
 use crate::rig::proxy::{Proxy, Swallow};
 use crate::rig::seed::seed;

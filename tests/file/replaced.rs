@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tower_pulse::store::file::FileOptions;
 use tower_pulse_core::store::{Store, Upkeep};
 use tower_pulse_file::FileIo;
+use tower_pulse_file::FileOptions;
 
 use crate::power::Power;
 use crate::service::{PAGE, Place, Service, released};

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
-use tower_pulse::store::CounterQuery;
-use tower_pulse::store::file::{FileOptions, FileStore};
 use tower_pulse::{Builder, Clock, ManualClock, Pulse};
+use tower_pulse_core::store::CounterQuery;
 use tower_pulse_core::store::Query;
 use tower_pulse_core::store::in_process::InProcessStore;
 use tower_pulse_file::FileIo;
+use tower_pulse_file::{FileOptions, FileStore};
 
 use pulse_rig::process::{TempDir, is_held};
 use pulse_rig::wait::until;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use redb::backends::InMemoryBackend;
 use redb::{ReadableDatabase, ReadableTable, StorageBackend, TableDefinition, TableHandle};
 use tower_pulse::store::Store as Shared;
-use tower_pulse::store::file::{FileOptions, FileStore};
 use tower_pulse_core::store::Query;
+use tower_pulse_file::{FileOptions, FileStore};
 
 use crate::mask::masked;
 use crate::past::{START, Time};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tower_pulse::store::Store as Shared;
-use tower_pulse::store::redis::{RedisOptions, RedisStore};
+use tower_pulse_redis::{RedisOptions, RedisStore};
 
 use crate::mask::masked;
 use crate::past::{START, Time};

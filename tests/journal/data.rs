@@ -8,12 +8,12 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, FromRedisValue, cmd};
 use tokio::runtime::{Builder, Runtime};
-use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::{Clock, ManualClock, StoreError};
 use tower_pulse_core::store::Store;
 use tower_pulse_model::pack::unpack;
 use tower_pulse_model::ranking::RankingState;
 use tower_pulse_model::slice::{Precision, Precisions};
+use tower_pulse_redis::{RedisOptions, RedisStore};
 
 use crate::ground::Ground;
 use crate::net::{Reply, Request};

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
-use tower_pulse::store::file::{FileOptions, FileStore};
-use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::{Clock, ManualClock};
 use tower_pulse_core::store::in_process::{InProcessStore, Inspected};
+use tower_pulse_core::store::memory::MemoryStore;
 use tower_pulse_core::store::memory::Saved;
 use tower_pulse_core::store::table::Table;
 use tower_pulse_core::store::table_reads::{FieldPage, Purpose, TableRead};
 use tower_pulse_core::store::{Query, Store, Upkeep};
+use tower_pulse_file::{FileOptions, FileStore};
 use tower_pulse_model::pack::unpack;
 use tower_pulse_model::ranking::RankingState;
 

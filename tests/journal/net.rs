@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use std::task::Poll;
 
 use tower_pulse::StoreError;
-use tower_pulse::store::Precisions;
+use tower_pulse_core::store::Precisions;
 use tower_pulse_core::store::journal::{
     Acquired, Amendment, Entries, Entry, FieldValues, FoldStep, Journal, Step,
 };

@@ -49,7 +49,7 @@ fn waiting() -> (Drive, Process) {
 fn told(drive: &Drive) -> Option<(u64, u64)> {
     let now = drive.data.now();
     let status = drive.data.block_on(drive.data.store.status(now)).unwrap();
-    let newer = status.journal.unwrap().newer?;
+    let newer = status.newer?;
     Some((newer.version, newer.readable))
 }
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
-use tower_pulse::store::Precisions;
-use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::{Clock, Outcome, Pulse};
+use tower_pulse_core::store::Precisions;
 use tower_pulse_core::store::Store;
+use tower_pulse_core::store::memory::MemoryStore;
 use tower_pulse_model::context::{EMPTY, Kind};
 
 use super::rig::reads::{StoreOf, StoreReads};

@@ -17,9 +17,9 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::{Clock, ManualClock, Pulse, Ranking};
 use tower_pulse_core::store::Store;
+use tower_pulse_redis::{RedisOptions, RedisStore};
 
 pub const TASKS: u64 = 4;
 /// The window: six intervals.

@@ -8,8 +8,8 @@ use pulse_rig::wait::PATIENCE;
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
 use tower_pulse::Clock;
-use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse_core::testing::TestFolder;
+use tower_pulse_redis::{RedisOptions, RedisStore};
 
 /// The journal's keys below a prefix.
 #[derive(Clone, Debug)]

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use tower_pulse::store::{CounterQuery, SliceCount, SlowestQuery};
 use tower_pulse::{Pulse, StoreError};
+use tower_pulse_core::store::{CounterQuery, SliceCount, SlowestQuery};
 use tower_pulse_core::store::{Heartbeat, RecordQuery, Store};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ALL, ContextId, Kind};

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tower_pulse::row_cache::{RowCache, RowCacheBuilder, RowLoader};
-use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::{Clock, ManualClock, Pulse};
+use tower_pulse_redis::{RedisOptions, RedisStore};
 
 use pulse_rig::server::RedisServer;
 use pulse_rig::wait::until;

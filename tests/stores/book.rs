@@ -121,10 +121,10 @@ async fn keys_of_this_crate_do_not_collide_with_the_books() {
 async fn without_the_books_keys_the_records_answer_queries() {
     let server = RedisServer::start().await;
     let (clock, _manual_clock) = tower_pulse::Clock::manual(NOW);
-    let options = tower_pulse::store::redis::RedisOptions::new(&server.url())
+    let options = tower_pulse_redis::RedisOptions::new(&server.url())
         .unwrap()
         .book_keys(false);
-    let store = tower_pulse::store::redis::RedisStore::open(options).unwrap();
+    let store = tower_pulse_redis::RedisStore::open(options).unwrap();
     let store: std::sync::Arc<dyn tower_pulse_core::store::Store> =
         std::sync::Arc::new(store.with_clock(clock));
     let fixture = Fixture::memory();

@@ -121,7 +121,7 @@ async fn check_list(
     fixture: &Fixture,
     answer: &Value,
     counted: &[(i64, &str, i64)],
-    precision: tower_pulse::store::Precision,
+    precision: tower_pulse_core::store::Precision,
 ) {
     let now = fixture.clock.now_seconds();
     let (from, to) = (

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use redis::cmd;
 use tower_pulse::StoreErrorKind;
-use tower_pulse::store::redis::{RedisCredentials, RedisOptions, RedisStore};
 use tower_pulse_core::store::Store;
+use tower_pulse_redis::{RedisCredentials, RedisOptions, RedisStore};
 
 use crate::rig::server::RedisServer;
 use crate::rig::wait::PATIENCE;

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tower_pulse::store::file::{FileOptions, FileStore};
-use tower_pulse::store::memory::MemoryStore;
-use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::{Clock, ManualClock, StoreError};
 use tower_pulse_core::store::Store;
+use tower_pulse_core::store::memory::MemoryStore;
 use tower_pulse_core::store::{Appended, Cleaned, FencedBatch, Pass, RankingQuery};
 use tower_pulse_core::testing::TestFolder;
+use tower_pulse_file::{FileOptions, FileStore};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::batch::Batch;
 use tower_pulse_model::context::Kind;
@@ -20,6 +19,7 @@ use tower_pulse_model::slice::{HOUR, Precisions, hour_of};
 use tower_pulse_model::slices::Merge;
 use tower_pulse_model::snapshot::Problem;
 use tower_pulse_model::snapshot::{ContextSnapshot, HourSnapshot};
+use tower_pulse_redis::{RedisOptions, RedisStore};
 
 use crate::rig::process::TempDir;
 use crate::rig::reads::{Snapshot, StoreReads};
@@ -33,7 +33,7 @@ pub const LAST_HOUR: i64 = THIS_HOUR - HOUR;
 pub const MS: u64 = 1_000_000;
 
 /// The outcome of a call, once it is folded.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum ApplyOutcome {
     Merged(MergeReport),
     Duplicate,
@@ -42,7 +42,7 @@ pub enum ApplyOutcome {
 }
 
 /// The samples of a call that folding could not use.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct MergeReport {
     pub late: u64,
     pub skewed: u64,

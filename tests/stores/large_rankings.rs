@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::{Clock, ManualClock, Pulse};
 use tower_pulse_core::store::Store;
+use tower_pulse_core::store::memory::MemoryStore;
 use tower_pulse_core::store::{RankingPage, RankingQuery};
 use tower_pulse_core::testing::TestFolder;
 use tower_pulse_model::batch::Batch;

@@ -8,12 +8,12 @@ use crate::rig::wait::until;
 use redis::aio::MultiplexedConnection;
 use redis::pipe;
 use tower_pulse::StoreErrorKind;
-use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse_core::condition::Condition;
 use tower_pulse_core::store::Store;
 use tower_pulse_model::context::Kind;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::snapshot::{ContextSnapshot, Problem};
+use tower_pulse_redis::{RedisOptions, RedisStore};
 
 use crate::fixture::{Fixture, MS, NOW};
 use crate::rig::server::issue;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tower_pulse::store::RankedId;
-use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::{Clock, ManualClock, Pulse};
 use tower_pulse_core::store::Store;
+use tower_pulse_core::store::memory::MemoryStore;
 use tower_pulse_core::store::{FencedBatch, RankingPage, RankingPlace, RankingQuery};
 use tower_pulse_model::batch::Batch;
 use tower_pulse_model::ranking::{RankingDelta, RankingSpec};

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::rig::reads::{self, StoreReads};
-use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::{Clock, StoreErrorKind};
 use tower_pulse_core::store::Store;
 use tower_pulse_core::store::{FencedBatch, Heartbeat, RankingQuery};
@@ -12,6 +11,7 @@ use tower_pulse_core::testing::TestFolder;
 use tower_pulse_model::batch::Batch;
 use tower_pulse_model::context::Kind;
 use tower_pulse_model::ranking::RankingDelta;
+use tower_pulse_redis::{RedisOptions, RedisStore};
 
 use crate::fixture::{Fixture, MERGED, MS, NOW, apply, call, spec};
 use crate::rig::server::{RedisServer, issue};

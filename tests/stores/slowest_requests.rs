@@ -8,9 +8,9 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use tower_pulse::admin::Access;
 use tower_pulse::query::{QueryError, RequestStatus, SlowestRequestsQuery};
-use tower_pulse::store::Precisions;
-use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::{Builder, Clock, ManualClock, Pulse};
+use tower_pulse_core::store::Precisions;
+use tower_pulse_core::store::memory::MemoryStore;
 
 use crate::fixture::{NOW, THIS_HOUR};
 use crate::rig::asking;

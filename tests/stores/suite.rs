@@ -8,7 +8,7 @@ pub use crate::changes::{
 pub use crate::measures::measures_are_merged_and_rolled_up;
 use std::sync::Arc;
 
-use tower_pulse::store::Precisions;
+use tower_pulse_core::store::Precisions;
 use tower_pulse_core::store::{Appended, Heartbeat, RecordQuery};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::batch::Batch;

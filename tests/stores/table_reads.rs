@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use tower_pulse::Clock;
-use tower_pulse::store::memory::MemoryStore;
 use tower_pulse_core::store::RankingPlace;
 use tower_pulse_core::store::Store;
+use tower_pulse_core::store::memory::MemoryStore;
 use tower_pulse_core::store::table::Table;
 use tower_pulse_core::store::table_reads::{Answers, Purpose, TableRead};
 use tower_pulse_model::batch::Batch;

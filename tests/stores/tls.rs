@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse_core::store::Store;
 use tower_pulse_model::context::Kind;
+use tower_pulse_redis::{RedisOptions, RedisStore};
 
 use crate::fixture::{Fixture, MERGED, MS, NOW, apply, call};
 use crate::rig::reads::StoreReads;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use redis::TlsCertificates;
-use tower_pulse::store::redis::RedisOptions;
+use tower_pulse_redis::RedisOptions;
 
 use crate::place::mapped;
 use crate::rig::cluster::{RedisCluster, Tls};

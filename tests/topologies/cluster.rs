@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use tower_pulse::row_cache::RowCache;
-use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::{Pulse, StoreErrorKind};
 use tower_pulse_core::store::Append;
+use tower_pulse_redis::{RedisOptions, RedisStore};
 
 use crate::place::{
     TAGGED, cluster_options, end_exactly_in, mapped, pulse, readable_again, stored_in, under_load,

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use tower_pulse::StoreErrorKind;
-use tower_pulse::store::redis::{RedisCredentials, RedisOptions, RedisStore};
 use tower_pulse_core::store::Append;
+use tower_pulse_redis::{RedisCredentials, RedisOptions, RedisStore};
 
 use crate::place::{cluster_options, end_exactly_in, pulse, readable_again, under_load};
 use crate::rig::log::Log;

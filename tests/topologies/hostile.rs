@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
-use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse_core::store::Append;
+use tower_pulse_redis::{RedisOptions, RedisStore};
 
 use crate::place::TAGGED;
 use crate::rig::peer::{Answer, Peer};

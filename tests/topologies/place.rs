@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::{Builder, Pulse};
+use tower_pulse_redis::{RedisOptions, RedisStore};
 
 use crate::rig::cluster::RedisCluster;
 use crate::rig::reads::{StoreOf, StoreReads};

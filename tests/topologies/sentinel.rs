@@ -2,8 +2,8 @@
 
 use tower_pulse::Condition;
 use tower_pulse::StoreErrorKind;
-use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse_core::store::Append;
+use tower_pulse_redis::{RedisOptions, RedisStore};
 
 use crate::place::{
     end_exactly_behind, mapped, pulse, readable_again, sentinel_options, under_load,

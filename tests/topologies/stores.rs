@@ -1,6 +1,6 @@
 //! Stores on the cluster and behind the Sentinels that the tests of this process share.
 
-use tower_pulse::store::redis::{RedisOptions, RedisStore};
+use tower_pulse_redis::{RedisOptions, RedisStore};
 
 use crate::fixture::{Fixture, Keys};
 use crate::place::{cluster_options, sentinel_options};

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
-use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::{StoreError, StoreErrorKind};
 use tower_pulse_core::store::Append;
+use tower_pulse_redis::{RedisOptions, RedisStore};
 
 use crate::certificates::{behind_proxies, certificates, trusting};
 use crate::place::{TAGGED, end_exactly_in, mapped, pulse, readable_again, under_load};

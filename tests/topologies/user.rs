@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
-use tower_pulse::store::redis::{RedisCredentials, RedisOptions};
+use tower_pulse_redis::{RedisCredentials, RedisOptions};
 
 use crate::rig::cluster::RedisCluster;
 

@@ -57,7 +57,7 @@ pub struct Access {
 ///     None => Permission::refuse(),
 /// });
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Permission {
     may_read: bool,
     may_write: bool,

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 /// The time source of a `Pulse`. Cheap to clone.
 ///
 /// ```
-/// # use tower_pulse_core as tower_pulse;
+/// # use tower_pulse_core::clock as tower_pulse;
 /// use std::time::Duration;
 /// use tower_pulse::Clock;
 ///
@@ -128,6 +128,7 @@ impl Clock {
     }
 
     /// Whether this clock is moved by a [`ManualClock`].
+    #[doc(hidden)]
     pub fn is_manual(&self) -> bool {
         self.manual.is_some()
     }
@@ -138,6 +139,7 @@ impl Clock {
     }
 
     /// Wall time in nanoseconds since the Unix epoch.
+    #[doc(hidden)]
     pub fn now_nanos(&self) -> i64 {
         match self.followed() {
             None => self.wall_nanos(),
@@ -158,12 +160,14 @@ impl Clock {
 
     /// The monotonic clock, for durations.
     #[inline]
+    #[doc(hidden)]
     pub fn tick(&self) -> Tick {
         Tick(self.ticks.raw())
     }
 
     /// Nanoseconds from `start` to `end`; 0 when `end` is before `start`.
     #[inline]
+    #[doc(hidden)]
     pub fn nanos_between(&self, start: Tick, end: Tick) -> u64 {
         self.nanos_of(start.ticks_until(end))
     }
@@ -177,6 +181,7 @@ impl Clock {
     }
 
     /// The time from `start` until now.
+    #[doc(hidden)]
     pub fn since(&self, start: Tick) -> Duration {
         Duration::from_nanos(self.nanos_between(start, self.tick()))
     }
@@ -184,6 +189,7 @@ impl Clock {
     /// Returns when `duration` has passed on this clock.
     ///
     /// Cancel safe: dropping the future has no effect.
+    #[doc(hidden)]
     pub async fn sleep(&self, duration: Duration) {
         match &self.manual {
             None => tokio::time::sleep(duration).await,

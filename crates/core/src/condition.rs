@@ -10,7 +10,7 @@ macro_rules! conditions {
         named! {
             /// A condition of an instance or its store that a person should know of. Its warnings in health say what is
             /// concerned, and what to do.
-            #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+            #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
             #[non_exhaustive]
             pub enum Condition {
                 $($(#[doc = $meaning])+ $variant = $name,)+
@@ -125,6 +125,7 @@ pub struct Warning {
 
 impl Condition {
     /// A warning of this condition.
+    #[doc(hidden)]
     pub fn warning(self, text: impl Into<String>) -> Warning {
         Warning {
             condition: self,

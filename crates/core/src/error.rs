@@ -39,6 +39,7 @@ fn source_of(
 
 impl BuildError {
     /// The error of a field: its value, and what is allowed.
+    #[doc(hidden)]
     pub fn new(field: &'static str, value: impl fmt::Display, allowed: impl Into<String>) -> Self {
         Self {
             field,
@@ -49,6 +50,7 @@ impl BuildError {
     }
 
     /// The same error with its cause.
+    #[doc(hidden)]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.source = Some(Arc::from(source.into()));
         self
@@ -61,7 +63,7 @@ impl BuildError {
 }
 
 /// The kind of a store's error, which decides how soon the call is tried again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
     /// The server does not answer: there is no connection, or the connection broke.
@@ -109,6 +111,7 @@ impl StdError for StoreError {
 
 impl StoreError {
     /// An error of `kind` with a text for the operator.
+    #[doc(hidden)]
     pub fn new(kind: StoreErrorKind, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -118,6 +121,7 @@ impl StoreError {
     }
 
     /// This error, with the error that caused it.
+    #[doc(hidden)]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.source = Some(Arc::from(source.into()));
         self

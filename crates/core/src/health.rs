@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::clock::{Clock, Tick};
 use crate::condition::{Condition, Warning};
+use crate::recorder::QueueHealth;
 use crate::task::lock;
 use tower_pulse_detect::detector::Sight;
 use tower_pulse_model::pack::named;
@@ -20,7 +21,7 @@ const CREDENTIALS_TOLD_EVERY: Duration = Duration::from_secs(60);
 
 named! {
     /// Whether the store answers, in one word.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+    #[derive(Clone, Copy, Debug, Default, PartialEq)]
     #[cfg_attr(feature = "query", derive(serde::Serialize))]
     #[cfg_attr(feature = "query", serde(rename_all = "lowercase"))]
     #[non_exhaustive]
@@ -37,7 +38,7 @@ named! {
 
 impl Status {
     /// The status of a store that last answered at this age, and is asked at this interval.
-    pub fn at_age(age: Option<Duration>, interval: Duration) -> Self {
+    pub(crate) fn at_age(age: Option<Duration>, interval: Duration) -> Self {
         match age {
             Some(age) if age <= 3 * interval => Self::Ok,
             Some(age) if age < Duration::from_secs(10) => Self::Degraded,
@@ -46,11 +47,10 @@ impl Status {
     }
 }
 
-/// The state of an instance, as `Pulse::health` returns it. Counts begin at the
-/// start of the instance, those of [`fold`](Self::fold) at the start of the store's generation. Ages are in
-/// seconds.
+/// The state of an instance, as `Pulse::health` returns it, or of a `Dashboard`, which neither records nor flushes nor
+/// cleans. Counts begin at the start of the instance, those of [`fold`](Self::fold) at the start of the store's
+/// generation. Ages are in seconds.
 #[derive(Clone, Debug, Default)]
-#[cfg_attr(feature = "query", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Health {
     /// Whether the store answers, in one word.
@@ -59,7 +59,8 @@ pub struct Health {
     pub warnings: Vec<String>,
     /// The conditions that these sentences are about.
     pub conditions: Vec<Condition>,
-    /// Name of this instance: that of `Builder::instance`, or the host's name with a random suffix.
+    /// Name of this instance: that of `Builder::instance`, or the host's name with a random suffix. Empty in a process
+    /// that is no instance.
     pub instance: String,
     /// `recorded / (recorded + dropped + lost)`, of samples or of additions, whichever is smaller. 1 only if nothing
     /// at all is missing.
@@ -80,8 +81,39 @@ pub struct Health {
     pub store: StoreHealth,
 }
 
+impl Health {
+    /// Whether this process is an instance.
+    pub(crate) fn is_of_instance(&self) -> bool {
+        !self.instance.is_empty()
+    }
+}
+
+#[cfg(feature = "query")]
+impl serde::Serialize for Health {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeMap;
+        let is_of_instance = self.is_of_instance();
+        let mut map = to.serialize_map(None)?;
+        map.serialize_entry("status", &self.status)?;
+        map.serialize_entry("warnings", &self.warnings)?;
+        map.serialize_entry("conditions", &self.conditions)?;
+        map.serialize_entry("instance", &is_of_instance.then_some(&self.instance))?;
+        map.serialize_entry("wrong_credentials", &self.wrong_credentials)?;
+        if is_of_instance {
+            map.serialize_entry("completeness", &self.completeness)?;
+            map.serialize_entry("recording", &self.recording)?;
+            map.serialize_entry("flush", &self.flush)?;
+            map.serialize_entry("cleaning", &self.cleaning)?;
+        }
+        map.serialize_entry("fold", &self.fold)?;
+        map.serialize_entry("changes", &self.changes)?;
+        map.serialize_entry("store", &self.store)?;
+        map.end()
+    }
+}
+
 /// Cleaning.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "query", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct CleaningHealth {
@@ -257,21 +289,6 @@ pub struct RecordingHealth {
     pub queue: Option<QueueHealth>,
 }
 
-/// What the header of the queue in front has told.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "query", derive(serde::Serialize))]
-#[non_exhaustive]
-pub struct QueueHealth {
-    /// Requests whose wait was recorded.
-    pub timed: u64,
-    /// Those of them whose wait was negative, and counts as 0.
-    pub negative: u64,
-    /// Requests with a wait of more than a minute, which is ignored.
-    pub too_long: u64,
-    /// Requests with a header that is no time, which is ignored.
-    pub unreadable: u64,
-}
-
 /// Flushing in this instance.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "query", derive(serde::Serialize))]
@@ -364,7 +381,7 @@ pub struct ChangeHealth {
 
 impl ChangeHealth {
     /// How well the detector could see when it judged the last minute, which ended at `until`.
-    pub fn new(until: Option<i64>, sight: Sight, now: i64) -> Self {
+    pub(crate) fn new(until: Option<i64>, sight: Sight, now: i64) -> Self {
         let mut blind_spots = Vec::new();
         if let Some(until) = until.filter(|until| now - until > LATE_JUDGEMENT) {
             let seconds = now - until;

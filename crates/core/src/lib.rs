@@ -29,8 +29,3 @@ pub mod store;
 pub mod targets;
 pub mod task;
 pub mod testing;
-
-pub use self::clock::{Clock, ManualClock};
-pub use self::error::{BuildError, StoreError, StoreErrorKind};
-pub use self::recorder::Unrecorded;
-pub use self::task::Task;

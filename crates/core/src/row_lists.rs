@@ -24,7 +24,7 @@ pub struct RowsQuery {
 }
 
 /// A scheduled row.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "query", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct RowInfo {
@@ -49,7 +49,7 @@ pub struct RowInfo {
 }
 
 /// Some of the scheduled rows of a cache.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct RowList {
     /// Number of all scheduled rows.
@@ -64,7 +64,7 @@ pub struct RowList {
 }
 
 /// A row of which the schedule does not tell that it could not be loaded.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "query", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct FailedRow {
@@ -79,7 +79,7 @@ pub struct FailedRow {
 }
 
 /// How often something has happened to the rows of a cache in this process, since the cache was built.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default)]
 #[cfg_attr(feature = "query", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct RowSums {

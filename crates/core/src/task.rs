@@ -43,6 +43,7 @@ pub struct Task {
 
 impl Task {
     /// A task of this name.
+    #[doc(hidden)]
     pub fn new(name: &'static str, future: impl Future<Output = ()> + Send + 'static) -> Self {
         Self {
             name,

@@ -9,7 +9,7 @@ use tower_pulse_model::pack::{named, packed};
 
 named! {
     /// What has changed.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     #[cfg_attr(
         feature = "serde",
         derive(serde::Serialize, serde::Deserialize),
@@ -130,7 +130,7 @@ pub enum Suspect {
 
 packed! {
     /// The same figure at an earlier time of day.
-    #[derive(Clone, Copy, Debug, PartialEq)]
+    #[derive(Clone, Debug, PartialEq)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     #[non_exhaustive]
     pub struct Earlier {
@@ -147,6 +147,7 @@ packed! {
 
 impl Earlier {
     /// The figure was `value` then, and is `now`.
+    #[doc(hidden)]
     pub fn new(value: f64, now: f64, error: f64, requests: u64) -> Self {
         Self {
             value,
@@ -165,7 +166,7 @@ pub const SOMEONE: &str = "someone";
 
 packed! {
     /// Somebody sees to a change.
-    #[derive(Clone, Debug, PartialEq, Eq)]
+    #[derive(Clone, Debug, PartialEq)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     #[non_exhaustive]
     pub struct Taken {
@@ -179,6 +180,7 @@ packed! {
 impl Taken {
     /// Taken by somebody of this name. Hidden characters are escaped, what is beyond 64 bytes then is cut off, and
     /// an empty name is that of [`SOMEONE`].
+    #[doc(hidden)]
     pub fn new(by: &str, at: i64) -> Self {
         let mut name = String::new();
         for c in by.trim().chars() {
@@ -263,6 +265,7 @@ packed! {
 
 impl Change {
     /// Orders changes: those that stand first, by the time that they cost; then the others, the last that ended first.
+    #[doc(hidden)]
     pub fn by_urgency(&self, other: &Self) -> Ordering {
         let ended = |change: &Self| change.ended.unwrap_or(i64::MAX);
         let extra = |change: &Self| change.extra_seconds_per_minute;
@@ -347,21 +350,35 @@ impl fmt::Display for Change {
     }
 }
 
-#[cfg(all(test, feature = "serde"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
     fn change(kind: ChangeKind, values: (f64, f64, f64), instance: Option<&str>) -> Change {
-        let change = serde_json::json!({
-            "id": "1", "kind": kind, "context": "GET /", "instance": instance,
-            "since": 0, "detected": 0, "ended": null,
-            "then": values.0, "now": values.1, "ratio": values.2,
-            "is_tail": false, "confidence": 1.0, "requests": 1, "minutes": 1,
-            "seconds_per_minute": 0.0, "extra_seconds_per_minute": 0.0,
-            "from_traffic": 0.0, "from_code": 0.0,
-            "suspects": [], "yesterday": null, "week_ago": null,
-        });
-        serde_json::from_value(change).expect("it is a change")
+        Change {
+            id: "1".into(),
+            kind,
+            context: "GET /".into(),
+            instance: instance.map(Into::into),
+            since: 0,
+            detected: 0,
+            ended: None,
+            then: values.0,
+            now: values.1,
+            ratio: values.2,
+            is_tail: false,
+            confidence: 1.0,
+            requests: 1,
+            minutes: 1,
+            seconds_per_minute: 0.0,
+            extra_seconds_per_minute: 0.0,
+            from_traffic: 0.0,
+            from_code: 0.0,
+            suspects: Vec::new(),
+            yesterday: None,
+            week_ago: None,
+            taken: None,
+        }
     }
 
     #[test]

@@ -11,7 +11,6 @@ pub(crate) struct Pace {
 
 /// What a change costs, in seconds of service time per minute.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Cost {
     /// What all requests take since the change.
     pub taken: f64,

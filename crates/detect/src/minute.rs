@@ -31,7 +31,6 @@ pub struct InstanceMinute<'a> {
 
 /// Something that stands at the end of a minute.
 #[derive(Clone, Debug, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Verdict {
     /// The context.
     pub context: RecordId,
@@ -68,7 +67,7 @@ pub struct Verdict {
 }
 
 /// A context that is likely slower, of which it is not certain yet. It is no change, and nobody is told of it.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Watched {
@@ -81,8 +80,8 @@ pub struct Watched {
 }
 
 /// How well a detector can see.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Sight {
     /// Contexts with requests in the last hour.

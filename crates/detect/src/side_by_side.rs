@@ -28,7 +28,8 @@ struct Sides {
 }
 
 /// A new version compared with the others, in the same minutes.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(test, derive(PartialEq))]
+#[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct SideBySide {
@@ -43,7 +44,8 @@ pub struct SideBySide {
 }
 
 /// What a version did.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(test, derive(PartialEq))]
+#[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Side {
@@ -61,8 +63,8 @@ pub struct Side {
     pub p99: Option<f64>,
 }
 
-impl From<&Aggregate> for Side {
-    fn from(sums: &Aggregate) -> Self {
+impl Side {
+    pub(crate) fn new(sums: &Aggregate) -> Self {
         let (count, successes) = (sums.times.count, sums.successes());
         Self {
             count,
@@ -111,7 +113,7 @@ impl Versions {
     /// Compares the versions on a context. `None` if both never had requests of it in the same minute.
     pub fn compare(&self, id: RecordId) -> Option<SideBySide> {
         let sides = self.contexts.get(&id)?;
-        let (new, old) = (Side::from(&sides.new), Side::from(&sides.old));
+        let (new, old) = (Side::new(&sides.new), Side::new(&sides.old));
         let is_enough = |sums: &Aggregate| sums.successes().count() >= MIN_RESPONSES;
         let ratio = new.mean.zip(old.mean).map(|(new, old)| new / old);
         Some(SideBySide {

@@ -257,7 +257,6 @@ pub fn timer_name(name: &str) -> Cow<'_, str> {
 
 /// Identifies the records of a context. It is the same for every instance and version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RecordId(u64);
 
 impl RecordId {

@@ -81,6 +81,7 @@ impl Mark {
     ///
     /// # Errors
     /// The text is empty, too long, or has control characters.
+    #[doc(hidden)]
     pub fn of_text(id: String, at: i64, text: &str) -> Result<Self, BadText> {
         let text = text.trim();
         let is_good = (1..=MAX_MARK_BYTES).contains(&text.len());
@@ -96,6 +97,7 @@ impl Mark {
     }
 
     /// The mark of an instance whose version is new.
+    #[doc(hidden)]
     pub fn of_version(at: i64, version: &Arc<str>) -> Self {
         Self {
             id: format!("{at}-{version}").into(),

@@ -4,7 +4,7 @@ use super::pack::named;
 
 named! {
     /// How one request, or one timed piece of code, ended. Each has exactly one outcome.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[repr(u8)]
     #[non_exhaustive]
     pub enum Outcome else Failed {
@@ -41,6 +41,7 @@ impl Outcome {
     /// The outcome of a response with this status code. A code outside of 100 to 599 counts as a server
     /// error.
     #[inline]
+    #[doc(hidden)]
     pub fn from_status(status: u16) -> Self {
         match status / 100 {
             1 => Self::Informational,

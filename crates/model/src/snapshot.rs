@@ -34,7 +34,7 @@ pub struct ContextSnapshot {
 }
 
 /// A key whose value has the wrong form. Its data is left out.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Problem {
@@ -48,6 +48,7 @@ packed!(Problem { key, reason });
 
 impl Problem {
     /// A key whose value could not be used, and why.
+    #[doc(hidden)]
     pub fn new(key: impl Into<String>, reason: impl Into<String>) -> Self {
         Self {
             key: key.into(),

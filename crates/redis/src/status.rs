@@ -14,12 +14,13 @@ use super::value::{bytes, float, int, items, number, pairs, problem, shown, text
 use tower_pulse_core::clock::Clock;
 use tower_pulse_core::condition::{Condition, Warning};
 use tower_pulse_core::error::StoreError;
+use tower_pulse_core::health::JournalHealth;
 use tower_pulse_core::skew::StoreTime;
 use tower_pulse_core::store::read;
 use tower_pulse_core::store::table::Table;
 use tower_pulse_core::store::{
-    Exceptions, INSTANCE_TTL, JournalStatus, MAX_QUARANTINED_KEYS, NewerEntry, Position,
-    SilentInstance, StoreStatus,
+    Exceptions, INSTANCE_TTL, MAX_QUARANTINED_KEYS, NewerEntry, Position, SilentInstance,
+    StoreStatus,
 };
 use tower_pulse_core::task::lock;
 use tower_pulse_model::entry::ENTRY_VERSION;
@@ -304,6 +305,16 @@ impl RedisStore {
         let quarantined = counted("quarantined");
         let lists = self.lists_of(now, quarantined, lists).await?;
         let created = seconds("created");
+        let mut journal = JournalHealth::default();
+        journal.entries = number(entries);
+        journal.bytes = head.offset.saturating_sub(low.offset);
+        journal.oldest_age_seconds = oldest.map(|at| now.saturating_sub(at).max(0) as f64);
+        journal.folder = bytes(folder).filter(|id| !id.is_empty()).map(shown);
+        let took = field("took").and_then(|millis| millis.parse::<f64>().ok());
+        journal.last_fold_seconds = took.map(|millis| millis / 1e3);
+        journal.set_aside = counted("set_aside");
+        journal.hole_bytes = counted("hole");
+        journal.orphaned = counted("orphaned");
         Ok(StoreStatus {
             as_of: oldest.unwrap_or(now).min(now),
             created,
@@ -319,17 +330,8 @@ impl RedisStore {
             ranking_warnings: lists.ranking_warnings,
             silent: lists.silent,
             gone: shown(field("gone").unwrap_or_default().as_bytes()),
-            journal: Some(JournalStatus {
-                entries: number(entries),
-                bytes: head.offset.saturating_sub(low.offset),
-                oldest_age: oldest.map(|at| now.saturating_sub(at).max(0) as f64),
-                folder: bytes(folder).filter(|id| !id.is_empty()).map(shown),
-                last_fold: seconds("took").map(|millis| millis as f64 / 1e3),
-                set_aside: counted("set_aside"),
-                hole_bytes: counted("hole"),
-                orphaned: counted("orphaned"),
-                newer: field("newer").and_then(|newer| waiting(newer, low)),
-            }),
+            journal: Some(journal),
+            newer: field("newer").and_then(|newer| waiting(newer, low)),
             time: self.time_of(time),
         })
     }

@@ -34,7 +34,7 @@ pub enum RowError {
         /// Length of the id.
         bytes: usize,
     },
-    /// The delay is not a number, infinite, or longer than a year.
+    /// The delay is longer than a year.
     #[non_exhaustive]
     Delay {
         /// The delay, in seconds.
@@ -66,7 +66,7 @@ impl fmt::Display for RowError {
             ),
             Self::Delay { seconds } => write!(
                 f,
-                "a delay of {seconds} s: at most a year is allowed, and 0 or less removes the row"
+                "a delay of {seconds} s: at most a year is allowed, and 0 removes the row"
             ),
             Self::Full { id, rows, max_rows } => write!(
                 f,

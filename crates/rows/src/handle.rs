@@ -21,25 +21,8 @@ const YEAR: f64 = 365.0 * 86_400.0;
 #[derive(Clone)]
 pub struct RowCache(pub(super) Arc<Cache>);
 
-/// Seconds between two refreshes of a row. Made from a [`Duration`], or from a number of seconds, of which 0 and
-/// less remove the row, as in the book.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Delay(f64);
-
-impl From<Duration> for Delay {
-    fn from(every: Duration) -> Self {
-        Self(every.as_secs_f64())
-    }
-}
-
-impl From<f64> for Delay {
-    fn from(seconds: f64) -> Self {
-        Self(seconds)
-    }
-}
-
 /// A cached row.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Row<T> {
     /// The row.
@@ -57,11 +40,11 @@ impl std::fmt::Debug for RowCache {
 }
 
 impl RowCache {
-    /// Refreshes a row every so often, beginning now. A delay of 0 or less removes the row.
+    /// Refreshes a row every so often, beginning now. A delay of 0 removes the row.
     ///
     /// # Errors
     /// [`RowError::Id`], [`RowError::Delay`], [`RowError::Full`] or [`RowError::Store`].
-    pub async fn schedule(&self, id: &str, every: impl Into<Delay>) -> Result<(), RowError> {
+    pub async fn schedule(&self, id: &str, every: Duration) -> Result<(), RowError> {
         self.schedule_many([(id, every)]).await
     }
 
@@ -70,18 +53,14 @@ impl RowCache {
     /// # Errors
     /// As [`schedule`](Self::schedule). Rows are scheduled 200 at a time: those before the 200 that were refused are
     /// scheduled then.
-    pub async fn schedule_many<I, D>(
+    pub async fn schedule_many<I: Into<String>>(
         &self,
-        rows: impl IntoIterator<Item = (I, D)>,
-    ) -> Result<(), RowError>
-    where
-        I: Into<String>,
-        D: Into<Delay>,
-    {
-        let delay = |(id, delay): (I, D)| {
-            let (id, Delay(seconds)): (String, Delay) = (id.into(), delay.into());
+        rows: impl IntoIterator<Item = (I, Duration)>,
+    ) -> Result<(), RowError> {
+        let delay = |(id, every): (I, Duration)| {
+            let (id, seconds): (String, _) = (id.into(), every.as_secs_f64());
             checked(&id)?;
-            match seconds.is_finite() && seconds <= YEAR {
+            match seconds <= YEAR {
                 true => Ok((id, seconds)),
                 false => Err(RowError::Delay { seconds }),
             }
@@ -117,7 +96,7 @@ impl RowCache {
     /// # Errors
     /// As [`schedule`](Self::schedule).
     pub async fn unschedule(&self, id: &str) -> Result<(), RowError> {
-        self.schedule(id, 0.0).await
+        self.schedule(id, Duration::ZERO).await
     }
 
     /// Loads a row now, after it was written: an older answer that is still being loaded is dropped. Returns whether

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::{Clock, ManualClock, Pulse};
 use tower_pulse_model::slice::{HOUR, hour_of};
+use tower_pulse_redis::{RedisOptions, RedisStore};
 
 use crate::rig::reads::{StoreOf, StoreReads};
 

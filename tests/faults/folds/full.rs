@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::{Builder, Pulse};
+use tower_pulse_redis::{RedisOptions, RedisStore};
 
 use super::{Report, keys};
 use crate::rig::server::RedisServer;

@@ -8,11 +8,8 @@ use crate::advice;
 use crate::clock::{Clock, Tick};
 use crate::condition::{Condition, Warning, conditions, texts};
 use crate::flush::FlushStatus;
-use crate::health::{
-    ChangeHealth, FlushHealth, Health, QueueHealth, RecordingHealth, Status, StoreHealth,
-};
-use crate::recorder::FlushCounters;
-use crate::recorder::queue::QueueStats;
+use crate::health::{ChangeHealth, FlushHealth, Health, RecordingHealth, Status, StoreHealth};
+use crate::recorder::{FlushCounters, QueueHealth};
 use crate::skew::skew_warning;
 use crate::task::lock;
 use tower_pulse_model::amounts::Amounts;
@@ -55,7 +52,8 @@ impl Stages {
                 pending_series: drain.pending + flush.series,
                 drain_lag_seconds: drain.lag,
                 max_drain_lag_seconds: drain.max_lag,
-                queue: self.queue_health(),
+                queue: (self.recorder.queue.as_ref())
+                    .map(|_| self.recorder.recording.queue_stats()),
             },
             flush: FlushHealth {
                 interval_seconds: flush.last_interval.as_secs_f64(),
@@ -160,20 +158,6 @@ const NO_ROUTES_AFTER: Duration = Duration::from_secs(10);
 const SENSELESS_OF: u64 = 100;
 
 impl Stages {
-    /// What the header of the queue in front has told, if it is read.
-    fn queue_health(&self) -> Option<QueueHealth> {
-        let is_read = self.recorder.queue.is_some();
-        is_read.then(|| {
-            let stats = self.recorder.recording.queue_stats();
-            QueueHealth {
-                timed: stats.timed,
-                negative: stats.negative,
-                too_long: stats.too_long,
-                unreadable: stats.unreadable,
-            }
-        })
-    }
-
     /// Waits in front of this instance that made no sense in the last seconds, if they are more than a few: what to do.
     fn queue_warnings(&self) -> Vec<Warning> {
         let (Some(_), Some(header)) = (&self.recorder.queue, &self.recorder.limits.queue_header)
@@ -219,21 +203,21 @@ impl Stages {
 
 /// The counts of the header of the queue, some seconds ago.
 #[derive(Default)]
-pub(super) struct QueueSince(Mutex<[Option<(Tick, QueueStats)>; 2]>);
+pub(super) struct QueueSince(Mutex<[Option<(Tick, QueueHealth)>; 2]>);
 
 /// The least time between two of these counts.
 const QUEUE_COUNTED_FOR: Duration = Duration::from_secs(4);
 
 impl QueueSince {
     /// What was counted since the older of two moments, which are some seconds apart.
-    fn counted(&self, clock: &Clock, now: QueueStats) -> QueueStats {
+    fn counted(&self, clock: &Clock, now: QueueHealth) -> QueueHealth {
         let mut since = lock(&self.0);
         let is_over = |(at, _): (Tick, _)| clock.since(at) >= QUEUE_COUNTED_FOR;
         if since[1].is_none_or(is_over) {
             *since = [since[1], Some((clock.tick(), now))];
         }
-        let before = since[0].map_or_else(QueueStats::default, |(_, before)| before);
-        QueueStats {
+        let before = since[0].map_or_else(QueueHealth::default, |(_, before)| before);
+        QueueHealth {
             timed: now.timed.saturating_sub(before.timed),
             negative: now.negative.saturating_sub(before.negative),
             too_long: now.too_long.saturating_sub(before.too_long),

@@ -5,8 +5,9 @@ use std::time::Duration;
 use super::{Handle, refusal};
 use crate::error::{BuildError, StoreError};
 use crate::recorder::RankingEntry;
+use crate::store::read::RankedId;
 use crate::store::table::Table;
-use crate::store::{RankedId, RankingPage, RankingQuery};
+use crate::store::{RankingPage, RankingQuery};
 use std::sync::Arc;
 use tower_pulse_model::context::{clean_name, escape_hidden};
 use tower_pulse_model::ranking::{MAX_RANKING_SLICES, RankingSpec};
@@ -37,6 +38,7 @@ pub struct RankingBuilder {
 
 impl RankingBuilder {
     /// A ranking of 24 hours by the hour.
+    #[doc(hidden)]
     pub fn new(handle: Handle, name: &str) -> Self {
         Self {
             handle,

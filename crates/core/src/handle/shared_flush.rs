@@ -92,7 +92,7 @@ mod tests {
         let shared = SharedFlush::default();
         let never = shared.run(std::future::pending());
         assert!(never.now_or_never().is_none());
-        let error = || StoreError::new(crate::StoreErrorKind::Refused, "full");
+        let error = || StoreError::new(crate::error::StoreErrorKind::Refused, "full");
         assert!(shared.run(async { Err(error()) }).await.is_err());
         assert!(shared.run(async { Ok(()) }).await.is_ok());
     }

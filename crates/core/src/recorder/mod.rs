@@ -47,7 +47,7 @@ pub use drain::{Drain, DrainStats};
 pub use flush_counters::FlushCounters;
 pub use limits::Limits;
 pub use polls::RequestPolls;
-pub use queue::{Queue, QueueStats, QueueTime};
+pub use queue::{Queue, QueueHealth, QueueTime};
 pub use ranking::{RankingEntry, Rankings};
 pub use request_outcome::RequestOutcome;
 pub use response::ResponseHead;
@@ -99,12 +99,12 @@ fn nanos_of(duration: Duration) -> u64 {
 /// Marks a response that is not recorded, as an extension. Responses of the admin router have it.
 ///
 /// ```
-/// # use tower_pulse_core as tower_pulse;
+/// # use tower_pulse_core::recorder as tower_pulse;
 /// use tower_pulse::Unrecorded;
 /// let mut response = http::Response::new("pong");
 /// response.extensions_mut().insert(Unrecorded);
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Unrecorded;
 
 /// A context of this process, or one of several handles that share its cells. Aligned so that threads which
@@ -422,7 +422,7 @@ impl RecordingState {
     }
 
     /// How many requests had a header that tells how long they have waited.
-    pub fn queue_stats(&self) -> QueueStats {
+    pub fn queue_stats(&self) -> QueueHealth {
         self.queue_counts.stats()
     }
 

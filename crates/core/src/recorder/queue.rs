@@ -57,16 +57,18 @@ pub(super) struct QueueCounts {
     unreadable: AtomicU64,
 }
 
-/// How many requests had a header that tells how long they have waited.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct QueueStats {
-    /// Waits that were recorded.
+/// The counts of requests with a header of the queue in front.
+#[derive(Clone, Copy, Debug, Default)]
+#[cfg_attr(feature = "query", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct QueueHealth {
+    /// Requests whose wait was recorded.
     pub timed: u64,
-    /// Those of them that were negative, and count as 0.
+    /// Those of them whose wait was negative, and counts as 0.
     pub negative: u64,
-    /// Waits of more than a minute, which are ignored.
+    /// Requests with a wait of more than a minute, which is ignored.
     pub too_long: u64,
-    /// Headers that are no time, which are ignored.
+    /// Requests with a header that is no time, which is ignored.
     pub unreadable: u64,
 }
 
@@ -142,9 +144,9 @@ impl QueueCounts {
         }
     }
 
-    pub(super) fn stats(&self) -> QueueStats {
+    pub(super) fn stats(&self) -> QueueHealth {
         let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
-        QueueStats {
+        QueueHealth {
             timed: self.timed.sum().max(0).unsigned_abs(),
             negative: count(&self.negative),
             too_long: count(&self.too_long),

@@ -11,7 +11,7 @@ use tower_pulse_model::outcome::Outcome;
 /// A status gives the outcome of its class. `count_as_error` says whether
 /// it is an error, and sees a response without headers. An `Outcome` is an error if
 /// [`Outcome::is_error`] says so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct RequestOutcome(Ending);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

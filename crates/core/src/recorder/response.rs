@@ -7,7 +7,7 @@ use http::{Extensions, HeaderMap, HeaderName, StatusCode};
 
 /// The head of a response, as `Builder::count_as_error` passes it to its
 /// function.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub struct ResponseHead<'a> {
     /// The status code.
@@ -23,6 +23,7 @@ pub struct ResponseHead<'a> {
 impl<'a> ResponseHead<'a> {
     /// The head of a response.
     #[inline]
+    #[doc(hidden)]
     pub fn new(
         status: StatusCode,
         headers: &'a HeaderMap,

@@ -41,6 +41,7 @@ impl fmt::Debug for Timer {
 
 impl Timer {
     /// A timer that runs from now on.
+    #[doc(hidden)]
     pub fn start(entry: Arc<Entry>) -> Self {
         // The request's own time begins before that of its timers.
         let scope = active::scope(entry.recording());
@@ -119,6 +120,7 @@ impl<F: Future> fmt::Debug for Timed<F> {
 
 impl<F: Future> Timed<F> {
     /// `has_failed` returns whether an output counts as an error.
+    #[doc(hidden)]
     pub fn new(entry: Arc<Entry>, future: F, has_failed: fn(&F::Output) -> bool) -> Self {
         Self {
             future,

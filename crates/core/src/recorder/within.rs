@@ -34,6 +34,7 @@ impl<F> fmt::Debug for Within<F> {
 
 impl<F> Within<F> {
     /// Wraps a future for the request that this thread is working on.
+    #[doc(hidden)]
     pub fn new(recording: &RecordingState, future: F) -> Self {
         Self {
             future,

@@ -37,7 +37,6 @@ pub use self::append::{
 use self::journal::Journal;
 pub use self::query::{CounterQuery, CounterSeries, Query, SlowestQuery};
 pub use self::query::{MAX_COUNTER_NAMES, RECENT_SLICES};
-pub use self::read::RankedId;
 pub use self::read::{
     BookStatistics, ContextRecords, InstanceReports, PackedRecords, RankingPage, RankingQuery,
     RecordCache, RecordIndex, RecordQuery, SliceRecords, SlowRequestQuery, VersionRecords,
@@ -47,8 +46,7 @@ pub use self::table_reads::RankingPlace;
 pub use self::upkeep::MAX_QUARANTINED_KEYS;
 pub use self::upkeep::Upkeep;
 pub use self::upkeep::{
-    Cleaned, Exceptions, Heartbeat, INSTANCE_TTL, JournalStatus, NewerEntry, Pass, SilentInstance,
-    StoreStatus,
+    Cleaned, Exceptions, Heartbeat, INSTANCE_TTL, NewerEntry, Pass, SilentInstance, StoreStatus,
 };
 use std::any::Any;
 

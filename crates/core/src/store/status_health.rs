@@ -1,7 +1,7 @@
 //! What the status of a store says for health: the same from an instance and from who only reads.
 
+use super::StoreStatus;
 use super::journal::NEWER_GRACE;
-use super::{JournalStatus, StoreStatus};
 use crate::clock::Clock;
 use crate::condition::{Condition, Warning};
 use crate::health::{FoldHealth, JournalHealth, Notices, shown_name};
@@ -13,16 +13,10 @@ const UNFOLDED_TOLERATED: f64 = 15.0;
 impl StoreStatus {
     /// Folding, in a process that is the folder or not.
     pub fn fold_health(&self, is_folder: bool) -> FoldHealth {
-        let journal = self.journal.as_ref().map(|journal| JournalHealth {
-            entries: journal.entries,
-            bytes: journal.bytes,
-            oldest_age_seconds: journal.oldest_age,
+        let journal = self.journal.clone().map(|journal| JournalHealth {
             folder: journal.folder.as_deref().map(shown_name),
             is_folder,
-            last_fold_seconds: journal.last_fold,
-            set_aside: journal.set_aside,
-            hole_bytes: journal.hole_bytes,
-            orphaned: journal.orphaned,
+            ..journal
         });
         FoldHealth {
             late: self.exceptions.late,
@@ -51,7 +45,7 @@ impl StoreStatus {
             return warnings;
         };
         warnings.extend(self.key_warnings());
-        warnings.extend(journal_warnings(journal));
+        warnings.extend(self.journal_warnings(journal));
         let losses = [
             (
                 Condition::SetAside,
@@ -81,6 +75,30 @@ impl StoreStatus {
             if is_known && notices.has_grown(clock, condition, count, None) {
                 warnings.push(condition.warning(format!("{count} {text}")));
             }
+        }
+        warnings
+    }
+
+    fn journal_warnings(&self, journal: &JournalHealth) -> Vec<Warning> {
+        let mut warnings = Vec::new();
+        if let Some(age) = journal
+            .oldest_age_seconds
+            .filter(|age| *age > UNFOLDED_TOLERATED)
+        {
+            warnings.push(Condition::JournalWaits.warning(format!(
+                "the journal's oldest entry has waited for {age:.0} s to be folded, and newer ones are not shown yet: the \
+                 health of the instance that folds says why"
+            )));
+        }
+        if let Some(newer) = &self.newer {
+            warnings.push(Condition::NewerEntry.warning(format!(
+                "the journal waits at an entry of version {}, which a newer version of tower-pulse wrote, and this \
+                 instance reads versions up to {}: what is behind it is not shown. Start an instance of the newer \
+                 version, which folds it; after {} s more without one, such entries are set aside (`pulse:aside`)",
+                newer.version,
+                newer.readable,
+                NEWER_GRACE.unsigned_abs().saturating_sub(newer.waited)
+            )));
         }
         warnings
     }
@@ -127,27 +145,6 @@ fn refusal(Problem { key, reason, .. }: &Problem) -> String {
     )
 }
 
-fn journal_warnings(journal: &JournalStatus) -> Vec<Warning> {
-    let mut warnings = Vec::new();
-    if let Some(age) = journal.oldest_age.filter(|age| *age > UNFOLDED_TOLERATED) {
-        warnings.push(Condition::JournalWaits.warning(format!(
-            "the journal's oldest entry has waited for {age:.0} s to be folded, and newer ones are not shown yet: the \
-             health of the instance that folds says why"
-        )));
-    }
-    if let Some(newer) = &journal.newer {
-        warnings.push(Condition::NewerEntry.warning(format!(
-            "the journal waits at an entry of version {}, which a newer version of tower-pulse wrote, and this \
-             instance reads versions up to {}: what is behind it is not shown. Start an instance of the newer \
-             version, which folds it; after {} s more without one, such entries are set aside (`pulse:aside`)",
-            newer.version,
-            newer.readable,
-            NEWER_GRACE.unsigned_abs().saturating_sub(newer.waited)
-        )));
-    }
-    warnings
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -162,7 +159,7 @@ mod tests {
         let notices = Notices::default();
         let well = || StoreStatus {
             created: Some(1),
-            journal: Some(JournalStatus::default()),
+            journal: Some(JournalHealth::default()),
             ..StoreStatus::default()
         };
         let told = |status: &StoreStatus| conditions(&status.warnings(&notices, &clock));
@@ -177,14 +174,14 @@ mod tests {
                 name: "web-2".into(),
                 seconds: 6,
             }],
-            journal: Some(JournalStatus {
-                oldest_age: Some(15.5),
-                newer: Some(NewerEntry {
-                    version: 2,
-                    readable: 1,
-                    waited: 5,
-                }),
-                ..JournalStatus::default()
+            journal: Some(JournalHealth {
+                oldest_age_seconds: Some(15.5),
+                ..JournalHealth::default()
+            }),
+            newer: Some(NewerEntry {
+                version: 2,
+                readable: 1,
+                waited: 5,
             }),
             exceptions: Exceptions {
                 skewed: 7,
@@ -202,11 +199,11 @@ mod tests {
         assert_eq!(told(&lost), []);
 
         lost.exceptions.skewed = 8;
-        lost.journal = Some(JournalStatus {
+        lost.journal = Some(JournalHealth {
             set_aside: 1,
             hole_bytes: 1,
             orphaned: 1,
-            ..JournalStatus::default()
+            ..JournalHealth::default()
         });
         let losses = [
             Condition::Skewed,

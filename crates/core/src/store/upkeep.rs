@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::health::JournalHealth;
 use crate::skew::StoreTime;
 use crate::store::StoreFuture;
 use tower_pulse_model::fleet::Fleet;
@@ -13,7 +14,7 @@ use tower_pulse_model::snapshot::Problem;
 pub const INSTANCE_TTL: i64 = 60;
 
 /// Samples that folding could not use, of all instances, since the store's generation began.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Exceptions {
     /// Requests older than the statistics of the last hour: in the counters, not in the statistics.
     pub late: u64,
@@ -48,29 +49,6 @@ impl Exceptions {
     }
 }
 
-/// The status of a journal.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct JournalStatus {
-    /// Entries in the journal, including folded entries that are not trimmed yet.
-    pub entries: u64,
-    /// Bytes of entries that are not folded.
-    pub bytes: u64,
-    /// Seconds since the oldest entry that is not folded was appended.
-    pub oldest_age: Option<f64>,
-    /// The instance that folds.
-    pub folder: Option<String>,
-    /// How long the last round took, in seconds.
-    pub last_fold: Option<f64>,
-    /// Requests in entries that were set aside because no instance could read them.
-    pub set_aside: u64,
-    /// Bytes of entries that were acknowledged, and gone before they were folded.
-    pub hole_bytes: u64,
-    /// Entries of an earlier generation whose state was missing.
-    pub orphaned: u64,
-    /// What the folder waits for, if it does.
-    pub newer: Option<NewerEntry>,
-}
-
 /// An entry of the journal that only a newer version of this crate can read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewerEntry {
@@ -83,7 +61,7 @@ pub struct NewerEntry {
 }
 
 /// The status of a store and its fleet.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct StoreStatus {
     /// The moment up to which all appended calls can be read, in Unix seconds.
     pub as_of: i64,
@@ -104,8 +82,10 @@ pub struct StoreStatus {
     pub silent: Vec<SilentInstance>,
     /// Tables of records that were found to be gone in the last hour: how many, and some of them; empty for none.
     pub gone: String,
-    /// The status of the journal, if the store has one.
-    pub journal: Option<JournalStatus>,
+    /// The journal, if the store has one that is read later.
+    pub journal: Option<JournalHealth>,
+    /// The entry that the folder waits at, if it does.
+    pub newer: Option<NewerEntry>,
     /// The time of the store, if it is not this process's.
     pub time: Option<StoreTime>,
 }
@@ -170,7 +150,7 @@ impl Pass {
 }
 
 /// The result of a pass.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cleaned {
     /// Counters that were examined.
     pub examined: u64,

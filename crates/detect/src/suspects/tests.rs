@@ -184,7 +184,7 @@ fn a_version_confirms_a_change_of_which_it_shows_a_part() {
 
 #[test]
 fn versions_are_compared_by_what_has_changed() {
-    let side = |count, failed| (&requests(count, failed)).into();
+    let side = |count, failed| crate::side_by_side::Side::new(&requests(count, failed));
     let compared = |new, old| SideBySide {
         minutes: 5,
         new,

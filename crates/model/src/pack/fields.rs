@@ -134,6 +134,7 @@ macro_rules! named {
 
         impl $type {
             /// All of them, in the order of their numbers.
+            #[doc(hidden)]
             pub const ALL: [Self; [$($name),+].len()] = [$(Self::$variant),+];
 
             /// The name in the API.

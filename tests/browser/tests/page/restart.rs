@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use pulse_browser::page::Page;
 use pulse_browser::rig::demo::{Demo, built};
 use pulse_browser::rig::process::TempDir;
-use tower_pulse::store::file::{FileOptions, FileStore};
 use tower_pulse::{Clock, Pulse};
+use tower_pulse_file::{FileOptions, FileStore};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const PAGE: &str = "GET /yesterday";

@@ -61,7 +61,7 @@ impl WatchedRow {
             method: name.method,
             path: name.path,
             context: context.clone(),
-            watched: *watched,
+            watched: watched.clone(),
         }
     }
 }

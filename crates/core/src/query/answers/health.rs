@@ -1,14 +1,12 @@
 //! The state of this process, with what only the store knows. It is answered whatever the state of the store.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::condition::{Condition, conditions, texts};
-use crate::health::{
-    ChangeHealth, CleaningHealth, FlushHealth, FoldHealth, Health, RecordingHealth, Status,
-    StoreHealth,
-};
+use crate::health::{ChangeHealth, FoldHealth, Health, Status, StoreHealth};
 use crate::query::source::Source;
 use crate::skew::{Skew, skew_warning};
 use tower_pulse_detect::detector::Sight;
@@ -22,30 +20,26 @@ const ASKED_EVERY: Duration = Duration::from_secs(1);
 /// The version of this crate.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
+/// Counts of what is lost, by the names of [`Health`].
+type Losses = BTreeMap<&'static str, u64>;
+
 /// The status, the warnings and the losses: what changes seldom, so that a page that polls gets 304.
-#[derive(Clone, Debug, Serialize)]
-#[non_exhaustive]
+#[derive(Debug, Serialize)]
 pub struct HealthStatus {
-    /// Whether the store answers, in one word.
-    pub status: Status,
-    /// Sentences for the operator. Each ends in what to do.
-    pub warnings: Vec<String>,
-    /// The conditions that these sentences are about.
+    status: Status,
+    warnings: Vec<String>,
+    /// The conditions that the warnings are about.
     pub conditions: Vec<Condition>,
-    /// What was not recorded; `None` in a process that is no instance.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub recording: Option<RecordingLosses>,
-    /// What did not reach the store; `None` in a process that is no instance.
+    recording: Option<Losses>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub flush: Option<FlushLosses>,
-    /// What could not be folded.
-    pub fold: FoldLosses,
-    /// The days that the store keeps; `None` if it keeps none, or cannot be read.
-    pub history: Option<HistoryHealth>,
+    flush: Option<Losses>,
+    fold: Losses,
+    history: Option<HistoryHealth>,
 }
 
 /// The days that the store keeps, where `history` is asked for.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct HistoryHealth {
     /// How many days.
@@ -54,184 +48,72 @@ pub struct HistoryHealth {
     pub since: Option<i64>,
 }
 
-impl HistoryHealth {
-    fn new(History { days, since, .. }: History) -> Self {
-        Self {
-            days,
-            since: (since > i64::MIN).then_some(since),
-        }
-    }
-}
-
-/// What was not recorded, as in [`RecordingHealth`](crate::health::RecordingHealth).
-#[derive(Clone, Copy, Debug, Serialize)]
-#[non_exhaustive]
-pub struct RecordingLosses {
-    /// Samples that came after the shutdown.
-    pub dropped: u64,
-    /// How much was added to counters and rankings after the shutdown.
-    pub dropped_additions: u64,
-    /// Requests that are counted as `<overflow>`.
-    pub overflowed: u64,
-    /// Requests whose wait in front was ignored: too long, or unreadable. `None` where no header tells of it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub queue_ignored: Option<u64>,
-    /// Requests whose wait in front was negative, and counts as 0. `None` where no header tells of it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub queue_negative: Option<u64>,
-}
-
-/// What did not reach the store, as in [`FlushHealth`](crate::health::FlushHealth).
-#[derive(Clone, Copy, Debug, Serialize)]
-#[non_exhaustive]
-pub struct FlushLosses {
-    /// Samples that are lost.
-    pub lost: u64,
-    /// How much is lost of what was added to counters and rankings.
-    pub lost_additions: u64,
-    /// Minute reports, listed requests and marks that are lost.
-    pub lost_details: u64,
-    /// How often the store forgot this instance.
-    pub store_resets: u64,
-}
-
-/// What could not be folded, as in [`FoldHealth`](crate::health::FoldHealth).
-#[derive(Clone, Copy, Debug, Serialize)]
-#[non_exhaustive]
-pub struct FoldLosses {
-    /// Samples too late for the statistics.
-    pub late: u64,
-    /// Samples from the store's future.
-    pub skewed: u64,
-    /// Parts of calls that were dropped for a key.
-    pub quarantined: u64,
-}
-
-impl From<ProcessHealth> for HealthStatus {
-    fn from(health: ProcessHealth) -> Self {
-        let own = health.own.as_ref();
-        Self {
-            status: health.status,
-            warnings: health.warnings,
-            conditions: health.conditions,
-            recording: own.map(|own| RecordingLosses {
-                dropped: own.recording.dropped,
-                dropped_additions: own.recording.dropped_additions,
-                overflowed: own.recording.overflowed,
-                queue_ignored: (own.recording.queue).map(|queue| queue.too_long + queue.unreadable),
-                queue_negative: own.recording.queue.map(|queue| queue.negative),
-            }),
-            flush: own.map(|own| FlushLosses {
-                lost: own.flush.lost,
-                lost_additions: own.flush.lost_additions,
-                lost_details: own.flush.lost_details,
-                store_resets: own.flush.store_resets,
-            }),
-            fold: FoldLosses {
-                late: health.fold.late,
-                skewed: health.fold.skewed,
-                quarantined: health.fold.quarantined,
-            },
-            history: None,
-        }
-    }
-}
-
-/// The state of this process, which may be an instance or a `Dashboard`.
-#[derive(Clone, Debug, Serialize)]
-#[non_exhaustive]
-pub struct ProcessHealth {
-    /// Whether the store answers, in one word.
-    pub status: Status,
-    /// Sentences for the operator. Each ends in what to do.
-    pub warnings: Vec<String>,
-    /// The conditions that these sentences are about.
-    pub conditions: Vec<Condition>,
-    /// Name of this instance; `None` in a process that is no instance.
-    pub instance: Option<String>,
-    /// Requests to the admin routers of this process with wrong credentials. One without any is not counted.
-    pub wrong_credentials: u64,
-    /// What only an instance has.
-    #[serde(flatten)]
-    pub own: Option<OwnHealth>,
-    /// Folding, of the whole fleet.
-    pub fold: FoldHealth,
-    /// Change detection, of the whole fleet.
-    pub changes: ChangeHealth,
-    /// The store.
-    pub store: StoreHealth,
-}
-
-/// What only an instance has, as in [`Health`].
-#[derive(Clone, Debug, Serialize)]
-#[non_exhaustive]
-pub struct OwnHealth {
-    /// The share of what was recorded that is not missing.
-    pub completeness: f64,
-    /// Recording.
-    pub recording: RecordingHealth,
-    /// Flushing.
-    pub flush: FlushHealth,
-    /// Cleaning.
-    pub cleaning: CleaningHealth,
-}
-
-impl From<Health> for ProcessHealth {
-    fn from(health: Health) -> Self {
-        Self {
-            status: health.status,
-            warnings: health.warnings,
-            conditions: health.conditions,
-            instance: Some(health.instance),
-            wrong_credentials: health.wrong_credentials,
-            own: Some(OwnHealth {
-                completeness: health.completeness,
-                recording: health.recording,
-                flush: health.flush,
-                cleaning: health.cleaning,
-            }),
-            fold: health.fold,
-            changes: health.changes,
-            store: health.store,
-        }
-    }
-}
-
 /// The state of this process, with what only the store knows: [`Reader::health`](crate::query::Reader::health).
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct FullHealth {
     /// The state of this process.
     #[serde(flatten)]
-    pub health: ProcessHealth,
-    /// Reading.
-    pub reading: ReadingHealth,
+    pub health: Health,
+    /// Keys whose value has the wrong form.
+    #[serde(rename = "reading", serialize_with = "reading")]
+    pub unreadable: Vec<Problem>,
     /// The days that the store keeps; `None` if it keeps none, or cannot be read.
     pub history: Option<HistoryHealth>,
     /// The version of this crate.
     pub version: &'static str,
 }
 
-/// What could not be read.
-#[derive(Clone, Debug, Serialize)]
-#[non_exhaustive]
-pub struct ReadingHealth {
-    /// Keys whose value has the wrong form.
-    pub unreadable: Vec<Problem>,
+fn reading<S: Serializer>(unreadable: &[Problem], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_map([("unreadable", unreadable)])
 }
 
 /// What changes seldom.
 pub(in crate::query) async fn status(source: &Source) -> HealthStatus {
+    let of = of_process(source, &unreadable(source).await).await;
+    let is_of_instance = of.is_of_instance();
+    let (recording, flush) = (&of.recording, &of.flush);
+    let queue = recording.queue.iter().flat_map(|queue| {
+        [
+            ("queue_ignored", queue.too_long + queue.unreadable),
+            ("queue_negative", queue.negative),
+        ]
+    });
+    let recording = [
+        ("dropped", recording.dropped),
+        ("dropped_additions", recording.dropped_additions),
+        ("overflowed", recording.overflowed),
+    ];
+    let flush = [
+        ("lost", flush.lost),
+        ("lost_additions", flush.lost_additions),
+        ("lost_details", flush.lost_details),
+        ("store_resets", flush.store_resets),
+    ];
     HealthStatus {
+        recording: is_of_instance.then(|| recording.into_iter().chain(queue).collect()),
+        flush: is_of_instance.then(|| flush.into()),
+        fold: Losses::from([
+            ("late", of.fold.late),
+            ("skewed", of.fold.skewed),
+            ("quarantined", of.fold.quarantined),
+        ]),
         history: history(source).await,
-        ..of_process(source, &unreadable(source).await).await.into()
+        status: of.status,
+        warnings: of.warnings,
+        conditions: of.conditions,
     }
 }
 
 /// The days that the store keeps.
 async fn history(source: &Source) -> Option<HistoryHealth> {
     let tiers = source.reader.tiers().await.ok()?;
-    tiers.history.map(HistoryHealth::new)
+    tiers
+        .history
+        .map(|History { days, since, .. }| HistoryHealth {
+            days,
+            since: (since > i64::MIN).then_some(since),
+        })
 }
 
 pub(in crate::query) async fn health(source: &Source) -> FullHealth {
@@ -239,7 +121,7 @@ pub(in crate::query) async fn health(source: &Source) -> FullHealth {
     let unreadable = unreadable(source).await;
     FullHealth {
         health: of_process(source, &unreadable).await,
-        reading: ReadingHealth { unreadable },
+        unreadable,
         history: history(source).await,
         version: VERSION,
     }
@@ -256,9 +138,9 @@ async fn unreadable(source: &Source) -> Vec<Problem> {
 /// The most unreadable keys that are warned of.
 const MAX_WARNED: usize = 5;
 
-async fn of_process(source: &Source, unreadable: &[Problem]) -> ProcessHealth {
-    let mut health: ProcessHealth = match &source.process {
-        Some(process) => process.health().into(),
+async fn of_process(source: &Source, unreadable: &[Problem]) -> Health {
+    let mut health = match &source.process {
+        Some(process) => process.health(),
         None => of_the_fleet(source).await,
     };
     let keys = unreadable.iter().take(MAX_WARNED).map(|of| {
@@ -269,7 +151,7 @@ async fn of_process(source: &Source, unreadable: &[Problem]) -> ProcessHealth {
     });
     let fleet = source.reader.fleet().await;
     let alive = fleet.iter().flat_map(|fleet| &fleet.alive);
-    let others = alive.filter(|of| Some(&*of.instance) != health.instance.as_deref());
+    let others = alive.filter(|of| *of.instance != *health.instance);
     let told = others.flat_map(|of| {
         let whose = format!("instance {}", of.instance);
         let cleaning = of.cleaning.iter();
@@ -287,7 +169,7 @@ async fn of_process(source: &Source, unreadable: &[Problem]) -> ProcessHealth {
 }
 
 /// What a process can tell that only reads the store.
-async fn of_the_fleet(source: &Source) -> ProcessHealth {
+async fn of_the_fleet(source: &Source) -> Health {
     let reader = &source.reader;
     let (status, changes) = tokio::join!(reader.status(), reader.changes());
     let (status, last_error) = match status {
@@ -316,13 +198,11 @@ async fn of_the_fleet(source: &Source) -> ProcessHealth {
         Ok(log) => (log.judged_until(), log.judged.sight),
         Err(_) => (None, Sight::default()),
     };
-    ProcessHealth {
+    Health {
         status: Status::at_age(age, ASKED_EVERY),
         conditions: conditions(&warnings),
         warnings: texts(warnings),
-        instance: None,
         wrong_credentials: source.notices.wrong_credentials(),
-        own: None,
         fold: store.map_or_else(FoldHealth::default, |store| store.fold_health(false)),
         changes: ChangeHealth::new(until, sight, source.clock.now_seconds()),
         store: StoreHealth {
@@ -331,5 +211,6 @@ async fn of_the_fleet(source: &Source) -> ProcessHealth {
             last_error,
             clock_skew_seconds: skew,
         },
+        ..Health::default()
     }
 }

@@ -40,7 +40,7 @@ pub use self::counters::{
 pub use self::deploy::{Deploy, DeployQuery, DeployRow};
 pub use self::deploy_verdict::{DeployVerdict, Verdict};
 pub use self::fix_first::{FixFirst, FixFirstQuery, FixReason, FixRow};
-pub use self::health::{FullHealth, HistoryHealth, OwnHealth, ProcessHealth, ReadingHealth};
+pub use self::health::{FullHealth, HistoryHealth};
 pub use self::heat_map::{HeatMap, HeatMapQuery, HeatSlice};
 pub use self::instance::{Instance, InstancePath, InstancePoint, InstanceQuery, MachinePoint};
 pub use self::instance_verdict::{InstanceVerdict, Spread};

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::{MAX_ROWS, check_given, check_limit};
 use crate::query::error::QueryError;
 use crate::query::source::Source;
-use crate::store::{RankedId, RankingPage};
+use crate::store::RankingPage;
+use crate::store::read::RankedId;
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::ranking::RankingSpec;
 

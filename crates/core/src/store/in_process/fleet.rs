@@ -65,6 +65,7 @@ impl State {
             silent: Vec::new(),
             gone: String::new(),
             journal: None,
+            newer: None,
             time: None,
         })
     }

@@ -39,7 +39,7 @@ pub struct RankingQuery {
 }
 
 /// An id of a ranking.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "query", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct RankedId {
@@ -51,7 +51,7 @@ pub struct RankedId {
 
 impl RankedId {
     /// An id and its sum.
-    pub fn new(id: impl Into<String>, score: i64) -> Self {
+    pub(crate) fn new(id: impl Into<String>, score: i64) -> Self {
         Self {
             id: id.into(),
             score,
@@ -60,7 +60,7 @@ impl RankedId {
 }
 
 /// A part of a ranking.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RankingPage {
     /// The configuration that the ranking was last added to with.
     pub spec: RankingSpec,
