@@ -296,7 +296,8 @@ pub async fn many_callers_cause_one_load(service: &Service) {
         assert_eq!(row.value.load, 1);
     }
     service.database.set("none", Mode::Missing);
-    assert_eq!(caches[0].get_or_load::<Stock>("none").await.unwrap(), None);
+    let none = caches[0].get_or_load::<Stock>("none").await.unwrap();
+    assert!(none.is_none());
     service.database.set("bad", Mode::Fail);
     let error = caches[0].get_or_load::<Stock>("bad").await.unwrap_err();
     assert!(matches!(error, RowError::Load { .. }));
@@ -408,7 +409,8 @@ pub async fn rows_scheduled_together_are_spread(service: &Service) {
 pub async fn rows_are_listed_the_latest_due_first(service: &Service) {
     let (cache, _task) = service.builder().build_with_task().unwrap();
     for (at, id) in ["c", "a", "b"].into_iter().enumerate() {
-        cache.schedule(id, (at + 1) as f64).await.unwrap();
+        let every = (at as u32 + 1) * SECOND;
+        cache.schedule(id, every).await.unwrap();
         service.manual.advance(SECOND);
     }
     let list = cache.list(0, 2).await.unwrap();
@@ -424,7 +426,7 @@ pub async fn rows_are_listed_the_latest_due_first(service: &Service) {
     assert_eq!(rows.len(), 1);
     for (offset, limit) in [(9, 5), (0, 0)] {
         let list = cache.list(offset, limit).await.unwrap();
-        assert_eq!((list.total, list.rows), (3, vec![]));
+        assert_eq!((list.total, list.rows.len()), (3, 0));
     }
 }
 
@@ -574,7 +576,7 @@ pub async fn a_delay_below_a_second_is_kept(service: &Service) {
 
 pub async fn a_delay_that_is_nearly_zero_goes_on(service: &Service) {
     let cache = service.cache();
-    cache.schedule("1", 5e-324).await.unwrap();
+    cache.schedule("1", Duration::from_nanos(1)).await.unwrap();
     for load in [1, 2, 3] {
         service
             .until("it is loaded again", async || {
@@ -623,7 +625,7 @@ pub async fn a_read_does_not_wait_for_a_load(service: &Service) {
     })
     .await;
     let read = tokio::time::timeout(5 * SECOND, cache.get::<Stock>("1")).await;
-    assert_eq!(read.expect("the read ends").unwrap(), None);
+    assert!(read.expect("the read ends").unwrap().is_none());
     // A caller that is dropped frees the row for the next one.
     caller.abort();
     gate.add_permits(9);

@@ -130,7 +130,7 @@ pub enum Suspect {
 
 packed! {
     /// The same figure at an earlier time of day.
-    #[derive(Clone, Debug, PartialEq)]
+    #[derive(Clone, Copy, Debug, PartialEq)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     #[non_exhaustive]
     pub struct Earlier {
