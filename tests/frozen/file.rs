@@ -75,7 +75,7 @@ async fn a_file_of_0_1_0_is_read_and_gone_on_with() {
     let path = dir.path().join("pulse.redb");
     std::fs::write(&path, whole(&std::fs::read(fixture(LAST, FILE)).unwrap())).unwrap();
     let time = Time::to_read();
-    let answers = answers::ask(&open(&path, &time).await, &time, false).await;
+    let answers = answers::ask(ANSWERS, &open(&path, &time).await, &time).await;
     answers::assert_as_before(ANSWERS, &answers);
 }
 
@@ -87,8 +87,8 @@ async fn this_version_stores_in_a_file_what_0_1_0_has_stored() {
     if is_freezing() {
         write_fixture(FILE, &parts(&now));
         let time = Time::to_read();
-        let answers = answers::ask(&open(&path, &time).await, &time, false).await;
-        return write_fixture(ANSWERS, &serde_json::to_vec(&answers).unwrap());
+        let answers = answers::ask(ANSWERS, &open(&path, &time).await, &time).await;
+        return write_fixture(ANSWERS, answers::to_lines(&answers).as_bytes());
     }
     let before = whole(&std::fs::read(fixture(LAST, FILE)).unwrap());
     // Its name and its version, before the process that holds it.

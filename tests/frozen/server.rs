@@ -43,7 +43,7 @@ fn frozen() -> Keys {
 async fn a_redis_that_0_1_0_has_filled_is_read_and_gone_on_with() {
     let (server, time) = (RedisServer::start().await, Time::to_read());
     redis_keys::restore(&mut server.connection().await, &frozen()).await;
-    let answers = answers::ask(&store(&server, &time), &time, true).await;
+    let answers = answers::ask(ANSWERS, &store(&server, &time), &time).await;
     answers::assert_as_before(ANSWERS, &answers);
 }
 
@@ -53,8 +53,8 @@ async fn this_version_stores_in_redis_what_0_1_0_has_stored() {
     if is_freezing() {
         write_fixture(KEYS, redis_keys::to_text(&now).as_bytes());
         let time = Time::to_read();
-        let answers = answers::ask(&store(&server, &time), &time, true).await;
-        return write_fixture(ANSWERS, &serde_json::to_vec(&answers).unwrap());
+        let answers = answers::ask(ANSWERS, &store(&server, &time), &time).await;
+        return write_fixture(ANSWERS, answers::to_lines(&answers).as_bytes());
     }
     let (before, now) = (lines(&frozen()), lines(&now));
     let missing: Vec<_> = before.iter().filter(|line| !now.contains(line)).collect();
