@@ -3,11 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "test code: a panic is a failed test")]
 
-use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pulse_rig::book::*;
-use pulse_rig::process::{Leashed, TempDir, free_port};
 use pulse_rig::proxy::{Proxy, Swallow};
 use pulse_rig::server::{RedisServer, connect};
 use redis::aio::MultiplexedConnection;
@@ -39,74 +37,6 @@ async fn behind_proxy() -> (RedisServer, Proxy, MultiplexedConnection) {
     let mut conn = through(&proxy).await;
     ping(&mut conn).await.unwrap();
     (server, proxy, conn)
-}
-
-#[tokio::test]
-async fn a_panic_takes_the_server_along() {
-    let (send, receive) = std::sync::mpsc::channel();
-    let panicked = tokio::spawn(async move {
-        let server = RedisServer::start().await;
-        server.freeze();
-        send.send(server.pid()).unwrap();
-        panic!("on purpose: the server must go with this test");
-    });
-    assert!(panicked.await.is_err());
-    let pid = receive.recv().unwrap();
-    assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists());
-}
-
-#[test]
-fn the_watcher_ends_a_child_whose_owner_was_killed() {
-    let dir = TempDir::new("owner");
-    let mut child = Leashed::spawn(Command::new("sleep").arg("60"), dir.path()).unwrap();
-    child.signal("STOP");
-    child.lose_the_leash();
-    let exit = child.wait(Duration::from_secs(5)).expect("killed");
-    assert_eq!(
-        std::os::unix::process::ExitStatusExt::signal(&exit),
-        Some(9)
-    );
-}
-
-/// Another process would fail in the same way as this one does.
-#[test]
-fn a_free_port_is_given_to_nobody_else() {
-    let port = free_port();
-    let other = std::net::UdpSocket::bind(("127.0.0.1", port));
-    assert_eq!(other.unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
-}
-
-#[tokio::test]
-async fn a_server_is_silent_while_frozen_and_closes_its_clients() {
-    let server = RedisServer::start().await;
-    let mut conn = server.connection().await;
-    server.freeze();
-    conn.set_response_timeout(SHORT);
-    assert!(incr(&mut conn).await.unwrap_err().is_timeout());
-    server.thaw();
-    conn.set_response_timeout(Duration::from_secs(10));
-    assert_eq!(incr(&mut conn).await.unwrap(), 2, "the first one too");
-    assert_eq!(server.kill_clients().await, 1);
-    assert!(ping(&mut conn).await.unwrap_err().is_connection_dropped());
-}
-
-#[tokio::test]
-async fn a_proxy_cuts_refuses_and_delays() {
-    let (_server, proxy, mut conn) = behind_proxy().await;
-    proxy.cut();
-    assert!(ping(&mut conn).await.unwrap_err().is_connection_dropped());
-    let mut before = through(&proxy).await;
-    proxy.refuse(true);
-    let client = redis::Client::open(proxy.url()).unwrap();
-    let refused = client.get_multiplexed_async_connection().await;
-    assert!(refused.unwrap_err().is_connection_dropped());
-    ping(&mut before).await.unwrap();
-    proxy.heal();
-    let mut conn = through(&proxy).await;
-    proxy.delay(SHORT);
-    let start = Instant::now();
-    ping(&mut conn).await.unwrap();
-    assert!(start.elapsed() >= SHORT);
 }
 
 #[tokio::test]

@@ -1,8 +1,7 @@
 //! Clocks that jump, contexts without number, and other input that nobody would call traffic.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use fastrand::Rng;
 use tower_pulse::{ChangeKind, Pulse};
 
 use crate::fleet::{Backend, Fleet, MINUTE, named};
@@ -126,39 +125,6 @@ async fn a_gap_of_three_hours_is_no_change(backend: Backend) {
         fleet.pass_and_judge(&requests).await;
     }
     assert_eq!(named(&fleet.standing().await), [("slower", SEARCH)]);
-}
-
-#[tokio::test]
-async fn two_thousand_contexts_are_judged_in_seconds() {
-    let mut fleet = Fleet::new(Backend::memory(), 1);
-    let mut rng = Rng::with_seed(fixed_seed());
-    let contexts: Vec<String> = (0..1_990).map(|n| format!("GET /{n}")).collect();
-    let slow = "GET /7";
-    let mut longest = Duration::ZERO;
-    for minute in 0..32 {
-        let mut requests = Vec::new();
-        for context in &contexts {
-            // The first pages are busy, so that they can be judged.
-            let count = if context.len() < 7 { 20 } else { 2 };
-            for _ in 0..count {
-                let micros = 20_000.0 * (0.4 * (rng.f64() + rng.f64() + rng.f64() - 1.5)).exp();
-                requests.push(request(context, Duration::from_micros(micros as u64), 200));
-            }
-        }
-        if minute >= 26 {
-            slow_down(&mut requests, slow, 4.0);
-        }
-        fleet.pass(&requests).await;
-        let start = Instant::now();
-        assert_eq!(fleet.judge().await, 1);
-        longest = longest.max(start.elapsed());
-    }
-    // Else minutes would pile up.
-    assert!(longest < Duration::from_secs(60), "{longest:?}");
-    let changes = fleet.changes().await;
-    assert_eq!(named(&changes), [("slower", slow)], "{changes:#?}");
-    let health = fleet.instances[0].pulse.health();
-    assert_eq!(health.changes.contexts, 1_990);
 }
 
 async fn contexts_that_come_and_go_are_known(backend: Backend) {

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::fleet::{Backend, Fleet, MINUTE, named};
 use crate::rig::seed::fixed_seed;
-use crate::traffic::{SEARCH, Traffic, slow_down};
+use crate::traffic::Traffic;
 
 /// Minutes before the service stops, and minutes for which it is away.
 const BEFORE: i64 = 90;
@@ -39,37 +39,6 @@ async fn a_restart_is_no_change() {
         let changes = fleet.changes().await;
         assert_eq!(named(&changes), [], "seed {seed}, minute {minute}");
     }
-}
-
-#[tokio::test]
-async fn a_page_that_is_slower_after_the_gap_than_before_it_is_found() {
-    let seed = fixed_seed();
-    let mut traffic = Traffic::new(seed, 1);
-    let mut fleet = restarted(&mut traffic).await;
-    let began = fleet.now;
-    for minute in 1..=10 {
-        let mut requests = traffic.minute();
-        slow_down(&mut requests, SEARCH, 2.0);
-        fleet.pass(&requests).await;
-        fleet.judge().await;
-        let changes = fleet.standing().await;
-        if minute >= 6 {
-            assert_eq!(
-                named(&changes),
-                [("slower", SEARCH)],
-                "seed {seed}, minute {minute}"
-            );
-        }
-    }
-    let change = &fleet.standing().await[0];
-    assert!(
-        (change.since - began).abs() <= MINUTE,
-        "seed {seed}: {change:?}"
-    );
-    assert!(
-        (1.6..2.5).contains(&change.ratio),
-        "seed {seed}: {change:?}"
-    );
 }
 
 fn number(answer: &Value, field: &str) -> f64 {

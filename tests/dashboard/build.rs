@@ -6,48 +6,32 @@ use http_body_util::BodyExt;
 use tower::ServiceExt;
 use tower_pulse::{Builder, Dashboard, DashboardBuilder, Pulse};
 
+type Configure<B> = fn(B) -> B;
+
+/// A name of a field with its setting by each builder.
+macro_rules! both {
+    ($($field:ident($($value:expr),+)),+ $(,)?) => {
+        [$((
+            stringify!($field),
+            (|b| b.$field($($value),+)) as Configure<Builder>,
+            (|b| b.$field($($value),+)) as Configure<DashboardBuilder>,
+        )),+]
+    };
+}
+
 #[test]
 fn fields_are_checked_as_those_of_an_instance() {
-    type Configure<B> = fn(B) -> B;
-    let cases: [(&str, Configure<Builder>, Configure<DashboardBuilder>); 10] = [
-        (
-            "redis",
-            |b| b.redis("http://127.0.0.1/"),
-            |b| b.redis("http://127.0.0.1/"),
-        ),
-        ("prefix", |b| b.prefix("a\n"), |b| b.prefix("a\n")),
-        ("service", |b| b.service(""), |b| b.service("")),
-        ("precisions", |b| b.precisions([]), |b| b.precisions([])),
-        (
-            "retained_slices",
-            |b| b.retained_slices(0),
-            |b| b.retained_slices(0),
-        ),
-        (
-            "target",
-            |b| b.target(Duration::ZERO),
-            |b| b.target(Duration::ZERO),
-        ),
-        (
-            "target_for",
-            |b| b.target_for("GET /", Duration::ZERO, 0.9),
-            |b| b.target_for("GET /", Duration::ZERO, 0.9),
-        ),
-        (
-            "trace_url",
-            |b| b.trace_url("ftp://traces.example.com/{trace_id}"),
-            |b| b.trace_url("ftp://traces.example.com/{trace_id}"),
-        ),
-        (
-            "redis_connection_timeout",
-            |b| b.redis_connection_timeout(Duration::ZERO),
-            |b| b.redis_connection_timeout(Duration::ZERO),
-        ),
-        (
-            "redis_response_timeout",
-            |b| b.redis_response_timeout(Duration::MAX),
-            |b| b.redis_response_timeout(Duration::MAX),
-        ),
+    let cases = both![
+        redis("http://127.0.0.1/"),
+        prefix("a\n"),
+        service(""),
+        precisions([]),
+        retained_slices(0),
+        target(Duration::ZERO),
+        target_for("GET /", Duration::ZERO, 0.9),
+        trace_url("ftp://traces.example.com/{trace_id}"),
+        redis_connection_timeout(Duration::ZERO),
+        redis_response_timeout(Duration::MAX),
     ];
     let url = "redis://127.0.0.1/";
     for (field, of_instance, of_dashboard) in cases {
@@ -97,5 +81,4 @@ fn a_path_that_cannot_work_is_an_error() {
             .is_err()
     );
     let _: axum::Router<String> = dashboard.router(Access::open());
-    assert!(format!("{dashboard:?}").contains("redis"), "{dashboard:?}");
 }

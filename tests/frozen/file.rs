@@ -74,7 +74,8 @@ async fn a_file_of_0_1_0_is_read_and_gone_on_with() {
     let dir = TempDir::new("frozen");
     let path = dir.path().join("pulse.redb");
     std::fs::write(&path, whole(&std::fs::read(fixture(LAST, FILE)).unwrap())).unwrap();
-    let answers = answers::ask(&open(&path, &Time::to_read()).await).await;
+    let time = Time::to_read();
+    let answers = answers::ask(ANSWERS, &open(&path, &time).await, &time).await;
     answers::assert_as_before(ANSWERS, &answers);
 }
 
@@ -85,8 +86,9 @@ async fn this_version_stores_in_a_file_what_0_1_0_has_stored() {
     let now = std::fs::read(&path).unwrap();
     if is_freezing() {
         write_fixture(FILE, &parts(&now));
-        let answers = answers::ask(&open(&path, &Time::to_read()).await).await;
-        return write_fixture(ANSWERS, &serde_json::to_vec_pretty(&answers).unwrap());
+        let time = Time::to_read();
+        let answers = answers::ask(ANSWERS, &open(&path, &time).await, &time).await;
+        return write_fixture(ANSWERS, answers::to_lines(&answers).as_bytes());
     }
     let before = whole(&std::fs::read(fixture(LAST, FILE)).unwrap());
     // Its name and its version, before the process that holds it.

@@ -13,6 +13,7 @@ mod answers;
 mod file;
 mod mask;
 mod past;
+mod present;
 mod redis_keys;
 mod server;
 

@@ -11,7 +11,7 @@ use http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use tower::ServiceExt;
 use tower_pulse::store::Store as Shared;
-use tower_pulse::{Change, Clock, ManualClock, Pulse};
+use tower_pulse::{Builder, Change, Clock, ManualClock, Pulse};
 use tower_pulse_core::store::{FencedBatch, Store};
 use tower_pulse_core::testing::TestFolder;
 use tower_pulse_model::aggregate::Aggregate;
@@ -54,22 +54,26 @@ impl Time {
     }
 }
 
-/// An instance that does only what the test says.
-pub fn instance(store: &Shared, time: &Time, version: &str) -> Pulse {
+/// What every instance is built of.
+pub fn builder(store: &Shared, time: &Time, version: &str) -> Builder {
     let builder = Pulse::builder()
         .store(store.clone())
         .clock(time.clock.clone());
     let builder = builder.instance("web-1").app_version(version);
     let builder = builder.history(HISTORY).keep_trace_ids(true);
     let builder = builder.keep_request_paths(true);
-    let builder = builder.shutdown_timeout(Duration::from_secs(30));
+    builder.shutdown_timeout(Duration::from_secs(30))
+}
+
+/// An instance that does only what the test says.
+pub fn instance(builder: Builder) -> Pulse {
     let (pulse, tasks) = builder.build_with_tasks().unwrap();
     drop(tasks);
     pulse
 }
 
 /// The service: what a handler takes is what it moves the clock by.
-fn service(pulse: &Pulse, hand: &ManualClock, product: Duration) -> Router {
+pub fn service(pulse: &Pulse, hand: &ManualClock, product: Duration) -> Router {
     let (timed, paying) = (hand.clone(), hand.clone());
     let of_timer = pulse.clone();
     let show = async move || {
@@ -89,10 +93,12 @@ fn service(pulse: &Pulse, hand: &ManualClock, product: Duration) -> Router {
         .layer(pulse.layer())
 }
 
-async fn send(app: &Router, method: &str, uri: &str) {
+/// Sends a request, which says when the queue in front of the service got it.
+pub async fn send(app: &Router, method: &str, uri: &str, queued: &str) {
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let request = Request::builder().method(method).uri(uri);
     let request = request.header("traceparent", trace);
+    let request = request.header("x-request-start", queued);
     let request = request.body(Body::empty()).unwrap();
     let response = app.clone().oneshot(request).await.unwrap();
     response.into_body().collect().await.unwrap();
@@ -106,12 +112,12 @@ pub async fn settle(pulse: &Pulse) {
 /// Records the past. The last call of another instance is appended, and not folded.
 pub async fn record(store: &Shared, time: &Time) {
     let backend: Arc<dyn Store> = store.clone().into();
-    let mut pulse = instance(store, time, "1.4.1");
+    let mut pulse = instance(builder(store, time, "1.4.1"));
     let mut app = service(&pulse, &time.hand, Duration::from_millis(17));
     for (number, step) in STEPS.into_iter().enumerate() {
         if number == SECOND_VERSION {
             pulse.shutdown().await.unwrap();
-            pulse = instance(store, time, "1.4.2");
+            pulse = instance(builder(store, time, "1.4.2"));
             app = service(&pulse, &time.hand, Duration::from_millis(170));
         }
         pulse.simulation().heartbeat().await.unwrap();
@@ -119,10 +125,10 @@ pub async fn record(store: &Shared, time: &Time) {
         // What the requests take does not end the second.
         time.hand.set_wall(second(number));
         for _ in 0..3 + number {
-            send(&app, "GET", "/products/7?from=mail").await;
+            send(&app, "GET", "/products/7?from=mail", "").await;
         }
-        send(&app, "POST", "/checkout").await;
-        send(&app, "GET", "/nowhere").await;
+        send(&app, "POST", "/checkout", "").await;
+        send(&app, "GET", "/nowhere", "").await;
         pulse.counter("sales").add(7);
         add_to_ranking(&pulse, number);
         pulse.simulation().drain();

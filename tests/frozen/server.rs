@@ -43,7 +43,7 @@ fn frozen() -> Keys {
 async fn a_redis_that_0_1_0_has_filled_is_read_and_gone_on_with() {
     let (server, time) = (RedisServer::start().await, Time::to_read());
     redis_keys::restore(&mut server.connection().await, &frozen()).await;
-    let answers = answers::ask(&store(&server, &time)).await;
+    let answers = answers::ask(ANSWERS, &store(&server, &time), &time).await;
     answers::assert_as_before(ANSWERS, &answers);
 }
 
@@ -52,8 +52,9 @@ async fn this_version_stores_in_redis_what_0_1_0_has_stored() {
     let (server, now) = stored().await;
     if is_freezing() {
         write_fixture(KEYS, redis_keys::to_text(&now).as_bytes());
-        let answers = answers::ask(&store(&server, &Time::to_read())).await;
-        return write_fixture(ANSWERS, &serde_json::to_vec_pretty(&answers).unwrap());
+        let time = Time::to_read();
+        let answers = answers::ask(ANSWERS, &store(&server, &time), &time).await;
+        return write_fixture(ANSWERS, answers::to_lines(&answers).as_bytes());
     }
     let (before, now) = (lines(&frozen()), lines(&now));
     let missing: Vec<_> = before.iter().filter(|line| !now.contains(line)).collect();

@@ -217,22 +217,6 @@ mod tests {
     }
 
     #[test]
-    fn records_are_counted_and_cleared() {
-        let (mut records, rolled) = (Records::default(), RolledUp::default());
-        assert!(records.is_empty());
-        for (minute, context) in [(60, "GET /"), (60, "GET /a"), (60, "GET /"), (120, "GET /")] {
-            records.add(
-                ((60, minute), RecordId::new(Kind::Http, context)),
-                &one(17),
-                &rolled,
-            );
-        }
-        assert_eq!((records.len(), records.is_empty()), (3, false));
-        records.clear();
-        assert_eq!((records.len(), records.is_empty()), (0, true));
-    }
-
-    #[test]
     fn a_record_tells_a_limited_number_of_timers_apart() {
         let (mut records, rolled) = (Records::default(), RolledUp::default());
         let key = ((60, 60), RecordId::new(Kind::Http, "GET /"));

@@ -23,27 +23,6 @@ async fn counters_and_series() {
         assert_eq!(answered.status, 404, "{unknown}");
         assert!(answered.json()["error"].is_string());
     }
-
-    let hits = json!({"context": null, "metric": "hits", "precision": 60, "points": [[6_000, 4], [12_000, 0], [18_000, 2]], "as_of": NOW - 1});
-    assert_eq!(get("/api/series").await, hits);
-    assert_eq!(
-        get("/api/series?metric=errors&precision=1").await["points"],
-        json!([[100, 1]])
-    );
-    let means = json!([[100, 0.5], [200, null], [300, 0.0]]);
-    let answer = get("/api/series?metric=mean&precision=1&context=GET+/ping").await;
-    assert_eq!(
-        (&answer["points"], &answer["context"]),
-        (&means, &json!("GET /ping"))
-    );
-    assert_eq!(
-        get("/api/series?metric=mean&precision=1").await["points"],
-        means
-    );
-    let p99 = get("/api/series?metric=p99&precision=3600").await;
-    let value = p99["points"][0][1].as_f64().expect("a number");
-    assert!((value - 1.0).abs() < 0.022, "{value}");
-    assert_eq!(p99["points"][1], json!([720_000, null]));
 }
 
 #[tokio::test]

@@ -5,7 +5,6 @@ mod api;
 mod assets;
 mod counters;
 mod headers;
-mod memory;
 mod mount;
 #[cfg(feature = "prometheus")]
 mod openmetrics;

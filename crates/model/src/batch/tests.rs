@@ -8,7 +8,6 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::access_time::DurationSums;
 use crate::context::{ALL, RecordId};
 use crate::histogram::{COARSE_SCALE, Histogram, bucket_of};
 use crate::slice::HOUR;
@@ -211,38 +210,6 @@ fn an_hour_that_a_merge_drops_is_late_in_its_context_only() {
 }
 
 #[test]
-fn a_batch_has_the_length_of_its_names() {
-    let mut batch = Batch::new(Precisions::default());
-    let aggregate = collected(1_000, false);
-    batch.add(&"GET /".into(), Kind::Http, 0, &aggregate);
-    assert_eq!(batch.len(), 1);
-    batch.count(&"sales".into(), 0, 1);
-    batch.count(&"refunds".into(), 0, 1);
-    assert_eq!(batch.len(), 3);
-}
-
-#[test]
-fn the_memory_of_a_batch_is_that_of_its_names_slices_and_records() {
-    let mut batch = Batch::new(Precisions::new([60], 120));
-    assert_eq!(batch.approximate_bytes(), 0);
-    batch.count(&"sales".into(), 0, 1);
-    assert_eq!(batch.approximate_bytes(), 400 + "sales".len() + 32);
-    for minute in 0..10 {
-        batch.count(&"sales".into(), 60 * minute, 1);
-    }
-    let counter = 400 + "sales".len() + 10 * 32;
-    assert_eq!(batch.approximate_bytes(), counter);
-    let aggregate = collected(1_000, false);
-    for minute in 0..3 {
-        batch.add(&"GET /".into(), Kind::Http, 60 * minute, &aggregate);
-    }
-    let (records, hour) = (batch.record_bytes(), size_of::<(i64, DurationSums)>());
-    assert_eq!(records, 3 * aggregate.bytes());
-    let context = 400 + "GET /".len() + 3 * 32 + records + hour;
-    assert_eq!(batch.approximate_bytes(), counter + context);
-}
-
-#[test]
 fn a_part_has_as_many_names_as_it_may_cost() {
     let mut batch = Batch::new(Precisions::new([60], 120));
     for name in ["a", "b", "c", "d"] {
@@ -277,20 +244,6 @@ fn late_requests_are_counted_in_whatever_part_is_left() {
     }
 }
 
-#[test]
-fn an_aggregate_takes_more_memory_with_each_bucket() {
-    let bytes = |buckets: u16| {
-        let histogram = Histogram::new(4, (0..buckets).map(|index| (index, 1)));
-        let aggregate = Aggregate {
-            histogram,
-            ..Aggregate::default()
-        };
-        aggregate.bytes()
-    };
-    assert_eq!(bytes(0), size_of::<(i64, Aggregate)>());
-    assert_eq!(bytes(100), bytes(0) + 100 * size_of::<(u16, u64)>());
-}
-
 /// Two requests in a minute, one in the next, and two an hour later.
 fn delta_of_two_hours(start: i64) -> ContextDelta {
     let precisions = Precisions::new([1, 60], 120);
@@ -299,19 +252,6 @@ fn delta_of_two_hours(start: i64) -> ContextDelta {
         delta.add(&precisions, start + second, &collected(1_000, false));
     }
     delta
-}
-
-#[test]
-fn the_cost_of_a_delta_grows_with_its_slices() {
-    let mut delta = delta_of_two_hours(hour_of(1_700_000_000));
-    let counters = 2 * (4 + 3);
-    let others = 2 * 3 + 3 * 2 + 1;
-    assert_eq!(delta.fixed_cost(), others);
-    assert_eq!(delta.cost(), counters + others);
-    // Two slices of a counter, and what does not split.
-    let part = delta.split(others + 4);
-    assert_eq!(part.cost(), others + 4);
-    assert_eq!(delta.cost(), counters - 4 + 1);
 }
 
 #[test]

@@ -9,7 +9,6 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::access_time::DurationSums;
 use crate::aggregate::Aggregate;
 use crate::context::{Kind, RecordId};
 use crate::histogram::Histogram;
@@ -208,18 +207,6 @@ fn a_histogram_of_more_than_1024_buckets_is_refused() {
 }
 
 #[test]
-fn empty_access_times_come_back() {
-    let mut out = Writer(Vec::new());
-    DurationSums::default().write(&mut out);
-    let mut reader = Reader(&out.0);
-    assert_eq!(
-        DurationSums::read(&mut reader),
-        Some(DurationSums::default())
-    );
-    assert!(reader.0.is_empty());
-}
-
-#[test]
 fn lists_may_announce_more_than_there_is() {
     let empty = pack(&Batch::new(Precisions { counters: vec![] }));
     // The last numbers are those of contexts, counters, rankings and reports.
@@ -255,21 +242,6 @@ fn timed(mut aggregate: Aggregate, timers: u64) -> Aggregate {
         aggregate.timers.covered += number;
     }
     aggregate
-}
-
-#[test]
-fn timers_that_ended_after_their_requests_come_without_hours() {
-    let mut batch = Batch::new(Precisions::default());
-    let late = timed(Aggregate::default(), 3);
-    batch.add(&"GET /".into(), Kind::Http, 1_700_000_000, &late);
-    let unpacked = unpacked(&pack(&batch)).expect("it can be unpacked");
-    assert_eq!(unpacked, batch);
-    assert!(
-        unpacked
-            .contexts
-            .values()
-            .all(|delta| delta.hours.is_empty())
-    );
 }
 
 #[test]
