@@ -16,7 +16,6 @@ use crate::query::error::QueryError;
 use crate::query::question::or_any;
 use crate::query::source::Source;
 use crate::query::window::Window;
-use crate::task::boxed;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ContextId, Kind, UNMATCHED};
 use tower_pulse_model::histogram::{Histogram, lower_bound};
