@@ -16,9 +16,9 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use http::{Request, StatusCode};
 use pulse_rig::process::{processor_millis, resident_bytes};
-use pulse_rig::server::RedisServer;
+use pulse_rig::server::{RedisServer, issue};
 use redis::aio::MultiplexedConnection;
-use redis::{cmd, pipe};
+use redis::cmd;
 use tower::ServiceExt;
 use tower_pulse::admin::Access;
 use tower_pulse::{Clock, Pulse};
@@ -74,6 +74,9 @@ struct Bench {
     contexts: usize,
 }
 
+/// The commands of this bench and of connections.
+const OF_BENCH: &str = "hset info zadd client|setinfo client|setname slowlog|get ping config|get";
+
 /// The server's usage by reading commands.
 #[derive(Clone, Copy, Default)]
 struct Usage {
@@ -100,31 +103,23 @@ impl Bench {
             set.exec_async(&mut self.connection).await.unwrap();
         }
         let place = start.div_euclid(i64::from(seconds)).rem_euclid(256);
-        let mut revision = cmd("HSET");
-        revision.arg(format!("{PREFIX}pulse:revisions"));
-        revision.arg(format!("{seconds}:{place}"));
-        revision.arg(format!("{start} {}", self.rng.u64(..)));
-        revision.exec_async(&mut self.connection).await.unwrap();
+        let revision = format!("{start} {}", self.rng.u64(..));
+        let field = format!("{seconds}:{place}");
+        self.set("revisions", &[(field.as_str(), revision)]).await;
     }
 
     async fn fill(&mut self, now: i64) {
-        let mut pipeline = pipe();
-        for context in 0..self.contexts {
-            pipeline
-                .cmd("ZADD")
-                .arg(format!("{PREFIX}pulse:contexts"))
-                .arg(now)
-                .arg(name(context));
-        }
-        let state = pipeline.cmd("HSET").arg(format!("{PREFIX}pulse:state"));
-        state
-            .arg("gen")
-            .arg("bench")
-            .arg("created")
-            .arg(now - 14 * 86_400)
-            .arg("fresh")
-            .arg(1);
-        pipeline.exec_async(&mut self.connection).await.unwrap();
+        let contexts: Vec<_> = (0..self.contexts).map(|n| (now, name(n))).collect();
+        let key = format!("{PREFIX}pulse:contexts");
+        let _: u64 = issue(&mut self.connection, "ZADD", (key, contexts)).await;
+        let created = (now - 14 * 86_400).to_string();
+        let state = [
+            ("gen", "bench"),
+            ("created", created.as_str()),
+            ("fresh", "1"),
+        ];
+        let state = state.map(|(field, value)| (field, value.to_owned()));
+        self.set("state", &state).await;
         self.rolled(now).await;
         for tier in TIERS {
             let newest = tier.slice(now);
@@ -137,20 +132,18 @@ impl Bench {
 
     async fn rolled(&mut self, now: i64) {
         let minute = FINEST.slice(now);
-        let mut set = cmd("HSET");
-        set.arg(format!("{PREFIX}pulse:state"))
-            .arg("rolled")
-            .arg(format!("{minute} {minute}"));
-        set.exec_async(&mut self.connection).await.unwrap();
+        self.set("state", &[("rolled", format!("{minute} {minute}"))])
+            .await;
+    }
+
+    async fn set(&mut self, key: &str, fields: &[(&str, String)]) {
+        let key = format!("{PREFIX}pulse:{key}");
+        let _: u64 = issue(&mut self.connection, "HSET", (key, fields)).await;
     }
 
     /// The usage by the commands that the page sends, of which this bench sends none itself.
     async fn usage(&mut self) -> Usage {
-        let stats: String = cmd("INFO")
-            .arg("commandstats")
-            .query_async(&mut self.connection)
-            .await
-            .unwrap();
+        let stats: String = issue(&mut self.connection, "INFO", "commandstats").await;
         let mut usage = Usage::default();
         for line in stats.lines() {
             let Some((name, fields)) = line
@@ -159,18 +152,7 @@ impl Bench {
             else {
                 continue;
             };
-            if matches!(
-                name,
-                "hset"
-                    | "info"
-                    | "zadd"
-                    | "client|setinfo"
-                    | "client|setname"
-                    | "slowlog|get"
-                    | "slowlog|reset"
-                    | "ping"
-                    | "config|get"
-            ) {
+            if OF_BENCH.split(' ').any(|of| of == name) {
                 continue;
             }
             let field = |wanted: &str| -> f64 {
@@ -189,12 +171,7 @@ impl Bench {
     /// The slowest reading command so far, in milliseconds.
     async fn slowest(&mut self) -> f64 {
         type Entry = (u64, u64, u64, Vec<Vec<u8>>, String, String);
-        let entries: Vec<Entry> = cmd("SLOWLOG")
-            .arg("GET")
-            .arg(10_000)
-            .query_async(&mut self.connection)
-            .await
-            .unwrap();
+        let entries: Vec<Entry> = issue(&mut self.connection, "SLOWLOG", ("GET", 10_000)).await;
         let reads = entries
             .iter()
             .filter(|entry| !matches!(&*entry.3[0], b"HSET" | b"INFO" | b"SLOWLOG" | b"ZADD"));

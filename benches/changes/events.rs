@@ -8,7 +8,6 @@ use crate::workload::{Design, MINUTES, PAGES};
 
 /// Something on some pages for some minutes.
 struct Episode {
-    name: &'static str,
     pages: Vec<usize>,
     from: usize,
     to: usize,
@@ -86,25 +85,6 @@ impl Events {
             .sum()
     }
 
-    /// What happened to a page by itself in the minutes up to this one.
-    pub(crate) fn explain(&self, page: usize, minute: usize) -> String {
-        let episodes = self.by_page[page]
-            .iter()
-            .map(|index| &self.episodes[*index]);
-        let near = episodes.filter(|e| e.from <= minute && e.to + 8 > minute);
-        let mut text: Vec<_> = near
-            .map(|e| {
-                format!(
-                    "{} {}-{} {:.2} cold {:.1} x{:.1}",
-                    e.name, e.from, e.to, e.shift, e.cold, e.traffic
-                )
-            })
-            .collect();
-        let host = (minute.saturating_sub(6)..=minute).filter(|at| self.host[*at] > 0.0);
-        text.extend(host.map(|at| format!("host {at} {:.2}", self.host[at])));
-        text.join(", ")
-    }
-
     pub(crate) fn page(&self, page: usize, minute: usize) -> f64 {
         self.sum(page, minute, |episode| episode.shift)
     }
@@ -123,7 +103,6 @@ impl Events {
 }
 
 const NOTHING: Episode = Episode {
-    name: "",
     pages: Vec::new(),
     from: 0,
     to: 0,
@@ -146,7 +125,6 @@ fn deploys(random: &mut Random, episodes: &mut Vec<Episode>) {
                 continue;
             }
             episodes.push(Episode {
-                name: "deploy",
                 pages: vec![page],
                 from,
                 to: from + 12,
@@ -172,7 +150,6 @@ fn batch_jobs(random: &mut Random, episodes: &mut Vec<Episode>, wanders: bool) {
         while from < MINUTES {
             for page in &pages {
                 episodes.push(Episode {
-                    name: "batch job",
                     pages: vec![*page],
                     from,
                     to: from + length,
@@ -193,7 +170,6 @@ fn bursts(random: &mut Random, episodes: &mut Vec<Episode>) {
             let from = random.whole(0, MINUTES);
             let length = if random.chance(0.9) { 1 } else { 2 };
             episodes.push(Episode {
-                name: "burst",
                 pages: vec![page],
                 from,
                 to: from + length,
@@ -213,7 +189,6 @@ fn bursts(random: &mut Random, episodes: &mut Vec<Episode>) {
             _ => 3,
         };
         episodes.push(Episode {
-            name: "crawler",
             pages: vec![random.whole(0, PAGES)],
             from,
             to: from + length,
@@ -238,7 +213,6 @@ fn group_trouble(
         let shift = random.log_between(1.2, 2.5).ln();
         for page in (0..PAGES).filter(|page| pages[*page].group == group) {
             episodes.push(Episode {
-                name: "database",
                 pages: vec![page],
                 from,
                 to,
@@ -255,7 +229,6 @@ fn retries(random: &mut Random, episodes: &mut Vec<Episode>) {
     for _ in 0..12 {
         let from = random.whole(0, MINUTES);
         episodes.push(Episode {
-            name: "retries",
             pages: vec![random.whole(0, PAGES)],
             from,
             to: from + random.whole(3, 12),

@@ -1,7 +1,7 @@
 //! How well the change detector finds what was injected into a labelled workload, and how often it says what is
 //! not so: `cargo bench -p pulse-benches --bench changes`. Three usual rules stand beside it. Seeds are printed;
 //! `CHANGES_SEED=7` starts with another one, `CHANGES_RUNS=100` makes that many runs of each design.
-//! `CHANGES_NOISE=Plain` tries one kind of noise, `CHANGES_VERBOSE=1` lists each false alarm and each change that was missed.
+//! `CHANGES_NOISE=Plain` tries one kind of noise.
 //!
 //! Read `page`, `events`, `pauses` and `labels` (what a workload is made of), `workload`, `baselines`, `score`, `report`.
 #![allow(
@@ -119,8 +119,8 @@ fn run_one(design: Design, seed: u64) -> Scores {
     let mut run = Run::new(seed, design);
     let mut detector = Detector::new(DetectorState::default());
     let mut baselines = Rule::ALL.map(Baseline::new);
-    let mut follower = Follower::new(seed, &run.labels);
-    let mut rule_followers = Rule::ALL.map(|_| Follower::new(seed, &run.labels));
+    let mut follower = Follower::new(&run.labels);
+    let mut rule_followers = Rule::ALL.map(|_| Follower::new(&run.labels));
     let mut scores = Scores::default();
     for minute in 0..MINUTES {
         let pages = run.next();
@@ -146,7 +146,6 @@ fn run_one(design: Design, seed: u64) -> Scores {
                 kind: LabelKind::Slower,
                 since: None,
                 ratio: f64::NAN,
-                strength: f64::NAN,
             });
             follower.minute(minute, &slower.collect::<Vec<_>>());
         }
@@ -154,17 +153,6 @@ fn run_one(design: Design, seed: u64) -> Scores {
     let page_hours = (PAGES * MINUTES) as f64 / 60.0;
     let all = scores.detector.all_verdicts;
     scores.detector = follower.finish(page_hours);
-    for alarm in &mut scores.detector.false_alarms {
-        let why = run.explain(alarm.page, alarm.minute);
-        let label = run.labels.iter().find(|label| label.page == alarm.page);
-        let label = label.map(|l| {
-            format!(
-                "{:?} {:?} {:.2} {}-{}",
-                l.kind, l.part, l.ratio, l.from, l.to
-            )
-        });
-        alarm.context = format!("{} {}; {why}", alarm.context, label.unwrap_or_default());
-    }
     scores.detector.all_verdicts = all;
     scores.rules = rule_followers.map(|follower| follower.finish(page_hours));
     scores
@@ -190,6 +178,5 @@ fn standing(verdict: &Verdict) -> Option<Standing> {
         kind,
         since: Some((verdict.since - START).div_euclid(60)),
         ratio: verdict.ratio,
-        strength: (-2.0 * (1.0 - verdict.confidence).ln()).sqrt(),
     })
 }

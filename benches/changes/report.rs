@@ -90,9 +90,6 @@ pub(crate) fn print(design: Design, seed: u64, runs: u64, scores: &Scores) -> bo
         "time of a minute of 40 pages: {:.2} ms",
         scores.judging.as_secs_f64() * 1e3 / f64::from(scores.minutes.max(1))
     );
-    if std::env::var_os("CHANGES_VERBOSE").is_some() {
-        list(score);
-    }
     if design != Design::Plain {
         return true;
     }
@@ -292,20 +289,4 @@ pub(crate) fn summary(designs: &[(Design, Scores)]) {
     println!(
         "| goal (other noise) | <= 4 (<= 8) | >= .98 | >= .95 | 1.00 | >= .80 | <= 4, <= 12 | <= 2, <= 5 | <= .04 | >= .95 |"
     );
-}
-
-fn list(score: &Score) {
-    for alarm in &score.false_alarms {
-        println!(
-            "false {:?}: seed {} page {} minute {} since {}; {}",
-            alarm.kind, alarm.seed, alarm.page, alarm.minute, alarm.since, alarm.context
-        );
-    }
-    for outcome in score
-        .outcomes
-        .iter()
-        .filter(|outcome| outcome.delay.is_none())
-    {
-        println!("missed: seed {} {:?}", outcome.seed, outcome.label);
-    }
 }

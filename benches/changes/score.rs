@@ -12,8 +12,6 @@ pub(crate) struct Standing {
     /// The minute in which it began, if the detector tells.
     pub(crate) since: Option<i64>,
     pub(crate) ratio: f64,
-    /// How sure it is, in standard deviations.
-    pub(crate) strength: f64,
 }
 
 /// Minutes after the end of a label in which a verdict is still about it.
@@ -24,7 +22,6 @@ const CLEARED: usize = 15;
 /// A label, and what was said about it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome {
-    pub(crate) seed: u64,
     pub(crate) label: Label,
     /// Minutes from its start to the end of the minute in which it was found.
     pub(crate) delay: Option<usize>,
@@ -38,23 +35,12 @@ pub(crate) struct Outcome {
     pub(crate) clearing: Option<usize>,
 }
 
-/// What a detector said without reason.
-#[derive(Clone, Debug)]
-pub(crate) struct FalseAlarm {
-    pub(crate) seed: u64,
-    pub(crate) page: usize,
-    pub(crate) kind: LabelKind,
-    pub(crate) minute: usize,
-    pub(crate) since: i64,
-    /// What was so at the time.
-    pub(crate) context: String,
-}
-
 /// What a detector said in one run or in many.
 #[derive(Debug, Default)]
 pub(crate) struct Score {
     pub(crate) page_hours: f64,
-    pub(crate) false_alarms: Vec<FalseAlarm>,
+    /// What a detector said without reason.
+    pub(crate) false_alarms: Vec<LabelKind>,
     pub(crate) outcomes: Vec<Outcome>,
     /// Pages that were watched without reason, by the minutes in which that began.
     pub(crate) watched_falsely: usize,
@@ -79,7 +65,7 @@ impl Score {
 
     pub(crate) fn of_kind(&self, kind: LabelKind) -> usize {
         let alarms = self.false_alarms.iter();
-        alarms.filter(|alarm| alarm.kind == kind).count()
+        alarms.filter(|alarm| **alarm == kind).count()
     }
 
     /// The outcomes of some labels.
@@ -94,7 +80,6 @@ impl Score {
 
 /// Follows one detector through one run.
 pub(crate) struct Follower {
-    seed: u64,
     outcomes: Vec<Outcome>,
     /// What stood at the end of the minute before, and whether it has been counted as false.
     standing: HashMap<(usize, LabelKind), bool>,
@@ -103,9 +88,8 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    pub(crate) fn new(seed: u64, labels: &[Label]) -> Self {
+    pub(crate) fn new(labels: &[Label]) -> Self {
         let outcomes = labels.iter().map(|label| Outcome {
-            seed,
             label: *label,
             delay: None,
             watched: None,
@@ -114,7 +98,6 @@ impl Follower {
             clearing: None,
         });
         Self {
-            seed,
             outcomes: outcomes.collect(),
             standing: HashMap::new(),
             watched: Vec::new(),
@@ -155,14 +138,7 @@ impl Follower {
             let counted = before == Some(true);
             let fits = self.compare(minute, verdict, before.is_none());
             if !fits && !counted {
-                self.score.false_alarms.push(FalseAlarm {
-                    seed: self.seed,
-                    page: verdict.page,
-                    kind: verdict.kind,
-                    minute,
-                    since: verdict.since.unwrap_or(-1),
-                    context: format!("ratio {:.2} sigma {:.1}", verdict.ratio, verdict.strength),
-                });
+                self.score.false_alarms.push(verdict.kind);
             }
             standing.insert(key, counted || !fits);
         }

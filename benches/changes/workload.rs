@@ -120,16 +120,6 @@ impl Run {
         }
     }
 
-    /// What a page is, and what happened to it by itself.
-    pub(crate) fn explain(&self, page: usize, minute: usize) -> String {
-        let events = self.events.explain(page, minute);
-        let page = &self.pages[page];
-        format!(
-            "{:?} rate {:.0} wobble {:.3}, {:.2}; {events}",
-            page.shape, page.rate, page.wobble.sigma, page.wobble.persistence
-        )
-    }
-
     /// The next minute: of each page with requests, what it did.
     pub(crate) fn next(&mut self) -> Vec<(usize, Aggregate)> {
         let minute = self.minute;

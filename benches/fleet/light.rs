@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use tower_pulse::Pulse;
 use tower_pulse_core::store::{Append, Upkeep};
-use tower_pulse_core::store::{Appended, FencedBatch, Heartbeat};
+use tower_pulse_core::store::{Appended, FencedBatch};
 use tower_pulse_model::batch::Batch;
 use tower_pulse_redis::{RedisOptions, RedisStore};
 
+use crate::rig::reads::heartbeat;
 use crate::traffic::{self, CONTEXTS};
 
 /// The prefix that `Builder::redis` uses.
@@ -64,17 +65,7 @@ impl Light {
     }
 
     pub(crate) async fn heartbeat(&self) {
-        let heartbeat = Heartbeat {
-            instance: self.instance.clone(),
-            name: None,
-            at: crate::now(),
-            every: 1,
-            in_flight: 0,
-            dropped: 0,
-            version: None,
-            skew: None,
-            cleaning: None,
-        };
+        let heartbeat = heartbeat(&self.instance, crate::now());
         self.store.heartbeat(&heartbeat).await.unwrap();
     }
 }

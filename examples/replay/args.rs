@@ -12,29 +12,21 @@ usage: replay [--serve] FILE
   --serve  afterwards, show the dashboard on LISTEN (127.0.0.1:3000)
 REDIS_URL stores everything in Redis instead of memory, below PULSE_PREFIX (pulse:).";
 
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Command {
-    Replay { serve: bool, file: Source },
-    Help,
-}
+/// Standard input, in place of a file.
+pub(crate) const STDIN: &str = "-";
 
-/// The place that the lines come from.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Source {
-    Stdin,
-    File(PathBuf),
-}
-
-/// Reads the arguments after the program's name. An error says what is allowed.
-pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, String> {
+/// Reads the arguments after the program's name: whether to serve, and the file; nothing if help is asked for. An error
+/// says what is allowed.
+pub(crate) fn parse(
+    args: impl IntoIterator<Item = OsString>,
+) -> Result<Option<(bool, PathBuf)>, String> {
     let (mut serve, mut file) = (false, None);
     for arg in args {
         let text = arg.to_string_lossy();
         match &*text {
             "--serve" => serve = true,
-            "--help" | "-h" => return Ok(Command::Help),
-            "-" if file.is_none() => file = Some(Source::Stdin),
-            flag if flag.starts_with('-') && flag != "-" => {
+            "--help" | "-h" => return Ok(None),
+            flag if flag.starts_with('-') && flag != STDIN => {
                 return Err(format!(
                     "unknown flag {flag:?}: allowed are --serve, --help"
                 ));
@@ -42,9 +34,8 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command,
             _ if file.is_some() => {
                 return Err(format!("one FILE is allowed, and {text:?} is another"));
             }
-            _ => file = Some(Source::File(arg.into())),
+            _ => file = Some(arg.into()),
         }
     }
-    let file = file.ok_or("FILE is missing")?;
-    Ok(Command::Replay { serve, file })
+    Ok(Some((serve, file.ok_or("FILE is missing")?)))
 }

@@ -124,7 +124,7 @@ impl<'a> Fields<'a> {
 /// million times as much.
 fn request_time(text: &[u8]) -> Result<Duration, Unreadable> {
     const NUMBER: Unreadable = Unreadable("$request_time is no number of seconds");
-    let took = time::decimal(text, 1_000_000_000).ok_or(NUMBER)?;
+    let took = time::decimal(text).ok_or(NUMBER)?;
     match text.contains(&b'.') {
         true => Ok(took),
         false => Err(Unreadable(

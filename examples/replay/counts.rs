@@ -4,9 +4,9 @@
 //! that may be slow, and the detector would believe it. So these requests become counters, which have no times, and no
 //! page, percentile or change is made of them.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
-use tower_pulse::{Counter, Pulse};
+use tower_pulse::Pulse;
 
 use crate::input::MAX_CONTEXTS;
 use crate::line::Ending;
@@ -21,19 +21,9 @@ pub(crate) const MAX_COUNTED: usize = MAX_CONTEXTS / 2 - 2;
 /// The context of all further ones.
 const OVERFLOW: &str = "<overflow>";
 
-/// The counters of a log.
-#[derive(Debug)]
-pub(crate) struct Counts {
-    all: CounterPair,
-    contexts: HashMap<String, CounterPair>,
-}
-
-#[derive(Debug)]
-struct CounterPair {
-    requests: Counter,
-    /// Made when there is one.
-    failed: Option<Counter>,
-}
+/// The contexts of a log that are counted.
+#[derive(Debug, Default)]
+pub(crate) struct Counts(HashSet<String>);
 
 /// The most counters of so many contexts.
 pub(crate) fn counters_of(contexts: usize) -> usize {
@@ -42,42 +32,19 @@ pub(crate) fn counters_of(contexts: usize) -> usize {
 }
 
 impl Counts {
-    pub(crate) fn new(pulse: &Pulse) -> Self {
-        Self {
-            all: CounterPair {
-                requests: pulse.counter(REQUESTS),
-                failed: None,
-            },
-            contexts: HashMap::new(),
-        }
-    }
-
     /// Counts a request in the second of the clock.
-    pub(crate) fn add(&mut self, pulse: &Pulse, context: &str, ending: Ending) {
-        let has_failed = ending.is_failure();
-        self.all.add(has_failed, || pulse.counter(FAILED));
-        if let Some(pair) = self.contexts.get_mut(context) {
-            pair.add(has_failed, || pulse.counter(&format!("{FAILED}:{context}")));
-            return;
+    pub(crate) fn add(&mut self, pulse: &Pulse, mut context: &str, ending: Ending) {
+        if !self.0.contains(context) {
+            if self.0.len() < MAX_COUNTED {
+                self.0.insert(context.to_owned());
+            } else {
+                context = OVERFLOW;
+            }
         }
-        let context = match self.contexts.len() < MAX_COUNTED {
-            true => context,
-            false => OVERFLOW,
-        };
-        let pair = self.contexts.entry(context.to_owned());
-        let pair = pair.or_insert_with(|| CounterPair {
-            requests: pulse.counter(&format!("{REQUESTS}:{context}")),
-            failed: None,
-        });
-        pair.add(has_failed, || pulse.counter(&format!("{FAILED}:{context}")));
-    }
-}
-
-impl CounterPair {
-    fn add(&mut self, has_failed: bool, make: impl FnOnce() -> Counter) {
-        self.requests.increment();
-        if has_failed {
-            self.failed.get_or_insert_with(make).increment();
+        let failed = ending.is_failure().then_some(FAILED);
+        for name in [REQUESTS].into_iter().chain(failed) {
+            pulse.counter(name).increment();
+            pulse.counter(&format!("{name}:{context}")).increment();
         }
     }
 }

@@ -37,7 +37,7 @@ pub(crate) struct Replay<'a> {
     time: ManualClock,
     steps: Steps,
     /// The latest second of the step whose lines are recorded now: the clock's.
-    second: i64,
+    pub(crate) second: i64,
     /// The latest second of all lines.
     latest: i64,
     /// The second in which the last drain was.
@@ -46,7 +46,8 @@ pub(crate) struct Replay<'a> {
     fine_from: i64,
     /// From this second on each minute is judged at its end.
     judged_from: Option<i64>,
-    lines: u64,
+    /// Number of lines that were recorded.
+    pub(crate) lines: u64,
     flushed_lines: u64,
     drained_lines: u64,
     /// The requests without a duration.
@@ -68,18 +69,8 @@ impl<'a> Replay<'a> {
             lines: 0,
             flushed_lines: 0,
             drained_lines: 0,
-            counts: Counts::new(pulse),
+            counts: Counts::default(),
         }
-    }
-
-    /// The latest second of the lines that are recorded now.
-    pub(crate) fn second(&self) -> i64 {
-        self.second
-    }
-
-    /// Number of lines that were recorded.
-    pub(crate) fn lines(&self) -> u64 {
-        self.lines
     }
 
     /// Judges the minutes that have ended.

@@ -5,7 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, Take};
 use std::path::Path;
 
-use crate::args::Source;
+use crate::args::STDIN;
 use crate::line::{self, Format, Unreadable};
 
 /// The largest `max_contexts` that the builder allows.
@@ -18,13 +18,6 @@ const READ_AT_ONCE: usize = 1 << 20;
 const DISORDER: i64 = 3_600;
 /// What some editors begin a file of UTF-8 with.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
-/// What a compressed file begins with, and what writes it as it was.
-const COMPRESSED: [(&[u8], &str); 4] = [
-    (b"\x1f\x8b", "zcat"),
-    (b"\x28\xb5\x2f\xfd", "zstdcat"),
-    (b"\xfd7zXZ\0", "xzcat"),
-    (b"BZh", "bzcat"),
-];
 
 /// A file that can be read again from its beginning.
 #[derive(Debug)]
@@ -55,26 +48,15 @@ pub(crate) struct Survey {
 
 impl Input {
     /// Opens a file. What can be read only once, such as standard input, is copied to a temporary file.
-    pub(crate) fn open(source: &Source) -> Result<Self, String> {
-        let name = match source {
-            Source::Stdin => "standard input".to_owned(),
-            Source::File(path) => path.display().to_string(),
-        };
-        let opened = match source {
-            Source::Stdin => spooled(io::stdin().lock()),
-            Source::File(path) => reopenable(path),
+    pub(crate) fn open(path: &Path) -> Result<Self, String> {
+        let (name, opened) = match path == Path::new(STDIN) {
+            true => ("standard input".to_owned(), spooled(io::stdin().lock())),
+            false => (path.display().to_string(), reopenable(path)),
         };
         // The second reading must not see lines that were added after the first.
         let with_len = opened.and_then(|file| Ok((file.metadata()?.len(), file)));
         let (bytes, file) = with_len.map_err(|error| format!("{name}: {error}"))?;
-        let mut input = Self { name, file, bytes };
-        if let Some(program) = compressed_by(input.lines()?.next()?.unwrap_or_default()) {
-            return Err(format!(
-                "{}: the file is compressed: {program} FILE | replay -",
-                input.name
-            ));
-        }
-        Ok(input)
+        Ok(Self { name, file, bytes })
     }
 
     /// The lines from the beginning.
@@ -164,13 +146,6 @@ impl Lines<'_> {
         }
         Ok(read > 0)
     }
-}
-
-/// What writes the file as it was before it was compressed, if it was.
-fn compressed_by(first_line: &[u8]) -> Option<&'static str> {
-    let mut kinds = COMPRESSED.iter();
-    let kind = kinds.find(|(begin, _)| first_line.starts_with(begin));
-    kind.map(|(_, program)| *program)
 }
 
 /// Opens a file so that it can be read twice.

@@ -96,34 +96,24 @@ pub(crate) fn format_of(line: &[u8]) -> Result<Format, Unreadable> {
 /// Reads `unix_seconds,context,micros,status`. The line is split from both ends, so that a context may have commas.
 fn parse_csv(line: &[u8]) -> Result<Line<'_>, Unreadable> {
     const FIELDS: Unreadable = Unreadable("not unix_seconds,context,micros,status");
-    let (seconds, fields) = split(line, |line| line.iter().position(is_comma)).ok_or(FIELDS)?;
-    let (fields, status) = split(fields, |line| line.iter().rposition(is_comma)).ok_or(FIELDS)?;
-    let (context, micros) = split(fields, |line| line.iter().rposition(is_comma)).ok_or(FIELDS)?;
-    let micros = digits(micros).ok_or(Unreadable(
+    let line = std::str::from_utf8(line).map_err(|_| Unreadable("the context is not UTF-8"))?;
+    let (seconds, fields) = line.split_once(',').ok_or(FIELDS)?;
+    let (fields, status) = fields.rsplit_once(',').ok_or(FIELDS)?;
+    let (context, micros) = fields.rsplit_once(',').ok_or(FIELDS)?;
+    let micros = digits(micros.as_bytes()).ok_or(Unreadable(
         "the microseconds are no whole number: are these seconds?",
     ))?;
     // nginx's `$msec` has a fraction.
-    let second = time::decimal(seconds, 1_000_000_000);
+    let second = time::decimal(seconds.as_bytes());
     let second = second.ok_or(Unreadable(
         "the time is no number of seconds: are these milliseconds?",
     ))?;
     Ok(Line {
         second: time::second(second.as_secs())?,
-        context: std::str::from_utf8(context)
-            .map_err(|_| Unreadable("the context is not UTF-8"))?,
+        context,
         duration: Some(time::recordable(Duration::from_micros(micros))?),
-        ending: ending_of(status)?,
+        ending: ending_of(status.as_bytes())?,
     })
-}
-
-fn is_comma(byte: &u8) -> bool {
-    *byte == b','
-}
-
-/// What is before and behind a byte.
-fn split(line: &[u8], find: impl Fn(&[u8]) -> Option<usize>) -> Option<(&[u8], &[u8])> {
-    let at = find(line)?;
-    Some((&line[..at], &line[at + 1..]))
 }
 
 /// nginx's status of a request that the client has given up.

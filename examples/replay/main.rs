@@ -29,10 +29,10 @@ mod template;
 mod time;
 
 use std::error::Error;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use args::{Command, Source};
 use drive::Replay;
 use input::{Input, MAX_CONTEXTS, Survey};
 use line::Format;
@@ -50,8 +50,8 @@ the log does not say how long requests took: they are counted, and nothing else 
 #[tokio::main]
 async fn main() -> ExitCode {
     let (serve, file) = match args::parse(std::env::args_os().skip(1)) {
-        Ok(Command::Replay { serve, file }) => (serve, file),
-        Ok(Command::Help) => {
+        Ok(Some(replay)) => replay,
+        Ok(None) => {
             println!("{}", args::USAGE);
             return ExitCode::SUCCESS;
         }
@@ -74,7 +74,7 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn run(serve: bool, file: &Source) -> Result<(), Box<dyn Error>> {
+async fn run(serve: bool, file: &Path) -> Result<(), Box<dyn Error>> {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .init();
@@ -100,7 +100,7 @@ async fn run(serve: bool, file: &Source) -> Result<(), Box<dyn Error>> {
         let Ok(line) = line::parse(format, bytes, &mut context) else {
             continue;
         };
-        if line.second != replay.second() {
+        if line.second != replay.second {
             replay.turn_to(line.second).await?;
         }
         replay.record(&line);
@@ -108,17 +108,15 @@ async fn run(serve: bool, file: &Source) -> Result<(), Box<dyn Error>> {
     replay.finish().await?;
     replay.judge().await?;
 
-    let took = start.elapsed();
+    let seconds = start.elapsed().as_secs_f64();
     let contexts = match survey.contexts {
         1 => "1 context".to_owned(),
-        contexts if contexts > MAX_CONTEXTS => format!("more than {MAX_CONTEXTS} contexts"),
         contexts => format!("{contexts} contexts"),
     };
-    let seconds = took.as_secs_f64();
     println!(
         "{} of {contexts} in {seconds:.2} s: {:.0} lines/s",
-        in_words(replay.lines()),
-        replay.lines() as f64 / seconds
+        in_words(replay.lines),
+        replay.lines as f64 / seconds
     );
     if !format.has_durations() {
         println!("{UNTIMED}");

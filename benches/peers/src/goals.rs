@@ -14,8 +14,6 @@ struct Goal {
     what: &'static str,
     limit: Limit,
     measured: Option<f64>,
-    digits: usize,
-    unit: &'static str,
 }
 
 enum Limit {
@@ -33,24 +31,24 @@ impl Goal {
     }
 
     fn line(&self) -> String {
-        let Self { digits, unit, .. } = *self;
         let (sign, limit) = match self.limit {
             AtMost(limit) => ("<=", limit),
             AtLeast(limit) => (">=", limit),
         };
-        let goal = format!("{sign} {limit}{unit}");
+        let digits = if limit < 10.0 { 3 } else { 0 };
+        let goal = format!("{sign} {limit}");
         let Some(measured) = self.measured else {
             return format!("| {} | {goal} | not measured | |", self.what);
         };
         let verdict = if self.is_reached(measured) {
             "reached".to_owned()
         } else if limit == 0.0 {
-            format!("missed by {:.digits$}{unit}", measured - limit)
+            format!("missed by {:.digits$}", measured - limit)
         } else {
             format!("missed by {:.0} %", 100.0 * (measured / limit - 1.0).abs())
         };
         format!(
-            "| {} | {goal} | {measured:.digits$}{unit} | {verdict} |",
+            "| {} | {goal} | {measured:.digits$} | {verdict} |",
             self.what
         )
     }
@@ -111,12 +109,10 @@ pub(crate) fn check(results: &Results) -> Result<(), String> {
 
 /// The goals as a markdown table.
 pub(crate) fn markdown(results: &Results) -> String {
-    let goal = |what, limit, measured, digits, unit| Goal {
+    let goal = |what, limit, measured| Goal {
         what,
         limit,
         measured,
-        digits,
-        unit,
     };
     let (same, all) = results.throughput(PULSE, FLOOR).unzip();
     let value = |median: Option<Median>| median.map(|median| median.value);
@@ -126,94 +122,68 @@ pub(crate) fn markdown(results: &Results) -> String {
             "overhead, ours / floor, median of the processes",
             AtMost(1.10),
             value(results.of_processes(|ratios| ratios.to_head)),
-            2,
-            "",
         ),
         goal(
             "… timed to the body's end",
             AtMost(1.5),
             value(results.of_processes(|ratios| ratios.to_body_end)),
-            2,
-            "",
         ),
         goal(
             "ours / axum-prometheus",
             AtMost(0.12),
             results.ratio(PULSE, PROMETHEUS),
-            3,
-            "",
         ),
         goal(
             "ours / TraceLayer",
             AtMost(0.45),
             results.ratio(PULSE, TRACE),
-            2,
-            "",
         ),
         goal(
             "allocations beyond the identity layer",
             AtMost(0.0),
             results.allocations_over(PULSE, IDENTITY),
-            2,
-            "",
         ),
         goal(
             "… timed to the body's end",
             AtMost(1.0),
             results.allocations_over(BODY_END, IDENTITY),
-            2,
-            "",
         ),
         goal(
             "instructions beyond the identity layer",
             AtMost(400.0),
             results.instructions_over(PULSE, IDENTITY),
-            0,
-            "",
         ),
         goal(
             "… of each further poll of a request: 39 without its time, and 40 for it",
             AtMost(79.0),
             instructions_of_a_poll(results),
-            0,
-            "",
         ),
         goal(
             "two workers, same path: throughput, ours / floor",
             AtLeast(1.0),
             value(same),
-            2,
-            "",
         ),
         goal(
             "two workers, 20 paths: throughput, ours / floor",
             AtLeast(1.0),
             value(all),
-            2,
-            "",
         ),
         goal(
             "requests/s over loopback of bare",
             AtLeast(0.97),
             value(http::fraction(&results.loopback, PULSE)),
-            3,
-            "",
         ),
         goal(
-            "p99.9 of a request while 2,000 contexts are flushed, minus without",
+            "p99.9 of a request while 2,000 contexts are flushed, minus without, in µs",
             AtMost(50.0),
             pause.fold(None, |most: Option<f64>, p| {
                 Some(most.map_or(p, |most| most.max(p)))
             }),
-            1,
-            " µs",
         ),
         goal(
-            "memory per context with one live cell",
+            "memory per context with one live cell, in bytes",
             AtMost(3_072.0),
             results.bytes_per_context,
-            0,
-            " B",
         ),
     ];
     let mut text = "| Goal | | measured | |\n|---|---|---|---|\n".to_owned();

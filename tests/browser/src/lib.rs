@@ -22,9 +22,10 @@ mod devtools;
 pub mod emulation;
 pub mod input;
 pub mod page;
-pub mod rig;
 pub mod screens;
 pub mod service;
 pub mod shop;
 pub mod stripping_proxy;
 pub mod watch;
+
+pub use pulse_rig as rig;

@@ -42,27 +42,6 @@ async fn serve() -> String {
 }
 
 #[tokio::test]
-async fn a_page_that_does_nothing_wrong_is_read_and_used() {
-    let page = Page::open(&serve().await).await;
-    assert_eq!(page.text("h1").await, "heading");
-    page.click("#b").await;
-    assert_eq!(page.text("#p").await, "pressed");
-    page.focus("#i").await;
-    page.type_text("aé").await;
-    assert_eq!(page.eval::<String>("i.value").await, "aé");
-    page.press("Escape").await;
-    assert_eq!(page.text("#p").await, "Escape Escape");
-    assert!(page.is_shown("#b").await);
-    assert!(!page.is_shown("#none").await);
-    assert!(page.is_in_view("#b").await);
-    assert_eq!(
-        page.eval::<String>("document.visibilityState").await,
-        "visible"
-    );
-    page.end().await;
-}
-
-#[tokio::test]
 async fn sizes_and_preferences_are_emulated() {
     let page = Page::open(&serve().await).await;
     assert_eq!(
@@ -160,29 +139,6 @@ async fn a_request_to_another_host_is_never_tolerated() {
     assert_eq!(page.complaints().await, [complaint]);
     let ending = tokio::spawn(page.end()).await;
     assert!(ending.is_err(), "the test must fail");
-}
-
-#[tokio::test]
-async fn requests_are_counted_with_their_answers() {
-    let page = Page::open(&serve().await).await;
-    page.eval::<String>("fetch('/api/screen?ask=health').then((answer) => answer.text())")
-        .await;
-    let exchanges = page.exchanges().await;
-    let paths: Vec<_> = exchanges.iter().map(|exchange| exchange.path()).collect();
-    assert_eq!(
-        paths.iter().filter(|path| !path.is_empty()).count(),
-        paths.len()
-    );
-    assert_eq!(&paths[..2], ["/", "/page.js"]);
-    let polls: Vec<_> = exchanges
-        .iter()
-        .filter(|exchange| exchange.is_poll())
-        .collect();
-    assert_eq!(polls.len(), 1);
-    assert_eq!(polls[0].path(), "/api/screen?ask=health");
-    assert_eq!(polls[0].status, Some(200));
-    assert!(polls[0].bytes > 0.0, "{polls:?}");
-    page.end().await;
 }
 
 #[tokio::test]

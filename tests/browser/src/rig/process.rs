@@ -1,1 +1,0 @@
-../../../rig/src/process.rs
