@@ -16,11 +16,12 @@ use crate::serve;
 use pulse_rig::http::{Client, Response};
 
 /// Questions that are answered, of every endpoint, and the most rows that each may ask for.
-const QUESTIONS: [(&str, Option<usize>); 25] = [
+const QUESTIONS: [(&str, Option<usize>); 26] = [
     ("api/overview", None),
     ("api/paths", Some(1_000)),
     ("api/paths?series=hits", Some(100)),
     ("api/path?context=GET+/ping", None),
+    ("api/outcome?outcome=4xx", Some(1_000)),
     ("api/profile", None),
     ("api/fix_first", Some(100)),
     ("api/changes", Some(1_000)),

@@ -15,10 +15,46 @@ use axum::routing::get;
 use futures_util::FutureExt;
 use http::{Request, Response, StatusCode};
 use tower::{Service, ServiceBuilder, ServiceExt};
+use tower_pulse::query::{OutcomeQuery, Question};
 use tower_pulse::{Clock, Pulse};
 use tower_pulse_model::outcome::Outcome;
 
 use super::{context, counts, expected, outcome, pulse, request, send, snapshot};
+
+#[tokio::test]
+async fn the_paths_with_the_most_of_an_outcome_are_listed() {
+    let (pulse, hand) = pulse();
+    let mut app = Router::new().route("/found", get(|| async {}));
+    for number in 0..12 {
+        let path = format!("/missing/{number}");
+        app = app.route(&path, get(|| async { StatusCode::NOT_FOUND }));
+    }
+    let app = app.layer(pulse.layer());
+    for number in 0..12 {
+        for _ in 0..=number {
+            send(&app, "GET", &format!("/missing/{number}")).await;
+        }
+    }
+    send(&app, "GET", "/found").await;
+    pulse.record("GET /missing/11", Duration::ZERO, StatusCode::OK);
+    pulse.flush().await.unwrap();
+    hand.advance(Duration::from_secs(1));
+    let most = OutcomeQuery::default().with(|of| {
+        of.outcome = "4xx".to_owned();
+        of.limit = Some(10);
+    });
+    let most = pulse.query().ask(&most).await.unwrap();
+    assert_eq!((most.total, most.paths.len()), (12, 10));
+    for (place, row) in most.paths.iter().enumerate() {
+        let expected = (format!("GET /missing/{}", 11 - place), 12 - place as u64);
+        assert_eq!((row.name.context.clone(), row.count), expected);
+    }
+    assert_eq!(most.paths[0].share, Some(12.0 / 13.0));
+    assert_eq!(most.paths[1].share, Some(1.0));
+    let unknown = pulse.query().ask(&OutcomeQuery::default()).await;
+    let refused = unknown.unwrap_err().to_string();
+    assert!(refused.contains("4xx") && refused.contains("panicked"), "{refused}");
+}
 
 #[tokio::test]
 async fn responses_are_counted_by_status_class_with_their_times() {

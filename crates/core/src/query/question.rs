@@ -52,6 +52,7 @@ macro_rules! questions {
                 series.map(Vec::len).sum()
             };
             "path" => PathQuery, path::path, Path, less "window" "leave the window out";
+            "outcome" => OutcomeQuery, outcome::outcome, OutcomePaths;
             "profile" => ProfileQuery, profile::profile, Profile, less "context" "ask for one context at a time";
             "fix_first" => FixFirstQuery, fix_first::fix_first, FixFirst;
             "changes" => ChangesQuery, changes::changes, Changes;

@@ -1,0 +1,92 @@
+//! The paths whose requests end in one way most often.
+
+use serde::{Deserialize, Serialize};
+
+use super::measured::{ContextName, share};
+use super::{MAX_ROWS, check_limit};
+use crate::query::error::QueryError;
+use crate::query::source::Source;
+use crate::query::span::Covered;
+use crate::query::turn::Turn;
+use crate::query::window::Window;
+use tower_pulse_model::context::Kind;
+use tower_pulse_model::order::keep_first;
+use tower_pulse_model::outcome::Outcome;
+
+/// Asks for the paths with the most requests of an outcome.
+/// The answer is [`OutcomePaths`].
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct OutcomeQuery {
+    /// The outcome, by its name in the API: `4xx`, `5xx`, `error`, `cancelled`, `panicked`.
+    pub outcome: String,
+    /// The window.
+    pub window: Window,
+    /// The most paths that are answered, 100 unless it is set, at most 1,000.
+    pub limit: Option<usize>,
+}
+
+/// The paths with the most requests of an outcome: [`OutcomeQuery`](crate::query::OutcomeQuery).
+#[derive(Debug, Serialize)]
+#[non_exhaustive]
+pub struct OutcomePaths {
+    /// What the window covers.
+    #[serde(flatten)]
+    pub covered: Covered,
+    /// The number of paths that had such requests.
+    pub total: usize,
+    /// Those with the most of them, the most first.
+    pub paths: Vec<OutcomeRow>,
+}
+
+/// A path with requests of an outcome.
+#[derive(Debug, Serialize)]
+#[non_exhaustive]
+pub struct OutcomeRow {
+    /// The path.
+    #[serde(flatten)]
+    pub name: ContextName,
+    /// The number of its requests with the outcome.
+    pub count: u64,
+    /// Their share of its requests, 0 to 1.
+    pub share: Option<f64>,
+}
+
+pub(in crate::query) async fn outcome(
+    source: &Source,
+    query: &OutcomeQuery,
+) -> Result<OutcomePaths, QueryError> {
+    let limit = check_limit(query.limit, MAX_ROWS)?;
+    let named = |outcome: &Outcome| outcome.as_str() == query.outcome;
+    let Some(outcome) = Outcome::ALL.into_iter().find(named) else {
+        let allowed = Outcome::ALL.map(Outcome::as_str).join(", ");
+        let message = format!("outcome must be one of {allowed}");
+        return Err(QueryError::parameter("outcome", message));
+    };
+    let sums = source.reader.window(query.window).await?;
+    let (mut rows, mut turn) = (Vec::new(), Turn::new(&source.clock));
+    for (id, summary) in &sums.now.summaries {
+        turn.pause().await;
+        let counts = &summary.outcomes;
+        let context = sums.contexts.get(id);
+        let context = context.filter(|context| context.kind == Kind::Http);
+        if let Some(context) = context.filter(|_| counts.count(outcome) > 0) {
+            rows.push((counts.count(outcome), context, counts.total()));
+        }
+    }
+    let total = rows.len();
+    keep_first(&mut rows, limit, |(a, of_a, _), (b, of_b, _)| {
+        b.cmp(a).then_with(|| of_a.name.cmp(&of_b.name))
+    });
+    let row = |(count, context, requests)| OutcomeRow {
+        name: ContextName::of(context),
+        count,
+        share: share(count as f64, requests as f64),
+    };
+    Ok(OutcomePaths {
+        covered: sums.now.covered,
+        total,
+        paths: rows.into_iter().map(row).collect(),
+    })
+}
