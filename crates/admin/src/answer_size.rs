@@ -105,7 +105,7 @@ impl AnswerSize<'_> {
     }
 }
 
-/// What was written, as JSON.
+/// The answer to a write, as JSON.
 pub(super) fn written(
     value: &impl Serialize,
     less: (&'static str, &'static str),

@@ -142,7 +142,7 @@ pub(super) fn json(parts: &Parts, mut json: Vec<u8>, as_of: Option<i64>) -> Resp
     response
 }
 
-/// What was written, or why it was not, as JSON.
+/// The answer to a write, or its refusal, as JSON.
 pub(super) fn written(status: StatusCode, json: Vec<u8>) -> Response {
     let mut response = body(json, JSON);
     *response.status_mut() = status;
