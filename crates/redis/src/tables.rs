@@ -237,7 +237,7 @@ fn answer(read: &TableRead, replies: &mut impl Iterator<Item = Reply>) -> TableA
                 },
                 created: int(created),
                 since: int(since).or(int(created)),
-                gaps: Vec::new(),
+                gaps: None,
             },
             _ => RecordState::default(),
         }),

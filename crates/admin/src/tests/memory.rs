@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::*;
-use tower_pulse_core::fold::Folder;
+use tower_pulse_core::fold::{FoldLimits, Folder};
 use tower_pulse_core::store::memory::MemoryStore;
 use tower_pulse_core::store::{Append, Appended, FencedBatch, Heartbeat, Upkeep};
 use tower_pulse_model::aggregate::Aggregate;
@@ -56,7 +56,7 @@ async fn requests_come_out_as_they_went_in() {
         store.clone(),
         clock.clone(),
         "abc".into(),
-        0,
+        FoldLimits::remembering(0),
         Arc::default(),
     );
     folder.fold().await.expect("it is folded");

@@ -1,6 +1,7 @@
 //! The ground of the fold: reads and writes of the store that are valid under a lease.
 
 use super::lease::Lease;
+use crate::store::Store;
 use crate::store::interrupted::Interrupted;
 use crate::store::journal::{FieldValues, Journal};
 use crate::store::table::Table;
@@ -8,6 +9,7 @@ use tower_pulse_model::round::PARTITIONS;
 
 /// The store under a lease.
 pub(super) struct Ground<'a> {
+    pub(super) store: &'a dyn Store,
     pub(super) journal: &'a dyn Journal,
     /// The name of this instance in the lease.
     pub(super) instance: &'a str,
@@ -20,7 +22,7 @@ impl Ground<'_> {
         &self,
         fields: &[(Table, Vec<Vec<u8>>)],
     ) -> Result<Vec<FieldValues>, Interrupted> {
-        let version = self.lease.version();
+        let version = &self.lease.progress.version;
         let step = self.journal.load_fields(self.instance, version, fields);
         step.await?.done()
     }

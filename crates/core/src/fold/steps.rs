@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::additions::additions;
-use super::feature::Feature;
+use super::features::Features;
 use super::ground::Ground;
 use super::plan::{Plans, RoundEnd};
 use crate::random::random_name;
 use crate::store::Position;
 use crate::store::interrupted::Interrupted;
-use crate::store::journal::{FoldStep, Partitions, Step};
+use crate::store::journal::{FoldStep, Step};
 use crate::store::retry::send_until_answered;
 use crate::store::table::{FieldWrites, Table};
 use tower_pulse_model::round::Round;
@@ -23,7 +23,7 @@ impl Ground<'_> {
     /// Writes a round in steps.
     pub(super) async fn write_round(
         &mut self,
-        features: &mut [Box<dyn Feature>],
+        features: &mut Features,
         round: &Round,
         plans: Plans,
         end: RoundEnd,
@@ -42,22 +42,17 @@ impl Ground<'_> {
                 .take_while(|entry| is_last || entry.offset <= lease.progress.low.offset)
                 .copied();
             let trimmed: Vec<Position> = trimmable.collect();
-            let writes = features.iter_mut();
-            let writes = writes.flat_map(|feature| feature.writes(lease, partitions));
+            let writes = features.writes(lease, partitions);
             let fields = writes_by_table(planned.plan.fields.into_iter().chain(writes));
+            let has_counters = self.store.has_context_counters();
             let step = FoldStep {
-                version: lease.progress.version.clone(),
-                next: random_name(),
-                instance: self.instance.to_owned(),
                 upto: Some(upto),
                 done: (!is_last).then_some(done),
-                trim: trimmed.last().copied(),
                 stamp: round.stamp,
-                additions: Arc::new(additions(round, partitions, lease.has_context_counters)),
-                fields: fields.into(),
-                rolled: lease.progress.rolled.clone(),
+                additions: Arc::new(additions(round, partitions, has_counters)),
                 hole_bytes: end.hole_bytes,
                 took_millis: millis_since(end.start),
+                ..self.step(fields.into(), trimmed.last().copied())
             };
             let sent = Instant::now();
             self.send(&step).await?;
@@ -72,10 +67,7 @@ impl Ground<'_> {
             lease.progress.upto = Some(upto);
         }
         let lease = &mut *self.lease;
-        lease.progress.low = upto;
-        lease.progress.upto = None;
-        lease.progress.done = Partitions::default();
-        lease.progress.aside.clear();
+        lease.progress.finish(upto);
         lease.stamp = round.stamp;
         lease.took_millis = millis_since(end.start);
         while self.lease.folded.len() > TRIMMED_AT_ONCE {
@@ -88,24 +80,32 @@ impl Ground<'_> {
     pub(super) async fn trim(&mut self) -> Result<(), Interrupted> {
         let count = self.lease.folded.len().min(TRIMMED_AT_ONCE);
         let last = self.lease.folded.get(count.saturating_sub(1)).copied();
-        self.write_between(&[], last).await?;
+        self.write_between([].into(), last).await?;
         self.lease.folded.drain(..count);
         Ok(())
     }
 
     /// Writes fields of tables by a step that folds no entry.
     pub(super) async fn write(&mut self, fields: &[FieldWrites]) -> Result<(), Interrupted> {
-        self.write_between(fields, None).await
+        self.write_between(fields.into(), None).await
     }
 
     /// Writes fields of tables and trims entries by a step that folds no entry.
     async fn write_between(
         &mut self,
-        fields: &[FieldWrites],
+        fields: Arc<[FieldWrites]>,
         trim: Option<Position>,
     ) -> Result<(), Interrupted> {
+        let step = self.step(fields, trim);
+        self.send(&step).await?;
+        self.lease.progress.version = step.next;
+        Ok(())
+    }
+
+    /// A step that folds no entry.
+    fn step(&self, fields: Arc<[FieldWrites]>, trim: Option<Position>) -> FoldStep {
         let lease = &*self.lease;
-        let step = FoldStep {
+        FoldStep {
             version: lease.progress.version.clone(),
             next: random_name(),
             instance: self.instance.to_owned(),
@@ -114,14 +114,11 @@ impl Ground<'_> {
             trim,
             stamp: lease.stamp,
             additions: Arc::default(),
-            fields: fields.into(),
+            fields,
             rolled: lease.progress.rolled.clone(),
             hole_bytes: 0,
             took_millis: lease.took_millis,
-        };
-        self.send(&step).await?;
-        self.lease.progress.version = step.next;
-        Ok(())
+        }
     }
 
     /// Sends a step until it is known whether it took effect.

@@ -79,6 +79,14 @@ pub struct Progress {
     pub is_overdue: bool,
 }
 
+impl Progress {
+    /// Notes that all entries of the round are folded.
+    pub fn finish(&mut self, upto: Position) {
+        (self.low, self.upto, self.done) = (upto, None, Partitions::default());
+        self.aside.clear();
+    }
+}
+
 /// An entry of the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {

@@ -80,8 +80,8 @@ pub struct RecordState {
     /// When the first sample that the store holds was recorded, in Unix seconds, if that can be read.
     pub since: Option<i64>,
     /// The times in which no instance recorded, in Unix seconds from the first to before the second: ascending,
-    /// disjoint, at most 1,000. Empty where the absence of all instances is not known, as in Redis.
-    pub gaps: Vec<Gap>,
+    /// disjoint, at most 1,000. `None` where the absence of all instances is not known, as in Redis.
+    pub gaps: Option<Vec<Gap>>,
 }
 
 impl RecordState {

@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::{Attendance, Folder};
+use super::{Attendance, FoldLimits, Folder};
 use crate::clock::{Clock, ManualClock};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::additions::Additions;
@@ -382,7 +382,7 @@ impl Folding {
             journal.clone(),
             clock,
             "folder".to_owned(),
-            max_records,
+            FoldLimits::remembering(max_records),
             unattended.clone(),
         );
         Self {

@@ -6,6 +6,7 @@ use super::{Access, InProcessStore};
 use crate::condition::{Condition, Warning};
 use crate::store::StoreFuture;
 use crate::store::journal::{Acquired, Amendment, Entries, FieldValues, FoldStep, Journal, Step};
+use crate::store::locality::{IN_PROCESS, Locality};
 use crate::store::table::Table;
 use crate::store::table_reads::{Answers, Purpose, TableRead, TableReader};
 use crate::store::{
@@ -25,6 +26,19 @@ impl Store for InProcessStore {
 
     fn journal(&self) -> &dyn Journal {
         self
+    }
+
+    fn locality(&self) -> &'static Locality {
+        &IN_PROCESS
+    }
+
+    fn reset_remedy(&self) -> Option<&'static str> {
+        let is_told = !self.place.trouble().is_empty();
+        (!is_told).then_some("look for who has deleted its data")
+    }
+
+    fn explains_failures(&self) -> bool {
+        true
     }
 
     fn describe(&self) -> String {

@@ -55,7 +55,7 @@ impl State {
                 rolled: Some(self.kept.rolled.clone()),
                 created: Some(self.kept.created),
                 since: Some(self.kept.since),
-                gaps: self.kept.gaps.clone(),
+                gaps: Some(self.kept.gaps.clone()),
             }),
             TableRead::Revisions => TableAnswer::Revisions(tables.revisions(now).collect()),
         })

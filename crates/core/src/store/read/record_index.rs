@@ -50,6 +50,6 @@ pub(in crate::store) async fn record_index(
         revisions,
         rolled: state.rolled_at(now),
         created: state.created.unwrap_or(now),
-        recorded: RecordedTime::new(state.since.unwrap_or(now), state.gaps),
+        recorded: RecordedTime::new(state.since.unwrap_or(now), state.gaps.unwrap_or_default()),
     })
 }

@@ -69,7 +69,7 @@ pub(super) fn set_number(write: &mut FieldWrites, id: &[u8], number: i64) {
 
 impl Rankings {
     /// Adds the rankings of a round to its plans, merged with the store's.
-    pub(super) async fn merge(
+    pub(in crate::fold) async fn merge(
         &mut self,
         ground: &Ground<'_>,
         round: &Round,

@@ -34,7 +34,7 @@ struct Smallest {
 
 impl Rankings {
     /// Takes slices that have left the window at `now` out of the sums.
-    pub(super) async fn expire(
+    pub(in crate::fold) async fn expire(
         &mut self,
         ground: &mut Ground<'_>,
         now: i64,
@@ -54,7 +54,10 @@ impl Rankings {
     }
 
     /// Drops ids for which the rankings that were added to have no room.
-    pub(super) async fn limit(&mut self, ground: &mut Ground<'_>) -> Result<(), Interrupted> {
+    pub(in crate::fold) async fn limit(
+        &mut self,
+        ground: &mut Ground<'_>,
+    ) -> Result<(), Interrupted> {
         let mut left = IDS_PER_ROUND;
         for _ in 0..self.known.to_limit.len() {
             let Some(name) = self.known.to_limit.pop_front() else {

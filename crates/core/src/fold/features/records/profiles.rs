@@ -37,7 +37,7 @@ pub(super) struct Profiles {
     most: usize,
     /// The hours that are applied, once they were read. Nobody else changes them while the lease holds.
     applied: Option<RecordedHours>,
-    presence: Presence,
+    pub(super) presence: Presence,
 }
 
 impl Profiles {
@@ -48,11 +48,6 @@ impl Profiles {
             applied: None,
             presence: Presence::default(),
         }
-    }
-
-    /// Notes that this instance is there to fold, at `now` in Unix seconds.
-    pub(super) fn attend(&mut self, now: i64) {
-        self.presence.extend(now);
     }
 
     /// Applies the hours that have ended. Mostly there is none, and nothing is read.
@@ -110,8 +105,8 @@ impl Profiles {
             end,
             // One of the fields is no profile.
             room: self.most.saturating_add(1).saturating_sub(profiles),
-            running: RecordedTime::new(since, state.gaps),
-            knows_gaps: journal.turn().is_some(),
+            knows_gaps: state.gaps.is_some(),
+            running: RecordedTime::new(since, state.gaps.unwrap_or_default()),
             presence: &self.presence,
         })
     }
@@ -238,13 +233,13 @@ fn merged(records: [Option<Vec<u8>>; 2]) -> Aggregate {
 
 /// The time, in Unix seconds, for which an instance was there to fold, entries or not.
 #[derive(Debug, Default)]
-struct Presence {
+pub(super) struct Presence {
     since: i64,
     until: i64,
 }
 
 impl Presence {
-    fn extend(&mut self, now: i64) {
+    pub(super) fn extend(&mut self, now: i64) {
         if !(self.until..=self.until + MOST_APART).contains(&now) {
             self.since = now;
         }

@@ -18,7 +18,7 @@ pub(super) const CONTEXTS_AT_ONCE: usize = 64;
 
 impl RecordTables {
     /// Adds the records of slices that have ended for long to the coarser tiers, although no entry arrives.
-    pub(super) async fn roll_up_overdue(
+    pub(in crate::fold) async fn roll_up_overdue(
         &mut self,
         ground: &mut Ground<'_>,
         now: i64,
@@ -28,13 +28,21 @@ impl RecordTables {
             return Ok(());
         }
         lease.stamp = lease.stamp.max(now);
+        self.roll_up_and_apply(ground).await
+    }
+
+    /// Adds the records of ended slices to the coarser tiers, and those of ended hours to the profiles.
+    pub(in crate::fold) async fn roll_up_and_apply(
+        &mut self,
+        ground: &mut Ground<'_>,
+    ) -> Result<(), Interrupted> {
         self.roll_up(ground).await?;
         self.profiles.apply_due(ground).await
     }
 
     /// Adds the records of ended slices to the coarser tiers, before the next round is folded. An instance that takes
     /// over half-way begins again: each record of a coarser tier says up to which minute they are part of it.
-    pub(super) async fn roll_up(&mut self, ground: &mut Ground<'_>) -> Result<(), Interrupted> {
+    async fn roll_up(&mut self, ground: &mut Ground<'_>) -> Result<(), Interrupted> {
         self.history.agree(ground).await?;
         let (tiers, stamp) = (self.history.tiers(), ground.lease.stamp);
         let rolled = &mut ground.lease.progress.rolled;
@@ -84,7 +92,7 @@ impl RecordTables {
             }
             tokio::task::yield_now().await;
             let rolled = &ground.lease.progress.rolled;
-            let writes = record_writes(&self.records, &written, tiers, rolled, stamp);
+            let writes = record_writes(&self.records, written, tiers, rolled, stamp);
             ground.write(&writes_by_table(writes)).await?;
             self.records.retain_newest(SLICES_REMEMBERED);
         }
