@@ -22,6 +22,7 @@ use tower_pulse::admin::Access;
 use tower_pulse::layer::Head;
 use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::{Builder, Clock, Outcome, Pulse};
+use tower_pulse_core::store::in_process;
 use tower_pulse_model::slice::Precisions;
 
 use crate::rig::http::Client;
@@ -198,7 +199,12 @@ impl Service {
         let begin = (now.div_euclid(60) - 30) * 60;
         let (clock, time) = Clock::manual(begin);
         let store = MemoryStore::new(Precisions::default(), clock.clone());
-        store.set_gaps(gaps_since(begin));
+        let gaps = gaps_since(begin);
+        let set = store.with(in_process::Access::Write, move |state| {
+            state.kept.gaps = gaps;
+            Ok(())
+        });
+        set.await.expect("memory does not fail");
         let built = builder()
             .clock(clock.clone())
             .store(Arc::new(store))

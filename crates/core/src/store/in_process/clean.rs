@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use super::state::State;
-use super::tables::number;
 use crate::error::StoreError;
 use crate::store::table::{CONTEXTS, FieldWrites};
+use crate::store::table_reads::number;
 use crate::store::{Cleaned, Pass};
 use tower_pulse_model::context::Metric;
 use tower_pulse_model::slice::Precisions;

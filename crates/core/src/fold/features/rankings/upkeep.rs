@@ -16,7 +16,7 @@ use crate::fold::ground::Ground;
 use crate::store::interrupted::Interrupted;
 use crate::store::journal::Journal;
 use crate::store::table::{FieldWrites, Table};
-use crate::store::table_reads::{FieldPage, Purpose, TableRead};
+use crate::store::table_reads::{Purpose, TablePage, TableRead, read_table};
 
 /// Ids that are taken out because they have left the window before entries are folded again, and as many because
 /// there is no room for them.
@@ -151,9 +151,8 @@ impl Rankings {
             return Ok(true);
         };
         let (spec, slices) = (ranking.state.spec, ranking.state.slices.clone());
-        let reads = [TableRead::Count(totals_of(name))];
-        let mut counts = ground.journal.read_tables(Purpose::Fold, &reads).await?;
-        let count = counts.count();
+        let read = TableRead::Count(totals_of(name));
+        let count = read_table(ground.journal, Purpose::Fold, read).await?.count;
         let mut surplus = count.saturating_sub(spec.max_ids as usize);
         for start in slices {
             if surplus == 0 {
@@ -273,7 +272,7 @@ impl Rankings {
         let mut specs = FieldWrites::new(Table::RankingSpecs, None);
         specs.removed.push(name.as_bytes().to_vec());
         let mut writes = vec![state_write(name, None), specs];
-        let tables = tables.into_iter().filter(|_| counts.count() > 0);
+        let tables = tables.into_iter().filter(|_| counts.next().count > 0);
         writes.extend(tables.map(FieldWrites::end));
         ground.write(&writes).await?;
         self.known.remove(name);
@@ -318,7 +317,7 @@ async fn page_of(
     name: &Arc<str>,
     start: i64,
     from: Option<String>,
-) -> Result<FieldPage, StoreError> {
-    let reads = [TableRead::Page(slice_of(name, start), from)];
-    Ok(journal.read_tables(Purpose::Fold, &reads).await?.page())
+) -> Result<TablePage, StoreError> {
+    let read = TableRead::Page(slice_of(name, start), from);
+    read_table(journal, Purpose::Fold, read).await
 }

@@ -8,7 +8,7 @@ use crate::fold::ground::Ground;
 use crate::store::interrupted::Interrupted;
 use crate::store::profiles::{self, RECORDED, tables_at};
 use crate::store::table::{FieldWrites, Table};
-use crate::store::table_reads::{Purpose, TableRead};
+use crate::store::table_reads::{Purpose, RecordState, TableRead};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::pack::{self, pack};
 use tower_pulse_model::profile::Profile;
@@ -91,8 +91,8 @@ impl Profiles {
             TableRead::Count(older),
         ];
         let mut answers = journal.read_tables(Purpose::Fold, &reads).await?;
-        let state = answers.state();
-        let profiles = answers.count() + answers.count();
+        let state = RecordState::new(answers.next());
+        let profiles = answers.next().count + answers.next().count;
         let since = state.since.unwrap_or(i64::MIN);
         let first = hour_of(since).clamp(end - MOST_HOURS * HOUR, end);
         let mut applied = stored.unwrap_or_else(|| RecordedHours::beginning_at(first));
