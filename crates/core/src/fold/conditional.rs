@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use super::Folder;
 use super::features::Features;
-use super::ground::Ground;
+use super::ground::{Ground, Interrupted};
 use super::plan::Outcome;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::conditional_write::{ConditionalWrite, Written};
-use crate::store::interrupted::Interrupted;
 use crate::store::table::Table;
 use crate::task::lock;
 

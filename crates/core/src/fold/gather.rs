@@ -2,10 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::ground::Ground;
+use super::ground::{Ground, Interrupted};
 use super::plan::NAMES_AT_ONCE;
 use crate::store::Position;
-use crate::store::interrupted::Interrupted;
 use crate::store::journal::{Entry, NEWER_GRACE};
 use tower_pulse_model::entry::{ENTRY_VERSION, EntryReader};
 use tower_pulse_model::round::Round;

@@ -13,7 +13,7 @@
 //!
 //! The fold knows no table: each feature merges what a round changes in its own, and looks after them between
 //! rounds. Read `round`, `features`, one of its files, then `gather` (reading entries), `plan` and `steps`
-//! (writing), `lease` and `ground` (what holds meanwhile).
+//! (writing), `ground` (what holds meanwhile).
 //!
 //! A new aggregate is added in three places, none of which is in this folder: see
 //! *A new aggregate* in `ARCHITECTURE.md`.
@@ -24,15 +24,14 @@ mod features;
 mod gather;
 mod ground;
 mod history;
-mod lease;
 mod plan;
 mod round;
 mod steps;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-use std::sync::Mutex;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -40,14 +39,12 @@ use tokio::time::Instant;
 
 use self::features::Features;
 pub use self::features::FoldLimits;
-use self::ground::Ground;
-use self::lease::Lease;
+use self::ground::{Ground, Interrupted, Lease};
 use self::plan::Outcome;
 use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::random::random_name;
 use crate::store::conditional_write::{ConditionalWrite, Written};
-use crate::store::interrupted::Interrupted;
 use crate::store::journal::{Acquired, Journal, Progress};
 use crate::store::locality::CONTEXT_COST;
 use crate::store::pace::BatchSizer;
@@ -272,7 +269,15 @@ impl Folder {
             None => (FIRST_CONTEXTS, place.step_costs.clone()),
         };
         let sizer = BatchSizer::new(first * CONTEXT_COST, costs, place.step_time);
-        (Lease::new(progress, sizer), Features::new(self.limits))
+        let lease = Lease {
+            progress,
+            folded: VecDeque::new(),
+            is_trimmed: false,
+            stamp: 0,
+            took_millis: 0,
+            sizer,
+        };
+        (lease, Features::new(self.limits))
     }
 
     /// Waits until a call can be read, and folds it if no other instance does. `false` when the store has

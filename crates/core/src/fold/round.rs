@@ -5,12 +5,11 @@ use std::time::Instant;
 use super::additions;
 use super::features::Features;
 use super::gather::Read;
-use super::ground::Ground;
+use super::ground::{Ground, Interrupted};
 use super::plan::{Outcome, Plans, RoundEnd};
 use crate::error::StoreError;
 use crate::random::random_name;
 use crate::store::Position;
-use crate::store::interrupted::Interrupted;
 use crate::store::journal::{Amendment, Entry};
 use tower_pulse_model::entry::ENTRY_VERSION;
 
@@ -75,12 +74,10 @@ impl Ground<'_> {
         };
         self.write_round(features, &round, plans, end).await?;
         features.after_round(self).await?;
-        let outcome = if is_caught_up {
-            Outcome::CaughtUp
-        } else {
-            Outcome::Folded
-        };
-        Ok(outcome)
+        Ok(match is_caught_up {
+            true => Outcome::CaughtUp,
+            false => Outcome::Folded,
+        })
     }
 
     async fn set_aside(&mut self, entry: &Entry) -> Result<Outcome, Interrupted> {

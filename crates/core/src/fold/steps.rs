@@ -1,23 +1,24 @@
 //! Writes a round in steps, and tables between rounds.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::additions::additions;
 use super::features::Features;
-use super::ground::Ground;
+use super::ground::{Ground, Interrupted};
 use super::plan::{Plans, RoundEnd};
 use crate::random::random_name;
 use crate::store::Position;
-use crate::store::interrupted::Interrupted;
 use crate::store::journal::{FoldStep, Step};
-use crate::store::retry::send_until_answered;
 use crate::store::table::{FieldWrites, Table};
 use tower_pulse_model::round::Round;
 use tower_pulse_model::sorted;
 
 /// Entries that one step trims.
 const TRIMMED_AT_ONCE: usize = 64;
+/// How often a step is sent until an answer comes.
+const MAX_TRIES: usize = 3;
+const RETRY_DELAY: Duration = Duration::from_millis(50);
 
 impl Ground<'_> {
     /// Writes a round in steps.
@@ -123,10 +124,19 @@ impl Ground<'_> {
 
     /// Sends a step until it is known whether it took effect.
     async fn send(&self, step: &FoldStep) -> Result<(), Interrupted> {
-        match send_until_answered(|| self.journal.fold(step)).await? {
-            Step::Done(()) => Ok(()),
-            Step::Stale(version) if version == step.next => Ok(()),
-            Step::Stale(_) | Step::Absent => Err(Interrupted::Lost),
+        let mut tries = 1;
+        loop {
+            match self.journal.fold(step).await {
+                Ok(Step::Done(())) => return Ok(()),
+                Ok(Step::Stale(version)) if version == step.next => return Ok(()),
+                Ok(_) => return Err(Interrupted::Lost),
+                // The answer to another try tells whether this one took effect.
+                Err(error) if tries < MAX_TRIES && error.kind().is_without_answer() => {
+                    tries += 1;
+                    tokio::time::sleep(RETRY_DELAY).await;
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
     }
 }

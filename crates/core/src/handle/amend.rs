@@ -77,8 +77,8 @@ impl Handle {
                     mark: mark.clone(),
                     is_removed: true,
                 };
-                let mut writes = FieldWrites::new(Table::Marks, None);
-                writes.set.push((id.as_bytes().to_vec(), pack(&removed)));
+                let (field, removed) = (id.as_bytes(), Some(pack(&removed)));
+                let writes = FieldWrites::of(Table::Marks, None, field, removed);
                 let write = ConditionalWrite {
                     compared: (Table::Marks, id.as_bytes().to_vec()),
                     expected: value,

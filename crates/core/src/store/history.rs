@@ -20,12 +20,12 @@ pub async fn read(
 
 /// The write of a history, or of its end.
 pub fn write(history: Option<History>) -> FieldWrites {
-    let mut write = FieldWrites::new(Table::History, None);
-    match history {
-        Some(history) => write.set.push((KEPT.to_vec(), pack(&history))),
-        None => write.removed.push(KEPT.to_vec()),
-    }
-    write
+    FieldWrites::of(
+        Table::History,
+        None,
+        KEPT,
+        history.map(|history| pack(&history)),
+    )
 }
 
 #[cfg(test)]

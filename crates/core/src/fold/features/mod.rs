@@ -9,10 +9,8 @@ mod slow_requests;
 
 use self::rankings::Rankings;
 use self::records::RecordTables;
-use super::ground::Ground;
-use super::lease::Lease;
+use super::ground::{Ground, Interrupted, Lease};
 use super::plan::Plans;
-use crate::store::interrupted::Interrupted;
 use crate::store::table::FieldWrites;
 use crate::task::BoxFuture;
 use tower_pulse_model::round::Round;

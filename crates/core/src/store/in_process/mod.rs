@@ -2,20 +2,18 @@
 //! fields of their tables, which each keeps in its own way. [`InProcessStore`] makes a store of it.
 //!
 //! `journal` takes calls in and applies the steps of folding to the `tables` and the `counters`; `table_reads` reads the
-//! tables, `fleet` tells who is alive, `clean` removes old data. `rows` are cached rows, which stay in memory.
+//! tables, `upkeep` tells who is alive and removes old data.
 
-mod clean;
 mod counters;
 mod entered;
 pub mod fields;
-mod fleet;
-mod heartbeats;
 mod journal;
 mod memory_fields;
 mod state;
 mod store;
 mod table_reads;
 mod tables;
+mod upkeep;
 
 use std::any::Any;
 use std::fmt;
@@ -26,11 +24,11 @@ use tokio::sync::{Mutex as AsyncMutex, oneshot};
 pub use self::counters::Counters;
 pub use self::entered::{Entered, Fence};
 pub use self::fields::{Extent, FieldChange, Fields, Show};
-pub use self::heartbeats::Heartbeats;
 pub use self::memory_fields::MemoryFields;
 pub use self::state::{Kept, State};
 pub use self::tables::Bound;
 pub use self::tables::Tables;
+pub use self::upkeep::Heartbeats;
 use crate::clock::Clock;
 use crate::error::{StoreError, StoreErrorKind};
 use tower_pulse_model::slice::Precisions;

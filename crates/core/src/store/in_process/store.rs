@@ -6,10 +6,7 @@ use crate::condition::{Condition, Warning};
 use crate::store::journal::Journal;
 use crate::store::locality::{IN_PROCESS, Locality};
 use crate::store::table_reads::{Answers, Purpose, TableRead, TableReader};
-use crate::store::{
-    Cleaned, CounterQuery, CounterSeries, Fleet, Heartbeat, Pass, Query, SlowestQuery, Store,
-    StoreFuture, StoreStatus, Upkeep, read,
-};
+use crate::store::{CounterQuery, CounterSeries, Query, SlowestQuery, Store, StoreFuture, read};
 use tower_pulse_model::context::Metric;
 use tower_pulse_model::slice::Precisions;
 use tower_pulse_model::slowest::{RANKING_LEN, RankedContext};
@@ -56,34 +53,6 @@ impl Store for InProcessStore {
 
     fn durable_seq(&self, instance: &str) -> Option<u64> {
         self.place.durable_seq(instance)
-    }
-}
-
-impl Upkeep for InProcessStore {
-    fn status(&self, now: i64) -> StoreFuture<'_, StoreStatus> {
-        Box::pin(self.with(Access::Read, move |state| state.status(now)))
-    }
-
-    fn heartbeat<'a>(&'a self, heartbeat: &'a Heartbeat) -> StoreFuture<'a, (Fleet, StoreStatus)> {
-        let (heartbeat, now) = (heartbeat.clone(), heartbeat.at);
-        Box::pin(self.with(Access::Read, move |state| {
-            Ok((state.heartbeats.beat(heartbeat), state.status(now)?))
-        }))
-    }
-
-    fn deregister<'a>(&'a self, instance: &'a str) -> StoreFuture<'a, ()> {
-        let instance = instance.to_owned();
-        Box::pin(self.with(Access::Read, move |state| {
-            state.heartbeats.remove(&instance);
-            Ok(())
-        }))
-    }
-
-    fn clean<'a>(&'a self, pass: &'a Pass) -> StoreFuture<'a, Option<Cleaned>> {
-        let (pass, precisions) = (pass.clone(), self.precisions.clone());
-        Box::pin(self.with(Access::Write, move |state| {
-            state.clean(&pass, &precisions).map(Some)
-        }))
     }
 }
 

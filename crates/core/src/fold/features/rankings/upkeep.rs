@@ -12,8 +12,7 @@ use super::plan::{
     IDS_AT_ONCE, Stored, dropped_write, number, set_number, slice_of, state_write, totals_of, ttl,
 };
 use crate::error::StoreError;
-use crate::fold::ground::Ground;
-use crate::store::interrupted::Interrupted;
+use crate::fold::ground::{Ground, Interrupted};
 use crate::store::journal::Journal;
 use crate::store::table::{FieldWrites, Table};
 use crate::store::table_reads::{Purpose, TablePage, TableRead, read_table};
@@ -269,8 +268,7 @@ impl Rankings {
         let tables: Vec<_> = [totals_of(name)].into_iter().chain(slices).collect();
         let reads: Vec<_> = tables.iter().cloned().map(TableRead::Count).collect();
         let mut counts = ground.journal.read_tables(Purpose::Fold, &reads).await?;
-        let mut specs = FieldWrites::new(Table::RankingSpecs, None);
-        specs.removed.push(name.as_bytes().to_vec());
+        let specs = FieldWrites::of(Table::RankingSpecs, None, name.as_bytes(), None);
         let mut writes = vec![state_write(name, None), specs];
         let tables = tables.into_iter().filter(|_| counts.next().count > 0);
         writes.extend(tables.map(FieldWrites::end));

@@ -11,10 +11,8 @@ use std::collections::BTreeMap;
 use self::history::KeptHistory;
 use self::profiles::Profiles;
 use crate::fold::features::FoldLimits;
-use crate::fold::ground::Ground;
-use crate::fold::lease::Lease;
+use crate::fold::ground::{Ground, Interrupted, Lease};
 use crate::fold::plan::NAMES_AT_ONCE;
-use crate::store::interrupted::Interrupted;
 use crate::store::table::{FieldWrites, Table};
 use tower_pulse_model::pack;
 use tower_pulse_model::records::{RecordId, RecordKey, Records};
@@ -175,11 +173,14 @@ fn record_writes(
 ) -> impl Iterator<Item = FieldWrites> {
     keys.into_iter().filter_map(move |(at, id)| {
         let record = records.get((at, id))?;
-        let mut write = FieldWrites::new(Table::records(at), Some(ttl(at, tiers, rolled, now)));
-        write
-            .set
-            .push((id.to_bytes().to_vec(), pack::record(record)));
-        Some(write)
+        let (table, ttl) = (Table::records(at), ttl(at, tiers, rolled, now));
+        let record = pack::record(record);
+        Some(FieldWrites::of(
+            table,
+            Some(ttl),
+            &id.to_bytes(),
+            Some(record),
+        ))
     })
 }
 

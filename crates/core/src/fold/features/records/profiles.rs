@@ -4,8 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::roll_up::{CONTEXTS_AT_ONCE, recorded};
-use crate::fold::ground::Ground;
-use crate::store::interrupted::Interrupted;
+use crate::fold::ground::{Ground, Interrupted};
 use crate::store::profiles::{self, RECORDED, tables_at};
 use crate::store::table::{FieldWrites, Table};
 use crate::store::table_reads::{Purpose, RecordState, TableRead};
@@ -208,11 +207,11 @@ impl CatchUp<'_> {
         // The hours move from table to table, as the profiles do.
         let last = self.applied.until() - HOUR;
         let [newer, older] = tables_at(last);
-        let mut write = FieldWrites::new(newer, Some(profiles::ttl(last, now)));
-        write.set.push((RECORDED.to_vec(), pack(&self.applied)));
-        let mut moved = FieldWrites::new(older, None);
-        moved.removed.push(RECORDED.to_vec());
-        [write, moved]
+        let (ttl, hours) = (profiles::ttl(last, now), pack(&self.applied));
+        [
+            FieldWrites::of(newer, Some(ttl), RECORDED, Some(hours)),
+            FieldWrites::of(older, None, RECORDED, None),
+        ]
     }
 }
 

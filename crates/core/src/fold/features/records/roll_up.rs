@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{RecordTables, SLICES_REMEMBERED, record_writes, ttl};
 use crate::error::StoreError;
-use crate::fold::ground::Ground;
+use crate::fold::ground::{Ground, Interrupted};
 use crate::fold::steps::writes_by_table;
-use crate::store::interrupted::Interrupted;
 use crate::store::journal::Journal;
 use crate::store::table::{FieldWrites, Table};
 use crate::store::table_reads::{Purpose, TableRead};
