@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tower_pulse::{Builder, Clock, ManualClock, Pulse};
 use tower_pulse_core::store::Store;
+use tower_pulse_core::store::in_process::{Access, MemoryFields, State};
 use tower_pulse_core::store::memory::MemoryStore;
 use tower_pulse_model::slice::Precisions;
 use tower_pulse_redis::{RedisOptions, RedisStore};
@@ -167,7 +168,12 @@ async fn a_store_in_memory_that_was_reset_has_recorded_since_the_oldest_call_tha
     let pulse = Pulse::builder().store(store.clone()).clock(clock.clone());
     let pulse = without_tasks(pulse.flush_interval(Duration::from_secs(60)));
     serve(&[&pulse], &hand, 20).await;
-    store.reset();
+    let now = clock.now_seconds();
+    let reset = store.with(Access::Write, move |state| {
+        *state = State::new("another".into(), now, Box::new(MemoryFields::default()));
+        Ok(())
+    });
+    reset.await.unwrap();
     serve(&[&pulse], &hand, 10).await;
     settle(&pulse).await;
     assert!(pulse.health().flush.replayed > 0);

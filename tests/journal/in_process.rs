@@ -8,12 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
-use tower_pulse::{Clock, ManualClock};
-use tower_pulse_core::store::in_process::{InProcessStore, Inspected};
+use tower_pulse::{Clock, ManualClock, StoreError};
+use tower_pulse_core::store::in_process::{Access, InProcessStore, Kept, MemoryFields, State};
 use tower_pulse_core::store::memory::MemoryStore;
-use tower_pulse_core::store::memory::Saved;
 use tower_pulse_core::store::table::Table;
-use tower_pulse_core::store::table_reads::{FieldPage, Purpose, TableRead};
+use tower_pulse_core::store::table_reads::{Purpose, TablePage, TableRead};
 use tower_pulse_core::store::{Query, Store, Upkeep};
 use tower_pulse_file::{FileOptions, FileStore};
 use tower_pulse_model::pack::unpack;
@@ -44,7 +43,7 @@ pub trait Place {
 /// A store in memory, and what was saved of it.
 pub struct Memory {
     store: Arc<InProcessStore>,
-    saved: RefCell<[Option<Saved>; MAX_SAVED]>,
+    saved: RefCell<[Option<State>; MAX_SAVED]>,
 }
 
 impl Place for Memory {
@@ -59,17 +58,30 @@ impl Place for Memory {
         self.store.clone()
     }
 
-    fn lose_all(&self, _: &Runtime) {
-        self.store.reset();
+    fn lose_all(&self, io: &Runtime) {
+        let now = self.store.now();
+        let generation = format!("memory-{:x}", fastrand::u64(..));
+        let mut empty = State::new(generation, now, Box::new(MemoryFields::default()));
+        let reset = self.store.with(Access::Write, move |state| {
+            empty.tables.bound = state.tables.bound;
+            *state = empty;
+            Ok(())
+        });
+        io.block_on(reset).unwrap();
     }
 
-    fn save(&self, _: &Runtime, number: usize) {
-        self.saved.borrow_mut()[number - 1] = Some(self.store.save());
+    fn save(&self, io: &Runtime, number: usize) {
+        let saved = self.store.with(Access::Read, |state| Ok(state.clone()));
+        self.saved.borrow_mut()[number - 1] = Some(io.block_on(saved).unwrap());
     }
 
-    fn restore(&self, _: &Runtime, number: usize) {
-        let saved = self.saved.borrow();
-        self.store.restore(saved[number - 1].as_ref().unwrap());
+    fn restore(&self, io: &Runtime, number: usize) {
+        let saved = self.saved.borrow()[number - 1].clone().unwrap();
+        let restored = self.store.with(Access::Write, move |state| {
+            *state = saved;
+            Ok(())
+        });
+        io.block_on(restored).unwrap();
     }
 }
 
@@ -98,7 +110,7 @@ impl InFile {
         let options = options.with_context_counters();
         let store = FileStore::open(options).unwrap();
         // Its thread is opening the file.
-        while io.block_on(store.inspect()).is_err() {
+        while io.block_on(kept(&store)).is_err() {
             assert!(store.warnings().is_empty(), "{:?}", store.warnings());
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -137,6 +149,12 @@ impl Place for InFile {
     }
 }
 
+/// What a store keeps beside its tables.
+async fn kept(store: &InProcessStore) -> Result<Kept, StoreError> {
+    let kept = store.with(Access::Read, |state| Ok(state.kept.clone()));
+    kept.await
+}
+
 /// A store in one process, and its clock.
 pub struct InProcess<P> {
     io: Runtime,
@@ -157,17 +175,17 @@ impl<P: Place> InProcess<P> {
         }
     }
 
-    fn inspect(&self) -> Inspected {
+    fn kept(&self) -> Kept {
         let store = self.place.store();
-        self.io.block_on(store.inspect()).unwrap()
+        self.io.block_on(kept(&store)).unwrap()
     }
 
     /// The first page of a table.
-    fn page(&self, table: Table) -> FieldPage {
+    fn page(&self, table: Table) -> TablePage {
         let reads = [TableRead::Page(table, None)];
         let store = self.place.store();
         let read = store.tables().read_tables(Purpose::Fold, &reads);
-        self.io.block_on(read).unwrap().page()
+        self.io.block_on(read).unwrap().next()
     }
 
     /// The numbers of a table whose fields are requests.
@@ -215,37 +233,43 @@ impl<P: Place> Ground for InProcess<P> {
     }
 
     fn generation(&self) -> Option<(String, i64)> {
-        Some(self.inspect().generation)
+        let kept = self.kept();
+        Some((kept.generation, kept.created))
     }
 
     fn version(&self) -> Option<String> {
-        Some(self.inspect().version)
+        Some(self.kept().journal.progress.version)
     }
 
     fn fence(&self, instance: &str) -> u64 {
-        let fences = self.inspect().fences;
-        fences.get(instance).copied().unwrap_or(0)
+        let fences = self.kept().fences;
+        fences.get(instance).map_or(0, |fence| fence.seq)
     }
 
     fn remove_all_fences(&self) {
         let store = self.place.store();
-        self.io.block_on(store.remove_all_fences()).unwrap();
+        let removed = store.with(Access::Write, |state| {
+            state.kept.fences.clear();
+            Ok(())
+        });
+        self.io.block_on(removed).unwrap();
     }
 
     fn is_folded(&self) -> bool {
-        self.inspect().is_folded
+        let journal = self.kept().journal;
+        journal.progress.low == journal.head
     }
 
     fn counted(&self, what: &str) -> u64 {
         let store = self.place.store();
         let status = self.io.block_on(store.status(self.now())).unwrap();
-        let inspected = self.inspect();
+        let journal = self.kept().journal;
         match what {
             "late" => status.exceptions.late,
             "skewed" => status.exceptions.skewed,
             "quarantined" => status.exceptions.quarantined,
-            "set_aside" => inspected.set_aside,
-            "hole" => inspected.hole_bytes,
+            "set_aside" => journal.set_aside,
+            "hole" => journal.hole_bytes,
             // Nothing removes the state alone.
             "orphaned" => 0,
             other => panic!("{other}"),

@@ -53,7 +53,10 @@ async fn the_paths_with_the_most_of_an_outcome_are_listed() {
     assert_eq!(most.paths[1].share, Some(1.0));
     let unknown = pulse.query().ask(&OutcomeQuery::default()).await;
     let refused = unknown.unwrap_err().to_string();
-    assert!(refused.contains("4xx") && refused.contains("panicked"), "{refused}");
+    assert!(
+        refused.contains("4xx") && refused.contains("panicked"),
+        "{refused}"
+    );
 }
 
 #[tokio::test]

@@ -7,10 +7,11 @@ use tower_pulse_core::store::RankingPlace;
 use tower_pulse_core::store::Store;
 use tower_pulse_core::store::memory::MemoryStore;
 use tower_pulse_core::store::table::Table;
-use tower_pulse_core::store::table_reads::{Answers, Purpose, TableRead};
+use tower_pulse_core::store::table_reads::{Answers, Purpose, RecordState, TableRead};
 use tower_pulse_model::batch::Batch;
 use tower_pulse_model::context::{Kind, RecordId};
 use tower_pulse_model::outcome::Outcome;
+use tower_pulse_model::pack::unpack;
 use tower_pulse_model::ranking::{RankingDelta, RankingSpec};
 use tower_pulse_model::slice::Precisions;
 
@@ -53,10 +54,8 @@ async fn check(store: &dyn Store, purpose: Purpose, records: [i64; 2]) {
         TableRead::Values(missing.clone(), ids.to_vec().into()),
         TableRead::All(records.clone()),
         TableRead::Page(records.clone(), None),
-        TableRead::Names(totals("posts")),
         TableRead::All(missing.clone()),
         TableRead::Page(missing.clone(), None),
-        TableRead::Names(totals("none")),
         TableRead::Count(records),
         TableRead::Count(missing),
         TableRead::Count(totals("posts")),
@@ -70,42 +69,45 @@ async fn check(store: &dyn Store, purpose: Purpose, records: [i64; 2]) {
         TableRead::Places(totals("none"), places.to_vec()),
     ];
     let mut answers = read(store, purpose, &reads).await;
-    let values = answers.values();
+    let values = answers.next().values;
     assert_eq!(
         values.iter().map(Option::is_some).collect::<Vec<_>>(),
         [true, false, true]
     );
-    assert!(answers.values().is_empty());
-    assert_eq!(answers.values(), vec![None; 3]);
+    assert!(answers.next().values.is_empty());
+    assert_eq!(answers.next().values, vec![None; 3]);
     let [id, _, other] = ids;
     let [value, _, other_value] = <[_; 3]>::try_from(values).unwrap();
     let mut fields = vec![(id, value.unwrap()), (other, other_value.unwrap())];
     fields.sort_unstable();
     for _ in 0..2 {
-        let mut page = answers.page();
+        let mut page = answers.next();
         page.fields.sort_unstable();
         assert_eq!((page.fields, page.next), (fields.clone(), None));
     }
-    let names = ["é", "70", "7", "below"].map(|id| (id.as_bytes().to_vec(), Vec::new()));
-    assert_eq!(answers.page().fields, names);
-    for _ in 0..3 {
-        assert_eq!(answers.page(), Default::default());
+    for _ in 0..2 {
+        assert_eq!(answers.next(), Default::default());
     }
-    assert_eq!(
-        [answers.count(), answers.count(), answers.count()],
-        [2, 0, 4]
-    );
+    let counts = [(); 3].map(|()| answers.next().count);
+    assert_eq!(counts, [2, 0, 4]);
     let all = [("é", 5), ("70", 3), ("7", 3), ("below", -1)];
     let all = all.map(|(id, sum)| (id.as_bytes().to_vec(), sum));
-    assert_eq!(answers.ranks(), all);
-    assert_eq!(answers.ranks(), all[1..3]);
+    let mut ranks = || answers.next().numbers().collect::<Vec<_>>();
+    assert_eq!(ranks(), all);
+    assert_eq!(ranks(), all[1..3]);
     for _ in 0..3 {
-        assert_eq!(answers.ranks(), []);
+        assert_eq!(ranks(), []);
     }
+    let mut places = || {
+        let places = answers.next().values.into_iter();
+        places
+            .map(|place| unpack(&place?))
+            .collect::<Vec<Option<RankingPlace>>>()
+    };
     let place = |score, rank| Some(RankingPlace { score, rank });
-    assert_eq!(answers.places(), [place(3, 1), None, place(5, 0)]);
-    assert_eq!(answers.places(), [None; 0]);
-    assert_eq!(answers.places(), [None; 3]);
+    assert_eq!(places(), [place(3, 1), None, place(5, 0)]);
+    assert_eq!(places(), [None; 0]);
+    assert_eq!(places(), [None; 3]);
 }
 
 #[tokio::test]
@@ -121,17 +123,18 @@ async fn both_stores_answer_reads_alike_and_tell_a_step_by_its_version() {
         for purpose in [Purpose::Fold, Purpose::Query] {
             check(&*store, purpose, [NOW / 60 * 60, 60]).await;
         }
-        let version = [
+        let reads = [
             TableRead::State,
             TableRead::Count(Table::Rankings),
             TableRead::State,
         ];
-        let mut answers = read(&*store, Purpose::Query, &version).await;
-        let (before, count) = (answers.state().version, answers.count());
+        let mut answers = read(&*store, Purpose::Query, &reads).await;
+        let version = |answers: &mut Answers| RecordState::new(answers.next()).version;
+        let (before, count) = (version(&mut answers), answers.next().count);
         assert!(!before.is_empty() && count == 1);
-        assert_eq!(answers.state().version, before);
+        assert_eq!(version(&mut answers), before);
         writer.apply(&call("a", 2, batch())).await.unwrap();
-        let mut answers = read(&*store, Purpose::Query, &version).await;
-        assert_ne!(answers.state().version, before);
+        let mut answers = read(&*store, Purpose::Query, &reads).await;
+        assert_ne!(version(&mut answers), before);
     }
 }

@@ -6,7 +6,7 @@ use crate::changes::{Findings, Tables};
 use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::flush::{FlushOptions, Flusher};
-use crate::fold::{Attendance, Folder};
+use crate::fold::{Attendance, FoldLimits, Folder};
 use crate::recorder::{Limits, Recorder};
 use crate::store::conditional_write::{ConditionalWrite, Written};
 use crate::store::judgement::read_judgement;
@@ -45,10 +45,14 @@ impl TestFolder {
     ) -> Self {
         let unattended = Arc::default();
         let instance = instance.to_owned();
-        let folder = Folder::new(store.clone(), clock, instance, max_records, unattended);
+        let limits = FoldLimits {
+            history_days: days,
+            ..FoldLimits::remembering(max_records)
+        };
+        let folder = Folder::new(store.clone(), clock, instance, limits, unattended);
         Self {
             store,
-            folder: Arc::new(folder.with_history(days)),
+            folder: Arc::new(folder),
         }
     }
 

@@ -25,11 +25,11 @@ pub(super) const EXTENTS: Definition = TableDefinition::new("tables");
 
 /// The fields of all tables. An error leaves the transaction half done, and it must be given up then.
 pub(super) struct FileFields {
-    path: Arc<Path>,
+    pub(super) path: Arc<Path>,
     /// There is one, except while it is replaced.
-    transaction: Option<WriteTransaction>,
+    pub(super) transaction: Option<WriteTransaction>,
     /// Why the last work on it failed.
-    failure: RefCell<Option<Trouble>>,
+    pub(super) failure: RefCell<Option<Trouble>>,
 }
 
 impl fmt::Debug for FileFields {
@@ -53,14 +53,6 @@ pub(super) fn take_failure(state: &mut State) -> Option<Trouble> {
 }
 
 impl FileFields {
-    pub(super) fn new(path: Arc<Path>, transaction: WriteTransaction) -> Self {
-        Self {
-            path,
-            transaction: Some(transaction),
-            failure: RefCell::default(),
-        }
-    }
-
     /// The transaction that is open.
     pub(super) fn transaction(&self) -> Result<&WriteTransaction, redb::Error> {
         // A failed commit leaves none.
@@ -70,11 +62,6 @@ impl FileFields {
     /// Takes the transaction, to commit it.
     pub(super) fn take(&mut self) -> Result<WriteTransaction, redb::Error> {
         self.transaction.take().ok_or(redb::Error::DatabaseClosed)
-    }
-
-    /// Begins with another transaction.
-    pub(super) fn begin(&mut self, transaction: WriteTransaction) {
-        self.transaction = Some(transaction);
     }
 
     /// Works on a table of the transaction that is open. An error is noted.

@@ -4,6 +4,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
@@ -91,11 +92,12 @@ fn load_state(
         counters.set(&name, precision, slices);
     }
     counters.changed = Some(BTreeSet::new());
-    let mut state = State::new(
-        generation,
-        now,
-        Box::new(FileFields::new(path.clone(), transaction)),
-    );
+    let fields = FileFields {
+        path: path.clone(),
+        transaction: Some(transaction),
+        failure: RefCell::default(),
+    };
+    let mut state = State::new(generation, now, Box::new(fields));
     state.counters = counters;
     state.heartbeats = earlier.heartbeats.clone();
     let Some(kept) = kept else {
@@ -139,7 +141,6 @@ pub(super) fn commit(state: &mut State, database: &Database, now: i64) -> Result
         }
     }
     transaction.commit()?;
-    let next = database.begin_write()?;
-    fields_of(state)?.begin(next);
+    fields_of(state)?.transaction = Some(database.begin_write()?);
     Ok(())
 }

@@ -23,17 +23,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 
-use tokio::sync::oneshot;
-
 #[cfg(any(test, feature = "__test_store"))]
 pub use self::disk::FileIo;
 pub use self::options::FileOptions;
 pub use self::options::{DURABLE_EVERY, FILE_BYTES};
-use self::worker::{Request, Worker};
+use self::worker::Worker;
 use tower_pulse_core::error::{BuildError, StoreError, StoreErrorKind};
-use tower_pulse_core::store::StoreFuture;
-use tower_pulse_core::store::in_process::{Access, Found, InProcessStore, Place, Work};
-use tower_pulse_core::task::{BoxFuture, lock};
+use tower_pulse_core::store::in_process::{Access, InProcessStore, Place, Work};
+use tower_pulse_core::task::lock;
 
 /// The most calls that wait for the file.
 const MAX_WAITING: usize = 1_000;
@@ -50,7 +47,7 @@ pub struct FileStore;
 #[derive(Debug)]
 struct Thread {
     path: Arc<Path>,
-    requests: Sender<Request>,
+    requests: Sender<(Access, Work)>,
     waiting: Arc<AtomicUsize>,
     report: Arc<Report>,
 }
@@ -97,26 +94,6 @@ impl FileStore {
     }
 }
 
-impl Thread {
-    /// Hands a request to the thread, unless too many [wait](Waiting), this one included.
-    fn send(&self, request: Request) -> Result<(), StoreError> {
-        if self.waiting.load(Ordering::Relaxed) > MAX_WAITING {
-            let message = format!("{} does not answer: its disk is slow", self.path.display());
-            return Err(StoreError::new(StoreErrorKind::TimedOut, message));
-        }
-        self.requests.send(request).map_err(|_| self.ended())
-    }
-
-    /// The thread answers each call, unless the work panics.
-    fn ended(&self) -> StoreError {
-        let message = format!(
-            "work on {} has panicked; the log says where",
-            self.path.display()
-        );
-        StoreError::new(StoreErrorKind::Unreachable, message)
-    }
-}
-
 /// Counts a call that waits until it is dropped.
 struct Waiting(Arc<AtomicUsize>);
 
@@ -138,34 +115,20 @@ impl Place for Thread {
         format!("file {}", self.path.display())
     }
 
-    fn work(&self, access: Access, work: Work) -> BoxFuture<'_, Found> {
-        Box::pin(async move {
-            let (answer, answered) = oneshot::channel();
-            let waiting = Waiting::new(&self.waiting);
-            self.send(Request::Work(
-                access,
-                Box::new(move |state| {
-                    drop(waiting);
-                    // Nobody waits for what was dropped.
-                    if !answer.is_closed() {
-                        let _ = answer.send(state.and_then(work));
-                    }
-                }),
-            ))?;
-            answered.await.unwrap_or_else(|_| Err(self.ended()))
-        })
-    }
-
-    fn make_durable(&self) -> StoreFuture<'_, ()> {
-        Box::pin(async move {
-            let (answer, answered) = oneshot::channel();
-            let waiting = Waiting::new(&self.waiting);
-            self.send(Request::Sync(Box::new(move |result| {
-                drop(waiting);
-                let _ = answer.send(result);
-            })))?;
-            answered.await.unwrap_or_else(|_| Err(self.ended()))
-        })
+    /// Hands work to the thread, unless too much [waits](Waiting), this included.
+    fn begin(&self, access: Access, work: Work) -> Result<(), StoreError> {
+        let waiting = Waiting::new(&self.waiting);
+        if self.waiting.load(Ordering::Relaxed) > MAX_WAITING {
+            let message = format!("{} does not answer: its disk is slow", self.path.display());
+            return Err(StoreError::new(StoreErrorKind::TimedOut, message));
+        }
+        let work: Work = Box::new(move |state| {
+            drop(waiting);
+            work(state);
+        });
+        // The thread works until the store is dropped. Without it, nobody answers.
+        let _ = self.requests.send((access, work));
+        Ok(())
     }
 
     fn durable_seq(&self, instance: &str) -> Option<u64> {

@@ -20,7 +20,7 @@ use super::trouble::Trouble;
 use tower_pulse_core::clock::Tick;
 use tower_pulse_core::error::{StoreError, StoreErrorKind};
 use tower_pulse_core::random::short_random_name;
-use tower_pulse_core::store::in_process::{Access, Bound, State};
+use tower_pulse_core::store::in_process::{Access, Bound, State, Work};
 use tower_pulse_core::task::lock;
 
 /// Bytes of entries after which the file is made durable, whatever the time: those who flush can append as much again.
@@ -52,20 +52,10 @@ const FILE_CACHE: usize = 16 * 1024 * 1024;
 const PROBE_BYTES: usize = 256 * 1024;
 const PROBE: Definition = TableDefinition::new("probe");
 
-/// Work on the state, or on the reason why there is none.
-pub(super) type Reply = Box<dyn FnOnce(Result<&mut State, StoreError>) + Send>;
-
-/// What the thread is asked for.
-pub(super) enum Request {
-    Work(Access, Reply),
-    /// To make the file durable.
-    Sync(Box<dyn FnOnce(Result<(), StoreError>) + Send>),
-}
-
 /// The thread's data.
 pub(super) struct Worker {
     options: FileOptions,
-    requests: Receiver<Request>,
+    requests: Receiver<(Access, Work)>,
     report: Arc<Report>,
     open: Option<Open>,
     /// Where the store is: at the path of its options, or beside another file that stands there.
@@ -126,7 +116,7 @@ impl Open {
 impl Worker {
     pub(super) fn new(
         mut options: FileOptions,
-        requests: Receiver<Request>,
+        requests: Receiver<(Access, Work)>,
         report: Arc<Report>,
     ) -> Self {
         // A service may change its directory.
@@ -161,8 +151,8 @@ impl Worker {
             };
             self.guarded(|worker| {
                 let is_idle = request.is_none();
-                if let Some(request) = request {
-                    worker.answer(request);
+                if let Some((access, work)) = request {
+                    worker.work(access, work);
                 }
                 worker.keep_up(is_idle);
             });
@@ -230,27 +220,16 @@ impl Worker {
         }
     }
 
-    fn answer(&mut self, request: Request) {
-        match request {
-            Request::Work(access, work) => self.work(access, work),
-            Request::Sync(answer) => {
-                let is_dirty = self.open.as_ref().is_some_and(|open| open.is_dirty);
-                if is_dirty {
-                    self.commit();
-                }
-                self.look();
-                let is_writable = self.open.as_ref().is_some_and(|open| open.is_writable);
-                // As long as a move fails, all ends with this process.
-                answer(match is_writable && self.look_after == LOOK_EVERY {
-                    true => Ok(()),
-                    false => Err(self.error()),
-                });
+    fn work(&mut self, access: Access, work: Work) {
+        if access == Access::Durable {
+            if self.open.as_ref().is_some_and(|open| open.is_dirty) {
+                self.commit();
             }
+            self.look();
         }
-    }
-
-    fn work(&mut self, access: Access, work: Reply) {
-        let usable = |open: &&mut Open| access == Access::Read || open.is_writable;
+        // As long as a move fails, all ends with this process.
+        let may_last = access != Access::Durable || self.look_after == LOOK_EVERY;
+        let usable = |open: &&mut Open| may_last && (access == Access::Read || open.is_writable);
         let Some(open) = self.open.as_mut().filter(usable) else {
             work(Err(self.error()));
             return;

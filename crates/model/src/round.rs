@@ -11,7 +11,7 @@ use super::context::{ContextId, Kind, RecordId, fnv1a};
 use super::context_delta::ContextDelta;
 use super::entry::{EntryReader, Item, Undecodable};
 use super::mark::Mark;
-use super::minute_report::{MinuteReport, MinuteSums};
+use super::minute_report::MinuteSums;
 use super::ranking::RankingDelta;
 use super::ranking::specs::CarriedSpecs;
 use super::records::TierSlice;
@@ -97,14 +97,6 @@ pub struct AcceptedDelta {
 }
 
 impl Round {
-    /// A round without additions.
-    pub fn empty(stamp: i64) -> Self {
-        Self {
-            stamp,
-            ..Self::default()
-        }
-    }
-
     /// Adds up to `names` names of an entry, fewer if they are large. Returns whether the entry has more.
     ///
     /// # Errors
@@ -115,7 +107,8 @@ impl Round {
         stamp: i64,
         names: usize,
     ) -> Result<bool, Undecodable> {
-        self.begin_entry(std::mem::take(&mut entry.late), stamp);
+        self.late = self.late.saturating_add(std::mem::take(&mut entry.late));
+        self.stamp = self.stamp.max(stamp);
         let at = self.group_at(entry.precisions());
         let end = entry.bytes_left().saturating_sub(PART_BYTES);
         for _ in 0..names {
@@ -127,8 +120,16 @@ impl Round {
                 Some(Item::Context(context, delta)) => group.add_context(context, delta, stamp),
                 Some(Item::Counter(name, series)) => group.add_counter(name, series, stamp),
                 Some(Item::Ranking(name, delta)) => self.add_ranking(name, delta, stamp),
-                Some(Item::Report(report)) => self.add_report(report, stamp),
-                Some(Item::Mark(mark)) => self.add_mark(mark),
+                // Not one whose minute is no longer retained or lies in the future.
+                Some(Item::Report(report)) if report.is_retained(stamp) => {
+                    let minute = report.minute;
+                    let sums = self.reports.or_insert_with(minute, MinuteSums::default);
+                    sums.add(report);
+                }
+                Some(Item::Report(_)) => {}
+                Some(Item::Mark(mark)) => {
+                    self.marks.or_insert_with(mark.id.clone(), || mark);
+                }
                 None => return Ok(false),
             }
         }
@@ -139,7 +140,8 @@ impl Round {
     pub fn add_missing(&mut self, requests: u64, stamp: i64) {
         if requests > 0 {
             let precisions = self.groups.first().map(|group| group.precisions.clone());
-            let group = self.group(&precisions.unwrap_or_default());
+            let at = self.group_at(&precisions.unwrap_or_default());
+            let group = &mut self.groups[at];
             let mut all = ContextDelta::new(&group.precisions);
             all.add_missing(stamp, requests);
             group.add_context(ContextId::all(), all, stamp);
@@ -160,25 +162,6 @@ impl Round {
         }
     }
 
-    /// Adds a minute report, unless its minute is no longer retained or lies in the future.
-    fn add_report(&mut self, report: MinuteReport, stamp: i64) {
-        if !report.is_retained(stamp) {
-            return;
-        }
-        let sums = (self.reports).or_insert_with(report.minute, MinuteSums::default);
-        sums.add(report);
-    }
-
-    /// Adds a mark.
-    fn add_mark(&mut self, mark: Mark) {
-        self.marks.or_insert_with(mark.id.clone(), || mark);
-    }
-
-    fn begin_entry(&mut self, late: u64, stamp: i64) {
-        self.late = self.late.saturating_add(late);
-        self.stamp = self.stamp.max(stamp);
-    }
-
     fn group_at(&mut self, precisions: &Precisions) -> usize {
         let at = self.groups.iter().position(|g| g.precisions == *precisions);
         at.unwrap_or_else(|| {
@@ -190,11 +173,6 @@ impl Round {
             });
             self.groups.len() - 1
         })
-    }
-
-    fn group(&mut self, precisions: &Precisions) -> &mut Group {
-        let at = self.group_at(precisions);
-        &mut self.groups[at]
     }
 
     /// The marks, oldest first.

@@ -99,13 +99,6 @@ impl<V: Merge> Slices<V> {
         self.0.is_empty()
     }
 
-    /// Drops the slices that start at or before `cut_off`.
-    pub fn trim(&mut self, cut_off: i64) -> usize {
-        let gone = self.0.partition_point(|(slice, _)| *slice <= cut_off);
-        self.0.drain(..gone);
-        gone
-    }
-
     /// Drops the slices that start after `latest`. Returns their values.
     pub(super) fn drop_after(&mut self, latest: i64) -> Vec<V> {
         let first = self.0.partition_point(|(slice, _)| *slice <= latest);
@@ -187,9 +180,6 @@ mod tests {
 
     #[test]
     fn both_ends_are_cut_exactly() {
-        let mut trimmed = slices(&[10, 20, 30]);
-        assert_eq!((trimmed.trim(9), trimmed.trim(20)), (0, 2));
-        assert_eq!(starts(&trimmed), [30]);
         let mut dropped = slices(&[10, 20, 30]);
         assert_eq!(dropped.drop_after(30), [0; 0]);
         assert_eq!(dropped.drop_after(10), [20, 30]);

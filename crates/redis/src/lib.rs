@@ -158,9 +158,11 @@ impl Store for RedisStore {
         self.book_keys
     }
 
-    fn reset_remedy(&self) -> &'static str {
-        "look for FLUSHALL, a restart without persistence, evictions (use `maxmemory-policy \
-         noeviction`) and a failover to an empty replica"
+    fn reset_remedy(&self) -> Option<&'static str> {
+        Some(
+            "look for FLUSHALL, a restart without persistence, evictions (use `maxmemory-policy \
+             noeviction`) and a failover to an empty replica",
+        )
     }
 
     fn conditions(&self) -> Vec<Warning> {

@@ -1,6 +1,6 @@
 //! The tables of the store, as they are read: under a version by an instance that folds, and by all.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use redis::{Pipeline, Value, pipe};
 
@@ -8,21 +8,16 @@ use super::RedisStore;
 use super::connection::Role;
 use super::large_keys::Reply;
 use super::script::READ;
-use super::value::{
-    bytes, count, float, int, into_bytes, into_items, into_pairs, items, pairs, text,
-};
+use super::value::{bytes, count, float, into_bytes, into_items, into_pairs, items, text};
 use tower_pulse_core::error::StoreError;
 use tower_pulse_core::store::StoreFuture;
 use tower_pulse_core::store::journal::{FieldValues, Step};
 use tower_pulse_core::store::table::Table;
 use tower_pulse_core::store::table_reads::{
-    Answers, FieldPage, MAX_NAMES, Purpose, RankingPlace, RecordState, TableAnswer, TableRead,
-    TableReader,
+    Answers, Purpose, RankingPlace, TablePage, TableRead, TableReader,
 };
-use tower_pulse_model::context::fnv1a;
 use tower_pulse_model::minute_report::MAX_REPORTED;
 use tower_pulse_model::pack;
-use tower_pulse_model::tier::{Revision, TierSlice};
 
 /// Fields that one script reads, or fewer large ones.
 const FIELDS_AT_ONCE: usize = 500;
@@ -123,10 +118,6 @@ impl RedisStore {
             TableRead::All(table) => {
                 pipeline.cmd("HGETALL").arg(key(table));
             }
-            TableRead::Names(table) => {
-                let names = pipeline.cmd("ZREVRANGE").arg(key(table));
-                names.arg(0).arg(MAX_NAMES - 1);
-            }
             TableRead::Count(table) => {
                 let command = if table.is_ordered() { "ZCARD" } else { "HLEN" };
                 pipeline.cmd(command).arg(key(table));
@@ -190,82 +181,48 @@ fn len_of_part(reads: &[TableRead]) -> usize {
 
 /// Reads an answer from the next replies. A key of another type reads as empty here, and is quarantined when it is
 /// written.
-fn answer(read: &TableRead, replies: &mut impl Iterator<Item = Reply>) -> TableAnswer {
+fn answer(read: &TableRead, replies: &mut impl Iterator<Item = Reply>) -> TablePage {
     let mut next = || replies.next().and_then(Result::ok).unwrap_or(Value::Nil);
     match read {
+        TableRead::Values(_, fields) if fields.is_empty() => TablePage::default(),
+        TableRead::Ranks(_, ranks) if ranks.is_empty() => TablePage::default(),
         TableRead::Values(_, fields) => {
-            let values = match fields.is_empty() {
-                true => Vec::new(),
-                false => into_items(next()),
-            };
-            let values = values.into_iter().map(into_bytes);
+            let values = into_items(next()).into_iter().map(into_bytes);
             let values = values.chain(std::iter::repeat(None)).take(fields.len());
-            TableAnswer::Values(values.collect())
+            TablePage::of_values(values.collect())
         }
-        TableRead::Page(..) => TableAnswer::Page(page_in(next())),
-        TableRead::All(_) => TableAnswer::Page(FieldPage {
-            fields: fields_in(next()),
-            next: None,
-        }),
-        TableRead::Names(_) => {
-            let names = into_items(next()).into_iter().filter_map(into_bytes);
-            TableAnswer::Page(FieldPage {
-                fields: names.map(|name| (name, Vec::new())).collect(),
-                next: None,
-            })
-        }
-        TableRead::Count(_) => TableAnswer::Count(count(&next()).unwrap_or(0)),
-        TableRead::Ranks(_, ranks) if ranks.is_empty() => TableAnswer::Ranks(Vec::new()),
+        TableRead::Page(..) => page_in(next()),
+        TableRead::All(_) | TableRead::Revisions => TablePage::of_fields(fields_in(next())),
+        TableRead::Count(_) => TablePage::of_count(count(&next()).unwrap_or(0)),
         TableRead::Ranks(..) => {
             let ids = into_pairs(next());
             let ids = ids.filter_map(|(id, sum)| Some((into_bytes(id)?, score(&sum)?)));
-            TableAnswer::Ranks(ids.collect())
+            let ids = ids.map(|(id, sum)| (id, sum.to_string().into_bytes()));
+            TablePage::of_fields(ids.collect())
         }
         TableRead::Places(_, ids) => {
             let mut place = || {
                 let (score, rank) = (score(&next()), count(&next()));
                 let (score, rank) = (score?, rank?);
-                Some(RankingPlace { score, rank })
+                Some(pack::pack(&RankingPlace { score, rank }))
             };
-            TableAnswer::Places(ids.iter().map(|_| place()).collect())
+            TablePage::of_values(ids.iter().map(|_| place()).collect())
         }
-        TableRead::State => TableAnswer::State(match &*into_items(next()) {
-            [version, rolled, created, since] => RecordState {
-                version: text(version).unwrap_or_default().to_owned(),
-                rolled: match text(rolled) {
-                    // It was too large to be read.
-                    Some("") => None,
-                    rolled => Some(rolled.and_then(pack::from_hex).unwrap_or_default()),
-                },
-                created: int(created),
-                since: int(since).or(int(created)),
-                gaps: Vec::new(),
-            },
-            _ => RecordState::default(),
-        }),
-        TableRead::Revisions => TableAnswer::Revisions(revisions(&next())),
+        TableRead::State => {
+            let values = into_items(next()).into_iter().map(into_bytes);
+            TablePage::of_values(values.collect())
+        }
     }
 }
 
-/// Reads the key of the revisions, whose fields are `{tier}:{place}` and `{slice} {version}`.
-fn revisions(hash: &Value) -> HashMap<TierSlice, Revision> {
-    let revision = |(field, value): (&Value, &Value)| {
-        let (seconds, _) = text(field)?.split_once(':')?;
-        let (slice, version) = text(value)?.split_once(' ')?;
-        let at = (seconds.parse().ok()?, slice.parse().ok()?);
-        Some((at, fnv1a(version.bytes())))
-    };
-    pairs(hash).filter_map(revision).collect()
-}
-
 /// The page in an answer to HSCAN.
-fn page_in(value: Value) -> FieldPage {
+fn page_in(value: Value) -> TablePage {
     let Ok([next, fields]) = <[Value; 2]>::try_from(into_items(value)) else {
-        return FieldPage::default();
+        return TablePage::default();
     };
-    FieldPage {
-        fields: fields_in(fields),
+    TablePage {
         next: text(&next).filter(|next| *next != START).map(str::to_owned),
+        ..TablePage::of_fields(fields_in(fields))
     }
 }
 

@@ -198,7 +198,12 @@ impl Service {
         let begin = (now.div_euclid(60) - 30) * 60;
         let (clock, time) = Clock::manual(begin);
         let store = MemoryStore::new(Precisions::default(), clock.clone());
-        store.set_gaps(gaps_since(begin));
+        let gaps = gaps_since(begin);
+        let set = store.with(in_process::Access::Write, move |state| {
+            state.kept.gaps = gaps;
+            Ok(())
+        });
+        set.await.expect("memory does not fail");
         let built = builder()
             .clock(clock.clone())
             .store(Arc::new(store))

@@ -52,7 +52,7 @@ impl Judge {
         let due = (self.clock.now_seconds() - GRACE).div_euclid(MINUTE) * MINUTE;
         let mut has_attended = false;
         loop {
-            let is_mine = self.store.is_in_process() || self.folder.status().is_folder;
+            let is_mine = self.folder.folds_here();
             let until = if is_mine { due } else { due - OVERDUE };
             let looked = match is_mine {
                 true => self.judge(until).await.map(drop),

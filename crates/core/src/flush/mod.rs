@@ -35,19 +35,14 @@ use crate::store::pace::BatchSizer;
 use crate::store::{AppendedCall, FencedBatch, Receipt, Store, StoreStatus};
 use crate::task::{boxed, lock};
 use tower_pulse_model::amounts::Amounts;
-use tower_pulse_model::batch::{Batch, MAX_CALL_COST};
+use tower_pulse_model::batch::Batch;
 use tower_pulse_model::mark::Mark;
 use tower_pulse_model::snapshot::Problem;
 
 /// Waits after a failed call, doubled each time, with full jitter.
 const BACKOFF: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(50)..=Duration::from_secs(1);
-/// A call has 256 contexts, and up to 512 as long as the server takes less than a millisecond for it: to
-/// append one takes it 12 µs and 0.2 µs for each context, and to pack it takes this process 1 µs for each.
-const JOURNAL_COSTS: std::ops::RangeInclusive<usize> = 256 * 24..=MAX_CALL_COST;
-/// A store without a journal folds a call at once, which holds up a worker of the runtime for some microseconds
-/// for each context.
-const MEMORY_COSTS: std::ops::RangeInclusive<usize> = 16 * 24..=64 * 24;
+/// How long a call should take at the most.
 const CALL_TIME: Duration = Duration::from_millis(1);
 /// Instances that share one second between them: a larger fleet flushes less often.
 const INSTANCES_PER_SECOND: u64 = 400;
@@ -244,10 +239,7 @@ impl Flusher {
         unattended: Arc<Notify>,
     ) -> Self {
         let interval = options.interval.unwrap_or(Duration::from_secs(1));
-        let costs = match store.is_in_process() {
-            true => MEMORY_COSTS,
-            false => JOURNAL_COSTS,
-        };
+        let costs = store.locality().call_costs.clone();
         let instance = new_instance();
         let name = options.name.clone();
         let is_version_marked = recorder.limits.app_version.is_none();

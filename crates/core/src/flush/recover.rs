@@ -139,7 +139,7 @@ impl Flusher {
         tracing::warn!(
             "the store was reset or came back empty: the data that it held is gone, and this instance goes on \
              under a new name: {}",
-            self.store.reset_remedy()
+            self.store.reset_remedy().unwrap_or("health says why")
         );
         self.restart_instance(sending, is_new);
         Ok(())

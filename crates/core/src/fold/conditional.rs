@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::feature::Feature;
-use super::ground::Ground;
-use super::{Folder, plan};
+use super::Folder;
+use super::features::Features;
+use super::ground::{Ground, Interrupted};
+use super::plan::Outcome;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::conditional_write::{ConditionalWrite, Written};
-use crate::store::interrupted::Interrupted;
 use crate::store::table::Table;
-use crate::task::{boxed, lock};
+use crate::task::lock;
 
 /// How often a write by hand ends the lease of another instance.
 pub(super) const TAKEOVERS: usize = 5;
@@ -23,63 +23,16 @@ impl Folder {
         self.unattended.notify_one();
     }
 
-    /// Writes if this instance holds the lease, or if that is free.
+    /// Writes if this instance holds the lease to fold, or if that is free. A round that was begun is finished first.
     ///
     /// Cancel safe: steps that took effect stay, and the compared field tells whether all did.
-    async fn write_between(&self, write: &ConditionalWrite) -> Result<Outcome, StoreError> {
-        let mut outcome = Outcome {
-            written: Written::Held,
-            has_acquired: false,
-        };
-        let journal = self.store.journal();
-        let _turn = match journal.turn() {
-            Some(turn) => Some(turn.lock().await),
-            None => None,
-        };
-        let mut slot = self.held.lock().await;
-        // The first losses may be this instance's own doing, as those of a round.
-        for _ in 0..=2 {
-            outcome.has_acquired |= slot.is_none();
-            let mut held = match slot.take() {
-                Some(held) => held,
-                None => match self.acquire(journal).await? {
-                    Ok(held) => held,
-                    Err(_) => break,
-                },
-            };
-            let own_now = self.clock.now_seconds();
-            let mut ground = Ground {
-                journal,
-                instance: &self.instance,
-                lease: &mut held.lease,
-            };
-            match ground.write_if(&mut held.features, own_now, write).await {
-                Ok(Attempt::Ended(written)) => {
-                    *slot = Some(held);
-                    lock(&self.status).is_folder = true;
-                    outcome.written = written;
-                    return Ok(outcome);
-                }
-                Ok(Attempt::Newer) => {
-                    journal.release(&self.instance).await?;
-                    break;
-                }
-                Err(Interrupted::Lost) => {}
-                Err(Interrupted::Failed(error)) => return Err(error),
-            }
-        }
-        lock(&self.status).is_folder = false;
-        Ok(outcome)
-    }
-
-    /// Writes if this instance holds the lease to fold, or if that is free. A round that was begun is finished first.
     pub async fn write(&self, write: &ConditionalWrite) -> Result<Written, StoreError> {
-        let outcome = boxed(self.write_between(write)).await?;
-        if outcome.written != Written::Held && outcome.has_acquired {
-            // Who holds the lease folds at intervals.
+        let ended = self.rounds(None, Some(write)).await?;
+        if ended.written != Written::Held && ended.has_acquired {
+            // The instance that holds the lease folds at intervals.
             self.attend();
         }
-        Ok(outcome.written)
+        Ok(ended.written)
     }
 
     /// Writes also if another instance holds the lease, which then has to acquire it again: again and again, as it may
@@ -115,7 +68,7 @@ impl Folder {
 
     /// Writes, and gives the lease up again: the other instance goes on.
     async fn write_in_passing(&self, write: &ConditionalWrite) -> Result<Written, StoreError> {
-        let written = boxed(self.write_between(write)).await?.written;
+        let written = self.rounds(None, Some(write)).await?.written;
         if written != Written::Held {
             self.release().await?;
             lock(&self.status).is_folder = false;
@@ -124,44 +77,30 @@ impl Folder {
     }
 }
 
-/// What became of a write, and of the lease.
-struct Outcome {
-    written: Written,
-    /// Whether the lease was acquired for it.
-    has_acquired: bool,
-}
-
-/// The result of a write under a lease.
-enum Attempt {
-    /// The lease goes on.
-    Ended(Written),
-    /// Folding waits for an instance of a newer version.
-    Newer,
-}
-
 impl Ground<'_> {
-    /// Finishes the round that was begun, folds what waits, and writes. After an error the lease must not be used
-    /// again.
-    async fn write_if(
+    /// Folds a round, and writes once no round is begun. After an error the lease must not be used again.
+    pub(super) async fn advance(
         &mut self,
-        features: &mut [Box<dyn Feature>],
+        features: &mut Features,
         own_now: i64,
-        write: &ConditionalWrite,
-    ) -> Result<Attempt, Interrupted> {
-        loop {
-            if let plan::Outcome::Newer(entry) = boxed(self.next_round(features, own_now)).await? {
-                self.wait_for_newer(&entry).await?;
-                return Ok(Attempt::Newer);
+        write: Option<&ConditionalWrite>,
+    ) -> Result<Outcome, Interrupted> {
+        let outcome = self.next_round(features, own_now).await?;
+        match write {
+            Some(write) if !outcome.is_newer() && self.lease.progress.upto.is_none() => {
+                self.write_if(write).await.map(Outcome::Written)
             }
-            if self.lease.progress.upto.is_none() {
-                break;
-            }
+            _ => Ok(outcome),
         }
+    }
+
+    /// Writes if the compared field has the expected value.
+    async fn write_if(&mut self, write: &ConditionalWrite) -> Result<Written, Interrupted> {
         let before = self
             .values_of(std::slice::from_ref(&write.compared))
             .await?;
         if before.first() != Some(&write.expected) {
-            return Ok(Attempt::Ended(Written::Differs));
+            return Ok(Written::Differs);
         }
         for step in &write.steps {
             self.write(step).await?;
@@ -180,7 +119,7 @@ impl Ground<'_> {
                 "what was judged cannot be stored: health lists the keys that hold something else; delete them".to_owned(),
             ))),
             // All steps took effect before the lease was lost.
-            Ok(_) | Err(Interrupted::Lost) => Ok(Attempt::Ended(Written::Done)),
+            Ok(_) | Err(Interrupted::Lost) => Ok(Written::Done),
             Err(failed) => Err(failed),
         }
     }

@@ -2,10 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::ground::Ground;
+use super::ground::{Ground, Interrupted};
 use super::plan::NAMES_AT_ONCE;
 use crate::store::Position;
-use crate::store::interrupted::Interrupted;
 use crate::store::journal::{Entry, NEWER_GRACE};
 use tower_pulse_model::entry::{ENTRY_VERSION, EntryReader};
 use tower_pulse_model::round::Round;
@@ -40,8 +39,8 @@ impl Ground<'_> {
             hole_bytes: 0,
         };
         loop {
-            let (version, bytes) = (&progress.version, self.lease.pace.read_bytes);
-            let step = (self.journal).read(self.instance, version, gathered.end, bytes);
+            let (version, place) = (&progress.version, self.store.locality());
+            let step = (self.journal).read(self.instance, version, gathered.end, place.read_bytes);
             let read = step.await?.done()?;
             let mut entries = read.entries;
             (gathered.head, gathered.now) = (read.head, read.now);
@@ -78,7 +77,7 @@ impl Ground<'_> {
             // The end of a round that was begun is fixed.
             let is_large = upto.is_none()
                 && (end.offset - low.offset >= ROUND_BYTES
-                    || gathered.round.names() >= self.lease.pace.round_names
+                    || gathered.round.names() >= place.round_names
                     || start.elapsed() >= READ_TIME);
             if is_last_part || is_large || end == gathered.head || Some(end) == upto {
                 return Ok(Read::Gathered(gathered));

@@ -1,13 +1,56 @@
-//! The ground of the fold: reads and writes of the store that are valid under a lease.
+//! The ground of the fold: the lease of this instance, and reads and writes of the store that are valid under it.
 
-use super::lease::Lease;
-use crate::store::interrupted::Interrupted;
-use crate::store::journal::{FieldValues, Journal};
+use std::collections::VecDeque;
+
+use crate::error::StoreError;
+use crate::store::journal::{FieldValues, Journal, Progress, Step};
+use crate::store::pace::BatchSizer;
 use crate::store::table::Table;
+use crate::store::{Position, Store};
 use tower_pulse_model::round::PARTITIONS;
+
+/// The right to fold, which ends when the journal's state has another version.
+pub(super) struct Lease {
+    pub(super) progress: Progress,
+    /// Positions of entries that are folded and may be trimmed, oldest first.
+    pub(super) folded: VecDeque<Position>,
+    /// Whether the entries that an earlier folder has left are trimmed.
+    pub(super) is_trimmed: bool,
+    /// The newest stamp of a folded entry.
+    pub(super) stamp: i64,
+    /// How long the last round took, in milliseconds.
+    pub(super) took_millis: u64,
+    pub(super) sizer: BatchSizer,
+}
+
+/// Why work under a lease ended early. The lease must not be used again.
+#[derive(Debug)]
+pub(super) enum Interrupted {
+    /// Another instance holds the lease by now, or a failover has taken the journal back in time.
+    Lost,
+    /// The store failed.
+    Failed(StoreError),
+}
+
+impl From<StoreError> for Interrupted {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl<T> Step<T> {
+    /// The value of a step that took effect.
+    pub(super) fn done(self) -> Result<T, Interrupted> {
+        match self {
+            Self::Done(value) => Ok(value),
+            Self::Stale(_) | Self::Absent => Err(Interrupted::Lost),
+        }
+    }
+}
 
 /// The store under a lease.
 pub(super) struct Ground<'a> {
+    pub(super) store: &'a dyn Store,
     pub(super) journal: &'a dyn Journal,
     /// The name of this instance in the lease.
     pub(super) instance: &'a str,
@@ -20,7 +63,7 @@ impl Ground<'_> {
         &self,
         fields: &[(Table, Vec<Vec<u8>>)],
     ) -> Result<Vec<FieldValues>, Interrupted> {
-        let version = self.lease.version();
+        let version = &self.lease.progress.version;
         let step = self.journal.load_fields(self.instance, version, fields);
         step.await?.done()
     }

@@ -19,9 +19,9 @@ impl Folder {
     /// Folds instead of another instance when the store keeps fewer days than this one asks for, until the `Pulse` shuts
     /// down.
     pub async fn ask_for_history(self: Arc<Self>, mut stopped: Stopped) {
-        let days = self.limits.history_days;
         // In one process the instances fold in turn.
-        let Some(days) = days.filter(|_| !self.store.is_in_process()) else {
+        let (Some(days), Some(_)) = (self.limits.history_days, self.store.locality().read_every)
+        else {
             return;
         };
         let mut wait = LOOK_EVERY;

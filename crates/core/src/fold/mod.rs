@@ -12,50 +12,45 @@
 //! that folds them.
 //!
 //! The fold knows no table: each feature merges what a round changes in its own, and looks after them between
-//! rounds. Read `round`, `feature`, one file of `features`, then `gather` (reading entries), `plan` and `steps`
-//! (writing), `lease` and `ground` (what holds meanwhile).
+//! rounds. Read `round`, `features`, one of its files, then `gather` (reading entries), `plan` and `steps`
+//! (writing), `ground` (what holds meanwhile).
 //!
 //! A new aggregate is added in three places, none of which is in this folder: see
 //! *A new aggregate* in `ARCHITECTURE.md`.
 
 mod additions;
 mod conditional;
-mod feature;
 mod features;
 mod gather;
 mod ground;
 mod history;
-mod lease;
-mod pace;
 mod plan;
 mod round;
 mod steps;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-use std::sync::Mutex;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use self::feature::Feature;
-use self::features::FoldLimits;
-use self::ground::Ground;
-use self::lease::Lease;
-use self::pace::Pace;
+use self::features::Features;
+pub use self::features::FoldLimits;
+use self::ground::{Ground, Interrupted, Lease};
 use self::plan::Outcome;
 use crate::clock::Clock;
 use crate::error::StoreError;
-use crate::store::StoreFuture;
-use crate::store::interrupted::Interrupted;
-use crate::store::journal::Journal;
-use crate::store::{AppendedCall, Position, Readable, Store};
-use crate::task::{DENIED_WAIT, Stopped, boxed, lock};
+use crate::random::random_name;
+use crate::store::conditional_write::{ConditionalWrite, Written};
+use crate::store::journal::{Acquired, Journal, Progress};
+use crate::store::locality::CONTEXT_COST;
+use crate::store::pace::BatchSizer;
+use crate::store::{AppendedCall, Position, Readable, Store, StoreFuture};
+use crate::task::{DENIED_WAIT, Stopped, lock};
 
-/// How often the journal is read. This is real time even under a manual clock, as entries carry their own stamps.
-const INTERVAL: Duration = Duration::from_millis(500);
 /// The journal is read this long after the turn of the second, when most instances have just flushed.
 const AFTER_TURN: Duration = Duration::from_millis(150);
 /// Waits after an error, doubled each time.
@@ -70,9 +65,8 @@ const FENCE_INTERVAL: Duration = Duration::from_secs(3_600);
 const RECHECK: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(5)..=Duration::from_millis(100);
 
-/// Records that a folder remembers for each context that an instance may have: the fleet may have
-/// more of them than one instance.
-const FOLDER_RECORDS_PER_CONTEXT: usize = 3;
+/// The contexts of the first step.
+const FIRST_CONTEXTS: usize = 16;
 
 /// Folds the journal of a store, while no other instance does.
 pub struct Folder {
@@ -81,22 +75,13 @@ pub struct Folder {
     /// The name of this instance in the lease.
     instance: String,
     limits: FoldLimits,
-    pace: Pace,
-    /// The lease, taken out of the slot while a step is under way: if the future is dropped then, the slot
-    /// stays empty and the next call begins by acquiring the lease.
-    held: tokio::sync::Mutex<Option<Held>>,
+    /// The lease, and what the features remember under it. Taken out of the slot while a step is under way: if the future
+    /// is dropped then, the slot stays empty and the next call begins by acquiring the lease.
+    held: tokio::sync::Mutex<Option<(Lease, Features)>>,
     /// Notified when entries wait and no instance seems to fold.
     unattended: Arc<Notify>,
     status: Mutex<FoldStatus>,
 }
-
-/// The lease, and what the features remember under it.
-struct Held {
-    lease: Lease,
-    features: Vec<Box<dyn Feature>>,
-}
-
-impl Held {}
 
 /// How folding is doing in this instance.
 #[derive(Clone, Debug, Default)]
@@ -120,60 +105,40 @@ pub enum Attendance {
     Newer,
 }
 
-impl Folder {
-    /// Records that an instance with this many contexts remembers from one round to the next. A store in this process
-    /// has all of them at hand.
-    pub fn remembered_records(is_in_process: bool, max_contexts: usize) -> usize {
-        match is_in_process {
-            true => 0,
-            false => FOLDER_RECORDS_PER_CONTEXT * max_contexts,
-        }
-    }
+/// How a call of the folder has ended.
+struct Ended {
+    attendance: Attendance,
+    /// What became of the write that it was for.
+    written: Written,
+    /// Whether it has acquired the lease.
+    has_acquired: bool,
+}
 
-    /// A folder that remembers up to `max_records` records from one round to the next.
+impl Ended {
+    fn by(mut self, attendance: Attendance) -> Self {
+        self.attendance = attendance;
+        self
+    }
+}
+
+impl Folder {
+    /// A folder of this name in the lease.
     pub fn new(
         store: Arc<dyn Store>,
         clock: Clock,
         instance: String,
-        max_records: usize,
+        limits: FoldLimits,
         unattended: Arc<Notify>,
     ) -> Self {
-        let pace = match store.is_in_process() {
-            true => Pace::in_process(),
-            false => Pace::on_server(),
-        };
         Self {
             store,
             clock,
             instance,
-            limits: FoldLimits {
-                records: max_records,
-                profiles: usize::MAX,
-                history_days: None,
-            },
-            pace,
+            limits,
             held: tokio::sync::Mutex::default(),
             unattended,
             status: Mutex::default(),
         }
-    }
-
-    /// Makes each step cover about this many contexts, for tests; otherwise a step adapts to the server's speed.
-    pub fn with_step(mut self, contexts: Option<usize>) -> Self {
-        self.pace.step_contexts = contexts;
-        self
-    }
-
-    /// Asks for so many days of history.
-    pub fn with_history(mut self, days: Option<u32>) -> Self {
-        self.limits.history_days = days;
-        self
-    }
-
-    /// Gives no further context a profile where the store has so many.
-    pub fn with_profiles(mut self, most: usize) -> Self {
-        self.limits.profiles = most;
-        self
     }
 
     /// How folding is doing.
@@ -181,45 +146,50 @@ impl Folder {
         lock(&self.status).clone()
     }
 
+    /// Whether this instance folds, or each one does in turn.
+    pub fn folds_here(&self) -> bool {
+        self.store.locality().read_every.is_none() || lock(&self.status).is_folder
+    }
+
     /// Folds all entries of the journal, unless another instance does.
     ///
     /// Cancel safe: the next call finds out whether a step that was under way took effect.
     pub async fn fold(&self) -> Result<Attendance, StoreError> {
-        self.fold_until(None).await
+        Ok(self.rounds(None, None).await?.attendance)
     }
 
-    /// Folds entries up to `position`, or all of them.
-    async fn fold_until(&self, position: Option<Position>) -> Result<Attendance, StoreError> {
-        let journal = self.store.journal();
-        let result = self.boxed_rounds(journal, position).await;
-        let mut status = lock(&self.status);
-        match &result {
-            Ok(attendance) => {
-                status.is_folder = *attendance == Attendance::Mine;
-                status.last_error = None;
-            }
-            Err(error) => {
-                status.last_error = Some(error.to_string());
-            }
-        }
-        result
-    }
-
-    /// Boxed, as several modules await it: see [`BoxFuture`].
+    /// Folds entries up to `position`, or all of them. With a write, it folds what waits, and writes.
+    // Boxed, as several modules await it: see `BoxFuture`.
     #[inline(never)]
-    fn boxed_rounds<'a>(
+    fn rounds<'a>(
         &'a self,
-        journal: &'a dyn Journal,
         position: Option<Position>,
-    ) -> StoreFuture<'a, Attendance> {
-        Box::pin(self.fold_rounds(journal, position))
+        write: Option<&'a ConditionalWrite>,
+    ) -> StoreFuture<'a, Ended> {
+        Box::pin(async move {
+            let result = self.fold_rounds(position, write).await;
+            let mut status = lock(&self.status);
+            if let Ok(ended) = &result {
+                status.is_folder = ended.attendance == Attendance::Mine;
+            }
+            if write.is_none() {
+                status.last_error = result.as_ref().err().map(ToString::to_string);
+            }
+            result
+        })
     }
 
     async fn fold_rounds(
         &self,
-        journal: &dyn Journal,
         position: Option<Position>,
-    ) -> Result<Attendance, StoreError> {
+        write: Option<&ConditionalWrite>,
+    ) -> Result<Ended, StoreError> {
+        let journal = self.store.journal();
+        let mut ended = Ended {
+            attendance: Attendance::Mine,
+            written: Written::Held,
+            has_acquired: false,
+        };
         let turn = match journal.turn() {
             Some(turn) => Some(turn.lock().await),
             None => None,
@@ -228,7 +198,7 @@ impl Folder {
             Some(_) if turn.is_none() => match self.held.try_lock() {
                 Ok(slot) => slot,
                 // Another task of this instance is folding.
-                Err(_) => return Ok(Attendance::Mine),
+                Err(_) => return Ok(ended),
             },
             _ => self.held.lock().await,
         };
@@ -236,50 +206,54 @@ impl Folder {
         // lost changed the version.
         let mut losses = 0;
         loop {
-            let mut held = match slot.take() {
+            let (mut lease, mut features) = match slot.take() {
                 Some(held) => held,
-                None => match self.acquire(journal).await? {
-                    Ok(held) => held,
-                    Err(attendance) => return Ok(attendance),
-                },
-            };
-            // Entries after `position` are left for the next call, or this one might never end.
-            let low = held.lease.progress.low;
-            if position.is_some_and(|position| low.offset >= position.offset) {
-                *slot = Some(held);
-                return Ok(Attendance::Mine);
-            }
-            let own_now = self.clock.now_seconds();
-            let mut ground = Ground {
-                journal,
-                instance: &self.instance,
-                lease: &mut held.lease,
-            };
-            match boxed(ground.next_round(&mut held.features, own_now)).await {
-                // Entries that arrived meanwhile are left for the next read: in a large fleet there always are
-                // some, and a larger round costs less per entry.
-                Ok(outcome @ (Outcome::Folded | Outcome::CaughtUp)) => {
-                    held.features
-                        .iter_mut()
-                        .for_each(|feature| feature.forget());
-                    *slot = Some(held);
-                    if let Outcome::CaughtUp = outcome {
-                        return Ok(Attendance::Mine);
+                None => {
+                    ended.has_acquired = true;
+                    match journal.acquire(&self.instance, &random_name()).await? {
+                        Acquired::Mine(progress) => self.begin(progress),
+                        Acquired::Newer => return Ok(ended.by(Attendance::Newer)),
+                        Acquired::Held | Acquired::Nothing => {
+                            return Ok(ended.by(Attendance::Others));
+                        }
                     }
                 }
-                Ok(Outcome::Idle) => {
-                    *slot = Some(held);
-                    return Ok(Attendance::Mine);
-                }
+            };
+            // Entries after `position` are left for the next call, or this one might never end.
+            let low = lease.progress.low;
+            if position.is_some_and(|position| low.offset >= position.offset) {
+                *slot = Some((lease, features));
+                return Ok(ended);
+            }
+            let mut ground = Ground {
+                store: &*self.store,
+                journal,
+                instance: &self.instance,
+                lease: &mut lease,
+            };
+            let own_now = self.clock.now_seconds();
+            match ground.advance(&mut features, own_now, write).await {
                 Ok(Outcome::Newer(entry)) => {
                     ground.wait_for_newer(&entry).await?;
                     journal.release(&self.instance).await?;
-                    return Ok(Attendance::Newer);
+                    return Ok(ended.by(Attendance::Newer));
+                }
+                Ok(outcome) => {
+                    features.forget();
+                    *slot = Some((lease, features));
+                    match outcome {
+                        Outcome::Written(written) => ended.written = written,
+                        // Entries that arrived meanwhile are left for the next read: in a large fleet there always
+                        // are some, and a larger round costs less per entry.
+                        Outcome::Idle | Outcome::CaughtUp if write.is_none() => {}
+                        _ => continue,
+                    }
+                    return Ok(ended);
                 }
                 Err(Interrupted::Lost) => {
                     losses += 1;
                     if losses > 2 {
-                        return Ok(Attendance::Others);
+                        return Ok(ended.by(Attendance::Others));
                     }
                 }
                 Err(Interrupted::Failed(error)) => return Err(error),
@@ -287,14 +261,23 @@ impl Folder {
         }
     }
 
-    /// Acquires the lease, or tells who folds instead.
-    async fn acquire(&self, journal: &dyn Journal) -> Result<Result<Held, Attendance>, StoreError> {
-        let has_context_counters = self.store.has_context_counters();
-        let lease = Lease::acquire(journal, &self.instance, &self.pace, has_context_counters);
-        Ok(lease.await?.map(|lease| Held {
-            lease,
-            features: features::all(self.limits),
-        }))
+    /// The lease that was acquired with this progress, and features that remember nothing yet.
+    fn begin(&self, progress: Progress) -> (Lease, Features) {
+        let place = self.store.locality();
+        let (first, costs) = match self.limits.step_contexts {
+            Some(contexts) => (contexts, contexts * CONTEXT_COST..=contexts * CONTEXT_COST),
+            None => (FIRST_CONTEXTS, place.step_costs.clone()),
+        };
+        let sizer = BatchSizer::new(first * CONTEXT_COST, costs, place.step_time);
+        let lease = Lease {
+            progress,
+            folded: VecDeque::new(),
+            is_trimmed: false,
+            stamp: 0,
+            took_millis: 0,
+            sizer,
+        };
+        (lease, Features::new(self.limits))
     }
 
     /// Waits until a call can be read, and folds it if no other instance does. `false` when the store has
@@ -302,7 +285,7 @@ impl Folder {
     pub async fn until_readable(&self, call: &AppendedCall) -> Result<bool, StoreError> {
         let mut wait = *RECHECK.start();
         loop {
-            self.fold_until(Some(call.position)).await?;
+            self.rounds(Some(call.position), None).await?;
             let readable = self.store.readable(call);
             match readable.await? {
                 Readable::Yes => return Ok(true),
@@ -368,9 +351,8 @@ impl Folder {
                             return;
                         }
                     }
-                    // In one process, each flush tells that it has appended.
-                    let wait = (!self.store.is_in_process()).then(|| self.until_next());
-                    (wait, *BACKOFF.start())
+                    let every = self.store.locality().read_every;
+                    (every.map(|every| self.until_next(every)), *BACKOFF.start())
                 }
                 Ok(Attendance::Others) => (None, *BACKOFF.start()),
                 Ok(Attendance::Newer) => (Some(NEWER_WAIT), *BACKOFF.start()),
@@ -385,7 +367,8 @@ impl Folder {
     async fn remove_fences(&self, journal: &dyn Journal) {
         let version = {
             let slot = self.held.lock().await;
-            slot.as_ref().map(|held| held.lease.version().to_owned())
+            slot.as_ref()
+                .map(|(lease, _)| lease.progress.version.clone())
         };
         if let Some(version) = version
             && let Err(error) = journal.remove_fences(&version).await
@@ -395,8 +378,8 @@ impl Folder {
     }
 
     /// The wait until the journal is read next.
-    fn until_next(&self) -> Duration {
-        let interval = INTERVAL.as_nanos() as i64;
+    fn until_next(&self, interval: Duration) -> Duration {
+        let interval = interval.as_nanos() as i64;
         let since_turn = self.clock.now_nanos() - AFTER_TURN.as_nanos() as i64;
         let wait = interval - since_turn.rem_euclid(interval);
         Duration::from_nanos(wait.unsigned_abs())

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use crate::store::Position;
+use crate::store::conditional_write::Written;
 use crate::store::journal::Entry;
 use crate::store::table::FieldWrites;
 
@@ -20,6 +21,14 @@ pub(super) enum Outcome {
     Idle,
     /// The next entry is of a newer version, and waits for an instance that can read it.
     Newer(Entry),
+    /// Nothing of a round was left, and fields were written, or another instance had written before.
+    Written(Written),
+}
+
+impl Outcome {
+    pub(super) fn is_newer(&self) -> bool {
+        matches!(self, Self::Newer(_))
+    }
 }
 
 /// What a round changes in a partition.

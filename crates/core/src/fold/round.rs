@@ -3,14 +3,13 @@
 use std::time::Instant;
 
 use super::additions;
-use super::feature::Feature;
+use super::features::Features;
 use super::gather::Read;
-use super::ground::Ground;
+use super::ground::{Ground, Interrupted};
 use super::plan::{Outcome, Plans, RoundEnd};
 use crate::error::StoreError;
 use crate::random::random_name;
 use crate::store::Position;
-use crate::store::interrupted::Interrupted;
 use crate::store::journal::{Amendment, Entry};
 use tower_pulse_model::entry::ENTRY_VERSION;
 
@@ -19,7 +18,7 @@ impl Ground<'_> {
     /// lease must not be used again.
     pub(super) async fn next_round(
         &mut self,
-        features: &mut [Box<dyn Feature>],
+        features: &mut Features,
         own_now: i64,
     ) -> Result<Outcome, Interrupted> {
         let start = Instant::now();
@@ -37,16 +36,12 @@ impl Ground<'_> {
         };
         let is_new = self.lease.progress.upto.is_none();
         if is_new {
-            for feature in features.iter_mut() {
-                feature.between_rounds(self, gathered.now).await?;
-            }
+            features.between_rounds(self, gathered.now).await?;
         }
         if gathered.entries.is_empty() {
             if is_new {
                 let now = gathered.now.min(own_now);
-                for feature in features.iter_mut() {
-                    feature.while_idle(self, now).await?;
-                }
+                features.while_idle(self, now).await?;
             }
             return self.skip_hole(gathered.head).await;
         }
@@ -66,15 +61,11 @@ impl Ground<'_> {
             // Either clock may be behind for a moment.
             lease.progress.rolled.limit(gathered.now.max(own_now));
             lease.stamp = lease.stamp.max(round.stamp);
-            for feature in features.iter_mut() {
-                feature.before_round(self).await?;
-            }
+            features.before_round(self).await?;
         }
         let mut plans = Plans::default();
         additions::plan(self, &round, &mut plans).await;
-        for feature in features.iter_mut() {
-            feature.plan(self, &round, &mut plans).await?;
-        }
+        features.plan(self, &round, &mut plans).await?;
         self.lease.folded.extend(gathered.entries);
         let end = RoundEnd {
             upto,
@@ -82,9 +73,7 @@ impl Ground<'_> {
             start,
         };
         self.write_round(features, &round, plans, end).await?;
-        for feature in features.iter_mut() {
-            feature.after_round(self).await?;
-        }
+        features.after_round(self).await?;
         Ok(match is_caught_up {
             true => Outcome::CaughtUp,
             false => Outcome::Folded,
@@ -97,7 +86,7 @@ impl Ground<'_> {
             "an entry of the journal cannot be read by any instance, and is set aside"
         );
         let next = random_name();
-        let version = self.lease.version();
+        let version = &self.lease.progress.version;
         let step = (self.journal).amend(version, &next, Amendment::SetAside(entry));
         step.await?.done()?;
         self.lease.progress.version = next;
@@ -111,7 +100,7 @@ impl Ground<'_> {
             position = %entry.position, version = entry.version, readable = ENTRY_VERSION,
             "folding waits at an entry of a newer version of this crate, for an instance that can read it"
         );
-        let (version, next) = (self.lease.version(), random_name());
+        let (version, next) = (&self.lease.progress.version, random_name());
         // Without effect another instance folds by now.
         let amendment = Amendment::WaitForNewer(entry);
         (self.journal.amend(version, &next, amendment).await).map(drop)
@@ -135,7 +124,7 @@ impl Ground<'_> {
             "entries of the journal were gone before they were folded; their samples are lost"
         );
         let next = random_name();
-        let step = (self.journal).amend(self.lease.version(), &next, Amendment::CloseHole);
+        let step = (self.journal).amend(&self.lease.progress.version, &next, Amendment::CloseHole);
         step.await?.done()?;
         // The next acquisition of the lease reads where the journal goes on.
         Err(Interrupted::Lost)

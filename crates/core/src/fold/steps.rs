@@ -1,29 +1,30 @@
 //! Writes a round in steps, and tables between rounds.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::additions::additions;
-use super::feature::Feature;
-use super::ground::Ground;
+use super::features::Features;
+use super::ground::{Ground, Interrupted};
 use super::plan::{Plans, RoundEnd};
 use crate::random::random_name;
 use crate::store::Position;
-use crate::store::interrupted::Interrupted;
-use crate::store::journal::{FoldStep, Partitions, Step};
-use crate::store::retry::send_until_answered;
+use crate::store::journal::{FoldStep, Step};
 use crate::store::table::{FieldWrites, Table};
 use tower_pulse_model::round::Round;
 use tower_pulse_model::sorted;
 
 /// Entries that one step trims.
 const TRIMMED_AT_ONCE: usize = 64;
+/// How often a step is sent until an answer comes.
+const MAX_TRIES: usize = 3;
+const RETRY_DELAY: Duration = Duration::from_millis(50);
 
 impl Ground<'_> {
     /// Writes a round in steps.
     pub(super) async fn write_round(
         &mut self,
-        features: &mut [Box<dyn Feature>],
+        features: &mut Features,
         round: &Round,
         plans: Plans,
         end: RoundEnd,
@@ -42,22 +43,17 @@ impl Ground<'_> {
                 .take_while(|entry| is_last || entry.offset <= lease.progress.low.offset)
                 .copied();
             let trimmed: Vec<Position> = trimmable.collect();
-            let writes = features.iter_mut();
-            let writes = writes.flat_map(|feature| feature.writes(lease, partitions));
+            let writes = features.writes(lease, partitions);
             let fields = writes_by_table(planned.plan.fields.into_iter().chain(writes));
+            let has_counters = self.store.has_context_counters();
             let step = FoldStep {
-                version: lease.progress.version.clone(),
-                next: random_name(),
-                instance: self.instance.to_owned(),
                 upto: Some(upto),
                 done: (!is_last).then_some(done),
-                trim: trimmed.last().copied(),
                 stamp: round.stamp,
-                additions: Arc::new(additions(round, partitions, lease.has_context_counters)),
-                fields: fields.into(),
-                rolled: lease.progress.rolled.clone(),
+                additions: Arc::new(additions(round, partitions, has_counters)),
                 hole_bytes: end.hole_bytes,
                 took_millis: millis_since(end.start),
+                ..self.step(fields.into(), trimmed.last().copied())
             };
             let sent = Instant::now();
             self.send(&step).await?;
@@ -72,10 +68,7 @@ impl Ground<'_> {
             lease.progress.upto = Some(upto);
         }
         let lease = &mut *self.lease;
-        lease.progress.low = upto;
-        lease.progress.upto = None;
-        lease.progress.done = Partitions::default();
-        lease.progress.aside.clear();
+        lease.progress.finish(upto);
         lease.stamp = round.stamp;
         lease.took_millis = millis_since(end.start);
         while self.lease.folded.len() > TRIMMED_AT_ONCE {
@@ -88,24 +81,32 @@ impl Ground<'_> {
     pub(super) async fn trim(&mut self) -> Result<(), Interrupted> {
         let count = self.lease.folded.len().min(TRIMMED_AT_ONCE);
         let last = self.lease.folded.get(count.saturating_sub(1)).copied();
-        self.write_between(&[], last).await?;
+        self.write_between([].into(), last).await?;
         self.lease.folded.drain(..count);
         Ok(())
     }
 
     /// Writes fields of tables by a step that folds no entry.
     pub(super) async fn write(&mut self, fields: &[FieldWrites]) -> Result<(), Interrupted> {
-        self.write_between(fields, None).await
+        self.write_between(fields.into(), None).await
     }
 
     /// Writes fields of tables and trims entries by a step that folds no entry.
     async fn write_between(
         &mut self,
-        fields: &[FieldWrites],
+        fields: Arc<[FieldWrites]>,
         trim: Option<Position>,
     ) -> Result<(), Interrupted> {
+        let step = self.step(fields, trim);
+        self.send(&step).await?;
+        self.lease.progress.version = step.next;
+        Ok(())
+    }
+
+    /// A step that folds no entry.
+    fn step(&self, fields: Arc<[FieldWrites]>, trim: Option<Position>) -> FoldStep {
         let lease = &*self.lease;
-        let step = FoldStep {
+        FoldStep {
             version: lease.progress.version.clone(),
             next: random_name(),
             instance: self.instance.to_owned(),
@@ -114,22 +115,28 @@ impl Ground<'_> {
             trim,
             stamp: lease.stamp,
             additions: Arc::default(),
-            fields: fields.into(),
+            fields,
             rolled: lease.progress.rolled.clone(),
             hole_bytes: 0,
             took_millis: lease.took_millis,
-        };
-        self.send(&step).await?;
-        self.lease.progress.version = step.next;
-        Ok(())
+        }
     }
 
     /// Sends a step until it is known whether it took effect.
     async fn send(&self, step: &FoldStep) -> Result<(), Interrupted> {
-        match send_until_answered(|| self.journal.fold(step)).await? {
-            Step::Done(()) => Ok(()),
-            Step::Stale(version) if version == step.next => Ok(()),
-            Step::Stale(_) | Step::Absent => Err(Interrupted::Lost),
+        let mut tries = 1;
+        loop {
+            match self.journal.fold(step).await {
+                Ok(Step::Done(())) => return Ok(()),
+                Ok(Step::Stale(version)) if version == step.next => return Ok(()),
+                Ok(_) => return Err(Interrupted::Lost),
+                // The answer to another try tells whether this one took effect.
+                Err(error) if tries < MAX_TRIES && error.kind().is_without_answer() => {
+                    tries += 1;
+                    tokio::time::sleep(RETRY_DELAY).await;
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
     }
 }

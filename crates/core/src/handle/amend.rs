@@ -9,7 +9,7 @@ use crate::store::conditional_write::{ConditionalWrite, Written};
 use crate::store::journal::Journal;
 use crate::store::judgement::read_changes;
 use crate::store::table::{FieldWrites, Table};
-use crate::store::table_reads::{Purpose, TableRead};
+use crate::store::table_reads::{Purpose, read_value};
 use crate::store::taken::MAX_TAKEN;
 use crate::task::BoxFuture;
 use tower_pulse_detect::change::{Change, Taken};
@@ -66,7 +66,8 @@ impl Handle {
         Box::pin(self.in_time("the mark may still be removed", async move {
             let journal = self.amended()?;
             for _ in 0..MAX_WRITES {
-                let value = mark_field(journal, id).await?;
+                let value =
+                    read_value(journal, Purpose::Query, Table::Marks, id.as_bytes()).await?;
                 let stored = value
                     .as_deref()
                     .and_then(|value| StoredMark::unpack(id.as_bytes(), value));
@@ -76,8 +77,8 @@ impl Handle {
                     mark: mark.clone(),
                     is_removed: true,
                 };
-                let mut writes = FieldWrites::new(Table::Marks, None);
-                writes.set.push((id.as_bytes().to_vec(), pack(&removed)));
+                let (field, removed) = (id.as_bytes(), Some(pack(&removed)));
+                let writes = FieldWrites::of(Table::Marks, None, field, removed);
                 let write = ConditionalWrite {
                     compared: (Table::Marks, id.as_bytes().to_vec()),
                     expected: value,
@@ -129,13 +130,6 @@ impl Handle {
             other => other,
         })
     }
-}
-
-/// The field of a mark.
-async fn mark_field(journal: &dyn Journal, id: &str) -> Result<Option<Vec<u8>>, StoreError> {
-    let read = TableRead::Values(Table::Marks, [id.as_bytes().to_vec()].into());
-    let mut answers = journal.read_tables(Purpose::Query, &[read]).await?;
-    Ok(answers.values().pop().flatten())
 }
 
 fn too_many_taken() -> AmendError {

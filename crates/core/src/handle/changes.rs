@@ -3,7 +3,7 @@
 use std::time::Duration;
 use tower_pulse_model::order::InOrder;
 
-use super::{FLUSH_DEADLINE, Handle, not_readable};
+use super::{Handle, not_readable};
 use crate::callbacks::Callback;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::random::short_random_name;
@@ -81,9 +81,9 @@ impl Handle {
 
     /// Flushes, again and again while a store elsewhere fails, for 5 s.
     async fn flush_until_done(&self) -> Result<(), StoreError> {
-        if self.0.stages.store.is_in_process() {
+        let Some(deadline) = self.0.stages.store.locality().deadline else {
             return self.flush().await;
-        }
+        };
         let mut last_error = None;
         let flushing = async {
             let mut wait = MARK_RETRY;
@@ -93,7 +93,7 @@ impl Handle {
                 wait *= 2;
             }
         };
-        let flushed = tokio::time::timeout(FLUSH_DEADLINE, flushing).await;
+        let flushed = tokio::time::timeout(deadline, flushing).await;
         flushed.map_err(|_| last_error.unwrap_or_else(not_readable))
     }
 

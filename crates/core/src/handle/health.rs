@@ -85,10 +85,7 @@ impl Stages {
         let counters = self.recorder.drain.counters(|counters| counters.clone());
         let notices = &self.options.notices;
         let mut warnings = self.store_warnings(&flush, &counters);
-        // A store in this process says by itself why it is another one.
-        let of_store = self.store.conditions();
-        let has_told_reset = self.store.is_in_process() && !of_store.is_empty();
-        warnings.extend(of_store);
+        warnings.extend(self.store.conditions());
         let cleaning = lock(&self.flusher.cleaning).last_error.clone();
         warnings.extend(cleaning.map(|text| Condition::Cleaning.warning(text)));
         let fold = self.folder.status();
@@ -106,7 +103,7 @@ impl Stages {
         }
         warnings.extend(notices.all(clock));
         warnings.extend(self.layer_warning());
-        warnings.extend(self.recording_warnings(&counters, has_told_reset));
+        warnings.extend(self.recording_warnings(&counters));
         warnings.extend(self.queue_warnings());
         warnings
     }
@@ -114,8 +111,7 @@ impl Stages {
     /// Why what was recorded does not reach the store. Each ends with the error, which other stages may have as well.
     fn store_warnings(&self, flush: &FlushStatus, counters: &FlushCounters) -> Vec<Warning> {
         let mut warnings = Vec::new();
-        if self.store.is_in_process() {
-            // Such a store has a warning of its own.
+        if self.store.explains_failures() {
             return warnings;
         }
         let waiting = |condition: Condition, text: &str, error: &str| {
@@ -240,7 +236,7 @@ impl Stages {
     }
 
     /// Requests without a context of their own, and what is gone: what happened and what to do.
-    fn recording_warnings(&self, counts: &FlushCounters, has_told_reset: bool) -> Vec<Warning> {
+    fn recording_warnings(&self, counts: &FlushCounters) -> Vec<Warning> {
         let mut warnings = Vec::new();
         let limits = &self.recorder.limits;
         let overflowed = self.recorder.drain.drain_stats().overflowed;
@@ -263,12 +259,13 @@ impl Stages {
         }
         let (notices, clock) = (&self.options.notices, &self.options.clock);
         let has_grown = |condition, count| notices.has_grown(clock, condition, count, Some(0));
-        if has_grown(Condition::StoreReset, counts.store_resets) && !has_told_reset {
+        if has_grown(Condition::StoreReset, counts.store_resets)
+            && let Some(remedy) = self.store.reset_remedy()
+        {
             warnings.push(Condition::StoreReset.warning(format!(
                 "the store was reset or came back empty {}, and its earlier data is gone except for calls \
-                 that were sent again (`replayed`): {}",
+                 that were sent again (`replayed`): {remedy}",
                 times(counts.store_resets),
-                self.store.reset_remedy()
             )));
         }
         let Amounts {

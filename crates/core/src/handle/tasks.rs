@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, Mutex};
 
-use super::{FLUSH_DEADLINE, Handle, HandleOptions, Inner, Stages};
+use super::{Handle, HandleOptions, Inner, Stages};
 use crate::changes::{Judge, JudgedScope};
 use crate::cleaner::Cleaner;
 use crate::flush::Flusher;
-use crate::fold::Folder;
+use crate::fold::{FoldLimits, Folder};
 use crate::machine;
 use crate::recorder::Recorder;
 use crate::skew;
@@ -36,7 +36,7 @@ impl Handle {
 
 impl Stages {
     fn new(mut options: HandleOptions, store: Arc<dyn Store>) -> Self {
-        if !store.is_in_process() {
+        if store.locality().read_every.is_some() {
             options.clock = skew::following(options.clock);
         }
         let clock = options.clock.clone();
@@ -60,13 +60,14 @@ impl Stages {
             store.clone(),
             clock.clone(),
             flusher.status().unique_name,
-            Folder::remembered_records(store.is_in_process(), max_contexts),
+            FoldLimits {
+                records: store.locality().records_remembered * max_contexts,
+                profiles: max_contexts + SYNTHETIC,
+                history_days: options.history_days,
+                step_contexts: options.fold_step_contexts,
+            },
             unattended,
         );
-        let folder = folder
-            .with_history(options.history_days)
-            .with_profiles(max_contexts + SYNTHETIC)
-            .with_step(options.fold_step_contexts);
         let folder = Arc::new(folder);
         let unsent_since = {
             let recorder = recorder.clone();
@@ -99,9 +100,9 @@ impl Stages {
     /// What is done within 5 s, or at all where the store is in this process: then there is nothing to wait for, and no
     /// timer that a runtime would have to run.
     pub(super) async fn in_time<T>(&self, future: impl Future<Output = T>) -> Option<T> {
-        match self.store.is_in_process() {
-            true => Some(future.await),
-            false => tokio::time::timeout(FLUSH_DEADLINE, future).await.ok(),
+        match self.store.locality().deadline {
+            None => Some(future.await),
+            Some(deadline) => tokio::time::timeout(deadline, future).await.ok(),
         }
     }
 
@@ -121,7 +122,7 @@ impl Stages {
             async move {
                 flushing.await;
                 // In one process, nobody else may be there to fold what the last flush has appended.
-                if store.is_in_process() {
+                if store.locality().read_every.is_none() {
                     let _ = folder.fold().await;
                 }
             }

@@ -1,7 +1,7 @@
 //! The field that says which days a store keeps, the same in each store.
 
 use super::table::{FieldWrites, Table};
-use super::table_reads::{Purpose, TableRead, TableReader};
+use super::table_reads::{Purpose, TableReader, read_value};
 use crate::error::StoreError;
 use tower_pulse_model::pack::{pack, unpack};
 use tower_pulse_model::tiers::History;
@@ -14,20 +14,18 @@ pub async fn read(
     reader: &dyn TableReader,
     purpose: Purpose,
 ) -> Result<Option<History>, StoreError> {
-    let field = TableRead::Values(Table::History, [KEPT.to_vec()].into());
-    let mut answers = reader.read_tables(purpose, &[field]).await?;
-    let packed = answers.values().pop().flatten();
+    let packed = read_value(reader, purpose, Table::History, KEPT).await?;
     Ok(packed.and_then(|packed| unpack(&packed)))
 }
 
 /// The write of a history, or of its end.
 pub fn write(history: Option<History>) -> FieldWrites {
-    let mut write = FieldWrites::new(Table::History, None);
-    match history {
-        Some(history) => write.set.push((KEPT.to_vec(), pack(&history))),
-        None => write.removed.push(KEPT.to_vec()),
-    }
-    write
+    FieldWrites::of(
+        Table::History,
+        None,
+        KEPT,
+        history.map(|history| pack(&history)),
+    )
 }
 
 #[cfg(test)]

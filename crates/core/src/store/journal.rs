@@ -61,22 +61,32 @@ pub enum Acquired {
 /// How far a journal is folded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// The version of the state, which every step must give and replaces.
-    pub version: String,
     /// The position up to which all entries are folded.
     pub low: Position,
     /// The end of the round that was begun, if one was.
     pub upto: Option<Position>,
     /// The partitions of that round that are folded.
     pub done: Partitions,
-    /// Positions of entries that were set aside.
+    /// The newest stamp of that round as the folder that began it has judged it.
+    pub stamp: Option<i64>,
+    /// The version of the state, which every step must give and replaces.
+    pub version: String,
+    /// Positions of entries of that round, or of the first one, that no instance can read.
     pub aside: Vec<Position>,
     /// The slices that are part of the coarser tiers.
     pub rolled: RolledUp,
-    /// The newest stamp of that round as the folder that began it has judged it.
-    pub stamp: Option<i64>,
     /// Entries of a newer version have waited for long enough for an instance that can read them.
     pub is_overdue: bool,
+}
+
+packed!(Progress { low, upto, done, stamp, version, aside; rolled, is_overdue });
+
+impl Progress {
+    /// Notes that all entries of the round are folded.
+    pub fn finish(&mut self, upto: Position) {
+        (self.low, self.upto, self.done) = (upto, None, Partitions::default());
+        self.aside.clear();
+    }
 }
 
 /// An entry of the journal.

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::table::Table;
-use super::table_reads::{Purpose, TableRead, TableReader};
+use super::table_reads::{Purpose, TableRead, TableReader, read_pages, read_table, read_value};
 use super::taken::{TAKEN, TakenChanges};
 use crate::error::{StoreError, StoreErrorKind};
 use tower_pulse_detect::change::Change;
@@ -138,9 +138,8 @@ fn split(field: &[u8]) -> Option<(u64, &[u8])> {
 
 /// Reads the last judgement.
 pub async fn read_judged(reader: &dyn TableReader) -> Result<StoredJudged, StoreError> {
-    let field = TableRead::Values(Table::Judgement, [JUDGED.to_vec()].into());
-    let mut answers = reader.read_tables(Purpose::Query, &[field]).await?;
-    Ok(StoredJudged::new(answers.values().pop().flatten()))
+    let value = read_value(reader, Purpose::Query, Table::Judgement, JUDGED).await?;
+    Ok(StoredJudged::new(value))
 }
 
 /// Reads the last judgement, and who has taken a change.
@@ -148,10 +147,9 @@ pub async fn read_judged_and_taken(
     reader: &dyn TableReader,
 ) -> Result<(StoredJudged, TakenChanges), StoreError> {
     let fields = TableRead::Values(Table::Judgement, [JUDGED, TAKEN].map(Vec::from).into());
-    let mut answers = reader.read_tables(Purpose::Query, &[fields]).await?;
-    let mut values = answers.values();
-    let taken = TakenChanges::new(values.pop().flatten());
-    Ok((StoredJudged::new(values.pop().flatten()), taken))
+    let mut page = read_table(reader, Purpose::Query, fields).await?;
+    let taken = TakenChanges::new(page.value());
+    Ok((StoredJudged::new(page.value()), taken))
 }
 
 /// Reads the changes. Fields that are none are left out.
@@ -195,8 +193,14 @@ async fn read_all<const N: usize>(
     for _ in 0..MAX_READS {
         let last = stored.number();
         let mut read = [const { None }; N];
-        for (table, fields) in tables.iter().zip(&mut read) {
-            *fields = Some(read_table(reader, table, last).await?);
+        for (table, read) in tables.iter().zip(&mut read) {
+            // Of a table that is left out as too large, all changes would seem to have ended.
+            let fields = read_pages(reader, Purpose::Fold, table, usize::MAX).await?;
+            let mut counting = NumberedFields::default();
+            for (field, value) in fields {
+                counting.add(field, value, last);
+            }
+            *read = Some(counting);
         }
         let (after, taken) = read_judged_and_taken(reader).await?;
         if after == stored {
@@ -208,25 +212,4 @@ async fn read_all<const N: usize>(
         StoreErrorKind::Unexpected,
         "the changes were written each time that they were read: try again".to_owned(),
     ))
-}
-
-async fn read_table(
-    reader: &dyn TableReader,
-    table: &Table,
-    last: Option<u64>,
-) -> Result<NumberedFields, StoreError> {
-    let (mut fields, mut from) = (NumberedFields::default(), None);
-    loop {
-        let reads = [TableRead::Page(table.clone(), from)];
-        // Of a table that is left out as too large, all changes would seem to have ended.
-        let page = reader.read_tables(Purpose::Fold, &reads).await?.page();
-        for (field, value) in page.fields {
-            fields.add(field, value, last);
-        }
-        from = page.next;
-        if from.is_none() {
-            return Ok(fields);
-        }
-        tokio::task::yield_now().await;
-    }
 }

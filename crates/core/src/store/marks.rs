@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Store;
 use super::table::Table;
-use super::table_reads::{Purpose, TableRead, TableReader};
+use super::table_reads::{Purpose, TableReader, read_pages};
 use crate::error::StoreError;
 use tower_pulse_detect::change::{Change, Suspect};
 use tower_pulse_model::mark::{Mark, Marks, StoredMark};
@@ -31,21 +31,12 @@ pub async fn list(store: &dyn Store) -> Result<Vec<Mark>, StoreError> {
 /// does.
 pub async fn read(reader: &dyn TableReader) -> Result<StoredMarks, StoreError> {
     let mut marks: BTreeMap<Vec<u8>, Option<StoredMark>> = BTreeMap::new();
-    let mut from = None;
-    for _ in 0..MAX_PAGES {
-        // A table that another program has made too large must not stop the fold.
-        let reads = [TableRead::Page(Table::Marks, from)];
-        let page = reader.read_tables(Purpose::Query, &reads).await?.page();
-        let fields = page.fields.into_iter();
-        marks.extend(fields.map(|(id, packed)| {
-            let mark = StoredMark::unpack(&id, &packed);
-            (id, mark)
-        }));
-        from = page.next;
-        if from.is_none() {
-            break;
-        }
-    }
+    // A table that another program has made too large must not stop the fold.
+    let fields = read_pages(reader, Purpose::Query, &Table::Marks, MAX_PAGES).await?;
+    marks.extend(fields.into_iter().map(|(id, packed)| {
+        let mark = StoredMark::unpack(&id, &packed);
+        (id, mark)
+    }));
     let retained = Marks::new(marks.values().flatten().cloned());
     for stored in retained.as_slice() {
         marks.remove(stored.mark.id.as_bytes());

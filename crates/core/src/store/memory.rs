@@ -1,16 +1,12 @@
 //! The embedded store: all data is in this process. It is the reference for the behaviour of every store.
 
-#[cfg(any(test, feature = "__test_store"))]
-mod saved;
-
 use std::sync::{Arc, Mutex};
 
-#[cfg(any(test, feature = "__test_store"))]
-pub use self::saved::Saved;
-use super::in_process::{Access, Bound, Found, InProcessStore, MemoryFields, Place, State, Work};
+use super::in_process::{Access, Bound, InProcessStore, MemoryFields, Place, State, Work};
 use crate::clock::Clock;
+use crate::error::StoreError;
 use crate::random::short_random_name;
-use crate::task::{BoxFuture, lock};
+use crate::task::lock;
 use tower_pulse_model::slice::Precisions;
 
 /// A store in the memory of this process. Its data ends with the process.
@@ -25,22 +21,15 @@ impl Place for Memory {
         "memory of this process".to_owned()
     }
 
-    fn work(&self, _: Access, work: Work) -> BoxFuture<'_, Found> {
+    fn begin(&self, _: Access, work: Work) -> Result<(), StoreError> {
         // Every change of the state is complete between two statements that could panic.
-        Box::pin(async move { work(&mut lock(&self.0)) })
+        work(Ok(&mut lock(&self.0)));
+        Ok(())
     }
 }
 
 /// The approximate limit of the records unless configured otherwise, in bytes.
 pub const RECORD_BYTES: usize = 256 * 1024 * 1024;
-
-/// No data, in a new generation.
-fn new_state(created: i64, bound: Bound) -> State {
-    let generation = format!("memory-{}", short_random_name());
-    let mut state = State::new(generation, created, Box::new(MemoryFields::default()));
-    state.tables.bound = bound;
-    state
-}
 
 impl InProcessStore {
     /// An empty store in memory. `clock` is the store's time, against which samples are judged as skewed.
@@ -51,7 +40,13 @@ impl InProcessStore {
     /// An empty store in memory whose records take about `bytes` at most. Above the limit, the oldest minutes are removed
     /// first, then the oldest half hours.
     pub fn in_memory(precisions: Precisions, clock: Clock, bytes: usize) -> Self {
-        let state = new_state(clock.now_seconds(), Bound::Records(bytes));
+        let generation = format!("memory-{}", short_random_name());
+        let mut state = State::new(
+            generation,
+            clock.now_seconds(),
+            Box::new(MemoryFields::default()),
+        );
+        state.tables.bound = Bound::Records(bytes);
         Self::in_place(precisions, clock, Arc::new(Memory(Mutex::new(state))))
     }
 }

@@ -12,16 +12,15 @@ pub mod conditional_write;
 pub mod exports;
 pub mod history;
 pub mod in_process;
-pub mod interrupted;
 pub mod journal;
 pub mod judgement;
+pub mod locality;
 pub mod marks;
 pub mod memory;
 pub mod pace;
 pub mod profiles;
 mod query;
 pub mod read;
-pub mod retry;
 mod status_health;
 pub mod table;
 pub mod table_reads;
@@ -35,6 +34,7 @@ pub use self::append::{
     Appended, AppendedCall, FencedBatch, Generation, Position, Readable, Receipt,
 };
 use self::journal::Journal;
+use self::locality::{Locality, ON_SERVER};
 pub use self::query::{CounterQuery, CounterSeries, Query, SlowestQuery};
 pub use self::query::{MAX_COUNTER_NAMES, RECENT_SLICES};
 pub use self::read::{
@@ -77,17 +77,23 @@ pub trait Store: Append + Query + Upkeep + Any {
     /// The journal, as the instance that folds uses it.
     fn journal(&self) -> &dyn Journal;
 
-    /// Whether all instances that share the store are in this process.
-    fn is_in_process(&self) -> bool {
-        self.journal().turn().is_some()
+    /// What follows from where the store is.
+    fn locality(&self) -> &'static Locality {
+        &ON_SERVER
     }
 
     /// The kind and the address of the store in a few words, without passwords.
     fn describe(&self) -> String;
 
-    /// What may have emptied the store, if it is another one than before: what to look for.
-    fn reset_remedy(&self) -> &'static str {
-        "look for who has deleted its data"
+    /// The advice for a store that is another one than before, as somebody or something has emptied it. `None` if one of
+    /// its [`conditions`](Self::conditions) says why.
+    fn reset_remedy(&self) -> Option<&'static str> {
+        Some("look for who has deleted its data")
+    }
+
+    /// Whether one of its [`conditions`](Self::conditions) says why a call fails.
+    fn explains_failures(&self) -> bool {
+        false
     }
 
     /// Whether what a context has counted can be read at all precisions of the counters, and not only where there

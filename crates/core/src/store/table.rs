@@ -158,6 +158,16 @@ impl FieldWrites {
         }
     }
 
+    /// A new value of one field; `None` to remove it.
+    pub fn of(table: Table, ttl: Option<i64>, field: &[u8], value: Option<Vec<u8>>) -> Self {
+        let mut write = Self::new(table, ttl);
+        match value {
+            Some(value) => write.set.push((field.to_vec(), value)),
+            None => write.removed.push(field.to_vec()),
+        }
+        write
+    }
+
     /// The removal of a table that has fields.
     pub fn end(table: Table) -> Self {
         Self {

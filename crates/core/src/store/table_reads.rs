@@ -6,7 +6,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::table::Table;
+use crate::error::StoreError;
 use crate::store::StoreFuture;
+use tower_pulse_model::context::fnv1a;
+use tower_pulse_model::pack::{from_hex, packed, unpack};
 use tower_pulse_model::recorded::Gap;
 use tower_pulse_model::tier::{Revision, RolledUp, TierSlice};
 
@@ -15,7 +18,7 @@ pub const MAX_NAMES: usize = 20_000;
 
 /// A read of a table. What is missing, or under a key of another type, reads as empty. An
 /// [ordered](Table::is_ordered) table, whose values are integers in decimal form, is read by [`Values`](Self::Values),
-/// [`Names`](Self::Names), [`Count`](Self::Count), [`Ranks`](Self::Ranks) and [`Places`](Self::Places) alone.
+/// [`Count`](Self::Count), [`Ranks`](Self::Ranks) and [`Places`](Self::Places) alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TableRead {
     /// The values of some fields.
@@ -25,19 +28,16 @@ pub enum TableRead {
     Page(Table, Option<String>),
     /// All fields with their values, of a table that is never large.
     All(Table),
-    /// Of an ordered table, the names of the [`MAX_NAMES`] fields that rank first, with empty values.
-    Names(Table),
     /// The number of fields.
     Count(Table),
     /// Of an ordered table, the fields at some ranks with their values, highest first. Equal values are in descending
     /// order of the fields.
     Ranks(Table, Range<usize>),
-    /// Of an ordered table, the places of some fields.
+    /// Of an ordered table, the places of some fields: each value is a packed [`RankingPlace`].
     Places(Table, Vec<Vec<u8>>),
-    /// What readers of records need of the state.
+    /// The values of which a [`RecordState`] is made.
     State,
-    /// Which content each slice of the records has. A slice that is not listed has no records, or its changes are
-    /// unknown.
+    /// The fields of which [`revisions`] are made.
     Revisions,
 }
 
@@ -50,22 +50,88 @@ pub enum Purpose {
     Query,
 }
 
-/// Some fields of a table with their values.
+/// What was read of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FieldPage {
-    /// The fields, some of which other pages may have as well.
+pub struct TablePage {
+    /// The values that were asked for by names, in the order of those; `None` for a missing one.
+    pub values: Vec<Option<Vec<u8>>>,
+    /// Fields with their values, some of which other pages may have as well.
     pub fields: Vec<(Vec<u8>, Vec<u8>)>,
     /// Where the next page begins; `None` after the last one.
     pub next: Option<String>,
+    /// The number of fields, if that was asked for.
+    pub count: usize,
 }
 
-/// The place of an id in a ranking.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RankingPlace {
-    /// The sum of all additions within the window.
-    pub score: i64,
-    /// The number of ids before it.
-    pub rank: usize,
+impl TablePage {
+    /// The values of fields that were asked for by names.
+    pub fn of_values(values: Vec<Option<Vec<u8>>>) -> Self {
+        Self {
+            values,
+            ..Self::default()
+        }
+    }
+
+    /// A whole table, or some of its ranks.
+    pub fn of_fields(fields: Vec<(Vec<u8>, Vec<u8>)>) -> Self {
+        Self {
+            fields,
+            ..Self::default()
+        }
+    }
+
+    /// The number of fields of a table.
+    pub fn of_count(count: usize) -> Self {
+        Self {
+            count,
+            ..Self::default()
+        }
+    }
+
+    /// The value of the last field that was asked for by its name.
+    pub fn value(&mut self) -> Option<Vec<u8>> {
+        self.values.pop().flatten()
+    }
+
+    /// Fields with the integers that they have as values.
+    pub fn numbers(self) -> impl Iterator<Item = (Vec<u8>, i64)> {
+        let fields = self.fields.into_iter();
+        fields.filter_map(|(field, value)| Some((field, number(&value)?)))
+    }
+
+    /// The names of fields that are texts.
+    pub fn names(self) -> impl Iterator<Item = String> {
+        let fields = self.fields.into_iter();
+        fields.filter_map(|(name, _)| String::from_utf8(name).ok())
+    }
+}
+
+/// An integer in decimal form.
+pub fn number(value: &[u8]) -> Option<i64> {
+    std::str::from_utf8(value).ok()?.parse().ok()
+}
+
+packed! {
+    /// The place of an id in a ranking.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct RankingPlace {
+        /// The sum of all additions within the window.
+        pub score: i64,
+        /// The number of ids before it.
+        pub rank: usize,
+    }
+}
+
+/// Which content each slice of the records has: the fields are `{tier}:{place}` with the value `{slice} {version}`. A
+/// slice that is not listed has no records, or its changes are unknown.
+pub fn revisions(page: &TablePage) -> HashMap<TierSlice, Revision> {
+    let revision = |(field, value): &(Vec<u8>, Vec<u8>)| {
+        let (seconds, _) = std::str::from_utf8(field).ok()?.split_once(':')?;
+        let (slice, version) = std::str::from_utf8(value).ok()?.split_once(' ')?;
+        let at = (seconds.parse().ok()?, slice.parse().ok()?);
+        Some((at, fnv1a(version.bytes())))
+    };
+    page.fields.iter().filter_map(revision).collect()
 }
 
 /// What readers of records need of the journal's state.
@@ -80,11 +146,36 @@ pub struct RecordState {
     /// When the first sample that the store holds was recorded, in Unix seconds, if that can be read.
     pub since: Option<i64>,
     /// The times in which no instance recorded, in Unix seconds from the first to before the second: ascending,
-    /// disjoint, at most 1,000. Empty where the absence of all instances is not known, as in Redis.
-    pub gaps: Vec<Gap>,
+    /// disjoint, at most 1,000. `None` where the absence of all instances is not known, as in Redis.
+    pub gaps: Option<Vec<Gap>>,
 }
 
 impl RecordState {
+    /// The state of these values: the version, what is rolled up, the beginnings of the generation and of its samples,
+    /// and the gaps.
+    pub fn new(page: TablePage) -> Self {
+        let mut values = page.values.into_iter();
+        let Some(version) = values.next() else {
+            return Self::default();
+        };
+        let mut next = || values.next().flatten();
+        let text = |value: Vec<u8>| String::from_utf8(value).ok();
+        let rolled = match next() {
+            // It was too large to be read.
+            Some(rolled) if rolled.is_empty() => None,
+            rolled => Some(rolled.and_then(text).and_then(|rolled| from_hex(&rolled))),
+        };
+        let (created, since) = (next(), next());
+        let created = created.and_then(|created| number(&created));
+        Self {
+            version: version.and_then(text).unwrap_or_default(),
+            rolled: rolled.map(Option::unwrap_or_default),
+            created,
+            since: since.and_then(|since| number(&since)).or(created),
+            gaps: next().and_then(|gaps| unpack(&gaps)),
+        }
+    }
+
     /// Which slices of the finest tier are part of the coarser ones at `now`. A new state does not say so until a round
     /// is folded, although records of an earlier generation may exist. If it cannot be read, slices that are not rolled
     /// up are left out.
@@ -99,58 +190,61 @@ impl RecordState {
     }
 }
 
-/// Declares the answers to reads, and the methods of [`Answers`] that take them.
-macro_rules! answers {
-    ($($(#[$doc:meta])* $method:ident, $kind:ident: $answer:ty;)*) => {
-        /// The answer to a read.
-        #[derive(Clone, Debug, PartialEq, Eq)]
-        pub enum TableAnswer {
-            $($(#[$doc])* $kind($answer),)*
-        }
-
-        impl Answers {
-            $(
-                $(#[$doc])*
-                pub fn $method(&mut self) -> $answer {
-                    match self.0.next() {
-                        Some(TableAnswer::$kind(answer)) => answer,
-                        other => {
-                            debug_assert!(false, "{other:?} is not of its read's kind");
-                            Default::default()
-                        }
-                    }
-                }
-            )*
-        }
-    };
-}
-
-answers! {
-    /// To [`TableRead::Values`]: as many as were asked for; `None` for a missing one.
-    values, Values: Vec<Option<Vec<u8>>>;
-    /// To [`TableRead::Page`], [`TableRead::All`] and [`TableRead::Names`].
-    page, Page: FieldPage;
-    /// To [`TableRead::Count`].
-    count, Count: usize;
-    /// To [`TableRead::Ranks`].
-    ranks, Ranks: Vec<(Vec<u8>, i64)>;
-    /// To [`TableRead::Places`]: as many as were asked for; `None` for an id that is not in the ranking.
-    places, Places: Vec<Option<RankingPlace>>;
-    /// To [`TableRead::State`].
-    state, State: RecordState;
-    /// To [`TableRead::Revisions`].
-    revisions, Revisions: HashMap<TierSlice, Revision>;
-}
-
-/// The answers to some reads. Each method takes the next one, and is for a read of its kind; another one reads as empty.
+/// The answers to some reads.
 #[derive(Clone, Debug)]
-pub struct Answers(std::vec::IntoIter<TableAnswer>);
+pub struct Answers(std::vec::IntoIter<TablePage>);
 
 impl Answers {
     /// The answers to reads in their order.
-    pub fn new(answers: Vec<TableAnswer>) -> Self {
+    pub fn new(answers: Vec<TablePage>) -> Self {
         Self(answers.into_iter())
     }
+
+    /// The answer to the next read.
+    pub fn next(&mut self) -> TablePage {
+        debug_assert!(self.0.len() > 0, "there is no further read");
+        self.0.next().unwrap_or_default()
+    }
+}
+
+/// Answers one read.
+pub async fn read_table(
+    reader: &dyn TableReader,
+    purpose: Purpose,
+    read: TableRead,
+) -> Result<TablePage, StoreError> {
+    Ok(reader.read_tables(purpose, &[read]).await?.next())
+}
+
+/// Reads one field.
+pub async fn read_value(
+    reader: &dyn TableReader,
+    purpose: Purpose,
+    table: Table,
+    field: &[u8],
+) -> Result<Option<Vec<u8>>, StoreError> {
+    let read = TableRead::Values(table, [field.to_vec()].into());
+    Ok(read_table(reader, purpose, read).await?.value())
+}
+
+/// Reads a table that may be large, up to so many pages of it. A field may come twice.
+pub async fn read_pages(
+    reader: &dyn TableReader,
+    purpose: Purpose,
+    table: &Table,
+    most: usize,
+) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError> {
+    let (mut fields, mut from) = (Vec::new(), None);
+    for _ in 0..most {
+        let mut page = read_table(reader, purpose, TableRead::Page(table.clone(), from)).await?;
+        fields.append(&mut page.fields);
+        from = page.next;
+        if from.is_none() {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    Ok(fields)
 }
 
 /// The tables of a store, as they are read.

@@ -64,8 +64,8 @@ impl TakenChanges {
         if by_id.len() > MAX_TAKEN {
             return None;
         }
-        let mut writes = FieldWrites::new(Table::Judgement, Some(JUDGEMENT_TTL));
-        writes.set.push((TAKEN.to_vec(), pack::pack(&by_id)));
+        let (table, value) = (Table::Judgement, Some(pack::pack(&by_id)));
+        let writes = FieldWrites::of(table, Some(JUDGEMENT_TTL), TAKEN, value);
         Some(ConditionalWrite {
             compared: (Table::Judgement, TAKEN.to_vec()),
             expected: self.value.clone(),

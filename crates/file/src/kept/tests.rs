@@ -7,7 +7,7 @@ use data_encoding::HEXLOWER;
 
 use super::*;
 use tower_pulse_core::store::in_process::{Entered, Fence, Kept};
-use tower_pulse_core::store::journal::{Entry, Partitions};
+use tower_pulse_core::store::journal::{Entry, Partitions, Progress};
 use tower_pulse_core::store::{Exceptions, Position};
 use tower_pulse_model::pack::Packed;
 use tower_pulse_model::snapshot::Problem;
@@ -79,12 +79,15 @@ fn state() -> Kept {
         journal: Entered {
             entries: VecDeque::new(),
             head: position(9_000),
-            low: position(7_000),
-            upto: Some(position(8_000)),
-            done,
-            stamp: Some(1_700_000_398),
-            version: "0123456789abcdef0123456789abcdef".into(),
-            aside: vec![position(100), position(200)],
+            progress: Progress {
+                low: position(7_000),
+                upto: Some(position(8_000)),
+                done,
+                stamp: Some(1_700_000_398),
+                version: "0123456789abcdef0123456789abcdef".into(),
+                aside: vec![position(100), position(200)],
+                ..Progress::default()
+            },
             set_aside: 2,
             hole_bytes: 77,
         },

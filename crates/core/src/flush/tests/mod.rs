@@ -21,6 +21,7 @@ use crate::clock::Clock;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::recorder::{Limits, Recorder};
 use crate::store::StoreFuture;
+use crate::store::locality::{IN_PROCESS, Locality};
 use crate::store::{
     Append, Appended, AppendedCall, Cleaned, FencedBatch, Fleet, Generation, Heartbeat, Pass,
     Position, Readable, Receipt, Store, StoreStatus, Upkeep,
@@ -172,6 +173,10 @@ impl Store for Scripted {
 
     fn journal(&self) -> &dyn crate::store::journal::Journal {
         crate::store::unused_journal()
+    }
+
+    fn locality(&self) -> &'static Locality {
+        &IN_PROCESS
     }
 
     fn describe(&self) -> String {

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::fold::ground::Ground;
+use crate::fold::ground::{Ground, Interrupted};
 use crate::fold::plan::{NAMES_AT_ONCE, Plans};
-use crate::store::interrupted::Interrupted;
 use crate::store::marks;
 use crate::store::table::{FieldWrites, Table};
 use tower_pulse_model::mark::{Marks, StoredMark};

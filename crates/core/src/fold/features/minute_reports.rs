@@ -1,9 +1,8 @@
 //! Folding minute reports: what an instance did in a minute is merged with what the store has of it, and so is what
 //! the instances of a version of the application did.
 
-use crate::fold::ground::{Ground, fields_by_table};
+use crate::fold::ground::{Ground, Interrupted, fields_by_table};
 use crate::fold::plan::{NAMES_AT_ONCE, Plan, Plans};
-use crate::store::interrupted::Interrupted;
 use crate::store::table::{FieldWrites, Table};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::minute_report::{InstanceMinute, REPORTED_MINUTES};
@@ -89,8 +88,6 @@ fn ttl_of(table: &Table, now: i64) -> i64 {
 }
 
 fn add(plan: &mut Plan, cost: usize, (table, field): Field, ttl: i64, value: Vec<u8>) {
-    let mut write = FieldWrites::new(table, Some(ttl));
-    write.set.push((field, value));
     plan.cost += cost;
-    plan.fields.push(write);
+    (plan.fields).push(FieldWrites::of(table, Some(ttl), &field, Some(value)));
 }

@@ -3,9 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::fold::ground::{Ground, fields_by_table};
+use crate::fold::ground::{Ground, Interrupted, fields_by_table};
 use crate::fold::plan::{NAMES_AT_ONCE, Plans};
-use crate::store::interrupted::Interrupted;
 use crate::store::table::{FieldWrites, Table};
 use tower_pulse_model::context::{ContextId, RecordId};
 use tower_pulse_model::round::{Round, partition};
@@ -56,10 +55,12 @@ pub(super) async fn merge(
         if let Some(before) = before.and_then(|b| SlowRequests::unpack(&b, context.kind)) {
             list.merge(&before);
         }
-        let table = Table::SlowRequests { hour };
-        let mut write = FieldWrites::new(table, Some(hour + 2 * HOUR + SPARE_TIME - round.stamp));
+        let (table, ttl) = (
+            Table::SlowRequests { hour },
+            hour + 2 * HOUR + SPARE_TIME - round.stamp,
+        );
         let id = RecordId::new(context.kind, &context.name).to_bytes();
-        write.set.push((id.to_vec(), list.pack()));
+        let write = FieldWrites::of(table, Some(ttl), &id, Some(list.pack()));
         let plan = plans.of(partition(&context.name));
         plan.cost += 1;
         plan.fields.push(write);

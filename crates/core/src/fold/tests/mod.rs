@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::{Attendance, Folder};
+use super::{Attendance, FoldLimits, Folder};
 use crate::clock::{Clock, ManualClock};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::additions::Additions;
@@ -32,9 +32,7 @@ use tower_pulse_model::tier::FINEST;
 
 use crate::store::StoreFuture;
 use crate::store::table::Table;
-use crate::store::table_reads::{
-    Answers, FieldPage, Purpose, RecordState, TableAnswer, TableRead, TableReader,
-};
+use crate::store::table_reads::{Answers, Purpose, TablePage, TableRead, TableReader};
 use crate::store::{
     Append, Appended, AppendedCall, FencedBatch, Generation, Position, Readable, Store,
 };
@@ -310,14 +308,14 @@ impl TableReader for Scripted {
                 let is_recorded = self.is_recorded && table.slice().is_some();
                 let id = RecordId::new(Kind::Http, "GET /").to_bytes().to_vec();
                 let fields = is_recorded.then(|| (id, Vec::new())).into_iter().collect();
-                TableAnswer::Page(FieldPage { fields, next: None })
+                TablePage::of_fields(fields)
             }
-            TableRead::Count(_) => TableAnswer::Count(0),
-            TableRead::Values(_, fields) => TableAnswer::Values(vec![None; fields.len()]),
-            TableRead::State => TableAnswer::State(RecordState {
-                since: Some(NOW),
-                ..RecordState::default()
-            }),
+            TableRead::Count(_) => TablePage::of_count(0),
+            TableRead::Values(_, fields) => TablePage::of_values(vec![None; fields.len()]),
+            TableRead::State => {
+                let since = Some(NOW.to_string().into_bytes());
+                TablePage::of_values(vec![None, None, None, since])
+            }
             _ => unreachable!("a folder reads pages, counts, values and the state"),
         };
         let answers = Answers::new(reads.iter().map(answer).collect());
@@ -382,7 +380,7 @@ impl Folding {
             journal.clone(),
             clock,
             "folder".to_owned(),
-            max_records,
+            FoldLimits::remembering(max_records),
             unattended.clone(),
         );
         Self {

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use super::{Behaviour, Call, Folding, HOUR, MS, NOW, Scripted};
 use crate::clock::Clock;
 use crate::error::StoreErrorKind;
-use crate::fold::Folder;
+use crate::fold::{FoldLimits, Folder};
 
 #[test]
 fn the_journal_is_read_150_ms_after_each_turn_of_a_half_second() {
@@ -16,8 +16,9 @@ fn the_journal_is_read_150_ms_after_each_turn_of_a_half_second() {
         let (clock, manual_clock) = Clock::manual(NOW);
         manual_clock.advance(now * MS);
         let journal = Arc::new(Scripted::default());
-        let folder = Folder::new(journal, clock, "folder".to_owned(), 1, Arc::default());
-        assert_eq!(folder.until_next(), wait * MS, "at {now} ms");
+        let limits = FoldLimits::remembering(1);
+        let folder = Folder::new(journal, clock, "folder".to_owned(), limits, Arc::default());
+        assert_eq!(folder.until_next(500 * MS), wait * MS, "at {now} ms");
     }
 }
 

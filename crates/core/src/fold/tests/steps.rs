@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use super::{Call, Folding, Incident, NOW, Scripted, at, entry};
 use crate::clock::Clock;
 use crate::error::StoreErrorKind;
-use crate::fold::{Attendance, Folder};
+use crate::fold::{Attendance, FoldLimits, Folder};
 use crate::task::lock;
 use tower_pulse_model::batch::Batch;
 use tower_pulse_model::context::ALL;
@@ -113,8 +113,11 @@ async fn steps_cover_a_few_contexts_and_grow_while_the_server_is_fast() {
         let journal = Arc::new(Scripted::default());
         let (clock, _) = Clock::manual(NOW);
         let instance = "folder".to_owned();
-        let folder = Folder::new(journal.clone(), clock, instance, 1, Arc::default());
-        let folder = folder.with_step(step);
+        let limits = FoldLimits {
+            step_contexts: step,
+            ..FoldLimits::remembering(1)
+        };
+        let folder = Folder::new(journal.clone(), clock, instance, limits, Arc::default());
         let mut rounds = Vec::new();
         for number in 1..=4 {
             // As many as a call has, twice.

@@ -2,10 +2,9 @@
 
 use std::collections::VecDeque;
 
-use crate::store::journal::{Entry, Partitions};
-use crate::store::{FencedBatch, Position, Receipt};
+use crate::store::journal::{Entry, Progress};
+use crate::store::{Position, Receipt};
 use tower_pulse_model::context::fnv1a;
-use tower_pulse_model::entry::{self, ENTRY_VERSION};
 use tower_pulse_model::pack::packed;
 
 /// The bits of a position's chain, as in Redis.
@@ -17,18 +16,8 @@ packed! {
     pub struct Entered {
         /// The position of the newest entry that was ever appended.
         pub head: Position,
-        /// The position up to which all entries are folded.
-        pub low: Position,
-        /// The end of the round that was begun, if one was.
-        pub upto: Option<Position>,
-        /// The partitions of that round that are folded.
-        pub done: Partitions,
-        /// The newest stamp of that round.
-        pub stamp: Option<i64>,
-        /// The version, which each step must give and replaces.
-        pub version: String,
-        /// Entries of that round, or the first one, that no instance can read.
-        pub aside: Vec<Position>,
+        /// How far they are folded.
+        pub progress: Progress,
         /// Requests in all entries that were set aside.
         pub set_aside: u64,
         /// Bytes of entries that were gone before they were folded.
@@ -49,64 +38,35 @@ packed! {
     }
 }
 
-/// A call, with its batch as the journal has it.
-#[derive(Debug)]
-pub(super) struct PackedCall {
-    pub(super) generation: String,
-    pub(super) instance: String,
-    pub(super) seq: u64,
-    pub(super) previous: u64,
-    /// When its first sample was recorded, in Unix seconds.
-    pub(super) since: Option<i64>,
-    requests: u64,
-    payload: Vec<u8>,
-}
-
-impl PackedCall {
-    pub(super) fn new(call: &FencedBatch) -> Self {
-        Self {
-            generation: call.generation.clone(),
-            instance: call.instance.clone(),
-            seq: call.seq,
-            previous: call.previous,
-            since: call.batch.since,
-            requests: call.batch.requests(),
-            payload: entry::pack(&call.batch),
-        }
-    }
-}
-
 impl Entered {
-    /// Whether all entries are folded.
-    #[cfg(any(test, feature = "__test_store"))]
-    pub fn is_folded(&self) -> bool {
-        self.low == self.head
+    /// Adds an entry behind the others: a call of this number.
+    pub(super) fn enter(&mut self, instance: &str, seq: u64, mut entry: Entry) {
+        let before = self.head.chain.to_be_bytes();
+        let id = before.into_iter().chain(instance.bytes());
+        let id = id.chain(seq.to_be_bytes()).chain(entry.stamp.to_be_bytes());
+        self.head = Position {
+            offset: self.head.offset + entry.payload.len() as u64 + 1,
+            chain: fnv1a(id) >> (u64::BITS - CHAIN_BITS),
+        };
+        entry.position = self.head;
+        self.entries.push_back(entry);
     }
 
-    pub(super) fn enter(&mut self, call: PackedCall, now: i64) {
-        let before = self.head.chain.to_be_bytes();
-        let id = before
-            .into_iter()
-            .chain(call.instance.bytes())
-            .chain(call.seq.to_be_bytes());
-        self.head = Position {
-            offset: self.head.offset + call.payload.len() as u64 + 1,
-            chain: fnv1a(id.chain(now.to_be_bytes())) >> (u64::BITS - CHAIN_BITS),
-        };
-        self.entries.push_back(Entry {
-            position: self.head,
-            stamp: now,
-            version: u64::from(ENTRY_VERSION),
-            requests: call.requests,
-            payload: call.payload,
-        });
+    /// Bytes of entries that are not folded.
+    pub(super) fn unfolded_bytes(&self) -> u64 {
+        self.head.offset - self.progress.low.offset
+    }
+
+    /// The end of the round that was begun, or of all entries.
+    pub(super) fn end(&self) -> Position {
+        self.progress.upto.unwrap_or(self.head)
     }
 
     /// No instance waits for a lease: each that has appended folds.
     pub(super) fn receipt(&self) -> Receipt {
         Receipt {
             position: self.head,
-            folded: self.low,
+            folded: self.progress.low,
             is_attended: false,
         }
     }
@@ -117,8 +77,7 @@ impl Entered {
 
     /// Notes that all entries of the round are folded.
     pub(super) fn finish(&mut self, upto: Position) {
-        (self.low, self.upto) = (upto, None);
-        self.aside.clear();
+        self.progress.finish(upto);
         let folded = self
             .entries
             .partition_point(|entry| entry.position.offset <= upto.offset);
@@ -126,7 +85,7 @@ impl Entered {
     }
 
     pub(super) fn after(&self, from: Position, bytes: u64) -> Vec<Entry> {
-        let end = self.upto.unwrap_or(self.head);
+        let end = self.end();
         let entries = self.entries.iter();
         let entries = entries.skip_while(|entry| entry.position.offset <= from.offset);
         let entries = entries.take_while(|entry| entry.position.offset <= end.offset);

@@ -1,146 +1,229 @@
 //! Appending, and the steps of folding. As all instances are in this process, they take turns to fold, and none has to
 //! find out whether another one is alive.
 
-use super::entered::{Entered, Fence, PackedCall};
+use super::entered::Fence;
 use super::state::State;
-use crate::error::StoreError;
-use crate::store::journal::{Acquired, FoldStep, Progress, Step};
-use crate::store::{Appended, Position, Readable};
+use super::{Access, InProcessStore};
+use crate::store::journal::{
+    Acquired, Amendment, Entries, Entry, FieldValues, FoldStep, Journal, Progress, Step,
+};
+use crate::store::table::Table;
+use crate::store::{
+    Append, Appended, AppendedCall, FencedBatch, Generation, Position, Readable, StoreFuture,
+    check_precisions,
+};
+use tower_pulse_model::entry::{self, ENTRY_VERSION};
 use tower_pulse_model::tier::COARSEST;
 
 /// Seconds after its last append at which the fence of an instance is removed.
 const FENCE_TTL: i64 = 86_400;
 
-impl State {
-    /// Appends a call once, however often it is repeated.
-    pub(super) fn append(&mut self, call: PackedCall, most_bytes: u64, now: i64) -> Appended {
-        if call.generation != self.kept.generation {
-            return Appended::Reset;
-        }
-        let fence = self.fence(&call.instance);
-        if fence >= call.seq {
-            return Appended::Duplicate(self.kept.journal.receipt());
-        }
-        if fence != call.previous {
-            return Appended::Gap { fence };
-        }
-        let journal = &mut self.kept.journal;
-        if journal.head.offset - journal.low.offset > most_bytes {
-            return Appended::Full;
-        }
-        let fence = Fence {
-            seq: call.seq,
-            at: now,
-        };
-        self.kept.fences.insert(call.instance.clone(), fence);
-        let oldest = now.saturating_sub(COARSEST.span());
-        let since = call.since.filter(|since| oldest < *since);
-        self.kept.since = since.map_or(self.kept.since, |since| since.min(self.kept.since));
-        journal.enter(call, now);
-        Appended::Done(journal.receipt())
+impl Append for InProcessStore {
+    fn hello(&self) -> StoreFuture<'_, Generation> {
+        let now = self.now();
+        Box::pin(self.with(Access::Read, move |state| {
+            Ok(Generation {
+                id: state.kept.generation.clone(),
+                age: u64::try_from(now.saturating_sub(state.kept.created)).unwrap_or(0),
+                is_fresh: true,
+            })
+        }))
     }
 
+    fn append<'a>(&'a self, call: &'a FencedBatch) -> StoreFuture<'a, Appended> {
+        Box::pin(async move {
+            check_precisions(&call.batch, &self.precisions)?;
+            let (generation, instance) = (call.generation.clone(), call.instance.clone());
+            let (seq, previous, since) = (call.seq, call.previous, call.batch.since);
+            let (now, most_bytes) = (self.now(), self.journal_bytes);
+            let entry = Entry {
+                position: Position::default(),
+                stamp: now,
+                version: u64::from(ENTRY_VERSION),
+                requests: call.batch.requests(),
+                payload: entry::pack(&call.batch),
+            };
+            let appended = self.with(Access::Write, move |state| {
+                let fence = state.fence(&instance);
+                let kept = &mut state.kept;
+                if kept.generation != generation {
+                    return Ok(Appended::Reset);
+                } else if fence >= seq {
+                    return Ok(Appended::Duplicate(kept.journal.receipt()));
+                } else if fence != previous {
+                    return Ok(Appended::Gap { fence });
+                } else if kept.journal.unfolded_bytes() > most_bytes {
+                    return Ok(Appended::Full);
+                }
+                kept.journal.enter(&instance, seq, entry);
+                kept.fences.insert(instance, Fence { seq, at: now });
+                let oldest = now.saturating_sub(COARSEST.span());
+                let since = since.filter(|since| oldest < *since);
+                kept.since = kept.since.min(since.unwrap_or(i64::MAX));
+                Ok(Appended::Done(kept.journal.receipt()))
+            });
+            appended.await
+        })
+    }
+
+    fn readable<'a>(&'a self, call: &'a AppendedCall) -> StoreFuture<'a, Readable> {
+        let call = call.clone();
+        Box::pin(self.with(Access::Read, move |state| {
+            let has_it = state.fence(&call.instance) >= call.seq;
+            Ok(if state.kept.generation != call.generation || !has_it {
+                Readable::Lost
+            } else if state.kept.journal.progress.low.offset >= call.position.offset {
+                Readable::Yes
+            } else {
+                Readable::NotYet
+            })
+        }))
+    }
+}
+
+impl State {
     /// The number of the last call of an instance; 0 if it has none.
     pub fn fence(&self, instance: &str) -> u64 {
         self.kept.fences.get(instance).map_or(0, |fence| fence.seq)
     }
 
-    /// Whether a call can be read.
-    pub(super) fn readable(
-        &self,
-        generation: &str,
-        instance: &str,
-        seq: u64,
-        at: Position,
-    ) -> Readable {
-        let fence = self.fence(instance);
-        if self.kept.generation != generation || fence < seq {
-            return Readable::Lost;
-        }
-        match self.kept.journal.low.offset >= at.offset {
-            true => Readable::Yes,
-            false => Readable::NotYet,
-        }
+    /// The version that holds, if it is not this one.
+    fn stale<T>(&self, version: &str) -> Option<Step<T>> {
+        let held = &self.kept.journal.progress.version;
+        (held != version).then(|| Step::Stale(held.clone()))
+    }
+}
+
+impl Journal for InProcessStore {
+    fn turn(&self) -> Option<&tokio::sync::Mutex<()>> {
+        Some(&self.turn)
     }
 
-    /// Acquires the right to fold, and sets a new version.
-    pub(super) fn acquire(&mut self, version: String) -> Acquired {
-        let journal = &mut self.kept.journal;
-        journal.version = version;
-        Acquired::Mine(Progress {
-            version: journal.version.clone(),
-            low: journal.low,
-            upto: journal.upto,
-            done: journal.done,
-            aside: journal.aside.clone(),
-            rolled: self.kept.rolled.clone(),
-            stamp: journal.stamp,
-            is_overdue: false,
-        })
+    fn acquire<'a>(&'a self, _: &'a str, version: &'a str) -> StoreFuture<'a, Acquired> {
+        let version = version.to_owned();
+        Box::pin(self.with(Access::Write, |state| {
+            let progress = &mut state.kept.journal.progress;
+            progress.version = version;
+            Ok(Acquired::Mine(Progress {
+                rolled: state.kept.rolled.clone(),
+                ..progress.clone()
+            }))
+        }))
     }
 
-    /// What is read under a version, or the version that holds instead.
-    pub(super) fn under<T>(
-        &self,
-        version: &str,
-        read: impl FnOnce(&Self) -> Result<T, StoreError>,
-    ) -> Result<Step<T>, StoreError> {
-        if self.kept.journal.version == version {
-            return read(self).map(Step::Done);
-        }
-        Ok(Step::Stale(self.kept.journal.version.clone()))
+    fn release<'a>(&'a self, _: &'a str) -> StoreFuture<'a, ()> {
+        Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Changes the journal under a version, which another one replaces.
-    pub(super) fn amend(
-        &mut self,
-        version: &str,
-        next: String,
-        change: impl FnOnce(&mut Entered),
-    ) -> Step<()> {
-        let journal = &mut self.kept.journal;
-        if journal.version != version {
-            return Step::Stale(journal.version.clone());
-        }
-        change(journal);
-        journal.version = next;
-        Step::Done(())
+    fn read<'a>(
+        &'a self,
+        _: &'a str,
+        version: &'a str,
+        from: Position,
+        bytes: u64,
+    ) -> StoreFuture<'a, Step<Entries>> {
+        let (version, now) = (version.to_owned(), self.now());
+        Box::pin(self.with(Access::Read, move |state| {
+            let journal = &state.kept.journal;
+            let entries = || Entries {
+                head: journal.head,
+                now,
+                entries: journal.after(from, bytes),
+            };
+            Ok(state
+                .stale(&version)
+                .unwrap_or_else(|| Step::Done(entries())))
+        }))
     }
 
-    /// Applies a step, unless it gives another version.
-    pub(super) fn step(&mut self, step: FoldStep, now: i64) -> Result<Step<()>, StoreError> {
-        if self.kept.journal.version != step.version {
-            return Ok(Step::Stale(self.kept.journal.version.clone()));
-        }
-        if let (None, Some(upto)) = (self.kept.journal.upto, step.upto)
-            && !self.kept.journal.has(upto)
-        {
-            return Ok(Step::Absent);
-        }
-        self.add(&step.additions, step.stamp, now)?;
-        for writes in &*step.fields {
-            self.tables.write(writes, now)?;
-        }
-        self.kept.rolled = step.rolled;
-        let journal = &mut self.kept.journal;
-        journal.version = step.next;
-        (journal.upto, journal.done) = (step.upto, step.done.unwrap_or_default());
-        journal.stamp = Some(step.stamp);
-        if let (Some(upto), None) = (step.upto, step.done) {
-            journal.finish(upto);
-            journal.hole_bytes += step.hole_bytes;
-            self.tables.retain(&self.kept.rolled, now)?;
-        }
-        Ok(Step::Done(()))
+    fn load_fields<'a>(
+        &'a self,
+        _: &'a str,
+        version: &'a str,
+        fields: &'a [(Table, Vec<Vec<u8>>)],
+    ) -> StoreFuture<'a, Step<Vec<FieldValues>>> {
+        let (version, fields) = (version.to_owned(), fields.to_vec());
+        let now = self.now();
+        Box::pin(self.with(Access::Read, move |state| {
+            if let Some(stale) = state.stale(&version) {
+                return Ok(stale);
+            }
+            let values = fields.iter();
+            let values = values.map(|(table, fields)| state.tables.get(table, fields, now));
+            values.collect::<Result<_, _>>().map(Step::Done)
+        }))
     }
 
-    /// Removes the fences of instances that have not appended for a day, under a version.
-    pub(super) fn remove_fences(&mut self, version: &str, now: i64) -> u64 {
-        if self.kept.journal.version != version {
-            return 0;
-        }
-        let (oldest, before) = (now.saturating_sub(FENCE_TTL), self.kept.fences.len());
-        self.kept.fences.retain(|_, fence| fence.at >= oldest);
-        (before - self.kept.fences.len()) as u64
+    fn fold<'a>(&'a self, step: &'a FoldStep) -> StoreFuture<'a, Step<()>> {
+        let (step, now) = (step.clone(), self.now());
+        Box::pin(self.with(Access::Write, move |state| {
+            if let Some(stale) = state.stale(&step.version) {
+                return Ok(stale);
+            }
+            let begun = state.kept.journal.progress.upto;
+            if let (None, Some(upto)) = (begun, step.upto)
+                && !state.kept.journal.has(upto)
+            {
+                return Ok(Step::Absent);
+            }
+            state.add(&step.additions, step.stamp, now)?;
+            for writes in &*step.fields {
+                state.tables.write(writes, now)?;
+            }
+            state.kept.rolled = step.rolled;
+            let journal = &mut state.kept.journal;
+            let progress = &mut journal.progress;
+            progress.version = step.next;
+            (progress.upto, progress.done) = (step.upto, step.done.unwrap_or_default());
+            progress.stamp = Some(step.stamp);
+            if let (Some(upto), None) = (step.upto, step.done) {
+                journal.finish(upto);
+                journal.hole_bytes += step.hole_bytes;
+                state.tables.retain(&state.kept.rolled, now)?;
+            }
+            Ok(Step::Done(()))
+        }))
+    }
+
+    fn amend<'a>(
+        &'a self,
+        version: &'a str,
+        next: &'a str,
+        amendment: Amendment<'a>,
+    ) -> StoreFuture<'a, Step<()>> {
+        let (version, next) = (version.to_owned(), next.to_owned());
+        let aside = match amendment {
+            Amendment::SetAside(entry) => Some((entry.position, entry.requests.max(1))),
+            _ => None,
+        };
+        let is_hole = matches!(amendment, Amendment::CloseHole);
+        // No entry is of a newer version: an older process does not open the file of a newer form.
+        Box::pin(self.with(Access::Write, move |state| {
+            if let Some(stale) = state.stale(&version) {
+                return Ok(stale);
+            }
+            let journal = &mut state.kept.journal;
+            journal.progress.version = next;
+            if let Some((position, requests)) = aside {
+                journal.progress.aside.push(position);
+                journal.set_aside = journal.set_aside.saturating_add(requests);
+            } else if is_hole {
+                let (end, low) = (journal.end(), journal.progress.low);
+                journal.hole_bytes += end.offset.saturating_sub(low.offset);
+                journal.finish(end);
+            }
+            Ok(Step::Done(()))
+        }))
+    }
+
+    fn remove_fences<'a>(&'a self, version: &'a str) -> StoreFuture<'a, u64> {
+        let (version, oldest) = (version.to_owned(), self.now().saturating_sub(FENCE_TTL));
+        Box::pin(self.with(Access::Write, move |state| {
+            let is_stale = state.stale::<()>(&version).is_some();
+            let fences = &mut state.kept.fences;
+            let before = fences.len();
+            fences.retain(|_, fence| is_stale || fence.at >= oldest);
+            Ok((before - fences.len()) as u64)
+        }))
     }
 }

@@ -2,43 +2,35 @@
 //! fields of their tables, which each keeps in its own way. [`InProcessStore`] makes a store of it.
 //!
 //! `journal` takes calls in and applies the steps of folding to the `tables` and the `counters`; `table_reads` reads the
-//! tables, `fleet` tells who is alive, `clean` removes old data. `rows` are cached rows, which stay in memory.
+//! tables, `upkeep` tells who is alive and removes old data.
 
-mod clean;
 mod counters;
 mod entered;
 pub mod fields;
-mod fleet;
-mod heartbeats;
-#[cfg(any(test, feature = "__test_store"))]
-mod inspected;
 mod journal;
 mod memory_fields;
 mod state;
 mod store;
 mod table_reads;
 mod tables;
+mod upkeep;
 
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use tokio::sync::Mutex as AsyncMutex;
+use tokio::sync::{Mutex as AsyncMutex, oneshot};
 
 pub use self::counters::Counters;
 pub use self::entered::{Entered, Fence};
 pub use self::fields::{Extent, FieldChange, Fields, Show};
-pub use self::heartbeats::Heartbeats;
-#[cfg(any(test, feature = "__test_store"))]
-pub use self::inspected::Inspected;
 pub use self::memory_fields::MemoryFields;
 pub use self::state::{Kept, State};
 pub use self::tables::Bound;
 pub use self::tables::Tables;
+pub use self::upkeep::Heartbeats;
 use crate::clock::Clock;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::store::StoreFuture;
-use crate::task::BoxFuture;
 use tower_pulse_model::slice::Precisions;
 
 /// The most bytes of entries that are not folded, unless a test sets others. A flush folds what it has appended, so that
@@ -52,29 +44,26 @@ pub enum Access {
     Read,
     /// Changes what a file keeps.
     Write,
+    /// Begins once all that was done before is durable.
+    Durable,
 }
 
 /// What work on a state has found.
 pub type Found = Result<Box<dyn Any + Send>, StoreError>;
 
-/// Work on a state.
-pub type Work = Box<dyn FnOnce(&mut State) -> Found + Send>;
+/// Work on a state, or on the reason why there is none.
+pub type Work = Box<dyn FnOnce(Result<&mut State, StoreError>) + Send>;
 
 /// The place in which a store has its state.
 pub trait Place: fmt::Debug + Send + Sync {
     /// In a few words.
     fn describe(&self) -> String;
 
-    /// Works on the state, alone.
+    /// Begins to work on the state, alone.
     ///
-    /// # Cancel safety
-    /// The work of a future that is dropped may be done.
-    fn work(&self, access: Access, work: Work) -> BoxFuture<'_, Found>;
-
-    /// Makes durable what was done before.
-    fn make_durable(&self) -> StoreFuture<'_, ()> {
-        Box::pin(std::future::ready(Ok(())))
-    }
+    /// # Errors
+    /// The work is not done.
+    fn begin(&self, access: Access, work: Work) -> Result<(), StoreError>;
 
     /// The number of the last call of an instance that is durable, if that may not be each one.
     fn durable_seq(&self, _instance: &str) -> Option<u64> {
@@ -129,14 +118,33 @@ impl InProcessStore {
         work: impl FnOnce(&mut State) -> Result<R, StoreError> + Send + 'static,
     ) -> Result<R, StoreError> {
         let work = |state: &mut State| Ok(Box::new(work(state)?) as Box<dyn Any + Send>);
-        let found = self.place.work(access, Box::new(work)).await?;
-        match found.downcast() {
-            Ok(found) => Ok(*found),
-            // It is what the work has found.
-            Err(_) => Err(StoreError::new(
-                StoreErrorKind::Unexpected,
-                "other work was done",
-            )),
-        }
+        let found = self.find(access, Box::new(work)).await?.downcast();
+        // It is what the work has found.
+        found.map(|found| *found).map_err(|_| self.ended())
+    }
+
+    async fn find(
+        &self,
+        access: Access,
+        work: Box<dyn FnOnce(&mut State) -> Found + Send>,
+    ) -> Found {
+        let (answer, answered) = oneshot::channel();
+        let work = move |state: Result<&mut State, StoreError>| {
+            // Nobody waits for what was dropped.
+            if !answer.is_closed() {
+                let _ = answer.send(state.and_then(work));
+            }
+        };
+        self.place.begin(access, Box::new(work))?;
+        answered.await.unwrap_or_else(|_| Err(self.ended()))
+    }
+
+    /// All work is done and answered, unless it panics.
+    fn ended(&self) -> StoreError {
+        let message = format!(
+            "work on the {} has panicked; the log says where",
+            self.place.describe()
+        );
+        StoreError::new(StoreErrorKind::Unreachable, message)
     }
 }

@@ -1,17 +1,17 @@
 //! Reads of tables.
 
-use std::cmp::Ordering;
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::{ControlFlow, Range};
 use tower_pulse_model::order::InOrder;
 
 use super::state::State;
-use super::tables::{Tables, number};
+use super::tables::Tables;
 use crate::error::StoreError;
 use crate::store::table::Table;
-use crate::store::table_reads::{
-    FieldPage, MAX_NAMES, RankingPlace, RecordState, TableAnswer, TableRead,
-};
+use crate::store::table_reads::{RankingPlace, TablePage, TableRead, number};
+use tower_pulse_model::pack::{pack, to_hex};
+use tower_pulse_model::tier::{Revision, TierSlice};
 
 /// Values that are read at once.
 const VALUES_AT_ONCE: usize = 1_000;
@@ -31,113 +31,84 @@ pub(super) fn len_of_part(reads: &[TableRead]) -> usize {
 
 impl State {
     /// Answers a read.
-    pub(super) fn answer(&self, read: &TableRead, now: i64) -> Result<TableAnswer, StoreError> {
-        let tables = &self.tables;
-        let whole = |fields| TableAnswer::Page(FieldPage { fields, next: None });
+    pub(super) fn answer(&self, read: &TableRead, now: i64) -> Result<TablePage, StoreError> {
+        let (tables, kept) = (&self.tables, &self.kept);
         Ok(match read {
             TableRead::Values(table, fields) => {
-                TableAnswer::Values(tables.get(table, fields, now)?)
+                TablePage::of_values(tables.get(table, fields, now)?)
             }
-            TableRead::Page(table, from) => {
-                TableAnswer::Page(tables.page(table, from.as_deref(), now)?)
-            }
-            TableRead::All(table) => whole(tables.all(table, now)?),
-            TableRead::Names(table) => {
-                let names = ids_at(tables, table, &(0..MAX_NAMES), now)?.into_iter();
-                whole(names.map(|(name, _)| (name, Vec::new())).collect())
-            }
-            TableRead::Count(table) => TableAnswer::Count(tables.count(table, now)),
+            TableRead::Page(table, from) => tables.page(table, from.as_deref(), now)?,
+            TableRead::All(table) => TablePage::of_fields(tables.all(table, now)?),
+            TableRead::Count(table) => TablePage::of_count(tables.count(table, now)),
             TableRead::Ranks(table, ranks) => {
-                TableAnswer::Ranks(ids_at(tables, table, ranks, now)?)
+                TablePage::of_fields(ids_at(tables, table, ranks, now)?)
             }
-            TableRead::Places(table, ids) => TableAnswer::Places(places(tables, table, ids, now)?),
-            TableRead::State => TableAnswer::State(RecordState {
-                version: self.kept.journal.version.clone(),
-                rolled: Some(self.kept.rolled.clone()),
-                created: Some(self.kept.created),
-                since: Some(self.kept.since),
-                gaps: self.kept.gaps.clone(),
-            }),
-            TableRead::Revisions => TableAnswer::Revisions(tables.revisions(now).collect()),
+            TableRead::Places(table, ids) => TablePage::of_values(places(tables, table, ids, now)?),
+            TableRead::State => {
+                let number = |n: i64| n.to_string().into_bytes();
+                let values = [
+                    kept.journal.progress.version.clone().into_bytes(),
+                    to_hex(&kept.rolled).into_bytes(),
+                    number(kept.created),
+                    number(kept.since),
+                    pack(&kept.gaps),
+                ];
+                TablePage::of_values(values.map(Some).into())
+            }
+            TableRead::Revisions => {
+                let field = |((seconds, start), revision): (TierSlice, Revision)| {
+                    let name = format!("{seconds}:{start}").into_bytes();
+                    (name, format!("{start} {revision}").into_bytes())
+                };
+                TablePage::of_fields(tables.revisions(now).map(field).collect())
+            }
         })
     }
 }
 
-/// An id of a ranking with its sum, in the order of rank: highest sums first, equal ones in descending order of the ids.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Ranked {
-    id: Vec<u8>,
-    sum: i64,
-}
-
-impl Ranked {
-    fn is_before(&self, id: &[u8], sum: i64) -> bool {
-        (self.sum, &*self.id) > (sum, id)
-    }
-}
-
-impl Ord for Ranked {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (other.sum, &other.id).cmp(&(self.sum, &self.id))
-    }
-}
-
-impl PartialOrd for Ranked {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-/// The ids at some ranks. No others are held.
+/// The ids at some ranks: highest sums first, equal ones in descending order of the ids. No others are held.
 fn ids_at(
     tables: &Tables,
     table: &Table,
     ranks: &Range<usize>,
     now: i64,
-) -> Result<Vec<(Vec<u8>, i64)>, StoreError> {
+) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError> {
     if ranks.is_empty() {
         return Ok(Vec::new());
     }
     // The last one is at its top.
-    let mut first = BinaryHeap::new();
+    let mut first: BinaryHeap<Reverse<(i64, Vec<u8>)>> = BinaryHeap::new();
     tables.visit(table, None, now, &mut |id, sum| {
-        let Some(sum) = number(sum) else {
-            return ControlFlow::Continue(());
-        };
-        if first.len() == ranks.end {
-            if first
-                .peek()
-                .is_some_and(|last: &Ranked| last.is_before(id, sum))
-            {
-                return ControlFlow::Continue(());
+        if let Some(sum) = number(sum) {
+            let is_full = first.len() == ranks.end;
+            let last = first.peek().map(|Reverse((sum, id))| (*sum, &**id));
+            if !is_full || last < Some((sum, id)) {
+                if is_full {
+                    first.pop();
+                }
+                first.push(Reverse((sum, id.to_vec())));
             }
-            first.pop();
         }
-        let id = id.to_vec();
-        first.push(Ranked { id, sum });
         ControlFlow::Continue(())
     })?;
     let ids = first.into_sorted_vec().into_iter().skip(ranks.start);
-    Ok(ids.map(|ranked| (ranked.id, ranked.sum)).collect())
+    Ok(ids
+        .map(|Reverse((sum, id))| (id, sum.to_string().into_bytes()))
+        .collect())
 }
 
-/// The places of some ids among all ids.
+/// The packed places of some ids among all ids.
 fn places(
     tables: &Tables,
     table: &Table,
     ids: &[Vec<u8>],
     now: i64,
-) -> Result<Vec<Option<RankingPlace>>, StoreError> {
-    let sums = tables.get(table, ids, now)?;
-    let asked: Vec<_> = ids
-        .iter()
-        .zip(sums)
-        .map(|(id, sum)| {
-            let (id, sum) = (id.clone(), number(&sum?)?);
-            Some(Ranked { id, sum })
-        })
-        .collect();
-    let mut sorted: Vec<_> = asked.iter().flatten().collect();
+) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+    let sums = tables.get(table, ids, now)?.into_iter();
+    let asked = ids.iter().zip(sums);
+    let asked = asked.map(|(id, sum)| Some(Reverse((number(&sum?)?, &**id))));
+    let asked: Vec<_> = asked.collect();
+    let mut sorted: Vec<_> = asked.iter().flatten().copied().collect();
     if sorted.is_empty() {
         return Ok(vec![None; asked.len()]);
     }
@@ -146,17 +117,17 @@ fn places(
     let mut between = vec![0; sorted.len() + 1];
     tables.visit(table, None, now, &mut |id, sum| {
         if let Some(sum) = number(sum) {
-            let is_not_behind = |other: &&Ranked| other.is_before(id, sum) || *other.id == *id;
-            between[sorted.partition_point(is_not_behind)] += 1;
+            between[sorted.partition_point(|other| *other <= Reverse((sum, id)))] += 1;
         }
         ControlFlow::Continue(())
     })?;
-    let place = |ranked: &Ranked| RankingPlace {
-        score: ranked.sum,
-        rank: {
-            let at = sorted.partition_point(|other| *other < ranked);
-            between[..=at].iter().sum()
-        },
+    let place = |ranked: &Reverse<(i64, &[u8])>| {
+        let at = sorted.partition_point(|other| other < ranked);
+        let rank = between[..=at].iter().sum();
+        pack(&RankingPlace {
+            score: ranked.0.0,
+            rank,
+        })
     };
     Ok(asked.iter().map(|id| id.as_ref().map(place)).collect())
 }
@@ -199,19 +170,20 @@ mod tests {
             let within: Vec<_> = within.take(ranks.len()).cloned().collect();
             let read = TableRead::Ranks(table.clone(), ranks.clone());
             let answer = state.answer(&read, NOW).unwrap();
-            assert_eq!(answer, TableAnswer::Ranks(within), "{ranks:?}");
+            assert_eq!(answer.numbers().collect::<Vec<_>>(), within, "{ranks:?}");
         }
         let mut ids: Vec<_> = expected.iter().map(|(id, _)| id.clone()).collect();
         let places = expected.iter().enumerate();
-        let places = places.map(|(rank, (_, sum))| Some(RankingPlace { score: *sum, rank }));
+        let place = |score, rank| Some(pack(&RankingPlace { score, rank }));
+        let places = places.map(|(rank, (_, sum))| place(*sum, rank));
         let mut places: Vec<_> = places.collect();
         ids.push(b"none".to_vec());
         places.push(None);
         ids.push(ids[3].clone());
-        places.push(places[3]);
+        places.push(places[3].clone());
         ids.reverse();
         places.reverse();
         let answer = state.answer(&TableRead::Places(table, ids), NOW).unwrap();
-        assert_eq!(answer, TableAnswer::Places(places));
+        assert_eq!(answer.values, places);
     }
 }

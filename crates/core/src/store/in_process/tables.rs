@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use super::fields::{Extent, Fields, Show};
 use crate::error::StoreError;
 use crate::store::table::{FieldWrites, Table};
-use crate::store::table_reads::FieldPage;
+use crate::store::table_reads::{TablePage, number};
 use tower_pulse_model::pack::{from_hex, to_hex};
 use tower_pulse_model::tier::{FINEST, Revision, RolledUp, TierSlice};
 
@@ -340,9 +340,9 @@ impl Tables {
         table: &Table,
         from: Option<&str>,
         now: i64,
-    ) -> Result<FieldPage, StoreError> {
+    ) -> Result<TablePage, StoreError> {
         let after: Option<Vec<u8>> = from.and_then(from_hex);
-        let (mut page, mut bytes) = (FieldPage::default(), 0);
+        let (mut page, mut bytes) = (TablePage::default(), 0);
         self.visit(table, after.as_deref(), now, &mut |field, value| {
             if page.fields.len() == FIELDS_PER_PAGE || bytes >= BYTES_PER_PAGE {
                 page.next = page.fields.last().map(|(last, _)| to_hex(last));
@@ -359,11 +359,6 @@ impl Tables {
         let extent = self.by_name.get(table);
         extent.is_some_and(|extent| !extent.is_expired(now))
     }
-}
-
-/// The value of a field of an ordered table.
-pub(super) fn number(value: &[u8]) -> Option<i64> {
-    std::str::from_utf8(value).ok()?.parse().ok()
 }
 
 #[cfg(test)]

@@ -8,7 +8,9 @@ use super::records::hourly_records;
 use crate::error::StoreError;
 use crate::store::exports::{ExportedHours, Exports};
 use crate::store::table::{CONTEXTS, Table};
-use crate::store::table_reads::{MAX_NAMES, Purpose, TableRead, TableReader};
+use crate::store::table_reads::{
+    MAX_NAMES, Purpose, RecordState, TableRead, TableReader, read_table,
+};
 use tower_pulse_model::access_time::AccessTimeStats;
 use tower_pulse_model::context::{ALL, ContextId, Kind, method_and_path};
 use tower_pulse_model::order::InOrder;
@@ -52,9 +54,9 @@ pub(in crate::store) async fn contexts(
     let mut reads = vec![TableRead::State, TableRead::Count(Table::Contexts)];
     reads.extend(CONTEXTS.map(|(_, table)| TableRead::Values(table, fields.clone())));
     let mut answers = reader.read_tables(Purpose::Query, &reads).await?;
-    let rolled = answers.state().rolled_at(now);
-    let has_contexts = answers.count() > 0;
-    let listed = CONTEXTS.map(|(kind, _)| answers.values().pop().flatten().map(|_| kind));
+    let rolled = RecordState::new(answers.next()).rolled_at(now);
+    let has_contexts = answers.next().count > 0;
+    let listed = CONTEXTS.map(|(kind, _)| answers.next().value().map(|_| kind));
     // The statistics before the records, so that every sample in the statistics is in the records too, unless another
     // program has added it.
     let exported = match exports {
@@ -92,10 +94,8 @@ pub(in crate::store) async fn book_statistics(
         return Ok(BookStatistics::default());
     };
     let page = exports.statistics_page(offset, now).await?;
-    let mut answers = reader
-        .read_tables(Purpose::Query, &[TableRead::State])
-        .await?;
-    let rolled = answers.state().rolled_at(now);
+    let state = read_table(reader, Purpose::Query, TableRead::State).await?;
+    let rolled = RecordState::new(state).rolled_at(now);
     let mut problems = page.problems;
     let contexts = snapshots(reader, page.contexts, &rolled, now, &mut problems).await?;
     Ok(BookStatistics {
@@ -172,11 +172,11 @@ pub async fn slowest(
     let mut reads = vec![TableRead::State];
     reads.extend(CONTEXTS.map(|(_, table)| TableRead::Ranks(table, 0..MAX_NAMES)));
     let mut answers = reader.read_tables(Purpose::Query, &reads).await?;
-    let rolled = answers.state().rolled_at(now);
+    let rolled = RecordState::new(answers.next()).rolled_at(now);
     // By name, as contexts of one name are ranked as one: the newest hour, and their kinds.
     let mut by_name: BTreeMap<String, (i64, Vec<Kind>)> = BTreeMap::new();
     for (kind, _) in CONTEXTS {
-        for (name, last_seen) in answers.ranks() {
+        for (name, last_seen) in answers.next().numbers() {
             let Some(name) = String::from_utf8(name).ok().filter(|_| last_seen > since) else {
                 continue;
             };

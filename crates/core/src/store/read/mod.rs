@@ -52,7 +52,7 @@ async fn unpacked<T>(
     for part in reads.chunks(TABLES_AT_ONCE) {
         let mut answers = reader.read_tables(Purpose::Query, part).await?;
         for _ in part {
-            read.push(unpack(&answers.page().fields));
+            read.push(unpack(&answers.next().fields));
             // Unpacking a table holds the runtime up for a while.
             tokio::task::yield_now().await;
         }

@@ -6,7 +6,10 @@ use std::sync::Arc;
 
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::table::Table;
-use crate::store::table_reads::{Answers, Purpose, RankingPlace, TableRead, TableReader};
+use crate::store::table_reads::{
+    Answers, Purpose, RankingPlace, RecordState, TablePage, TableRead, TableReader, number,
+    read_table,
+};
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::pack::unpack;
 use tower_pulse_model::ranking::specs::CarriedSpecs;
@@ -105,11 +108,9 @@ impl RankingPage {
 pub(in crate::store) async fn ranking_names(
     reader: &dyn TableReader,
 ) -> Result<Vec<String>, StoreError> {
-    let reads = [TableRead::All(Table::Rankings)];
-    let names = reader.read_tables(Purpose::Query, &reads).await?.page();
-    let names = names.fields.into_iter();
-    let names = names.filter_map(|(name, _)| String::from_utf8(name).ok());
-    let mut names: Vec<_> = names.collect();
+    let read = TableRead::All(Table::Rankings);
+    let page = read_table(reader, Purpose::Query, read).await?;
+    let mut names: Vec<_> = page.names().collect();
     names.order();
     Ok(names)
 }
@@ -172,10 +173,10 @@ impl Reading<'_> {
         let query = self.query;
         let reads = [Table::Rankings, Table::RankingsDropped].map(|table| self.of_ranking(table));
         let mut answers = self.read(&reads).await?;
-        let Some(mut state) = state_in(answers.values()) else {
+        let Some(mut state) = state_in(answers.next()) else {
             return Ok(None);
         };
-        let dropped = answers.values().into_iter().flatten().next();
+        let dropped = answers.next().value();
         let dropped = dropped.and_then(|n| u64::try_from(number(&n)?).ok());
         let dropped = dropped.unwrap_or(0);
         for _ in 0..MAX_TRIES {
@@ -213,7 +214,7 @@ impl Reading<'_> {
         let tables = [self.totals()].into_iter().chain(slices);
         let reads: Vec<_> = tables.map(TableRead::Count).collect();
         let mut counts = self.read(&reads).await?;
-        let counts = reads.iter().map(|_| counts.count());
+        let counts = reads.iter().map(|_| counts.next().count);
         Ok(counts.fold(0, usize::saturating_add))
     }
 
@@ -231,10 +232,12 @@ impl Reading<'_> {
             TableRead::Places(self.totals(), ids.collect()),
         ];
         let mut answers = self.read(&reads).await?;
-        let (total, mut top) = (answers.count(), answers.ranks());
+        let total = answers.next().count;
+        let mut top: Vec<_> = answers.next().numbers().collect();
         if top.len() == IDS_AT_ONCE && limit > IDS_AT_ONCE {
             top = self.long_top(limit).await?;
         }
+        let places = answers.next().values.into_iter();
         let top = top.into_iter().filter_map(|(id, score)| {
             let id = String::from_utf8(id).ok()?;
             Some(RankedId { id, score })
@@ -244,7 +247,7 @@ impl Reading<'_> {
             total,
             dropped,
             top: top.collect(),
-            places: answers.places(),
+            places: places.map(|place| unpack(&place?)).collect(),
         })
     }
 
@@ -264,7 +267,8 @@ impl Reading<'_> {
                 let ranks = self.ranks(all.len(), limit);
                 let reads = [TableRead::Ranks(self.totals(), ranks), TableRead::State];
                 let mut answers = self.read(&reads).await?;
-                let (part, now) = (answers.ranks(), answers.state().version);
+                let part: Vec<_> = answers.next().numbers().collect();
+                let now = RecordState::new(answers.next()).version;
                 if *version.get_or_insert_with(|| now.clone()) != now {
                     break;
                 }
@@ -299,8 +303,8 @@ impl Reading<'_> {
         for (part, left) in ids.chunks(IDS_AT_ONCE).zip(left.chunks_mut(IDS_AT_ONCE)) {
             for start in expired {
                 let reads = [TableRead::Values(self.slice(*start), part.into())];
-                let counts = self.read(&reads).await?.values();
-                for (left, n) in left.iter_mut().zip(counts) {
+                let counts = self.read(&reads).await?.next();
+                for (left, n) in left.iter_mut().zip(counts.values) {
                     let n = n.and_then(|n| number(&n)).unwrap_or(0);
                     *left = left.saturating_add(n);
                 }
@@ -338,18 +342,17 @@ impl Reading<'_> {
         reads.extend(slices.map(TableRead::All));
         reads.push(TableRead::State);
         let mut answers = self.read(&reads).await?;
-        let (version, state) = (answers.state().version, state_in(answers.values()));
+        let version = RecordState::new(answers.next()).version;
+        let state = state_in(answers.next());
         let Some(state) = state else {
             return Ok(Err(None));
         };
-        let mut totals: HashMap<Vec<u8>, i64> = answers.ranks().into_iter().collect();
-        for (id, n) in expired.iter().flat_map(|_| answers.page().fields) {
-            if let Some(n) = number(&n) {
-                let total = totals.entry(id).or_default();
-                *total = total.saturating_sub(n);
-            }
+        let mut totals: HashMap<Vec<u8>, i64> = answers.next().numbers().collect();
+        for (id, n) in expired.iter().flat_map(|_| answers.next().numbers()) {
+            let total = totals.entry(id).or_default();
+            *total = total.saturating_sub(n);
         }
-        let is_undisturbed = version == answers.state().version;
+        let is_undisturbed = version == RecordState::new(answers.next()).version;
         if !is_undisturbed || !state.expired(self.query.now).eq(expired.iter().copied()) {
             return Ok(Err(Some(state)));
         }
@@ -367,12 +370,6 @@ impl Reading<'_> {
 }
 
 /// The state of a ranking, from its field.
-fn state_in(values: Vec<Option<Vec<u8>>>) -> Option<RankingState> {
-    let state = values.into_iter().next()??;
-    unpack(&state)
-}
-
-/// A number in decimal form.
-fn number(value: &[u8]) -> Option<i64> {
-    std::str::from_utf8(value).ok()?.parse().ok()
+fn state_in(mut page: TablePage) -> Option<RankingState> {
+    unpack(&page.value()?)
 }

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 
 use crate::error::StoreError;
 use crate::store::table::CONTEXTS;
-use crate::store::table_reads::{Purpose, TableRead, TableReader};
+use crate::store::table_reads::{
+    MAX_NAMES, Purpose, RecordState, TableRead, TableReader, revisions,
+};
 use tower_pulse_model::context::{ALL, ContextId};
 use tower_pulse_model::recorded::RecordedTime;
 use tower_pulse_model::tier::{Revision, RolledUp, TierSlice};
@@ -32,17 +34,15 @@ pub(in crate::store) async fn record_index(
     // In this order: a minute that is rolled up in between counts as pending, and the record of the wider slice, which
     // is read later, says that the minute is part of it.
     let mut reads = vec![TableRead::State, TableRead::Revisions];
-    reads.extend(CONTEXTS.map(|(_, table)| TableRead::Names(table)));
+    reads.extend(CONTEXTS.map(|(_, table)| TableRead::Ranks(table, 0..MAX_NAMES)));
     let mut answers = reader.read_tables(Purpose::Query, &reads).await?;
-    let state = answers.state();
-    let revisions = answers.revisions();
+    let state = RecordState::new(answers.next());
+    let revisions = revisions(&answers.next());
     let mut contexts = Vec::new();
     for (kind, _) in CONTEXTS {
         // Many names hold the runtime up for a while.
         tokio::task::yield_now().await;
-        let names = answers.page().fields.into_iter();
-        let names = names.filter_map(|(name, _)| String::from_utf8(name).ok());
-        let names = names.filter(|name| name != ALL);
+        let names = answers.next().names().filter(|name| name != ALL);
         contexts.extend(names.map(|name| ContextId::new(kind, name)));
     }
     Ok(RecordIndex {
@@ -50,6 +50,6 @@ pub(in crate::store) async fn record_index(
         revisions,
         rolled: state.rolled_at(now),
         created: state.created.unwrap_or(now),
-        recorded: RecordedTime::new(state.since.unwrap_or(now), state.gaps),
+        recorded: RecordedTime::new(state.since.unwrap_or(now), state.gaps.unwrap_or_default()),
     })
 }

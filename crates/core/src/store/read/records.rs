@@ -8,7 +8,7 @@ use super::record_cache::{HeldRecord, HeldRecords, RecordCache};
 use super::slices::packed_records;
 use crate::error::StoreError;
 use crate::store::table::Table;
-use crate::store::table_reads::{Purpose, TableRead, TableReader};
+use crate::store::table_reads::{Purpose, RecordState, TableRead, TableReader, revisions};
 use tower_pulse_model::context::ContextId;
 use tower_pulse_model::pack;
 use tower_pulse_model::records::{Record, RecordId, SliceSums, combine};
@@ -124,8 +124,8 @@ pub(in crate::store) async fn records(
 ) -> Result<Vec<ContextRecords>, StoreError> {
     let reads = [TableRead::State, TableRead::Revisions];
     let mut answers = reader.read_tables(Purpose::Query, &reads).await?;
-    let state = answers.state();
-    let revisions = answers.revisions();
+    let state = RecordState::new(answers.next());
+    let revisions = revisions(&answers.next());
     let rolled = state.rolled_at(query.now);
     let slices = SlicesToCombine::retained(query, &rolled);
     let reader = SeriesReader {

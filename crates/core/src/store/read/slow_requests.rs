@@ -2,7 +2,7 @@
 
 use crate::error::StoreError;
 use crate::store::table::Table;
-use crate::store::table_reads::{Purpose, TableRead, TableReader};
+use crate::store::table_reads::{Purpose, TableRead, TableReader, read_table};
 use tower_pulse_model::context::ContextId;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::slow_request::SlowRequests;
@@ -24,8 +24,8 @@ pub(in crate::store) async fn slow_requests(
     let ids = query.contexts.iter();
     let ids = ids.map(|context| RecordId::new(context.kind, &context.name).to_bytes().into());
     let table = Table::SlowRequests { hour: query.hour };
-    let reads = [TableRead::Values(table, ids.collect())];
-    let fields = reader.read_tables(Purpose::Query, &reads).await?.values();
+    let read = TableRead::Values(table, ids.collect());
+    let fields = read_table(reader, Purpose::Query, read).await?.values;
     let list = |(context, field): (&ContextId, Option<Vec<u8>>)| {
         let list = field.and_then(|list| SlowRequests::unpack(&list, context.kind));
         list.unwrap_or_else(|| SlowRequests::of(context.kind))

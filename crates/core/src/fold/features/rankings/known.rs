@@ -47,13 +47,8 @@ impl KnownRanking {
 
     /// The write of its configurations.
     pub(super) fn specs_write(&self, name: &Arc<str>) -> FieldWrites {
-        let mut write = FieldWrites::new(Table::RankingSpecs, None);
-        let field = name.as_bytes().to_vec();
-        match self.specs.is_empty() {
-            true => write.removed.push(field),
-            false => write.set.push((field, pack::pack(&self.specs))),
-        }
-        write
+        let specs = (!self.specs.is_empty()).then(|| pack::pack(&self.specs));
+        FieldWrites::of(Table::RankingSpecs, None, name.as_bytes(), specs)
     }
 }
 

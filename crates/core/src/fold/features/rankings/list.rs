@@ -6,8 +6,7 @@ use std::sync::Arc;
 use super::Rankings;
 use super::known::KnownRanking;
 use crate::error::StoreError;
-use crate::fold::ground::Ground;
-use crate::store::interrupted::Interrupted;
+use crate::fold::ground::{Ground, Interrupted};
 use crate::store::journal::{FieldValues, Journal};
 use crate::store::table::Table;
 use crate::store::table_reads::{Purpose, TableRead};
@@ -61,7 +60,7 @@ impl Rankings {
             let mut answers = journal.read_tables(Purpose::Fold, &reads).await?;
             let mut following = Vec::new();
             for (table, _) in pages {
-                let page = answers.page();
+                let page = answers.next();
                 match table {
                     Table::Rankings => states.extend(page.fields),
                     _ => specs.extend(page.fields),

@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use super::Rankings;
 use crate::error::StoreError;
-use crate::fold::ground::Ground;
+use crate::fold::ground::{Ground, Interrupted};
 use crate::fold::plan::{Plan, Plans};
-use crate::store::interrupted::Interrupted;
 use crate::store::journal::{FieldValues, Journal};
 use crate::store::table::{FieldWrites, Table};
 use crate::store::table_reads::{Purpose, TableRead};
@@ -69,7 +68,7 @@ pub(super) fn set_number(write: &mut FieldWrites, id: &[u8], number: i64) {
 
 impl Rankings {
     /// Adds the rankings of a round to its plans, merged with the store's.
-    pub(super) async fn merge(
+    pub(in crate::fold) async fn merge(
         &mut self,
         ground: &Ground<'_>,
         round: &Round,
@@ -198,7 +197,7 @@ impl Rankings {
             let reads: Vec<_> = reads.collect();
             let mut counts = journal.read_tables(Purpose::Fold, &reads).await?;
             for name in names {
-                let count = counts.count();
+                let count = counts.next().count;
                 if let Some(ranking) = self.known.get_mut(name) {
                     ranking.ids = Some(count);
                 }
@@ -320,9 +319,8 @@ impl<'a> Added<'a> {
             total = 0;
             plan.cost += self.before.len();
             for start in &self.before {
-                let mut write = FieldWrites::new(slice_of(name, *start), None);
-                write.removed.push(id.into());
-                plan.fields.push(write);
+                let slice = slice_of(name, *start);
+                (plan.fields).push(FieldWrites::of(slice, None, id.as_bytes(), None));
             }
         }
         for (start, n) in slices {
@@ -367,28 +365,19 @@ impl Stored {
 /// The write of how much was added to ids without room: `more` beside the store's number.
 pub(super) fn dropped_write(name: &Arc<str>, before: i64, more: u64) -> FieldWrites {
     let dropped = before.saturating_add(i64::try_from(more).unwrap_or(i64::MAX));
-    let mut write = FieldWrites::new(Table::RankingsDropped, None);
-    let field = name.as_bytes().to_vec();
-    write.set.push((field, dropped.to_string().into_bytes()));
-    write
+    let dropped = dropped.to_string().into_bytes();
+    FieldWrites::of(Table::RankingsDropped, None, name.as_bytes(), Some(dropped))
 }
 
 /// The write of a ranking's state, or of its removal.
 pub(super) fn state_write(name: &Arc<str>, state: Option<&RankingState>) -> FieldWrites {
-    let mut write = FieldWrites::new(Table::Rankings, None);
-    let field = name.as_bytes().to_vec();
-    match state {
-        Some(state) => write.set.push((field, pack(state))),
-        None => write.removed.push(field),
-    }
-    write
+    FieldWrites::of(Table::Rankings, None, name.as_bytes(), state.map(pack))
 }
 
 fn newest_write(name: &Arc<str>, spec: RankingSpec, newest: i64) -> FieldWrites {
-    let ranking = name.clone();
-    let mut write = FieldWrites::new(Table::RankingNewest { ranking }, Some(ttl(spec)));
-    write
-        .set
-        .push((Vec::new(), newest.to_string().into_bytes()));
-    write
+    let table = Table::RankingNewest {
+        ranking: name.clone(),
+    };
+    let newest = newest.to_string().into_bytes();
+    FieldWrites::of(table, Some(ttl(spec)), &[], Some(newest))
 }

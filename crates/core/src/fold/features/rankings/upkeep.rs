@@ -12,11 +12,10 @@ use super::plan::{
     IDS_AT_ONCE, Stored, dropped_write, number, set_number, slice_of, state_write, totals_of, ttl,
 };
 use crate::error::StoreError;
-use crate::fold::ground::Ground;
-use crate::store::interrupted::Interrupted;
+use crate::fold::ground::{Ground, Interrupted};
 use crate::store::journal::Journal;
 use crate::store::table::{FieldWrites, Table};
-use crate::store::table_reads::{FieldPage, Purpose, TableRead};
+use crate::store::table_reads::{Purpose, TablePage, TableRead, read_table};
 
 /// Ids that are taken out because they have left the window before entries are folded again, and as many because
 /// there is no room for them.
@@ -34,7 +33,7 @@ struct Smallest {
 
 impl Rankings {
     /// Takes slices that have left the window at `now` out of the sums.
-    pub(super) async fn expire(
+    pub(in crate::fold) async fn expire(
         &mut self,
         ground: &mut Ground<'_>,
         now: i64,
@@ -54,7 +53,10 @@ impl Rankings {
     }
 
     /// Drops ids for which the rankings that were added to have no room.
-    pub(super) async fn limit(&mut self, ground: &mut Ground<'_>) -> Result<(), Interrupted> {
+    pub(in crate::fold) async fn limit(
+        &mut self,
+        ground: &mut Ground<'_>,
+    ) -> Result<(), Interrupted> {
         let mut left = IDS_PER_ROUND;
         for _ in 0..self.known.to_limit.len() {
             let Some(name) = self.known.to_limit.pop_front() else {
@@ -148,9 +150,8 @@ impl Rankings {
             return Ok(true);
         };
         let (spec, slices) = (ranking.state.spec, ranking.state.slices.clone());
-        let reads = [TableRead::Count(totals_of(name))];
-        let mut counts = ground.journal.read_tables(Purpose::Fold, &reads).await?;
-        let count = counts.count();
+        let read = TableRead::Count(totals_of(name));
+        let count = read_table(ground.journal, Purpose::Fold, read).await?.count;
         let mut surplus = count.saturating_sub(spec.max_ids as usize);
         for start in slices.iter().copied() {
             if surplus == 0 {
@@ -267,10 +268,9 @@ impl Rankings {
         let tables: Vec<_> = [totals_of(name)].into_iter().chain(slices).collect();
         let reads: Vec<_> = tables.iter().cloned().map(TableRead::Count).collect();
         let mut counts = ground.journal.read_tables(Purpose::Fold, &reads).await?;
-        let mut specs = FieldWrites::new(Table::RankingSpecs, None);
-        specs.removed.push(name.as_bytes().to_vec());
+        let specs = FieldWrites::of(Table::RankingSpecs, None, name.as_bytes(), None);
         let mut writes = vec![state_write(name, None), specs];
-        let tables = tables.into_iter().filter(|_| counts.count() > 0);
+        let tables = tables.into_iter().filter(|_| counts.next().count > 0);
         writes.extend(tables.map(FieldWrites::end));
         ground.write(&writes).await?;
         self.known.remove(name);
@@ -315,7 +315,7 @@ async fn page_of(
     name: &Arc<str>,
     start: i64,
     from: Option<String>,
-) -> Result<FieldPage, StoreError> {
-    let reads = [TableRead::Page(slice_of(name, start), from)];
-    Ok(journal.read_tables(Purpose::Fold, &reads).await?.page())
+) -> Result<TablePage, StoreError> {
+    let read = TableRead::Page(slice_of(name, start), from);
+    read_table(journal, Purpose::Fold, read).await
 }

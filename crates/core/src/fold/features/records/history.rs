@@ -1,9 +1,8 @@
 //! Which days the store keeps beyond the tiers that every store has. The folder that begins or changes a history writes
 //! so before it writes the days, and those that take over go on with it, whatever they ask for themselves.
 
-use crate::fold::ground::Ground;
+use crate::fold::ground::{Ground, Interrupted};
 use crate::store::history;
-use crate::store::interrupted::Interrupted;
 use crate::store::table::{FieldWrites, Table};
 use crate::store::table_reads::Purpose;
 use tower_pulse_model::tiers::{History, Tiers};

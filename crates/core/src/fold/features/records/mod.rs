@@ -10,12 +10,9 @@ use std::collections::BTreeMap;
 
 use self::history::KeptHistory;
 use self::profiles::Profiles;
-use crate::fold::feature::{Feature, Folding};
 use crate::fold::features::FoldLimits;
-use crate::fold::ground::Ground;
-use crate::fold::lease::Lease;
-use crate::fold::plan::{NAMES_AT_ONCE, Plans};
-use crate::store::interrupted::Interrupted;
+use crate::fold::ground::{Ground, Interrupted, Lease};
+use crate::fold::plan::NAMES_AT_ONCE;
 use crate::store::table::{FieldWrites, Table};
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::pack;
@@ -49,48 +46,6 @@ pub(super) struct RecordTables {
     profiles: Profiles,
 }
 
-impl Feature for RecordTables {
-    fn between_rounds<'a>(&'a mut self, _: &'a mut Ground<'_>, now: i64) -> Folding<'a> {
-        self.profiles.attend(now);
-        Box::pin(std::future::ready(Ok(())))
-    }
-
-    fn while_idle<'a>(&'a mut self, ground: &'a mut Ground<'_>, now: i64) -> Folding<'a> {
-        Box::pin(self.roll_up_overdue(ground, now))
-    }
-
-    fn before_round<'a>(&'a mut self, ground: &'a mut Ground<'_>) -> Folding<'a> {
-        Box::pin(async {
-            self.roll_up(ground).await?;
-            self.profiles.apply_due(ground).await
-        })
-    }
-
-    fn plan<'a>(
-        &'a mut self,
-        ground: &'a mut Ground<'_>,
-        round: &'a Round,
-        _: &'a mut Plans,
-    ) -> Folding<'a> {
-        Box::pin(self.add_round(ground, round))
-    }
-
-    fn writes(&mut self, lease: &Lease, partitions: &[usize]) -> Vec<FieldWrites> {
-        let keys = partitions.iter().filter_map(|at| self.changed.remove(at));
-        let keys: Vec<_> = keys.flatten().collect();
-        let rolled = &lease.progress.rolled;
-        let tiers = self.history.tiers();
-        record_writes(&self.records, &keys, tiers, rolled, self.stamp).collect()
-    }
-
-    fn forget(&mut self) {
-        self.records.retain_newest(SLICES_REMEMBERED);
-        if self.records.len() > self.max_records {
-            self.records.clear();
-        }
-    }
-}
-
 impl RecordTables {
     pub(super) fn new(limits: FoldLimits) -> Self {
         Self {
@@ -103,8 +58,32 @@ impl RecordTables {
         }
     }
 
+    /// Notes that this instance is there to fold, at `now` in Unix seconds.
+    pub(super) fn attend(&mut self, now: i64) {
+        self.profiles.presence.extend(now);
+    }
+
+    /// The records that a step changes.
+    pub(super) fn writes(
+        &mut self,
+        lease: &Lease,
+        partitions: &[usize],
+    ) -> impl Iterator<Item = FieldWrites> {
+        let keys = partitions.iter().filter_map(|at| self.changed.remove(at));
+        let keys: Vec<_> = keys.flatten().collect();
+        let (tiers, rolled) = (self.history.tiers(), &lease.progress.rolled);
+        record_writes(&self.records, keys, tiers, rolled, self.stamp)
+    }
+
+    pub(super) fn forget(&mut self) {
+        self.records.retain_newest(SLICES_REMEMBERED);
+        if self.records.len() > self.max_records {
+            self.records.clear();
+        }
+    }
+
     /// Adds a round to the records, of which it reads those that are not remembered.
-    async fn add_round(
+    pub(super) async fn add_round(
         &mut self,
         ground: &mut Ground<'_>,
         round: &Round,
@@ -188,18 +167,21 @@ impl RecordTables {
 /// The writes of records as this folder has them.
 fn record_writes(
     records: &Records,
-    keys: &[RecordKey],
+    keys: Vec<RecordKey>,
     tiers: Tiers,
     rolled: &RolledUp,
     now: i64,
 ) -> impl Iterator<Item = FieldWrites> {
-    keys.iter().filter_map(move |(at, id)| {
-        let record = records.get((*at, *id))?;
-        let mut write = FieldWrites::new(Table::records(*at), Some(ttl(*at, tiers, rolled, now)));
-        write
-            .set
-            .push((id.to_bytes().to_vec(), pack::record(record)));
-        Some(write)
+    keys.into_iter().filter_map(move |(at, id)| {
+        let record = records.get((at, id))?;
+        let (table, ttl) = (Table::records(at), ttl(at, tiers, rolled, now));
+        let record = pack::record(record);
+        Some(FieldWrites::of(
+            table,
+            Some(ttl),
+            &id.to_bytes(),
+            Some(record),
+        ))
     })
 }
 

@@ -4,11 +4,10 @@
 use std::collections::BTreeSet;
 
 use super::roll_up::{CONTEXTS_AT_ONCE, recorded};
-use crate::fold::ground::Ground;
-use crate::store::interrupted::Interrupted;
+use crate::fold::ground::{Ground, Interrupted};
 use crate::store::profiles::{self, RECORDED, tables_at};
 use crate::store::table::{FieldWrites, Table};
-use crate::store::table_reads::{Purpose, TableRead};
+use crate::store::table_reads::{Purpose, RecordState, TableRead};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::pack::{self, pack};
 use tower_pulse_model::profile::Profile;
@@ -37,7 +36,7 @@ pub(super) struct Profiles {
     most: usize,
     /// The hours that are applied, once they were read. Nobody else changes them while the lease holds.
     applied: Option<RecordedHours>,
-    presence: Presence,
+    pub(super) presence: Presence,
 }
 
 impl Profiles {
@@ -48,11 +47,6 @@ impl Profiles {
             applied: None,
             presence: Presence::default(),
         }
-    }
-
-    /// Notes that this instance is there to fold, at `now` in Unix seconds.
-    pub(super) fn attend(&mut self, now: i64) {
-        self.presence.extend(now);
     }
 
     /// Applies the hours that have ended. Mostly there is none, and nothing is read.
@@ -96,8 +90,8 @@ impl Profiles {
             TableRead::Count(older),
         ];
         let mut answers = journal.read_tables(Purpose::Fold, &reads).await?;
-        let state = answers.state();
-        let profiles = answers.count() + answers.count();
+        let state = RecordState::new(answers.next());
+        let profiles = answers.next().count + answers.next().count;
         let since = state.since.unwrap_or(i64::MIN);
         let first = hour_of(since).clamp(end - MOST_HOURS * HOUR, end);
         let mut applied = stored.unwrap_or_else(|| RecordedHours::beginning_at(first));
@@ -110,8 +104,8 @@ impl Profiles {
             end,
             // One of the fields is no profile.
             room: self.most.saturating_add(1).saturating_sub(profiles),
-            running: RecordedTime::new(since, state.gaps),
-            knows_gaps: journal.turn().is_some(),
+            knows_gaps: state.gaps.is_some(),
+            running: RecordedTime::new(since, state.gaps.unwrap_or_default()),
             presence: &self.presence,
         })
     }
@@ -213,11 +207,11 @@ impl CatchUp<'_> {
         // The hours move from table to table, as the profiles do.
         let last = self.applied.until() - HOUR;
         let [newer, older] = tables_at(last);
-        let mut write = FieldWrites::new(newer, Some(profiles::ttl(last, now)));
-        write.set.push((RECORDED.to_vec(), pack(&self.applied)));
-        let mut moved = FieldWrites::new(older, None);
-        moved.removed.push(RECORDED.to_vec());
-        [write, moved]
+        let (ttl, hours) = (profiles::ttl(last, now), pack(&self.applied));
+        [
+            FieldWrites::of(newer, Some(ttl), RECORDED, Some(hours)),
+            FieldWrites::of(older, None, RECORDED, None),
+        ]
     }
 }
 
@@ -238,13 +232,13 @@ fn merged(records: [Option<Vec<u8>>; 2]) -> Aggregate {
 
 /// The time, in Unix seconds, for which an instance was there to fold, entries or not.
 #[derive(Debug, Default)]
-struct Presence {
+pub(super) struct Presence {
     since: i64,
     until: i64,
 }
 
 impl Presence {
-    fn extend(&mut self, now: i64) {
+    pub(super) fn extend(&mut self, now: i64) {
         if !(self.until..=self.until + MOST_APART).contains(&now) {
             self.since = now;
         }

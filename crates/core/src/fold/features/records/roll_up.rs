@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{RecordTables, SLICES_REMEMBERED, record_writes, ttl};
 use crate::error::StoreError;
-use crate::fold::ground::Ground;
+use crate::fold::ground::{Ground, Interrupted};
 use crate::fold::steps::writes_by_table;
-use crate::store::interrupted::Interrupted;
 use crate::store::journal::Journal;
 use crate::store::table::{FieldWrites, Table};
 use crate::store::table_reads::{Purpose, TableRead};
@@ -18,7 +17,7 @@ pub(super) const CONTEXTS_AT_ONCE: usize = 64;
 
 impl RecordTables {
     /// Adds the records of slices that have ended for long to the coarser tiers, although no entry arrives.
-    pub(super) async fn roll_up_overdue(
+    pub(in crate::fold) async fn roll_up_overdue(
         &mut self,
         ground: &mut Ground<'_>,
         now: i64,
@@ -28,13 +27,21 @@ impl RecordTables {
             return Ok(());
         }
         lease.stamp = lease.stamp.max(now);
+        self.roll_up_and_apply(ground).await
+    }
+
+    /// Adds the records of ended slices to the coarser tiers, and those of ended hours to the profiles.
+    pub(in crate::fold) async fn roll_up_and_apply(
+        &mut self,
+        ground: &mut Ground<'_>,
+    ) -> Result<(), Interrupted> {
         self.roll_up(ground).await?;
         self.profiles.apply_due(ground).await
     }
 
     /// Adds the records of ended slices to the coarser tiers, before the next round is folded. An instance that takes
     /// over half-way begins again: each record of a coarser tier says up to which minute they are part of it.
-    pub(super) async fn roll_up(&mut self, ground: &mut Ground<'_>) -> Result<(), Interrupted> {
+    async fn roll_up(&mut self, ground: &mut Ground<'_>) -> Result<(), Interrupted> {
         self.history.agree(ground).await?;
         let (tiers, stamp) = (self.history.tiers(), ground.lease.stamp);
         let rolled = &mut ground.lease.progress.rolled;
@@ -84,7 +91,7 @@ impl RecordTables {
             }
             tokio::task::yield_now().await;
             let rolled = &ground.lease.progress.rolled;
-            let writes = record_writes(&self.records, &written, tiers, rolled, stamp);
+            let writes = record_writes(&self.records, written, tiers, rolled, stamp);
             ground.write(&writes_by_table(writes)).await?;
             self.records.retain_newest(SLICES_REMEMBERED);
         }
@@ -116,7 +123,7 @@ pub(super) async fn recorded(
         let mut next = Vec::new();
         let mut answers = journal.read_tables(Purpose::Fold, &reads).await?;
         for at in listed {
-            let read = answers.page();
+            let read = answers.next();
             let fields = read.fields.iter();
             ids[at].extend(fields.filter_map(|(id, _)| RecordId::from_bytes(id)));
             if read.next.is_some() {
