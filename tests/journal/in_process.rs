@@ -185,7 +185,7 @@ impl<P: Place> InProcess<P> {
         let reads = [TableRead::Page(table, None)];
         let store = self.place.store();
         let read = store.tables().read_tables(Purpose::Fold, &reads);
-        self.io.block_on(read).unwrap().next()
+        self.io.block_on(read).unwrap().page()
     }
 
     /// The numbers of a table whose fields are requests.

@@ -149,7 +149,7 @@ async fn fields(fixture: &Fixture) -> usize {
     let journal = fixture.store.journal();
     let counts = [Table::Changes, Table::Detector].map(TableRead::Count);
     let mut counts = journal.read_tables(Purpose::Query, &counts).await.unwrap();
-    counts.next().count + counts.next().count
+    counts.page().count + counts.page().count
 }
 
 pub async fn a_full_log_is_read_in_pages(fixture: &mut Fixture) {
@@ -167,7 +167,7 @@ pub async fn a_full_log_is_read_in_pages(fixture: &mut Fixture) {
     let journal = fixture.store.journal();
     let page = [TableRead::Page(Table::Changes, None)];
     let mut page = journal.read_tables(Purpose::Query, &page).await.unwrap();
-    assert!(page.next().next.is_some(), "it does not fit on a page");
+    assert!(page.page().next.is_some(), "it does not fit on a page");
     // All are replaced, and nothing is left of those before.
     let ended = full.iter().cloned().map(|mut change| {
         change.ended = Some(NOW + MINUTE);

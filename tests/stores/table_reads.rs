@@ -69,37 +69,37 @@ async fn check(store: &dyn Store, purpose: Purpose, records: [i64; 2]) {
         TableRead::Places(totals("none"), places.to_vec()),
     ];
     let mut answers = read(store, purpose, &reads).await;
-    let values = answers.next().values;
+    let values = answers.page().values;
     assert_eq!(
         values.iter().map(Option::is_some).collect::<Vec<_>>(),
         [true, false, true]
     );
-    assert!(answers.next().values.is_empty());
-    assert_eq!(answers.next().values, vec![None; 3]);
+    assert!(answers.page().values.is_empty());
+    assert_eq!(answers.page().values, vec![None; 3]);
     let [id, _, other] = ids;
     let [value, _, other_value] = <[_; 3]>::try_from(values).unwrap();
     let mut fields = vec![(id, value.unwrap()), (other, other_value.unwrap())];
     fields.sort_unstable();
     for _ in 0..2 {
-        let mut page = answers.next();
+        let mut page = answers.page();
         page.fields.sort_unstable();
         assert_eq!((page.fields, page.next), (fields.clone(), None));
     }
     for _ in 0..2 {
-        assert_eq!(answers.next(), Default::default());
+        assert_eq!(answers.page(), Default::default());
     }
-    let counts = [(); 3].map(|()| answers.next().count);
+    let counts = [(); 3].map(|()| answers.page().count);
     assert_eq!(counts, [2, 0, 4]);
     let all = [("é", 5), ("70", 3), ("7", 3), ("below", -1)];
     let all = all.map(|(id, sum)| (id.as_bytes().to_vec(), sum));
-    let mut ranks = || answers.next().numbers().collect::<Vec<_>>();
+    let mut ranks = || answers.page().numbers().collect::<Vec<_>>();
     assert_eq!(ranks(), all);
     assert_eq!(ranks(), all[1..3]);
     for _ in 0..3 {
         assert_eq!(ranks(), []);
     }
     let mut places = || {
-        let places = answers.next().values.into_iter();
+        let places = answers.page().values.into_iter();
         places
             .map(|place| unpack(&place?))
             .collect::<Vec<Option<RankingPlace>>>()
@@ -129,8 +129,8 @@ async fn both_stores_answer_reads_alike_and_tell_a_step_by_its_version() {
             TableRead::State,
         ];
         let mut answers = read(&*store, Purpose::Query, &reads).await;
-        let version = |answers: &mut Answers| RecordState::new(answers.next()).version;
-        let (before, count) = (version(&mut answers), answers.next().count);
+        let version = |answers: &mut Answers| RecordState::new(answers.page()).version;
+        let (before, count) = (version(&mut answers), answers.page().count);
         assert!(!before.is_empty() && count == 1);
         assert_eq!(version(&mut answers), before);
         writer.apply(&call("a", 2, batch())).await.unwrap();

@@ -126,7 +126,7 @@ impl Place for Thread {
             drop(waiting);
             work(state);
         });
-        // The thread works until the store is dropped. Without it, nobody answers.
+        // The thread works until the store is dropped. Without it, no answer comes.
         let _ = self.requests.send((access, work));
         Ok(())
     }

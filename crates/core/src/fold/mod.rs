@@ -108,7 +108,7 @@ pub enum Attendance {
 /// How a call of the folder has ended.
 struct Ended {
     attendance: Attendance,
-    /// What became of the write that it was for.
+    /// The outcome of the write that it was for.
     written: Written,
     /// Whether it has acquired the lease.
     has_acquired: bool,

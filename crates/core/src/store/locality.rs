@@ -1,19 +1,19 @@
-//! What follows from where a store is: in this process, or on a server that other processes use as well.
+//! Bounds and times that follow from the place of a store: this process, or a server that other processes use as well.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use tower_pulse_model::batch::MAX_CALL_COST;
 
-/// What a context costs a call or a step, about.
+/// The cost of a context for a call or a step, about.
 pub const CONTEXT_COST: usize = 24;
 
-/// What follows from where a store is.
+/// Bounds and times that follow from the place of a store.
 #[derive(Debug)]
 pub struct Locality {
-    /// What a call of a flush costs: the first ones the least, later ones as much as takes a millisecond.
+    /// The cost of a call of a flush: the first ones have the least, later ones as much as takes a millisecond.
     pub call_costs: RangeInclusive<usize>,
-    /// What a step of folding costs.
+    /// The cost of a step of folding.
     pub step_costs: RangeInclusive<usize>,
     /// How long a step should take at the most.
     pub step_time: Duration,

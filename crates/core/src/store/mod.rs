@@ -77,7 +77,7 @@ pub trait Store: Append + Query + Upkeep + Any {
     /// The journal, as the instance that folds uses it.
     fn journal(&self) -> &dyn Journal;
 
-    /// What follows from where the store is.
+    /// Bounds and times that follow from the place of the store.
     fn locality(&self) -> &'static Locality {
         &ON_SERVER
     }
@@ -85,8 +85,8 @@ pub trait Store: Append + Query + Upkeep + Any {
     /// The kind and the address of the store in a few words, without passwords.
     fn describe(&self) -> String;
 
-    /// The advice for a store that is another one than before, as somebody or something has emptied it. `None` if one of
-    /// its [`conditions`](Self::conditions) says why.
+    /// The advice for a store that was emptied, and is another one than before. `None` if one of its
+    /// [`conditions`](Self::conditions) says why.
     fn reset_remedy(&self) -> Option<&'static str> {
         Some("look for who has deleted its data")
     }

@@ -87,8 +87,8 @@ async fn fields(
 ) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
     let reads = tables_at(now).map(|table| TableRead::Values(table, names.into()));
     let mut answers = reader.read_tables(purpose, &reads).await?;
-    let mut fields = answers.next().values;
-    fields.append(&mut answers.next().values);
+    let mut fields = answers.page().values;
+    fields.append(&mut answers.page().values);
     Ok(fields)
 }
 

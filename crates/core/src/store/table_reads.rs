@@ -50,13 +50,16 @@ pub enum Purpose {
     Query,
 }
 
-/// What was read of a table.
+/// The name of a field, and its value.
+pub type Field = (Vec<u8>, Vec<u8>);
+
+/// An answer to a read of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TablePage {
     /// The values that were asked for by names, in the order of those; `None` for a missing one.
     pub values: Vec<Option<Vec<u8>>>,
     /// Fields with their values, some of which other pages may have as well.
-    pub fields: Vec<(Vec<u8>, Vec<u8>)>,
+    pub fields: Vec<Field>,
     /// Where the next page begins; `None` after the last one.
     pub next: Option<String>,
     /// The number of fields, if that was asked for.
@@ -73,7 +76,7 @@ impl TablePage {
     }
 
     /// A whole table, or some of its ranks.
-    pub fn of_fields(fields: Vec<(Vec<u8>, Vec<u8>)>) -> Self {
+    pub fn of_fields(fields: Vec<Field>) -> Self {
         Self {
             fields,
             ..Self::default()
@@ -125,7 +128,7 @@ packed! {
 /// Which content each slice of the records has: the fields are `{tier}:{place}` with the value `{slice} {version}`. A
 /// slice that is not listed has no records, or its changes are unknown.
 pub fn revisions(page: &TablePage) -> HashMap<TierSlice, Revision> {
-    let revision = |(field, value): &(Vec<u8>, Vec<u8>)| {
+    let revision = |(field, value): &Field| {
         let (seconds, _) = std::str::from_utf8(field).ok()?.split_once(':')?;
         let (slice, version) = std::str::from_utf8(value).ok()?.split_once(' ')?;
         let at = (seconds.parse().ok()?, slice.parse().ok()?);
@@ -201,8 +204,7 @@ impl Answers {
     }
 
     /// The answer to the next read.
-    pub fn next(&mut self) -> TablePage {
-        debug_assert!(self.0.len() > 0, "there is no further read");
+    pub fn page(&mut self) -> TablePage {
         self.0.next().unwrap_or_default()
     }
 }
@@ -213,7 +215,7 @@ pub async fn read_table(
     purpose: Purpose,
     read: TableRead,
 ) -> Result<TablePage, StoreError> {
-    Ok(reader.read_tables(purpose, &[read]).await?.next())
+    Ok(reader.read_tables(purpose, &[read]).await?.page())
 }
 
 /// Reads one field.
@@ -233,7 +235,7 @@ pub async fn read_pages(
     purpose: Purpose,
     table: &Table,
     most: usize,
-) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError> {
+) -> Result<Vec<Field>, StoreError> {
     let (mut fields, mut from) = (Vec::new(), None);
     for _ in 0..most {
         let mut page = read_table(reader, purpose, TableRead::Page(table.clone(), from)).await?;

@@ -119,10 +119,11 @@ impl InProcessStore {
     ) -> Result<R, StoreError> {
         let work = |state: &mut State| Ok(Box::new(work(state)?) as Box<dyn Any + Send>);
         let found = self.find(access, Box::new(work)).await?.downcast();
-        // It is what the work has found.
+        // The answer is that of this work.
         found.map(|found| *found).map_err(|_| self.ended())
     }
 
+    /// Does work, and waits for its answer.
     async fn find(
         &self,
         access: Access,
@@ -130,7 +131,7 @@ impl InProcessStore {
     ) -> Found {
         let (answer, answered) = oneshot::channel();
         let work = move |state: Result<&mut State, StoreError>| {
-            // Nobody waits for what was dropped.
+            // A future that was dropped waits for nothing.
             if !answer.is_closed() {
                 let _ = answer.send(state.and_then(work));
             }

@@ -9,7 +9,7 @@ use super::state::State;
 use super::tables::Tables;
 use crate::error::StoreError;
 use crate::store::table::Table;
-use crate::store::table_reads::{RankingPlace, TablePage, TableRead, number};
+use crate::store::table_reads::{Field, RankingPlace, TablePage, TableRead, number};
 use tower_pulse_model::pack::{pack, to_hex};
 use tower_pulse_model::tier::{Revision, TierSlice};
 
@@ -72,7 +72,7 @@ fn ids_at(
     table: &Table,
     ranks: &Range<usize>,
     now: i64,
-) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError> {
+) -> Result<Vec<Field>, StoreError> {
     if ranks.is_empty() {
         return Ok(Vec::new());
     }

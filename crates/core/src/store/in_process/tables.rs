@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use super::fields::{Extent, Fields, Show};
 use crate::error::StoreError;
 use crate::store::table::{FieldWrites, Table};
-use crate::store::table_reads::{TablePage, number};
+use crate::store::table_reads::{Field, TablePage, number};
 use tower_pulse_model::pack::{from_hex, to_hex};
 use tower_pulse_model::tier::{FINEST, Revision, RolledUp, TierSlice};
 
@@ -19,9 +19,6 @@ const BYTES_PER_PAGE: usize = 1024 * 1024;
 const EXPIRY_INTERVAL: i64 = 60;
 /// The part of the bytes of the records that minute reports may take.
 const REPORTS_PART: usize = 4;
-
-/// The name of a field, and its value.
-type Field = (Vec<u8>, Vec<u8>);
 
 /// All tables.
 #[cfg_attr(any(test, feature = "__test_store"), derive(Clone))]
@@ -92,11 +89,6 @@ impl Tables {
             tables.by_name.insert(table, extent);
         }
         tables
-    }
-
-    /// The tables, in their order.
-    pub fn names(&self) -> impl Iterator<Item = &Table> {
-        self.by_name.keys()
     }
 
     /// The number of writes of slices.
@@ -222,32 +214,28 @@ impl Tables {
                 self.remove(table)?;
             }
         }
-        while self.report_bytes > self.most_bytes() / REPORTS_PART
+        while self.report_bytes > self.room().1 / REPORTS_PART
             && let Some(minute) = self.oldest_report()
         {
             self.remove(&Table::InstanceMinutes { minute })?;
             self.remove(&Table::VersionMinutes { minute })?;
         }
-        while self.bounded_bytes() > self.most_bytes()
-            && let Some(table) = self.oldest_records(rolled)
-        {
+        loop {
+            let (bytes, most) = self.room();
+            let oldest = (bytes > most).then(|| self.oldest_records(rolled));
+            let Some(Some(table)) = oldest else {
+                return Ok(());
+            };
             self.removed_for_room += 1;
             self.remove(&table)?;
         }
-        Ok(())
     }
 
-    fn most_bytes(&self) -> usize {
+    /// About how many bytes what is bounded takes, and may take.
+    fn room(&self) -> (usize, usize) {
         match self.bound {
-            Bound::Records(most) => most,
-            Bound::All(most) => most,
-        }
-    }
-
-    fn bounded_bytes(&self) -> usize {
-        match self.bound {
-            Bound::Records(_) => self.record_bytes + self.report_bytes,
-            Bound::All(_) => self.bytes,
+            Bound::Records(most) => (self.record_bytes + self.report_bytes, most),
+            Bound::All(most) => (self.bytes, most),
         }
     }
 
@@ -264,22 +252,11 @@ impl Tables {
 
     /// The oldest minute of which there are reports.
     fn oldest_report(&self) -> Option<i64> {
-        let from = |table: Table| self.by_name.range(table..).next();
-        let minute = i64::MIN;
-        let oldest = [
-            from(Table::InstanceMinutes { minute }),
-            from(Table::VersionMinutes { minute }),
-        ];
-        let minutes = oldest
-            .into_iter()
-            .flatten()
-            .filter_map(|(table, _)| match table {
-                Table::InstanceMinutes { minute } | Table::VersionMinutes { minute } => {
-                    Some(*minute)
-                }
-                _ => None,
-            });
-        minutes.min()
+        let minute = |table: &Table| match table {
+            Table::InstanceMinutes { minute } | Table::VersionMinutes { minute } => Some(*minute),
+            _ => None,
+        };
+        self.by_name.keys().filter_map(minute).min()
     }
 
     /// Which content each slice of the records has.

@@ -54,9 +54,9 @@ pub(in crate::store) async fn contexts(
     let mut reads = vec![TableRead::State, TableRead::Count(Table::Contexts)];
     reads.extend(CONTEXTS.map(|(_, table)| TableRead::Values(table, fields.clone())));
     let mut answers = reader.read_tables(Purpose::Query, &reads).await?;
-    let rolled = RecordState::new(answers.next()).rolled_at(now);
-    let has_contexts = answers.next().count > 0;
-    let listed = CONTEXTS.map(|(kind, _)| answers.next().value().map(|_| kind));
+    let rolled = RecordState::new(answers.page()).rolled_at(now);
+    let has_contexts = answers.page().count > 0;
+    let listed = CONTEXTS.map(|(kind, _)| answers.page().value().map(|_| kind));
     // The statistics before the records, so that every sample in the statistics is in the records too, unless another
     // program has added it.
     let exported = match exports {
@@ -172,11 +172,11 @@ pub async fn slowest(
     let mut reads = vec![TableRead::State];
     reads.extend(CONTEXTS.map(|(_, table)| TableRead::Ranks(table, 0..MAX_NAMES)));
     let mut answers = reader.read_tables(Purpose::Query, &reads).await?;
-    let rolled = RecordState::new(answers.next()).rolled_at(now);
+    let rolled = RecordState::new(answers.page()).rolled_at(now);
     // By name, as contexts of one name are ranked as one: the newest hour, and their kinds.
     let mut by_name: BTreeMap<String, (i64, Vec<Kind>)> = BTreeMap::new();
     for (kind, _) in CONTEXTS {
-        for (name, last_seen) in answers.next().numbers() {
+        for (name, last_seen) in answers.page().numbers() {
             let Some(name) = String::from_utf8(name).ok().filter(|_| last_seen > since) else {
                 continue;
             };

@@ -32,14 +32,11 @@ pub use self::slow_requests::SlowRequestQuery;
 pub(super) use self::slow_requests::slow_requests;
 
 use super::table::Table;
-use super::table_reads::{Purpose, TableRead, TableReader};
+use super::table_reads::{Field, Purpose, TableRead, TableReader};
 use crate::error::StoreError;
 
 /// Tables that are read whole at once, so that few of them are in memory at a time.
 const TABLES_AT_ONCE: usize = 4;
-
-/// A field with its value.
-type Field = (Vec<u8>, Vec<u8>);
 
 /// Reads some tables whole, and unpacks each.
 async fn unpacked<T>(
@@ -52,7 +49,7 @@ async fn unpacked<T>(
     for part in reads.chunks(TABLES_AT_ONCE) {
         let mut answers = reader.read_tables(Purpose::Query, part).await?;
         for _ in part {
-            read.push(unpack(&answers.next().fields));
+            read.push(unpack(&answers.page().fields));
             // Unpacking a table holds the runtime up for a while.
             tokio::task::yield_now().await;
         }

@@ -173,10 +173,10 @@ impl Reading<'_> {
         let query = self.query;
         let reads = [Table::Rankings, Table::RankingsDropped].map(|table| self.of_ranking(table));
         let mut answers = self.read(&reads).await?;
-        let Some(mut state) = state_in(answers.next()) else {
+        let Some(mut state) = state_in(answers.page()) else {
             return Ok(None);
         };
-        let dropped = answers.next().value();
+        let dropped = answers.page().value();
         let dropped = dropped.and_then(|n| u64::try_from(number(&n)?).ok());
         let dropped = dropped.unwrap_or(0);
         for _ in 0..MAX_TRIES {
@@ -214,7 +214,7 @@ impl Reading<'_> {
         let tables = [self.totals()].into_iter().chain(slices);
         let reads: Vec<_> = tables.map(TableRead::Count).collect();
         let mut counts = self.read(&reads).await?;
-        let counts = reads.iter().map(|_| counts.next().count);
+        let counts = reads.iter().map(|_| counts.page().count);
         Ok(counts.fold(0, usize::saturating_add))
     }
 
@@ -232,12 +232,12 @@ impl Reading<'_> {
             TableRead::Places(self.totals(), ids.collect()),
         ];
         let mut answers = self.read(&reads).await?;
-        let total = answers.next().count;
-        let mut top: Vec<_> = answers.next().numbers().collect();
+        let total = answers.page().count;
+        let mut top: Vec<_> = answers.page().numbers().collect();
         if top.len() == IDS_AT_ONCE && limit > IDS_AT_ONCE {
             top = self.long_top(limit).await?;
         }
-        let places = answers.next().values.into_iter();
+        let places = answers.page().values.into_iter();
         let top = top.into_iter().filter_map(|(id, score)| {
             let id = String::from_utf8(id).ok()?;
             Some(RankedId { id, score })
@@ -267,8 +267,8 @@ impl Reading<'_> {
                 let ranks = self.ranks(all.len(), limit);
                 let reads = [TableRead::Ranks(self.totals(), ranks), TableRead::State];
                 let mut answers = self.read(&reads).await?;
-                let part: Vec<_> = answers.next().numbers().collect();
-                let now = RecordState::new(answers.next()).version;
+                let part: Vec<_> = answers.page().numbers().collect();
+                let now = RecordState::new(answers.page()).version;
                 if *version.get_or_insert_with(|| now.clone()) != now {
                     break;
                 }
@@ -303,7 +303,7 @@ impl Reading<'_> {
         for (part, left) in ids.chunks(IDS_AT_ONCE).zip(left.chunks_mut(IDS_AT_ONCE)) {
             for start in expired {
                 let reads = [TableRead::Values(self.slice(*start), part.into())];
-                let counts = self.read(&reads).await?.next();
+                let counts = self.read(&reads).await?.page();
                 for (left, n) in left.iter_mut().zip(counts.values) {
                     let n = n.and_then(|n| number(&n)).unwrap_or(0);
                     *left = left.saturating_add(n);
@@ -342,17 +342,17 @@ impl Reading<'_> {
         reads.extend(slices.map(TableRead::All));
         reads.push(TableRead::State);
         let mut answers = self.read(&reads).await?;
-        let version = RecordState::new(answers.next()).version;
-        let state = state_in(answers.next());
+        let version = RecordState::new(answers.page()).version;
+        let state = state_in(answers.page());
         let Some(state) = state else {
             return Ok(Err(None));
         };
-        let mut totals: HashMap<Vec<u8>, i64> = answers.next().numbers().collect();
-        for (id, n) in expired.iter().flat_map(|_| answers.next().numbers()) {
+        let mut totals: HashMap<Vec<u8>, i64> = answers.page().numbers().collect();
+        for (id, n) in expired.iter().flat_map(|_| answers.page().numbers()) {
             let total = totals.entry(id).or_default();
             *total = total.saturating_sub(n);
         }
-        let is_undisturbed = version == RecordState::new(answers.next()).version;
+        let is_undisturbed = version == RecordState::new(answers.page()).version;
         if !is_undisturbed || !state.expired(self.query.now).eq(expired.iter().copied()) {
             return Ok(Err(Some(state)));
         }

@@ -36,13 +36,13 @@ pub(in crate::store) async fn record_index(
     let mut reads = vec![TableRead::State, TableRead::Revisions];
     reads.extend(CONTEXTS.map(|(_, table)| TableRead::Ranks(table, 0..MAX_NAMES)));
     let mut answers = reader.read_tables(Purpose::Query, &reads).await?;
-    let state = RecordState::new(answers.next());
-    let revisions = revisions(&answers.next());
+    let state = RecordState::new(answers.page());
+    let revisions = revisions(&answers.page());
     let mut contexts = Vec::new();
     for (kind, _) in CONTEXTS {
         // Many names hold the runtime up for a while.
         tokio::task::yield_now().await;
-        let names = answers.next().names().filter(|name| name != ALL);
+        let names = answers.page().names().filter(|name| name != ALL);
         contexts.extend(names.map(|name| ContextId::new(kind, name)));
     }
     Ok(RecordIndex {

@@ -124,8 +124,8 @@ pub(in crate::store) async fn records(
 ) -> Result<Vec<ContextRecords>, StoreError> {
     let reads = [TableRead::State, TableRead::Revisions];
     let mut answers = reader.read_tables(Purpose::Query, &reads).await?;
-    let state = RecordState::new(answers.next());
-    let revisions = revisions(&answers.next());
+    let state = RecordState::new(answers.page());
+    let revisions = revisions(&answers.page());
     let rolled = state.rolled_at(query.now);
     let slices = SlicesToCombine::retained(query, &rolled);
     let reader = SeriesReader {

@@ -51,7 +51,7 @@ pub(in crate::store) async fn packed_records(
     for _ in slices {
         let mut of_slice = Vec::with_capacity(contexts.len());
         for _ in &parts {
-            of_slice.append(&mut answers.next().values);
+            of_slice.append(&mut answers.page().values);
         }
         records.push(of_slice);
     }

@@ -60,7 +60,7 @@ impl Rankings {
             let mut answers = journal.read_tables(Purpose::Fold, &reads).await?;
             let mut following = Vec::new();
             for (table, _) in pages {
-                let page = answers.next();
+                let page = answers.page();
                 match table {
                     Table::Rankings => states.extend(page.fields),
                     _ => specs.extend(page.fields),

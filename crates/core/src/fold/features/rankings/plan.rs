@@ -197,7 +197,7 @@ impl Rankings {
             let reads: Vec<_> = reads.collect();
             let mut counts = journal.read_tables(Purpose::Fold, &reads).await?;
             for name in names {
-                let count = counts.next().count;
+                let count = counts.page().count;
                 if let Some(ranking) = self.known.get_mut(name) {
                     ranking.ids = Some(count);
                 }

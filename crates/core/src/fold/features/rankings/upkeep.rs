@@ -270,7 +270,7 @@ impl Rankings {
         let mut counts = ground.journal.read_tables(Purpose::Fold, &reads).await?;
         let specs = FieldWrites::of(Table::RankingSpecs, None, name.as_bytes(), None);
         let mut writes = vec![state_write(name, None), specs];
-        let tables = tables.into_iter().filter(|_| counts.next().count > 0);
+        let tables = tables.into_iter().filter(|_| counts.page().count > 0);
         writes.extend(tables.map(FieldWrites::end));
         ground.write(&writes).await?;
         self.known.remove(name);

@@ -90,8 +90,8 @@ impl Profiles {
             TableRead::Count(older),
         ];
         let mut answers = journal.read_tables(Purpose::Fold, &reads).await?;
-        let state = RecordState::new(answers.next());
-        let profiles = answers.next().count + answers.next().count;
+        let state = RecordState::new(answers.page());
+        let profiles = answers.page().count + answers.page().count;
         let since = state.since.unwrap_or(i64::MIN);
         let first = hour_of(since).clamp(end - MOST_HOURS * HOUR, end);
         let mut applied = stored.unwrap_or_else(|| RecordedHours::beginning_at(first));

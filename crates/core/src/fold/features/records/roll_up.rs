@@ -123,7 +123,7 @@ pub(super) async fn recorded(
         let mut next = Vec::new();
         let mut answers = journal.read_tables(Purpose::Fold, &reads).await?;
         for at in listed {
-            let read = answers.next();
+            let read = answers.page();
             let fields = read.fields.iter();
             ids[at].extend(fields.filter_map(|(id, _)| RecordId::from_bytes(id)));
             if read.next.is_some() {
