@@ -3,6 +3,7 @@
 use super::*;
 use crate::batch::Batch;
 use crate::context::{ALL, Kind};
+use crate::minute_report::MinuteReport;
 use crate::slice::HOUR;
 use crate::tier::{DAY, TIERS};
 use crate::tiers::History;
