@@ -2,8 +2,8 @@
 //! the time between counts as not recorded, in every answer.
 
 use serde_json::Value;
-use tower_pulse::store::memory::MemoryStore;
 use tower_pulse_core::store::in_process::Access;
+use tower_pulse_core::store::memory::MemoryStore;
 
 use crate::fleet::{Backend, Fleet, MINUTE, named};
 use crate::rig::seed::fixed_seed;

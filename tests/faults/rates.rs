@@ -168,9 +168,9 @@ async fn a_store_in_memory_that_was_reset_has_recorded_since_the_oldest_call_tha
     let pulse = Pulse::builder().store(store.clone()).clock(clock.clone());
     let pulse = without_tasks(pulse.flush_interval(Duration::from_secs(60)));
     serve(&[&pulse], &hand, 20).await;
-    let now = clock.now_seconds();
+    let second = clock.now_seconds();
     let reset = store.with(Access::Write, move |state| {
-        *state = State::new("another".into(), now, Box::new(MemoryFields::default()));
+        *state = State::new("another".into(), second, Box::new(MemoryFields::default()));
         Ok(())
     });
     reset.await.unwrap();

@@ -129,7 +129,7 @@ fn compare(before: &Value, now: &Value, place: &str, differences: &mut Vec<Strin
 macro_rules! names {
     ($(
         $(#[$when:meta])*
-        $name:literal $(with $given:literal)? => $question:ident, $function:ident, $answer:ident
+        $name:literal $(with $given:literal)? => $question:ident, $function:path, $answer:ident
         $(, less $parameter:literal $remedy:literal)?
         $(, points $points:expr)?;
     )+) => {

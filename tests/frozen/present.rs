@@ -88,9 +88,8 @@ async fn requests(pulse: &Pulse, time: &Time, product: Duration) {
     }
     pulse.counter("sales").add(3);
     pulse.counter("refunds").add(-1);
-    let simulation = pulse.simulation();
-    simulation.machine(wall - 60, 0.5, product / 4);
-    simulation.drain();
+    pulse.simulation().machine(wall - 60, 0.5, product / 4);
+    pulse.simulation().drain();
 }
 
 /// A page that asks for each row of its own, and waits; and files that have no route.
@@ -170,8 +169,14 @@ async fn rows(pulse: &Pulse, hand: &ManualClock) -> (RowCache, Task) {
     cache.get_or_load::<String>("read").await.unwrap();
     cache.get::<String>("read").await.unwrap();
     cache.get_or_load::<String>("broken").await.unwrap_err();
-    cache.schedule("late", 2.0).await.unwrap();
-    cache.schedule("read", 60.0).await.unwrap();
+    cache
+        .schedule("late", Duration::from_secs(2))
+        .await
+        .unwrap();
+    cache
+        .schedule("read", Duration::from_secs(60))
+        .await
+        .unwrap();
     hand.advance(Duration::from_secs(5));
     (cache, task)
 }

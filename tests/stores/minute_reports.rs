@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use tower_pulse::{Clock, ManualClock, Pulse};
 use tower_pulse_core::store::Store;
-use tower_pulse_core::store::{Fleet, Heartbeat, InstanceMinuteRecords};
+use tower_pulse_core::store::{Fleet, Heartbeat, InstanceReports};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::batch::Batch;
 use tower_pulse_model::context::{Kind, RecordId};
-use tower_pulse_model::minute_report::{MAX_REPORTED, MinuteReport, REPORTED_MINUTES};
+use tower_pulse_model::minute_report::{
+    InstanceMinute, MAX_REPORTED, MinuteReport, REPORTED_MINUTES,
+};
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::slice::SKEW_ALLOWED;
 use tower_pulse_model::slices::Merge;
@@ -145,7 +147,7 @@ async fn each_instance_and_each_version_is_what_it_did(fixture: Fixture) {
     let minutes: Vec<i64> = (-1..=MINUTES + 1).map(|n| first + 60 * n).collect();
     let open = first + 60 * MINUTES;
     let mut versions: BTreeMap<(i64, &str), Contexts> = BTreeMap::new();
-    let mut expected: Vec<Vec<InstanceMinuteRecords>> = Vec::new();
+    let mut expected: Vec<InstanceReports> = Vec::new();
     for minute in &minutes {
         let mut in_minute = Vec::new();
         for (at, one) in instances.iter().enumerate() {
@@ -155,18 +157,19 @@ async fn each_instance_and_each_version_is_what_it_did(fixture: Fixture) {
             if *minute == open && at > 0 {
                 continue;
             }
-            in_minute.push(InstanceMinuteRecords {
-                instance: one.name().into(),
+            let reported = InstanceMinute {
                 version: one.version.map(Arc::from),
-                records: busiest(contexts, MAX_REPORTED),
+                max_contexts: MAX_REPORTED,
+                contexts: busiest(contexts, MAX_REPORTED),
                 machine: None,
-            });
+            };
+            in_minute.push((one.name().into(), reported));
             if let Some(version) = one.version {
                 let sums = versions.entry((*minute, version)).or_default();
                 contexts.iter().for_each(|(id, one)| add(sums, *id, one));
             }
         }
-        in_minute.sort_by(|a, b| a.instance.cmp(&b.instance));
+        in_minute.sort_by(|(a, _): &(Arc<str>, _), (b, _)| a.cmp(b));
         expected.push(in_minute);
     }
     assert!(

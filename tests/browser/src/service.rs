@@ -21,6 +21,7 @@ use tower::ServiceExt as _;
 use tower_pulse::admin::Access;
 use tower_pulse::layer::Head;
 use tower_pulse::{Builder, Clock, Outcome, Pulse};
+use tower_pulse_core::store::in_process;
 use tower_pulse_core::store::memory::MemoryStore;
 use tower_pulse_model::slice::Precisions;
 
