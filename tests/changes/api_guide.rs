@@ -185,7 +185,7 @@ fn endpoints() -> Vec<(String, String)> {
 /// Compares all answers of an instance with the page.
 async fn compare(guide: &mut Guide, instance: &Instance) {
     let known = endpoints();
-    assert_eq!(known.len(), 21);
+    assert_eq!(known.len(), 22);
     for (endpoint, object) in known {
         let queries: &[String] = &match &*object {
             "Overview" => vec!["?window=1h".to_owned(), String::new()],

@@ -393,9 +393,10 @@ async fn the_health_of_every_instance_names_a_ranking_with_two_periods() {
         };
         // Each flush asks how the store is, but not each time whether all agree on rankings.
         until("health names both periods once", async || {
-            pulse.flush().await.unwrap();
+            // On a busy machine the server may be too slow for one.
+            let flushed = pulse.flush().await;
             let warnings = pulse.health().warnings;
-            warnings.iter().filter(|one| names_both(one)).count() == 1
+            flushed.is_ok() && warnings.iter().filter(|one| names_both(one)).count() == 1
         })
         .await;
     }

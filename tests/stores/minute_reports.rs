@@ -159,7 +159,8 @@ async fn each_instance_and_each_version_is_what_it_did(fixture: Fixture) {
             }
             let reported = InstanceMinute {
                 version: one.version.map(Arc::from),
-                max_contexts: MAX_REPORTED,
+                // It is not stored.
+                max_contexts: 0,
                 contexts: busiest(contexts, MAX_REPORTED),
                 machine: None,
             };
