@@ -201,6 +201,7 @@ async fn compare(guide: &mut Guide, instance: &Instance) {
             "Instance" => vec!["?window=15m&instance=web-3".to_owned()],
             "Instances" | "FixFirst" => vec!["?window=1h".to_owned()],
             "RankingPart" => vec!["?name=posts".to_owned()],
+            "OutcomePaths" => vec!["?window=1h&outcome=2xx".to_owned()],
             "Counters" => vec!["?series=true".to_owned()],
             "CounterSamples" => vec!["?name=sales".to_owned()],
             "Series" => ["hits", "mean", "outcomes", "times"]
