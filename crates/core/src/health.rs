@@ -81,6 +81,7 @@ pub struct Health {
     pub store: StoreHealth,
 }
 
+#[cfg(feature = "query")]
 impl Health {
     /// Whether this process is an instance.
     pub(crate) fn is_of_instance(&self) -> bool {

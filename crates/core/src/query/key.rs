@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-#[cfg(feature = "row-cache")]
 use crate::query::window::Window;
+#[cfg(feature = "row-cache")]
 use crate::row_lists::RowsQuery;
 use crate::store::{CounterQuery, SlowRequestQuery};
 use tower_pulse_model::context::ContextId;

@@ -4,7 +4,7 @@ use super::{FieldWrites, Ground, Interrupted, Plans, Round};
 
 /// No rankings.
 #[derive(Default)]
-pub(super) struct Rankings;
+pub(super) struct Rankings {}
 
 impl Rankings {
     pub(super) async fn expire(&mut self, _: &mut Ground<'_>, _: i64) -> Result<(), Interrupted> {
