@@ -70,7 +70,7 @@ export function mount(root, page) {
 			text(context, `Only ${visible(state.context)} ✕`);
 			labelled(context, `Only ${visible(state.context)}: remove this filter`);
 			show(clear, isFiltered() || state.name !== '');
-			const rows = slow?.requests ?? [];
+			const rows = slow ? slow.requests.slice() : [];
 			requests.draw(rows, rows.length ? '' : (refused.requests ?? nothing(isFiltered())));
 			text(note, rows.length ? summary(slow) : '');
 		},
