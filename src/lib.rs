@@ -96,12 +96,10 @@ pub use tower_pulse_core::handle::ShutdownError;
 #[cfg(feature = "rankings")]
 pub use tower_pulse_core::handle::{Ranking, RankingBuilder, RankingError};
 pub use tower_pulse_core::health::{
-    ChangeHealth, CleaningHealth, FlushHealth, FoldHealth, Health, JournalHealth, RecordingHealth,
-    Status, StoreHealth,
+    ChangeHealth, CleaningHealth, FlushHealth, FoldHealth, Health, JournalHealth, QueueHealth,
+    RecordingHealth, Status, StoreHealth,
 };
-pub use tower_pulse_core::recorder::{
-    Counter, QueueHealth, RequestOutcome, Timed, Timer, Unrecorded, Within,
-};
+pub use tower_pulse_core::recorder::{Counter, RequestOutcome, Timed, Timer, Unrecorded, Within};
 pub use tower_pulse_core::task::Task;
 pub use tower_pulse_detect::change::{Change, ChangeKind, Earlier, Suspect, Taken};
 pub use tower_pulse_model::mark::Mark;

@@ -10,7 +10,7 @@ use tower_pulse_model::machine::MachineMinute;
 /// through an hour of a test. [`Pulse::simulation`](crate::Pulse::simulation) returns it.
 ///
 /// A service has no use for it: the tasks that [`build`](crate::Builder::build) spawns do the same in time.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Simulation<'a> {
     handle: &'a Handle,
 }

@@ -151,11 +151,7 @@ fn users_of(name: &str) -> Vec<String> {
 fn redis_types_stay_in_the_redis_store() {
     assert_eq!(
         users_of("redis"),
-        [
-            "builder/dashboard.rs",
-            "builder/redis_settings.rs",
-            "builder/stores.rs"
-        ]
+        ["builder/redis_settings.rs", "builder/stores.rs"]
     );
 }
 

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use crate::clock::{Clock, Tick};
 use crate::condition::{Condition, Warning};
-use crate::recorder::QueueHealth;
 use crate::task::lock;
 use tower_pulse_detect::detector::Sight;
 use tower_pulse_model::pack::named;
@@ -259,6 +258,21 @@ pub(crate) fn shown_name(holder: &str) -> String {
         .rsplit_once(':')
         .map_or(holder, |(name, _)| name)
         .to_owned()
+}
+
+/// The counts of requests with a header of the queue in front.
+#[derive(Clone, Copy, Debug, Default)]
+#[cfg_attr(feature = "query", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct QueueHealth {
+    /// Requests whose wait was recorded.
+    pub timed: u64,
+    /// Those of them whose wait was negative, and counts as 0.
+    pub negative: u64,
+    /// Requests with a wait of more than a minute, which is ignored.
+    pub too_long: u64,
+    /// Requests with a header that is no time, which is ignored.
+    pub unreadable: u64,
 }
 
 /// Recording in this instance.

@@ -47,7 +47,7 @@ pub use drain::{Drain, DrainStats};
 pub use flush_counters::FlushCounters;
 pub use limits::Limits;
 pub use polls::RequestPolls;
-pub use queue::{Queue, QueueHealth, QueueTime};
+pub use queue::{Queue, QueueTime};
 pub use ranking::{RankingEntry, Rankings};
 pub use request_outcome::RequestOutcome;
 pub use response::ResponseHead;
@@ -61,6 +61,7 @@ use http::StatusCode;
 
 use crate::clock::{Clock, Tick};
 use crate::error::BuildError;
+use crate::health::QueueHealth;
 use counter::{CounterEntry, Gauge};
 use queue::QueueCounts;
 use registry::Registry;

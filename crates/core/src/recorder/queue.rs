@@ -8,6 +8,7 @@ use http::{HeaderMap, HeaderName};
 
 use super::counter::Gauge;
 use super::{Entry, thread_number};
+use crate::health::QueueHealth;
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::timer_sums::TimerSums;
 
@@ -55,21 +56,6 @@ pub(super) struct QueueCounts {
     negative: AtomicU64,
     too_long: AtomicU64,
     unreadable: AtomicU64,
-}
-
-/// The counts of requests with a header of the queue in front.
-#[derive(Clone, Copy, Debug, Default)]
-#[cfg_attr(feature = "query", derive(serde::Serialize))]
-#[non_exhaustive]
-pub struct QueueHealth {
-    /// Requests whose wait was recorded.
-    pub timed: u64,
-    /// Those of them whose wait was negative, and counts as 0.
-    pub negative: u64,
-    /// Requests with a wait of more than a minute, which is ignored.
-    pub too_long: u64,
-    /// Requests with a header that is no time, which is ignored.
-    pub unreadable: u64,
 }
 
 impl Queue {
