@@ -162,7 +162,8 @@ fn axum_types_stay_in_the_admin_and_in_one_file_of_the_layer() {
     assert_eq!(users_of("axum"), users);
 }
 
-/// A feature switches what can be called and what is shown, never what is kept.
+/// A feature switches what can be called and what is shown, never what is kept in a store that outlives the process or that
+/// others write to.
 #[test]
 fn every_build_keeps_rankings() {
     for folder in [
