@@ -202,8 +202,8 @@ impl<Of> Builder<Of> {
         self
     }
 
-    /// About how many bytes may be held of what is read for the admin router and [`Pulse::query`]: 1 MiB to 1 TiB, 64 MiB by default, which is
-    /// enough for 2,000 busy contexts in all windows that have a name.
+    /// About how many bytes may be held of what is read for the admin router and [`Pulse::query`]: 1 MiB to 1 TiB, 64 MiB
+    /// by default, which is enough for 2,000 busy contexts in all windows that have a name.
     ///
     /// Above it the windows go first that were asked for longest ago, and are read again when they are asked for. A
     /// window that does not fit by itself is answered by an error that names this setting: one takes some 8 kB for each

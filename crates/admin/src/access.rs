@@ -393,8 +393,8 @@ impl Secret {
     }
 }
 
-/// The user, unless it is a `Bearer`, and the secret in the request's `Authorization` header; `None` if there is no such
-/// header, more than one, or an invalid one.
+/// The user and the secret in the request's `Authorization` header, of which a `Bearer` has no user; `None` if there is no
+/// such header, more than one, or an invalid one.
 fn credentials(parts: &Parts) -> Option<(Option<Vec<u8>>, Vec<u8>)> {
     let mut given = parts.headers.get_all(header::AUTHORIZATION).iter();
     let (Some(value), None) = (given.next(), given.next()) else {

@@ -8,8 +8,9 @@ use crate::advice;
 use crate::clock::{Clock, Tick};
 use crate::condition::{Condition, Warning, conditions, texts};
 use crate::flush::FlushStatus;
-use crate::health::QueueHealth;
-use crate::health::{ChangeHealth, FlushHealth, Health, RecordingHealth, Status, StoreHealth};
+use crate::health::{
+    ChangeHealth, FlushHealth, Health, QueueHealth, RecordingHealth, Status, StoreHealth,
+};
 use crate::recorder::FlushCounters;
 use crate::skew::skew_warning;
 use crate::task::lock;

@@ -23,7 +23,7 @@ use crate::query::window::{Window, WindowSlices, recorded_until};
 #[cfg(feature = "row-cache")]
 use crate::row_lists::{ListRows, RowList, RowsQuery};
 use crate::skew::Skew;
-use crate::store::judgement::{ChangeLog, read_changes, read_judged_and_taken};
+use crate::store::judgement::{ChangeLog, read_changes_after};
 use crate::store::table_reads::Purpose;
 use crate::store::{
     CounterQuery, CounterSeries, RecordQuery, SlowRequestQuery, SlowestQuery, Store, StoreStatus,
@@ -413,24 +413,10 @@ impl StoreReader {
     /// The changes. They are read only when there is a new judgement: once a minute. Who has taken them is read each time.
     pub async fn changes(&self) -> Shared<ChangeLog> {
         let read = async {
-            let journal = self.store.journal();
             let last = lock(&self.last_log).clone();
-            let (stored, taken) = read_judged_and_taken(journal).await?;
-            let revision = &stored.judged.revision;
-            let is_same = !revision.is_empty() && *revision == last.judged.revision;
-            if is_same && taken == last.taken {
-                return Ok::<_, StoreError>(last);
-            }
-            let log = match is_same {
-                true => {
-                    let mut log = ChangeLog::clone(&last);
-                    taken.tell(&mut log.changes);
-                    Arc::new(ChangeLog { taken, ..log })
-                }
-                false => Arc::new(read_changes(journal).await?),
-            };
+            let log = read_changes_after(self.store.journal(), last).await?;
             *lock(&self.last_log) = log.clone();
-            Ok(log)
+            Ok::<_, StoreError>(log)
         };
         self.reads.get(Key::Changes, |_| 0, read).await
     }
@@ -493,7 +479,7 @@ impl StoreReader {
         self.reads.forget(Key::Marks).await;
     }
 
-    /// Forgets the changes that were read, as somebody has taken one or given it back.
+    /// Forgets the changes that were read, as one was taken or given back.
     pub async fn forget_changes(&self) {
         self.reads.forget(Key::Changes).await;
     }

@@ -4,6 +4,7 @@
 //! judgement's were written by one that did not come to its end, and do not count.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::table::Table;
 use super::table_reads::{Purpose, TableRead, TableReader, read_pages, read_table, read_value};
@@ -143,7 +144,7 @@ pub async fn read_judged(reader: &dyn TableReader) -> Result<StoredJudged, Store
 }
 
 /// Reads the last judgement, and who has taken a change.
-pub async fn read_judged_and_taken(
+async fn read_judged_and_taken(
     reader: &dyn TableReader,
 ) -> Result<(StoredJudged, TakenChanges), StoreError> {
     let fields = TableRead::Values(Table::Judgement, [JUDGED, TAKEN].map(Vec::from).into());
@@ -162,6 +163,24 @@ pub async fn read_changes(reader: &dyn TableReader) -> Result<ChangeLog, StoreEr
         judged: stored.judged,
         taken,
     })
+}
+
+/// The changes that are stored now, where `last` were read before: they are read only after a new judgement.
+pub async fn read_changes_after(
+    reader: &dyn TableReader,
+    last: Arc<ChangeLog>,
+) -> Result<Arc<ChangeLog>, StoreError> {
+    let (stored, taken) = read_judged_and_taken(reader).await?;
+    let revision = &stored.judged.revision;
+    if revision.is_empty() || *revision != last.judged.revision {
+        return Ok(Arc::new(read_changes(reader).await?));
+    }
+    if taken == last.taken {
+        return Ok(last);
+    }
+    let mut log = ChangeLog::clone(&last);
+    taken.tell(&mut log.changes);
+    Ok(Arc::new(ChangeLog { taken, ..log }))
 }
 
 /// The changes in these fields.
