@@ -218,7 +218,8 @@ pub(super) struct WindowSlices {
 }
 
 impl WindowSlices {
-    /// The slices of a length around some bounds: at least one. They are made of those of `tier`, which is kept `since` then.
+    /// The slices of a length around some bounds: at least one. They are made of those of `tier`, which is kept `since`
+    /// then.
     pub(super) fn around(bounds: &Range<i64>, length: u32, tier: Precision, since: i64) -> Self {
         let (of, length) = (Precision::new(length, 1), i64::from(length));
         let from = of.slice(bounds.start);
