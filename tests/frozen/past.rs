@@ -54,7 +54,7 @@ impl Time {
     }
 }
 
-/// What every instance is built of.
+/// The builder of every instance.
 pub fn builder(store: &Shared, time: &Time, version: &str) -> Builder {
     let builder = Pulse::builder()
         .store(store.clone())

@@ -1,4 +1,4 @@
-//! What an answer says of time.
+//! The time that an answer is about.
 
 use serde::Serialize;
 

@@ -110,7 +110,7 @@ impl Window {
         Self(Asked::Between(from, to))
     }
 
-    /// So many seconds before now.
+    /// The time before now, in seconds.
     pub(super) const fn seconds(seconds: i64) -> Self {
         Self(Asked::Last(seconds))
     }
