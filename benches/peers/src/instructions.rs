@@ -12,7 +12,7 @@ const REQUESTS: usize = 2_000;
 
 /// How often each row is counted. The least count is taken: the work of other threads may be counted as well, and only
 /// adds to it.
-const RUNS: usize = 3;
+pub(crate) const RUNS: usize = 3;
 
 /// How often a row is flushed while its instructions are counted: hardly ever, as a flush would be counted too, and more
 /// often so on a slow machine.
