@@ -1,4 +1,5 @@
-//! What the dashboard shows, as typed answers in Rust: [`Pulse::query`](crate::Pulse::query) returns the [`Reader`].
+//! What the dashboard shows, in Rust: [`Pulse::query`](crate::Pulse::query) returns the [`Reader`], which answers as types
+//! what code acts on, and as JSON all that the API does.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -17,14 +18,18 @@
 //! let users = &answer.paths[0];
 //! assert_eq!((&*users.name.context, users.now.count), ("GET /users/{id}", 1));
 //! assert!(users.now.times.p95.is_some_and(|p95| p95 < 0.005));
+//! // As `api/fix_first?window=5m&limit=3` answers:
+//! let worst: String = pulse.query().json("fix_first?window=5m&limit=3").await?;
+//! assert!(worst.contains(r#""context":"GET /users/{id}""#));
 //! # Ok(()) }
 //! ```
 //!
-//! A question is a type, of which the fields are the parameters of the API, with the same defaults:
-//! `FixFirstQuery::default().with(|of| of.limit = Some(3))`, with the trait [`Question`] in scope.
+//! A question is a type, of which the fields are parameters of the API, with the same defaults:
+//! `PathsQuery::default().with(|of| of.limit = Some(3))`, with the trait [`Question`] in scope; or it is a text, for
+//! [`Reader::json`]: the [API](crate::guide::api) lists the questions, and the fields of their answers.
 //!
 //! Durations are in seconds, moments in Unix seconds, shares between 0 and 1. A value that is not available is `None`.
-//! The API and the page render these answers, and decide nothing: their JSON has the same names.
+//! The API and the page render these answers, and decide nothing: their JSON has the same names, and all that is only drawn.
 //!
 //! An answer about a window says what the window covers ([`Covered`]), how much of that was recorded (`complete`), how
 //! new it is (`as_of`), and the largest relative error of its percentiles (`error`). It is compared with the window of the
@@ -35,11 +40,11 @@
 //! | Question | Answer |
 //! |---|---|
 //! | What has changed? | [`ChangesQuery`] |
-//! | What do I fix first? | [`FixFirstQuery`] |
+//! | What do I fix first? | `json("fix_first")` |
 //! | Since when? | `since` of the [`ChangeRow`] |
-//! | Is it my code, or which part? | its `suspects`, and the timers of [`PathQuery`] |
-//! | Which requests? | [`WorstRequests`] in the window of [`PathQuery`] |
-//! | Which instance? | [`InstancesQuery`] of a context |
+//! | Is it my code, or which part? | its `suspects`, and the `timers` of `json("path?context=…")` |
+//! | Which requests? | [`SlowestRequestsQuery`], or the `worst_requests` of `json("path?window=1h&context=…")` |
+//! | Which instance? | `json("instances?context=…")` |
 //! | Did the deploy do it? | `deploy` of the change |
 //!
 //! Each question reaches the store at most once a second, however many ask.

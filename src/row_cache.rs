@@ -24,6 +24,4 @@
 //! # Ok(()) }
 //! ```
 
-pub use tower_pulse_rows::{
-    FailedRow, Row, RowCache, RowCacheBuilder, RowError, RowInfo, RowList, RowLoader, RowSums,
-};
+pub use tower_pulse_rows::{Row, RowCache, RowCacheBuilder, RowError, RowLoader};

@@ -212,7 +212,7 @@ impl ApiError {
 impl From<RowError> for ApiError {
     fn from(error: RowError) -> Self {
         match error {
-            RowError::Id { .. } | RowError::Delay { .. } | RowError::Full { .. } => {
+            RowError::NotAllowed(_) | RowError::Full(_) => {
                 Self(StatusCode::BAD_REQUEST, error.to_string())
             }
             error => Self::unavailable(error),

@@ -12,7 +12,7 @@ use super::guard::Guard;
 use tower_pulse_model::outcome::Outcome;
 
 pin_project! {
-    /// The body of a response of [`BodyEndService`](super::BodyEndService). It forwards every frame
+    /// The body of a response that is timed to its end. It forwards every frame
     /// unchanged, and ends the measurement with the last frame, an error, or its drop.
     pub struct TimedBody<B> {
         #[pin]

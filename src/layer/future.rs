@@ -56,7 +56,7 @@ where
 }
 
 pin_project! {
-    /// The future of [`BodyEndService`](super::BodyEndService).
+    /// The future of a [`PulseService`](super::PulseService) that times to the end of the body.
     #[must_use = "futures do nothing unless polled"]
     pub struct BodyEndFuture<F> {
         #[pin]

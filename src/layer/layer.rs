@@ -6,15 +6,15 @@ use std::sync::Arc;
 use tower_layer::Layer;
 
 use super::route::{Route, Routes};
-use super::service::{BodyEndService, PulseService};
+use super::service::PulseService;
 use super::source::{Head, IgnoreList, Source};
 use tower_pulse_core::recorder::Recorder;
 
-/// Times every request to the head of its response. Created by [`Pulse::layer`](crate::Pulse::layer) and
-/// [`Pulse::layer_with`](crate::Pulse::layer_with).
+/// Times every request to the head of its response, or, with `BODY_END`, to the end of its body. Created by
+/// [`Pulse::layer`](crate::Pulse::layer) and [`Pulse::layer_with`](crate::Pulse::layer_with).
 ///
-/// The type of the response does not change, and the layer allocates nothing. Add it with axum's
-/// `Router::layer`, so that it sees the matched route. (`axum::serve` creates all layers of a `Router` anew
+/// Unless [`until_body_end`](Self::until_body_end) is asked for, the type of the response does not change, and the layer
+/// allocates nothing. Add it with axum's `Router::layer`, so that it sees the matched route. (`axum::serve` creates all layers of a `Router` anew
 /// for each connection, unless `with_state` was called on the router, `.with_state(())` included; see
 /// [sizing](crate::guide::sizing).)
 ///
@@ -29,7 +29,7 @@ use tower_pulse_core::recorder::Recorder;
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
-pub struct PulseLayer {
+pub struct PulseLayer<const BODY_END: bool = false> {
     recorder: Arc<Recorder>,
     source: Source,
     skips: IgnoreList,
@@ -118,10 +118,17 @@ impl PulseLayer {
     /// type of the body becomes [`TimedBody`](super::TimedBody), which costs axum one allocation per
     /// request. Upgrades, `CONNECT`, `text/event-stream` and `application/grpc*` are still timed to the
     /// head.
-    pub fn until_body_end(self) -> BodyEndLayer {
-        BodyEndLayer(self)
+    pub fn until_body_end(self) -> PulseLayer<true> {
+        PulseLayer {
+            recorder: self.recorder,
+            source: self.source,
+            skips: self.skips,
+            fallback_only: self.fallback_only,
+        }
     }
+}
 
+impl<const BODY_END: bool> PulseLayer<BODY_END> {
     fn routes(&self) -> Routes {
         if !self.fallback_only {
             self.recorder.recording.layer_added();
@@ -135,22 +142,11 @@ impl PulseLayer {
     }
 }
 
-impl<S> Layer<S> for PulseLayer {
-    type Service = PulseService<S>;
+impl<S, const BODY_END: bool> Layer<S> for PulseLayer<BODY_END> {
+    type Service = PulseService<S, BODY_END>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        PulseService::new(inner, self.routes())
-    }
-}
-
-/// Times every request to the end of its response's body. Created by [`PulseLayer::until_body_end`].
-#[derive(Clone, Debug)]
-pub struct BodyEndLayer(PulseLayer);
-
-impl<S> Layer<S> for BodyEndLayer {
-    type Service = BodyEndService<S>;
-
-    fn layer(&self, inner: S) -> Self::Service {
-        BodyEndService::new(inner, self.0.routes())
+        let routes = self.routes();
+        PulseService { inner, routes }
     }
 }

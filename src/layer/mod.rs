@@ -54,8 +54,8 @@ mod source;
 
 pub use body::TimedBody;
 pub use future::{BodyEndFuture, ResponseFuture};
-pub use layer::{BodyEndLayer, PulseLayer};
-pub use service::{BodyEndService, PulseService};
+pub use layer::PulseLayer;
+pub use service::PulseService;
 pub use source::Head;
 pub(crate) use source::IgnoreList;
 pub(crate) use source::Source;

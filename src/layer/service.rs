@@ -1,4 +1,4 @@
-//! The services of the layers.
+//! The service of the layer.
 
 use std::task::{Context, Poll};
 
@@ -11,17 +11,12 @@ use super::future::{BodyEndFuture, ResponseFuture};
 use super::guard::Guard;
 use super::route::Routes;
 
-/// Times each request to the head of its response. See [`PulseLayer`](super::PulseLayer).
+/// Times each request to the head of its response, or, with `BODY_END`, to the end of its body. See
+/// [`PulseLayer`](super::PulseLayer).
 #[derive(Clone, Debug)]
-pub struct PulseService<S> {
-    inner: S,
-    routes: Routes,
-}
-
-impl<S> PulseService<S> {
-    pub(super) fn new(inner: S, routes: Routes) -> Self {
-        Self { inner, routes }
-    }
+pub struct PulseService<S, const BODY_END: bool = false> {
+    pub(super) inner: S,
+    pub(super) routes: Routes,
 }
 
 impl<S, B, R> Service<Request<B>> for PulseService<S>
@@ -49,21 +44,7 @@ where
     }
 }
 
-/// Times each request to the end of its response's body. See
-/// [`PulseLayer::until_body_end`](super::PulseLayer::until_body_end).
-#[derive(Clone, Debug)]
-pub struct BodyEndService<S> {
-    inner: S,
-    routes: Routes,
-}
-
-impl<S> BodyEndService<S> {
-    pub(super) fn new(inner: S, routes: Routes) -> Self {
-        Self { inner, routes }
-    }
-}
-
-impl<S, B, R> Service<Request<B>> for BodyEndService<S>
+impl<S, B, R> Service<Request<B>> for PulseService<S, true>
 where
     S: Service<Request<B>, Response = Response<R>>,
     R: Body,

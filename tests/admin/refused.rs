@@ -7,8 +7,7 @@ use http::StatusCode;
 use tower_pulse::Pulse;
 use tower_pulse::admin::Access;
 use tower_pulse::query::{
-    ChangesQuery, CountersQuery, DeployQuery, FixFirstQuery, InstanceQuery, InstancesQuery,
-    PathsQuery, QueryError, Question, RankingQuery, RowMetric, RowsQuery, SlowestQuery,
+    ChangesQuery, CountersQuery, PathsQuery, QueryError, Question, RankingQuery,
     SlowestRequestsQuery,
 };
 
@@ -210,32 +209,49 @@ async fn a_number_beyond_its_range_is_refused_in_rust() {
         };
     }
     refused!(1_000, PathsQuery::default());
-    let mut with_series = PathsQuery::default();
-    with_series.series = Some(RowMetric::Hits);
-    refused!(100, with_series);
     refused!(1_000, ChangesQuery::default());
-    refused!(1_000, DeployQuery::default());
-    refused!(1_000, InstancesQuery::default());
-    refused!(
-        1_000,
-        InstanceQuery::default().with(|of| of.instance = "web-1".to_owned())
-    );
     refused!(100, SlowestRequestsQuery::default());
-    refused!(1_000, RowsQuery::default());
     refused!(1_000, CountersQuery::default());
-    let mut with_series = CountersQuery::default();
-    with_series.series = true;
-    refused!(100, with_series);
-
-    refused!(1_000, SlowestQuery::default());
     refused!(
         1_000,
         RankingQuery::default().with(|of| of.name = "posts".to_owned())
     );
-    refused!(100, FixFirstQuery::default());
     let mut none = SlowestRequestsQuery::default();
     none.per_path = Some(0);
     let none = query.ask(&none).await;
     let allowed = "per_path, per_path is 0: allowed are 1 to 1000";
     assert_eq!(says(none.err().unwrap()), allowed);
+}
+
+#[tokio::test]
+async fn a_text_is_answered_and_refused_in_rust_as_the_api_does() {
+    let (mut client, pulse) = served().await;
+    let query = pulse.query();
+    let questions = QUESTIONS.map(|(question, _)| question);
+    let of_query = |question: &&str| !question.starts_with("api/screen") && *question != "metrics";
+    for question in questions.into_iter().filter(of_query) {
+        let uri = with(question, "x=1");
+        let text = |uri: &str| uri.trim_start_matches("/pulse/api/").to_owned();
+        let refused = client.get(&uri).await;
+        let QueryError::Parameter { name, message, .. } =
+            query.json(&text(&uri)).await.unwrap_err()
+        else {
+            panic!("{uri}")
+        };
+        let said = serde_json::json!({ "error": message, "parameter": name });
+        assert_eq!(refused.json(), said, "{uri}");
+
+        let uri = format!("/pulse/{question}");
+        let answer: serde_json::Value =
+            serde_json::from_str(&query.json(&text(&uri)).await.unwrap()).unwrap();
+        let keys = |answer: &serde_json::Value| {
+            let keys = answer.as_object().unwrap().keys();
+            keys.cloned().collect::<Vec<_>>()
+        };
+        assert_eq!(keys(&answer), keys(&client.json(&uri).await), "{uri}");
+    }
+    for question in ["", "nothing", "screen?ask=health", "api/health"] {
+        let error = query.json(question).await.unwrap_err();
+        assert!(matches!(error, QueryError::NotFound(_)), "{question}");
+    }
 }

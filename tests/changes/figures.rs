@@ -5,11 +5,11 @@ use std::time::Duration;
 use proptest::prelude::*;
 use serde_json::json;
 use tower_pulse::query::{
-    ChangesQuery, DeployQuery, ENOUGH_REQUESTS, FixFirstQuery, FixReason, Kind, MarksQuery,
-    Measured, OverviewQuery, PathQuery, PathsQuery, Question, Reader, SeriesMetric, SeriesQuery,
-    SeriesValue, Window,
+    ChangesQuery, ENOUGH_REQUESTS, Kind, MarksQuery, Measured, PathQuery, PathsQuery, Question,
+    Reader, SeriesMetric, SeriesQuery, SeriesValue, Window,
 };
 use tower_pulse::{ChangeKind, Clock, Pulse};
+use tower_pulse_core::query::drawn::{DeployQuery, FixFirstQuery, FixReason, OverviewQuery};
 
 use crate::fleet::START;
 

@@ -1,9 +1,7 @@
 //! The seven questions, asked after each incident of the demo: in Rust, where no screen decides anything.
 
-use tower_pulse::query::{
-    ChangeRow, ChangesQuery, FixFirstQuery, FixReason, InstancesQuery, ListedRequest, PathQuery,
-    Question, Reader, Verdict, Window, WorstRequests,
-};
+use serde_json::Value;
+use tower_pulse::query::{ChangeRow, ChangesQuery, Reader, Verdict};
 use tower_pulse::{ChangeKind, Suspect};
 
 use crate::figures::agree;
@@ -38,6 +36,11 @@ async fn every_question_is_answered(incident: Incident, backend: Backend) {
 }
 
 impl Asked<'_> {
+    async fn json(&self, question: &str) -> Value {
+        let answer = self.query.json(&question.replace(' ', "%20")).await;
+        serde_json::from_str(&answer.unwrap()).unwrap()
+    }
+
     async fn what_has_changed(&self) {
         let changes = self.query.ask(&ChangesQuery::default()).await.unwrap();
         let standing: Vec<_> = changes.changes.iter().filter(|row| row.stands).collect();
@@ -69,33 +72,25 @@ impl Asked<'_> {
 
     async fn what_to_fix_first(&self) {
         for name in ["15m", "1h", "6h"] {
-            let window = name.parse().unwrap();
-            let answer = self
-                .query
-                .ask(
-                    &FixFirstQuery::default().with(|of| (of.window, of.limit) = (window, Some(10))),
-                )
-                .await
-                .unwrap();
-            let first = &answer.rows[0];
-            let about = format!("{:?}, {name}: {first:#?}", self.incident);
+            let answer = self.json(&format!("fix_first?window={name}")).await;
+            let first = &answer["rows"][0];
+            let about = format!("{:?}, {name}: {first:#}", self.incident);
             let page = match self.incident {
                 Incident::BadInstance => {
-                    let is_named = first.instance.as_deref() == Some("web-3")
-                        || first.reason == FixReason::Slower;
+                    let is_named = first["instance"] == "web-3" || first["reason"] == "slower";
                     assert!(is_named, "{about}");
                     continue;
                 }
                 incident => incident.page(),
             };
-            assert_eq!(first.name.context, page, "{about}");
+            assert_eq!(first["context"], page, "{about}");
             let (reason, saves) = match self.incident {
-                Incident::Errors => (FixReason::Failing, false),
-                Incident::Surge => (FixReason::Surging, false),
-                _ => (FixReason::Slower, true),
+                Incident::Errors => ("failing", false),
+                Incident::Surge => ("surging", false),
+                _ => ("slower", true),
             };
-            assert_eq!(first.reason, reason, "{about}");
-            assert_eq!(first.saved_per_minute.is_some(), saves, "{about}");
+            assert_eq!(first["reason"], reason, "{about}");
+            assert_eq!(first["saved_per_minute"].is_number(), saves, "{about}");
         }
     }
 
@@ -137,55 +132,60 @@ impl Asked<'_> {
         assert_eq!((timer, instance), (is_query, is_instance), "{about}");
     }
 
-    async fn worst_requests(&self, window: Window) -> WorstRequests {
-        let mut page = PathQuery::default();
-        (page.context, page.window) = (self.incident.page().to_owned(), Some(window));
-        let answer = self.query.ask(&page).await.unwrap();
-        answer.value.window.unwrap().worst_requests
+    async fn worst_requests(&self, window: &str) -> Value {
+        let page = self.incident.page();
+        let answer = self.json(&format!("path?{window}&context={page}")).await;
+        answer["window"]["worst_requests"].clone()
     }
 
     async fn which_requests(&self) {
-        let answer = self.worst_requests("6h".parse().unwrap()).await;
-        let about = format!("{:?}: {answer:#?}", self.incident);
-        assert_eq!(answer.failing, self.incident == Incident::Errors, "{about}");
-        assert_eq!(answer.requests.len(), 5, "{about}");
-        if answer.failing {
-            assert!(answer.requests.iter().all(|one| one.error), "{about}");
-        }
+        let answer = self.worst_requests("window=6h").await;
+        let about = format!("{:?}: {answer:#}", self.incident);
+        let fails = self.incident == Incident::Errors;
+        assert_eq!(answer["failing"], fails, "{about}");
+        let requests = answer["requests"].as_array().unwrap();
+        assert_eq!(requests.len(), 5, "{about}");
+        assert!(
+            !fails || requests.iter().all(|one| one["error"] == true),
+            "{about}"
+        );
         // Those since the change come first, and then the slowest.
         let since = self.change().await.change.since;
-        let is_since = |one: &&ListedRequest| one.ended >= since as f64;
-        let newer = answer.requests.iter().take_while(is_since).count();
+        let is_since = |one: &&Value| one["ended"].as_f64().unwrap() >= since as f64;
+        let newer = requests.iter().take_while(is_since).count();
         // More requests are no slower ones: the slowest of the hour may be from before.
         assert!(newer > 0 || self.incident == Incident::Surge, "{about}");
-        let (newer, older) = answer.requests.split_at(newer);
+        let (newer, older) = requests.split_at(newer);
         assert!(!older.iter().any(|one| is_since(&one)), "{about}");
         for part in [newer, older] {
-            assert!(
-                part.is_sorted_by(|a, b| a.duration >= b.duration),
-                "{about}"
-            );
+            let duration = |one: &Value| one["duration"].as_f64();
+            let is_slower = |a: &Value, b: &Value| duration(a) >= duration(b);
+            assert!(part.is_sorted_by(is_slower), "{about}");
         }
-        let window = Window::between(self.began - 7_200, self.began - 3_600).unwrap();
-        let before = self.worst_requests(window).await;
-        assert!(!before.in_window, "nothing was recorded then: {before:#?}");
+        let (from, to) = (self.began - 7_200, self.began - 3_600);
+        let before = self.worst_requests(&format!("from={from}&to={to}")).await;
+        assert_eq!(
+            before["in_window"], false,
+            "nothing was recorded then: {before:#}"
+        );
     }
 
     async fn which_instance(&self) {
-        let mut query = InstancesQuery::default();
-        query.context = Some(self.incident.page().to_owned());
         let since = self.change().await.change.since;
-        query.window = Some(Window::between(since, since + 3_600).unwrap());
-        let answer = self.query.ask(&query).await.unwrap();
-        let about = format!("{:?}: {answer:#?}", self.incident);
-        let odd = || answer.instances.iter().filter(|row| row.stands_out);
-        let name = odd().map(|row| &*row.instance).next();
+        let (page, to) = (self.incident.page(), since + 3_600);
+        let answer = self
+            .json(&format!("instances?from={since}&to={to}&context={page}"))
+            .await;
+        let about = format!("{:?}: {answer:#}", self.incident);
+        let rows = answer["instances"].as_array().unwrap();
+        let odd = || rows.iter().filter(|row| row["stands_out"] == true);
+        let name = odd().next().map(|row| row["instance"].as_str().unwrap());
         match self.incident {
             Incident::BadInstance => assert_eq!(name, Some("web-3"), "{about}"),
             Incident::BadDeploy => {
                 assert!(matches!(name, Some("web-1" | "web-2")), "{about}");
-                let versions: Vec<_> = odd().map(|row| row.version.as_deref()).collect();
-                assert_eq!(versions, [Some("1.1"); 2], "{about}");
+                let versions: Vec<_> = odd().map(|row| &row["version"]).collect();
+                assert_eq!(versions, ["1.1"; 2], "{about}");
             }
             _ => assert_eq!(name, None, "{about}"),
         }

@@ -5,13 +5,27 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tower_pulse::row_cache::{RowCache, RowCacheBuilder, RowLoader};
-use tower_pulse::{Clock, ManualClock, Pulse};
+use tower_pulse::{Clock, ManualClock, Pulse, StoreError};
+use tower_pulse_core::row_lists::{RowList, RowsQuery};
 use tower_pulse_redis::{RedisOptions, RedisStore};
 
 use pulse_rig::server::RedisServer;
 use pulse_rig::wait::until;
 
 pub const NOW: i64 = 1_700_000_000;
+
+/// Some of the scheduled rows of a cache.
+pub trait List {
+    async fn list(&self, offset: usize, limit: usize) -> Result<RowList, StoreError>;
+}
+
+impl List for RowCache {
+    async fn list(&self, offset: usize, limit: usize) -> Result<RowList, StoreError> {
+        let mut query = RowsQuery::default();
+        (query.offset, query.limit) = (offset, Some(limit));
+        tower_pulse_rows::list(self, &query).await
+    }
+}
 
 /// A store, its clock, and a database.
 pub struct Service {

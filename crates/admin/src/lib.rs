@@ -4,17 +4,15 @@
 //! It is internal to tower-pulse, and changes without notice: depend on `tower-pulse`.
 
 // Read this file (the endpoints), `access.rs` with `hosts.rs`, `writing.rs` and `post_limit.rs` (which requests are answered),
-// `params.rs`, `response.rs` and `answer_size.rs` (input and output), then `api/`, `page.rs` with `assets.rs`, `scripts.rs`
-// and `encoding.rs`, and `prometheus.rs`. The answers are those of `tower_pulse_core::query`.
+// `response.rs`, then `api/`, `page.rs` with `assets.rs`, `scripts.rs` and `encoding.rs`, and `prometheus.rs`. The answers
+// are those of `tower_pulse_core::query`, which reads parameters and writes JSON.
 
 mod access;
-mod answer_size;
 mod api;
 mod assets;
 mod encoding;
 mod hosts;
 mod page;
-mod params;
 mod post_limit;
 #[cfg(feature = "prometheus")]
 mod prometheus;
@@ -36,16 +34,15 @@ use http::request::Parts;
 use http::{Method, StatusCode};
 
 pub use self::access::{Access, Permission};
-use self::answer_size::ScreenSize;
-use self::api::question::named;
 use self::assets::AssetPath;
 use self::page::Page;
-use self::params::Nothing;
 pub use self::post_limit::PostLimit;
 use self::response::ApiError;
 use tower_pulse_core::error::BuildError;
-use tower_pulse_core::query;
 use tower_pulse_core::query::answers::Reader;
+use tower_pulse_core::query::json::{self, ScreenSize};
+use tower_pulse_core::query::params::{self, Nothing};
+use tower_pulse_core::query::{self, named};
 use tower_pulse_core::recorder::totals::Totals;
 
 /// Returns the totals of an instance by context.
@@ -240,10 +237,10 @@ impl Admin {
             Endpoint::Asset(path) => return assets::serve(parts, path),
             #[cfg(feature = "prometheus")]
             Endpoint::Metrics => return prometheus::metrics(self, parts).await,
-            Endpoint::Api(_, answer) => answer(self, query, &ScreenSize::default()).await?,
+            Endpoint::Api(_, answer) => answer(&self.query, query, &ScreenSize::default()).await?,
             Endpoint::Screen => api::screen::screen(self, query).await?,
         };
-        Ok(response::json(parts, answer.json, answer.as_of))
+        Ok(response::json(parts, answer))
     }
 }
 
@@ -251,7 +248,7 @@ impl Admin {
 enum Endpoint<'a> {
     Index,
     Asset(AssetPath<'a>),
-    Api(&'a str, api::question::Endpoint),
+    Api(&'a str, json::Endpoint),
     Screen,
     #[cfg(feature = "prometheus")]
     Metrics,

@@ -23,7 +23,7 @@ use super::response::ApiError;
 use super::{Admin, response};
 use tower_pulse_core::condition::Condition;
 use tower_pulse_core::health::{Health, JournalHealth};
-use tower_pulse_core::query::{health_status, source};
+use tower_pulse_core::query::source;
 use tower_pulse_core::recorder::totals::Totals;
 use tower_pulse_core::store::judgement::ChangeLog;
 use tower_pulse_detect::change::ChangeKind;
@@ -86,7 +86,7 @@ pub(super) async fn metrics(admin: &Admin, parts: &Parts) -> Result<Response, Ap
     let changes = source(&query).reader.changes().await.ok();
     let totals = admin.source.instance.as_ref();
     let totals = totals.map(|instance| instance.totals.clone());
-    let conditions = health_status(&query).await.conditions;
+    let conditions = query.health().await.conditions;
     // An instance tells of the journal by itself.
     let journal = match totals {
         Some(_) => None,

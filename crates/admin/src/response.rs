@@ -9,8 +9,8 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use super::encoding::GZIP;
-use super::params::NO_PARAMETER;
 use tower_pulse_core::query::answers::QueryError;
+use tower_pulse_core::query::json::Written;
 use tower_pulse_core::recorder::Unrecorded;
 
 const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
@@ -38,7 +38,6 @@ impl From<QueryError> for ApiError {
         match error {
             QueryError::Parameter { name, message, .. } => Self::parameter(name, message),
             QueryError::NotFound(message) => Self::new(StatusCode::NOT_FOUND, message),
-            QueryError::TooLarge { .. } => Self::new(StatusCode::BAD_REQUEST, error.to_string()),
             error => Self::unavailable(error.to_string()),
         }
     }
@@ -78,14 +77,6 @@ impl ApiError {
         }
     }
 
-    /// Adds how to ask for less, where no parameter is allowed: one of them may make another question.
-    pub(super) fn or_less(mut self, how: &str) -> Self {
-        if self.message.ends_with(NO_PARAMETER) {
-            self.message = format!("{}: {how}", self.message);
-        }
-        self
-    }
-
     /// 503 for another reason.
     pub(super) fn unavailable(message: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, message)
@@ -122,22 +113,17 @@ impl ApiError {
     }
 }
 
-/// 200 with `json`, which is an object, and `as_of`: the Unix second up to which it includes all samples.
-/// 304 if the caller has the same object already, whatever its `as_of`; the ETag is weak for that reason.
+/// 200 with an answer and its `as_of`. 304 if the caller has the same object already, whatever its `as_of`; the ETag is weak for that reason.
 ///
 /// The answer has an ETag although [`finish`] forbids to store it: `no-store` keeps the data out of the
 /// caches of browsers and proxies, while the page holds the last answer in memory and sends `If-None-Match`
 /// itself.
-pub(super) fn json(parts: &Parts, mut json: Vec<u8>, as_of: Option<i64>) -> Response {
-    let etag = weak(&etag(&json));
+pub(super) fn json(parts: &Parts, answer: Written) -> Response {
+    let etag = weak(&etag(&answer.json));
     if is_known(parts, &etag) {
         return not_modified(etag);
     }
-    if json.pop() == Some(b'}') {
-        let as_of = as_of.map_or_else(|| "null".to_owned(), |at| at.to_string());
-        json.extend_from_slice(format!(",\"as_of\":{as_of}}}").as_bytes());
-    }
-    let mut response = body(json, JSON);
+    let mut response = body(answer.whole(), JSON);
     response.headers_mut().insert(header::ETAG, etag);
     response
 }

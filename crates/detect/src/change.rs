@@ -9,7 +9,7 @@ use tower_pulse_model::pack::{named, packed};
 
 named! {
     /// What has changed.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[cfg_attr(
         feature = "serde",
         derive(serde::Serialize, serde::Deserialize),

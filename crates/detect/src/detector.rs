@@ -356,7 +356,7 @@ impl Detector {
         let alarms = self.state.alarms.iter();
         let alarms = alarms.filter(|alarm| self.state.is_told(alarm, now));
         let mut verdicts: Vec<_> = alarms.map(|alarm| standing.verdict(alarm)).collect();
-        verdicts.order_by_key(|verdict| (verdict.context, verdict.kind));
+        verdicts.order_by_key(|verdict| (verdict.context, verdict.kind as u8));
         verdicts
     }
 }

@@ -11,7 +11,7 @@ use super::cache::{Cache, Options};
 use super::daemon::Daemon;
 use super::events::Events;
 use super::flights::Flights;
-use super::handle::RowCache;
+use super::handle::{RowCache, list};
 use super::loader::{self, RowLoader};
 use super::local::Local;
 use super::places::Places;
@@ -244,12 +244,12 @@ impl<L: RowLoader> RowCacheBuilder<L> {
             loads: Flights::default(),
             fetches: Flights::default(),
         });
-        let listed = cache.clone();
-        let list: Arc<ListRows> = Arc::new(move |query| {
+        let listed = RowCache(cache.clone());
+        let listing: Arc<ListRows> = Arc::new(move |query| {
             let cache = listed.clone();
-            Box::pin(async move { cache.list(&query).await })
+            Box::pin(async move { list(&cache, &query).await })
         });
-        if !handle.row_caches().add(&name, list) {
+        if !handle.row_caches().add(&name, listing) {
             let allowed = "a name that no other cache of this `Pulse` has";
             return Err(BuildError::new("name", format!("{name:?}"), allowed));
         }

@@ -363,8 +363,8 @@ fn backoff(failures: u32) -> f64 {
 
 /// A row that has just been loaded.
 fn answer(id: &str, loaded: LoadedRow) -> Answer {
-    let id = id.to_owned();
-    let json = loaded.map_err(|reason| RowError::Load { id, reason })?;
+    let refused = |reason| RowError::Load(format!("row {id:?} could not be loaded: {reason}"));
+    let json = loaded.map_err(refused)?;
     Ok(json.map(|json| ReadRow {
         json: json.into(),
         age: Some(Duration::ZERO),

@@ -2,7 +2,6 @@
 
 use std::error::Error;
 use std::fmt;
-use std::sync::Arc;
 
 use tower_pulse_core::error::StoreError;
 
@@ -13,65 +12,22 @@ pub enum RowError {
     /// The store failed. What was scheduled stays scheduled; rows are refreshed once it answers.
     Store(StoreError),
     /// The loader failed, panicked or took too long. A row that was cached before stays.
-    #[non_exhaustive]
-    Load {
-        /// The id of the row.
-        id: String,
-        /// Why.
-        reason: String,
-    },
+    Load(String),
     /// The cached JSON is not of the type that was asked for.
-    #[non_exhaustive]
-    Type {
-        /// The id of the row.
-        id: String,
-        /// Why.
-        source: Arc<dyn Error + Send + Sync>,
-    },
-    /// The id is longer than 256 bytes.
-    #[non_exhaustive]
-    Id {
-        /// Length of the id.
-        bytes: usize,
-    },
-    /// The delay is longer than a year.
-    #[non_exhaustive]
-    Delay {
-        /// The delay, in seconds.
-        seconds: f64,
-    },
-    /// There are as many scheduled rows as the cache may have.
-    #[non_exhaustive]
-    Full {
-        /// The id of the first row that was not scheduled.
-        id: String,
-        /// Number of scheduled rows.
-        rows: usize,
-        /// The most rows.
-        max_rows: usize,
-    },
+    Type(String),
+    /// The id is longer than 256 bytes, or the delay longer than a year.
+    NotAllowed(String),
+    /// There are as many scheduled rows as the cache may have. Those before the one that the text names are scheduled.
+    Full(String),
 }
 
 impl fmt::Display for RowError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Store(_) => f.write_str("the store of the rows failed"),
-            Self::Load { id, reason } => write!(f, "row {id:?} could not be loaded: {reason}"),
-            Self::Type { id, .. } => {
-                write!(f, "row {id:?} is not of the type that was asked for")
+            Self::Load(text) | Self::Type(text) | Self::NotAllowed(text) | Self::Full(text) => {
+                f.write_str(text)
             }
-            Self::Id { bytes } => write!(
-                f,
-                "an id of a row has {bytes} bytes, and at most 256 are allowed"
-            ),
-            Self::Delay { seconds } => write!(
-                f,
-                "a delay of {seconds} s: at most a year is allowed, and 0 removes the row"
-            ),
-            Self::Full { id, rows, max_rows } => write!(
-                f,
-                "row {id:?} would be one more than `max_rows` allows: {rows} are scheduled, and {max_rows} allowed"
-            ),
         }
     }
 }
@@ -80,7 +36,6 @@ impl Error for RowError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Store(source) => Some(source),
-            Self::Type { source, .. } => Some(&**source),
             _ => None,
         }
     }

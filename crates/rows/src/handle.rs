@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use super::cache::Cache;
 use super::error::RowError;
 use super::local::ReadRow;
+use tower_pulse_core::error::StoreError;
 use tower_pulse_core::row_lists::{RowList, RowsQuery};
 use tower_pulse_core::task::BoxFuture;
 use tower_pulse_redis::rows::{ROWS_AT_ONCE, RowDelay};
@@ -43,7 +44,7 @@ impl RowCache {
     /// Refreshes a row every so often, beginning now. A delay of 0 removes the row.
     ///
     /// # Errors
-    /// [`RowError::Id`], [`RowError::Delay`], [`RowError::Full`] or [`RowError::Store`].
+    /// [`RowError::NotAllowed`], [`RowError::Full`] or [`RowError::Store`].
     pub async fn schedule(&self, id: &str, every: Duration) -> Result<(), RowError> {
         self.schedule_many([(id, every)]).await
     }
@@ -62,7 +63,9 @@ impl RowCache {
             checked(&id)?;
             match seconds <= YEAR {
                 true => Ok((id, seconds)),
-                false => Err(RowError::Delay { seconds }),
+                false => Err(RowError::NotAllowed(format!(
+                    "a delay of {seconds} s: at most a year is allowed, and 0 removes the row"
+                ))),
             }
         };
         let rows: Vec<RowDelay> = rows.into_iter().map(delay).collect::<Result<_, _>>()?;
@@ -80,7 +83,9 @@ impl RowCache {
                 if let Err(rows) = scheduling.await? {
                     let first = part.iter().find(|(_, seconds)| *seconds > 0.0);
                     let id = first.map_or_else(String::new, |(id, _)| id.clone());
-                    return Err(RowError::Full { id, rows, max_rows });
+                    return Err(RowError::Full(format!(
+                        "row {id:?} would be one more than `max_rows` allows: {rows} are scheduled, and {max_rows} allowed"
+                    )));
                 }
                 for (id, _) in part.iter().filter(|(_, seconds)| *seconds <= 0.0) {
                     self.0.local.remember(id, None);
@@ -103,7 +108,7 @@ impl RowCache {
     /// there is such a row.
     ///
     /// # Errors
-    /// [`RowError::Id`], [`RowError::Load`] or [`RowError::Store`].
+    /// [`RowError::NotAllowed`], [`RowError::Load`] or [`RowError::Store`].
     pub async fn refresh_now(&self, id: &str) -> Result<bool, RowError> {
         match self.0.refresh_in_task(checked(id)?, true).await? {
             Some(refreshed) => {
@@ -118,7 +123,7 @@ impl RowCache {
     /// The cached row; `None` if it is not cached.
     ///
     /// # Errors
-    /// [`RowError::Id`]; [`RowError::Store`] within the response timeout (500 ms by default) when the store does not
+    /// [`RowError::NotAllowed`]; [`RowError::Store`] within the response timeout (500 ms by default) when the store does not
     /// answer (for a row above 4 MiB within 10 s, if it falls silent in between), unless
     /// [`local_fallback`](super::RowCacheBuilder::local_fallback) has the row; [`RowError::Type`].
     pub async fn get<T: DeserializeOwned>(&self, id: &str) -> Result<Option<Row<T>>, RowError> {
@@ -153,7 +158,7 @@ impl RowCache {
     /// waits no longer; a load that has begun goes on, unless the store is away.
     ///
     /// # Errors
-    /// [`RowError::Id`], [`RowError::Load`] or [`RowError::Type`].
+    /// [`RowError::NotAllowed`], [`RowError::Load`] or [`RowError::Type`].
     pub async fn get_or_load<T: DeserializeOwned>(
         &self,
         id: &str,
@@ -166,33 +171,30 @@ impl RowCache {
         row.map(|row| parsed(id, &row)).transpose()
     }
 
-    /// Some of the scheduled rows, and the number of all: first those that fail, then the latest due.
-    ///
-    /// # Errors
-    /// [`RowError::Store`].
-    pub async fn list(&self, offset: usize, limit: usize) -> Result<RowList, RowError> {
-        let mut query = RowsQuery::default();
-        (query.offset, query.limit) = (offset, Some(limit));
-        Ok(self.0.list(&query).await?)
-    }
-
     /// The name of the cache; empty for the unnamed one.
     pub fn name(&self) -> &str {
         &self.0.options.name
     }
 }
 
+/// Some of the scheduled rows of a cache, and the number of all: first those that fail, then the latest due.
+pub async fn list(cache: &RowCache, query: &RowsQuery) -> Result<RowList, StoreError> {
+    cache.0.list(query).await
+}
+
 fn checked(id: &str) -> Result<&str, RowError> {
     match id.len() {
         0..=MAX_ID => Ok(id),
-        bytes => Err(RowError::Id { bytes }),
+        bytes => Err(RowError::NotAllowed(format!(
+            "an id of a row has {bytes} bytes, and at most {MAX_ID} are allowed"
+        ))),
     }
 }
 
 fn parsed<T: DeserializeOwned>(id: &str, row: &ReadRow) -> Result<Row<T>, RowError> {
-    let value = serde_json::from_slice(&row.json).map_err(|source| RowError::Type {
-        id: id.to_owned(),
-        source: Arc::new(source),
+    let value = serde_json::from_slice(&row.json).map_err(|error| {
+        let text = format!("row {id:?} is not of the type that was asked for: {error}");
+        RowError::Type(text)
     })?;
     Ok(Row {
         value,

@@ -20,6 +20,5 @@ mod places;
 
 pub use self::builder::RowCacheBuilder;
 pub use self::error::RowError;
-pub use self::handle::{Row, RowCache};
+pub use self::handle::{Row, RowCache, list};
 pub use self::loader::RowLoader;
-pub use tower_pulse_core::row_lists::{FailedRow, RowInfo, RowList, RowSums};

@@ -3,9 +3,9 @@
 use http::StatusCode;
 use serde::Deserialize;
 
-use super::super::answer_size::written;
 use super::super::response::ApiError;
 use super::super::{Admin, Instance};
+use tower_pulse_core::query::json::ScreenSize;
 use tower_pulse_core::query::source;
 
 /// The body of a request that takes a change, or gives it back.
@@ -30,5 +30,5 @@ pub(crate) async fn take(
     let by = take.taken.then_some(by);
     let change = instance.write.take_change(&take.id, by).await?;
     source(&admin.query).reader.forget_changes().await;
-    written(&change, ("id", "ask for api/changes"))
+    Ok(ScreenSize::default().to_json(&change, ("id", "ask for api/changes"))?)
 }

@@ -3,15 +3,14 @@
 use http::StatusCode;
 use serde::Deserialize;
 
-use super::super::answer_size::written;
-use super::super::params;
 use super::super::response::ApiError;
 use super::super::{Admin, Instance};
-use tower_pulse_core::query::source;
+use tower_pulse_core::query::json::{Less, ScreenSize};
+use tower_pulse_core::query::{params, source};
 use tower_pulse_model::mark::Mark;
 
 /// How an answer becomes smaller.
-const LESS: (&str, &str) = ("text", "use a shorter text");
+const LESS: Less = ("text", "use a shorter text");
 
 /// The body of a request that makes a mark.
 #[derive(Deserialize)]
@@ -37,7 +36,7 @@ pub(crate) async fn add(
     let added = instance.write.add_mark(mark.clone()).await;
     added.map_err(|error| ApiError::unavailable(error.to_string()))?;
     source(&admin.query).reader.forget_marks().await;
-    written(&mark, LESS)
+    Ok(ScreenSize::default().to_json(&mark, LESS)?)
 }
 
 /// The parameters of a request that removes a mark.
@@ -57,5 +56,5 @@ pub(crate) async fn remove(
     let id = id.ok_or_else(|| ApiError::parameter("id", "id is missing"))?;
     let mark = instance.write.remove_mark(&id).await?;
     source(&admin.query).reader.forget_marks().await;
-    written(&mark, LESS)
+    Ok(ScreenSize::default().to_json(&mark, LESS)?)
 }

@@ -1,7 +1,5 @@
-//! The JSON API: which question a request asks ([`question`]), and several questions in one
-//! ([`screen`]). The answers are those of [`query`](crate::query), written as JSON.
+//! What the API does beside answering one question: several at once ([`screen`]), and writes.
 
 pub(super) mod changes;
 pub(super) mod marks;
-pub(super) mod question;
 pub(super) mod screen;

@@ -6,10 +6,9 @@ use std::task::Poll;
 use http::StatusCode;
 
 use super::super::Admin;
-use super::super::answer_size::ScreenSize;
-use super::super::params;
 use super::super::response::ApiError;
-use super::question::{Written, named};
+use tower_pulse_core::query::json::{ScreenSize, Written, ask};
+use tower_pulse_core::query::params;
 
 /// The most questions of a request.
 const MAX_ASKS: usize = 16;
@@ -53,22 +52,16 @@ pub(crate) async fn screen(admin: &Admin, query: Option<&str>) -> Result<Written
 }
 
 /// Answers an `ask` such as `paths?window=1h`.
-async fn answer(admin: &Admin, ask: &str, size: &ScreenSize) -> Result<Written, ApiError> {
-    if ask.len() > MAX_ASK {
+async fn answer(admin: &Admin, question: &str, size: &ScreenSize) -> Result<Written, ApiError> {
+    if question.len() > MAX_ASK {
         let message = format!("ask is longer than {MAX_ASK} bytes");
         return Err(ApiError::parameter("ask", message));
     }
-    let (name, query) = match ask.split_once('?') {
-        Some((name, query)) => (name, Some(query)),
-        None => (ask, None),
-    };
-    if name == "screen" {
+    if question.split('?').next() == Some("screen") {
         let message = "a screen cannot ask for a screen";
         return Err(ApiError::parameter("ask", message));
     }
-    let endpoint = named(name, query)
-        .ok_or_else(|| ApiError::new(StatusCode::NOT_FOUND, "no endpoint has this path"))?;
-    endpoint(admin, query, size).await
+    Ok(ask(&admin.query, question, size).await?)
 }
 
 /// Runs a few futures at the same time within this task. Returns their results in order, unless they are too large

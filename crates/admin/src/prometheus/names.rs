@@ -6,8 +6,8 @@
 
 use serde::Deserialize;
 
-use super::super::params;
-use super::super::response::ApiError;
+use tower_pulse_core::query::answers::QueryError;
+use tower_pulse_core::query::params;
 use tower_pulse_core::recorder::totals;
 use tower_pulse_model::context::{OTHER_METHOD, OVERFLOW, UNMATCHED, method_and_path};
 
@@ -45,7 +45,7 @@ pub(super) type Labels<'a> = Vec<(&'static str, &'a str)>;
 
 impl Names {
     /// Those that a query asks for.
-    pub(super) fn parse(query: Option<&str>) -> Result<Self, ApiError> {
+    pub(super) fn parse(query: Option<&str>) -> Result<Self, QueryError> {
         params::parse(query, 0).map(|asked: Asked| asked.names)
     }
 

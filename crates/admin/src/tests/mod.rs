@@ -117,11 +117,11 @@ pub(super) fn query_with(
 }
 
 /// What this process knows.
-pub(super) struct CannedProcess(pub(super) Health);
+pub(super) struct CannedProcess(pub(super) fn() -> Health);
 
 impl Process for CannedProcess {
     fn health(&self) -> Health {
-        self.0.clone()
+        (self.0)()
     }
 
     fn counters(&self) -> HashMap<Arc<str>, i64> {
@@ -140,7 +140,7 @@ impl Process for CannedProcess {
 }
 
 pub(super) fn source_of(store: Arc<Canned>, clock: Clock) -> Source {
-    source_with(query_of(store, clock, None, CannedProcess(health())))
+    source_with(query_of(store, clock, None, CannedProcess(health)))
 }
 
 /// A handle of an instance with a store of its own.

@@ -209,7 +209,7 @@ async fn the_page_has_the_configuration() {
     let target = Some(std::time::Duration::from_millis(100));
     let (clock, _) = Clock::manual(NOW);
     let store = Arc::new(Canned::default());
-    let mut source = source_with(query_of(store, clock, target, CannedProcess(health())));
+    let mut source = source_with(query_of(store, clock, target, CannedProcess(health)));
     source.service = Some("a \"shop\" <&'b".to_owned());
     source.app_version = Some("1.4.2".into());
     // What looks like a placeholder of the page stays as it is.

@@ -62,7 +62,7 @@ fn router() -> Router {
         ..Targets::default()
     };
     let (clock, _) = Clock::manual(NOW);
-    let process = CannedProcess(health());
+    let process = CannedProcess(health);
     let query = query_with(Arc::new(Canned::default()), clock, targets, process);
     let mut source = source_with(query);
     source.instance.as_mut().expect("an instance").totals = Arc::new(totals);

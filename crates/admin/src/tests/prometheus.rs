@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 
 use super::store::FaultMode;
 use super::*;
-use tower_pulse_core::health::JournalHealth;
+use tower_pulse_core::health::{Health, JournalHealth};
 
 #[tokio::test]
 async fn without_the_store_the_fleet_is_left_out() {
@@ -62,15 +62,19 @@ fn various_totals() -> Vec<(Arc<str>, Totals)> {
     names.into_iter().enumerate().map(row).collect()
 }
 
-/// Scrapers and alerts depend on the text, so it is compared byte for byte: totals, labels and figures of the fleet.
-#[tokio::test]
-async fn the_text_is_what_it_has_always_been() {
+fn with_journal() -> Health {
     let mut health = health();
     let journal = health.fold.journal.insert(JournalHealth::default());
     (journal.bytes, journal.oldest_age_seconds) = (123_456_789, Some(0.25));
+    health
+}
+
+/// Scrapers and alerts depend on the text, so it is compared byte for byte: totals, labels and figures of the fleet.
+#[tokio::test]
+async fn the_text_is_what_it_has_always_been() {
     let (clock, _) = Clock::manual(NOW);
     let store = Arc::new(Canned::default());
-    let mut source = source_with(query_of(store, clock, None, CannedProcess(health)));
+    let mut source = source_with(query_of(store, clock, None, CannedProcess(with_journal)));
     source.instance.as_mut().expect("an instance").totals = Arc::new(various_totals);
     let router = router(source, Access::open()).expect("open");
     let answered = get(&router, "/metrics").await;

@@ -172,42 +172,24 @@ pub struct Ranking {
 pub enum RankingError {
     /// The store did not confirm the change. The change stays recorded, and is sent again by itself: do not repeat
     /// it.
-    #[non_exhaustive]
-    Unconfirmed {
-        /// The name of the ranking.
-        ranking: String,
-        /// Why the store did not confirm it.
-        source: StoreError,
-    },
+    Unconfirmed(StoreError),
     /// The change, or a part of it, is dropped: a key of the ranking holds something else.
-    #[non_exhaustive]
-    Refused {
-        /// The name of the ranking.
-        ranking: String,
-        /// Which key, and what to do.
-        source: StoreError,
-    },
+    Refused(StoreError),
     /// The `Pulse` is shut down. The change is dropped, unless it was made while the shutdown began.
-    #[non_exhaustive]
-    ShutDown {
-        /// The name of the ranking.
-        ranking: String,
-    },
+    ShutDown,
 }
 
 impl std::fmt::Display for RankingError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Unconfirmed { ranking, .. } => write!(
-                f,
-                "it is unknown whether the store has the change of the ranking {ranking:?} by now: it stays recorded, \
-                 and is sent again by itself"
+            Self::Unconfirmed(_) => f.write_str(
+                "it is unknown whether the store has the change of the ranking by now: it stays recorded, and is sent \
+                 again by itself",
             ),
-            Self::Refused { source, .. } => write!(f, "the change is dropped: {source}"),
-            Self::ShutDown { ranking } => write!(
-                f,
-                "the change of the ranking {ranking:?} may be dropped: the Pulse is shut down"
-            ),
+            Self::Refused(source) => write!(f, "the change is dropped: {source}"),
+            Self::ShutDown => {
+                f.write_str("the change of the ranking may be dropped: the Pulse is shut down")
+            }
         }
     }
 }
@@ -215,8 +197,8 @@ impl std::fmt::Display for RankingError {
 impl std::error::Error for RankingError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Unconfirmed { source, .. } | Self::Refused { source, .. } => Some(source),
-            Self::ShutDown { .. } => None,
+            Self::Unconfirmed(source) | Self::Refused(source) => Some(source),
+            Self::ShutDown => None,
         }
     }
 }
@@ -260,26 +242,21 @@ impl Ranking {
     }
 
     async fn flush(&self) -> Result<(), RankingError> {
-        let ranking = || self.entry.name.to_string();
-        let shut_down = || RankingError::ShutDown { ranking: ranking() };
         // A flush now would take the lease to fold, which the shutdown has given up.
         if self.entry.is_closed() {
-            return Err(shut_down());
+            return Err(RankingError::ShutDown);
         }
         let flushed = self.handle.flush_all().await;
         // A flush during a shutdown says nothing about what was added after the last drain.
         if self.entry.is_closed() {
-            return Err(shut_down());
+            return Err(RankingError::ShutDown);
         }
-        let refused = flushed.map_err(|source| RankingError::Unconfirmed {
-            ranking: ranking(),
-            source,
-        })?;
+        let refused = flushed.map_err(RankingError::Unconfirmed)?;
         match refused.iter().rfind(|problem| self.has_key(&problem.key)) {
-            Some(problem) => Err(RankingError::Refused {
-                ranking: ranking(),
-                source: refusal(std::slice::from_ref(problem)),
-            }),
+            Some(problem) => {
+                let source = refusal(std::slice::from_ref(problem));
+                Err(RankingError::Refused(source))
+            }
             None => Ok(()),
         }
     }

@@ -21,42 +21,36 @@ pub enum QueryError {
     #[non_exhaustive]
     Parameter {
         /// The name of the part.
-        name: &'static str,
+        name: String,
         /// What is allowed.
         message: String,
     },
     /// There is nothing of the name that was asked for. The message says what there is not.
     NotFound(&'static str),
-    /// The sums of the window do not fit into `query_bytes`.
-    #[non_exhaustive]
-    NoRoom {
-        /// The number of contexts.
-        contexts: usize,
-        /// The part of the setting that is for windows, in bytes.
-        most_bytes: usize,
-    },
-    /// The answer would have more values of series than are allowed.
-    #[non_exhaustive]
-    TooLarge {
-        /// How many it would have.
-        points: usize,
-        /// How many are allowed.
-        most: usize,
-    },
+    /// The sums of the window do not fit into `query_bytes`. The message says what would help.
+    NoRoom(String),
 }
 
 impl QueryError {
     /// The error of a parameter.
-    pub(crate) fn parameter(name: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn parameter(name: impl Into<String>, message: impl Into<String>) -> Self {
         Self::Parameter {
-            name,
+            name: name.into(),
             message: message.into(),
         }
+    }
+
+    /// The error of a window with so many contexts, for which there are `most` bytes.
+    pub(super) fn no_room(contexts: usize, most: usize) -> Self {
+        Self::NoRoom(format!(
+            "the window of {contexts} contexts does not fit into the {most} bytes that `query_bytes` leaves for windows: \
+             raise it, or ask for a shorter window"
+        ))
     }
 }
 
 /// The most values of the series of an answer: more than a table of 100 rows has of the slices of any tier.
-pub const MAX_POINTS: usize = 16_384;
+pub(super) const MAX_POINTS: usize = 16_384;
 
 impl fmt::Display for QueryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -66,21 +60,8 @@ impl fmt::Display for QueryError {
                 let deadline = DEADLINE.as_secs();
                 write!(f, "the store did not answer within {deadline} s")
             }
-            Self::Parameter { message, .. } => f.write_str(message),
+            Self::Parameter { message, .. } | Self::NoRoom(message) => f.write_str(message),
             Self::NotFound(message) => f.write_str(message),
-            Self::NoRoom {
-                contexts,
-                most_bytes,
-            } => write!(
-                f,
-                "the window of {contexts} contexts does not fit into the {most_bytes} bytes that `query_bytes` leaves for \
-                 windows: raise it, or ask for a shorter window"
-            ),
-            Self::TooLarge { points, most } => write!(
-                f,
-                "the answer would have {points} points, and at most {most} are allowed: ask for fewer rows, a coarser \
-                 precision or a shorter window"
-            ),
         }
     }
 }

@@ -3,8 +3,12 @@
 use serde::Serialize;
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error, IntoDeserializer};
 
-use super::reader::{Answering, Reader};
-use tower_pulse_model::context::Kind;
+use super::answers::*;
+use super::drawn::*;
+use super::json::{self, Endpoint, Less};
+use super::reader::{Answering, source};
+#[cfg(feature = "row-cache")]
+use crate::row_lists::RowsQuery;
 
 /// A question, which [`Reader::ask`] answers. Its fields are the parameters of the API; those that are not set have the
 /// defaults of the API.
@@ -25,7 +29,7 @@ pub trait Answered: Default + DeserializeOwned + Send + Sync {
     type Answer: Serialize + Send;
 
     /// The parameter that makes a smaller answer, and how to use it.
-    const LESS: (&'static str, &'static str) = (
+    const LESS: Less = (
         "limit",
         "ask for fewer rows with limit, and for the others with offset",
     );
@@ -88,7 +92,46 @@ macro_rules! questions {
     };
 }
 
-pub(super) use questions;
+macro_rules! answered {
+    ($(
+        $(#[$when:meta])*
+        $name:literal $(with $given:literal)? => $query:ident, $function:path, $answer:ident
+        $(, less $parameter:literal $remedy:literal)?
+        $(, points $points:expr)?;
+    )+) => {
+        $(
+            $(#[$when])*
+            impl Answered for $query {
+                type Answer = $answer;
+                $(const LESS: Less = ($parameter, $remedy);)?
+
+                fn ask<'a>(&'a self, reader: &'a Reader) -> Answering<'a, $answer> {
+                    reader.answer($function(source(reader), self))
+                }
+
+                $(fn points(answer: &$answer) -> usize {
+                    ($points)(answer)
+                })?
+            }
+        )+
+
+        /// The endpoint `api/{name}`, which may depend on which parameters the query has.
+        pub fn named(name: &str, query: Option<&str>) -> Option<Endpoint> {
+            let has = |parameter: &str| {
+                let mut pairs = query.unwrap_or_default().split('&');
+                pairs.any(|pair| pair.split('=').next() == Some(parameter))
+            };
+            $(
+                $(#[$when])*
+                if name == $name $(&& has($given))? {
+                    return Some(json::answer::<$query>);
+                }
+            )+
+            (name == "health").then_some(json::health)
+        }
+    };
+}
+questions!(answered);
 
 /// Reads one of some words, or another that stands for all of them.
 fn or<'de, D: Deserializer<'de>, T: Deserialize<'de>>(

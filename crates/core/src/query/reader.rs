@@ -5,11 +5,13 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
-use super::answers::{self, FullHealth, HealthStatus};
+use super::answers;
 use super::error::QueryError;
+use super::json::{self, ScreenSize};
 use super::question::Question;
 use super::source::Source;
 use crate::condition::Condition;
+use crate::health::Health;
 use crate::task::{BoxFuture, boxed};
 
 /// An answer, and how new it is. The fields of the answer can be read as its own.
@@ -32,7 +34,7 @@ impl<T> std::ops::Deref for Answer<T> {
 }
 
 /// What a question is answered with.
-pub type Answering<'a, T> = BoxFuture<'a, Result<Answer<T>, QueryError>>;
+pub(super) type Answering<'a, T> = BoxFuture<'a, Result<Answer<T>, QueryError>>;
 
 /// Answers what the dashboard shows, in Rust. `Pulse::query` and `Dashboard::query` return it; all
 /// clones, and all routers of the same `Pulse`, share what was read.
@@ -65,25 +67,35 @@ pub fn source(reader: &Reader) -> &Source {
     &reader.0
 }
 
-/// The part of [`Reader::health`] that seldom changes.
-pub fn health_status(reader: &Reader) -> BoxFuture<'_, HealthStatus> {
-    Box::pin(answers::status(&reader.0))
-}
-
 impl Reader {
     /// Answers a question.
     ///
     /// # Errors
     /// [`QueryError::NotFound`] without a context, mark, instance, counter, ranking or row cache of the name;
-    /// [`QueryError::TooLarge`] with more than 16,384 values of series.
+    /// [`QueryError::Parameter`] with more than 16,384 values of series.
     pub fn ask<'a, Q: Question>(&'a self, question: &'a Q) -> Answering<'a, Q::Answer> {
         question.ask(self)
     }
 
-    /// The state of this process, with what only the store knows: keys that cannot be read.
-    /// It is answered whatever the state of the store.
-    pub fn health(&self) -> BoxFuture<'_, FullHealth> {
-        Box::pin(answers::health(&self.0))
+    /// Answers a question as the API does below its `api/`: `heat_map?window=1h` in the JSON of `api/heat_map?window=1h`. The
+    /// guide's page about the [API](https://docs.rs/tower-pulse/latest/tower_pulse/guide/api/index.html) has all questions
+    /// and their answers.
+    ///
+    /// # Errors
+    /// As of [`ask`](Self::ask). [`QueryError::NotFound`] also if there is no such question, and [`QueryError::Parameter`] for a
+    /// parameter that it does not have.
+    pub fn json<'a>(&'a self, question: &'a str) -> BoxFuture<'a, Result<String, QueryError>> {
+        Box::pin(async move {
+            let answer = json::ask(self, question, &ScreenSize::default()).await?;
+            // JSON is UTF-8.
+            Ok(String::from_utf8(answer.whole()).expect("JSON"))
+        })
+    }
+
+    /// The state of this process, with the keys of the store that cannot be read among its warnings. It is answered whatever
+    /// the state of the store.
+    pub fn health(&self) -> BoxFuture<'_, Health> {
+        Box::pin(async { answers::health(&self.0).await.health })
     }
 
     // All that does not depend on the answer's type is compiled once.

@@ -134,6 +134,6 @@ mod tests {
         registry.overflow().set();
         assert_eq!(visited(3), [0, 1, 2], "`c` came after the copy");
         assert_eq!(visited(4), [3]);
-        assert_eq!(visited(4), []);
+        assert!(visited(4).is_empty());
     }
 }

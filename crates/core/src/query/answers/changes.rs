@@ -18,14 +18,15 @@ use tower_pulse_detect::detector::{Sight, Watched};
 use tower_pulse_model::context::{ALL, ContextId, Kind};
 use tower_pulse_model::mark::Marks;
 
-/// What has changed: [`ChangesQuery`](crate::query::ChangesQuery).
+/// What has changed: [`ChangesQuery`](crate::query::ChangesQuery). Its JSON also says how well the detector could see, and
+/// what it watches.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Changes {
     /// The end of the last minute that was judged, in Unix seconds; `None` before the first.
     pub judged_until: Option<i64>,
     /// How well the detector could see then.
-    pub sight: Sight,
+    sight: Sight,
     /// Number of changes that match.
     pub total: usize,
     /// Number of changes that match and stand.
@@ -36,7 +37,7 @@ pub struct Changes {
     pub changes: Vec<ChangeRow>,
     /// Contexts that were likely slower at the end of that minute, of which it is not certain yet: the most certain first, 10
     /// at most. They are no changes, and nobody is told of them.
-    pub watched: Vec<WatchedRow>,
+    watched: Vec<WatchedRow>,
 }
 
 /// A context that is likely slower.

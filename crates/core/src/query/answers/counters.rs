@@ -25,7 +25,7 @@ const NEWEST_SLICES: i64 = 60;
 /// Seconds that a rate is a mean of, without the current slice.
 const RATE_SECONDS: u32 = 60;
 
-/// A counter over time: [`CounterSamplesQuery`](crate::query::CounterSamplesQuery).
+/// A counter over time: [`CounterSamplesQuery`](crate::query::drawn::CounterSamplesQuery).
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct CounterSamples {
@@ -51,7 +51,7 @@ pub struct Counters {
     pub total: usize,
     /// The slices of the rows' series, if they were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub series: Option<SeriesSpan>,
+    series: Option<SeriesSpan>,
     /// The counters, by name.
     pub counters: Vec<CounterRow>,
 }
@@ -72,7 +72,7 @@ pub struct CounterRow {
     pub sum: i64,
     /// The count of each slice, oldest first; `None` where none was recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub series: Option<Vec<Option<i64>>>,
+    pub(in crate::query) series: Option<Vec<Option<i64>>>,
 }
 
 /// Which counters are asked for.
@@ -87,9 +87,9 @@ pub struct CountersQuery {
     /// The length of the slices, in seconds, one of the configured; a minute if there is none, or what suits the window.
     pub precision: Option<u32>,
     /// Whether each row has a series.
-    pub series: bool,
+    series: bool,
     /// The window of the series; the newest 60 slices if there is none.
-    pub window: Option<Window>,
+    window: Option<Window>,
     /// The most counters that are answered, 100 unless it is set: at most 1,000, or 100 with a series.
     pub limit: Option<usize>,
     /// How many are left out before.
@@ -131,7 +131,7 @@ pub(in crate::query) async fn counters(
     names.dedup();
     let page = names.iter().copied().skip(query.offset).take(limit);
     let page: Vec<&str> = page.collect();
-    check_points(series.map_or(0, |series| page.len() * series.starts().count()))?;
+    check_points::<CountersQuery>(series.map_or(0, |series| page.len() * series.starts().count()))?;
     let mut counters = Vec::with_capacity(page.len());
     for names in page.chunks(COUNTERS_AT_ONCE) {
         let query = CounterQuery::new(names.iter().copied(), precision.seconds);
@@ -194,7 +194,7 @@ pub(in crate::query) async fn counter(
     if samples.is_empty() && !is_known(source, name).await? {
         return Err(QueryError::NotFound("there is no counter of this name"));
     }
-    check_points(samples.len())?;
+    check_points::<CounterSamplesQuery>(samples.len())?;
     Ok(CounterSamples {
         name: name.to_owned(),
         precision: precision.seconds,

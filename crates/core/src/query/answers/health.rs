@@ -39,7 +39,7 @@ pub struct HealthStatus {
 }
 
 /// The days that the store keeps, where `history` is asked for.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct HistoryHealth {
     /// How many days.
@@ -49,7 +49,7 @@ pub struct HistoryHealth {
 }
 
 /// The state of this process, with what only the store knows: [`Reader::health`](crate::query::Reader::health).
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct FullHealth {
     /// The state of this process.

@@ -19,7 +19,7 @@ use tower_pulse_model::histogram::{COARSE_SCALE, Histogram, lower_bound};
 /// octave.
 const MAX_ROWS: u16 = 48;
 
-/// The requests of a context, or of all, by time and by duration: [`HeatMapQuery`](crate::query::HeatMapQuery).
+/// The requests of a context, or of all, by time and by duration: [`HeatMapQuery`](crate::query::drawn::HeatMapQuery).
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct HeatMap {
@@ -86,7 +86,7 @@ pub(in crate::query) async fn heat_map(
     let resolution = Resolution::choose(&resolutions, query.precision, Some(&asked), now)?;
     let (slices, precision) = (resolution.slices(&asked), resolution.precision);
     let length = slices.seconds() / i64::from(precision);
-    check_points(usize::try_from(length).unwrap_or(0) * usize::from(MAX_ROWS))?;
+    check_points::<HeatMapQuery>(usize::try_from(length).unwrap_or(0) * usize::from(MAX_ROWS))?;
 
     let id = context_id(source, query.context.as_deref(), query.kind).await?;
     let records = source.reader.records(&id, precision, resolution.tier);

@@ -21,7 +21,7 @@ use tower_pulse_model::order::keep_first;
 /// The length of a minute, in seconds.
 const MINUTE: i64 = REPORTED_MINUTES.seconds as i64;
 
-/// One instance beside the others: [`InstanceQuery`](crate::query::InstanceQuery).
+/// One instance beside the others: [`InstanceQuery`](crate::query::drawn::InstanceQuery).
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Instance {

@@ -20,7 +20,7 @@ use tower_pulse_model::order::InOrder;
 use tower_pulse_model::slice::HOUR;
 use tower_pulse_model::snapshot::{AliveInstance, FleetSnapshot};
 
-/// What each instance did: [`InstancesQuery`](crate::query::InstancesQuery).
+/// What each instance did: [`InstancesQuery`](crate::query::drawn::InstancesQuery).
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Instances {

@@ -9,7 +9,7 @@ use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{Kind, Metric};
 
 /// What a series shows of each slice.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum SeriesMetric {
@@ -241,7 +241,7 @@ mod tests {
                 }
                 other => panic!("{metric:?}: {other:?}"),
             }
-            let is_exact = metric != SeriesMetric::P50;
+            let is_exact = !matches!(metric, SeriesMetric::P50);
             assert_eq!(metric.error(&sums) == 0.0, is_exact);
         }
         let hits = SeriesMetric::Hits.of_record(Kind::Http, &sums);

@@ -1,95 +1,70 @@
-//! The answers: a file for each question, and the types that they share.
+//! The answers: a file for each question, and the types that they share. The types that `pub use` names are those that
+//! users have in Rust; the others are in [`drawn`](super::drawn).
 
-mod changes;
-mod compared;
-mod counters;
-mod deploy;
-mod deploy_verdict;
-mod fix_first;
-mod health;
-mod heat_map;
-mod instance;
-mod instance_verdict;
-mod instances;
-mod marks;
-mod measured;
-mod metric;
-mod outcome;
-mod overview;
-mod path;
-mod path_targets;
-mod paths;
-mod profile;
+pub(super) mod changes;
+pub(super) mod compared;
+pub(super) mod counters;
+pub(super) mod deploy;
+pub(super) mod deploy_verdict;
+pub(super) mod fix_first;
+pub(super) mod health;
+pub(super) mod heat_map;
+pub(super) mod instance;
+pub(super) mod instance_verdict;
+pub(super) mod instances;
+pub(super) mod marks;
+pub(super) mod measured;
+pub(super) mod metric;
+pub(super) mod outcome;
+pub(super) mod overview;
+pub(super) mod path;
+pub(super) mod path_targets;
+pub(super) mod paths;
+pub(super) mod profile;
 #[cfg(feature = "rankings")]
-mod rankings;
-mod resolution;
-mod row_series;
+pub(super) mod rankings;
+pub(super) mod resolution;
+pub(super) mod row_series;
 #[cfg(feature = "row-cache")]
-mod rows;
-mod series;
-mod slow_requests;
-mod slowest;
-mod slowest_requests;
-mod timers;
-mod worst_requests;
+pub(super) mod rows;
+pub(super) mod series;
+pub(super) mod slow_requests;
+pub(super) mod slowest;
+pub(super) mod slowest_requests;
+pub(super) mod timers;
+pub(super) mod worst_requests;
 
-pub use self::changes::{ChangeRow, Changes, ChangesQuery, WatchedRow};
+pub use self::changes::{ChangeRow, Changes, ChangesQuery};
 pub use self::compared::{Before, ComparedWindow, ENOUGH_FOR_P99, ENOUGH_REQUESTS, Ratios};
-pub use self::counters::{
-    CounterRow, CounterSamples, CounterSamplesQuery, Counters, CountersQuery,
-};
-pub use self::deploy::{Deploy, DeployQuery, DeployRow};
+pub use self::counters::{CounterRow, Counters, CountersQuery};
 pub use self::deploy_verdict::{DeployVerdict, Verdict};
-pub use self::fix_first::{FixFirst, FixFirstQuery, FixReason, FixRow};
-pub use self::health::{FullHealth, HistoryHealth};
-pub use self::heat_map::{HeatMap, HeatMapQuery, HeatSlice};
-pub use self::instance::{Instance, InstancePath, InstancePoint, InstanceQuery, MachinePoint};
-pub use self::instance_verdict::{InstanceVerdict, Spread};
-pub use self::instances::{InstanceRow, Instances, InstancesQuery};
 pub use self::marks::{Marks, MarksQuery};
 pub use self::measured::{ContextName, Measured, Outcomes, PollTimes, Times};
 pub use self::metric::{SeriesMetric, SeriesValue, SliceTimes};
 pub use self::outcome::{OutcomePaths, OutcomeQuery, OutcomeRow};
-pub use self::overview::{HourTotal, Overview, OverviewQuery};
-pub use self::path::{Bucket, ContextHour, Path, PathQuery, PathWindow};
-pub use self::path_targets::{Burn, BurningPath, TargetBudget, TargetBurn};
-pub use self::paths::{Order, PathRow, Paths, PathsQuery, Repeated, RowStatus, Sort};
-pub use self::profile::{HourOfWeek, Profile, ProfileQuery};
+pub use self::path::{Path, PathQuery, PathWindow};
+pub use self::paths::{PathRow, Paths, PathsQuery, Sort};
 #[cfg(feature = "rankings")]
-pub use self::rankings::{
-    RankedRow, RankingHead, RankingPart, RankingQuery, RankingRow, Rankings, RankingsQuery,
-};
-pub use self::row_series::{PointValue, RowMetric, SeriesSpan};
-#[cfg(feature = "row-cache")]
-pub use self::rows::Rows;
+pub use self::rankings::{RankedRow, RankingPart, RankingQuery};
 pub use self::series::{Series, SeriesQuery};
-pub use self::slow_requests::{BothHours, ListedRequest};
-pub use self::slowest::{SlowContext, Slowest, SlowestQuery};
+pub use self::slow_requests::ListedRequest;
 pub use self::slowest_requests::{
     ListedHours, RequestStatus, SlowestRequests, SlowestRequestsQuery,
 };
-pub use self::timers::{QueueWait, RequestTimer, RequestTimers, TimerPath};
-pub use self::worst_requests::WorstRequests;
 pub use super::error::QueryError;
 #[doc(hidden)]
 pub use super::question::Answered;
 pub use super::question::Question;
-pub use super::reader::{Answer, Answering, Reader};
+pub use super::reader::{Answer, Reader};
 pub use super::span::Covered;
 pub use super::window::Window;
-pub use crate::advice::Advice;
-#[cfg(feature = "row-cache")]
-pub use crate::row_lists::RowsQuery;
-pub use tower_pulse_detect::detector::{Sight, Watched};
-pub use tower_pulse_detect::side_by_side::{Side, SideBySide};
 pub use tower_pulse_model::context::Kind;
 
-pub(super) use self::health::{HealthStatus, health, status};
+pub(super) use self::health::{health, status};
 
 use std::ops::RangeInclusive;
 
-use super::error::MAX_POINTS;
-use super::reader::source;
+use super::json::check_points;
 use tower_pulse_model::snapshot::ContextSnapshot;
 
 /// Number of rows, unless a question sets a limit.
@@ -125,41 +100,6 @@ fn check_given(name: &'static str, given: &str) -> Result<(), QueryError> {
         _ => Ok(()),
     }
 }
-
-/// To be called before so many values of series are computed.
-fn check_points(points: usize) -> Result<(), QueryError> {
-    let most = MAX_POINTS;
-    match points > most {
-        true => Err(QueryError::TooLarge { points, most }),
-        false => Ok(()),
-    }
-}
-
-macro_rules! answered {
-    ($(
-        $(#[$when:meta])*
-        $name:literal $(with $given:literal)? => $query:ident, $function:path, $answer:ident
-        $(, less $parameter:literal $remedy:literal)?
-        $(, points $points:expr)?;
-    )+) => {
-        $(
-            $(#[$when])*
-            impl Answered for $query {
-                type Answer = $answer;
-                $(const LESS: (&'static str, &'static str) = ($parameter, $remedy);)?
-
-                fn ask<'a>(&'a self, reader: &'a Reader) -> Answering<'a, $answer> {
-                    reader.answer($function(source(reader), self))
-                }
-
-                $(fn points(answer: &$answer) -> usize {
-                    ($points)(answer)
-                })?
-            }
-        )+
-    };
-}
-super::question::questions!(answered);
 
 /// The names that a question asks for, whatever the case of letters.
 struct NameFilter(String);

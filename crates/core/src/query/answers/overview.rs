@@ -18,7 +18,7 @@ use tower_pulse_model::snapshot::FleetSnapshot;
 /// Number of complete seconds that the rate is a mean of.
 const SECONDS: i64 = 10;
 
-/// The fleet's main numbers: [`OverviewQuery`](crate::query::OverviewQuery).
+/// The fleet's main numbers: [`OverviewQuery`](crate::query::drawn::OverviewQuery).
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Overview {

@@ -24,9 +24,10 @@ use tower_pulse_model::slow_request::SlowRequests;
 use tower_pulse_model::snapshot::HourSnapshot;
 
 /// The lower bound and the upper bound of a bucket of a histogram, in seconds, and its count.
-pub type Bucket = (f64, f64, u64);
+type Bucket = (f64, f64, u64);
 
-/// The data of one context: [`PathQuery`](crate::query::PathQuery).
+/// The data of one context: [`PathQuery`](crate::query::PathQuery). Its JSON also has the hours, its timers, the requests to
+/// look at, advice, and its target.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Path {
@@ -34,52 +35,52 @@ pub struct Path {
     #[serde(flatten)]
     pub name: ContextName,
     /// The current hour, UTC; `None` without samples.
-    pub hour: Option<ContextHour>,
+    hour: Option<ContextHour>,
     /// The hour before; `None` without samples.
-    pub last_hour: Option<ContextHour>,
+    last_hour: Option<ContextHour>,
     /// Each bucket that is not empty, of the current hour, or of the last one while the current has no samples.
     pub histogram: Vec<Bucket>,
     /// Counts by outcome, of the same hour.
     pub outcomes: Outcomes,
     /// The 5 slowest requests of each hour, slowest first.
-    pub slowest_requests: BothHours,
+    slowest_requests: BothHours,
     /// The 5 newest failed requests of each hour, newest first. One of the slowest may be among them.
-    pub failed_requests: BothHours,
+    failed_requests: BothHours,
     /// What has changed on it, or, of a timer, on the paths that it is suspected of: what stands first.
     pub changes: Vec<ChangeRow>,
     /// The timers within its requests, in the same hour as the histogram.
     #[serde(flatten)]
-    pub timers: RequestTimers,
+    timers: RequestTimers,
     /// Why its requests are here, or end as they do, where the way in which the service uses the layer explains it: in
     /// the window, or else in the same hour as the histogram.
-    pub advice: Vec<Advice>,
+    advice: Vec<Advice>,
     /// Its own target, if it has one.
-    pub path_target: Option<TargetBudget>,
+    path_target: Option<TargetBudget>,
     /// The window, if one was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<PathWindow>,
 }
 
-/// What a context measured in a window, with histograms and timers.
+/// What a context measured in a window, with histograms. Its JSON also has timers, and the requests to look at.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct PathWindow {
     /// What was measured in it, and in the window before.
     #[serde(flatten)]
     pub window: ComparedWindow,
-    /// Each bucket that is not empty.
+    /// Each bucket that is not empty: its bounds in seconds, and its count.
     pub histogram: Vec<Bucket>,
     /// The same of the window before.
     pub histogram_before: Vec<Bucket>,
     /// The timers within the requests.
     #[serde(flatten)]
-    pub timers: RequestTimers,
+    timers: RequestTimers,
     /// The timers of the window before.
-    pub timers_before: RequestTimers,
+    timers_before: RequestTimers,
     /// The requests to look at.
-    pub worst_requests: WorstRequests,
+    worst_requests: WorstRequests,
     /// Of a timer, the paths within whose requests it ran, at most 100; empty for other contexts.
-    pub run_by: Vec<TimerPath>,
+    run_by: Vec<TimerPath>,
 }
 
 /// A context's hour.

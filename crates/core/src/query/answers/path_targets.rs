@@ -108,7 +108,7 @@ pub(super) async fn burning(source: &Source) -> Result<Vec<(&ContextId, TargetBu
         match source.reader.path_targets(Window::seconds(length)).await {
             Ok(sums) => Ok(Some(sums)),
             // All else of the answer has its room.
-            Err(QueryError::NoRoom { .. }) => Ok(None),
+            Err(QueryError::NoRoom(_)) => Ok(None),
             Err(error) => Err(error),
         }
     });

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::changes::urgencies;
 use super::compared::{Compared, Ratios};
@@ -146,7 +146,7 @@ impl Row {
 /// The share of a window of which enough was recorded to say that something was not in it.
 const WHOLE: f64 = 0.995;
 
-/// A page of the table: [`PathsQuery`](crate::query::PathsQuery).
+/// A page of the table: [`PathsQuery`](crate::query::PathsQuery). Its JSON has series too, if they are asked for there.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Paths {
@@ -163,7 +163,7 @@ pub struct Paths {
     pub total: usize,
     /// The slices of the rows' series, if a series was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub series: Option<SeriesSpan>,
+    series: Option<SeriesSpan>,
     /// The contexts.
     pub paths: Vec<PathRow>,
 }
@@ -187,13 +187,13 @@ pub struct PathRow {
     /// Whether it had no samples in the window before, which was recorded.
     pub is_new: bool,
     /// Its own target, if it has one.
-    pub path_target: Option<TargetBurn>,
+    path_target: Option<TargetBurn>,
     /// The timer that it runs more than 20 times a request; of a timer, the path that runs it so often. `None` if there
     /// is none.
-    pub repeated: Option<Repeated>,
+    repeated: Option<Repeated>,
     /// One value for each slice, oldest first; `None` where nothing was recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub series: Option<Vec<Option<PointValue>>>,
+    pub(in crate::query) series: Option<Vec<Option<PointValue>>>,
 }
 
 /// A timer that a path runs more than 20 times a request: a query for each row of another, usually.
@@ -250,41 +250,41 @@ pub struct PathsQuery {
     pub kind: Kind,
     /// Only contexts that compare with the window before in a way; otherwise those that have samples.
     #[serde(deserialize_with = "or_any")]
-    pub status: Option<RowStatus>,
+    status: Option<RowStatus>,
     /// Only contexts whose name contains it, whatever the case of letters.
     #[serde(rename = "q")]
     pub contains: String,
     /// What they are ordered by.
     pub sort: Sort,
-    /// Whether the largest comes first. A context without a value comes last in either order.
-    pub order: Order,
+    /// Whether the smallest comes first. A context without a value comes last in either order.
+    #[serde(rename = "order", deserialize_with = "is_ascending")]
+    pub ascending: bool,
     /// What the series of each row shows, if there shall be one.
     #[serde(deserialize_with = "or_none")]
-    pub series: Option<RowMetric>,
+    series: Option<RowMetric>,
     /// The most contexts that are answered, 100 unless it is set: at most 1,000, or 100 with a series.
     pub limit: Option<usize>,
     /// How many are left out before.
     pub offset: usize,
 }
 
-/// The order of rows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
-#[non_exhaustive]
-pub enum Order {
-    /// The largest comes first.
-    #[default]
-    #[serde(rename = "desc")]
-    Descending,
-    /// The smallest comes first.
-    #[serde(rename = "asc")]
-    Ascending,
+/// The order of rows, as the API names it.
+#[derive(PartialEq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Order {
+    Desc,
+    Asc,
+}
+
+fn is_ascending<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
+    Ok(Order::deserialize(from)? == Order::Asc)
 }
 
 impl PathsQuery {
     /// The order of two rows.
     fn precedes(&self, a: &Row, b: &Row) -> Ordering {
         let by_name = a.context.name.cmp(&b.context.name);
-        let descending = self.order == Order::Descending;
+        let descending = !self.ascending;
         match self.sort == Sort::Context && descending {
             true => by_name.reverse(),
             false => order(self.sort.key(a), self.sort.key(b), descending)
@@ -316,7 +316,7 @@ pub(in crate::query) async fn paths(
     let mut series = None;
     let mut values = Vec::new();
     if let Some(metric) = query.series {
-        check_points(page.len() * source.reader.slices_of(query.window).await?)?;
+        check_points::<PathsQuery>(page.len() * source.reader.slices_of(query.window).await?)?;
         let ids: Vec<_> = page.iter().map(|row| id_of(&row.context)).collect();
         let points = source.reader.window_points(query.window, &ids).await?;
         series = Some(SeriesSpan::new(metric.as_str(), &points));

@@ -16,7 +16,7 @@ const ENOUGH_HOURS: usize = 24;
 /// Significant digits of a figure: a profile is no more exact.
 const DIGITS: i32 = 4;
 
-/// What is usual at each hour of the week: [`ProfileQuery`](crate::query::ProfileQuery).
+/// What is usual at each hour of the week: [`ProfileQuery`](crate::query::drawn::ProfileQuery).
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Profile {

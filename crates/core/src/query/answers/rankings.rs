@@ -12,7 +12,7 @@ use crate::store::read::RankedId;
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::ranking::RankingSpec;
 
-/// The rankings of the store and of this process: [`RankingsQuery`](crate::query::RankingsQuery).
+/// The rankings of the store and of this process: [`RankingsQuery`](crate::query::drawn::RankingsQuery).
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Rankings {
@@ -31,13 +31,13 @@ pub struct RankingRow {
     pub ids: usize,
 }
 
-/// A part of a ranking: [`RankingQuery`](crate::query::RankingQuery).
+/// A part of a ranking: [`RankingQuery`](crate::query::RankingQuery). Its JSON also says how the ranking is configured.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct RankingPart {
     /// Its name and configuration.
     #[serde(flatten)]
-    pub head: RankingHead,
+    head: RankingHead,
     /// Number of ids.
     pub total: usize,
     /// Some of the ids, the highest score first.

@@ -106,7 +106,7 @@ pub(in crate::query) async fn series(
         points.retain(|(start, ..)| slices.contains(*start));
         error = Some(points.iter().fold(0.0, |most, (.., error)| error.max(most)));
     }
-    check_points(points.len())?;
+    check_points::<SeriesQuery>(points.len())?;
     let points = points.into_iter();
     Ok(Series {
         context: query.context.clone(),

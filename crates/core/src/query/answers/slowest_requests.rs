@@ -54,7 +54,7 @@ pub struct SlowestRequestsQuery {
 }
 
 /// The hours, UTC, of which requests are listed one by one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ListedHours {
@@ -90,10 +90,10 @@ impl ListedHours {
 /// }
 /// assert!("99".parse::<RequestStatus>().is_err());
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub struct RequestStatus(Ending);
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 enum Ending {
     /// It counts as an error.
     Failed,

@@ -213,10 +213,7 @@ impl WindowState {
             let Some((_, oldest)) = others.min_by_key(|(_, held)| held.asked_at) else {
                 self.held[at].clear();
                 self.open.clear();
-                return Err(QueryError::NoRoom {
-                    contexts: self.groups.contexts(),
-                    most_bytes,
-                });
+                return Err(QueryError::no_room(self.groups.contexts(), most_bytes));
             };
             oldest.clear();
         }

@@ -42,7 +42,7 @@ pub struct RankingQuery {
 }
 
 /// An id of a ranking.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 #[cfg_attr(feature = "query", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct RankedId {
@@ -63,7 +63,7 @@ impl RankedId {
 }
 
 /// A part of a ranking.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct RankingPage {
     /// The configuration that the ranking was last added to with.
     pub spec: RankingSpec,

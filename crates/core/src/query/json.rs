@@ -1,0 +1,295 @@
+//! Answers as JSON: which question a text asks, and how large an answer may be: its points, which are counted before they
+//! are computed, and its bytes, which are counted as they are written. The answers of a screen have bounds together as well.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use serde::{Deserialize, Serialize};
+use serde_json::ser::{Formatter, Serializer};
+
+use super::answers::{self, Question, Reader};
+use super::error::{MAX_POINTS, QueryError};
+use super::params::{self, NO_PARAMETER};
+use super::question::named;
+use super::reader::source;
+use crate::task::BoxFuture;
+use tower_pulse_model::context::is_hidden;
+
+/// The most bytes of an answer: a table of 1,000 rows with the longest names has three quarters of them.
+const MAX_BYTES: usize = 4 << 20;
+
+/// The most values of all answers of a screen.
+const MAX_SCREEN_POINTS: usize = 4 * MAX_POINTS;
+
+/// The most bytes of all answers of a screen.
+const MAX_SCREEN_BYTES: usize = 2 * MAX_BYTES;
+
+/// The parameter by which less can be asked for, and how.
+pub type Less = (&'static str, &'static str);
+
+/// An answer, which becomes one JSON object.
+#[derive(Debug)]
+pub struct Written {
+    /// The object without `as_of`.
+    pub json: Vec<u8>,
+    /// The Unix second up to which it includes all samples, if that is known.
+    pub as_of: Option<i64>,
+}
+
+impl Written {
+    /// The object with `as_of`.
+    pub fn whole(mut self) -> Vec<u8> {
+        if self.json.pop() == Some(b'}') {
+            let as_of = self.as_of.map_or("null".to_owned(), |at| at.to_string());
+            let end = format!(",\"as_of\":{as_of}}}");
+            self.json.extend_from_slice(end.as_bytes());
+        }
+        self.json
+    }
+}
+
+/// What an answer, or a refusal of the question, is made by.
+pub type Writing<'a> = BoxFuture<'a, Result<Written, QueryError>>;
+
+/// Answers a question with the parameters of a query.
+pub type Endpoint = for<'a> fn(&'a Reader, Option<&'a str>, &'a ScreenSize) -> Writing<'a>;
+
+/// Answers a question such as `paths?window=1h`.
+pub fn ask<'a>(reader: &'a Reader, question: &'a str, screen: &'a ScreenSize) -> Writing<'a> {
+    let (name, query) = match question.split_once('?') {
+        Some((name, query)) => (name, Some(query)),
+        None => (question, None),
+    };
+    match named(name, query) {
+        Some(endpoint) => endpoint(reader, query, screen),
+        None => Box::pin(async { Err(QueryError::NotFound("no endpoint has this path")) }),
+    }
+}
+
+/// Answers a question of a type.
+pub(super) fn answer<'a, Q: Question>(
+    reader: &'a Reader,
+    query: Option<&'a str>,
+    screen: &'a ScreenSize,
+) -> Writing<'a> {
+    Box::pin(async move {
+        let now = source(reader).clock.now_seconds();
+        let question: Q = params::parse(query, now).map_err(|error| or_less(error, Q::LESS))?;
+        let answer = reader.ask(&question).await?;
+        screen.add(&screen.points, Q::points(&answer), MAX_SCREEN_POINTS)?;
+        Ok(Written {
+            json: screen.to_json(&answer.value, Q::LESS)?,
+            as_of: Some(answer.as_of),
+        })
+    })
+}
+
+/// Adds how to ask for less, where no parameter is allowed: one of them may make another question.
+fn or_less(error: QueryError, (_, how): Less) -> QueryError {
+    match error {
+        QueryError::Parameter { name, message } if message.ends_with(NO_PARAMETER) => {
+            QueryError::parameter(name, format!("{message}: {how}"))
+        }
+        error => error,
+    }
+}
+
+/// Which part of health is asked for.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct HealthQuery {
+    part: Part,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Part {
+    #[default]
+    All,
+    Status,
+}
+
+/// The health of this process, which is answered whatever the state of the store.
+pub(super) fn health<'a>(
+    reader: &'a Reader,
+    query: Option<&'a str>,
+    screen: &'a ScreenSize,
+) -> Writing<'a> {
+    Box::pin(async move {
+        let (source, less) = (source(reader), ("part", "ask for part=status"));
+        let as_of = source.reader.as_of();
+        let (json, as_of) = match params::parse::<HealthQuery>(query, 0)?.part {
+            Part::All => {
+                let (health, as_of) = tokio::join!(answers::health(source), as_of);
+                (screen.to_json(&health, less), as_of)
+            }
+            Part::Status => {
+                let (status, as_of) = tokio::join!(answers::status(source), as_of);
+                (screen.to_json(&status, less), as_of)
+            }
+        };
+        Ok(Written {
+            json: json?,
+            as_of: as_of.ok(),
+        })
+    })
+}
+
+/// What the answers to one request have taken of what they may take together.
+#[derive(Default)]
+pub struct ScreenSize {
+    points: AtomicUsize,
+    bytes: AtomicUsize,
+    is_too_large: AtomicBool,
+}
+
+impl ScreenSize {
+    fn add(&self, taken: &AtomicUsize, more: usize, most: usize) -> Result<(), QueryError> {
+        let before = taken.fetch_add(more, Ordering::Relaxed);
+        if before.saturating_add(more) <= most {
+            return Ok(());
+        }
+        self.is_too_large.store(true, Ordering::Relaxed);
+        self.check()
+    }
+
+    /// Fails if the answers are too large together, in whatever order they are computed.
+    pub fn check(&self) -> Result<(), QueryError> {
+        if !self.is_too_large.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let message = format!(
+            "the answers have more than {MAX_SCREEN_POINTS} points or {MAX_SCREEN_BYTES} bytes together: ask for \
+             fewer rows (limit), for a shorter window (from and to), or for some of them in requests of their own"
+        );
+        Err(QueryError::parameter("ask", message))
+    }
+
+    /// An answer as JSON, in which no character is hidden.
+    pub fn to_json(&self, value: &impl Serialize, less: Less) -> Result<Vec<u8>, QueryError> {
+        let mut text = BoundedText::default();
+        let written = value.serialize(&mut Serializer::with_formatter(&mut text, Visible));
+        // Nothing else fails: the keys of all maps are texts.
+        written.map_err(|_| too_large(less, &format!("more bytes than the {MAX_BYTES} that")))?;
+        self.add(&self.bytes, text.0.len(), MAX_SCREEN_BYTES)?;
+        Ok(text.0)
+    }
+}
+
+/// The error of an answer that would be too large.
+fn too_large((parameter, remedy): Less, what: &str) -> QueryError {
+    let message = format!("the answer would have {what} are allowed: {remedy}");
+    QueryError::parameter(parameter, message)
+}
+
+/// To be called before so many values of series are computed.
+pub(super) fn check_points<Q: Question>(points: usize) -> Result<(), QueryError> {
+    match points > MAX_POINTS {
+        true => Err(too_large(
+            Q::LESS,
+            &format!("{points} points, and at most {MAX_POINTS}"),
+        )),
+        false => Ok(()),
+    }
+}
+
+/// A text that refuses what it has no room for.
+#[derive(Default)]
+struct BoundedText(Vec<u8>);
+
+impl io::Write for BoundedText {
+    fn write(&mut self, part: &[u8]) -> io::Result<usize> {
+        self.write_all(part).map(|()| part.len())
+    }
+
+    #[inline]
+    fn write_all(&mut self, part: &[u8]) -> io::Result<()> {
+        if part.len() > MAX_BYTES - self.0.len() {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        self.0.extend_from_slice(part);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Escapes characters that show nothing or turn the direction of text. Names that this crate makes have none, but other
+/// writers of a store's keys may use them, and whoever asks with the name must get it back as it is.
+struct Visible;
+
+impl Formatter for Visible {
+    #[inline]
+    fn write_string_fragment<W: ?Sized + io::Write>(
+        &mut self,
+        writer: &mut W,
+        fragment: &str,
+    ) -> io::Result<()> {
+        if fragment.is_ascii() {
+            return writer.write_all(fragment.as_bytes());
+        }
+        let mut written = 0;
+        for (at, c) in fragment.char_indices().filter(|(_, c)| is_hidden(*c)) {
+            writer.write_all(&fragment.as_bytes()[written..at])?;
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                write!(writer, "\\u{unit:04x}")?;
+            }
+            written = at + c.len_utf8();
+        }
+        writer.write_all(&fragment.as_bytes()[written..])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LESS: Less = ("limit", "ask for fewer rows");
+
+    fn error(result: Result<impl Sized, QueryError>) -> String {
+        format!("{:?}", result.err().expect("refused"))
+    }
+
+    #[test]
+    fn an_answer_and_all_answers_together_have_a_most() {
+        let screen = ScreenSize::default();
+        let what = format!("{} points, and at most {MAX_POINTS}", MAX_POINTS + 1);
+        let refused = error(Err::<(), _>(too_large(LESS, &what)));
+        for part in ["16385 points", "16384", "ask for fewer rows", r#""limit""#] {
+            assert!(refused.contains(part), "{refused}");
+        }
+        let refused = error(screen.to_json(&"x".repeat(MAX_BYTES), LESS));
+        assert!(refused.contains("4194304"), "{refused}");
+        assert!(screen.check().is_ok(), "what is refused takes nothing");
+
+        let add = |points| screen.add(&screen.points, points, MAX_SCREEN_POINTS);
+        for _ in 0..4 {
+            assert!(add(MAX_POINTS).is_ok());
+        }
+        assert!(screen.check().is_ok());
+        assert!(error(add(1)).contains(r#""ask""#));
+        assert!(screen.check().is_err());
+
+        let screen = ScreenSize::default();
+        let largest = "x".repeat(MAX_BYTES - 2);
+        for _ in 0..2 {
+            let json = screen.to_json(&largest, LESS).expect("it has room");
+            assert_eq!(json.len(), MAX_BYTES);
+        }
+        assert!(error(screen.to_json(&7, LESS)).contains(r#""ask""#));
+    }
+
+    #[test]
+    fn what_nobody_sees_is_escaped_and_comes_back() {
+        let name = "GET /é/\u{202e}gpj.exe\u{200b}\u{feff}\u{85}\u{e0041}\u{7f}\n\"😀";
+        let json = ScreenSize::default().to_json(&name, LESS);
+        let json = String::from_utf8(json.expect("it has room")).expect("UTF-8");
+        let expected =
+            "\"GET /é/\\u202egpj.exe\\u200b\\ufeff\\u0085\\udb40\\udc41\\u007f\\n\\\"😀\"";
+        assert_eq!(json, expected);
+        let back: String = serde_json::from_str(&json).expect("JSON");
+        assert_eq!(back, name);
+    }
+}
