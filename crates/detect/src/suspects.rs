@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::change::{Change, ChangeKind, Suspect};
+use super::figures::median;
 use super::side_by_side::SideBySide;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::escape_hidden;
@@ -97,12 +98,6 @@ pub fn machines(machines: &[(Arc<str>, Vec<MachineMinute>)], is_of_one: bool) ->
         }
     };
     delayed.into_iter().map(suspect).collect()
-}
-
-fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_unstable_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
 }
 
 /// The marks around the start of a change, in Unix seconds, nearest first.
