@@ -128,10 +128,7 @@ impl Standing<'_> {
         let minutes = self.judged(from).max(since.minutes);
         let per_minute = 1.0 / f64::from(minutes.max(1));
         let past = &alarm.past;
-        let mut now = Pace {
-            rate: since.requests as f64 * per_minute,
-            mean: since.mean(),
-        };
+        let mut now = Pace::new(since.requests as f64 * per_minute, since.mean());
         let mut then = now;
         // A past has only minutes with requests. As many of all minutes had some as now.
         let busy = f64::from(since.minutes) * per_minute;
@@ -141,14 +138,8 @@ impl Standing<'_> {
             AlarmKind::Slower | AlarmKind::Faster => {
                 let times = self.times(alarm, &since);
                 is_tail = times.is_tail;
-                now = Pace {
-                    rate: times.count_now * per_minute,
-                    mean: times.mean_now,
-                };
-                then = Pace {
-                    rate: now.rate,
-                    mean: times.mean_then,
-                };
+                now = Pace::new(times.count_now * per_minute, times.mean_now);
+                then = Pace::new(now.rate, times.mean_then);
                 if has_other_traffic() {
                     then.rate = busy * times.count_then / f64::from(past.minutes.max(1));
                 }
@@ -166,21 +157,12 @@ impl Standing<'_> {
                 (past.error_share(), since.error_share(), least)
             }
             AlarmKind::Surging => {
-                then = Pace {
-                    rate: past.rate(),
-                    mean: now.mean / self.slowness(alarm.context),
-                };
+                then = Pace::new(past.rate(), now.mean / self.slowness(alarm.context));
                 (past.rate(), now.rate, LEAST_RATE)
             }
             AlarmKind::Silent => {
-                now = Pace {
-                    rate: 0.0,
-                    mean: past.mean(),
-                };
-                then = Pace {
-                    rate: past.rate(),
-                    ..now
-                };
+                now = Pace::new(0.0, past.mean());
+                then = Pace::new(past.rate(), past.mean());
                 (past.rate(), 0.0, LEAST_RATE)
             }
         };
@@ -226,10 +208,7 @@ impl Standing<'_> {
             of_page.map(|minute| (minute.tick, minute.requests.into(), minute.seconds.into()));
         let is_all = context == all_id();
         let of_all = self.state.shared.0.iter().filter(|_| is_all);
-        let of_all = of_all.map(|shared| {
-            let (requests, micros) = (shared.requests as f64, shared.micros as f64);
-            (shared.tick, requests, micros * 1e-6)
-        });
+        let of_all = of_all.map(|all| (all.tick, all.requests as f64, all.micros as f64 * 1e-6));
         let busy = of_page.chain(of_all);
         busy.filter(|(_, requests, _)| *requests > 0.0).collect()
     }
@@ -256,9 +235,8 @@ impl Standing<'_> {
     fn slowness(&self, context: RecordId) -> f64 {
         let slower = self.state.standing(context, &[AlarmKind::Slower]).next();
         let times = slower.map(|alarm| self.times(alarm, &Sums::default()));
-        times.map_or(1.0, |times| {
-            agreeing(times.mean_now / times.mean_then, 1.0, false)
-        })
+        let ratio = times.map_or(1.0, |times| times.mean_now / times.mean_then);
+        agreeing(ratio, 1.0, false)
     }
 
     /// Compares the times of a context that is slower or faster. What all contexts share is a part of `then`: it is what
@@ -270,8 +248,8 @@ impl Standing<'_> {
             return self.times_of_all(alarm, since);
         };
         let mut tally = Tally::new();
-        page.history
-            .each(alarm.since, |_, packed| tally.add(packed));
+        let history = &page.history;
+        history.each(alarm.since, |_, packed| tally.add(packed));
         let (counts_then, counts_now) = (lens.past.counts(), tally.finish());
         let (then, now) = (Means::of(&counts_then), Means::of(&counts_now));
         let shared = self.state.shared.of(alarm.context);
@@ -306,9 +284,8 @@ impl Standing<'_> {
     fn times_of_all(&self, alarm: &Alarm, since: &Sums) -> Times {
         let effect = (alarm.effect as f64 * 1e-6).exp();
         let level = self.state.shared.median_level(alarm.since, self.now + 1);
-        let level = level.map_or(effect, |level| {
-            (level - alarm.past.level as f64 * 1e-6).exp()
-        });
+        let then = alarm.past.level as f64 * 1e-6;
+        let level = level.map_or(effect, |level| (level - then).exp());
         let ratio = match alarm.context == all_id() {
             true => agreeing(level, effect, alarm.kind == AlarmKind::Faster),
             false => 1.0,

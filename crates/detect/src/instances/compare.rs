@@ -37,11 +37,8 @@ impl Moments {
             ..Self::default()
         };
         for (index, n) in histogram.buckets() {
-            let (low, high) = (
-                lower_bound(*index, scale),
-                lower_bound(index.saturating_add(1), scale),
-            );
-            let log = (low * high).sqrt().ln();
+            let bound = |index: u16| lower_bound(index, scale);
+            let log = (bound(*index) * bound(index.saturating_add(1))).sqrt().ln();
             moments.successes += *n as f64;
             moments.logs += *n as f64 * log;
             moments.squares += *n as f64 * log * log;
