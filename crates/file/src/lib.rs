@@ -39,12 +39,10 @@ const MAX_WAITING: usize = 1_000;
 ///
 /// Dropping the store makes the file durable and closes it, a moment later. `Pulse::shutdown`
 /// waits until it is durable.
-#[derive(Debug)]
 #[non_exhaustive]
 pub struct FileStore;
 
 /// The thread that works on a file, for those who ask it. It ends when nobody can any more.
-#[derive(Debug)]
 struct Thread {
     path: Arc<Path>,
     requests: Sender<(Access, Work)>,
@@ -53,7 +51,7 @@ struct Thread {
 }
 
 /// What the thread tells about the file.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Report {
     /// Why the file cannot be used now.
     trouble: Mutex<Option<String>>,

@@ -1,6 +1,5 @@
 //! Opens a connection to one server and greets it.
 
-use std::fmt;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -34,14 +33,6 @@ pub(crate) struct Dialer {
     connection_timeout: Duration,
     response_timeout: Duration,
     server_info: ServerInfo,
-}
-
-impl fmt::Debug for Dialer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Dialer")
-            .field(&self.server_info.place)
-            .finish()
-    }
 }
 
 impl Dialer {

@@ -20,7 +20,6 @@ use tower_pulse_core::task::lock;
 const MAX_NODES: usize = 64;
 
 /// A cluster, seen from the one slot of a service.
-#[derive(Debug)]
 pub(crate) struct Cluster {
     slot: u16,
     seeds: Vec<Address>,
@@ -30,7 +29,7 @@ pub(crate) struct Cluster {
 }
 
 /// The nodes of the cluster's last answer.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Nodes {
     known: Vec<Address>,
     /// Where among all nodes the next question begins, so that no node is asked again and again, and instances do not all

@@ -41,7 +41,6 @@ pub(crate) enum Layout {
 }
 
 /// How the server is found.
-#[derive(Debug)]
 pub(crate) enum Topology {
     Standalone,
     Cluster(Cluster),

@@ -23,14 +23,12 @@ use tower_pulse_core::task::lock;
 const ASKED_EVERY: Duration = Duration::from_secs(4);
 
 /// The Sentinels of a service, and what they have told.
-#[derive(Debug)]
 pub(crate) struct Sentinels {
     asked: Arc<Asked>,
     /// The task that asks while there are calls. It ends when there are none, or with this.
     watch: Mutex<Option<Watch>>,
 }
 
-#[derive(Debug)]
 struct Asked {
     service: String,
     sentinels: Vec<Address>,
@@ -47,7 +45,6 @@ struct Asked {
     sooner: Notify,
 }
 
-#[derive(Debug)]
 struct Watch(JoinHandle<()>);
 
 impl Drop for Watch {

@@ -16,7 +16,6 @@ mod tables;
 mod upkeep;
 
 use std::any::Any;
-use std::fmt;
 use std::sync::Arc;
 
 use tokio::sync::{Mutex as AsyncMutex, oneshot};
@@ -55,7 +54,7 @@ pub type Found = Result<Box<dyn Any + Send>, StoreError>;
 pub type Work = Box<dyn FnOnce(Result<&mut State, StoreError>) + Send>;
 
 /// The place in which a store has its state.
-pub trait Place: fmt::Debug + Send + Sync {
+pub trait Place: Send + Sync {
     /// In a few words.
     fn describe(&self) -> String;
 
@@ -77,7 +76,6 @@ pub trait Place: fmt::Debug + Send + Sync {
 }
 
 /// All that stores in one process do alike: whatever they answer is made of their state.
-#[derive(Debug)]
 pub struct InProcessStore {
     precisions: Precisions,
     clock: Clock,

@@ -22,7 +22,6 @@ const REPORTS_PART: usize = 4;
 
 /// All tables.
 #[cfg_attr(any(test, feature = "__test_store"), derive(Clone))]
-#[derive(Debug)]
 pub struct Tables {
     fields: Box<dyn Fields>,
     by_name: BTreeMap<Table, Extent>,
