@@ -58,6 +58,12 @@ impl Task {
     }
 }
 
+impl std::fmt::Debug for Task {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Task").field(&self.name).finish()
+    }
+}
+
 impl Future for Task {
     type Output = ();
 
