@@ -3,20 +3,17 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use super::all;
 use super::change::ChangeKind;
-use super::failing;
 use super::find::{self, Finder};
 use super::history::{Tick, tick};
 use super::instances::InstanceDetector;
 use super::minute::all_id;
 pub use super::minute::{Cost, InstanceMinute, Minute, Sight, Verdict, Watched};
 use super::page::Page;
-use super::speed;
 pub use super::state::DetectorState;
 use super::state::{Alarm, AlarmKind, Ended, SharedMinute, SharedMinutes, hundredths};
-use super::traffic;
 use super::verdict::Standing;
+use super::{all, failing, speed, traffic};
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::timer_sums::queue;

@@ -5,7 +5,7 @@
 //! overdispersion of the past (McCullagh and Nelder, *Generalized Linear Models*, 1989, 4.5).
 
 use super::figures::turning_point;
-use super::history::{History, PageMinute, Tick, is_in};
+use super::history::{History, PageMinute, Span, Tick, is_in};
 use super::past::{FEWEST_MINUTES, FEWEST_REQUESTS, PAST_ENDS, YOUNG_PAST_ENDS};
 use tower_pulse_model::order::InOrder;
 
@@ -71,7 +71,7 @@ pub(crate) fn search(
     history: &History,
     now: Tick,
     after: Tick,
-    excluded: &[(Tick, Tick)],
+    excluded: &[Span],
 ) -> Option<Increase> {
     let minutes = history.minutes();
     let last = minutes.back().filter(|last| last.tick == now)?;

@@ -3,20 +3,17 @@
 
 use std::collections::HashMap;
 
-use super::all;
 use super::detector::pages_of;
-use super::failing;
 use super::figures::median;
 use super::history::Tick;
 use super::minute::all_id;
 use super::page::Page;
 use super::past::find_changed_past;
 use super::reference::Past;
-use super::speed;
 use super::state::{Alarm, AlarmKind, DetectorState};
-use super::step;
 use super::traffic::{self, Traffic, TrafficChange};
 use super::verdict::Sums;
+use super::{all, failing, speed, step};
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::timer_sums::queue;

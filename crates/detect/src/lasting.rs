@@ -67,12 +67,7 @@ fn spared(length: usize) -> usize {
 }
 
 /// Standard deviations of a window without its worst minutes.
-pub(crate) fn strength_without_worst(
-    lens: &Lens,
-    window: &[Residual],
-    kind: usize,
-    effect: f64,
-) -> f64 {
+pub(crate) fn without_worst(lens: &Lens, window: &[Residual], kind: usize, effect: f64) -> f64 {
     let sign = effect.signum();
     let score = |minute: &Residual| sign * minute.scores[kind];
     let mut scores: Vec<_> = window.iter().map(score).collect();

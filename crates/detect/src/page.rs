@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::history::{History, RENEWED, STORED, Tick};
+use super::history::{History, RENEWED, STORED, Span, Tick};
 use super::past::find_past;
 use super::reference::{Past, Reference};
 use super::scored::{Scored, score};
@@ -44,7 +44,7 @@ impl Page {
         number: u64,
         now: Tick,
         shared: &SharedMinutes,
-        excluded: &[(Tick, Tick)],
+        excluded: &[Span],
         before: Option<(Tick, &Past)>,
     ) {
         let epoch = Self::epoch(number, now);

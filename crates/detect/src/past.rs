@@ -1,7 +1,7 @@
 //! The past of a page: the quiet minutes of about an hour that ended some minutes ago.
 
 use super::figures::{lower_mean, median};
-use super::history::{History, Packed, PageMinute, RENEWED, STORED, Tick, is_in};
+use super::history::{History, Packed, PageMinute, RENEWED, STORED, Span, Tick, is_in};
 use super::noise::Noise;
 use super::reference::{Past, Reference, SCORES, SPANS};
 use super::scored::{Tally, score};
@@ -30,7 +30,7 @@ pub(crate) fn find_past(
     history: &History,
     epoch: Tick,
     shared: &SharedMinutes,
-    excluded: &[(Tick, Tick)],
+    excluded: &[Span],
 ) -> Option<(Past, Reference)> {
     let end = epoch - PAST_ENDS;
     let usual = Search::new(history, end - PAST_MINUTES, end, shared, excluded).past();
@@ -66,7 +66,7 @@ struct Search<'a> {
     to: Tick,
     fewest: u32,
     shared: &'a SharedMinutes,
-    excluded: &'a [(Tick, Tick)],
+    excluded: &'a [Span],
     /// The usual level between the two.
     level: f64,
     /// Minutes that are unlike the others.
@@ -79,7 +79,7 @@ impl<'a> Search<'a> {
         from: Tick,
         to: Tick,
         shared: &'a SharedMinutes,
-        excluded: &'a [(Tick, Tick)],
+        excluded: &'a [Span],
     ) -> Self {
         Self {
             history,

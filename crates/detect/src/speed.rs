@@ -8,8 +8,8 @@
 
 use super::history::Tick;
 use super::lasting::{
-    self, WITHOUT_WORST, deviations, fades, goes_on, is_left_over, is_unusual,
-    strength_without_worst, weighted_mean,
+    self, WITHOUT_WORST, deviations, fades, goes_on, is_left_over, is_unusual, weighted_mean,
+    without_worst,
 };
 use super::noise::Window;
 use super::page::Lens;
@@ -184,7 +184,7 @@ pub(crate) fn search(
         let earlier = &minutes[..minutes.len() - length];
         if is_large(lens, kind, effect)
             && goes_on(window, kind, effect)
-            && strength_without_worst(lens, window, kind, effect) >= WITHOUT_WORST * bar
+            && without_worst(lens, window, kind, effect) >= WITHOUT_WORST * bar
             && is_unusual(lens, window, kind, effect)
             && !is_left_over(earlier, window, kind, effect)
         {

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::change::ChangeKind;
 use super::figures::median;
-use super::history::{STORED, Tick};
+use super::history::{STORED, Span, Tick};
 use super::instances::InstanceState;
 use super::reference::{Past, RANK};
 use tower_pulse_model::order::InOrder;
@@ -257,12 +257,7 @@ impl DetectorState {
     }
 
     /// The times of a context that may not be part of its past.
-    pub(crate) fn excluded(
-        &self,
-        id: RecordId,
-        kinds: &[AlarmKind],
-        now: Tick,
-    ) -> Vec<(Tick, Tick)> {
+    pub(crate) fn excluded(&self, id: RecordId, kinds: &[AlarmKind], now: Tick) -> Vec<Span> {
         let alarms = self.standing(id, kinds).map(|alarm| (alarm.since, now));
         let ended = self.ended(id, kinds).map(|ended| (ended.from, ended.to));
         alarms.chain(ended).collect()

@@ -5,14 +5,17 @@
 //! of Poisson, binomial and negative-binomial data*, 1948).
 
 use super::figures::{lower_mean, turning_point};
-use super::history::{History, STORED, Tick, is_in};
+use super::history::{History, STORED, Span, Tick, is_in};
 use super::state::{SharedMinute, SharedMinutes};
+
+/// A minute, and its requests.
+type Count = (Tick, f64);
 
 /// The traffic of a page, by minute: the last one is now.
 #[derive(Debug)]
 pub(crate) struct Traffic {
     /// Requests, in all minutes that were judged since the page was first seen.
-    counts: Vec<(Tick, f64)>,
+    counts: Vec<Count>,
     /// The number of minutes that belong to the past.
     past: usize,
     /// Requests per minute in the past.
@@ -32,7 +35,7 @@ impl Traffic {
         history: &History,
         shared: &SharedMinutes,
         now: Tick,
-        excluded: &[(Tick, Tick)],
+        excluded: &[Span],
     ) -> Option<Self> {
         let oldest = history.minutes().front()?.tick.max(now - STORED + 1);
         let counts = requests(history, shared.within(oldest..now + 1));
@@ -62,7 +65,7 @@ impl Traffic {
         })
     }
 
-    fn last(&self, minutes: usize) -> &[(Tick, f64)] {
+    fn last(&self, minutes: usize) -> &[Count] {
         &self.counts[self.counts.len() - minutes.min(self.counts.len())..]
     }
 }
@@ -94,7 +97,7 @@ pub(crate) fn surge(
     let past = &traffic.counts[..traffic.past];
     let since = |tick: Tick| traffic.counts.partition_point(|(at, _)| *at < tick);
     let recent = traffic.counts.len() - traffic.past.max(since(after.saturating_add(1)));
-    let lower_mean = |minutes: &[(Tick, f64)]| lower_mean(minutes.iter().map(|(_, count)| *count));
+    let lower_mean = |minutes: &[Count]| lower_mean(minutes.iter().map(|(_, count)| *count));
     let mut best: Option<TrafficChange> = None;
     for length in SHORTEST_SURGE..=recent.min(20) {
         let window = traffic.last(length);
@@ -133,7 +136,7 @@ pub(crate) fn surge(
 
 /// Whether a surge is not only that of its two largest minutes, and is there in the last one: by the likelihood
 /// ratio of Poisson counts.
-fn goes_on(window: &[(Tick, f64)], then: f64, now: f64, dispersion: f64) -> bool {
+fn goes_on(window: &[Count], then: f64, now: f64, dispersion: f64) -> bool {
     let evidence = |count: f64, minutes: f64| {
         (count * (now / then.max(1e-3)).ln() - minutes * (now - then)) / dispersion
     };
@@ -146,7 +149,7 @@ fn goes_on(window: &[(Tick, f64)], then: f64, now: f64, dispersion: f64) -> bool
 }
 
 /// Whether a surge from `then` to `now` requests per minute is over.
-pub(crate) fn surge_is_over(counts: &[(Tick, f64)], then: f64, now: f64) -> bool {
+pub(crate) fn surge_is_over(counts: &[Count], then: f64, now: f64) -> bool {
     let last = &counts[counts.len().saturating_sub(3)..];
     let mean = last.iter().map(|(_, count)| count).sum::<f64>() / last.len().max(1) as f64;
     mean < then + 0.45 * (now - then)
@@ -184,20 +187,13 @@ pub(crate) fn silence(traffic: &Traffic) -> Option<TrafficChange> {
 }
 
 /// The requests of the last minutes that were judged.
-pub(crate) fn recent(
-    history: &History,
-    shared: &SharedMinutes,
-    minutes: usize,
-) -> Vec<(Tick, f64)> {
-    let judged = &shared.0[shared.0.len().saturating_sub(minutes)..];
+pub(crate) fn recent(history: &History, shared: &SharedMinutes, last: usize) -> Vec<Count> {
+    let judged = &shared.0[shared.0.len().saturating_sub(last)..];
     requests(history, judged.iter())
 }
 
 /// The requests of minutes that were judged.
-fn requests<'a>(
-    history: &History,
-    judged: impl Iterator<Item = &'a SharedMinute>,
-) -> Vec<(Tick, f64)> {
+fn requests<'a>(history: &History, judged: impl Iterator<Item = &'a SharedMinute>) -> Vec<Count> {
     let mut seen = history.minutes().iter().peekable();
     let count = |SharedMinute { tick, .. }: &SharedMinute| {
         while seen.next_if(|minute| minute.tick < *tick).is_some() {}
