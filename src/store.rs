@@ -47,7 +47,7 @@ impl Store {
     /// Dropping it changes nothing.
     pub async fn counter(&self, name: &str, precision: u32) -> Result<Vec<(i64, i64)>, StoreError> {
         let query = CounterQuery::new([name], precision);
-        let series = self.0.counters(&query).await?.into_iter();
+        let series = self.0.query().counters(&query).await?.into_iter();
         let slices = series.flat_map(|series| series.slices);
         Ok(slices.map(|slice| (slice.start, slice.count)).collect())
     }
@@ -61,7 +61,12 @@ impl Store {
     /// # Cancel safety
     /// Dropping it changes nothing.
     pub async fn slowest(&self, limit: usize) -> Result<Vec<(String, f64)>, StoreError> {
-        let slowest = self.0.slowest(&SlowestQuery::new(limit)).await?.into_iter();
+        let slowest = self
+            .0
+            .query()
+            .slowest(&SlowestQuery::new(limit))
+            .await?
+            .into_iter();
         Ok(slowest.map(|of| (of.context, of.mean)).collect())
     }
 

@@ -69,10 +69,10 @@ fn recorded(pulse: &Pulse) -> Vec<(String, usize)> {
         pulse.flush().await.unwrap();
         let store: std::sync::Arc<dyn tower_pulse_core::store::Store> =
             pulse.store().clone().into();
-        let index = store.record_index(NOW).await.unwrap().contexts;
+        let index = store.query().record_index(NOW).await.unwrap().contexts;
         let mut contexts = Vec::new();
         for id in index {
-            contexts.extend(store.contexts(&id.name, NOW).await.unwrap());
+            contexts.extend(store.query().contexts(&id.name, NOW).await.unwrap());
         }
         contexts.sort_by(|a, b| a.context.cmp(&b.context));
         contexts

@@ -51,7 +51,7 @@ async fn top(store: &dyn Store, now: i64) -> Vec<(String, i64)> {
         limit: 10,
         ids: Vec::new(),
     };
-    let page = store.ranking(&query).await.unwrap();
+    let page = store.query().ranking(&query).await.unwrap();
     let top = page.map(|page| page.top).unwrap_or_default();
     let row = |ranked: RankedId| (ranked.id.to_string(), ranked.score);
     top.into_iter().map(row).collect()

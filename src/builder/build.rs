@@ -76,11 +76,9 @@ impl Builder {
     /// ```
     pub fn build(self) -> Result<Pulse, BuildError> {
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| {
-            BuildError::new(
-                "runtime",
-                "missing",
-                "call `build` within a tokio runtime, or run the tasks of `build_with_tasks` yourself",
-            )
+            let allowed =
+                "call `build` within a tokio runtime, or run the tasks of `build_with_tasks` yourself";
+            BuildError::new("runtime", "missing", allowed)
         })?;
         let (pulse, tasks) = self.build_with_tasks()?;
         pulse.join_later(tasks.into_iter().map(|task| runtime.spawn(task)));

@@ -14,9 +14,7 @@ use tower_pulse_redis::RedisOptions;
 fn without_feature(feature: &'static str, value: String) -> Backend {
     let allowed =
         format!("it needs the feature `{feature}`: tower-pulse = {{ features = [\"{feature}\"] }}");
-    Backend::Missing(tower_pulse_core::error::BuildError::new(
-        feature, value, allowed,
-    ))
+    Backend::Missing(super::BuildError::new(feature, value, allowed))
 }
 
 impl<Of> Builder<Of> {

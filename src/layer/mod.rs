@@ -57,7 +57,6 @@ pub use future::{BodyEndFuture, ResponseFuture};
 pub use layer::PulseLayer;
 pub use service::PulseService;
 pub use source::Head;
-pub(crate) use source::IgnoreList;
-pub(crate) use source::Source;
+pub(crate) use source::{IgnoreList, Source};
 
 pub use tower_pulse_core::recorder::ResponseHead;

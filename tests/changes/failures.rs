@@ -268,7 +268,13 @@ async fn a_table_of_another_type_is_an_error_and_its_key_is_told() {
         let warnings = instance.pulse.health().warnings;
         let is_about_it = |warning: &String| warning.contains("cannot be stored");
         assert!(warnings.iter().any(is_about_it), "{warnings:?}");
-        let status = instance.pulse.backend().status(fleet.now).await.unwrap();
+        let status = instance
+            .pulse
+            .backend()
+            .upkeep()
+            .status(fleet.now)
+            .await
+            .unwrap();
         let told = status.exceptions.quarantined_keys;
         assert!(told.iter().any(|problem| problem.key == key), "{told:?}");
         assert_eq!(instance.get("api/health").await.0, 200);

@@ -62,7 +62,7 @@ async fn idle_keys_expire_and_the_cleaner_removes_them_from_the_list() {
     })
     .await;
     assert_eq!(known_members(conn).await.len(), 2);
-    store.clean(&pass()).await.unwrap().unwrap();
+    store.upkeep().clean(&pass()).await.unwrap().unwrap();
     assert_eq!(known_members(conn).await, [b"86400:sales"]);
     // The next addition creates the counter anew.
     add_one(&store, &precisions, 2).await;

@@ -73,7 +73,7 @@ impl Fleet {
 
     async fn clean(&self, now: i64) {
         let pass = pass_of("fleet", now, 60);
-        let cleaned = self.store.clean(&pass).await.unwrap().unwrap();
+        let cleaned = self.store.upkeep().clean(&pass).await.unwrap().unwrap();
         assert_eq!(cleaned.skipped, None);
     }
 

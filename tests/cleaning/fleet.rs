@@ -111,7 +111,7 @@ async fn clean(stores: &[Arc<dyn Store>], now: i64) -> Cleaned {
     let tasks: Vec<_> = (0..stores.len())
         .map(|n| {
             let store = stores[n].clone();
-            tokio::spawn(async move { store.clean(&pass(n, now)).await.unwrap() })
+            tokio::spawn(async move { store.upkeep().clean(&pass(n, now)).await.unwrap() })
         })
         .collect();
     for task in tasks {

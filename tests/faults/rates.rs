@@ -84,7 +84,7 @@ async fn assert_rates(pulse: &Pulse, clock: &Clock, load: u64, seconds: u64) {
 
 /// When the store's generation began, and when its first sample was recorded.
 async fn beginning(store: &dyn Store, clock: &Clock) -> (i64, i64) {
-    let status = store.status(clock.now_seconds()).await.unwrap();
+    let status = store.upkeep().status(clock.now_seconds()).await.unwrap();
     (status.created.unwrap(), status.since.unwrap())
 }
 

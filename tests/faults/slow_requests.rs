@@ -191,7 +191,7 @@ impl Fleet {
         let contexts = vec![context];
         let query = SlowRequestQuery { contexts, hour };
         let store = self.instances[0].pulse.backend();
-        let lists = store.slow_requests(&query).await.unwrap();
+        let lists = store.query().slow_requests(&query).await.unwrap();
         let different: BTreeSet<_> = lists[0].iter().map(|request| request.nanos).collect();
         assert_eq!(
             different.len(),

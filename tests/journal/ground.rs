@@ -96,8 +96,8 @@ impl dyn Ground + '_ {
         let minutes = self.reported_minutes();
         let (instances, versions) = self.io().block_on(async {
             let store = self.store();
-            let instances = store.minute_reports(&minutes).await.unwrap();
-            let versions = store.version_records(&minutes).await.unwrap();
+            let instances = store.query().minute_reports(&minutes).await.unwrap();
+            let versions = store.query().version_records(&minutes).await.unwrap();
             (instances, versions)
         });
         let instances = instances.iter().flatten().flat_map(|(_, of)| &of.contexts);

@@ -10,7 +10,7 @@ use tower_pulse_core::store::journal::{
 };
 use tower_pulse_core::store::table::Table;
 use tower_pulse_core::store::table_reads::{Answers, Purpose, TableRead, TableReader};
-use tower_pulse_core::store::{Append, Store};
+use tower_pulse_core::store::{Append, Query, Store, Upkeep};
 use tower_pulse_core::store::{
     Appended, AppendedCall, FencedBatch, Generation, Position, Readable,
 };
@@ -303,6 +303,14 @@ impl Store for Wire {
         self
     }
 
+    fn query(&self) -> &dyn Query {
+        unreachable!("no call of a query waits")
+    }
+
+    fn upkeep(&self) -> &dyn Upkeep {
+        unreachable!("no call of the upkeep waits")
+    }
+
     fn describe(&self) -> String {
         "a store whose calls wait".to_owned()
     }
@@ -324,7 +332,3 @@ impl Append for Wire {
         ask!(self, Readable, Request::Readable(call.clone()))
     }
 }
-
-tower_pulse_core::no_upkeep!(Wire);
-
-tower_pulse_core::no_queries!(Wire);

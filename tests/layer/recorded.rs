@@ -158,7 +158,7 @@ async fn an_instance_whose_tasks_do_not_run_is_alive_for_a_minute_after_a_heartb
         let builder = Pulse::builder().store(store.clone()).clock(clock.clone());
         builder.build_with_tasks().unwrap().0
     });
-    let alive = async |second| store.status(second).await.unwrap().instances;
+    let alive = async |second| store.upkeep().status(second).await.unwrap().instances;
     assert_eq!(alive(NOW).await, 0);
     for pulse in &pulses {
         pulse.simulation().heartbeat().await.unwrap();

@@ -41,7 +41,7 @@ async fn listed(pulse: &Pulse, context: Option<&str>) -> SlowRequests {
         contexts: vec![context.unwrap_or_else(ContextId::all)],
         hour: hour_of(NOW),
     };
-    let mut lists = pulse.backend().slow_requests(&query).await.unwrap();
+    let mut lists = pulse.backend().query().slow_requests(&query).await.unwrap();
     lists.pop().unwrap()
 }
 

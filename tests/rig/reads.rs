@@ -41,19 +41,19 @@ pub trait StoreReads: Store {
     /// The slices of a counter with their counts, oldest first.
     async fn counter(&self, name: &str, precision: u32) -> Result<Vec<(i64, i64)>, StoreError> {
         let query = CounterQuery::new([name], precision);
-        let counters = self.counters(&query).await?;
+        let counters = self.query().counters(&query).await?;
         let slices = counters.iter().flat_map(|counter| &counter.slices);
         Ok(slices.map(|slice| (slice.start, slice.count)).collect())
     }
 
     /// All contexts, those that only other programs have recorded included.
     async fn snapshot(&self, now: i64) -> Result<Snapshot, StoreError> {
-        let fleet = self.fleet(now).await?;
+        let fleet = self.query().fleet(now).await?;
         let mut problems = fleet.problems.clone();
         let mut contexts = Vec::new();
-        if self.exports().is_some() {
+        if self.query().exports().is_some() {
             loop {
-                let page = self.book_statistics(contexts.len(), now).await?;
+                let page = self.query().book_statistics(contexts.len(), now).await?;
                 problems.extend(page.problems);
                 if page.contexts.is_empty() {
                     break;
@@ -61,12 +61,12 @@ pub trait StoreReads: Store {
                 contexts.extend(page.contexts);
             }
         } else {
-            let index = self.record_index(now).await?.contexts.into_iter();
+            let index = self.query().record_index(now).await?.contexts.into_iter();
             let mut names: Vec<String> = index.map(|id| id.name.to_string()).collect();
             names.sort_unstable();
             names.dedup();
             for name in names {
-                contexts.extend(self.contexts(&name, now).await?);
+                contexts.extend(self.query().contexts(&name, now).await?);
             }
         }
         contexts.retain(|context| context.context != ALL);
@@ -93,7 +93,7 @@ pub trait StoreReads: Store {
 
     /// The context of this name. Of several, the one that is not a timer.
     async fn context(&self, name: &str, now: i64) -> Result<Option<ContextSnapshot>, StoreError> {
-        let contexts = self.contexts(name, now).await?;
+        let contexts = self.query().contexts(name, now).await?;
         Ok(contexts.into_iter().max_by_key(|context| context.kind))
     }
 
@@ -131,14 +131,14 @@ pub trait StoreReads: Store {
             tier,
             now,
         };
-        let records = self.records(&query).await?;
+        let records = self.query().records(&query).await?;
         let slices = records.into_iter().flat_map(|records| records.slices);
         Ok(slices.map(|slice| (slice.start, slice.sums)).collect())
     }
 
     /// The slowest contexts with their means in seconds, slowest first.
     async fn slowest_means(&self) -> Result<Vec<(String, f64)>, StoreError> {
-        let ranking = self.slowest(&SlowestQuery::default()).await?;
+        let ranking = self.query().slowest(&SlowestQuery::default()).await?;
         let ranking = ranking.into_iter();
         Ok(ranking
             .map(|ranked| (ranked.context, ranked.mean))

@@ -25,7 +25,12 @@ async fn count(fixture: &mut Fixture, second: i64, counts: &[(&str, i64)]) {
 }
 
 async fn names(fixture: &Fixture, precisions: &[u32]) -> Vec<String> {
-    fixture.store.counter_names(precisions).await.unwrap()
+    fixture
+        .store
+        .query()
+        .counter_names(precisions)
+        .await
+        .unwrap()
 }
 
 async fn only_the_users_counters_are_listed(mut fixture: Fixture) {
@@ -143,7 +148,7 @@ async fn check_list(
         .map(|row| row["name"].as_str().unwrap())
         .collect();
     assert!(expected.keys().eq(&listed), "{answer}");
-    let created = fixture.store.status(now).await.unwrap().created;
+    let created = fixture.store.upkeep().status(now).await.unwrap().created;
     assert!(created.is_some() || counted.is_empty(), "{answer}");
     // Redis has no generation before the first flush.
     let created = created.unwrap_or(now);

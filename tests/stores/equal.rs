@@ -136,7 +136,7 @@ impl Pair {
                         skew: None,
                         cleaning: None,
                     };
-                    let (fleet, _) = store.heartbeat(&heartbeat).await.unwrap();
+                    let (fleet, _) = store.upkeep().heartbeat(&heartbeat).await.unwrap();
                     fleets.push(fleet);
                 }
                 assert_eq!(fleets[0], fleets[1]);
@@ -182,8 +182,8 @@ impl Pair {
             ranking_retention: 24 * HOUR,
             context_retention: 7 * 24 * HOUR,
         };
-        let memory = self.stores[0].clean(&pass).await.unwrap();
-        let redis = self.stores[1].clean(&pass).await.unwrap();
+        let memory = self.stores[0].upkeep().clean(&pass).await.unwrap();
+        let redis = self.stores[1].upkeep().clean(&pass).await.unwrap();
         let counts = |cleaned: tower_pulse_core::store::Cleaned| {
             assert_eq!(cleaned.skipped, None);
             cleaned.contexts
@@ -220,8 +220,8 @@ impl Pair {
             near(a.1, b.1);
         }
         let (index_a, index_b) = (
-            a.record_index(now).await.unwrap(),
-            b.record_index(now).await.unwrap(),
+            a.query().record_index(now).await.unwrap(),
+            b.query().record_index(now).await.unwrap(),
         );
         let sorted = |index: &RecordIndex| {
             let mut contexts = index.contexts.clone();
@@ -237,8 +237,8 @@ impl Pair {
                 .is_some_and(|tier| *start > tier.cut_off(now))
         };
         let slices: Vec<_> = slices.filter(retained).collect();
-        let records_a = a.slice_records(&slices).await.unwrap();
-        let records_b = b.slice_records(&slices).await.unwrap();
+        let records_a = a.query().slice_records(&slices).await.unwrap();
+        let records_b = b.query().slice_records(&slices).await.unwrap();
         for (at, (mut a, mut b)) in slices.iter().zip(records_a.into_iter().zip(records_b)) {
             assert!(index_b.revisions.contains_key(at), "{at:?}");
             a.records.sort_unstable_by_key(|(id, _)| *id);
@@ -251,9 +251,15 @@ impl Pair {
         let minutes = (0..).map(|n| newest - 60 * n);
         let retained = minutes.take_while(|minute| *minute > REPORTED_MINUTES.cut_off(now));
         let minutes: Vec<i64> = retained.collect();
-        let (reports, other) = (a.minute_reports(&minutes), b.minute_reports(&minutes));
+        let (reports, other) = (
+            a.query().minute_reports(&minutes),
+            b.query().minute_reports(&minutes),
+        );
         assert_eq!(reports.await.unwrap(), other.await.unwrap());
-        let (records, other) = (a.version_records(&minutes), b.version_records(&minutes));
+        let (records, other) = (
+            a.query().version_records(&minutes),
+            b.query().version_records(&minutes),
+        );
         assert_eq!(records.await.unwrap(), other.await.unwrap());
         for context in [ALL, "timer 1", "GET /3", "both"] {
             for precision in [60, 3_600] {

@@ -75,11 +75,11 @@ impl Writer {
         if call.generation.is_empty() {
             call.generation = self.store.hello().await?.id;
         }
-        let before = self.store.status(NOW).await?.exceptions;
+        let before = self.store.upkeep().status(NOW).await?.exceptions;
         Ok(match self.store.append(&call).await? {
             Appended::Done(_) => {
                 assert!(self.folder.fold().await?, "another instance folds");
-                let after = self.store.status(NOW).await?.exceptions;
+                let after = self.store.upkeep().status(NOW).await?.exceptions;
                 let new = (after.quarantined - before.quarantined) as usize;
                 let keys = after.quarantined_keys;
                 let quarantined = keys[keys.len() - new.min(keys.len())..].to_vec();
@@ -253,7 +253,12 @@ impl Fixture {
 
     /// Cleans, as no other instance does.
     pub async fn clean(&self) -> Cleaned {
-        self.store.clean(&self.pass()).await.unwrap().unwrap()
+        self.store
+            .upkeep()
+            .clean(&self.pass())
+            .await
+            .unwrap()
+            .unwrap()
     }
 
     /// Lets another folder take over.
@@ -268,7 +273,7 @@ impl Fixture {
         let snapshot = self.context(context).await;
         let count = |hour: Option<HourSnapshot>| hour.map(|hour| hour.times.count);
         let shown = (count(snapshot.hour), count(snapshot.last_hour));
-        let Some(exports) = self.store.exports() else {
+        let Some(exports) = self.store.query().exports() else {
             return shown;
         };
         let now = self.clock.now_seconds();
@@ -285,7 +290,7 @@ impl Fixture {
 
     /// How many samples count as late, where `n` are: only exported statistics have hours that end.
     pub fn late(&self, n: u64) -> u64 {
-        self.store.exports().map_or(0, |_| n)
+        self.store.query().exports().map_or(0, |_| n)
     }
 
     pub fn advance(&self, seconds: i64) {

@@ -97,7 +97,7 @@ async fn the_hash_of_an_instance_always_has_a_time_to_live() {
     let mut connection = fixture.server().connection().await;
     for at in NOW..NOW + 3 {
         let beat = heartbeat(at, None);
-        fixture.store.heartbeat(&beat).await.unwrap();
+        fixture.store.upkeep().heartbeat(&beat).await.unwrap();
         let left: i64 = connection.ttl(HASH).await.unwrap();
         assert!((60..=90).contains(&left), "{left}");
         // Another program has deleted it.

@@ -141,7 +141,7 @@ impl Fleet {
             ids: vec!["0".repeat(8)],
             ..RankingQuery::default()
         };
-        self.store.ranking(&query).await.unwrap().unwrap()
+        self.store.query().ranking(&query).await.unwrap().unwrap()
     }
 }
 
@@ -266,7 +266,7 @@ async fn eight_instances_with_distinct_ids_never_stall_the_fold() {
     let all: u64 = (1..=8 * u64::from(IDS)).sum();
     for store in [&fleet.store, &memory.store] {
         let query = posts(START, usize::MAX);
-        let page = store.ranking(&query).await.unwrap().unwrap();
+        let page = store.query().ranking(&query).await.unwrap().unwrap();
         let scores: Vec<i64> = page.top.iter().map(|id| id.score).collect();
         // The smallest have gone, and all that has gone is counted.
         let largest: Vec<i64> = (70_001..=80_000).rev().collect();
@@ -302,7 +302,7 @@ async fn add(store: &Writer, seq: u64, spec: RankingSpec, id: &str, now: i64, n:
 
 async fn scores(store: &Arc<dyn Store>, now: i64) -> Vec<(String, i64)> {
     let query = posts(now, 10);
-    let page = store.ranking(&query).await.unwrap().unwrap();
+    let page = store.query().ranking(&query).await.unwrap().unwrap();
     page.top.into_iter().map(|id| (id.id, id.score)).collect()
 }
 
@@ -335,7 +335,13 @@ async fn an_instance_with_a_shorter_period_takes_nothing_from_the_others() {
                 .map(|(id, n)| (String::from(*id), *n))
                 .collect();
             assert_eq!(scores(&writer.store, now).await, expected, "store {at}");
-            let warnings = writer.store.status(now).await.unwrap().ranking_warnings;
+            let warnings = writer
+                .store
+                .upkeep()
+                .status(now)
+                .await
+                .unwrap()
+                .ranking_warnings;
             assert_eq!(
                 warnings.len(),
                 usize::from(is_told),

@@ -116,7 +116,7 @@ async fn each_instance_and_each_version_is_what_it_did(fixture: Fixture) {
     let store = &fixture.store;
     for (instance, version) in [("x", "1.0"), ("y", "2.0"), ("z", OTHER)] {
         let heartbeat = heartbeat(instance, NOW, Some(version));
-        store.heartbeat(&heartbeat).await.unwrap();
+        store.upkeep().heartbeat(&heartbeat).await.unwrap();
     }
     let mut instances = Vec::new();
     for version in [Some("1.0"), Some("2.0"), Some("2.0"), None] {
@@ -178,9 +178,9 @@ async fn each_instance_and_each_version_is_what_it_did(fixture: Fixture) {
             .values()
             .any(|contexts| contexts.len() > MAX_REPORTED)
     );
-    let reports = store.minute_reports(&minutes).await.unwrap();
+    let reports = store.query().minute_reports(&minutes).await.unwrap();
     assert_eq!(reports, expected);
-    let records = store.version_records(&minutes).await.unwrap();
+    let records = store.query().version_records(&minutes).await.unwrap();
     let records = records.into_iter();
     let records: Vec<_> = records
         .map(|one| (one.minute, one.version.to_string(), one.records))
@@ -238,7 +238,12 @@ async fn parts_of_reports_are_added_up(mut fixture: Fixture) {
         fixture.merge_clean(batch).await;
     }
     let minutes = [minute - 60, minute, minute + 60];
-    let read = fixture.store.minute_reports(&minutes).await.unwrap();
+    let read = fixture
+        .store
+        .query()
+        .minute_reports(&minutes)
+        .await
+        .unwrap();
     let read: Vec<Vec<_>> = (read.iter())
         .map(|minute| {
             let minute = minute.iter();
@@ -258,7 +263,12 @@ async fn parts_of_reports_are_added_up(mut fixture: Fixture) {
         vec![],
     ];
     assert_eq!(read, expected);
-    let read = fixture.store.version_records(&minutes).await.unwrap();
+    let read = fixture
+        .store
+        .query()
+        .version_records(&minutes)
+        .await
+        .unwrap();
     let read: Vec<_> = (read.iter())
         .map(|one| (one.minute, &*one.version, counts(&one.records)))
         .collect();
@@ -288,8 +298,18 @@ async fn reports_that_are_not_retained_are_dropped(mut fixture: Fixture) {
     }
     fixture.merge_clean(batch).await;
     let stored = async |fixture: &Fixture| -> Vec<bool> {
-        let reports = fixture.store.minute_reports(&minutes).await.unwrap();
-        let versions = fixture.store.version_records(&minutes).await.unwrap();
+        let reports = fixture
+            .store
+            .query()
+            .minute_reports(&minutes)
+            .await
+            .unwrap();
+        let versions = fixture
+            .store
+            .query()
+            .version_records(&minutes)
+            .await
+            .unwrap();
         let stored = reports.iter().map(|minute| !minute.is_empty());
         let stored: Vec<_> = stored.collect();
         assert_eq!(versions.len(), stored.iter().filter(|is| **is).count());
@@ -309,10 +329,15 @@ async fn reports_expire() {
         fixture.merge_clean(batch).await;
         fixture.advance(REPORTED_MINUTES.key_ttl() + 60);
         match is_cleaned {
-            true => drop(fixture.store.clean(&fixture.pass()).await.unwrap()),
+            true => drop(fixture.store.upkeep().clean(&fixture.pass()).await.unwrap()),
             false => drop(fixture.hit("GET /", fixture.clock.now_seconds(), MS).await),
         }
-        let read = fixture.store.minute_reports(&[minute]).await.unwrap();
+        let read = fixture
+            .store
+            .query()
+            .minute_reports(&[minute])
+            .await
+            .unwrap();
         assert_eq!(read, [vec![]]);
     }
 }
@@ -333,16 +358,39 @@ async fn keys_of_reports_expire_and_those_of_another_type_read_as_empty() {
         let field = &b"12345678\xff"[..];
         let () = issue(connection, "HSET", (key, field, "garbage")).await;
     }
-    let read = fixture.store.minute_reports(&[minute]).await.unwrap();
+    let read = fixture
+        .store
+        .query()
+        .minute_reports(&[minute])
+        .await
+        .unwrap();
     assert_eq!(read[0].len(), 1);
-    let read = fixture.store.version_records(&[minute]).await.unwrap();
+    let read = fixture
+        .store
+        .query()
+        .version_records(&[minute])
+        .await
+        .unwrap();
     assert_eq!(read.len(), 1);
     for key in &keys {
         let () = issue(connection, "SET", (key, "x")).await;
     }
-    let read = fixture.store.minute_reports(&[minute]).await.unwrap();
+    let read = fixture
+        .store
+        .query()
+        .minute_reports(&[minute])
+        .await
+        .unwrap();
     assert_eq!(read, [vec![]]);
-    assert_eq!(fixture.store.version_records(&[minute]).await.unwrap(), []);
+    assert_eq!(
+        fixture
+            .store
+            .query()
+            .version_records(&[minute])
+            .await
+            .unwrap(),
+        []
+    );
     let report = fixture.merge(batch).await;
     let quarantined = report.quarantined.iter().map(|problem| &*problem.key);
     assert!(quarantined.eq(keys.iter().map(String::as_str)));
@@ -351,7 +399,7 @@ async fn keys_of_reports_expire_and_those_of_another_type_read_as_empty() {
 async fn a_heartbeat_tells_the_fleet(fixture: Fixture) {
     let beat = async |instance: &str, at: i64, version: Option<&str>| -> Fleet {
         let heartbeat = heartbeat(instance, at, version);
-        let (fleet, status) = fixture.store.heartbeat(&heartbeat).await.unwrap();
+        let (fleet, status) = fixture.store.upkeep().heartbeat(&heartbeat).await.unwrap();
         assert_eq!(status.instances, fleet.instances);
         fleet
     };
@@ -366,7 +414,7 @@ async fn a_heartbeat_tells_the_fleet(fixture: Fixture) {
     assert_eq!(beat("d", NOW - 9, Some("2")).await, fleet(4, &["10", "2"]));
     assert_eq!(beat("a", NOW + 60, None).await, fleet(3, &["10", "2"]));
     assert_eq!(beat("a", NOW + 61, None).await, fleet(2, &["10"]));
-    fixture.store.deregister("c").await.unwrap();
+    fixture.store.upkeep().deregister("c").await.unwrap();
     assert_eq!(beat("a", NOW + 61, None).await, fleet(1, &["10"]));
     assert_eq!(beat("a", NOW + 62, Some("ü")).await, fleet(1, &["ü"]));
 }
@@ -376,7 +424,7 @@ async fn redis_remembers_a_hundred_versions() {
     let fixture = Fixture::redis().await;
     for version in 0..105 {
         let heartbeat = heartbeat("a", NOW + version, Some(&version.to_string()));
-        fixture.store.heartbeat(&heartbeat).await.unwrap();
+        fixture.store.upkeep().heartbeat(&heartbeat).await.unwrap();
     }
     let connection = &mut fixture.server().connection().await;
     let versions: Vec<i64> = issue(connection, "ZRANGE", ("pulse:pulse:versions", 0, -1)).await;

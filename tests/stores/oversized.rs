@@ -82,7 +82,14 @@ async fn statistics_with_300_000_members_are_read_and_quarantined() {
 async fn a_ranking_with_300_000_members_is_named_and_shrinks() {
     let (mut fixture, mut connection) = fixture().await;
     add_members(&mut connection, SLOWEST, 300_000).await;
-    let page = async |offset| fixture.store.book_statistics(offset, NOW).await.unwrap();
+    let page = async |offset| {
+        fixture
+            .store
+            .query()
+            .book_statistics(offset, NOW)
+            .await
+            .unwrap()
+    };
     let first = page(0).await;
     assert_eq!(keys_of(&first.problems), [SLOWEST]);
     // Those of other programs come first, and the context of all is the last. Each page lists all of the names: to read
@@ -180,7 +187,7 @@ async fn a_key_with_a_name_of_30_mib_is_named() {
             assert_other_contexts_are_read(&snapshot.contexts);
         }
         let _ = fixture.slowest_means().await;
-        assert!(fixture.store.status(NOW).await.is_ok());
+        assert!(fixture.store.upkeep().status(NOW).await.is_ok());
         let warnings = fixture.store.warnings();
         assert!(
             warnings.iter().any(|text| text.contains(key)),
@@ -190,7 +197,7 @@ async fn a_key_with_a_name_of_30_mib_is_named() {
         assert_eq!(fixture.hours("GET /b").await.0, Some(3.0), "{key}");
         let () = issue(&mut connection, "DEL", key).await;
         for seconds in [0, 6] {
-            fixture.store.status(NOW + seconds).await.unwrap();
+            fixture.store.upkeep().status(NOW + seconds).await.unwrap();
         }
         assert_eq!(fixture.store.warnings(), [""; 0], "{key}");
     }

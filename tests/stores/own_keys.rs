@@ -110,7 +110,7 @@ async fn a_foreign_lease_to_fold_does_not_count_as_held() {
 async fn a_lease_of_cleaning_of_another_type_is_replaced() {
     let (fixture, mut connection) = poisoned("lease:clean").await;
     let () = issue(&mut connection, "EXPIRE", (&key("lease:clean"), "100000")).await;
-    let cleaned = fixture.store.clean(&fixture.pass()).await.unwrap();
+    let cleaned = fixture.store.upkeep().clean(&fixture.pass()).await.unwrap();
     assert!(cleaned.is_some());
     assert_replaced(&fixture, "lease:clean");
 }
@@ -119,14 +119,19 @@ async fn a_lease_of_cleaning_of_another_type_is_replaced() {
 async fn heartbeats_replace_keys_of_another_type() {
     for name in ["instances", "instance:a", "versions"] {
         let (fixture, _connection) = poisoned(name).await;
-        fixture.store.heartbeat(&heartbeat()).await.unwrap();
+        fixture
+            .store
+            .upkeep()
+            .heartbeat(&heartbeat())
+            .await
+            .unwrap();
         let snapshot = fixture.snapshot().await;
         assert_eq!(snapshot.fleet.instances, 1, "{name}");
         assert_eq!(snapshot.fleet.in_flight, 1, "{name}");
         assert_replaced(&fixture, name);
     }
     let (fixture, _connection) = poisoned("instances").await;
-    fixture.store.deregister("a").await.unwrap();
+    fixture.store.upkeep().deregister("a").await.unwrap();
     assert_replaced(&fixture, "instances");
 }
 
@@ -134,7 +139,7 @@ async fn heartbeats_replace_keys_of_another_type() {
 async fn a_quarantine_of_another_type_is_replaced() {
     let (mut fixture, mut connection) = poisoned("quarantine").await;
     // It was empty a moment ago, so it is not looked at for some seconds.
-    fixture.store.status(NOW + 5).await.unwrap();
+    fixture.store.upkeep().status(NOW + 5).await.unwrap();
     assert_replaced(&fixture, "quarantine");
     // A quarantine with too many fields is deleted when the next key is quarantined.
     for n in 0..1_000 {
@@ -146,12 +151,12 @@ async fn a_quarantine_of_another_type_is_replaced() {
         )
         .await;
     }
-    let status = fixture.store.status(NOW + 10).await.unwrap();
+    let status = fixture.store.upkeep().status(NOW + 10).await.unwrap();
     let keys = status.exceptions.quarantined_keys;
     assert_eq!(keys.len(), 100);
     let () = issue(&mut connection, "SET", ("pulse:known:", "x")).await;
     fixture.hit("GET /b", NOW, MS).await;
-    let status = fixture.store.status(NOW).await.unwrap();
+    let status = fixture.store.upkeep().status(NOW).await.unwrap();
     let keys = status.exceptions.quarantined_keys;
     let keys: Vec<_> = keys.iter().map(|problem| &*problem.key).collect();
     assert_eq!(keys, ["pulse:known:"]);

@@ -53,7 +53,7 @@ async fn quarantined(poison: &str, key: &str) -> String {
     let _ = fixture.slowest_means().await;
     let _ = fixture.store.records_of("GET /a", 60, NOW).await.unwrap();
     let _ = fixture.counter("hits:GET /a", 60).await;
-    let _ = fixture.store.clean(&fixture.pass()).await.unwrap();
+    let _ = fixture.store.upkeep().clean(&fixture.pass()).await.unwrap();
 
     let () = run(&mut connection, &format!("DEL {key}")).await;
     let batch = two_samples(&fixture);

@@ -162,7 +162,7 @@ impl Pair {
     }
 
     async fn page(&self, store: usize, query: &RankingQuery) -> Option<RankingPage> {
-        self.stores[store].ranking(query).await.unwrap()
+        self.stores[store].query().ranking(query).await.unwrap()
     }
 
     async fn check(&self, model: &Model, rng: &mut fastrand::Rng, stores: &[usize], about: &str) {
@@ -337,7 +337,7 @@ async fn instances_of_different_configurations_never_stop_the_fold() {
             let top: Vec<_> = page.top.iter().map(|id| (&*id.id, id.score)).collect();
             assert_eq!(top, [("last", 1)], "store {store}, case {seed}");
         }
-        let status = pair.stores[1].status(pair.now()).await.unwrap();
+        let status = pair.stores[1].upkeep().status(pair.now()).await.unwrap();
         assert_eq!(status.exceptions.quarantined, 0, "case {seed}");
     }
 }
@@ -351,14 +351,14 @@ async fn rankings_are_listed_while_they_have_ids() {
     delta.add(&"a".into(), NOW, 1);
     pair.send(delta, true).await;
     for store in &pair.stores {
-        assert_eq!(store.rankings().await.unwrap(), ["posts"]);
+        assert_eq!(store.query().rankings().await.unwrap(), ["posts"]);
     }
     pair.hand.advance(Duration::from_secs(25 * 3_600));
     pair.send(RankingDelta::new(spec), true).await;
     let mut conn = server.connection().await;
     pair.writers[1].folder.fold().await.unwrap();
     for store in &pair.stores {
-        assert_eq!(store.rankings().await.unwrap(), [""; 0]);
+        assert_eq!(store.query().rankings().await.unwrap(), [""; 0]);
     }
     // Neither a slice nor a sum is left, once the server has freed them; the newest slice expires by itself.
     until("the memory is freed", async || {
@@ -460,7 +460,10 @@ async fn numbers_of_other_programs_that_are_no_integers_never_stop_the_fold() {
     let mut pair = Pair::new(&server, "");
     pair.seq = 2;
     fold(&mut pair, some(&[("a", 1)])).await;
-    assert_eq!(pair.stores[1].rankings().await.unwrap(), ["other", "posts"]);
+    assert_eq!(
+        pair.stores[1].query().rankings().await.unwrap(),
+        ["other", "posts"]
+    );
     assert!(top(&pair).await.contains(&("a".to_owned(), 3)));
 }
 

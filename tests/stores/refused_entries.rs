@@ -133,7 +133,7 @@ fn what_no_version_sends_is_set_aside_and_everything_else_is_folded() {
     // The largest entry that is read has 11 MiB: once as the client read it, and once as its payload.
     assert!(folded < plain + 40 * MIB as u64, "{folded} bytes");
     runtime.block_on(async {
-        let exceptions = fixture.store.status(NOW).await.unwrap().exceptions;
+        let exceptions = fixture.store.upkeep().status(NOW).await.unwrap().exceptions;
         assert_eq!(exceptions.quarantined, 0);
         let told = journal.number(&["HGET", "pulse:pulse:state", "set_aside"]);
         assert_eq!(told.await, 100_000 + 3 * 10 + 7 + 1 + 1);

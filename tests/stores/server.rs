@@ -98,7 +98,7 @@ async fn call_every_method(fixture: &Fixture, store: &Arc<dyn Store>) {
         in_flight: 1,
         ..reads::heartbeat("x", NOW)
     };
-    store.heartbeat(&heartbeat).await.unwrap();
+    store.upkeep().heartbeat(&heartbeat).await.unwrap();
     assert_eq!(store.snapshot(NOW).await.unwrap().problems, []);
     store.context("GET /", NOW).await.unwrap().unwrap();
     store.counter("sales", 1).await.unwrap();
@@ -107,10 +107,10 @@ async fn call_every_method(fixture: &Fixture, store: &Arc<dyn Store>) {
     for days in [0, 2, 9] {
         let mut pass = fixture.pass();
         pass.now += days * 86_400;
-        let cleaned = store.clean(&pass).await.unwrap().unwrap();
+        let cleaned = store.upkeep().clean(&pass).await.unwrap().unwrap();
         assert_eq!(cleaned.skipped, None);
     }
-    store.deregister("x").await.unwrap();
+    store.upkeep().deregister("x").await.unwrap();
     call_every_command_of_rankings(fixture, store).await;
 }
 
@@ -137,20 +137,29 @@ async fn call_every_command_of_rankings(fixture: &Fixture, store: &Arc<dyn Store
             limit: 10,
             ids: vec!["2".into()],
         };
-        let page = store.ranking(&query).await.unwrap().unwrap();
+        let page = store.query().ranking(&query).await.unwrap().unwrap();
         assert_eq!((page.total, page.places[0].unwrap().rank), (2, 0));
-        assert_eq!(store.rankings().await.unwrap(), ["posts"]);
+        assert_eq!(store.query().rankings().await.unwrap(), ["posts"]);
         fixture.advance(3_600);
         let later = RankingQuery {
             now: second + 3_600 * 2,
             ..query
         };
-        assert_eq!(store.ranking(&later).await.unwrap().unwrap().total, 0);
+        assert_eq!(
+            store.query().ranking(&later).await.unwrap().unwrap().total,
+            0
+        );
     }
     fixture.advance(9 * 3_600);
     folder.fold().await.unwrap();
-    assert_eq!(store.rankings().await.unwrap(), [""; 0]);
-    let quarantined = store.status(NOW).await.unwrap().exceptions.quarantined;
+    assert_eq!(store.query().rankings().await.unwrap(), [""; 0]);
+    let quarantined = store
+        .upkeep()
+        .status(NOW)
+        .await
+        .unwrap()
+        .exceptions
+        .quarantined;
     assert_eq!(quarantined, 0);
     folder.release().await.unwrap();
 }
@@ -323,7 +332,12 @@ async fn idle_keys_expire() {
         .expire_idle_keys(false);
     let store = with_clock(RedisStore::open(options).unwrap(), Some(&fixture.clock));
     apply(&store, &two_samples(&fixture, 1)).await.unwrap();
-    store.clean(&fixture.pass()).await.unwrap().unwrap();
+    store
+        .upkeep()
+        .clean(&fixture.pass())
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(ttl("count:60:hits:GET /").await, -1);
     // Records expire all the same, as no other program writes them.
     assert!(near(ttl("pulse:r1:60:1700001000").await, 8_400));
@@ -478,7 +492,7 @@ async fn nothing_outside_the_prefix_is_touched() {
     for days in [1, 9] {
         let mut pass = fixture.pass();
         pass.now += days * 86_400;
-        fixture.store.clean(&pass).await.unwrap().unwrap();
+        fixture.store.upkeep().clean(&pass).await.unwrap().unwrap();
     }
     let keys: Vec<String> = fixture.server().run("KEYS *").await;
     let outside = keys.iter().filter(|key| !key.starts_with("pulse:{shop}:"));

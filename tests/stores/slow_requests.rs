@@ -298,7 +298,7 @@ fn add_slow(batch: &mut Batch, second: i64, request: SlowRequest) {
 async fn listed(fixture: &Fixture, hour: i64) -> SlowRequests {
     let contexts = vec![root()];
     let query = SlowRequestQuery { contexts, hour };
-    let mut lists = fixture.store.slow_requests(&query).await.unwrap();
+    let mut lists = fixture.store.query().slow_requests(&query).await.unwrap();
     lists.pop().unwrap()
 }
 

@@ -237,7 +237,7 @@ pub async fn a_page_and_a_timer_of_one_name_are_two_contexts(fixture: &mut Fixtu
     batch.add(&"both".into(), Kind::Timer, NOW, &timer);
     fixture.merge_clean(batch).await;
     let now = fixture.clock.now_seconds();
-    let contexts = fixture.store.contexts("both", now).await.unwrap();
+    let contexts = fixture.store.query().contexts("both", now).await.unwrap();
     assert_eq!(fixture.snapshot().await.contexts, contexts);
     let hours = contexts.iter().map(|context| {
         let hour = context.hour.as_ref().unwrap();
@@ -258,7 +258,7 @@ pub async fn a_page_and_a_timer_of_one_name_are_two_contexts(fixture: &mut Fixtu
             tier: FINEST,
             now,
         };
-        let records = fixture.store.records(&query).await.unwrap();
+        let records = fixture.store.query().records(&query).await.unwrap();
         let slices = &records[0].slices;
         assert_eq!((slices.len(), slices[0].sums.times.count), (1, count));
     }
@@ -522,14 +522,14 @@ pub async fn instances_are_alive_for_a_minute_after_a_heartbeat(fixture: &mut Fi
             version: Some(format!("1.{in_flight}").into()),
             ..reads::heartbeat(instance, at)
         };
-        fixture.store.heartbeat(&heartbeat).await.unwrap();
+        fixture.store.upkeep().heartbeat(&heartbeat).await.unwrap();
     }
-    fixture.store.deregister("c").await.unwrap();
-    fixture.store.deregister("nobody").await.unwrap();
+    fixture.store.upkeep().deregister("c").await.unwrap();
+    fixture.store.upkeep().deregister("nobody").await.unwrap();
     let snapshot = fixture.snapshot().await;
     assert_eq!((snapshot.fleet.instances, snapshot.fleet.in_flight), (2, 7));
     // Instances of the same name are shown as one.
-    let fleet = fixture.store.fleet(NOW).await.unwrap();
+    let fleet = fixture.store.query().fleet(NOW).await.unwrap();
     let alive = AliveInstance {
         instance: "web".into(),
         last_seen: NOW,
@@ -622,7 +622,7 @@ pub async fn cleaning_examines_a_precision_only_when_it_is_due(fixture: &mut Fix
     let mut passes = [0u64; 60];
     for examined in &mut passes {
         let pass = fixture.pass();
-        let cleaned = fixture.store.clean(&pass).await.unwrap().unwrap();
+        let cleaned = fixture.store.upkeep().clean(&pass).await.unwrap().unwrap();
         *examined = cleaned.examined;
         let due = fixture.precisions.counters.iter();
         let due = due.filter(|p| pass.examines(p.seconds.into())).count();
@@ -752,14 +752,14 @@ pub async fn what_counts_as_recorded_begins_with_the_first_sample(fixture: &mut 
             earliest = earliest.min(since);
         }
         let now = fixture.clock.now_seconds();
-        let status = fixture.store.status(now).await.unwrap();
+        let status = fixture.store.upkeep().status(now).await.unwrap();
         let began = (status.created, status.since);
         assert_eq!(began, (Some(NOW), Some(earliest)));
-        let index = fixture.store.record_index(now).await.unwrap();
+        let index = fixture.store.query().record_index(now).await.unwrap();
         assert_eq!((index.created, index.recorded.since()), (NOW, earliest));
     }
     let batch = fixture.batch(&[("GET /", Kind::Http, NOW, &[MS])]);
     fixture.merge_clean(batch).await;
-    let status = fixture.store.status(NOW).await.unwrap();
+    let status = fixture.store.upkeep().status(NOW).await.unwrap();
     assert_eq!(status.since, Some(earliest));
 }

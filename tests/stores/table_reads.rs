@@ -36,7 +36,7 @@ fn batch() -> Batch {
 }
 
 async fn read(store: &dyn Store, purpose: Purpose, reads: &[TableRead]) -> Answers {
-    let tables = store.tables();
+    let tables = store.query().tables();
     tables.read_tables(purpose, reads).await.unwrap()
 }
 

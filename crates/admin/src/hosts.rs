@@ -85,11 +85,11 @@ impl Hosts {
             |named: &&String| Host::parse(named).is_some() || named.parse::<Ipv6Addr>().is_ok();
         match self.named.iter().find(|named| !is_host(named)) {
             None => Ok(()),
-            Some(named) => Err(BuildError::new(
-                "allow_host",
-                format!("{named:?}"),
-                "the name of a host in ASCII, such as \"pulse.internal\", without a scheme, a path or a wildcard",
-            )),
+            Some(named) => {
+                let allowed = "the name of a host in ASCII, such as \"pulse.internal\", without a scheme, a path or a \
+                               wildcard";
+                Err(BuildError::new("allow_host", format!("{named:?}"), allowed))
+            }
         }
     }
 

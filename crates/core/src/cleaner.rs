@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::clock::Clock;
-use crate::error::StoreError;
+use crate::error::Result;
 use crate::health::CleaningHealth;
 use crate::store::{Pass, Store};
 use crate::task::{DENIED_WAIT, Stopped, lock};
@@ -44,7 +44,7 @@ pub struct Cleaner {
 
 impl Cleaner {
     /// Runs one pass, unless another instance cleans.
-    async fn pass(&mut self) -> Result<(), StoreError> {
+    async fn pass(&mut self) -> Result<()> {
         let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
         let pass = Pass {
             instance: self.instance.clone(),
@@ -53,7 +53,7 @@ impl Cleaner {
             ranking_retention: seconds(self.retention.ranking_retention),
             context_retention: seconds(self.retention.context_retention),
         };
-        let cleaned = self.store.clean(&pass).await?;
+        let cleaned = self.store.upkeep().clean(&pass).await?;
         let mut health = lock(&self.health);
         self.skipped = cleaned.and_then(|cleaned| {
             health.passes += 1;
@@ -101,11 +101,7 @@ impl Cleaner {
                     }
                 }
             };
-            let turn = async {
-                if is_denied {
-                    admission.wait(|| self.clock.sleep(DENIED_WAIT)).await;
-                }
-            };
+            let turn = admission.wait(|| self.clock.sleep(DENIED_WAIT));
             if stopped.or(turn).await.is_none() {
                 return;
             }

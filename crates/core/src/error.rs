@@ -5,6 +5,9 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
+/// The result of a call of a store.
+pub type Result<T, E = StoreError> = std::result::Result<T, E>;
+
 /// A configuration that cannot work, refused when `Builder::build` is
 /// called.
 ///

@@ -156,11 +156,14 @@ impl Admission {
         self.is_denied
     }
 
-    /// Waits until this task may try again: until its turn has come and `pause`, a sleep of [`DENIED_WAIT`], is over,
-    /// or another task was let through. The turn ends with the next [answer](Self::denies).
+    /// Waits, if this task was denied, until it may try again: until its turn has come and `pause`, a sleep of
+    /// [`DENIED_WAIT`], is over, or another task was let through. The turn ends with the next [answer](Self::denies).
     ///
     /// Cancel safe: the turn goes to another task.
     pub async fn wait<F: Future>(&mut self, pause: impl FnOnce() -> F) {
+        if !self.is_denied {
+            return;
+        }
         let queue = self.denials.turn.clone();
         let turn = async {
             let turn = queue.lock_owned().await;

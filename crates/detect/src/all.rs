@@ -4,6 +4,7 @@
 //! past has a level of its own, the level goes on from one past to the next. A level that stays higher is one
 //! change, of the context `<all>`.
 
+use super::figures::median;
 use super::history::Tick;
 use super::state::SharedMinutes;
 
@@ -45,38 +46,22 @@ pub(crate) struct LevelChange {
 
 /// Looks for a change of the level that has lasted, up to minute `now`.
 pub(crate) fn search(shared: &SharedMinutes, now: Tick) -> Option<LevelChange> {
-    let then = shared.median_level(now - 75, now - 19)?;
-    let past = shared
-        .0
-        .iter()
-        .filter(|s| (now - 75..now - 19).contains(&s.tick));
-    let mut distances: Vec<_> = past.map(|s| (s.level as f64 * 1e-6 - then).abs()).collect();
-    distances.sort_unstable_by(f64::total_cmp);
-    if distances.len() < 20 {
+    let (from, to) = (now - 75, now - 19);
+    let then = shared.median_level(from, to)?;
+    if shared.within(from..to).count() < 20 {
         return None;
     }
-    let deviation = 1.4826 * distances[distances.len() / 2] + 0.01;
-    let recent = shared
-        .0
-        .iter()
-        .filter(|s| s.tick > now - LASTING as Tick - 2);
-    let recent: Vec<_> = recent
-        .map(|s| (s.tick, s.level as f64 * 1e-6 - then))
-        .collect();
-    if recent.len() < LASTING {
-        return None;
-    }
-    let recent = &recent[recent.len() - LASTING..];
-    let mut sorted: Vec<_> = recent.iter().map(|(_, level)| *level).collect();
-    sorted.sort_unstable_by(f64::total_cmp);
-    let effect = sorted[LASTING / 2];
+    let distances = shared.within(from..to).map(|s| (s.level() - then).abs());
+    let deviation = 1.4826 * median(distances)? + 0.01;
+    let recent = shared.within(now - LASTING as Tick - 1..Tick::MAX);
+    let recent: Vec<_> = recent.map(|s| (s.tick, s.level() - then)).collect();
+    let recent = recent.last_chunk::<LASTING>()?;
+    let effect = median(recent.map(|(_, level)| level))?;
     let sign = effect.signum();
     let stays = recent
         .iter()
-        .filter(|(_, level)| sign * level >= 0.6 * effect.abs())
-        .count()
-        + 1
-        >= LASTING;
+        .filter(|(_, level)| sign * level >= 0.6 * effect.abs());
+    let stays = stays.count() + 1 >= LASTING;
     let half = |minutes: &[(Tick, f64)]| minutes.iter().map(|(_, level)| sign * level).sum::<f64>();
     let returns = half(&recent[LASTING - 3..]) < 0.7 * half(&recent[..3]);
     let strength = effect.abs() / deviation;
@@ -85,18 +70,9 @@ pub(crate) fn search(shared: &SharedMinutes, now: Tick) -> Option<LevelChange> {
     }
     let shows = |level: f64| sign * level >= 0.5 * effect.abs();
     let first = recent.iter().find(|(_, level)| shows(*level))?.0;
-    let mut since = first;
-    for minute in shared
-        .0
-        .iter()
-        .rev()
-        .filter(|s| s.tick < first && s.tick > now - 20)
-    {
-        if !shows(minute.level as f64 * 1e-6 - then) {
-            break;
-        }
-        since = minute.tick;
-    }
+    let before = shared.within(now - 19..first).rev();
+    let changed = before.take_while(|s| shows(s.level() - then));
+    let since = changed.last().map_or(first, |s| s.tick);
     Some(LevelChange {
         since,
         then,
@@ -108,9 +84,7 @@ pub(crate) fn search(shared: &SharedMinutes, now: Tick) -> Option<LevelChange> {
 /// Whether a change of the level is over.
 pub(crate) fn is_over(shared: &SharedMinutes, then: f64, effect: f64) -> bool {
     let last = shared.0.iter().rev().take(3);
-    let (sum, count) = last.fold((0.0, 0.0), |(sum, count), s| {
-        (sum + s.level as f64 * 1e-6, count + 1.0)
-    });
+    let (sum, count) = last.fold((0.0, 0.0), |(sum, count), s| (sum + s.level(), count + 1.0));
     effect.signum() * (sum / f64::max(count, 1.0) - then) < 0.45 * effect.abs()
 }
 

@@ -286,18 +286,15 @@ impl fmt::Display for Change {
             if is_of_queue {
                 return write!(f, "requests wait in front of the service as before");
             }
+            let again = "is in line with the other instances again on";
             return match (&instance, self.kind) {
-                (Some(instance), _) => {
-                    write!(
-                        f,
-                        "{instance} is in line with the other instances again on {context}"
-                    )
-                }
+                (Some(instance), _) => write!(f, "{instance} {again} {context}"),
                 (None, ChangeKind::Surging) => write!(f, "{context} no longer surges"),
                 (None, kind) => write!(f, "{context} is no longer {kind}"),
             };
         }
-        let percent = |share: f64| 100.0 * share;
+        let (then, now) = (self.then, self.now);
+        let times = format!("{ratio:.2} times");
         match self.kind {
             ChangeKind::Slower | ChangeKind::Faster if is_of_queue => {
                 let waits = match self.kind {
@@ -306,20 +303,20 @@ impl fmt::Display for Change {
                 };
                 write!(
                     f,
-                    "requests wait {waits} in front of the service: {ratio:.2} times as before"
+                    "requests wait {waits} in front of the service: {times} as before"
                 )
             }
             ChangeKind::Slower if self.is_tail => {
                 write!(
                     f,
-                    "the slowest tenth of {context} is slower: {ratio:.2} times as before"
+                    "the slowest tenth of {context} is slower: {times} as before"
                 )
             }
             ChangeKind::Slower | ChangeKind::Faster => {
-                write!(f, "{context} is {}: {ratio:.2} times as before", self.kind)
+                write!(f, "{context} is {}: {times} as before", self.kind)
             }
             ChangeKind::Failing => {
-                let (then, now) = (percent(self.then), percent(self.now));
+                let (then, now) = (100.0 * then, 100.0 * now);
                 write!(
                     f,
                     "{context} is failing: {now:.1} % of its requests are errors, {then:.1} % before"
@@ -328,22 +325,20 @@ impl fmt::Display for Change {
             ChangeKind::Surging => {
                 write!(
                     f,
-                    "{context} surges: {:.0} requests per minute, {:.0} before",
-                    self.now, self.then
+                    "{context} surges: {now:.0} requests per minute, {then:.0} before"
                 )
             }
             ChangeKind::Silent => {
                 write!(
                     f,
-                    "{context} is silent: it had {:.0} requests per minute",
-                    self.then
+                    "{context} is silent: it had {then:.0} requests per minute"
                 )
             }
             ChangeKind::Instance => {
                 let instance = instance.as_deref().unwrap_or("an instance");
                 write!(
                     f,
-                    "{instance} is out of line on {context}: {ratio:.2} times the other instances"
+                    "{instance} is out of line on {context}: {times} the other instances"
                 )
             }
         }

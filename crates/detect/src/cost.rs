@@ -20,21 +20,21 @@ pub struct Cost {
     pub from_code: f64,
 }
 
+impl Pace {
+    pub(crate) fn new(rate: f64, mean: f64) -> Self {
+        Self { rate, mean }
+    }
+}
+
 impl Cost {
     /// Divides the extra time so that neither traffic nor code is counted as the cause of the other: each at the mean
     /// of the other's two values (Shapley's division of two factors). Code counts with no more requests than there are
     /// now: on others nothing could be saved.
     pub(crate) fn new(then: Pace, now: Pace, taken: f64) -> Self {
-        let has_more = now.rate > then.rate;
-        let requests = if has_more {
-            (then.rate + now.rate) / 2.0
-        } else {
-            now.rate
-        };
-        let mean = if has_more {
-            (then.mean + now.mean) / 2.0
-        } else {
-            then.mean
+        let half = |then: f64, now: f64| (then + now) / 2.0;
+        let (requests, mean) = match now.rate > then.rate {
+            true => (half(then.rate, now.rate), half(then.mean, now.mean)),
+            false => (now.rate, then.mean),
         };
         let from_traffic = (now.rate - then.rate) * mean;
         let from_code = (now.mean - then.mean) * requests;
@@ -85,9 +85,8 @@ fn mean(minutes: &[Weighted]) -> Weighted {
 /// The sum of the squared differences from the mean.
 fn squares(minutes: &[Weighted]) -> f64 {
     let (_, mean) = mean(minutes);
-    let squares = minutes
-        .iter()
-        .map(|(weight, value)| weight * (value - mean).powi(2));
+    let minutes = minutes.iter();
+    let squares = minutes.map(|(weight, value)| weight * (value - mean).powi(2));
     squares.sum()
 }
 
@@ -111,7 +110,7 @@ mod tests {
     use super::*;
 
     fn cost(then: (f64, f64), now: (f64, f64)) -> Cost {
-        let pace = |(rate, mean)| Pace { rate, mean };
+        let pace = |(rate, mean)| Pace::new(rate, mean);
         Cost::new(pace(then), pace(now), now.0 * now.1)
     }
 
@@ -132,8 +131,7 @@ mod tests {
         let fewer = cost((100.0, 0.1), (10.0, 1.0));
         assert!((fewer.from_code - 9.0).abs() < 1e-9, "{fewer:?}");
         assert!((fewer.from_traffic + 9.0).abs() < 1e-9, "{fewer:?}");
-        let pace = |rate, mean| Pace { rate, mean };
-        let imprecise = Cost::new(pace(10.0, 0.01), pace(10.0, 1.04), 10.0);
+        let imprecise = Cost::new(Pace::new(10.0, 0.01), Pace::new(10.0, 1.04), 10.0);
         assert!((imprecise.from_code - 10.0).abs() < 1e-9, "{imprecise:?}");
     }
 

@@ -1,22 +1,19 @@
 //! The detector: says at the end of each minute which contexts have changed.
 
 use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
-use super::all;
 use super::change::ChangeKind;
-use super::failing;
 use super::find::{self, Finder};
 use super::history::{Tick, tick};
 use super::instances::InstanceDetector;
 use super::minute::all_id;
 pub use super::minute::{Cost, InstanceMinute, Minute, Sight, Verdict, Watched};
 use super::page::Page;
-use super::speed;
 pub use super::state::DetectorState;
-use super::state::{Alarm, AlarmKind, Ended, SharedMinute, SharedMinutes};
-use super::traffic;
+use super::state::{Alarm, AlarmKind, Ended, SharedMinute, SharedMinutes, hundredths};
 use super::verdict::Standing;
+use super::{all, failing, speed, traffic};
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::timer_sums::queue;
@@ -79,12 +76,8 @@ impl Detector {
         if !self.add(now, minute) {
             return;
         }
-        let is_shared = self
-            .state
-            .shared
-            .last()
-            .is_some_and(|shared| shared.tick >= now);
-        if !is_shared && !minute.contexts.is_empty() {
+        let last = self.state.shared.last();
+        if last.is_none_or(|shared| shared.tick < now) && !minute.contexts.is_empty() {
             self.state.shared.push(SharedMinute {
                 tick: now,
                 ..SharedMinute::default()
@@ -127,13 +120,8 @@ impl Detector {
             return Vec::new();
         };
         let alone = find::are_alone(&self.pages);
-        let alarms = self
-            .state
-            .alarms
-            .iter()
-            .filter(|alarm| alarm.kind.is_speed());
-        let stands: HashSet<_> = alarms.map(|alarm| alarm.context).collect();
-        let pages = self.pages.iter().filter(|(id, _)| !stands.contains(id));
+        let stands = |id: RecordId| self.state.stands(id, &AlarmKind::SPEED);
+        let pages = self.pages.iter().filter(|(id, _)| !stands(**id));
         let mut likely: Vec<_> = pages
             .filter_map(|(id, page)| {
                 let after = self.state.last_end(*id, &AlarmKind::SPEED);
@@ -156,10 +144,8 @@ impl Detector {
             .collect();
         likely.order_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         likely.truncate(MAX_WATCHED);
-        likely
-            .into_iter()
-            .map(|(_, id, watched)| (id, watched))
-            .collect()
+        let likely = likely.into_iter();
+        likely.map(|(_, id, watched)| (id, watched)).collect()
     }
 
     /// The state from which another detector goes on.
@@ -217,17 +203,14 @@ impl Detector {
     fn refresh(&mut self, now: Tick) {
         let mut pages = std::mem::take(&mut self.pages);
         for (id, page) in &mut pages {
-            let alarms = self.state.alarms.iter();
-            let alarms = alarms.filter(|alarm| alarm.context == *id && alarm.kind.is_speed());
+            let alarms = self.state.standing(*id, &AlarmKind::SPEED);
             match alarms.max_by_key(|alarm| alarm.since) {
                 Some(alarm) if !page.is_frozen() => page.freeze(&alarm.past, now),
                 Some(_) => {}
                 None => {
                     let excluded = self.state.excluded(*id, &AlarmKind::SPEED, now);
-                    let ended = self.state.ended.iter().rev();
-                    let mut ended =
-                        ended.filter(|ended| ended.context == *id && ended.kind.is_speed());
-                    let before = ended.next().map(|ended| (ended.to, &ended.past));
+                    let ended = self.state.ended(*id, &AlarmKind::SPEED).next_back();
+                    let before = ended.map(|ended| (ended.to, &ended.past));
                     let shared = self.state.shared.of(*id);
                     page.renew(number(*id), now, &shared, &excluded, before);
                 }
@@ -261,9 +244,7 @@ impl Detector {
             tick: now,
             level,
             traffic: (traffic * 1e6) as i64,
-            requests: sums
-                .clone()
-                .fold(0, |all, times| all.saturating_add(times.count)),
+            requests: (sums.clone()).fold(0, |all, times| all.saturating_add(times.count)),
             micros: sums.fold(0, |all, times| all.saturating_add(times.sum / 1_000)),
         });
     }
@@ -297,9 +278,8 @@ impl Detector {
                 past: alarm.past,
             });
         }
-        self.state
-            .ended
-            .retain(|ended| now.saturating_sub(ended.to) <= REMEMBERED);
+        let ended = &mut self.state.ended;
+        ended.retain(|ended| now.saturating_sub(ended.to) <= REMEMBERED);
     }
 
     fn is_over(&self, alarm: &mut Alarm, now: Tick) -> bool {
@@ -327,8 +307,7 @@ impl Detector {
                 };
                 let shared = shared.of(alarm.context);
                 let progress = speed::follow(lens, &shared, alarm.score, alarm.since, effect);
-                let strength = (progress.strength * 100.0).clamp(0.0, 1e6) as u32;
-                alarm.strength = alarm.strength.max(strength);
+                alarm.strength = alarm.strength.max(hundredths(progress.strength));
                 progress.is_over
             }
             AlarmKind::Surging => {
@@ -348,9 +327,8 @@ impl Detector {
 
     fn verdicts(&self, now: Tick) -> Vec<Verdict> {
         let standing = Standing {
-            alarms: &self.state.alarms,
+            state: &self.state,
             pages: &self.pages,
-            shared: &self.state.shared,
             now,
         };
         let alarms = self.state.alarms.iter();

@@ -4,7 +4,8 @@
 //! as for frequent ones, and for a past without any. Errors come in clusters: its statistic is divided by the
 //! overdispersion of the past (McCullagh and Nelder, *Generalized Linear Models*, 1989, 4.5).
 
-use super::history::{History, PageMinute, Tick};
+use super::figures::turning_point;
+use super::history::{History, PageMinute, Span, Tick, is_in};
 use super::past::{FEWEST_MINUTES, FEWEST_REQUESTS, PAST_ENDS, YOUNG_PAST_ENDS};
 use tower_pulse_model::order::InOrder;
 
@@ -16,6 +17,12 @@ pub(crate) struct Share {
 }
 
 impl Share {
+    fn of<'a>(minutes: impl IntoIterator<Item = &'a PageMinute>) -> Self {
+        let mut share = Self::default();
+        minutes.into_iter().for_each(|minute| share.add(minute));
+        share
+    }
+
     fn add(&mut self, minute: &PageMinute) {
         self.count(f64::from(minute.errors), f64::from(minute.requests));
     }
@@ -31,12 +38,9 @@ impl Share {
 
     /// Logarithm of the likelihood of these counts if the share is `p`.
     fn likelihood(self, p: f64) -> f64 {
-        let term = |count: f64, p: f64| {
-            if count > 0.0 {
-                count * p.max(1e-12).ln()
-            } else {
-                0.0
-            }
+        let term = |count: f64, p: f64| match count > 0.0 {
+            true => count * p.max(1e-12).ln(),
+            false => 0.0,
         };
         term(self.errors, p) + term(self.requests - self.errors, 1.0 - p)
     }
@@ -67,37 +71,27 @@ pub(crate) fn search(
     history: &History,
     now: Tick,
     after: Tick,
-    excluded: &[(Tick, Tick)],
+    excluded: &[Span],
 ) -> Option<Increase> {
     let minutes = history.minutes();
     let last = minutes.back().filter(|last| last.tick == now)?;
     // Most pages have no errors now and need no test.
-    let lately = minutes
-        .iter()
-        .rev()
-        .take(3)
-        .map(|minute| minute.errors)
-        .max();
-    if lately == Some(0) || last.requests == 0 {
+    let mut lately = minutes.iter().rev().take(3);
+    if lately.all(|minute| minute.errors == 0) || last.requests == 0 {
         return None;
     }
-    let quiet = |tick: Tick| {
-        !excluded
-            .iter()
-            .any(|(from, to)| (*from..=*to).contains(&tick))
-    };
+    let quiet = minutes.iter();
+    let quiet = quiet.filter(|minute| !is_in(excluded, minute.tick));
     let until = |ends: Tick| {
-        minutes
-            .iter()
-            .filter(move |minute| minute.tick <= now - ends && quiet(minute.tick))
+        quiet
+            .clone()
+            .filter(move |minute| minute.tick <= now - ends)
     };
-    let ends = if until(PAST_ENDS).count() >= 30 {
-        PAST_ENDS
-    } else {
-        YOUNG_PAST_ENDS
+    let ends = match until(PAST_ENDS).count() {
+        30.. => PAST_ENDS,
+        _ => YOUNG_PAST_ENDS,
     };
-    let mut past = Share::default();
-    until(ends).for_each(|minute| past.add(minute));
+    let past = Share::of(until(ends));
     if until(ends).count() < FEWEST_MINUTES as usize || past.requests < FEWEST_REQUESTS as f64 {
         return None;
     }
@@ -113,12 +107,9 @@ pub(crate) fn search(
     }
     let dispersion = (squares / counted).max(1.0);
 
-    let recent: Vec<_> = minutes
-        .iter()
-        .rev()
-        .take_while(|minute| minute.tick > (now - ends).max(after))
-        .take(LONGEST)
-        .collect();
+    let recent = minutes.iter().rev();
+    let recent = recent.take_while(|minute| minute.tick > (now - ends).max(after));
+    let recent: Vec<_> = recent.take(LONGEST).collect();
     let mut window = Share::default();
     let mut best: Option<Increase> = None;
     for (index, minute) in recent.iter().enumerate() {
@@ -133,24 +124,26 @@ pub(crate) fn search(
             continue;
         }
         if goes_on(&recent[..length], window, smoothed, dispersion) {
-            let since = minute.tick;
             best = Some(Increase {
-                since,
+                since: minute.tick,
                 strength,
                 then: usual,
             });
         }
     }
     let mut best = best?;
-    let since = best.since;
-    let mut window = Share::default();
-    recent
-        .iter()
-        .filter(|minute| minute.tick >= since)
-        .for_each(|minute| window.add(minute));
-    best.since = turning_point(&recent, (usual + window.share()) / 2.0);
-    let lasted = recent.iter().filter(|minute| minute.tick >= best.since);
-    (lasted.count() >= SHORTEST).then_some(best)
+    let since = |tick: Tick| {
+        recent
+            .iter()
+            .copied()
+            .filter(move |minute| minute.tick >= tick)
+    };
+    let between = (usual + Share::of(since(best.since)).share()) / 2.0;
+    best.since = turning_point(recent.iter().map(|minute| {
+        let expected = between * f64::from(minute.requests);
+        (minute.tick, f64::from(minute.errors) - expected)
+    }));
+    (since(best.since).count() >= SHORTEST).then_some(best)
 }
 
 /// Twice the logarithm of the likelihood ratio of two shares against a common one.
@@ -166,27 +159,12 @@ pub(crate) fn deviance(a: Share, b: Share) -> f64 {
 fn goes_on(recent: &[&PageMinute], window: Share, usual: f64, dispersion: f64) -> bool {
     let now = window.share();
     let evidence = |share: Share| (share.likelihood(now) - share.likelihood(usual)) / dispersion;
-    let mut order: Vec<_> = recent.iter().collect();
+    let mut order = recent.to_vec();
     order.order_by_key(|minute| minute.errors);
-    let mut without_worst = Share::default();
-    order[..order.len() - 2.min(order.len() - 1)]
-        .iter()
-        .for_each(|minute| without_worst.add(minute));
-    let mut last = Share::default();
-    recent.iter().take(2).for_each(|minute| last.add(minute));
-    evidence(last) > 0.0 && evidence(without_worst) >= EVIDENCE
-}
-
-/// The first minute of the errors, from minutes that are given last to first.
-fn turning_point(recent: &[&PageMinute], between: f64) -> Tick {
-    let (mut sum, mut most, mut since) = (0.0, f64::NEG_INFINITY, 0);
-    for minute in recent {
-        sum += f64::from(minute.errors) - between * f64::from(minute.requests);
-        if sum > most {
-            (most, since) = (sum, minute.tick);
-        }
-    }
-    since
+    let without_worst = &order[..order.len() - 2.min(order.len() - 1)];
+    let last = recent.iter().copied().take(2);
+    evidence(Share::of(last)) > 0.0
+        && evidence(Share::of(without_worst.iter().copied())) >= EVIDENCE
 }
 
 /// Whether an increase from `then` to `now` is over.

@@ -3,19 +3,17 @@
 
 use std::collections::HashMap;
 
-use super::all;
 use super::detector::pages_of;
-use super::failing;
+use super::figures::median;
 use super::history::Tick;
 use super::minute::all_id;
 use super::page::Page;
 use super::past::find_changed_past;
-use super::reference::{Past, RANK};
-use super::speed;
+use super::reference::Past;
 use super::state::{Alarm, AlarmKind, DetectorState};
-use super::step;
 use super::traffic::{self, Traffic, TrafficChange};
 use super::verdict::Sums;
+use super::{all, failing, speed, step};
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::timer_sums::queue;
@@ -52,75 +50,49 @@ impl Finder<'_> {
         let mut steady = 0;
         let queue = queue();
         for (id, page) in &*self.pages {
+            let state = &*self.state;
             let seen = page.history.last().is_some_and(|last| last.tick == now);
-            let stands = |kinds: &[AlarmKind]| {
-                let mut alarms = self.state.alarms.iter();
-                alarms.any(|alarm| alarm.context == *id && kinds.contains(&alarm.kind))
-            };
-            if let Some(lens) = page
-                .lens
-                .as_ref()
-                .filter(|_| seen && !stands(&AlarmKind::SPEED))
-                && let Some(finding) = speed::search(
-                    lens,
-                    &self.state.shared.of(*id),
-                    now,
-                    self.state.last_end(*id, &AlarmKind::SPEED),
-                    alone || *id == queue,
-                )
+            let stands = |kinds: &[AlarmKind]| state.stands(*id, kinds);
+            if let Some(lens) = &page.lens
+                && seen
+                && !stands(&AlarmKind::SPEED)
             {
-                let kind = if finding.faster {
-                    AlarmKind::Faster
-                } else {
-                    AlarmKind::Slower
-                };
-                begun.push(Alarm {
-                    context: *id,
-                    kind,
-                    since: finding.since,
-                    detected: now,
-                    score: finding.score,
-                    strength: hundredths(finding.strength),
-                    effect: (finding.effect * 1e6) as i64,
-                    past: lens.past.clone(),
-                });
+                let (shared, after) =
+                    (state.shared.of(*id), state.last_end(*id, &AlarmKind::SPEED));
+                let found = speed::search(lens, &shared, now, after, alone || *id == queue);
+                begun.extend(found.map(|found| {
+                    let subject = (*id, AlarmKind::of_speed(found.faster));
+                    let (times, size) = ((found.since, now), (found.strength, found.effect));
+                    Alarm {
+                        score: found.score,
+                        ..Alarm::new(subject, times, size, lens.past.clone())
+                    }
+                }));
             }
             // It has the traffic of all pages.
             if *id == queue {
                 continue;
             }
-            let excluded = self
-                .state
-                .excluded(*id, &[AlarmKind::Surging, AlarmKind::Silent], now);
-            let traffic = Traffic::of(&page.history, &self.state.shared, now, &excluded);
+            let excluded = state.excluded(*id, &[AlarmKind::Surging, AlarmKind::Silent], now);
+            let traffic = Traffic::of(&page.history, &state.shared, now, &excluded);
             if let Some(traffic) = traffic {
                 steady += usize::from(traffic.rate >= 4.0);
                 let alarm = |kind, change: TrafficChange| {
                     // The rate is not that of the sums, and their mean is that of these requests.
                     let (requests, minutes) = ((traffic.rate * 1_000.0) as u64, 1_000);
                     let before = Sums::of(&page.history, now - 76, change.since);
-                    Alarm {
-                        context: *id,
-                        kind,
-                        since: change.since,
-                        detected: now,
-                        score: 0,
-                        strength: hundredths(change.strength),
-                        effect: (change.now * 1e6) as i64,
-                        past: Past {
-                            minutes,
-                            requests,
-                            micros: (before.mean() * requests as f64 * 1e6) as u64,
-                            ..Past::default()
-                        },
-                    }
+                    let past = Past {
+                        minutes,
+                        requests,
+                        micros: (before.mean() * requests as f64 * 1e6) as u64,
+                        ..Past::default()
+                    };
+                    let size = (change.strength, change.now);
+                    Alarm::new((*id, kind), (change.since, now), size, past)
                 };
                 if seen && !stands(&[AlarmKind::Surging]) {
-                    let surge = traffic::surge(
-                        &traffic,
-                        &self.state.shared,
-                        self.state.last_end(*id, &[AlarmKind::Surging]),
-                    );
+                    let after = state.last_end(*id, &[AlarmKind::Surging]);
+                    let surge = traffic::surge(&traffic, &state.shared, after);
                     begun.extend(surge.map(|surge| alarm(AlarmKind::Surging, surge)));
                 }
                 if !seen && !stands(&[AlarmKind::Silent]) {
@@ -129,29 +101,19 @@ impl Finder<'_> {
                 }
             }
             if seen && !stands(&[AlarmKind::Failing]) {
-                let excluded = self.state.excluded(*id, &[AlarmKind::Failing], now);
-                if let Some(failing) = failing::search(
-                    &page.history,
-                    now,
-                    self.state.last_end(*id, &[AlarmKind::Failing]),
-                    &excluded,
-                ) {
+                let excluded = state.excluded(*id, &[AlarmKind::Failing], now);
+                let after = state.last_end(*id, &[AlarmKind::Failing]);
+                let failing = failing::search(&page.history, now, after, &excluded);
+                begun.extend(failing.map(|failing| {
                     let sums = Sums::of(&page.history, failing.since, now + 1);
                     let before = Sums::of(&page.history, now - 76, failing.since);
-                    begun.push(Alarm {
-                        context: *id,
-                        kind: AlarmKind::Failing,
-                        since: failing.since,
-                        detected: now,
-                        score: 0,
-                        strength: hundredths(failing.strength),
-                        effect: (sums.error_share() * 1e6) as i64,
-                        past: Past {
-                            errors: (failing.then * before.requests as f64).round() as u64,
-                            ..before.past(before.minutes)
-                        },
-                    });
-                }
+                    let past = Past {
+                        errors: (failing.then * before.requests as f64).round() as u64,
+                        ..before.past()
+                    };
+                    let (subject, times) = ((*id, AlarmKind::Failing), (failing.since, now));
+                    Alarm::new(subject, times, (failing.strength, sums.error_share()), past)
+                }));
             }
         }
         self.open(begun, silent, steady, now);
@@ -159,13 +121,10 @@ impl Finder<'_> {
 
     /// Opens the alarms of pages that are slower already, and take another step.
     fn step(&mut self, now: Tick) {
-        let alarms = self
-            .state
-            .alarms
-            .iter()
-            .filter(|alarm| alarm.kind == AlarmKind::Slower && !self.state.is_covered(alarm));
+        let alarms = self.state.alarms.iter();
+        let slower = alarms.filter(|alarm| alarm.kind == AlarmKind::Slower);
         let mut steps = Vec::new();
-        for alarm in alarms {
+        for alarm in slower.filter(|alarm| !self.state.is_covered(alarm)) {
             let shared = self.state.shared.of(alarm.context);
             // The minutes until it was detected are part of the change itself.
             if let Some(page) = self.pages.get(&alarm.context)
@@ -186,16 +145,9 @@ impl Finder<'_> {
             let shared = self.state.shared.of(context);
             let effect =
                 (page.lens.as_ref()).map_or(0.0, |lens| speed::effect_since(lens, &shared, since));
-            self.state.alarms.push(Alarm {
-                context,
-                kind: AlarmKind::Slower,
-                since,
-                detected: now,
-                score: RANK,
-                strength: hundredths(strength),
-                effect: (effect * 1e6) as i64,
-                past,
-            });
+            let (subject, size) = ((context, AlarmKind::Slower), (strength, effect));
+            let alarm = Alarm::new(subject, (since, now), size, past);
+            self.state.alarms.push(alarm);
         }
     }
 
@@ -213,47 +165,28 @@ impl Finder<'_> {
                 .or_insert_with(|| self.crowd(alarm.since));
             !self.is_of_crowd(alarm, crowd)
         });
-        let silences = self
-            .state
-            .alarms
-            .iter()
-            .filter(|alarm| alarm.kind == AlarmKind::Silent);
-        match silent.len() >= 2 && 2 * (silent.len() + silences.count()) >= steady {
-            false => begun.extend(silent),
-            true if self.stands(all_id(), AlarmKind::Silent) => {}
-            true => begun.extend(
-                silent
-                    .into_iter()
-                    .min_by_key(|alarm| alarm.since)
-                    .map(|alarm| Alarm {
-                        context: all_id(),
-                        past: self.past_of_all(alarm.since),
-                        ..alarm
-                    }),
-            ),
-        }
-        let speeds = AlarmKind::SPEED
-            .iter()
-            .any(|kind| self.stands(all_id(), *kind));
-        if let Some(level) = all::search(&self.state.shared, now).filter(|_| !speeds) {
-            let kind = if level.effect < 0.0 {
-                AlarmKind::Faster
-            } else {
-                AlarmKind::Slower
-            };
-            begun.push(Alarm {
+        let silences = self.state.alarms.iter();
+        let silences = silences.filter(|alarm| alarm.kind == AlarmKind::Silent);
+        if silent.len() < 2 || 2 * (silent.len() + silences.count()) < steady {
+            begun.extend(silent);
+        } else if !self.state.stands(all_id(), &[AlarmKind::Silent]) {
+            let first = silent.into_iter().min_by_key(|alarm| alarm.since);
+            begun.extend(first.map(|alarm| Alarm {
                 context: all_id(),
-                kind,
-                since: level.since,
-                detected: now,
-                score: 0,
-                strength: hundredths(level.strength),
-                effect: (level.effect * 1e6) as i64,
-                past: Past {
-                    level: (level.then * 1e6) as i64,
-                    ..self.past_of_all(level.since)
-                },
-            });
+                past: self.past_of_all(alarm.since),
+                ..alarm
+            }));
+        }
+        if let Some(level) = all::search(&self.state.shared, now)
+            && !self.state.stands(all_id(), &AlarmKind::SPEED)
+        {
+            let past = Past {
+                level: (level.then * 1e6) as i64,
+                ..self.past_of_all(level.since)
+            };
+            let subject = (all_id(), AlarmKind::of_speed(level.effect < 0.0));
+            let (times, size) = ((level.since, now), (level.strength, level.effect));
+            begun.push(Alarm::new(subject, times, size, past));
         }
         begun.order_by_key(|alarm| (alarm.context, alarm.kind));
         for alarm in begun {
@@ -279,8 +212,7 @@ impl Finder<'_> {
         if sizes.len() <= (all / 20).max(2) {
             return 0.0;
         }
-        sizes.sort_unstable_by(f64::total_cmp);
-        sizes[sizes.len() / 2]
+        median(sizes).unwrap_or(0.0)
     }
 
     /// Whether a change is no larger than what several pages have in common since the same minute.
@@ -294,17 +226,7 @@ impl Finder<'_> {
         crowd > 0.0 && !stands_out
     }
 
-    fn stands(&self, id: RecordId, kind: AlarmKind) -> bool {
-        let mut alarms = self.state.alarms.iter();
-        alarms.any(|alarm| alarm.context == id && alarm.kind == kind)
-    }
-
     fn past_of_all(&self, until: Tick) -> Past {
-        let sums = Sums::of_all(&self.state.shared, until - 60, until);
-        sums.past(sums.minutes)
+        Sums::of_all(&self.state.shared, until - 60, until).past()
     }
-}
-
-fn hundredths(strength: f64) -> u32 {
-    (strength * 100.0).clamp(0.0, 1e6) as u32
 }

@@ -34,6 +34,15 @@ pub(crate) fn tick(start: i64) -> Tick {
     minute.clamp(i64::from(Tick::MIN / 2), i64::from(Tick::MAX / 2)) as Tick
 }
 
+/// Minutes from the first to the last one.
+pub(crate) type Span = (Tick, Tick);
+
+/// Whether a minute is in one of these spans.
+pub(crate) fn is_in(spans: &[Span], tick: Tick) -> bool {
+    let mut spans = spans.iter();
+    spans.any(|(from, to)| (*from..=*to).contains(&tick))
+}
+
 /// Counts by bucket.
 pub(crate) type Counts = [u32; BUCKETS];
 

@@ -1,5 +1,6 @@
 //! Whether a change lasts, and since when: a page that was slow for some minutes is no news.
 
+use super::figures::{lower_mean, turning_point};
 use super::history::Tick;
 use super::noise::Window;
 use super::page::Lens;
@@ -66,43 +67,32 @@ fn spared(length: usize) -> usize {
 }
 
 /// Standard deviations of a window without its worst minutes.
-pub(crate) fn strength_without_worst(
-    lens: &Lens,
-    window: &[Residual],
-    kind: usize,
-    effect: f64,
-) -> f64 {
+pub(crate) fn without_worst(lens: &Lens, window: &[Residual], kind: usize, effect: f64) -> f64 {
     let sign = effect.signum();
-    let mut scores: Vec<_> = window
-        .iter()
-        .map(|minute| sign * minute.scores[kind])
-        .collect();
+    let score = |minute: &Residual| sign * minute.scores[kind];
+    let mut scores: Vec<_> = window.iter().map(score).collect();
     scores.sort_unstable_by(f64::total_cmp);
     let most = scores[scores.len() - 1 - spared(window.len())];
-    let mut without_worst = Window::new(lens.past.noise[kind]);
-    let mut count = 0.0;
-    for minute in window
-        .iter()
-        .rev()
-        .filter(|minute| sign * minute.scores[kind] <= most)
-    {
-        minute.add_to(&mut without_worst, kind);
-        count += minute.count;
-    }
-    sign * strength(
-        lens,
-        kind,
-        without_worst.mean(),
-        without_worst.variance() + past_variance(lens, kind),
-        count,
-    ) * without_worst.mean().signum()
+    let without_worst = window.iter().filter(|minute| score(minute) <= most);
+    let (strength, effect) = deviations(lens, without_worst, kind);
+    sign * strength * effect.signum()
 }
 
-/// Mean of some minutes without their largest one.
-fn lower_mean(window: &[Residual], kind: usize, sign: f64) -> f64 {
-    let values = window.iter().map(|minute| sign * minute.scores[kind]);
-    let largest = values.clone().fold(f64::MIN, f64::max);
-    (values.sum::<f64>() - largest) / (window.len() - 1).max(1) as f64
+/// Standard deviations and effect of some minutes.
+pub(crate) fn deviations<'a>(
+    lens: &Lens,
+    minutes: impl DoubleEndedIterator<Item = &'a Residual>,
+    kind: usize,
+) -> (f64, f64) {
+    let mut window = Window::new(lens.past.noise[kind]);
+    let mut count = 0.0;
+    for minute in minutes.rev() {
+        minute.add_to(&mut window, kind);
+        count += minute.count;
+    }
+    let effect = window.mean();
+    let variance = window.variance() + past_variance(lens, kind);
+    (strength(lens, kind, effect, variance, count), effect)
 }
 
 /// Whether the page was not as slow for as long in its past.
@@ -111,7 +101,7 @@ pub(crate) fn is_unusual(lens: &Lens, window: &[Residual], kind: usize, effect: 
         return true;
     }
     let highest = f64::from(lens.past.highest[kind][(window.len() - 2).min(SPANS - 1)]) * 1e-6;
-    lower_mean(window, kind, 1.0) >= UNUSUAL * highest
+    lower_mean(window.iter().map(|minute| minute.scores[kind])) >= UNUSUAL * highest
 }
 
 /// Whether the last minutes of a change are much less than its first ones.
@@ -147,28 +137,20 @@ pub(crate) fn is_left_over(
     }
     let before = &earlier[earlier.len() - earlier.len().min(LEFT_OVER)..];
     let half = &window[..window.len() / 2];
-    let all: Vec<_> = before
-        .iter()
-        .chain(half)
-        .map(|m| effect.signum() * m.scores[kind])
-        .collect();
-    all.windows(2)
-        .any(|pair| pair[0].min(pair[1]) * RETURNED > effect.abs())
+    let minutes = before.iter().chain(half);
+    let all: Vec<_> = minutes.map(|m| effect.signum() * m.scores[kind]).collect();
+    let mut pairs = all.windows(2);
+    pairs.any(|pair| pair[0].min(pair[1]) * RETURNED > effect.abs())
 }
 
-/// The first minute of the change: where the cumulative sum of the scores beyond half of the effect turns
-/// (Page, *Continuous inspection schemes*, 1954).
-pub(crate) fn turning_point(lens: &Lens, minutes: &[Residual], kind: usize, effect: f64) -> Tick {
+/// The first minute of the change: the scores since then are beyond half of the effect.
+pub(crate) fn began(lens: &Lens, minutes: &[Residual], kind: usize, effect: f64) -> Tick {
     let wobble = lens.past.noise[kind].variance();
-    let (mut sum, mut most, mut since) = (0.0, f64::NEG_INFINITY, 0);
-    for minute in minutes.iter().rev() {
+    turning_point(minutes.iter().rev().map(|minute| {
         let weight = 1.0 / (minute.sampling[kind] + wobble).max(1e-12);
-        sum += weight * effect.signum() * (minute.scores[kind] - effect / 2.0);
-        if sum > most {
-            (most, since) = (sum, minute.tick);
-        }
-    }
-    since
+        let beyond = weight * effect.signum() * (minute.scores[kind] - effect / 2.0);
+        (minute.tick, beyond)
+    }))
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ pub mod change;
 mod cost;
 pub mod detector;
 mod failing;
+mod figures;
 mod find;
 mod history;
 pub mod instances;

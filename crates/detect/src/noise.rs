@@ -6,21 +6,19 @@
 //! correlation that of neighbouring minutes, in which sampling has no part. Both are shrunk to what pages
 //! usually do, as an hour tells little about a page with few requests.
 
+use super::figures::median;
 use tower_pulse_model::pack::packed;
 
-/// The noise of a score. Integers, so that it is the same after it was stored.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Noise {
-    /// Standard deviation of the wobble, in millionths.
-    pub(crate) deviation: u32,
-    /// Correlation of the wobble of neighbouring minutes, in millionths.
-    pub(crate) correlation: u32,
+packed! {
+    /// The noise of a score. Integers, so that it is the same after it was stored.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub(crate) struct Noise {
+        /// Standard deviation of the wobble, in millionths.
+        pub(crate) deviation: u32,
+        /// Correlation of the wobble of neighbouring minutes, in millionths.
+        pub(crate) correlation: u32,
+    }
 }
-
-packed!(Noise {
-    deviation,
-    correlation
-});
 
 /// The wobble of a usual page, as a logarithm of time.
 const USUAL_WOBBLE: f64 = 0.03;
@@ -54,12 +52,9 @@ impl Noise {
         let mut variance = usual;
         let mut correlation = USUAL_CORRELATION;
         // A page was slow for some minutes: these are clipped, or they would be all of its variance.
-        let mut sizes: Vec<_> = residuals
-            .iter()
-            .map(|(_, residual, sampling)| residual.abs() / (usual + sampling).sqrt())
-            .collect();
-        sizes.sort_unstable_by(f64::total_cmp);
-        let scale = 1.4826 * sizes.get(sizes.len() / 2).copied().unwrap_or(1.0);
+        let sizes = residuals.iter();
+        let sizes = sizes.map(|(_, residual, sampling)| residual.abs() / (usual + sampling).sqrt());
+        let scale = 1.4826 * median(sizes).unwrap_or(1.0);
         let clip = |residual: f64, sampling: f64| {
             let bound = CLIPPED * scale * (usual + sampling).sqrt();
             residual.clamp(-bound, bound)
@@ -94,7 +89,7 @@ impl Noise {
 }
 
 /// The weighted mean of a window that grows into the past, with its variance.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Window {
     wobble: f64,
     correlation: f64,
@@ -114,12 +109,7 @@ impl Window {
         Self {
             wobble: noise.variance(),
             correlation: noise.correlation(),
-            weights: 0.0,
-            sum: 0.0,
-            variance: 0.0,
-            reach: 0.0,
-            answers: 0.0,
-            oldest: None,
+            ..Self::default()
         }
     }
 

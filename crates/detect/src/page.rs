@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::history::{History, RENEWED, STORED, Tick};
+use super::history::{History, RENEWED, STORED, Span, Tick};
 use super::past::find_past;
 use super::reference::{Past, Reference};
 use super::scored::{Scored, score};
@@ -44,7 +44,7 @@ impl Page {
         number: u64,
         now: Tick,
         shared: &SharedMinutes,
-        excluded: &[(Tick, Tick)],
+        excluded: &[Span],
         before: Option<(Tick, &Past)>,
     ) {
         let epoch = Self::epoch(number, now);
@@ -71,9 +71,8 @@ impl Page {
     }
 
     pub(crate) fn is_frozen(&self) -> bool {
-        self.lens
-            .as_ref()
-            .is_some_and(|lens| lens.epoch == Tick::MAX)
+        let lens = self.lens.as_ref();
+        lens.is_some_and(|lens| lens.epoch == Tick::MAX)
     }
 
     fn look_through(&mut self, compared: Option<(Past, Reference)>, epoch: Tick, now: Tick) {
@@ -102,13 +101,7 @@ impl Page {
                 scored.push_back(score(minute.tick, packed, reference));
             });
         }
-        while lens
-            .scored
-            .front()
-            .is_some_and(|first| first.tick <= now - SCORED)
-        {
-            lens.scored.pop_front();
-        }
+        lens.scored.retain(|scored| scored.tick > now - SCORED);
     }
 }
 

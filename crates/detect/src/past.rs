@@ -1,6 +1,7 @@
 //! The past of a page: the quiet minutes of about an hour that ended some minutes ago.
 
-use super::history::{History, Packed, PageMinute, RENEWED, STORED, Tick};
+use super::figures::{lower_mean, median};
+use super::history::{History, Packed, PageMinute, RENEWED, STORED, Span, Tick, is_in};
 use super::noise::Noise;
 use super::reference::{Past, Reference, SCORES, SPANS};
 use super::scored::{Tally, score};
@@ -29,7 +30,7 @@ pub(crate) fn find_past(
     history: &History,
     epoch: Tick,
     shared: &SharedMinutes,
-    excluded: &[(Tick, Tick)],
+    excluded: &[Span],
 ) -> Option<(Past, Reference)> {
     let end = epoch - PAST_ENDS;
     let usual = Search::new(history, end - PAST_MINUTES, end, shared, excluded).past();
@@ -65,7 +66,7 @@ struct Search<'a> {
     to: Tick,
     fewest: u32,
     shared: &'a SharedMinutes,
-    excluded: &'a [(Tick, Tick)],
+    excluded: &'a [Span],
     /// The usual level between the two.
     level: f64,
     /// Minutes that are unlike the others.
@@ -78,7 +79,7 @@ impl<'a> Search<'a> {
         from: Tick,
         to: Tick,
         shared: &'a SharedMinutes,
-        excluded: &'a [(Tick, Tick)],
+        excluded: &'a [Span],
     ) -> Self {
         Self {
             history,
@@ -94,9 +95,8 @@ impl<'a> Search<'a> {
 
     /// Whether a minute may be part of the past.
     fn is_quiet(&self, tick: Tick) -> bool {
-        let mut excluded = self.excluded.iter();
         tick < self.to
-            && !excluded.any(|(from, to)| (*from..=*to).contains(&tick))
+            && !is_in(self.excluded, tick)
             && (self.shared.level(tick) - self.level).abs() <= QUIET
     }
 
@@ -180,15 +180,15 @@ impl<'a> Search<'a> {
 fn outlying(residuals: &[Vec<Residual>; SCORES], reference: &Reference) -> Vec<Tick> {
     let mut outlying = Vec::new();
     for (kind, residuals) in residuals.iter().enumerate() {
-        let middle = median(residuals.iter().map(|(_, residual, _)| *residual));
+        let middle = median(residuals.iter().map(|(_, residual, _)| *residual)).unwrap_or(0.0);
         let usual = Noise::usual(reference.slope(kind));
         let size = |(_, residual, sampling): &Residual| {
             (residual - middle).abs() / (usual + sampling).sqrt()
         };
-        let scale = (1.4826 * median(residuals.iter().map(size))).max(1.0);
+        let scale = (1.4826 * median(residuals.iter().map(size)).unwrap_or(0.0)).max(1.0);
         let far = residuals
             .iter()
-            .filter(|residual| size(residual) > OUTLYING * scale);
+            .filter(|minute| size(minute) > OUTLYING * scale);
         outlying.extend(far.map(|(tick, _, _)| *tick));
     }
     outlying.order();
@@ -196,24 +196,12 @@ fn outlying(residuals: &[Vec<Residual>; SCORES], reference: &Reference) -> Vec<T
     outlying
 }
 
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<_> = values.collect();
-    values.sort_unstable_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(0.0)
-}
-
 /// The largest mean residual of 2, 3, … minutes in a row, each without its largest one, in millionths.
 fn highest(residuals: &[Residual]) -> [i32; SPANS] {
     std::array::from_fn(|index| {
-        let length = index + 2;
-        let means = residuals.windows(length).map(|window| {
-            let sum: f64 = window.iter().map(|(_, residual, _)| residual).sum();
-            let largest = window
-                .iter()
-                .map(|(_, residual, _)| *residual)
-                .fold(f64::MIN, f64::max);
-            (sum - largest) / (length - 1) as f64
-        });
+        let windows = residuals.windows(index + 2);
+        let means =
+            windows.map(|window| lower_mean(window.iter().map(|(_, residual, _)| *residual)));
         (means.fold(0.0, f64::max) * 1e6) as i32
     })
 }

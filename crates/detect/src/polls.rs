@@ -20,11 +20,8 @@ pub fn computing_or_waiting(sides: &Sides, is_delayed: bool) -> Option<Suspect> 
     let in_words = |longer: [&str; 2], then: f64, now: f64| {
         let word = longer[usize::from(change < 0.0)];
         let millis = |seconds: f64| format!("{:.*} ms", usize::from(seconds < 0.01), 1e3 * seconds);
-        format!(
-            "{word}, {} a request instead of {}",
-            millis(now),
-            millis(then)
-        )
+        let (then, now) = (millis(then), millis(now));
+        format!("{word}, {now} a request instead of {then}")
     };
     let share = computing / change;
     if share >= MIN_SHARE {
@@ -33,11 +30,8 @@ pub fn computing_or_waiting(sides: &Sides, is_delayed: bool) -> Option<Suspect> 
             true => format!("; a poll held a worker for {:.0} ms", 1e3 * longest),
             false => String::new(),
         };
-        let text = in_words(
-            ["it computes longer", "it computes less"],
-            then.computing,
-            now.computing,
-        );
+        let longer = ["it computes longer", "it computes less"];
+        let text = in_words(longer, then.computing, now.computing);
         return (!is_delayed).then(|| Suspect::Computing {
             then: then.computing,
             now: now.computing,
@@ -46,16 +40,12 @@ pub fn computing_or_waiting(sides: &Sides, is_delayed: bool) -> Option<Suspect> 
             text: format!("{text}{of_longest}").into(),
         });
     }
+    let longer = ["it waits longer", "it waits less"];
     Some(Suspect::Waiting {
         then: then.waiting,
         now: now.waiting,
         share: (1.0 - share).min(1.0),
-        text: in_words(
-            ["it waits longer", "it waits less"],
-            then.waiting,
-            now.waiting,
-        )
-        .into(),
+        text: in_words(longer, then.waiting, now.waiting).into(),
     })
 }
 

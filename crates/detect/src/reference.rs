@@ -184,6 +184,7 @@ impl Reference {
             let (place, mix) = (place[bucket - first] as f32, mix[bucket - first] as f32);
             scores.push([rank as f32, place, tail as f32, mix]);
         }
+        let buckets = (low..=high).map(|bucket| share(bucket) * bucket as f64);
         let mut reference = Self {
             first,
             scores,
@@ -193,9 +194,7 @@ impl Reference {
             skew: [0.0; SCORES],
             tail_share: above,
             count: total,
-            bucket: (low..=high)
-                .map(|bucket| share(bucket) * bucket as f64)
-                .sum(),
+            bucket: buckets.sum(),
         };
         reference.tabulate(counts, low..=high, total);
         reference.shrink_tail(usual_excess);
@@ -280,10 +279,7 @@ impl Reference {
             let end = if above == 0 { -1.0 } else { 1.0 };
             return end * FARTHEST as f64 * WIDTH;
         }
-        let (low, high) = (
-            f64::from(table[above - 1][RANK]),
-            f64::from(table[above][RANK]),
-        );
+        let [low, high] = [above - 1, above].map(|at| f64::from(table[at][RANK]));
         let within = (rank_score - low) / (high - low).max(1e-9);
         (above as f64 - 1.0 + within - FARTHEST as f64) * WIDTH
     }
@@ -296,10 +292,9 @@ impl Reference {
     /// Change of the expected score with a small shift; of the tail score, with one of the tail at least.
     pub(crate) fn slope(&self, kind: usize) -> f64 {
         let step = f64::from(self.shifted[FARTHEST + 1][kind] - self.shifted[FARTHEST - 1][kind]);
-        let least = if kind == TAIL {
-            self.tail_share()
-        } else {
-            1e-3
+        let least = match kind {
+            TAIL => self.tail_share(),
+            _ => 1e-3,
         };
         (step / (2.0 * WIDTH)).max(least)
     }
@@ -362,10 +357,8 @@ impl Density {
         let mut scores: Vec<_> = (0..size).map(raw).collect();
         let share = |at: usize| f64::from(counts[self.first + at]) / self.total;
         let mean: f64 = (0..size).map(|at| share(at) * scores[at]).sum();
-        let variance: f64 = (0..size)
-            .map(|at| share(at) * (scores[at] - mean).powi(2))
-            .sum();
-        let deviation = variance.sqrt().max(1e-6);
+        let squares = (0..size).map(|at| share(at) * (scores[at] - mean).powi(2));
+        let deviation = squares.sum::<f64>().sqrt().max(1e-6);
         for score in &mut scores {
             *score = ((*score - mean) / deviation).clamp(-LARGEST_PLACE, LARGEST_PLACE);
         }

@@ -31,13 +31,7 @@ pub(crate) fn score(tick: Tick, packed: Packed<'_>, reference: &Reference) -> Sc
         tick,
         count: total as f32,
         bucket: (buckets / total.max(1.0)) as f32,
-        scores: sums.map(|sum| {
-            if total > 0.0 {
-                (sum / total) as f32
-            } else {
-                0.0
-            }
-        }),
+        scores: sums.map(|sum| (sum / total.max(1.0)) as f32),
     }
 }
 
@@ -58,10 +52,9 @@ impl Tally {
 
     pub(crate) fn add(&mut self, packed: Packed<'_>) {
         packed.buckets(|bucket, count, cut_off| {
-            let side = if cut_off {
-                &mut self.cut_off
-            } else {
-                &mut self.successes
+            let side = match cut_off {
+                true => &mut self.cut_off,
+                false => &mut self.successes,
             };
             side[bucket] = side[bucket].saturating_add(count);
         });

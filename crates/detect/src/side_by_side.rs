@@ -81,9 +81,8 @@ impl Versions {
     /// Approximate bytes in memory.
     pub fn bytes(&self) -> usize {
         let sides = self.contexts.values();
-        sides
-            .map(|sides| sides.new.bytes() + sides.old.bytes())
-            .sum()
+        let bytes = sides.map(|sides| sides.new.bytes() + sides.old.bytes());
+        bytes.sum()
     }
 
     /// Adds a minute: what the `new` version and each of the others did in it.

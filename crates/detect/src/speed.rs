@@ -8,8 +8,8 @@
 
 use super::history::Tick;
 use super::lasting::{
-    WITHOUT_WORST, fades, goes_on, is_left_over, is_unusual, strength_without_worst, turning_point,
-    weighted_mean,
+    self, WITHOUT_WORST, deviations, fades, goes_on, is_left_over, is_unusual, weighted_mean,
+    without_worst,
 };
 use super::noise::Window;
 use super::page::Lens;
@@ -70,28 +70,13 @@ pub(crate) fn began(lens: &Lens, shared: &SharedMinutes, since: Tick, least: f64
     let start = minutes.partition_point(|minute| minute.tick < since);
     let (before, after) = minutes.split_at(start);
     let before = &before[before.len() - before.len().min(BEFORE)..];
+    after.last()?;
     [RANK, PLACE].into_iter().find_map(|kind| {
-        let (deviations, effect) = deviations(lens, after, kind)?;
-        let earlier = before
-            .last()
-            .map_or(0.0, |_| weighted_mean(before.iter(), kind));
+        let (deviations, effect) = deviations(lens, after.iter(), kind);
+        let earlier = weighted_mean(before.iter(), kind);
         let began = deviations >= least && earlier * effect.signum() < 0.5 * effect.abs();
         began.then(|| effect / lens.reference.slope(kind))
     })
-}
-
-/// Standard deviations and effect of some minutes.
-fn deviations(lens: &Lens, minutes: &[Residual], kind: usize) -> Option<(f64, f64)> {
-    minutes.last()?;
-    let mut window = Window::new(lens.past.noise[kind]);
-    let mut count = 0.0;
-    for minute in minutes.iter().rev() {
-        minute.add_to(&mut window, kind);
-        count += minute.count;
-    }
-    let effect = window.mean();
-    let variance = window.variance() + past_variance(lens, kind);
-    Some((strength(lens, kind, effect, variance, count), effect))
 }
 
 /// The effect on the rank of the minutes since `since`.
@@ -163,11 +148,9 @@ fn each_window(
 
 /// The minutes that a change must last at least.
 fn shortest(changed: &[Residual]) -> usize {
-    let is_overwhelming = changed.iter().all(|minute| minute.log >= OVERWHELMING);
-    if is_overwhelming {
-        SHORTEST
-    } else {
-        USUAL_SHORTEST
+    match changed.iter().all(|minute| minute.log >= OVERWHELMING) {
+        true => SHORTEST,
+        false => USUAL_SHORTEST,
     }
 }
 
@@ -184,9 +167,6 @@ pub(crate) fn search(
     let mut best: Option<(f64, Finding)> = None;
     each_window(lens, &minutes, LONGEST, |finding, window| {
         let (kind, effect, length) = (finding.score, finding.effect, window.len());
-        if length < SHORTEST {
-            return;
-        }
         if length < USUAL_SHORTEST && length < shortest(window) {
             return;
         }
@@ -196,17 +176,15 @@ pub(crate) fn search(
             _ => 0.0,
         };
         let bar = bar(length, alone, young) + mixed;
-        let over = match finding.faster {
-            false => finding.strength / bar,
-            true => finding.strength / bar.max(FASTER_BAR),
-        };
+        let least = if finding.faster { FASTER_BAR } else { 0.0 };
+        let over = finding.strength / bar.max(least);
         if over < 1.0 || best.is_some_and(|(most, _)| most >= over) {
             return;
         }
         let earlier = &minutes[..minutes.len() - length];
         if is_large(lens, kind, effect)
             && goes_on(window, kind, effect)
-            && strength_without_worst(lens, window, kind, effect) >= WITHOUT_WORST * bar
+            && without_worst(lens, window, kind, effect) >= WITHOUT_WORST * bar
             && is_unusual(lens, window, kind, effect)
             && !is_left_over(earlier, window, kind, effect)
         {
@@ -214,21 +192,19 @@ pub(crate) fn search(
         }
     });
     let (_, mut finding) = best?;
-    finding.since = turning_point(lens, &minutes, finding.score, finding.effect);
+    finding.since = lasting::began(lens, &minutes, finding.score, finding.effect);
     // Caches warm up, and a host recovers, at different speeds on different pages.
     let size = log_size(lens, finding.score, finding.effect).abs();
     let rough = |minute: &&Residual| minute.shift.abs() >= CALM.max(ROUGH * size);
-    let around = minutes
-        .iter()
-        .filter(|minute| minute.tick >= finding.since - 2);
-    let least = match around.filter(rough).count() {
-        0 => shortest(&minutes[minutes.partition_point(|minute| minute.tick < finding.since)..]),
+    let since = |tick: Tick| &minutes[minutes.partition_point(|minute| minute.tick < tick)..];
+    let lasted = since(finding.since);
+    let least = match since(finding.since - 2).iter().filter(rough).count() {
+        0 => shortest(lasted),
         1 => USUAL_SHORTEST,
         2 => USUAL_SHORTEST + 2,
         _ => AFTER_ROUGH,
     };
-    let lasted = minutes.iter().filter(|minute| minute.tick >= finding.since);
-    let enough = lasted.filter(|minute| !rough(minute)).count() >= least;
+    let enough = lasted.iter().filter(|minute| !rough(minute)).count() >= least;
     (enough && !fades(lens, &minutes, &finding)).then_some(finding)
 }
 
@@ -250,10 +226,7 @@ pub(crate) fn watch(
     let mut best: Option<Finding> = None;
     each_window(lens, &minutes, LONGEST_WATCHED, |finding, window| {
         let (kind, effect) = (finding.score, finding.effect);
-        let bar = match window.len() {
-            2 => WATCH_BAR_OF_TWO,
-            _ => WATCH_BAR,
-        };
+        let bar = [WATCH_BAR, WATCH_BAR_OF_TWO][usize::from(window.len() == 2)];
         let bar = if alone { bar + ALONE } else { bar };
         if effect > 0.0
             && finding.strength >= bar
@@ -312,10 +285,9 @@ pub(crate) fn follow(
         minute.add_to(&mut all, kind);
     }
     // A change that grew is over when it is back, not when it is as large as it began.
-    let now = if minutes.len() - taken >= 5 {
-        all.mean()
-    } else {
-        effect
+    let now = match minutes.len() - taken {
+        5.. => all.mean(),
+        _ => effect,
     };
     let sign = effect.signum();
     let size = (sign * now).max(0.7 * effect.abs());
@@ -365,19 +337,15 @@ pub(crate) fn size(lens: &Lens, shared: &SharedMinutes, kind: usize, since: Tick
 
 /// The level that a page sees in its last minute, with its weight.
 pub(crate) fn level_of(lens: &Lens, now: Tick) -> Option<(f64, f64)> {
-    let scored = lens
-        .scored
-        .back()
-        .filter(|scored| scored.tick == now && scored.count >= 1.0)?;
+    let last = lens.scored.back();
+    let scored = last.filter(|scored| scored.tick == now && scored.count >= 1.0)?;
     let reference = &lens.reference;
     let shift = reference.shift_of(f64::from(scored.scores[RANK]));
     let slope = reference.slope(RANK);
     let sampling = reference.variance(RANK) / f64::from(scored.count) / (slope * slope);
     let wobble = (lens.past.noise[RANK].variance() / (slope * slope)).min(0.04);
-    Some((
-        lens.past.level as f64 * 1e-6 + shift,
-        1.0 / (sampling + wobble),
-    ))
+    let level = lens.past.level as f64 * 1e-6 + shift;
+    Some((level, 1.0 / (sampling + wobble)))
 }
 
 #[cfg(test)]

@@ -2,11 +2,13 @@
 //! it came to be: a state that was stored is exactly the same afterwards.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use super::change::ChangeKind;
-use super::history::{STORED, Tick};
+use super::figures::median;
+use super::history::{STORED, Span, Tick};
 use super::instances::InstanceState;
-use super::reference::Past;
+use super::reference::{Past, RANK};
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::pack::{packed, packed_enum};
 use tower_pulse_model::records::RecordId;
@@ -30,6 +32,10 @@ impl AlarmKind {
 
     pub(crate) fn is_speed(self) -> bool {
         Self::SPEED.contains(&self)
+    }
+
+    pub(crate) fn of_speed(is_faster: bool) -> Self {
+        Self::SPEED[usize::from(is_faster)]
     }
 }
 
@@ -90,6 +96,38 @@ packed! {
     }
 }
 
+impl SharedMinute {
+    /// The level, as a logarithm.
+    pub(crate) fn level(&self) -> f64 {
+        self.level as f64 * 1e-6
+    }
+}
+
+impl Alarm {
+    /// One that is detected in minute `now`, of a strength in standard deviations.
+    pub(crate) fn new(
+        (context, kind): (RecordId, AlarmKind),
+        (since, now): (Tick, Tick),
+        (strength, effect): (f64, f64),
+        past: Past,
+    ) -> Self {
+        Self {
+            context,
+            kind,
+            since,
+            detected: now,
+            score: RANK,
+            strength: hundredths(strength),
+            effect: (effect * 1e6) as i64,
+            past,
+        }
+    }
+}
+
+pub(crate) fn hundredths(strength: f64) -> u32 {
+    (strength * 100.0).clamp(0.0, 1e6) as u32
+}
+
 /// The shared figures of the last minutes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct SharedMinutes(pub(super) Vec<SharedMinute>);
@@ -101,15 +139,9 @@ impl SharedMinutes {
         if context != queue() {
             return Cow::Borrowed(self);
         }
-        let minutes = self.0.iter();
-        Cow::Owned(Self(
-            minutes
-                .map(|shared| SharedMinute {
-                    level: 0,
-                    ..*shared
-                })
-                .collect(),
-        ))
+        let mut minutes = self.clone();
+        minutes.0.iter_mut().for_each(|shared| shared.level = 0);
+        Cow::Owned(minutes)
     }
 
     /// Adds a minute that is later than all others.
@@ -127,10 +159,19 @@ impl SharedMinutes {
         index.ok().map(|index| &self.0[index])
     }
 
+    /// The minutes of a range.
+    pub(crate) fn within(
+        &self,
+        range: Range<Tick>,
+    ) -> impl DoubleEndedIterator<Item = &SharedMinute> {
+        let minutes = self.0.iter();
+        minutes.filter(move |shared| range.contains(&shared.tick))
+    }
+
     /// The level in a minute, as a logarithm.
     pub(crate) fn level(&self, tick: Tick) -> f64 {
         let shared = self.at(tick).or(self.0.last());
-        shared.map_or(0.0, |shared| shared.level as f64 * 1e-6)
+        shared.map_or(0.0, SharedMinute::level)
     }
 
     /// The number of minutes after `tick` that were judged. Those in which nothing was recorded are none.
@@ -140,19 +181,12 @@ impl SharedMinutes {
 
     /// The median level between two minutes, the second excluded.
     pub(crate) fn median_level(&self, from: Tick, to: Tick) -> Option<f64> {
-        let levels = self
-            .0
-            .iter()
-            .filter(|shared| (from..to).contains(&shared.tick));
-        let mut levels: Vec<_> = levels.map(|shared| shared.level).collect();
-        levels.order();
-        let middle = levels.get(levels.len() / 2)?;
-        Some(*middle as f64 * 1e-6)
+        median(self.within(from..to).map(SharedMinute::level))
     }
 
     pub(crate) fn traffic(&self, tick: Tick) -> f64 {
-        self.at(tick)
-            .map_or(0.0, |shared| shared.traffic as f64 * 1e-6)
+        let shared = self.at(tick);
+        shared.map_or(0.0, |shared| shared.traffic as f64 * 1e-6)
     }
 }
 
@@ -175,27 +209,42 @@ pub struct DetectorState {
 const SETTLING: Tick = 2;
 
 impl DetectorState {
+    /// The alarms of a context that stand, of these kinds.
+    pub(crate) fn standing(
+        &self,
+        id: RecordId,
+        kinds: &[AlarmKind],
+    ) -> impl Iterator<Item = &Alarm> {
+        let alarms = self.alarms.iter();
+        alarms.filter(move |alarm| alarm.context == id && kinds.contains(&alarm.kind))
+    }
+
+    pub(crate) fn stands(&self, id: RecordId, kinds: &[AlarmKind]) -> bool {
+        self.standing(id, kinds).next().is_some()
+    }
+
+    /// The alarms of a context that have ended, of these kinds.
+    pub(crate) fn ended(
+        &self,
+        id: RecordId,
+        kinds: &[AlarmKind],
+    ) -> impl DoubleEndedIterator<Item = &Ended> {
+        let ended = self.ended.iter();
+        ended.filter(move |ended| ended.context == id && kinds.contains(&ended.kind))
+    }
+
     /// Whether an alarm is told at the end of minute `now`: no other step stands on top of it, or has just ended.
     pub(crate) fn is_told(&self, alarm: &Alarm, now: Tick) -> bool {
-        let mut ended = self.ended.iter();
-        let is_settling = ended.any(|ended| {
-            ended.context == alarm.context
-                && ended.kind == alarm.kind
-                && ended.from > alarm.since
-                && now.saturating_sub(ended.to) < SETTLING
-        });
+        let is_settling = self
+            .ended(alarm.context, &[alarm.kind])
+            .any(|ended| ended.from > alarm.since && now.saturating_sub(ended.to) < SETTLING);
         !is_settling && !self.is_covered(alarm)
     }
 
     /// Whether another step of the same page stands on top of an alarm.
     pub(crate) fn is_covered(&self, alarm: &Alarm) -> bool {
-        let mut alarms = self.alarms.iter();
-        alarm.kind == AlarmKind::Slower
-            && alarms.any(|other| {
-                other.context == alarm.context
-                    && other.kind == alarm.kind
-                    && other.since > alarm.since
-            })
+        let mut others = self.standing(alarm.context, &[AlarmKind::Slower]);
+        alarm.kind == AlarmKind::Slower && others.any(|other| other.since > alarm.since)
     }
 
     /// Brings alarms into the order in which they are kept: as they began and ended, then by their contexts.
@@ -208,29 +257,16 @@ impl DetectorState {
     }
 
     /// The times of a context that may not be part of its past.
-    pub(crate) fn excluded(
-        &self,
-        id: RecordId,
-        kinds: &[AlarmKind],
-        now: Tick,
-    ) -> Vec<(Tick, Tick)> {
-        let alarms = self.alarms.iter();
-        let alarms = alarms.filter(|alarm| alarm.context == id && kinds.contains(&alarm.kind));
-        let ended = self.ended.iter();
-        let ended = ended.filter(|ended| ended.context == id && kinds.contains(&ended.kind));
-        let alarms = alarms.map(|alarm| (alarm.since, now));
-        alarms
-            .chain(ended.map(|ended| (ended.from, ended.to)))
-            .collect()
+    pub(crate) fn excluded(&self, id: RecordId, kinds: &[AlarmKind], now: Tick) -> Vec<Span> {
+        let alarms = self.standing(id, kinds).map(|alarm| (alarm.since, now));
+        let ended = self.ended(id, kinds).map(|ended| (ended.from, ended.to));
+        alarms.chain(ended).collect()
     }
 
     /// The end of the last alarm of a context. What was before is no part of a new one.
     pub(crate) fn last_end(&self, id: RecordId, kinds: &[AlarmKind]) -> Tick {
-        let ended = self
-            .ended
-            .iter()
-            .filter(|ended| ended.context == id && kinds.contains(&ended.kind));
-        ended.map(|ended| ended.to).max().unwrap_or(Tick::MIN)
+        let ends = self.ended(id, kinds).map(|ended| ended.to);
+        ends.max().unwrap_or(Tick::MIN)
     }
 }
 

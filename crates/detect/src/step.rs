@@ -47,9 +47,8 @@ pub(crate) fn search(
         let strength = strength(before, step)?;
         Some((strength, step[0].tick))
     });
-    found
-        .filter(|(strength, _)| *strength >= BAR)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
+    let found = found.filter(|(strength, _)| *strength >= BAR);
+    found.max_by(|a, b| a.0.total_cmp(&b.0))
 }
 
 /// Standard deviations between some minutes and those before them, if each is larger by the least step.
@@ -59,10 +58,9 @@ fn strength(before: &[Level], step: &[Level]) -> Option<f64> {
     }
     let (then, then_variance) = mean(before);
     let (now, now_variance) = mean(step);
-    let least = if step.len() > SHORTEST {
-        LEAST
-    } else {
-        OVERWHELMING
+    let least = match step.len() {
+        SHORTEST => OVERWHELMING,
+        _ => LEAST,
     };
     let highest = before.iter().map(|level| level.mean).fold(then, f64::max);
     let shows = |level: &Level| level.mean - highest >= LEAST / 2.0 && level.mean - then >= LEAST;
@@ -76,10 +74,8 @@ fn mean(levels: &[Level]) -> (f64, f64) {
     let sums = levels.iter().map(|level| level.count * level.mean);
     let spread = levels.iter().map(|level| level.count * level.variance);
     let sampling = spread.sum::<f64>() / (count * count);
-    (
-        sums.sum::<f64>() / count,
-        sampling + WOBBLE * WOBBLE / levels.len() as f64,
-    )
+    let variance = sampling + WOBBLE * WOBBLE / levels.len() as f64;
+    (sums.sum::<f64>() / count, variance)
 }
 
 /// The minutes with successful responses after `after`, without what all pages share.

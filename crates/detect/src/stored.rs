@@ -57,9 +57,8 @@ impl DetectorState {
             match name.first().copied() {
                 Some(ALARM) => {
                     let alarm = pack::unpack::<Alarm>(part);
-                    state
-                        .alarms
-                        .extend(alarm.filter(|alarm| alarm.score < SCORES));
+                    let alarm = alarm.filter(|alarm| alarm.score < SCORES);
+                    state.alarms.extend(alarm);
                 }
                 Some(ENDED) => state.ended.extend(pack::unpack::<Ended>(part)),
                 Some(OUT_OF_LINE) => {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::change::{Change, ChangeKind, Suspect};
+use super::figures::median;
 use super::side_by_side::SideBySide;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::escape_hidden;
@@ -67,16 +68,14 @@ const MAX_MACHINES: usize = 3;
 /// change that is not one of a single instance, they are suspects only if half of the instances are so.
 pub fn machines(machines: &[(Arc<str>, Vec<MachineMinute>)], is_of_one: bool) -> Vec<Suspect> {
     let known = machines.iter().filter(|(_, minutes)| !minutes.is_empty());
-    let mut delayed: Vec<_> = known
-        .clone()
-        .filter(|(_, minutes)| was_delayed(minutes))
-        .map(|(instance, minutes)| {
-            let delays = minutes.iter().filter_map(|minute| minute.delay_micros);
-            let cpus = minutes.iter().filter_map(MachineMinute::cpu_share);
-            let delay = median(delays.map(|micros| micros as f64 / 1e6));
-            (delay.unwrap_or(0.0), median(cpus), instance)
-        })
-        .collect();
+    let delayed = known.clone().filter(|(_, minutes)| was_delayed(minutes));
+    let figures = delayed.map(|(instance, minutes)| {
+        let delays = minutes.iter().filter_map(|minute| minute.delay_micros);
+        let cpus = minutes.iter().filter_map(MachineMinute::cpu_share);
+        let delay = median(delays.map(|micros| micros as f64 / 1e6));
+        (delay.unwrap_or(0.0), median(cpus), instance)
+    });
+    let mut delayed: Vec<_> = figures.collect();
     if !is_of_one && 2 * delayed.len() < known.count() {
         return Vec::new();
     }
@@ -84,25 +83,16 @@ pub fn machines(machines: &[(Arc<str>, Vec<MachineMinute>)], is_of_one: bool) ->
     delayed.truncate(MAX_MACHINES);
     let suspect = |(delay, cpu, instance): (f64, Option<f64>, &Arc<str>)| {
         let of_cpu = cpu.map_or_else(String::new, |cpu| format!("CPU {:.0} %, ", 100.0 * cpu));
-        let name = escape_hidden(instance);
+        let (name, millis) = (escape_hidden(instance), 1e3 * delay);
+        let text = format!("{name}: {of_cpu}scheduling delay {millis:.0} ms: the machine");
         Suspect::Machine {
-            text: format!(
-                "{name}: {of_cpu}scheduling delay {:.0} ms: the machine",
-                1e3 * delay
-            )
-            .into(),
+            text: text.into(),
             instance: instance.clone(),
             delay,
             cpu,
         }
     };
     delayed.into_iter().map(suspect).collect()
-}
-
-fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_unstable_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
 }
 
 /// The marks around the start of a change, in Unix seconds, nearest first.
@@ -268,10 +258,8 @@ pub fn instance(
                 both.for_each(|counted| others.add(counted));
             }
         }
-        served
-            .iter()
-            .flatten()
-            .for_each(|counted| own.add(*counted));
+        let served = served.iter().flatten();
+        served.for_each(|counted| own.add(*counted));
         let fewest = MIN_REQUESTS as f64;
         if own.requests < fewest || others.requests < fewest {
             return None;

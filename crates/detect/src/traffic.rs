@@ -4,14 +4,18 @@
 //! page's own past tells. Square roots of such counts have a constant variance (Anscombe, *The transformation
 //! of Poisson, binomial and negative-binomial data*, 1948).
 
-use super::history::{History, STORED, Tick};
-use super::state::SharedMinutes;
+use super::figures::{lower_mean, turning_point};
+use super::history::{History, STORED, Span, Tick, is_in};
+use super::state::{SharedMinute, SharedMinutes};
+
+/// A minute, and its requests.
+type Count = (Tick, f64);
 
 /// The traffic of a page, by minute: the last one is now.
 #[derive(Debug)]
 pub(crate) struct Traffic {
     /// Requests, in all minutes that were judged since the page was first seen.
-    counts: Vec<(Tick, f64)>,
+    counts: Vec<Count>,
     /// The number of minutes that belong to the past.
     past: usize,
     /// Requests per minute in the past.
@@ -31,31 +35,16 @@ impl Traffic {
         history: &History,
         shared: &SharedMinutes,
         now: Tick,
-        excluded: &[(Tick, Tick)],
+        excluded: &[Span],
     ) -> Option<Self> {
         let oldest = history.minutes().front()?.tick.max(now - STORED + 1);
-        let mut seen = history.minutes().iter().peekable();
-        let judged = shared.0.iter().map(|shared| shared.tick);
-        let counts: Vec<_> = judged
-            .filter(|tick| (oldest..=now).contains(tick))
-            .map(|tick| {
-                while seen.next_if(|minute| minute.tick < tick).is_some() {}
-                let minute = seen.next_if(|minute| minute.tick == tick);
-                (
-                    tick,
-                    minute.map_or(0.0, |minute| f64::from(minute.requests)),
-                )
-            })
-            .collect();
+        let counts = requests(history, shared.within(oldest..now + 1));
         let past = match counts.len() {
             0..=50 => counts.len().saturating_sub(YOUNG_PAST_ENDS),
             length => length - PAST_ENDS,
         };
-        let quiet = counts[..past].iter().filter(|(tick, _)| {
-            !excluded
-                .iter()
-                .any(|(from, to)| (*from..=*to).contains(tick))
-        });
+        let quiet = counts[..past].iter();
+        let quiet = quiet.filter(|(tick, _)| !is_in(excluded, *tick));
         let mut quiet: Vec<_> = quiet.map(|(_, count)| *count).collect();
         if quiet.len() < FEWEST_MINUTES {
             return None;
@@ -76,15 +65,8 @@ impl Traffic {
         })
     }
 
-    fn last(&self, minutes: usize) -> &[(Tick, f64)] {
+    fn last(&self, minutes: usize) -> &[Count] {
         &self.counts[self.counts.len() - minutes.min(self.counts.len())..]
-    }
-
-    /// Mean of some minutes without their largest one.
-    fn lower_mean(minutes: &[(Tick, f64)]) -> f64 {
-        let sum: f64 = minutes.iter().map(|(_, count)| count).sum();
-        let largest = minutes.iter().map(|(_, count)| *count).fold(0.0, f64::max);
-        (sum - largest) / (minutes.len() - 1).max(1) as f64
     }
 }
 
@@ -113,54 +95,48 @@ pub(crate) fn surge(
     after: Tick,
 ) -> Option<TrafficChange> {
     let past = &traffic.counts[..traffic.past];
-    let recent = traffic.counts[traffic.past..]
-        .iter()
-        .filter(|(tick, _)| *tick > after)
-        .count();
+    let since = |tick: Tick| traffic.counts.partition_point(|(at, _)| *at < tick);
+    let recent = traffic.counts.len() - traffic.past.max(since(after.saturating_add(1)));
+    let lower_mean = |minutes: &[Count]| lower_mean(minutes.iter().map(|(_, count)| *count));
     let mut best: Option<TrafficChange> = None;
     for length in SHORTEST_SURGE..=recent.min(20) {
         let window = traffic.last(length);
-        let all: f64 = window
+        let all = window
             .iter()
-            .map(|(tick, _)| shared.traffic(*tick).max(0.0).exp())
-            .sum();
+            .map(|(tick, _)| shared.traffic(*tick).max(0.0).exp());
+        let all: f64 = all.sum();
         let expected = traffic.rate * all;
         let sum: f64 = window.iter().map(|(_, count)| count).sum();
         let strength = 2.0 * (sum.sqrt() - expected.sqrt()) / traffic.dispersion.sqrt();
         let scale = all / length as f64 * traffic.rate;
         let mean = sum / length as f64;
-        let lower = Traffic::lower_mean(window);
+        let lower = lower_mean(window);
         if strength < SURGE_BAR || mean < LEAST_SURGE * scale || lower < LEAST_LOWER * scale {
             continue;
         }
         if !goes_on(window, scale, mean, traffic.dispersion) {
             continue;
         }
-        let usual = past
-            .windows(length)
-            .map(Traffic::lower_mean)
-            .fold(0.0, f64::max);
+        let usual = past.windows(length).map(lower_mean).fold(0.0, f64::max);
         if lower >= 1.3 * usual && best.is_none_or(|best| best.strength < strength) {
-            let since = window[0].0;
             best = Some(TrafficChange {
-                since,
+                since: window[0].0,
                 strength,
                 now: mean,
             });
         }
     }
     let mut best = best?;
-    best.since = turning_point(traffic, (traffic.rate * best.now).sqrt());
-    let lasted = traffic
-        .counts
-        .iter()
-        .filter(|(tick, _)| *tick >= best.since);
-    (lasted.count() >= SHORTEST_SURGE).then_some(best)
+    // Since then there are more requests than between both rates.
+    let between = (traffic.rate * best.now).sqrt();
+    let recent = traffic.counts[traffic.past..].iter().rev();
+    best.since = turning_point(recent.map(|(tick, count)| (*tick, count - between)));
+    (traffic.counts.len() - since(best.since) >= SHORTEST_SURGE).then_some(best)
 }
 
 /// Whether a surge is not only that of its two largest minutes, and is there in the last one: by the likelihood
 /// ratio of Poisson counts.
-fn goes_on(window: &[(Tick, f64)], then: f64, now: f64, dispersion: f64) -> bool {
+fn goes_on(window: &[Count], then: f64, now: f64, dispersion: f64) -> bool {
     let evidence = |count: f64, minutes: f64| {
         (count * (now / then.max(1e-3)).ln() - minutes * (now - then)) / dispersion
     };
@@ -172,21 +148,8 @@ fn goes_on(window: &[(Tick, f64)], then: f64, now: f64, dispersion: f64) -> bool
         && evidence(without_largest.iter().sum(), without_largest.len() as f64) >= EVIDENCE
 }
 
-/// The minute since which there are more requests than `between`.
-fn turning_point(traffic: &Traffic, between: f64) -> Tick {
-    let recent = &traffic.counts[traffic.past..];
-    let (mut sum, mut most, mut since) = (0.0, f64::NEG_INFINITY, 0);
-    for (tick, count) in recent.iter().rev() {
-        sum += count - between;
-        if sum > most {
-            (most, since) = (sum, *tick);
-        }
-    }
-    since
-}
-
 /// Whether a surge from `then` to `now` requests per minute is over.
-pub(crate) fn surge_is_over(counts: &[(Tick, f64)], then: f64, now: f64) -> bool {
+pub(crate) fn surge_is_over(counts: &[Count], then: f64, now: f64) -> bool {
     let last = &counts[counts.len().saturating_sub(3)..];
     let mean = last.iter().map(|(_, count)| count).sum::<f64>() / last.len().max(1) as f64;
     mean < then + 0.45 * (now - then)
@@ -198,17 +161,12 @@ const SHORTEST_SILENCE: usize = 3;
 
 /// A silence is longer than chance allows, and than any in the past.
 pub(crate) fn silence(traffic: &Traffic) -> Option<TrafficChange> {
-    let silent = traffic
-        .counts
-        .iter()
-        .rev()
-        .take_while(|(_, count)| *count == 0.0)
-        .count();
-    let recent = traffic.counts.len() - traffic.past;
-    if silent < SHORTEST_SILENCE || silent >= recent {
+    let last = traffic.counts.iter().rposition(|(_, count)| *count > 0.0)?;
+    let silent = traffic.counts.len() - 1 - last;
+    if silent < SHORTEST_SILENCE || last < traffic.past {
         return None;
     }
-    let before = &traffic.counts[traffic.past..traffic.counts.len() - silent];
+    let before = &traffic.counts[traffic.past..=last];
     // A page that fades does not fall silent at once: the minutes before had the usual traffic.
     let tail = &before[before.len().saturating_sub(10)..];
     let lately = tail.iter().map(|(_, count)| count).sum::<f64>() / tail.len().max(1) as f64;
@@ -216,47 +174,33 @@ pub(crate) fn silence(traffic: &Traffic) -> Option<TrafficChange> {
         return None;
     }
     let expected = silent as f64 * lately.min(traffic.rate);
-    let counts = &traffic.counts[..traffic.counts.len() - silent];
-    let longest = counts
-        .split(|(_, count)| *count > 0.0)
-        .map(<[_]>::len)
-        .max()
-        .unwrap_or(0);
+    let silences = traffic.counts[..=last].split(|(_, count)| *count > 0.0);
+    let longest = silences.map(<[_]>::len).max().unwrap_or(0);
     if expected < SILENCE_BAR * traffic.dispersion.sqrt() || silent < 3 * longest {
         return None;
     }
     Some(TrafficChange {
-        since: traffic.counts[traffic.counts.len() - silent].0,
+        since: traffic.counts[last + 1].0,
         strength: (2.0 * expected / traffic.dispersion).sqrt(),
         now: 0.0,
     })
 }
 
 /// The requests of the last minutes that were judged.
-pub(crate) fn recent(
-    history: &History,
-    shared: &SharedMinutes,
-    minutes: usize,
-) -> Vec<(Tick, f64)> {
-    let judged = shared
-        .0
-        .iter()
-        .rev()
-        .take(minutes)
-        .map(|shared| shared.tick);
-    let mut seen = history.minutes().iter().rev().peekable();
-    let mut counts: Vec<_> = judged
-        .map(|tick| {
-            while seen.next_if(|minute| minute.tick > tick).is_some() {}
-            let minute = seen.next_if(|minute| minute.tick == tick);
-            (
-                tick,
-                minute.map_or(0.0, |minute| f64::from(minute.requests)),
-            )
-        })
-        .collect();
-    counts.reverse();
-    counts
+pub(crate) fn recent(history: &History, shared: &SharedMinutes, last: usize) -> Vec<Count> {
+    let judged = &shared.0[shared.0.len().saturating_sub(last)..];
+    requests(history, judged.iter())
+}
+
+/// The requests of minutes that were judged.
+fn requests<'a>(history: &History, judged: impl Iterator<Item = &'a SharedMinute>) -> Vec<Count> {
+    let mut seen = history.minutes().iter().peekable();
+    let count = |SharedMinute { tick, .. }: &SharedMinute| {
+        while seen.next_if(|minute| minute.tick < *tick).is_some() {}
+        let minute = seen.next_if(|minute| minute.tick == *tick);
+        (*tick, minute.map_or(0.0, |minute| minute.requests.into()))
+    };
+    judged.map(count).collect()
 }
 
 #[cfg(test)]

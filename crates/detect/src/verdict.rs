@@ -9,7 +9,7 @@ use super::page::Page;
 use super::reference::{Means, Past};
 use super::scored::Tally;
 use super::speed;
-use super::state::{Alarm, AlarmKind, SharedMinutes};
+use super::state::{Alarm, AlarmKind, DetectorState, SharedMinutes};
 use tower_pulse_model::records::RecordId;
 
 impl Past {
@@ -41,11 +41,8 @@ impl Sums {
     /// Of a page, between two minutes, the second excluded.
     pub(crate) fn of(history: &History, from: Tick, to: Tick) -> Self {
         let mut sums = Self::default();
-        for minute in history
-            .minutes()
-            .iter()
-            .filter(|minute| (from..to).contains(&minute.tick))
-        {
+        let minutes = history.minutes().iter();
+        for minute in minutes.filter(|minute| (from..to).contains(&minute.tick)) {
             sums.minutes += 1;
             sums.requests = sums.requests.saturating_add(u64::from(minute.requests));
             sums.errors = sums.errors.saturating_add(u64::from(minute.errors));
@@ -57,11 +54,7 @@ impl Sums {
     /// Of all pages, between two minutes, the second excluded.
     pub(crate) fn of_all(shared: &SharedMinutes, from: Tick, to: Tick) -> Self {
         let mut sums = Self::default();
-        for minute in shared
-            .0
-            .iter()
-            .filter(|minute| (from..to).contains(&minute.tick))
-        {
+        for minute in shared.within(from..to) {
             sums.minutes += 1;
             sums.requests = sums.requests.saturating_add(minute.requests);
             sums.seconds += minute.micros as f64 * 1e-6;
@@ -79,9 +72,9 @@ impl Sums {
     }
 
     /// A past without a distribution.
-    pub(crate) fn past(&self, minutes: u32) -> Past {
+    pub(crate) fn past(&self) -> Past {
         Past {
-            minutes,
+            minutes: self.minutes,
             requests: self.requests,
             errors: self.errors,
             micros: (self.seconds * 1e6) as u64,
@@ -106,9 +99,8 @@ const MAY_BE_CHANCE: f64 = 3.0;
 
 /// The alarms that stand at the end of minute `now`, and what they are about.
 pub(crate) struct Standing<'a> {
-    pub(crate) alarms: &'a [Alarm],
+    pub(crate) state: &'a DetectorState,
     pub(crate) pages: &'a HashMap<RecordId, Page>,
-    pub(crate) shared: &'a SharedMinutes,
     pub(crate) now: Tick,
 }
 
@@ -136,10 +128,7 @@ impl Standing<'_> {
         let minutes = self.judged(from).max(since.minutes);
         let per_minute = 1.0 / f64::from(minutes.max(1));
         let past = &alarm.past;
-        let mut now = Pace {
-            rate: since.requests as f64 * per_minute,
-            mean: since.mean(),
-        };
+        let mut now = Pace::new(since.requests as f64 * per_minute, since.mean());
         let mut then = now;
         // A past has only minutes with requests. As many of all minutes had some as now.
         let busy = f64::from(since.minutes) * per_minute;
@@ -149,14 +138,8 @@ impl Standing<'_> {
             AlarmKind::Slower | AlarmKind::Faster => {
                 let times = self.times(alarm, &since);
                 is_tail = times.is_tail;
-                now = Pace {
-                    rate: times.count_now * per_minute,
-                    mean: times.mean_now,
-                };
-                then = Pace {
-                    rate: now.rate,
-                    mean: times.mean_then,
-                };
+                now = Pace::new(times.count_now * per_minute, times.mean_now);
+                then = Pace::new(now.rate, times.mean_then);
                 if has_other_traffic() {
                     then.rate = busy * times.count_then / f64::from(past.minutes.max(1));
                 }
@@ -174,21 +157,12 @@ impl Standing<'_> {
                 (past.error_share(), since.error_share(), least)
             }
             AlarmKind::Surging => {
-                then = Pace {
-                    rate: past.rate(),
-                    mean: now.mean / self.slowness(alarm.context),
-                };
+                then = Pace::new(past.rate(), now.mean / self.slowness(alarm.context));
                 (past.rate(), now.rate, LEAST_RATE)
             }
             AlarmKind::Silent => {
-                now = Pace {
-                    rate: 0.0,
-                    mean: past.mean(),
-                };
-                then = Pace {
-                    rate: past.rate(),
-                    ..now
-                };
+                now = Pace::new(0.0, past.mean());
+                then = Pace::new(past.rate(), past.mean());
                 (past.rate(), 0.0, LEAST_RATE)
             }
         };
@@ -215,15 +189,14 @@ impl Standing<'_> {
     fn sums(&self, context: RecordId, from: Tick) -> Sums {
         match self.pages.get(&context) {
             Some(page) => Sums::of(&page.history, from, self.now + 1),
-            None if context == all_id() => Sums::of_all(self.shared, from, self.now + 1),
+            None if context == all_id() => Sums::of_all(&self.state.shared, from, self.now + 1),
             None => Sums::default(),
         }
     }
 
     /// The number of minutes that were judged from a minute on.
     fn judged(&self, from: Tick) -> u32 {
-        let judged = self.shared.0.iter().map(|shared| shared.tick);
-        let judged = judged.filter(|tick| (from..=self.now).contains(tick));
+        let judged = self.state.shared.within(from..self.now + 1);
         judged.count().try_into().unwrap_or(u32::MAX)
     }
 
@@ -234,11 +207,8 @@ impl Standing<'_> {
         let of_page =
             of_page.map(|minute| (minute.tick, minute.requests.into(), minute.seconds.into()));
         let is_all = context == all_id();
-        let of_all = self.shared.0.iter().filter(|_| is_all);
-        let of_all = of_all.map(|shared| {
-            let (requests, micros) = (shared.requests as f64, shared.micros as f64);
-            (shared.tick, requests, micros * 1e-6)
-        });
+        let of_all = self.state.shared.0.iter().filter(|_| is_all);
+        let of_all = of_all.map(|all| (all.tick, all.requests as f64, all.micros as f64 * 1e-6));
         let busy = of_page.chain(of_all);
         busy.filter(|(_, requests, _)| *requests > 0.0).collect()
     }
@@ -263,13 +233,10 @@ impl Standing<'_> {
 
     /// How many times as long the requests of a context take as before; 1 if it does not stand as slower.
     fn slowness(&self, context: RecordId) -> f64 {
-        let mut alarms = self.alarms.iter();
-        let slower =
-            alarms.find(|alarm| alarm.context == context && alarm.kind == AlarmKind::Slower);
+        let slower = self.state.standing(context, &[AlarmKind::Slower]).next();
         let times = slower.map(|alarm| self.times(alarm, &Sums::default()));
-        times.map_or(1.0, |times| {
-            agreeing(times.mean_now / times.mean_then, 1.0, false)
-        })
+        let ratio = times.map_or(1.0, |times| times.mean_now / times.mean_then);
+        agreeing(ratio, 1.0, false)
     }
 
     /// Compares the times of a context that is slower or faster. What all contexts share is a part of `then`: it is what
@@ -281,11 +248,11 @@ impl Standing<'_> {
             return self.times_of_all(alarm, since);
         };
         let mut tally = Tally::new();
-        page.history
-            .each(alarm.since, |_, packed| tally.add(packed));
+        let history = &page.history;
+        history.each(alarm.since, |_, packed| tally.add(packed));
         let (counts_then, counts_now) = (lens.past.counts(), tally.finish());
         let (then, now) = (Means::of(&counts_then), Means::of(&counts_now));
-        let shared = self.shared.of(alarm.context);
+        let shared = self.state.shared.of(alarm.context);
         let size = speed::size(lens, &shared, alarm.score, alarm.since);
         let mut times = Times {
             then: then.all,
@@ -316,10 +283,9 @@ impl Standing<'_> {
     /// Compares the times of all contexts by the level that they share: a mean changes with what is asked for as well.
     fn times_of_all(&self, alarm: &Alarm, since: &Sums) -> Times {
         let effect = (alarm.effect as f64 * 1e-6).exp();
-        let level = self.shared.median_level(alarm.since, self.now + 1);
-        let level = level.map_or(effect, |level| {
-            (level - alarm.past.level as f64 * 1e-6).exp()
-        });
+        let level = self.state.shared.median_level(alarm.since, self.now + 1);
+        let then = alarm.past.level as f64 * 1e-6;
+        let level = level.map_or(effect, |level| (level - then).exp());
         let ratio = match alarm.context == all_id() {
             true => agreeing(level, effect, alarm.kind == AlarmKind::Faster),
             false => 1.0,
@@ -368,8 +334,8 @@ mod tests {
             seconds: 1.5,
         };
         assert_eq!((sums.error_share(), sums.mean()), (0.025, 0.00625));
-        let past = sums.past(7);
-        assert_eq!((past.minutes, past.requests), (7, 240));
+        let past = sums.past();
+        assert_eq!((past.minutes, past.requests), (12, 240));
         assert_eq!((past.errors, past.micros), (6, 1_500_000));
     }
 

@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::cell::RefCell;
-use std::fmt;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +9,7 @@ use std::sync::Arc;
 use redb::{ReadableTable, Table as StoredTable, TableDefinition, WriteTransaction};
 
 use super::trouble::Trouble;
-use tower_pulse_core::error::StoreError;
+use tower_pulse_core::error::Result;
 use tower_pulse_core::store::in_process::{Extent, FieldChange, Fields, Show, State};
 use tower_pulse_core::store::table::Table;
 use tower_pulse_model::pack;
@@ -30,14 +29,6 @@ pub(super) struct FileFields {
     pub(super) transaction: Option<WriteTransaction>,
     /// Why the last work on it failed.
     pub(super) failure: RefCell<Option<Trouble>>,
-}
-
-impl fmt::Debug for FileFields {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FileFields")
-            .field("path", &self.path)
-            .finish_non_exhaustive()
-    }
 }
 
 /// The fields of the state of a file.
@@ -69,7 +60,7 @@ impl FileFields {
         &self,
         table: Definition,
         work: impl FnOnce(&mut StoredTable<'_, &'static [u8], &'static [u8]>) -> Result<R, redb::Error>,
-    ) -> Result<R, StoreError> {
+    ) -> Result<R> {
         let work = || work(&mut self.transaction()?.open_table(table)?);
         work().map_err(|error| {
             let trouble = Trouble::from(error);
@@ -108,7 +99,7 @@ impl Fields for FileFields {
         32
     }
 
-    fn get(&self, table: &Table, fields: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+    fn get(&self, table: &Table, fields: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>> {
         let name = pack::pack(table);
         self.on(FIELDS, |stored| {
             let values = fields.iter().map(|field| {
@@ -124,7 +115,7 @@ impl Fields for FileFields {
         table: &Table,
         removed: &[Vec<u8>],
         set: &[(Vec<u8>, Vec<u8>)],
-    ) -> Result<FieldChange, StoreError> {
+    ) -> Result<FieldChange> {
         let (name, mut change) = (pack::pack(table), FieldChange::default());
         self.on(FIELDS, |stored| {
             for field in removed {
@@ -140,19 +131,14 @@ impl Fields for FileFields {
         })
     }
 
-    fn clear(&mut self, table: &Table) -> Result<(), StoreError> {
+    fn clear(&mut self, table: &Table) -> Result<()> {
         let start = pack::pack(table);
         self.on(FIELDS, |stored| {
             remove_range(stored, &start, &behind(&start))
         })
     }
 
-    fn visit(
-        &self,
-        table: &Table,
-        after: Option<&[u8]>,
-        show: &mut Show<'_>,
-    ) -> Result<(), StoreError> {
+    fn visit(&self, table: &Table, after: Option<&[u8]>, show: &mut Show<'_>) -> Result<()> {
         let name = pack::pack(table);
         let (end, start) = (behind(&name), [&name, after.unwrap_or_default()].concat());
         let from = match after {
@@ -171,7 +157,7 @@ impl Fields for FileFields {
         })
     }
 
-    fn note_extent(&mut self, table: &Table, extent: Option<&Extent>) -> Result<(), StoreError> {
+    fn note_extent(&mut self, table: &Table, extent: Option<&Extent>) -> Result<()> {
         let name = pack::pack(table);
         self.on(EXTENTS, |stored| {
             match extent {

@@ -25,10 +25,9 @@ use std::sync::{Arc, Mutex};
 
 #[cfg(any(test, feature = "__test_store"))]
 pub use self::disk::FileIo;
-pub use self::options::FileOptions;
-pub use self::options::{DURABLE_EVERY, FILE_BYTES};
+pub use self::options::{DURABLE_EVERY, FILE_BYTES, FileOptions};
 use self::worker::Worker;
-use tower_pulse_core::error::{BuildError, StoreError, StoreErrorKind};
+use tower_pulse_core::error::{BuildError, Result, StoreError, StoreErrorKind};
 use tower_pulse_core::store::in_process::{Access, InProcessStore, Place, Work};
 use tower_pulse_core::task::lock;
 
@@ -39,12 +38,10 @@ const MAX_WAITING: usize = 1_000;
 ///
 /// Dropping the store makes the file durable and closes it, a moment later. `Pulse::shutdown`
 /// waits until it is durable.
-#[derive(Debug)]
 #[non_exhaustive]
 pub struct FileStore;
 
 /// The thread that works on a file, for those who ask it. It ends when nobody can any more.
-#[derive(Debug)]
 struct Thread {
     path: Arc<Path>,
     requests: Sender<(Access, Work)>,
@@ -53,7 +50,7 @@ struct Thread {
 }
 
 /// What the thread tells about the file.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Report {
     /// Why the file cannot be used now.
     trouble: Mutex<Option<String>>,
@@ -116,7 +113,7 @@ impl Place for Thread {
     }
 
     /// Hands work to the thread, unless too much [waits](Waiting), this included.
-    fn begin(&self, access: Access, work: Work) -> Result<(), StoreError> {
+    fn begin(&self, access: Access, work: Work) -> Result<()> {
         let waiting = Waiting::new(&self.waiting);
         if self.waiting.load(Ordering::Relaxed) > MAX_WAITING {
             let message = format!("{} does not answer: its disk is slow", self.path.display());

@@ -39,11 +39,8 @@ impl FileOptions {
         let path = path.into();
         let text = path.to_string_lossy();
         if path.file_name().is_none() || text.ends_with(std::path::is_separator) {
-            return Err(BuildError::new(
-                "file",
-                format!("{text:?}"),
-                "the path of a file, such as \"pulse.redb\", in a directory that exists",
-            ));
+            let allowed = "the path of a file, such as \"pulse.redb\", in a directory that exists";
+            return Err(BuildError::new("file", format!("{text:?}"), allowed));
         }
         Ok(Self {
             path: path.into(),
@@ -76,11 +73,8 @@ impl FileOptions {
     /// When the number is not in this range.
     pub fn file_bytes(mut self, bytes: u64) -> Result<Self, BuildError> {
         if !(MIN_FILE_BYTES..=MAX_FILE_BYTES).contains(&bytes) {
-            return Err(BuildError::new(
-                "file_bytes",
-                bytes,
-                "16 MiB (16777216) to 64 GiB (68719476736)",
-            ));
+            let allowed = "16 MiB (16777216) to 64 GiB (68719476736)";
+            return Err(BuildError::new("file_bytes", bytes, allowed));
         }
         self.file_bytes = bytes;
         Ok(self)
@@ -93,11 +87,8 @@ impl FileOptions {
     /// When the duration is not in this range.
     pub fn durable_every(mut self, every: Duration) -> Result<Self, BuildError> {
         if !(Duration::from_secs(1)..=Duration::from_secs(60)).contains(&every) {
-            return Err(BuildError::new(
-                "durable_every",
-                format!("{every:?}"),
-                "1 s to 60 s",
-            ));
+            let value = format!("{every:?}");
+            return Err(BuildError::new("durable_every", value, "1 s to 60 s"));
         }
         self.durable_every = every;
         Ok(self)

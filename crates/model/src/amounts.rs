@@ -84,11 +84,8 @@ impl fmt::Display for Amounts {
             .then(|| format!("additions of {} to counters and rankings", self.additions));
         let details = (self.details > 0)
             .then(|| format!("{} listed requests, minute reports and marks", self.details));
-        let parts: Vec<_> = requests
-            .into_iter()
-            .chain(additions)
-            .chain(details)
-            .collect();
+        let parts = requests.into_iter().chain(additions);
+        let parts: Vec<_> = parts.chain(details).collect();
         match &parts[..] {
             [] => f.write_str("nothing"),
             [parts @ .., last] if !parts.is_empty() => {

@@ -230,10 +230,8 @@ pub fn clean_name(name: &str) -> Cow<'_, str> {
         return escaped;
     }
     let hash = fnv1a(escaped.bytes());
-    let cut = (0..=CUT_AT)
-        .rev()
-        .find(|at| escaped.is_char_boundary(*at))
-        .unwrap_or(0);
+    let mut places = (0..=CUT_AT).rev();
+    let cut = places.find(|at| escaped.is_char_boundary(*at)).unwrap_or(0);
     // 240 bytes and 16 hexadecimal digits are MAX_NAME.
     Cow::Owned(format!("{}{hash:016x}", &escaped[..cut]))
 }

@@ -190,21 +190,17 @@ impl ContextDelta {
     /// Moves out a part that costs about `cost` commands, at least one slice.
     pub(super) fn split(&mut self, cost: usize) -> Self {
         let mut slices = (cost.saturating_sub(self.fixed_cost()) / 2).max(1);
-
+        let counters = self.counters.iter_mut().map(|counters| {
+            let part = counters.split_newest(slices);
+            slices -= part.len();
+            part
+        });
         Self {
+            counters: counters.collect(),
             last_seen: self.last_seen,
             hours: std::mem::take(&mut self.hours),
             records: std::mem::take(&mut self.records),
             slowest: std::mem::take(&mut self.slowest),
-            counters: self
-                .counters
-                .iter_mut()
-                .map(|counters| {
-                    let part = counters.split_newest(slices);
-                    slices -= part.len();
-                    part
-                })
-                .collect(),
         }
     }
 

@@ -96,10 +96,8 @@ impl Records {
             let parts = minutes
                 .iter()
                 .filter(|minute| (since..end).contains(*minute));
-            let parts: Vec<_> = parts
-                .filter_map(|minute| self.get(((FINEST.seconds, *minute), id)))
-                .map(|part| part.sums.clone())
-                .collect();
+            let parts = parts.filter_map(|minute| self.get(((FINEST.seconds, *minute), id)));
+            let parts: Vec<_> = parts.map(|part| part.sums.clone()).collect();
             for part in parts {
                 self.add(((width, start), id), &part, rolled);
             }

@@ -17,8 +17,7 @@ use super::ranking::specs::CarriedSpecs;
 use super::records::TierSlice;
 use super::slice::Precisions;
 pub use super::slice::SKEW_ALLOWED;
-use super::slices::Slices;
-use super::slices::merge_all;
+use super::slices::{Slices, merge_all};
 use super::tier::{FINEST, RolledUp};
 use super::tiers::Tiers;
 

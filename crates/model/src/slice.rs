@@ -151,42 +151,18 @@ pub const fn hour_of(unix_seconds: i64) -> i64 {
 /// assert_eq!(hour_from_iso("yesterday"), None);
 /// ```
 pub fn iso_hour(unix_seconds: i64) -> String {
-    let (days, of_day) = (
-        unix_seconds.div_euclid(86_400),
-        unix_seconds.rem_euclid(86_400),
-    );
-    let (year, month, day) = date_of(days);
-    format!("{year:04}-{month:02}-{day:02}T{:02}:00:00", of_day / HOUR)
+    let (year, month, day) = date_of(unix_seconds.div_euclid(86_400));
+    let hour = unix_seconds.rem_euclid(86_400) / HOUR;
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:00:00")
 }
 
 /// The start of the hour that an [`iso_hour`] names.
 pub fn hour_from_iso(text: &str) -> Option<i64> {
-    let bytes = text.as_bytes();
-    if bytes.len() != 19 || !text.ends_with(":00:00") {
-        return None;
-    }
-    if bytes[4] != b'-' || bytes[7] != b'-' || bytes[10] != b'T' {
-        return None;
-    }
-    let number = |from: usize, to: usize| {
-        let digits = &text[from..to]; // Cuts no character, as ASCII is on both sides.
-        digits
-            .bytes()
-            .all(|b| b.is_ascii_digit())
-            .then(|| digits.parse::<i64>().ok())
-            .flatten()
-    };
-    let (year, month, day, hour) = (
-        number(0, 4)?,
-        number(5, 7)?,
-        number(8, 10)?,
-        number(11, 13)?,
-    );
-    if !(1..=12).contains(&month) || hour > 23 {
-        return None;
-    }
-    let days = days_to(year, month, day);
-    (date_of(days) == (year, month, day)).then_some(days * 86_400 + hour * HOUR)
+    let mut parts = text.split(['-', 'T', ':']);
+    let mut number = || parts.next()?.parse::<u16>().ok().map(i64::from);
+    let days = days_to(number()?, number()?, number()?);
+    let hour = days * 86_400 + number()? * HOUR;
+    (iso_hour(hour) == text).then_some(hour)
 }
 
 /// Days from the Unix epoch to a date of the Gregorian calendar. Years are counted from March, so that the
@@ -207,11 +183,7 @@ fn date_of(days: i64) -> (i64, i64, i64) {
     let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let march_month = (5 * of_year + 2) / 153;
     let day = of_year - (153 * march_month + 2) / 5 + 1;
-    let month = if march_month < 10 {
-        march_month + 3
-    } else {
-        march_month - 9
-    };
+    let month = (march_month + 2) % 12 + 1;
     let year = year_of_era + era * 400 + i64::from(month <= 2);
     (year, month, day)
 }

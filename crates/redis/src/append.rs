@@ -7,7 +7,7 @@ use super::connection::Role;
 use super::journal::position_of;
 use super::script::{APPEND, HELLO, Invocation};
 use super::value::{bytes, int, items, number, text};
-use tower_pulse_core::error::StoreError;
+use tower_pulse_core::error::Result;
 use tower_pulse_core::random::random_name;
 use tower_pulse_core::store::{Appended, AppendedCall, FencedBatch, Generation, Readable, Receipt};
 use tower_pulse_model::round::PARTITIONS;
@@ -18,7 +18,7 @@ const ORPHANED_TTL: i64 = 7 * 86_400;
 const ORPHANED_BYTES: usize = 16 * 1024 * 1024;
 
 impl RedisStore {
-    pub(super) async fn say_hello(&self) -> Result<Generation, StoreError> {
+    pub(super) async fn say_hello(&self) -> Result<Generation> {
         let keys = &self.keys;
         let mut script = Invocation::default();
         for key in [
@@ -50,7 +50,7 @@ impl RedisStore {
         }
     }
 
-    pub(super) async fn append_call(&self, call: &FencedBatch) -> Result<Appended, StoreError> {
+    pub(super) async fn append_call(&self, call: &FencedBatch) -> Result<Appended> {
         let script = self.encode_append(call);
         let reply = self.connections.run(Role::Write, &APPEND, &script).await?;
         if let Some(reason) = items(&reply).get(4).and_then(bytes) {
@@ -66,7 +66,7 @@ impl RedisStore {
         Ok(appended)
     }
 
-    pub(super) async fn is_readable(&self, call: &AppendedCall) -> Result<Readable, StoreError> {
+    pub(super) async fn is_readable(&self, call: &AppendedCall) -> Result<Readable> {
         let mut command = cmd("HMGET");
         command.arg(self.keys.state()).arg("gen").arg("low");
         command.arg(format!("f:{}", call.instance));

@@ -12,7 +12,7 @@ use super::keys::RowKeys;
 use super::rows::{CachedRow, State};
 use super::value::{int, items, shown, text, unix_seconds};
 use tower_pulse_core::condition::Condition;
-use tower_pulse_core::error::{StoreError, StoreErrorKind};
+use tower_pulse_core::error::{Result, StoreError, StoreErrorKind};
 
 /// The most bytes of several rows in one answer.
 const ANSWER_BYTES: usize = 1 << 20;
@@ -51,7 +51,7 @@ impl RedisStore {
         cache: &str,
         ids: &[String],
         max_bytes: usize,
-    ) -> Result<Vec<Option<CachedRow>>, StoreError> {
+    ) -> Result<Vec<Option<CachedRow>>> {
         let bytes = (ANSWER_BYTES / ids.len().max(1)).max(LEAST_BYTES);
         let bytes = bytes.min(max_bytes);
         let mut read = RowsRead {
@@ -70,11 +70,7 @@ impl RedisStore {
     }
 
     /// Asks for some rows by one pipeline. Returns those that are longer, with the bytes to ask for then.
-    async fn read_group(
-        &self,
-        read: &mut RowsRead<'_>,
-        group: &[Asked],
-    ) -> Result<Vec<Asked>, StoreError> {
+    async fn read_group(&self, read: &mut RowsRead<'_>, group: &[Asked]) -> Result<Vec<Asked>> {
         let mut pipeline = pipe();
         let states = pipeline.cmd("HMGET").arg(&read.keys.states);
         for (at, _) in group {
@@ -126,7 +122,7 @@ impl RedisStore {
     }
 
     /// Connects to a store that may be away, no longer than for the response timeout.
-    async fn connect_soon(&self) -> Result<(), StoreError> {
+    async fn connect_soon(&self) -> Result<()> {
         let patience = self.connections.response_timeout();
         let connecting = tokio::time::timeout(patience, self.connections.connected(Role::Read));
         connecting.await.unwrap_or_else(|_| {

@@ -35,7 +35,7 @@ use super::server::Server;
 use super::subject::Subject;
 use super::topology::{Layout, Topology};
 use tower_pulse_core::condition::Warning;
-use tower_pulse_core::error::{StoreError, StoreErrorKind};
+use tower_pulse_core::error::{Result, StoreError, StoreErrorKind};
 
 /// After this many timeouts in a row the next one drops the connection, even if TCP considers it alive.
 const TIMEOUTS_TOLERATED: u32 = 2;
@@ -172,7 +172,7 @@ impl Connections {
     }
 
     /// Refuses what a store that only reads must not send.
-    fn check(&self, only_reads: impl FnOnce() -> bool) -> Result<(), StoreError> {
+    fn check(&self, only_reads: impl FnOnce() -> bool) -> Result<()> {
         if self.is_read_only && !only_reads() {
             let message = "it is only read here, so nothing is written to it";
             return Err(self.server_info.error(StoreErrorKind::Refused, message));
@@ -181,7 +181,7 @@ impl Connections {
     }
 
     /// Sends a command.
-    pub(super) async fn call(&self, role: Role, command: &Cmd) -> Result<Value, StoreError> {
+    pub(super) async fn call(&self, role: Role, command: &Cmd) -> Result<Value> {
         self.check(|| is_read(command))?;
         self.send(role, &Call::Command(command)).await
     }
@@ -192,7 +192,7 @@ impl Connections {
         role: Role,
         lua: &Lua,
         invocation: &Invocation,
-    ) -> Result<Value, StoreError> {
+    ) -> Result<Value> {
         self.check(|| false)?;
         self.send(role, &Call::Script(lua, invocation)).await
     }
@@ -229,7 +229,7 @@ impl Connections {
     }
 
     /// Returns the connection for a role, and makes one if there is none.
-    async fn connection(&self, role: Role) -> Result<(u64, Connection), StoreError> {
+    async fn connection(&self, role: Role) -> Result<(u64, Connection)> {
         let called = Instant::now();
         self.topology.called();
         let mut state = self.slot(role).state.lock().await;
@@ -274,7 +274,7 @@ impl Connections {
         connection: &Connection,
         subject: &Subject<'_>,
         result: RedisResult<T>,
-    ) -> Result<T, StoreError> {
+    ) -> Result<T> {
         match result {
             Ok(value) => {
                 self.slot(role).timeouts.store(0, Ordering::Relaxed);

@@ -9,7 +9,7 @@ use redis::{Value, pipe};
 use super::RedisStore;
 use super::connection::Role;
 use super::value::{int, items, text};
-use tower_pulse_core::error::{StoreError, StoreErrorKind};
+use tower_pulse_core::error::{Result, StoreErrorKind};
 use tower_pulse_core::store::{Fleet, Heartbeat, INSTANCE_TTL, StoreStatus};
 use tower_pulse_core::task::lock;
 use tower_pulse_model::fleet::MAX_VERSIONS;
@@ -41,7 +41,7 @@ impl RedisStore {
     pub(super) async fn write_heartbeat(
         &self,
         heartbeat: &Heartbeat,
-    ) -> Result<(Fleet, StoreStatus), StoreError> {
+    ) -> Result<(Fleet, StoreStatus)> {
         let instance = self.keys.instance(&heartbeat.instance);
         let (instances, versions) = (self.keys.instances(), self.keys.versions());
         let hash_ttl = INSTANCE_TTL.unsigned_abs() + EXPIRY_INTERVAL.as_secs();
@@ -123,7 +123,7 @@ impl RedisStore {
         Ok((fleet, status))
     }
 
-    pub(super) async fn remove_heartbeat(&self, instance: &str) -> Result<(), StoreError> {
+    pub(super) async fn remove_heartbeat(&self, instance: &str) -> Result<()> {
         let (instances, hash) = (self.keys.instances(), self.keys.instance(instance));
         let mut pipeline = pipe();
         pipeline.cmd("ZREM").arg(&instances).arg(instance);
@@ -138,7 +138,7 @@ impl RedisStore {
         &self,
         pipeline: &mut redis::Pipeline,
         keys: &[&str],
-    ) -> Result<Vec<Result<Value, String>>, StoreError> {
+    ) -> Result<Vec<Result<Value, String>>> {
         let replies = self.connections.pipeline(Role::Write, pipeline).await?;
         let failed = replies.iter().zip(keys);
         let failed = failed.filter_map(|(reply, key)| Some((*key, reply.as_ref().err()?)));

@@ -8,16 +8,14 @@ use super::connection::Role;
 use super::encode::LEASE_MILLIS;
 use super::script::{ACQUIRE, AMEND, FOLD, Invocation, Lua, READ};
 use super::value::{bytes, int, into_bytes, into_items, items, number, pairs, text};
-use tower_pulse_core::error::{StoreError, StoreErrorKind};
-use tower_pulse_core::store::Position;
-use tower_pulse_core::store::StoreFuture;
+use tower_pulse_core::error::{Result, StoreError, StoreErrorKind};
 use tower_pulse_core::store::journal::{
     Acquired, Amendment, Entries, Entry, FieldValues, FoldStep, Journal, NEWER_GRACE, Progress,
     Step,
 };
 use tower_pulse_core::store::table::Table;
-use tower_pulse_model::entry::ENTRY_VERSION;
-use tower_pulse_model::entry::MAX_ENTRY_BYTES;
+use tower_pulse_core::store::{Position, StoreFuture};
+use tower_pulse_model::entry::{ENTRY_VERSION, MAX_ENTRY_BYTES};
 use tower_pulse_model::pack;
 
 /// The most entries that `pulse:aside` holds, the most bytes of each, and the seconds for which it holds them after the
@@ -55,11 +53,7 @@ impl RedisStore {
     }
 
     /// Runs a step, and reads from its reply whether it took effect.
-    pub(super) async fn run_step(
-        &self,
-        lua: &Lua,
-        script: &Invocation,
-    ) -> Result<Step<Value>, StoreError> {
+    pub(super) async fn run_step(&self, lua: &Lua, script: &Invocation) -> Result<Step<Value>> {
         let reply = self.connections.run(Role::Fold, lua, script).await?;
         match items(&reply).first().and_then(text) {
             Some("DONE" | "READ" | "MINE") => Ok(Step::Done(reply)),

@@ -12,7 +12,7 @@ use super::connection::Role;
 use super::subject::key_of;
 use super::value::{bytes, count, into_items, items, shown};
 use tower_pulse_core::condition::{Condition, Warning};
-use tower_pulse_core::error::{StoreError, StoreErrorKind};
+use tower_pulse_core::error::{Result, StoreErrorKind};
 use tower_pulse_core::store::table_reads::MAX_NAMES;
 use tower_pulse_core::task::lock;
 use tower_pulse_model::order::InOrder;
@@ -175,7 +175,7 @@ impl Part {
 impl RedisStore {
     /// Sends reading commands, each about one key. A command whose answer is too large is answered by an error; of HMGET,
     /// only the fields that are too large are replaced, by empty values.
-    pub(super) async fn read(&self, pipeline: &mut Pipeline) -> Result<Vec<Reply>, StoreError> {
+    pub(super) async fn read(&self, pipeline: &mut Pipeline) -> Result<Vec<Reply>> {
         if self.large_keys.are_suspected() {
             return self.read_sized(Role::Read, pipeline).await;
         }
@@ -192,11 +192,7 @@ impl RedisStore {
     }
 
     /// As [`Self::read`], and asks for the sizes first.
-    pub(super) async fn read_sized(
-        &self,
-        role: Role,
-        pipeline: &Pipeline,
-    ) -> Result<Vec<Reply>, StoreError> {
+    pub(super) async fn read_sized(&self, role: Role, pipeline: &Pipeline) -> Result<Vec<Reply>> {
         let asked: Vec<_> = pipeline.cmd_iter().map(questions).collect();
         let mut all = Pipeline::new();
         for question in asked.iter().flatten() {

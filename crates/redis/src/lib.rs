@@ -51,14 +51,13 @@ use self::status::{LastListing, Untrimmed};
 use tower_pulse_core::clock::Clock;
 use tower_pulse_core::condition::Warning;
 use tower_pulse_core::error::BuildError;
-use tower_pulse_core::store::StoreFuture;
 use tower_pulse_core::store::exports::Exports;
 use tower_pulse_core::store::journal::Journal;
 use tower_pulse_core::store::table_reads::TableReader;
 use tower_pulse_core::store::{
     Append, Appended, AppendedCall, Cleaned, CounterQuery, CounterSeries, FencedBatch, Fleet,
-    Generation, Heartbeat, Pass, Query, Readable, RecordCache, SlowestQuery, Store, StoreStatus,
-    Upkeep, check_precisions,
+    Generation, Heartbeat, Pass, Query, Readable, RecordCache, SlowestQuery, Store, StoreFuture,
+    StoreStatus, Upkeep, check_precisions,
 };
 use tower_pulse_model::slice::Precisions;
 use tower_pulse_model::slowest::{RANKING_LEN, RankedContext};
@@ -147,6 +146,14 @@ impl Store for RedisStore {
         self
     }
 
+    fn query(&self) -> &dyn Query {
+        self
+    }
+
+    fn upkeep(&self) -> &dyn Upkeep {
+        self
+    }
+
     fn describe(&self) -> String {
         let server = self.connections.server();
         let server = server.map_or_else(|| "redis".to_owned(), |server| server.name());
@@ -225,13 +232,9 @@ impl Query for RedisStore {
             None => {
                 let clock = self.clock.clone().unwrap_or_else(Clock::system);
                 let now = clock.now_seconds();
-                let since = now.saturating_sub(RANKED_SECONDS);
-                Box::pin(tower_pulse_core::store::read::slowest(
-                    self,
-                    since,
-                    query.limit,
-                    now,
-                ))
+                let (since, limit) = (now.saturating_sub(RANKED_SECONDS), query.limit);
+                let slowest = tower_pulse_core::store::read::slowest(self, since, limit, now);
+                Box::pin(slowest)
             }
         }
     }

@@ -217,11 +217,10 @@ impl RedisOptions {
     pub fn prefix(mut self, prefix: impl Into<String>) -> Result<Self, BuildError> {
         let prefix = prefix.into();
         if prefix.len() > MAX_PREFIX || prefix.chars().any(char::is_control) {
-            return Err(BuildError::new(
-                "prefix",
-                format!("{:?} ({} bytes)", cut(&prefix), prefix.len()),
-                "must be at most 128 bytes without control characters, such as `pulse:shop:`",
-            ));
+            let value = format!("{:?} ({} bytes)", cut(&prefix), prefix.len());
+            let allowed =
+                "must be at most 128 bytes without control characters, such as `pulse:shop:`";
+            return Err(BuildError::new("prefix", value, allowed));
         }
         self.prefix = prefix;
         Ok(self)
@@ -294,11 +293,8 @@ impl RedisOptions {
             "in a cluster all keys need to be in one slot, by a hash tag: use `{{{}}}:`",
             bare.unwrap_or("pulse")
         );
-        Err(BuildError::new(
-            "prefix",
-            format!("{:?}", self.prefix),
-            allowed,
-        ))
+        let value = format!("{:?}", self.prefix);
+        Err(BuildError::new("prefix", value, allowed))
     }
 
     /// Where the server is, without user and password, for texts.

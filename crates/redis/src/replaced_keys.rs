@@ -11,7 +11,7 @@ use super::RedisStore;
 use super::connection::Role;
 use super::value::problem;
 use tower_pulse_core::condition::{Condition, Warning};
-use tower_pulse_core::error::StoreError;
+use tower_pulse_core::error::Result;
 use tower_pulse_core::task::lock;
 use tower_pulse_model::snapshot::Problem;
 
@@ -53,12 +53,7 @@ impl ReplacedKeys {
 
 impl RedisStore {
     /// Deletes a key of this crate that holds something else. A store that only reads leaves that to the others.
-    pub(super) async fn delete_own(
-        &self,
-        role: Role,
-        key: &str,
-        reason: &str,
-    ) -> Result<(), StoreError> {
+    pub(super) async fn delete_own(&self, role: Role, key: &str, reason: &str) -> Result<()> {
         if self.is_read_only {
             return Ok(());
         }

@@ -11,7 +11,7 @@ use super::connection::{LARGE_ROW, Role};
 use super::keys::RowKeys;
 use super::script::{Invocation, ROWS_DROP, ROWS_FINISH, ROWS_LEASE, ROWS_SCHEDULE};
 use super::value::{bytes, count, float, int, items, pairs, shown, text, unix_seconds};
-use tower_pulse_core::error::StoreError;
+use tower_pulse_core::error::Result;
 use tower_pulse_core::row_lists::{RowInfo, RowList, RowsQuery};
 use tower_pulse_model::context::is_hidden;
 use tower_pulse_model::order::InOrder;
@@ -134,7 +134,7 @@ impl RedisStore {
         cache: &str,
         rows: &[RowDelay],
         max_rows: usize,
-    ) -> Result<Result<(), usize>, StoreError> {
+    ) -> Result<Result<(), usize>> {
         let keys = self.keys.rows(cache);
         let mut script = self.row_script(&keys);
         script.arg(max_rows.to_string());
@@ -160,7 +160,7 @@ impl RedisStore {
         token: &str,
         which: LeaseOf<'_>,
         seconds: f64,
-    ) -> Result<LeasedRows, StoreError> {
+    ) -> Result<LeasedRows> {
         let keys = self.keys.rows(cache);
         let mut script = self.row_script(&keys);
         script.arg(token);
@@ -222,7 +222,7 @@ impl RedisStore {
         cache: &str,
         token: &str,
         row: &FinishedRow,
-    ) -> Result<FinishReport, StoreError> {
+    ) -> Result<FinishReport> {
         // Before the row is copied.
         let (role, _turn) = match &row.loaded {
             Ok(Some(json)) if json.len() > LARGE_ROW => {
@@ -259,7 +259,7 @@ impl RedisStore {
     }
 
     /// The number of scheduled rows, and some of them: first those that fail, then the latest due.
-    pub async fn list_rows(&self, cache: &str, query: &RowsQuery) -> Result<RowList, StoreError> {
+    pub async fn list_rows(&self, cache: &str, query: &RowsQuery) -> Result<RowList> {
         let keys = self.keys.rows(cache);
         let mut pipeline = pipe();
         pipeline.cmd("ZCARD").arg(&keys.schedule);
@@ -301,11 +301,7 @@ impl RedisStore {
 
     /// Failing rows, given with the number of their failures, in the order of the list, without those that are not
     /// scheduled.
-    async fn latest_due_first(
-        &self,
-        keys: &RowKeys,
-        failing: &Value,
-    ) -> Result<Vec<String>, StoreError> {
+    async fn latest_due_first(&self, keys: &RowKeys, failing: &Value) -> Result<Vec<String>> {
         let failing: Vec<_> = (pairs(failing))
             .filter_map(|(id, failures)| Some((float(failures)?, text(id)?)))
             .collect();
@@ -325,7 +321,7 @@ impl RedisStore {
         Ok(rows.into_iter().map(|(_, _, id)| id.to_owned()).collect())
     }
 
-    async fn states(&self, keys: &RowKeys, ids: Vec<String>) -> Result<Vec<RowInfo>, StoreError> {
+    async fn states(&self, keys: &RowKeys, ids: Vec<String>) -> Result<Vec<RowInfo>> {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
@@ -359,7 +355,7 @@ impl RedisStore {
     }
 
     /// A reply to each command; an error about a key is no value.
-    async fn values(&self, pipeline: &mut Pipeline) -> Result<Vec<Value>, StoreError> {
+    async fn values(&self, pipeline: &mut Pipeline) -> Result<Vec<Value>> {
         let mut replies = self.read(pipeline).await?.into_iter();
         let value = |_| replies.next().and_then(Result::ok).unwrap_or(Value::Nil);
         Ok(pipeline.cmd_iter().map(value).collect())

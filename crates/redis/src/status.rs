@@ -13,14 +13,13 @@ use super::script::INSPECT;
 use super::value::{bytes, float, int, items, number, pairs, problem, shown, text};
 use tower_pulse_core::clock::Clock;
 use tower_pulse_core::condition::{Condition, Warning};
-use tower_pulse_core::error::StoreError;
+use tower_pulse_core::error::Result;
 use tower_pulse_core::health::JournalHealth;
 use tower_pulse_core::skew::StoreTime;
-use tower_pulse_core::store::read;
 use tower_pulse_core::store::table::Table;
 use tower_pulse_core::store::{
     Exceptions, INSTANCE_TTL, MAX_QUARANTINED_KEYS, NewerEntry, Position, SilentInstance,
-    StoreStatus,
+    StoreStatus, read,
 };
 use tower_pulse_core::task::lock;
 use tower_pulse_model::entry::ENTRY_VERSION;
@@ -120,7 +119,7 @@ impl RedisStore {
         })
     }
 
-    pub(super) async fn read_status(&self, now: i64) -> Result<StoreStatus, StoreError> {
+    pub(super) async fn read_status(&self, now: i64) -> Result<StoreStatus> {
         let mut pipeline = pipe();
         self.ask_status(&mut pipeline, now);
         let replies = self.connections.pipeline(Role::Write, &mut pipeline);
@@ -165,7 +164,7 @@ impl RedisStore {
         now: i64,
         quarantined: u64,
         mut replies: Vec<Result<Value, String>>,
-    ) -> Result<Lists, StoreError> {
+    ) -> Result<Lists> {
         if replies.is_empty() {
             let last = *lock(&self.last_listing.0);
             if last.is_some_and(|(_, before)| before == quarantined) {
@@ -200,7 +199,7 @@ impl RedisStore {
         &self,
         late: Option<&Value>,
         now: i64,
-    ) -> Result<Vec<SilentInstance>, StoreError> {
+    ) -> Result<Vec<SilentInstance>> {
         let late = late.into_iter().flat_map(pairs);
         let late = late.filter_map(|(id, at)| Some((text(id)?, float(at)? as i64)));
         let late: Vec<_> = late.collect();
@@ -275,7 +274,7 @@ impl RedisStore {
         &self,
         now: i64,
         mut replies: Vec<Result<Value, String>>,
-    ) -> Result<StoreStatus, StoreError> {
+    ) -> Result<StoreStatus> {
         self.ask_about_server(now).await;
         if !self.large_keys.is_empty() && is_due(&self.sizes_asked_at, now) {
             self.ask_large_keys().await;

@@ -9,7 +9,7 @@ use super::connection::Role;
 use super::large_keys::Reply;
 use super::script::READ;
 use super::value::{bytes, count, float, into_bytes, into_items, into_pairs, items, text};
-use tower_pulse_core::error::StoreError;
+use tower_pulse_core::error::Result;
 use tower_pulse_core::store::StoreFuture;
 use tower_pulse_core::store::journal::{FieldValues, Step};
 use tower_pulse_core::store::table::Table;
@@ -49,7 +49,7 @@ impl RedisStore {
         instance: &str,
         version: &str,
         fields: &[(Table, Vec<Vec<u8>>)],
-    ) -> Result<Step<Vec<FieldValues>>, StoreError> {
+    ) -> Result<Step<Vec<FieldValues>>> {
         let mut values = vec![FieldValues::new(); fields.len()];
         let parts = fields.iter().enumerate().flat_map(|(at, (table, fields))| {
             let parts = fields.chunks((FIELDS_AT_ONCE / weight(table)).max(1));
@@ -87,11 +87,7 @@ impl RedisStore {
     }
 
     /// Sends the commands of some reads.
-    async fn send_reads(
-        &self,
-        purpose: Purpose,
-        reads: &[TableRead],
-    ) -> Result<Vec<Reply>, StoreError> {
+    async fn send_reads(&self, purpose: Purpose, reads: &[TableRead]) -> Result<Vec<Reply>> {
         let mut pipeline = pipe();
         for read in reads {
             self.add_commands(&mut pipeline, read);

@@ -197,11 +197,8 @@ impl<L: RowLoader> RowCacheBuilder<L> {
     /// A field that is out of range, the store of the `Pulse` is not Redis, or there is no Tokio runtime.
     pub fn build(self) -> Result<RowCache, BuildError> {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-            return Err(BuildError::new(
-                "runtime",
-                "none".to_owned(),
-                "a Tokio runtime; without one, use `build_with_task`",
-            ));
+            let allowed = "a Tokio runtime; without one, use `build_with_task`";
+            return Err(BuildError::new("runtime", "none", allowed));
         };
         let handle = self.handle.clone();
         let (cache, task) = self.build_with_task()?;

@@ -13,7 +13,7 @@ use super::loader::AnyLoader;
 use super::local::{Local, ReadRow};
 use super::places::{Place, Places};
 use tower_pulse_core::clock::Clock;
-use tower_pulse_core::error::StoreError;
+use tower_pulse_core::error::Result;
 use tower_pulse_core::random::short_random_name;
 use tower_pulse_core::recorder::Entry;
 use tower_pulse_core::row_lists::{RowList, RowsQuery};
@@ -82,15 +82,11 @@ pub(super) type Answer = Result<Option<ReadRow>, RowError>;
 pub(super) struct Refreshed {
     pub(super) row: Answer,
     /// Whether the store has taken it.
-    pub(super) finished: Result<FinishReport, StoreError>,
+    pub(super) finished: Result<FinishReport>,
 }
 
 impl Cache {
-    pub(super) async fn lease(
-        &self,
-        token: &str,
-        which: LeaseOf<'_>,
-    ) -> Result<LeasedRows, StoreError> {
+    pub(super) async fn lease(&self, token: &str, which: LeaseOf<'_>) -> Result<LeasedRows> {
         let seconds = self.options.lease().as_secs_f64();
         let leasing = (self.store).lease_rows(&self.options.name, token, which, seconds);
         leasing.await
@@ -299,7 +295,7 @@ impl Cache {
     }
 
     /// Reads rows from the store, or what this process has seen of them if the store is away.
-    async fn fetch_many(&self, ids: &[String]) -> Result<Vec<Option<ReadRow>>, StoreError> {
+    async fn fetch_many(&self, ids: &[String]) -> Result<Vec<Option<ReadRow>>> {
         let Options {
             name, max_bytes, ..
         } = &self.options;

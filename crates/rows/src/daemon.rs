@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use super::cache::Cache;
 use super::places::Place;
 use tower_pulse_core::condition::Condition;
-use tower_pulse_core::error::{StoreError, StoreErrorKind};
+use tower_pulse_core::error::{Result, StoreError, StoreErrorKind};
 use tower_pulse_core::handle::Handle;
 use tower_pulse_core::health::Notices;
 use tower_pulse_core::random::short_random_name;
@@ -40,7 +40,7 @@ impl Drop for Daemon {
 }
 
 /// The end of a refresh: the seconds until the row is due again.
-type LoadEnd = Result<Option<f64>, StoreError>;
+type LoadEnd = Result<Option<f64>>;
 
 impl Daemon {
     pub(super) fn new(cache: Arc<Cache>, handle: &Handle) -> Self {
@@ -130,7 +130,7 @@ impl Daemon {
 
     /// Leases as many due rows as there are places, and begins to load them. Returns how long to wait until the next
     /// look, unless the store failed, of which the log is told.
-    async fn lease(&mut self, mut places: Vec<Place>) -> Result<Duration, StoreError> {
+    async fn lease(&mut self, mut places: Vec<Place>) -> Result<Duration> {
         let token = short_random_name();
         let most = places.len();
         let leased = self.cache.lease(&token, LeaseOf::Due(most)).await;

@@ -1,11 +1,13 @@
 //! A store with canned data, which can also fail or hang, and which counts its calls.
 
 use std::future::pending;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{LazyLock, Mutex};
 
+use tower_pulse_core::clock::Clock;
 use tower_pulse_core::error::{StoreError, StoreErrorKind};
 use tower_pulse_core::store::StoreFuture;
+use tower_pulse_core::store::memory::MemoryStore;
 use tower_pulse_core::store::table_reads::TableReader;
 use tower_pulse_core::store::{
     Append, Appended, AppendedCall, BookStatistics, Cleaned, ContextRecords, CounterQuery,
@@ -182,7 +184,17 @@ impl Store for Canned {
     }
 
     fn journal(&self) -> &dyn tower_pulse_core::store::journal::Journal {
-        tower_pulse_core::store::unused_journal()
+        static EMPTY: LazyLock<MemoryStore> =
+            LazyLock::new(|| MemoryStore::new(Precisions::default(), Clock::system()));
+        &*EMPTY
+    }
+
+    fn query(&self) -> &dyn Query {
+        self
+    }
+
+    fn upkeep(&self) -> &dyn Upkeep {
+        self
     }
 
     fn describe(&self) -> String {

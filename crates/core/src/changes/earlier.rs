@@ -1,7 +1,7 @@
 //! Compares a change with the same time yesterday and a week ago, where that is retained.
 
 use super::MINUTE;
-use crate::error::StoreError;
+use crate::error::Result;
 use crate::store::{RecordQuery, Store};
 use tower_pulse_detect::change::{Change, ChangeKind, Earlier};
 use tower_pulse_model::aggregate::Aggregate;
@@ -20,7 +20,7 @@ pub(super) async fn compare(
     change: &mut Change,
     end: i64,
     recorded: &RecordedTime,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     if change.kind == ChangeKind::Instance {
         return Ok(());
     }
@@ -37,7 +37,7 @@ async fn earlier(
     (end, ago): (i64, i64),
     tier: Precision,
     recorded: &RecordedTime,
-) -> Result<Option<Earlier>, StoreError> {
+) -> Result<Option<Earlier>> {
     let context = ContextId::of_judged(&change.context);
     let (width, start) = (tier.seconds, tier.slice(end - ago - MINUTE));
     let query = RecordQuery {
@@ -46,7 +46,7 @@ async fn earlier(
         tier,
         now: end,
     };
-    let records = store.records(&query).await?;
+    let records = store.query().records(&query).await?;
     let slices = records.iter().flat_map(|records| &records.slices);
     let mut sums = Aggregate::default();
     let of_slice = slices.filter(|slice| slice.start == start);

@@ -23,7 +23,7 @@ use self::session::Session;
 pub use self::tables::{Findings, Tables};
 use crate::callbacks::{Callback, Callbacks};
 use crate::clock::Clock;
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::{Result, StoreError, StoreErrorKind};
 use crate::fold::Folder;
 use crate::store::Store;
 use crate::store::conditional_write::Written;
@@ -105,19 +105,19 @@ impl Judge {
     /// instance folds. Returns how many this instance has judged.
     ///
     /// Cancel safe: the next call goes on from what the store has.
-    pub async fn judge(&self, until: i64) -> Result<usize, StoreError> {
+    pub async fn judge(&self, until: i64) -> Result<usize> {
         let judged = self.judge_minutes(until, false).await;
         self.note(judged)
     }
 
     /// Like [`judge`](Self::judge), also if another instance folds.
-    pub async fn judge_by_hand(&self, until: i64) -> Result<usize, StoreError> {
+    pub async fn judge_by_hand(&self, until: i64) -> Result<usize> {
         let judged = self.judge_minutes(until, true).await;
         self.note(judged)
     }
 
     /// Takes note of how an attempt has ended.
-    fn note<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
+    fn note<T>(&self, result: Result<T>) -> Result<T> {
         let mut status = lock(&self.status);
         match &result {
             Ok(_) => status.last_error = None,
@@ -128,11 +128,16 @@ impl Judge {
         result
     }
 
-    async fn judge_minutes(&self, until: i64, by_hand: bool) -> Result<usize, StoreError> {
+    async fn judge_minutes(&self, until: i64, by_hand: bool) -> Result<usize> {
         let journal = self.store.journal();
         // Before the store is asked, which has what is sent meanwhile.
         let unsent_since = (self.unsent_since)().unwrap_or(i64::MAX);
-        let readable = self.store.status(self.clock.now_seconds()).await?.as_of;
+        let readable = self
+            .store
+            .upkeep()
+            .status(self.clock.now_seconds())
+            .await?
+            .as_of;
         let end = until.min(readable).min(unsent_since).div_euclid(MINUTE) * MINUTE;
         let mut slot = self.session.lock().await;
         let mut judged = 0;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Judge, MINUTE};
-use crate::error::StoreError;
+use crate::error::Result;
 use crate::store::judgement::read_judged;
 use crate::task::{Admission, DENIED_WAIT, Stopped};
 
@@ -78,7 +78,7 @@ impl Judge {
     }
 
     /// Looks up to when minutes are judged.
-    async fn look(&self) -> Result<(), StoreError> {
+    async fn look(&self) -> Result<()> {
         let last = self.note(read_judged(self.store.journal()).await)?;
         self.remember(last.judged.until, last.judged.sight);
         Ok(())

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{Findings, MINUTE, Tables, earlier, suspects, usual};
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::{Result, StoreError, StoreErrorKind};
 use crate::store::Store;
 use crate::store::conditional_write::ConditionalWrite;
 use crate::store::journal::Journal;
@@ -76,11 +76,14 @@ impl MinuteRecords {
         store: &dyn Store,
         start: i64,
         contexts: &HashMap<RecordId, ContextId>,
-    ) -> Result<Self, StoreError> {
-        let slices = store.slice_records(&[(FINEST.seconds, start)]).await?;
+    ) -> Result<Self> {
+        let slices = store
+            .query()
+            .slice_records(&[(FINEST.seconds, start)])
+            .await?;
         let records = slices.into_iter().flat_map(|slice| slice.records);
         let judged = records.filter(|(id, _)| contexts.contains_key(id));
-        let reports = store.minute_reports(&[start]).await?;
+        let reports = store.query().minute_reports(&[start]).await?;
         let reports = reports.into_iter().flatten();
         // Some tell of their runtime and their process only.
         let reports = reports.filter(|(_, of)| !of.contexts.is_empty());
@@ -117,7 +120,7 @@ impl Session {
         journal: &dyn Journal,
         (end, now): (i64, i64),
         scope: JudgedScope,
-    ) -> Result<Self, StoreError> {
+    ) -> Result<Self> {
         let (tables, detector, changes) = Tables::new(read_judgement(journal).await?);
         let judged = tables.judged();
         let is_usable = |until: i64| until > 0 && !is_ahead(until, now);
@@ -176,7 +179,7 @@ impl Session {
     async fn with_detector<T: Send + 'static>(
         mut self,
         run: impl FnOnce(&mut Detector) -> T + Send + 'static,
-    ) -> Result<(Self, T), StoreError> {
+    ) -> Result<(Self, T)> {
         let mut detector = std::mem::take(&mut self.detector);
         let ran = tokio::task::spawn_blocking(move || {
             let result = run(&mut detector);
@@ -193,8 +196,8 @@ impl Session {
         Ok((self, result))
     }
 
-    async fn refresh_contexts(&mut self, store: &dyn Store, now: i64) -> Result<(), StoreError> {
-        let index = store.record_index(now).await?;
+    async fn refresh_contexts(&mut self, store: &dyn Store, now: i64) -> Result<()> {
+        let index = store.query().record_index(now).await?;
         self.recorded = index.recorded;
         let has_queue = self.scope.has_queue;
         let judged = (index.contexts.into_iter()).filter(|context| match context.kind {
@@ -246,7 +249,7 @@ impl Session {
         store: &dyn Store,
         verdicts: &mut Vec<(Arc<str>, Verdict)>,
         end: i64,
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         let journal = store.journal();
         let mut asked = 0;
         let mut at = 0;
@@ -269,7 +272,7 @@ impl Session {
         store: &dyn Store,
         end: i64,
         now: i64,
-    ) -> Result<(Self, ConditionalWrite, Vec<Change>), StoreError> {
+    ) -> Result<(Self, ConditionalWrite, Vec<Change>)> {
         let start = self.until;
         let minute_end = (start + MINUTE).min(end);
         self.refresh_contexts(store, now).await?;

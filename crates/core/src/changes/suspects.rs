@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::MINUTE;
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::{Result, StoreErrorKind};
 use crate::store::{InstanceReports, RecordQuery, Store, marks};
 use tower_pulse_detect::change::{Change, ChangeKind, Suspect};
 use tower_pulse_detect::polls;
@@ -24,11 +24,7 @@ const PAST: i64 = 3_600;
 const MAX_MINUTES: i64 = side_by_side::MAX_MINUTES;
 
 /// Sets the suspects of a change that stands at `end`, most likely first.
-pub(super) async fn find(
-    store: &dyn Store,
-    change: &mut Change,
-    end: i64,
-) -> Result<(), StoreError> {
+pub(super) async fn find(store: &dyn Store, change: &mut Change, end: i64) -> Result<()> {
     // Changes of one instance, of all pages, or of the queue in front of them have no suspects among the instances and
     // timers of a page.
     let is_of_queue = *change.context == *QUEUED;
@@ -39,7 +35,7 @@ pub(super) async fn find(
         .collect();
     let mut suspects = Vec::new();
     let mut timers = Vec::new();
-    let reports = store.minute_reports(&minutes).await?;
+    let reports = store.query().minute_reports(&minutes).await?;
     if is_of_a_page {
         let sides = sides(store, change, end).await?;
         suspects.extend(instance(change, &sides, &reports));
@@ -69,14 +65,14 @@ pub(super) async fn find(
 }
 
 /// What the context of a change did before it, and since.
-async fn sides(store: &dyn Store, change: &Change, end: i64) -> Result<Sides, StoreError> {
+async fn sides(store: &dyn Store, change: &Change, end: i64) -> Result<Sides> {
     let query = RecordQuery {
         contexts: vec![ContextId::new(Kind::Http, change.context.clone())],
         width: FINEST.seconds,
         tier: FINEST,
         now: end,
     };
-    let records = store.records(&query).await?;
+    let records = store.query().records(&query).await?;
     let slices = records.into_iter().flat_map(|records| records.slices);
     let slices: Vec<_> = slices.collect();
     Ok(Sides::new(&slices, change.since, end, PAST))
@@ -135,11 +131,7 @@ fn is_one_delayed(reports: &[InstanceReports]) -> bool {
 
 /// The deploys near the beginning of the change. Where the new version ran beside another and did no worse, the deploy
 /// is none.
-async fn deploys(
-    store: &dyn Store,
-    change: &Change,
-    minutes: &[i64],
-) -> Result<Vec<Suspect>, StoreError> {
+async fn deploys(store: &dyn Store, change: &Change, minutes: &[i64]) -> Result<Vec<Suspect>> {
     let marks = match marks::list(store).await {
         // Marks that cannot be read must not stop the detection.
         Err(error) if error.kind() == StoreErrorKind::Unexpected => Vec::new(),
@@ -149,7 +141,7 @@ async fn deploys(
     if *change.context == *ALL || *change.context == *QUEUED || deploys.is_empty() {
         return Ok(deploys);
     }
-    let records = store.version_records(minutes).await?;
+    let records = store.query().version_records(minutes).await?;
     deploys.retain_mut(|suspect| {
         let Suspect::Deploy {
             version: Some(version),
@@ -173,15 +165,11 @@ async fn deploys(
 }
 
 /// The timers that cover the change, and the code outside of them.
-async fn timers_and_code(
-    store: &dyn Store,
-    sides: &Sides,
-    end: i64,
-) -> Result<Vec<Suspect>, StoreError> {
+async fn timers_and_code(store: &dyn Store, sides: &Sides, end: i64) -> Result<Vec<Suspect>> {
     if !sides.now.timers.cover_some() {
         return Ok(Vec::new());
     }
-    let index = store.record_index(end).await?;
+    let index = store.query().record_index(end).await?;
     let names = index.contexts.into_iter();
     let names = names.filter(|context| context.kind == Kind::Timer);
     let names: HashMap<RecordId, Arc<str>> = names

@@ -2,7 +2,7 @@
 //! night's reports are made.
 
 use super::MINUTE;
-use crate::error::StoreError;
+use crate::error::Result;
 use crate::store::journal::Journal;
 use crate::store::profiles;
 use tower_pulse_detect::change::ChangeKind;
@@ -20,11 +20,7 @@ const SHIFTED: i64 = 10 * MINUTE;
 
 /// Whether a verdict that stands at `end` says nothing but what was so in the same hour of the weeks before. What has
 /// changed for good is not: the weeks before were otherwise.
-pub(super) async fn is_usual(
-    journal: &dyn Journal,
-    verdict: &Verdict,
-    end: i64,
-) -> Result<bool, StoreError> {
+pub(super) async fn is_usual(journal: &dyn Journal, verdict: &Verdict, end: i64) -> Result<bool> {
     let figure: fn(&ProfileHour) -> Option<f64> = match verdict.kind {
         ChangeKind::Surging => |hour| hour.requests_per_hour().map(|requests| requests / 60.0),
         ChangeKind::Slower if !verdict.is_tail => ProfileHour::mean,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::replay::Moment;
 use super::{Flusher, Sending};
 use crate::clock::Tick;
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::{Result, StoreError, StoreErrorKind};
 use crate::store::{Appended, FencedBatch, Receipt};
 use tower_pulse_model::amounts::Amounts;
 use tower_pulse_model::batch::Batch;
@@ -15,7 +15,7 @@ const MAX_VAIN_ANSWERS: usize = 3;
 
 impl Flusher {
     /// Appends the whole pending batch. Returns how many calls that took.
-    pub(super) async fn send_all(&self, sending: &mut Sending) -> Result<usize, StoreError> {
+    pub(super) async fn send_all(&self, sending: &mut Sending) -> Result<usize> {
         let (mut calls, mut is_taken, mut rounds) = (0, false, 0);
         loop {
             if sending.in_doubt.is_none() {
@@ -72,7 +72,7 @@ impl Flusher {
 
     /// Appends the call in doubt, and follows the answer. Returns whether a call was appended or is known to
     /// have been.
-    pub(super) async fn send_in_doubt(&self, sending: &mut Sending) -> Result<bool, StoreError> {
+    pub(super) async fn send_in_doubt(&self, sending: &mut Sending) -> Result<bool> {
         let Some(call) = &sending.in_doubt else {
             return Ok(true);
         };
@@ -163,7 +163,7 @@ impl Flusher {
 
     /// Asks, when there is nothing to append, whether the store still has the newest call that it acknowledged,
     /// and replays calls that a failover lost. Returns how many calls that took.
-    pub(super) async fn verify_newest(&self, sending: &mut Sending) -> Result<usize, StoreError> {
+    pub(super) async fn verify_newest(&self, sending: &mut Sending) -> Result<usize> {
         // Each missing call is replayed once; if the store loses more meanwhile, the next flush finds out.
         let (mut calls, most) = (0, sending.replay.len() + 1 + MAX_VAIN_ANSWERS);
         while calls < most

@@ -52,7 +52,7 @@ impl Flusher {
                 backoff = (backoff * 2).min(*BACKOFF.end());
             }
             // Only a courtesy: without it the fleet counts this instance for a minute more.
-            let _ = self.store.deregister(&sending.instance).await;
+            let _ = self.store.upkeep().deregister(&sending.instance).await;
         };
         if tokio::time::timeout(within, trying).await.is_ok() {
             self.restore_given_up();

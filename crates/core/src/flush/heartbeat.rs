@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Flusher;
-use crate::error::StoreError;
+use crate::error::Result;
 use crate::store::{Heartbeat, marks};
 use crate::task::{boxed, lock};
 use tower_pulse_model::fleet::Fleet;
@@ -17,7 +17,7 @@ const MARK_AGAIN: Duration = Duration::from_secs(60);
 
 impl Flusher {
     /// Sends a heartbeat, and asks how the fleet is doing.
-    pub async fn beat(&self) -> Result<(), StoreError> {
+    pub async fn beat(&self) -> Result<()> {
         let mut marked = Ok(());
         let mut unmarked = None;
         if !self.is_version_marked.load(Ordering::Relaxed) {
@@ -41,7 +41,7 @@ impl Flusher {
         marked
     }
 
-    async fn send_heartbeat(&self, version: Option<Arc<str>>) -> Result<Fleet, StoreError> {
+    async fn send_heartbeat(&self, version: Option<Arc<str>>) -> Result<Fleet> {
         let heartbeat = Heartbeat {
             instance: self.instance(),
             name: self.name.as_deref().map(Arc::from),
@@ -54,7 +54,7 @@ impl Flusher {
             cleaning: lock(&self.cleaning).last_error.clone(),
         };
         let sent = self.clock().wall_nanos();
-        let (fleet, status) = self.store.heartbeat(&heartbeat).await?;
+        let (fleet, status) = self.store.upkeep().heartbeat(&heartbeat).await?;
         let turn = self.skew.note(self.clock(), sent, status.time);
         self.set_status(status);
         if let Some(origin) = turn {
@@ -65,7 +65,7 @@ impl Flusher {
 
     /// Goes on by another time. What was recorded before is closed: merged with what comes, its slices could push those
     /// out.
-    async fn turn_clock(&self, origin: Option<i64>) -> Result<(), StoreError> {
+    async fn turn_clock(&self, origin: Option<i64>) -> Result<()> {
         let mut sending = self.sending.lock().await;
         if self.finishing.load(Ordering::SeqCst) {
             return Ok(());
@@ -85,7 +85,7 @@ impl Flusher {
     /// Makes a mark, unless a living instance has the version of this one or the mark would repeat it. So neither a
     /// restart in the middle of a deploy makes one, nor the second instance of a new version. Returns whether the mark
     /// can be read, or is not needed.
-    async fn mark_version(&self, others: &Fleet) -> Result<bool, StoreError> {
+    async fn mark_version(&self, others: &Fleet) -> Result<bool> {
         let Some(version) = &self.recorder.limits.app_version else {
             return Ok(true);
         };

@@ -27,7 +27,7 @@ use tokio::sync::Notify;
 
 use self::replay::ReplayBuffer;
 use crate::clock::{Clock, Tick};
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::{Result, StoreError, StoreErrorKind};
 use crate::health::CleaningHealth;
 use crate::recorder::Recorder;
 use crate::skew::Skew;
@@ -323,7 +323,7 @@ impl Flusher {
     /// newest call that the store has of this instance.
     ///
     /// Cancel safe: a call that was under way stays in doubt and is appended again by the next flush.
-    pub async fn flush(&self) -> Result<Option<Flushed>, StoreError> {
+    pub async fn flush(&self) -> Result<Option<Flushed>> {
         let mut sending = self.sending.lock().await;
         if self.finishing.load(Ordering::SeqCst) {
             self.recorder.drain();
@@ -364,7 +364,7 @@ impl Flusher {
         self.replays.load(Ordering::SeqCst)
     }
 
-    async fn flush_with(&self, sending: &mut Sending) -> Result<(), StoreError> {
+    async fn flush_with(&self, sending: &mut Sending) -> Result<()> {
         self.recorder.drain();
         match self.send_all(sending).await {
             // Nothing was asked, so nothing is known either.
@@ -433,9 +433,9 @@ impl Flusher {
     }
 
     /// Asks the store how the fleet is doing.
-    pub async fn refresh_fleet(&self) -> Result<(), StoreError> {
+    pub async fn refresh_fleet(&self) -> Result<()> {
         let now = self.clock().now_seconds();
-        self.set_status(self.store.status(now).await?);
+        self.set_status(self.store.upkeep().status(now).await?);
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::{Entered, Flusher, Sending, new_instance};
-use crate::error::StoreError;
+use crate::error::Result;
 use crate::store::{Appended, Generation};
 use tower_pulse_model::amounts::Amounts;
 
@@ -16,7 +16,7 @@ const MAX_GENERATIONS: usize = 64;
 
 impl Flusher {
     /// The store's generation. The store is asked for it once.
-    pub(super) async fn generation(&self, sending: &mut Sending) -> Result<String, StoreError> {
+    pub(super) async fn generation(&self, sending: &mut Sending) -> Result<String> {
         if let Some(current) = &sending.generation {
             return Ok(current.id.clone());
         }
@@ -44,11 +44,7 @@ impl Flusher {
 
     /// Replays the next of the calls that the store had acknowledged and lacks, or goes on without those that are
     /// not buffered any more. Returns whether that brought a call forward.
-    pub(super) async fn replay_next(
-        &self,
-        sending: &mut Sending,
-        fence: u64,
-    ) -> Result<bool, StoreError> {
+    pub(super) async fn replay_next(&self, sending: &mut Sending, fence: u64) -> Result<bool> {
         let plan = sending.replay.after(fence, self.clock());
         self.count_lost(
             plan.lost,
@@ -109,7 +105,7 @@ impl Flusher {
 
     /// Enters the store's new generation: the store was flushed or restored, or a failover came before the
     /// replica had the old one.
-    pub(super) async fn follow_reset(&self, sending: &mut Sending) -> Result<(), StoreError> {
+    pub(super) async fn follow_reset(&self, sending: &mut Sending) -> Result<()> {
         let generation = self.store.hello().await?;
         let is_new = generation.is_fresh && !sending.generations.contains(&generation.id);
         let answered = sending

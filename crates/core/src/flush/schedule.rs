@@ -69,11 +69,7 @@ impl Flusher {
                     (wait, (backoff * 2).min(*BACKOFF.end()))
                 }
             };
-            let turn = async {
-                if is_denied {
-                    admission.wait(|| clock.sleep(DENIED_WAIT)).await;
-                }
-            };
+            let turn = admission.wait(|| clock.sleep(DENIED_WAIT));
             if stopped.or(turn).await.is_none() {
                 return;
             }

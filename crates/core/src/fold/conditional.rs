@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Folder;
 use super::features::Features;
-use super::ground::{Ground, Interrupted};
+use super::ground::{Ground, Interrupted, Leased};
 use super::plan::Outcome;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::conditional_write::{ConditionalWrite, Written};
@@ -54,7 +54,7 @@ impl Folder {
     /// Ends the lease of the instance that holds it. What that instance does then has no effect until it has acquired the
     /// lease again. `false` if no other instance holds it.
     pub(super) async fn end_lease_of_another(&self) -> Result<bool, StoreError> {
-        let status = self.store.status(self.clock.now_seconds()).await?;
+        let status = self.store.upkeep().status(self.clock.now_seconds()).await?;
         let holder = status.journal.and_then(|journal| journal.folder);
         let Some(holder) = holder else {
             // The lease has just ended, or there is no journal yet.
@@ -84,7 +84,7 @@ impl Ground<'_> {
         features: &mut Features,
         own_now: i64,
         write: Option<&ConditionalWrite>,
-    ) -> Result<Outcome, Interrupted> {
+    ) -> Leased<Outcome> {
         let outcome = self.next_round(features, own_now).await?;
         match write {
             Some(write) if !outcome.is_newer() && self.lease.progress.upto.is_none() => {
@@ -95,7 +95,7 @@ impl Ground<'_> {
     }
 
     /// Writes if the compared field has the expected value.
-    async fn write_if(&mut self, write: &ConditionalWrite) -> Result<Written, Interrupted> {
+    async fn write_if(&mut self, write: &ConditionalWrite) -> Leased<Written> {
         let before = self
             .values_of(std::slice::from_ref(&write.compared))
             .await?;
@@ -125,10 +125,7 @@ impl Ground<'_> {
     }
 
     /// The values of some fields.
-    async fn values_of(
-        &self,
-        fields: &[(Table, Vec<u8>)],
-    ) -> Result<Vec<Option<Vec<u8>>>, Interrupted> {
+    async fn values_of(&self, fields: &[(Table, Vec<u8>)]) -> Leased<Vec<Option<Vec<u8>>>> {
         let fields = fields.iter();
         let fields: Vec<_> = fields
             .map(|(table, field)| (table.clone(), vec![field.clone()]))

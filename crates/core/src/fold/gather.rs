@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::ground::{Ground, Interrupted};
+use super::ground::{Ground, Leased};
 use super::plan::NAMES_AT_ONCE;
 use crate::store::Position;
 use crate::store::journal::{Entry, NEWER_GRACE};
@@ -21,11 +21,7 @@ const MOST_DECLARED: u64 = 1 << 50;
 
 impl Ground<'_> {
     /// Reads and merges the entries of a round, part by part.
-    pub(super) async fn gather(
-        &self,
-        own_now: i64,
-        stop_before: Option<Position>,
-    ) -> Result<Read, Interrupted> {
+    pub(super) async fn gather(&self, own_now: i64, stop_before: Option<Position>) -> Leased<Read> {
         let (start, progress) = (Instant::now(), &self.lease.progress);
         let (low, aside) = (progress.low, &progress.aside);
         // One bound for all entries of a round, also if another folder began it: each partition judges them alike.

@@ -23,6 +23,9 @@ pub(super) struct Lease {
     pub(super) sizer: BatchSizer,
 }
 
+/// The result of work under a lease.
+pub(super) type Leased<T> = Result<T, Interrupted>;
+
 /// Why work under a lease ended early. The lease must not be used again.
 #[derive(Debug)]
 pub(super) enum Interrupted {
@@ -40,7 +43,7 @@ impl From<StoreError> for Interrupted {
 
 impl<T> Step<T> {
     /// The value of a step that took effect.
-    pub(super) fn done(self) -> Result<T, Interrupted> {
+    pub(super) fn done(self) -> Leased<T> {
         match self {
             Self::Done(value) => Ok(value),
             Self::Stale(_) | Self::Absent => Err(Interrupted::Lost),
@@ -59,10 +62,7 @@ pub(super) struct Ground<'a> {
 
 impl Ground<'_> {
     /// Reads fields of tables.
-    pub(super) async fn load(
-        &self,
-        fields: &[(Table, Vec<Vec<u8>>)],
-    ) -> Result<Vec<FieldValues>, Interrupted> {
+    pub(super) async fn load(&self, fields: &[(Table, Vec<Vec<u8>>)]) -> Leased<Vec<FieldValues>> {
         let version = &self.lease.progress.version;
         let step = self.journal.load_fields(self.instance, version, fields);
         step.await?.done()

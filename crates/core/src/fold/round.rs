@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::additions;
 use super::features::Features;
 use super::gather::Read;
-use super::ground::{Ground, Interrupted};
+use super::ground::{Ground, Interrupted, Leased};
 use super::plan::{Outcome, Plans, RoundEnd};
 use crate::error::StoreError;
 use crate::random::random_name;
@@ -20,7 +20,7 @@ impl Ground<'_> {
         &mut self,
         features: &mut Features,
         own_now: i64,
-    ) -> Result<Outcome, Interrupted> {
+    ) -> Leased<Outcome> {
         let start = Instant::now();
         let mut stop_before = None;
         let gathered = loop {
@@ -80,7 +80,7 @@ impl Ground<'_> {
         })
     }
 
-    async fn set_aside(&mut self, entry: &Entry) -> Result<Outcome, Interrupted> {
+    async fn set_aside(&mut self, entry: &Entry) -> Leased<Outcome> {
         tracing::error!(
             position = %entry.position, requests = entry.requests, version = entry.version,
             "an entry of the journal cannot be read by any instance, and is set aside"
@@ -108,7 +108,7 @@ impl Ground<'_> {
 
     /// Called when no entry was read. Trims the journal if it is folded completely. Otherwise entries are gone,
     /// and the journal goes on behind them.
-    async fn skip_hole(&mut self, head: Position) -> Result<Outcome, Interrupted> {
+    async fn skip_hole(&mut self, head: Position) -> Leased<Outcome> {
         let lease = &mut *self.lease;
         if lease.progress.upto.is_none() && head == lease.progress.low {
             let is_trimmed = lease.is_trimmed && self.journal.has_trimmed();

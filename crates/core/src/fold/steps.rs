@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::additions::additions;
 use super::features::Features;
-use super::ground::{Ground, Interrupted};
+use super::ground::{Ground, Interrupted, Leased};
 use super::plan::{Plans, RoundEnd};
 use crate::random::random_name;
 use crate::store::Position;
@@ -28,7 +28,7 @@ impl Ground<'_> {
         round: &Round,
         plans: Plans,
         end: RoundEnd,
-    ) -> Result<(), Interrupted> {
+    ) -> Leased<()> {
         let upto = end.upto;
         let steps = plans.into_steps(self.lease.sizer.cost);
         let last = steps.len() - 1;
@@ -78,7 +78,7 @@ impl Ground<'_> {
     }
 
     /// Trims the oldest folded entries by a step that folds no entry.
-    pub(super) async fn trim(&mut self) -> Result<(), Interrupted> {
+    pub(super) async fn trim(&mut self) -> Leased<()> {
         let count = self.lease.folded.len().min(TRIMMED_AT_ONCE);
         let last = self.lease.folded.get(count.saturating_sub(1)).copied();
         self.write_between([].into(), last).await?;
@@ -87,7 +87,7 @@ impl Ground<'_> {
     }
 
     /// Writes fields of tables by a step that folds no entry.
-    pub(super) async fn write(&mut self, fields: &[FieldWrites]) -> Result<(), Interrupted> {
+    pub(super) async fn write(&mut self, fields: &[FieldWrites]) -> Leased<()> {
         self.write_between(fields.into(), None).await
     }
 
@@ -96,7 +96,7 @@ impl Ground<'_> {
         &mut self,
         fields: Arc<[FieldWrites]>,
         trim: Option<Position>,
-    ) -> Result<(), Interrupted> {
+    ) -> Leased<()> {
         let step = self.step(fields, trim);
         self.send(&step).await?;
         self.lease.progress.version = step.next;
@@ -123,7 +123,7 @@ impl Ground<'_> {
     }
 
     /// Sends a step until it is known whether it took effect.
-    async fn send(&self, step: &FoldStep) -> Result<(), Interrupted> {
+    async fn send(&self, step: &FoldStep) -> Leased<()> {
         let mut tries = 1;
         loop {
             match self.journal.fold(step).await {

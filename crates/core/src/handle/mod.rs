@@ -30,8 +30,7 @@ use crate::flush::{Flushed, Flusher};
 use crate::fold::Folder;
 use crate::health::Health;
 use crate::recorder::Recorder;
-use crate::store::StoreFuture;
-use crate::store::{Store, refusals};
+use crate::store::{Store, StoreFuture, refusals};
 use crate::task::{BoxFuture, Stop, Stopped};
 use tower_pulse_model::snapshot::Problem;
 

@@ -125,11 +125,8 @@ fn checked_spec(
     if !is_allowed {
         let allowed = "1, 2, 3, 4, 5, 6, 10, 12, 15, 20 or 30 minutes, 1, 2, 3, 4, 6, 8 or 12 hours, \
                        or a multiple of 24 hours up to 366 days";
-        return Err(BuildError::new(
-            "interval",
-            format!("{interval:?}"),
-            allowed,
-        ));
+        let value = format!("{interval:?}");
+        return Err(BuildError::new("interval", value, allowed));
     }
     let slices = window / slice;
     if period.subsec_nanos() > 0
@@ -330,7 +327,7 @@ impl Ranking {
                 .into_iter()
                 .collect(),
         };
-        self.handle.0.stages.store.ranking(&query).await
+        self.handle.0.stages.store.query().ranking(&query).await
     }
 }
 

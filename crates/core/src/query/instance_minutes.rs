@@ -237,7 +237,7 @@ impl Reading<'_> {
             if self.due.front() == Some(&minute) {
                 let most = self.due.len().min(MINUTES_AT_ONCE);
                 let part: Vec<i64> = self.due.drain(..most).collect();
-                let reports = of.store.minute_reports(&part).await?;
+                let reports = of.store.query().minute_reports(&part).await?;
                 self.read.extend(part.into_iter().zip(reports));
             }
             self.unheld = None;

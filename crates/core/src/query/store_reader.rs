@@ -120,7 +120,7 @@ impl StoreReader {
 
     /// What the fleet does now.
     pub async fn fleet(&self) -> Shared<FleetSnapshot> {
-        let read = async { self.store.fleet(self.now()).await };
+        let read = async { self.store.query().fleet(self.now()).await };
         self.reads.get(Key::Fleet, |_| 0, read).await
     }
 
@@ -132,7 +132,10 @@ impl StoreReader {
             if at.is_some_and(|at| self.clock.since(at) < last.pause()) {
                 return Ok::<_, StoreError>(last);
             }
-            let page = self.store.book_statistics(last.offset(), self.now());
+            let page = self
+                .store
+                .query()
+                .book_statistics(last.offset(), self.now());
             let book = Arc::new(last.with(page.await?));
             *lock(&self.last_book) = (book.clone(), Some(self.clock.tick()));
             Ok(book)
@@ -142,14 +145,14 @@ impl StoreReader {
 
     /// The data of the contexts of one name, which differ in their kind.
     pub async fn contexts(&self, name: &str) -> Shared<Vec<ContextSnapshot>> {
-        let read = async { self.store.contexts(name, self.now()).await };
+        let read = async { self.store.query().contexts(name, self.now()).await };
         let key = Key::Contexts(name.to_owned());
         self.reads.list(key, |_| 0, read).await
     }
 
     /// Counters, in the order of the query.
     pub async fn counters(&self, query: &CounterQuery) -> Shared<Vec<CounterSeries>> {
-        let read = async { self.store.counters(query).await };
+        let read = async { self.store.query().counters(query).await };
         let bytes = |one: &CounterSeries| size_of_val(&*one.slices);
         let key = Key::Counters(query.clone());
         self.reads.list(key, bytes, read).await
@@ -157,7 +160,7 @@ impl StoreReader {
 
     /// The names of the user's counters that the store has at any of some precisions, in order.
     pub async fn counter_names(&self, precisions: Vec<u32>) -> Shared<Vec<String>> {
-        let read = async { self.store.counter_names(&precisions).await };
+        let read = async { self.store.query().counter_names(&precisions).await };
         let key = Key::CounterNames(precisions.clone());
         self.reads.list(key, |_| 0, read).await
     }
@@ -176,7 +179,7 @@ impl StoreReader {
                 tier,
                 now: self.now(),
             };
-            let records = self.store.records(&query).await?.pop();
+            let records = self.store.query().records(&query).await?.pop();
             Ok::<_, StoreError>(records.map_or_else(Vec::new, |records| records.slices))
         };
         let key = Key::Records(context.clone(), width, tier);
@@ -269,7 +272,7 @@ impl StoreReader {
         &self,
         is_named: impl Fn(&ContextId) -> bool,
     ) -> Result<HashMap<RecordId, Arc<str>>, StoreError> {
-        let index = self.store.record_index(self.now()).await?;
+        let index = self.store.query().record_index(self.now()).await?;
         let contexts = index.contexts.into_iter().filter(is_named);
         let names = contexts.map(|id| (RecordId::new(id.kind, &id.name), id.name));
         Ok(names.collect())
@@ -277,7 +280,7 @@ impl StoreReader {
 
     /// The ranking of the slowest contexts.
     pub async fn slowest(&self) -> Shared<Vec<RankedContext>> {
-        let read = async { self.store.slowest(&SlowestQuery::default()).await };
+        let read = async { self.store.query().slowest(&SlowestQuery::default()).await };
         self.reads.get(Key::Slowest, |_| 0, read).await
     }
 
@@ -286,13 +289,13 @@ impl StoreReader {
     pub async fn rankings(&self) -> Shared<Vec<(String, RankingPage)>> {
         let read = async {
             let mut rankings = Vec::new();
-            for name in self.store.rankings().await? {
+            for name in self.store.query().rankings().await? {
                 let query = RankingQuery {
                     name,
                     now: self.now(),
                     ..RankingQuery::default()
                 };
-                let page = self.store.ranking(&query).await?;
+                let page = self.store.query().ranking(&query).await?;
                 rankings.extend(page.map(|page| (query.name, page)));
             }
             Ok::<_, StoreError>(rankings)
@@ -324,7 +327,7 @@ impl StoreReader {
                 limit,
                 ids: Vec::new(),
             };
-            let page = self.store.ranking(&query).await?;
+            let page = self.store.query().ranking(&query).await?;
             Ok::<_, StoreError>(page.map(Arc::new))
         };
         let key = Key::Ranking(name.to_owned(), offset, limit);
@@ -342,7 +345,7 @@ impl StoreReader {
     ) -> Shared<Vec<SlowRequests>> {
         let contexts = contexts.to_vec();
         let query = SlowRequestQuery { contexts, hour };
-        let read = async { self.store.slow_requests(&query).await };
+        let read = async { self.store.query().slow_requests(&query).await };
         let key = Key::SlowRequests(query.clone());
         let bytes = |of: &SlowRequests| of.bytes() + of.len() * reads::PER_TEXT;
         self.reads.list(key, bytes, read).await
@@ -387,8 +390,10 @@ impl StoreReader {
             let sent = self.clock.wall_nanos();
             // Before the store is asked, which has what is sent meanwhile.
             let unsent = (self.unsent)();
-            let (mut store, tiers) =
-                tokio::try_join!(async { Ok(self.store.status(now).await?) }, self.tiers())?;
+            let (mut store, tiers) = tokio::try_join!(
+                async { Ok(self.store.upkeep().status(now).await?) },
+                self.tiers()
+            )?;
             let gaps = std::mem::take(&mut store.gaps);
             let skew = self.skew.as_ref();
             if let Some(origin) = skew.and_then(|skew| skew.note(&self.clock, sent, store.time)) {
@@ -433,7 +438,7 @@ impl StoreReader {
         let read = async {
             let mut versions = Versions::default();
             for minute in &minutes {
-                let records = self.store.version_records(&[*minute]).await?;
+                let records = self.store.query().version_records(&[*minute]).await?;
                 let of_each = records.iter().map(|of| (&*of.version, &of.records[..]));
                 versions.add_minute(version, of_each);
             }

@@ -14,6 +14,10 @@ use tower_pulse_model::measures::{MEASURES, Measure, Measures, Merging};
 use tower_pulse_model::outcome::{OUTCOMES, Outcome, OutcomeCounts};
 use tower_pulse_model::slices::Merge;
 
+/// The nanoseconds that something took, how it ended, and whether that is an error.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sample(pub(super) u64, pub(super) Outcome, pub(super) bool);
+
 /// The numbers that a sample adds to measures. A cell asks for them where it adds them: an array that is made before would
 /// be written to the stack by each request, for the sake of paths that are hardly ever taken.
 pub(super) trait Measured: Copy {
@@ -126,13 +130,8 @@ impl Cell {
 
     /// Adds a sample, with what it adds to measures. Only the thread that took the shard may call this.
     #[inline(always)]
-    pub(super) fn record(
-        &self,
-        nanos: u64,
-        outcome: Outcome,
-        error: bool,
-        measured: impl Measured,
-    ) {
+    pub(super) fn record(&self, sample: Sample, measured: impl Measured) {
+        let Sample(nanos, outcome, error) = sample;
         const R: Ordering = Ordering::Relaxed;
         let add = |to: &AtomicU64, n: u64| to.store(to.load(R).wrapping_add(n), R);
         // Overflows only after 584 years of requests between two drains.
@@ -160,13 +159,13 @@ impl Cell {
         // One comparison tells the samples that are surely successes: the first outcomes, without an error.
         if (outcome as u8).wrapping_add(u8::from(error) * FIRST_UNSUCCESSFUL) >= FIRST_UNSUCCESSFUL
         {
-            self.record_unsuccessful(nanos, outcome, error);
+            self.record_unsuccessful(sample);
         }
     }
 
     /// Adds a sample, which is in all other sums already, to those of its errors, and to its part of the buckets.
     #[cold]
-    fn record_unsuccessful(&self, nanos: u64, outcome: Outcome, error: bool) {
+    fn record_unsuccessful(&self, Sample(nanos, outcome, error): Sample) {
         let errors = self.errors.load(Ordering::Relaxed);
         self.errors
             .store(errors.wrapping_add(error.into()), Ordering::Relaxed);

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::cell::Measured;
+use super::cell::{Measured, Sample};
 use super::details::RequestDetails;
 use super::polls::{FirstPoll, Polled, RequestPolls};
 use super::shards::thread_number;
@@ -18,9 +18,8 @@ impl Entry {
     /// Records a sample that began at `start` and ends now.
     #[inline]
     pub fn finish(&self, start: Tick, outcome: Outcome, error: bool) {
-        let nanos = self.nanos_since(start);
-        self.cells
-            .record(thread_number(), nanos, outcome, error, []);
+        let sample = Sample(self.nanos_since(start), outcome, error);
+        self.cells.record(thread_number(), sample, []);
     }
 
     /// Records a request that began at `start`, was polled like this, ends now, and is no longer in flight.
@@ -75,16 +74,15 @@ impl Entry {
         } else if ended.is_error {
             self.record_failed(thread, nanos, ended, details, measured);
         } else {
-            self.cells
-                .record(thread, nanos, ended.outcome, false, measured);
+            let sample = Sample(nanos, ended.outcome, false);
+            self.cells.record(thread, sample, measured);
         }
     }
 
     /// Records a sample that was measured elsewhere, whose context is not one of requests.
     pub fn record_measured(&self, duration: Duration, outcome: Outcome, error: bool) {
-        let nanos = nanos_of(duration);
-        self.cells
-            .record(thread_number(), nanos, outcome, error, []);
+        let sample = Sample(nanos_of(duration), outcome, error);
+        self.cells.record(thread_number(), sample, []);
     }
 
     /// Adds the sums of timers that ran within a request, and the time that any of them covers.
@@ -114,8 +112,8 @@ impl Entry {
         details: &RequestDetails<'_>,
         measured: impl Measured,
     ) {
-        self.cells
-            .record(thread, nanos, ended.outcome, ended.is_error, measured);
+        let sample = Sample(nanos, ended.outcome, ended.is_error);
+        self.cells.record(thread, sample, measured);
         if let Some(slow) = &self.slow {
             slow.add(&self.cells, self.listed(nanos, ended, details));
             // A drain may have come since the sample was recorded.
@@ -134,8 +132,8 @@ impl Entry {
         details: &RequestDetails<'_>,
         measured: impl Measured,
     ) {
-        self.cells
-            .record(thread, nanos, ended.outcome, true, measured);
+        let sample = Sample(nanos, ended.outcome, true);
+        self.cells.record(thread, sample, measured);
         if let Some(slow) = &self.slow
             && slow.has_room_for_failed()
         {

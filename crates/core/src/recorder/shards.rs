@@ -10,11 +10,10 @@ use std::cell::Cell as ThreadCell;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 
-use super::cell::{Cell, Measured, Scratch};
+use super::cell::{Cell, Measured, Sample, Scratch};
 use super::sync::{AtomicU8, Ordering, TRIES, yield_now};
 use super::touched::Mark;
 use tower_pulse_model::aggregate::Aggregate;
-use tower_pulse_model::outcome::Outcome;
 
 /// Maximum number of shards, however many worker threads there are.
 pub(super) const MAX_SHARDS: usize = 8;
@@ -143,37 +142,23 @@ impl Cells {
 
     /// Adds a sample to the shard of this thread, or to a free one, with what it adds to measures.
     #[inline(always)]
-    pub(super) fn record(
-        &self,
-        thread: usize,
-        nanos: u64,
-        outcome: Outcome,
-        error: bool,
-        measured: impl Measured,
-    ) {
+    pub(super) fn record(&self, thread: usize, sample: Sample, measured: impl Measured) {
         let shard = &self.shards[thread & (self.shards.len() - 1)];
         if let Some(_taken) = shard.take()
             && let Some(cell) = shard.cell.get()
         {
-            cell.record(nanos, outcome, error, measured);
+            cell.record(sample, measured);
         } else {
-            self.record_elsewhere(thread, nanos, outcome, error, measured);
+            self.record_elsewhere(thread, sample, measured);
         }
     }
 
     /// Adds a sample where the shard of this thread is taken or empty.
     #[cold]
-    fn record_elsewhere(
-        &self,
-        thread: usize,
-        nanos: u64,
-        outcome: Outcome,
-        error: bool,
-        measured: impl Measured,
-    ) {
+    fn record_elsewhere(&self, thread: usize, sample: Sample, measured: impl Measured) {
         let (taken, was_empty) = self.free_shard(thread);
         let cell = taken.0.cell.get_or_init(Cell::new);
-        cell.record(nanos, outcome, error, measured);
+        cell.record(sample, measured);
         if was_empty {
             // While it is taken: a drain that comes by this mark waits for the shard.
             self.mark.set();
@@ -245,6 +230,7 @@ mod tests {
     use tower_pulse_model::histogram::{Histogram, bucket_of};
     use tower_pulse_model::measures::Measure;
     use tower_pulse_model::outcome::OUTCOMES;
+    use tower_pulse_model::outcome::Outcome;
 
     fn cells(shards: usize) -> Cells {
         Cells::new(shards, Touched::new(1).mark(0))
@@ -260,7 +246,7 @@ mod tests {
     fn a_taken_shard_is_skipped() {
         let cells = cells(4);
         let (taken, _) = cells.free_shard(1);
-        cells.record(1, 5, Outcome::Success, false, []);
+        cells.record(1, Sample(5, Outcome::Success, false), []);
         drop(taken);
         let mut scratch = Scratch::new();
         let aggregate = cells.drain(&mut scratch).expect("one was recorded");
@@ -280,11 +266,11 @@ mod tests {
         let mut scratch = Scratch::new();
         for _ in 0..3 {
             assert!(marked().is_empty());
-            cells.record(1, 5, Outcome::Success, false, []);
+            cells.record(1, Sample(5, Outcome::Success, false), []);
             assert_eq!(marked(), [2]);
-            cells.record(1, 5, Outcome::Success, false, []);
+            cells.record(1, Sample(5, Outcome::Success, false), []);
             assert!(marked().is_empty(), "the shard was filled already");
-            cells.record(2, 5, Outcome::Success, false, []);
+            cells.record(2, Sample(5, Outcome::Success, false), []);
             assert_eq!(marked(), [2], "another shard");
             let drained = cells.drain(&mut scratch).expect("some were recorded");
             assert_eq!(drained.times.count, 3);
@@ -346,7 +332,7 @@ mod tests {
                 for (i, nanos) in values.iter().map(|v| v >> 8 >> (v % 48)).enumerate() {
                     let outcome = Outcome::ALL[i % OUTCOMES];
                     let measures = [(Measure::PollTime, nanos / 2), (Measure::LongestPoll, nanos / 3)];
-                    cells.record(i, nanos, outcome, i % 3 == 0, measures);
+                    cells.record(i, Sample(nanos, outcome, i % 3 == 0), measures);
                     for (measure, number) in measures {
                         expected.measures.add(measure, number);
                     }

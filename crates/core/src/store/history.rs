@@ -2,7 +2,7 @@
 
 use super::table::{FieldWrites, Table};
 use super::table_reads::{Purpose, TableReader, read_value};
-use crate::error::StoreError;
+use crate::error::Result;
 use tower_pulse_model::pack::{pack, unpack};
 use tower_pulse_model::tiers::History;
 
@@ -10,10 +10,7 @@ use tower_pulse_model::tiers::History;
 const KEPT: &[u8] = b"kept";
 
 /// The history that a store keeps, if it does. What another program has written instead reads as none.
-pub async fn read(
-    reader: &dyn TableReader,
-    purpose: Purpose,
-) -> Result<Option<History>, StoreError> {
+pub async fn read(reader: &dyn TableReader, purpose: Purpose) -> Result<Option<History>> {
     let packed = read_value(reader, purpose, Table::History, KEPT).await?;
     Ok(packed.and_then(|packed| unpack(&packed)))
 }

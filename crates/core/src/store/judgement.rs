@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::table::Table;
 use super::table_reads::{Purpose, TableRead, TableReader, read_pages, read_table, read_value};
 use super::taken::{TAKEN, TakenChanges};
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::{Result, StoreError, StoreErrorKind};
 use tower_pulse_detect::change::Change;
 use tower_pulse_detect::last_judgement::LastJudgement;
 use tower_pulse_model::pack::unpack;
@@ -138,15 +138,13 @@ fn split(field: &[u8]) -> Option<(u64, &[u8])> {
 }
 
 /// Reads the last judgement.
-pub async fn read_judged(reader: &dyn TableReader) -> Result<StoredJudged, StoreError> {
+pub async fn read_judged(reader: &dyn TableReader) -> Result<StoredJudged> {
     let value = read_value(reader, Purpose::Query, Table::Judgement, JUDGED).await?;
     Ok(StoredJudged::new(value))
 }
 
 /// Reads the last judgement, and who has taken a change.
-async fn read_judged_and_taken(
-    reader: &dyn TableReader,
-) -> Result<(StoredJudged, TakenChanges), StoreError> {
+async fn read_judged_and_taken(reader: &dyn TableReader) -> Result<(StoredJudged, TakenChanges)> {
     let fields = TableRead::Values(Table::Judgement, [JUDGED, TAKEN].map(Vec::from).into());
     let mut page = read_table(reader, Purpose::Query, fields).await?;
     let taken = TakenChanges::new(page.value());
@@ -154,7 +152,7 @@ async fn read_judged_and_taken(
 }
 
 /// Reads the changes. Fields that are none are left out.
-pub async fn read_changes(reader: &dyn TableReader) -> Result<ChangeLog, StoreError> {
+pub async fn read_changes(reader: &dyn TableReader) -> Result<ChangeLog> {
     let (stored, taken, [changes]) = read_all(reader, [Table::Changes]).await?;
     let mut changes = changes_in(&changes);
     taken.tell(&mut changes);
@@ -169,7 +167,7 @@ pub async fn read_changes(reader: &dyn TableReader) -> Result<ChangeLog, StoreEr
 pub async fn read_changes_after(
     reader: &dyn TableReader,
     last: Arc<ChangeLog>,
-) -> Result<Arc<ChangeLog>, StoreError> {
+) -> Result<Arc<ChangeLog>> {
     let (stored, taken) = read_judged_and_taken(reader).await?;
     let revision = &stored.judged.revision;
     if revision.is_empty() || *revision != last.judged.revision {
@@ -193,7 +191,7 @@ pub fn changes_in(fields: &NumberedFields) -> Vec<Change> {
 }
 
 /// Reads everything that the last judgement has left.
-pub async fn read_judgement(reader: &dyn TableReader) -> Result<Judgement, StoreError> {
+pub async fn read_judgement(reader: &dyn TableReader) -> Result<Judgement> {
     let tables = [Table::Changes, Table::Detector];
     let (stored, _, [changes, detector]) = read_all(reader, tables).await?;
     Ok(Judgement {
@@ -207,7 +205,7 @@ pub async fn read_judgement(reader: &dyn TableReader) -> Result<Judgement, Store
 async fn read_all<const N: usize>(
     reader: &dyn TableReader,
     tables: [Table; N],
-) -> Result<(StoredJudged, TakenChanges, [NumberedFields; N]), StoreError> {
+) -> Result<(StoredJudged, TakenChanges, [NumberedFields; N])> {
     let mut stored = read_judged(reader).await?;
     for _ in 0..MAX_READS {
         let last = stored.number();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::Store;
 use super::table::Table;
 use super::table_reads::{Purpose, TableReader, read_pages};
-use crate::error::StoreError;
+use crate::error::Result;
 use tower_pulse_detect::change::{Change, Suspect};
 use tower_pulse_model::mark::{Mark, Marks, StoredMark};
 
@@ -22,14 +22,14 @@ pub struct StoredMarks {
 }
 
 /// The marks of a store that were not removed, oldest first. Fields that hold no mark are left out.
-pub async fn list(store: &dyn Store) -> Result<Vec<Mark>, StoreError> {
+pub async fn list(store: &dyn Store) -> Result<Vec<Mark>> {
     let stored = read(store.journal()).await?;
     Ok(stored.marks.shown().cloned().collect())
 }
 
 /// Reads the table of marks. It changes by steps of folding only: what is read under a version stands while the version
 /// does.
-pub async fn read(reader: &dyn TableReader) -> Result<StoredMarks, StoreError> {
+pub async fn read(reader: &dyn TableReader) -> Result<StoredMarks> {
     let mut marks: BTreeMap<Vec<u8>, Option<StoredMark>> = BTreeMap::new();
     // A table that another program has made too large must not stop the fold.
     let fields = read_pages(reader, Purpose::Query, &Table::Marks, MAX_PAGES).await?;

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use super::in_process::{Access, Bound, InProcessStore, MemoryFields, Place, State, Work};
 use crate::clock::Clock;
-use crate::error::StoreError;
+use crate::error::Result;
 use crate::random::short_random_name;
 use crate::task::lock;
 use tower_pulse_model::slice::Precisions;
@@ -13,7 +13,6 @@ use tower_pulse_model::slice::Precisions;
 pub type MemoryStore = InProcessStore;
 
 /// A state in memory.
-#[derive(Debug)]
 struct Memory(Mutex<State>);
 
 impl Place for Memory {
@@ -21,7 +20,7 @@ impl Place for Memory {
         "memory of this process".to_owned()
     }
 
-    fn begin(&self, _: Access, work: Work) -> Result<(), StoreError> {
+    fn begin(&self, _: Access, work: Work) -> Result<()> {
         // Every change of the state is complete between two statements that could panic.
         work(Ok(&mut lock(&self.0)));
         Ok(())

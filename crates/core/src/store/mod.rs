@@ -25,33 +25,30 @@ mod status_health;
 pub mod table;
 pub mod table_reads;
 pub mod taken;
-#[cfg(any(test, feature = "__test_store"))]
-mod unused;
 mod upkeep;
 
-pub use self::append::Append;
 pub use self::append::{
-    Appended, AppendedCall, FencedBatch, Generation, Position, Readable, Receipt,
+    Append, Appended, AppendedCall, FencedBatch, Generation, Position, Readable, Receipt,
 };
 use self::journal::Journal;
 use self::locality::{Locality, ON_SERVER};
-pub use self::query::{CounterQuery, CounterSeries, Query, SlowestQuery};
-pub use self::query::{MAX_COUNTER_NAMES, RECENT_SLICES};
+pub use self::query::{
+    CounterQuery, CounterSeries, MAX_COUNTER_NAMES, Query, RECENT_SLICES, SlowestQuery,
+};
 pub use self::read::{
     BookStatistics, ContextRecords, InstanceReports, PackedRecords, RankingPage, RankingQuery,
     RecordCache, RecordIndex, RecordQuery, SliceRecords, SlowRequestQuery, VersionRecords,
 };
 pub(crate) use self::status_health::refusals;
 pub use self::table_reads::RankingPlace;
-pub use self::upkeep::MAX_QUARANTINED_KEYS;
-pub use self::upkeep::Upkeep;
 pub use self::upkeep::{
-    Cleaned, Exceptions, Heartbeat, INSTANCE_TTL, NewerEntry, Pass, SilentInstance, StoreStatus,
+    Cleaned, Exceptions, Heartbeat, INSTANCE_TTL, MAX_QUARANTINED_KEYS, NewerEntry, Pass,
+    SilentInstance, StoreStatus, Upkeep,
 };
 use std::any::Any;
 
 use crate::condition::{Warning, texts};
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::{Result, StoreError, StoreErrorKind};
 pub use crate::task::BoxFuture;
 use tower_pulse_model::batch::Batch;
 pub use tower_pulse_model::fleet::Fleet;
@@ -59,23 +56,27 @@ pub use tower_pulse_model::slice::{Precision, Precisions, SliceCount};
 pub use tower_pulse_model::slowest::RankedContext;
 
 #[cfg(any(test, feature = "__test_store"))]
-pub use self::unused::{no_queries, no_upkeep, unused_journal};
-#[cfg(any(test, feature = "__test_store"))]
 pub use tower_pulse_model::snapshot::FleetSnapshot;
 
 /// The future of a call of a store.
-pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
+pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T>>;
 
 /// A store of aggregates. Every method may be called at any time, from any number of tasks.
 ///
 /// Implemented by [`InProcessStore`](in_process::InProcessStore), in memory and in a file, and by `RedisStore`. The face of this crate shows none of these
 /// traits, as they will grow: it has a type of its own for whichever store it is.
-pub trait Store: Append + Query + Upkeep + Any {
+pub trait Store: Append + Any {
     /// The precisions of the counters.
     fn precisions(&self) -> &Precisions;
 
     /// The journal, as the instance that folds uses it.
     fn journal(&self) -> &dyn Journal;
+
+    /// The queries of readers.
+    fn query(&self) -> &dyn Query;
+
+    /// Heartbeats, the status, and cleaning.
+    fn upkeep(&self) -> &dyn Upkeep;
 
     /// Bounds and times that follow from the place of the store.
     fn locality(&self) -> &'static Locality {
@@ -125,7 +126,7 @@ pub trait Store: Append + Query + Upkeep + Any {
 }
 
 /// Refuses a batch that has other precisions than the store: its counters would not fit the store's slices.
-pub fn check_precisions(batch: &Batch, store: &Precisions) -> Result<(), StoreError> {
+pub fn check_precisions(batch: &Batch, store: &Precisions) -> Result<()> {
     let theirs = batch.precisions();
     if theirs == store {
         return Ok(());

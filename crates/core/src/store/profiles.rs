@@ -3,7 +3,7 @@
 
 use super::table::Table;
 use super::table_reads::{Purpose, TableRead, TableReader};
-use crate::error::StoreError;
+use crate::error::Result;
 use tower_pulse_model::pack::unpack;
 use tower_pulse_model::profile::Profile;
 use tower_pulse_model::recorded_hours::RecordedHours;
@@ -40,7 +40,7 @@ pub async fn recorded_hours(
     reader: &dyn TableReader,
     purpose: Purpose,
     now: i64,
-) -> Result<Option<RecordedHours>, StoreError> {
+) -> Result<Option<RecordedHours>> {
     let fields = fields(reader, purpose, now, &[RECORDED.to_vec()]).await?;
     let hours = fields.into_iter().flatten();
     Ok(hours
@@ -49,11 +49,7 @@ pub async fn recorded_hours(
 }
 
 /// The profile of a context with all hours that are applied; `None` if it has none.
-pub async fn profile(
-    reader: &dyn TableReader,
-    id: RecordId,
-    now: i64,
-) -> Result<Option<Profile>, StoreError> {
+pub async fn profile(reader: &dyn TableReader, id: RecordId, now: i64) -> Result<Option<Profile>> {
     let names = [id.to_bytes().to_vec(), RECORDED.to_vec()];
     let fields = fields(reader, Purpose::Query, now, &names).await?;
     let [profiles, hours]: [Vec<_>; 2] = [0, 1].map(|at| {
@@ -84,7 +80,7 @@ async fn fields(
     purpose: Purpose,
     now: i64,
     names: &[Vec<u8>],
-) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+) -> Result<Vec<Option<Vec<u8>>>> {
     let reads = tables_at(now).map(|table| TableRead::Values(table, names.into()));
     let mut answers = reader.read_tables(purpose, &reads).await?;
     let mut fields = answers.page().values;

@@ -130,12 +130,8 @@ pub trait Query: Send + Sync {
 
     /// Some of the contexts that other programs may have recorded too, from number `offset` on.
     fn book_statistics(&self, offset: usize, now: i64) -> StoreFuture<'_, BookStatistics> {
-        Box::pin(read::book_statistics(
-            self.tables(),
-            self.exports(),
-            offset,
-            now,
-        ))
+        let (tables, exports) = (self.tables(), self.exports());
+        Box::pin(read::book_statistics(tables, exports, offset, now))
     }
 
     /// The records of the contexts in a query that are retained, in the order of the query.

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::table::Table;
-use crate::error::StoreError;
+use crate::error::Result;
 use crate::store::StoreFuture;
 use tower_pulse_model::context::fnv1a;
 use tower_pulse_model::pack::{from_hex, packed, unpack};
@@ -214,7 +214,7 @@ pub async fn read_table(
     reader: &dyn TableReader,
     purpose: Purpose,
     read: TableRead,
-) -> Result<TablePage, StoreError> {
+) -> Result<TablePage> {
     Ok(reader.read_tables(purpose, &[read]).await?.page())
 }
 
@@ -224,7 +224,7 @@ pub async fn read_value(
     purpose: Purpose,
     table: Table,
     field: &[u8],
-) -> Result<Option<Vec<u8>>, StoreError> {
+) -> Result<Option<Vec<u8>>> {
     let read = TableRead::Values(table, [field.to_vec()].into());
     Ok(read_table(reader, purpose, read).await?.value())
 }
@@ -235,7 +235,7 @@ pub async fn read_pages(
     purpose: Purpose,
     table: &Table,
     most: usize,
-) -> Result<Vec<Field>, StoreError> {
+) -> Result<Vec<Field>> {
     let (mut fields, mut from) = (Vec::new(), None);
     for _ in 0..most {
         let mut page = read_table(reader, purpose, TableRead::Page(table.clone(), from)).await?;

@@ -37,11 +37,8 @@ impl Moments {
             ..Self::default()
         };
         for (index, n) in histogram.buckets() {
-            let (low, high) = (
-                lower_bound(*index, scale),
-                lower_bound(index.saturating_add(1), scale),
-            );
-            let log = (low * high).sqrt().ln();
+            let bound = |index: u16| lower_bound(index, scale);
+            let log = (bound(*index) * bound(index.saturating_add(1))).sqrt().ln();
             moments.successes += *n as f64;
             moments.logs += *n as f64 * log;
             moments.squares += *n as f64 * log * log;
@@ -50,22 +47,21 @@ impl Moments {
     }
 
     pub(super) fn add(&mut self, other: &Self) {
-        self.requests += other.requests;
-        self.errors += other.errors;
-        self.seconds += other.seconds;
-        self.successes += other.successes;
-        self.logs += other.logs;
-        self.squares += other.squares;
+        *self = self.plus(1.0, other);
     }
 
     pub(super) fn without(&self, other: &Self) -> Self {
+        self.plus(-1.0, other)
+    }
+
+    fn plus(&self, sign: f64, other: &Self) -> Self {
         Self {
-            requests: self.requests - other.requests,
-            errors: self.errors - other.errors,
-            seconds: self.seconds - other.seconds,
-            successes: self.successes - other.successes,
-            logs: self.logs - other.logs,
-            squares: self.squares - other.squares,
+            requests: self.requests + sign * other.requests,
+            errors: self.errors + sign * other.errors,
+            seconds: self.seconds + sign * other.seconds,
+            successes: self.successes + sign * other.successes,
+            logs: self.logs + sign * other.logs,
+            squares: self.squares + sign * other.squares,
         }
     }
 

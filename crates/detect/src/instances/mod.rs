@@ -151,13 +151,7 @@ impl InstanceDetector {
             }
         }
         self.minutes.push_back((now, minute));
-        while self
-            .minutes
-            .front()
-            .is_some_and(|(at, _)| *at <= now - STORED)
-        {
-            self.minutes.pop_front();
-        }
+        self.minutes.retain(|(at, _)| *at > now - STORED);
     }
 
     /// Judges a minute that has ended. Returns all verdicts that stand at its end.
@@ -359,9 +353,8 @@ impl InstanceDetector {
         let stands = |one: &OutOfLine| {
             let is_known = contexts.get(&one.context).is_some_and(|of| of.len() > 1);
             let sides = self.sides(&one.instance, one.context, now - RECENT + 1);
-            let is_here = sides
-                .iter()
-                .any(|(at, own, _)| *at > now - GONE && own.requests > 0.0);
+            let mut lately = sides.iter().filter(|(at, ..)| *at > now - GONE);
+            let is_here = lately.any(|(_, own, _)| own.requests > 0.0);
             let (own, others) = total(&sides);
             let (n, level, _) = own.samples(one.measure);
             let (m, other, _) = others.samples(one.measure);
@@ -381,9 +374,8 @@ impl InstanceDetector {
         let standing = self.state.standing.iter();
         let mut names: Vec<Arc<str>> = standing.map(|one| one.instance.clone()).collect();
         names.order();
-        self.state
-            .on_many
-            .retain(|(instance, _)| names.contains(instance));
+        let on_many = &mut self.state.on_many;
+        on_many.retain(|(instance, _)| names.contains(instance));
         for of_one in names.chunk_by(|a, b| a == b) {
             let (instance, count) = (&of_one[0], of_one.len());
             let of_instance = contexts.iter().filter(|(context, instances)| {
@@ -391,12 +383,7 @@ impl InstanceDetector {
                 instances.contains(instance) && total(&sides).0.requests >= MIN_SAMPLES
             });
             let needed = (MANY_SHARE * of_instance.count() as f64).max(MANY as f64);
-            let is_known = self
-                .state
-                .on_many
-                .iter()
-                .any(|(other, _)| other == instance);
-            if !is_known && count as f64 >= needed {
+            if !self.state.is_on_many(instance) && count as f64 >= needed {
                 self.state.on_many.push((instance.clone(), now));
             }
         }

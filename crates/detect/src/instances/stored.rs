@@ -15,6 +15,11 @@ impl OutOfLine {
 }
 
 impl InstanceState {
+    pub(super) fn is_on_many(&self, instance: &str) -> bool {
+        let mut on_many = self.on_many.iter();
+        on_many.any(|(other, _)| **other == *instance)
+    }
+
     /// Brings it into the order in which the detector keeps it.
     pub(crate) fn sort(&mut self) {
         self.standing.order_by(|a, b| {

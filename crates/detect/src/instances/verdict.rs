@@ -12,26 +12,16 @@ use tower_pulse_model::records::RecordId;
 impl InstanceDetector {
     /// What stands at the end of a minute.
     pub(super) fn verdicts(&self, now: Tick) -> Vec<Verdict> {
-        let is_on_many = |instance: &str| {
-            self.state
-                .on_many
-                .iter()
-                .any(|(other, _)| **other == *instance)
-        };
-        let single = self.state.standing.iter();
-        let single =
-            single.filter(|one| !is_on_many(&one.instance) && now - one.detected >= SETTLING);
-        let mut verdicts: Vec<Verdict> = single
-            .map(|one| {
+        let mut verdicts = Vec::new();
+        for one in &self.state.standing {
+            if !self.state.is_on_many(&one.instance) && now - one.detected >= SETTLING {
                 let detected = one.detected + SETTLING;
-                self.verdict(&[one], one.context, one.since, detected)
-            })
-            .collect();
+                verdicts.push(self.verdict(&[one], one.context, one.since, detected));
+            }
+        }
         for (instance, detected) in &self.state.on_many {
-            let of_instance = self.state.standing.iter();
-            let of_instance: Vec<_> = of_instance
-                .filter(|one| one.instance == *instance)
-                .collect();
+            let standing = self.state.standing.iter();
+            let of_instance: Vec<_> = standing.filter(|one| one.instance == *instance).collect();
             let mut since: Vec<Tick> = of_instance.iter().map(|one| one.since).collect();
             since.order();
             if let Some(since) = since.get(since.len() / 2) {
@@ -86,12 +76,8 @@ impl InstanceDetector {
             }
             false => {
                 // Errors may take longer than other requests, or not as long.
-                if differs(
-                    (others.requests, mean_then),
-                    &other_minutes,
-                    &own_minutes,
-                    0.0,
-                ) {
+                let then = (others.requests, mean_then);
+                if differs(then, &other_minutes, &own_minutes, 0.0) {
                     mean = mean_then;
                 }
                 let least = 0.5 / others.requests.max(1.0);
@@ -99,8 +85,7 @@ impl InstanceDetector {
             }
         };
         let per_minute = 1.0 / f64::from(minutes.max(1));
-        let rate = own.requests * per_minute;
-        let pace = |mean| Pace { rate, mean };
+        let pace = |mean| Pace::new(own.requests * per_minute, mean);
         Verdict {
             context,
             kind: ChangeKind::Instance,

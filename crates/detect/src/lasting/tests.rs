@@ -1,7 +1,7 @@
 use super::*;
 use crate::noise::Noise;
 use crate::page::Page;
-use crate::reference::{PLACE, Past, RANK, SCORES};
+use crate::reference::{Past, RANK, SCORES};
 
 /// Minutes with these scores, the last of them now.
 fn minutes(scores: &[f64]) -> Vec<Residual> {
@@ -43,10 +43,9 @@ fn a_mean_is_weighted_by_what_is_certain() {
 
 #[test]
 fn the_largest_minute_is_left_out_of_a_mean() {
-    let three = minutes(&[1.0, 5.0, 3.0]);
-    assert_eq!(lower_mean(&three, PLACE, 1.0), 2.0);
-    assert_eq!(lower_mean(&three, PLACE, -1.0), -4.0);
-    assert_eq!(lower_mean(&three[..2], PLACE, 1.0), 1.0);
+    assert_eq!(lower_mean([1.0, 5.0, 3.0].into_iter()), 2.0);
+    assert_eq!(lower_mean([-1.0, -5.0, -3.0].into_iter()), -4.0);
+    assert_eq!(lower_mean([1.0, 5.0].into_iter()), 1.0);
 }
 
 #[test]
@@ -96,16 +95,16 @@ fn a_change_is_left_over_of_a_larger_one() {
 #[test]
 fn a_change_begins_where_its_scores_turn() {
     let lens = lens();
-    let since = |scores: &[f64], effect: f64| turning_point(&lens, &minutes(scores), RANK, effect);
+    let since = |scores: &[f64], effect: f64| began(&lens, &minutes(scores), RANK, effect);
     assert_eq!(since(&[0.1, -0.1, 0.2, 0.9, 1.1, 0.4, 1.0], 1.0), 3);
     assert_eq!(since(&[0.1, -0.1, 0.2, -0.9, -1.1, -1.0], -1.0), 3);
     assert_eq!(since(&[1.0, 1.0, 1.0], 1.0), 0);
     // A minute with few requests says less than its neighbour.
     let mut uncertain = minutes(&[0.0, 1.0, 0.2, 1.0, 1.0]);
     uncertain[2].sampling[RANK] = 1.0;
-    assert_eq!(turning_point(&lens, &uncertain, RANK, 1.0), 1);
+    assert_eq!(began(&lens, &uncertain, RANK, 1.0), 1);
     uncertain[2].sampling[RANK] = 0.001;
-    assert_eq!(turning_point(&lens, &uncertain, RANK, 1.0), 3);
+    assert_eq!(began(&lens, &uncertain, RANK, 1.0), 3);
 }
 
 #[test]

@@ -11,11 +11,11 @@ use super::{Connection, Connections, DeniedConnection};
 use crate::permissions::{Refusal, server_info};
 use crate::server::Server;
 use crate::subject::Subject;
-use tower_pulse_core::error::StoreError;
+use tower_pulse_core::error::{Result, StoreError};
 
 impl Connections {
     /// Asks again for the kind and version of the server, which it has refused to tell.
-    pub(crate) async fn ask_for_server(&self) -> Result<(), StoreError> {
+    pub(crate) async fn ask_for_server(&self) -> Result<()> {
         let (generation, connection) = self.connection(Role::Write).await?;
         let result = server_info(&mut connection.commands.clone()).await;
         let info = cmd("INFO");
@@ -42,7 +42,7 @@ impl Connections {
         &self,
         role: Role,
         denied: &mut Option<DeniedConnection>,
-    ) -> Result<Connection, StoreError> {
+    ) -> Result<Connection> {
         let mut connection = match self.admitted(denied.take()).await {
             Ok(Some(connection)) => connection,
             Ok(None) => self.topology.connect(&self.dialer, role).await?,

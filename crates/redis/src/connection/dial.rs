@@ -1,6 +1,5 @@
 //! Opens a connection to one server and greets it.
 
-use std::fmt;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -12,7 +11,7 @@ use super::role::Role;
 use crate::credentials::{Credentials, CredentialsCallback, NotGreeted};
 use crate::error::ServerInfo;
 use crate::topology::Address;
-use tower_pulse_core::error::{StoreError, StoreErrorKind};
+use tower_pulse_core::error::{Result, StoreErrorKind};
 
 /// A connection to one server.
 #[derive(Clone)]
@@ -34,14 +33,6 @@ pub(crate) struct Dialer {
     connection_timeout: Duration,
     response_timeout: Duration,
     server_info: ServerInfo,
-}
-
-impl fmt::Debug for Dialer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Dialer")
-            .field(&self.server_info.place)
-            .finish()
-    }
 }
 
 impl Dialer {
@@ -80,16 +71,12 @@ impl Dialer {
     }
 
     /// Connects to the server that is configured.
-    pub(crate) async fn dial(&self, role: Role) -> Result<Connection, StoreError> {
+    pub(crate) async fn dial(&self, role: Role) -> Result<Connection> {
         self.open(&self.info, &self.server_info, role).await
     }
 
     /// Connects to a node.
-    pub(crate) async fn dial_node(
-        &self,
-        node: &Address,
-        role: Role,
-    ) -> Result<Connection, StoreError> {
+    pub(crate) async fn dial_node(&self, node: &Address, role: Role) -> Result<Connection> {
         let address = node.by_way_of(self.info.addr());
         let info = self.info.clone().set_addr(address);
         let server_info = self.server_info.of_node(node);
@@ -103,7 +90,7 @@ impl Dialer {
         info: &ConnectionInfo,
         server_info: &ServerInfo,
         role: Role,
-    ) -> Result<Connection, StoreError> {
+    ) -> Result<Connection> {
         let not_greeted = |failure| match failure {
             NotGreeted::NoCredentials(why) => server_info.error(StoreErrorKind::Forbidden, why),
             NotGreeted::Failed(error) => server_info.explain(&error),

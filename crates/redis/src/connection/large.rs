@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::MutexGuard;
 
 use super::{Connections, Role};
-use tower_pulse_core::error::StoreError;
+use tower_pulse_core::error::Result;
 
 /// The largest row that is read or written on a connection that others share.
 pub(crate) const LARGE_ROW: usize = 4 << 20;
@@ -32,7 +32,7 @@ impl Connections {
     }
 
     /// Connects unless there is a connection.
-    pub(crate) async fn connected(&self, role: Role) -> Result<(), StoreError> {
+    pub(crate) async fn connected(&self, role: Role) -> Result<()> {
         self.connection(role).await.map(drop)
     }
 }

@@ -13,7 +13,7 @@ use crate::script::{Invocation, Lua};
 use crate::subject::Subject;
 use crate::topology::{Address, Redirect};
 use crate::value::shown;
-use tower_pulse_core::error::{StoreError, StoreErrorKind};
+use tower_pulse_core::error::{Result, StoreErrorKind};
 
 /// The most redirects of a call.
 const MAX_REDIRECTS: usize = 5;
@@ -81,7 +81,7 @@ struct Route {
 }
 
 impl Connections {
-    pub(super) async fn send(&self, role: Role, call: &Call<'_>) -> Result<Value, StoreError> {
+    pub(super) async fn send(&self, role: Role, call: &Call<'_>) -> Result<Value> {
         let mut route = self.owner(role).await?;
         for _ in 0..MAX_REDIRECTS {
             let result = call.send(&mut route).await;
@@ -104,7 +104,7 @@ impl Connections {
         mut route: Route,
         call: &Call<'_>,
         result: RedisResult<Value>,
-    ) -> Result<Value, StoreError> {
+    ) -> Result<Value> {
         let mut subject = call.subject();
         if let (Err(error), Call::Script(..)) = (&result, call)
             && is_of_another_type(error)
@@ -122,7 +122,7 @@ impl Connections {
         &self,
         role: Role,
         pipeline: &mut Pipeline,
-    ) -> Result<Vec<Result<Value, String>>, StoreError> {
+    ) -> Result<Vec<Result<Value, String>>> {
         if pipeline.is_empty() {
             return Ok(Vec::new());
         }
@@ -181,7 +181,7 @@ impl Connections {
         route: &Route,
         pipeline: &Pipeline,
         subject: &Subject<'_>,
-    ) -> Result<Vec<Value>, StoreError> {
+    ) -> Result<Vec<Value>> {
         let mut commands = route.connection.commands.clone();
         let replies: RedisResult<Vec<Value>> = commands
             .send_packed_commands(pipeline, 0, pipeline.len())
@@ -194,7 +194,7 @@ impl Connections {
         &self,
         route: &Route,
         replies: &[Value],
-    ) -> Result<Option<(Vec<usize>, Redirect)>, StoreError> {
+    ) -> Result<Option<(Vec<usize>, Redirect)>> {
         let mut found: Option<(Vec<usize>, Redirect)> = None;
         for (at, reply) in replies.iter().enumerate() {
             let Value::ServerError(error) = reply else {
@@ -217,13 +217,13 @@ impl Connections {
         route: &Route,
         code: Option<&str>,
         detail: Option<&str>,
-    ) -> Result<Option<Redirect>, StoreError> {
+    ) -> Result<Option<Redirect>> {
         let error = (code.unwrap_or_default(), detail.unwrap_or_default());
         self.topology.redirect(error, &route.connection).transpose()
     }
 
     /// The connection to the server that has the keys.
-    async fn owner(&self, role: Role) -> Result<Route, StoreError> {
+    async fn owner(&self, role: Role) -> Result<Route> {
         let (generation, connection) = self.connection(role).await?;
         Ok(Route {
             generation: Some(generation),
@@ -231,12 +231,7 @@ impl Connections {
         })
     }
 
-    async fn follow(
-        &self,
-        role: Role,
-        route: &Route,
-        redirect: Redirect,
-    ) -> Result<Route, StoreError> {
+    async fn follow(&self, role: Role, route: &Route, redirect: Redirect) -> Result<Route> {
         match redirect {
             Redirect::Moved(owner) => {
                 self.topology.moved(&route.connection, owner);
@@ -253,7 +248,7 @@ impl Connections {
     }
 
     /// The connection to a node to which the slot is being moved.
-    async fn asking(&self, role: Role, node: &Address) -> Result<Connection, StoreError> {
+    async fn asking(&self, role: Role, node: &Address) -> Result<Connection> {
         let mut state = self.slot(role).state.lock().await;
         let changes = self.topology.changes();
         state.drop_outdated(changes);
@@ -281,7 +276,7 @@ impl Connections {
         route: &Route,
         subject: &Subject<'_>,
         result: RedisResult<T>,
-    ) -> Result<T, StoreError> {
+    ) -> Result<T> {
         if route.is_asking() && matches!(&result, Err(error) if error.code().is_none()) {
             self.slot(role).state.lock().await.asking = None;
         }

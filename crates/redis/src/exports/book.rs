@@ -12,7 +12,7 @@ use crate::read::Replies;
 use crate::value::{
     ISO_HOUR_LEN, STATISTICS, access_time, bytes, float, has_scores, items, pairs, shown, text,
 };
-use tower_pulse_core::error::StoreError;
+use tower_pulse_core::error::Result;
 use tower_pulse_core::store::StoreFuture;
 use tower_pulse_core::store::exports::{
     ExportedHours, ExportedPage, Exports, MAX_EXPORTED_CONTEXTS,
@@ -82,7 +82,7 @@ impl Listing {
 
 impl RedisStore {
     /// Lists the contexts.
-    async fn read_listing(&self, problems: &mut Vec<Problem>) -> Result<Listing, StoreError> {
+    async fn read_listing(&self, problems: &mut Vec<Problem>) -> Result<Listing> {
         let keys = &self.keys;
         // In this order: a context that is recorded for the first time meanwhile is not taken for one that only the
         // book's functions have recorded.

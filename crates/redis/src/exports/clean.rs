@@ -7,7 +7,7 @@ use crate::RedisStore;
 use crate::connection::Role;
 use crate::script::{CLEAN, Invocation};
 use crate::value::{bytes, int, items, problem};
-use tower_pulse_core::error::StoreError;
+use tower_pulse_core::error::Result;
 use tower_pulse_core::store::{Cleaned, INSTANCE_TTL, Pass};
 use tower_pulse_model::context::Metric;
 use tower_pulse_model::slice::{DEFAULT_RETAINED, HOUR, iso_hour};
@@ -16,7 +16,7 @@ use tower_pulse_model::slice::{DEFAULT_RETAINED, HOUR, iso_hour};
 const LEASE_MARGIN: i64 = 15;
 
 impl RedisStore {
-    pub(crate) async fn clean_once(&self, pass: &Pass) -> Result<Option<Cleaned>, StoreError> {
+    pub(crate) async fn clean_once(&self, pass: &Pass) -> Result<Option<Cleaned>> {
         let now = self.not_ahead(pass.now).await?;
         let (mut cleaned, mut next) = (Cleaned::default(), ["1", "0", "0"].map(str::to_owned));
         while !next[0].is_empty() {
@@ -94,7 +94,7 @@ impl RedisStore {
 
     /// Limits a time to the server's, as an instance whose clock is ahead must not remove data before its retention has
     /// passed.
-    async fn not_ahead(&self, now: i64) -> Result<i64, StoreError> {
+    async fn not_ahead(&self, now: i64) -> Result<i64> {
         // In tests, a manual clock replaces the server's clock as well as the cleaner's.
         if self.clock.is_some() {
             return Ok(now);

@@ -11,24 +11,18 @@ const MAX_URLS: usize = 64;
 /// Reads a URL of one server.
 pub(super) fn parse(field: &'static str, url: &str) -> Result<ConnectionInfo, BuildError> {
     if is_tls(url) && !cfg!(feature = "tls") {
-        return Err(BuildError::new(
-            field,
-            without_password(url),
-            "TLS needs the feature `redis-tls` of tower-pulse: \
-             tower-pulse = { features = [\"redis-tls\"] }",
-        ));
+        let allowed = "TLS needs the feature `redis-tls` of tower-pulse: \
+                       tower-pulse = { features = [\"redis-tls\"] }";
+        return Err(BuildError::new(field, without_password(url), allowed));
     }
     let parsed = url.into_connection_info().map_err(|error| {
         // No source: the client's text could contain parts of the URL.
-        BuildError::new(
-            field,
-            without_password(url),
-            format!(
-                "must be redis://[user:password@]host[:port][/database], rediss://… or \
-                 unix:///path, with special characters in the password percent-encoded ({})",
-                error.category()
-            ),
-        )
+        let allowed = format!(
+            "must be redis://[user:password@]host[:port][/database], rediss://… or \
+             unix:///path, with special characters in the password percent-encoded ({})",
+            error.category()
+        );
+        BuildError::new(field, without_password(url), allowed)
     })?;
     if matches!(parsed.addr(), ConnectionAddr::TcpTls { insecure: true, .. }) {
         let allowed = "TLS without a check of the certificate is not allowed: leave out #insecure, and give an authority of \

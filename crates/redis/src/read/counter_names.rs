@@ -7,7 +7,7 @@ use redis::pipe;
 use crate::RedisStore;
 use crate::connection::Role;
 use crate::value::{bytes, items, text};
-use tower_pulse_core::error::StoreError;
+use tower_pulse_core::error::Result;
 use tower_pulse_core::store::MAX_COUNTER_NAMES;
 use tower_pulse_model::context::{Metric, is_reserved};
 use tower_pulse_model::order::InOrder;
@@ -67,10 +67,7 @@ impl Range {
 impl RedisStore {
     /// The names of the user's counters that `known:` lists at any of the precisions. Names that are not UTF-8
     /// are left out.
-    pub(crate) async fn read_counter_names(
-        &self,
-        precisions: &[u32],
-    ) -> Result<Vec<String>, StoreError> {
+    pub(crate) async fn read_counter_names(&self, precisions: &[u32]) -> Result<Vec<String>> {
         let known = self.keys.known();
         let mut names = HashSet::new();
         let precisions = precisions.iter().copied();

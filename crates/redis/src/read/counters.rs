@@ -6,7 +6,7 @@ use crate::RedisStore;
 use crate::connection::Role;
 use crate::value::{int, pairs};
 use tower_pulse_core::clock::Clock;
-use tower_pulse_core::error::StoreError;
+use tower_pulse_core::error::Result;
 use tower_pulse_core::store::read::recorded_counter;
 use tower_pulse_core::store::{CounterQuery, CounterSeries};
 use tower_pulse_model::context::Metric;
@@ -14,10 +14,7 @@ use tower_pulse_model::order::InOrder;
 use tower_pulse_model::slice::SliceCount;
 
 impl RedisStore {
-    pub(crate) async fn read_counters(
-        &self,
-        query: &CounterQuery,
-    ) -> Result<Vec<CounterSeries>, StoreError> {
+    pub(crate) async fn read_counters(&self, query: &CounterQuery) -> Result<Vec<CounterSeries>> {
         let mut pipeline = redis::Pipeline::with_capacity(query.names.len());
         for name in &query.names {
             let key = self.keys.count(query.precision, name);

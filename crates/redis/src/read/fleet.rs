@@ -8,7 +8,7 @@ use super::Replies;
 use super::counters::slices_of;
 use crate::RedisStore;
 use crate::value::{bytes, float, int, items, pairs, problem, shown, text};
-use tower_pulse_core::error::StoreError;
+use tower_pulse_core::error::Result;
 use tower_pulse_core::store::table_reads::MAX_NAMES;
 use tower_pulse_core::store::{INSTANCE_TTL, RECENT_SLICES};
 use tower_pulse_model::context::Metric;
@@ -18,7 +18,7 @@ use tower_pulse_model::snapshot::{AliveInstance, FleetSnapshot, Problem};
 const CHUNK: usize = 100;
 
 impl RedisStore {
-    pub(crate) async fn read_fleet(&self, now: i64) -> Result<FleetSnapshot, StoreError> {
+    pub(crate) async fn read_fleet(&self, now: i64) -> Result<FleetSnapshot> {
         let mut problems = Vec::new();
         let keys = &self.keys;
         let mut pipeline = pipe();
@@ -81,7 +81,7 @@ impl RedisStore {
         &self,
         instances: &mut [AliveInstance],
         problems: &mut Vec<Problem>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         for chunk in instances.chunks_mut(CHUNK) {
             let mut pipeline = pipe();
             for alive in &*chunk {

@@ -13,14 +13,13 @@ use super::redirect::Redirect;
 use crate::connection::{Connection, Dialer, Role};
 use crate::permissions::is_refusal;
 use crate::value::{int, items, text};
-use tower_pulse_core::error::{StoreError, StoreErrorKind};
+use tower_pulse_core::error::{Result, StoreError, StoreErrorKind};
 use tower_pulse_core::task::lock;
 
 /// The most nodes that are remembered beside the seeds, and that are asked at once.
 const MAX_NODES: usize = 64;
 
 /// A cluster, seen from the one slot of a service.
-#[derive(Debug)]
 pub(crate) struct Cluster {
     slot: u16,
     seeds: Vec<Address>,
@@ -30,7 +29,7 @@ pub(crate) struct Cluster {
 }
 
 /// The nodes of the cluster's last answer.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Nodes {
     known: Vec<Address>,
     /// Where among all nodes the next question begins, so that no node is asked again and again, and instances do not all
@@ -68,11 +67,7 @@ impl Cluster {
     }
 
     /// Connects to the owner of the slot.
-    pub(super) async fn connect(
-        &self,
-        dialer: &Arc<Dialer>,
-        role: Role,
-    ) -> Result<Connection, StoreError> {
+    pub(super) async fn connect(&self, dialer: &Arc<Dialer>, role: Role) -> Result<Connection> {
         let (owner, changes) = match self.owner.get() {
             Some(owner) => owner,
             None => {
@@ -107,7 +102,7 @@ impl Cluster {
         &self,
         (code, detail): (&str, &str),
         answered_by: &Address,
-    ) -> Option<Result<Redirect, StoreError>> {
+    ) -> Option<Result<Redirect>> {
         let redirect = Redirect::parse(code, detail, self.slot, &answered_by.host)?;
         Some(match redirect {
             Redirect::Moved(announced) => reach(&self.map, announced).map(Redirect::Moved),
@@ -134,7 +129,7 @@ impl Cluster {
         candidates
     }
 
-    async fn find_owner(&self, dialer: &Arc<Dialer>) -> Result<Address, StoreError> {
+    async fn find_owner(&self, dialer: &Arc<Dialer>) -> Result<Address> {
         let answer = first_answer(self.candidates(), |node| {
             let (dialer, map, slot) = (dialer.clone(), self.map.clone(), self.slot);
             Box::pin(async move { ask(&dialer, &map, node, slot).await })
@@ -147,7 +142,7 @@ impl Cluster {
     }
 }
 
-pub(super) fn reach(map: &Option<AddressMap>, announced: Address) -> Result<Address, StoreError> {
+pub(super) fn reach(map: &Option<AddressMap>, announced: Address) -> Result<Address> {
     let Some(map) = map else {
         return Ok(announced);
     };
@@ -165,7 +160,7 @@ async fn ask(
     map: &Option<AddressMap>,
     node: Address,
     slot: u16,
-) -> Result<(Address, Vec<Address>), StoreError> {
+) -> Result<(Address, Vec<Address>)> {
     let mut connection = dialer.dial_node(&node, Role::Read).await?;
     let mut slots = cmd("CLUSTER");
     slots.arg("SLOTS");

@@ -23,7 +23,7 @@ pub(crate) use self::slot::hash_tag;
 use self::slot::slot_of;
 use crate::connection::{Connection, Dialer, Role};
 use tower_pulse_core::condition::Warning;
-use tower_pulse_core::error::StoreError;
+use tower_pulse_core::error::{Result, StoreError};
 
 /// How the server is found, as it is configured.
 #[derive(Clone, Debug)]
@@ -41,7 +41,6 @@ pub(crate) enum Layout {
 }
 
 /// How the server is found.
-#[derive(Debug)]
 pub(crate) enum Topology {
     Standalone,
     Cluster(Cluster),
@@ -65,11 +64,7 @@ impl Topology {
     }
 
     /// Connects to the server that has the keys.
-    pub(crate) async fn connect(
-        &self,
-        dialer: &Arc<Dialer>,
-        role: Role,
-    ) -> Result<Connection, StoreError> {
+    pub(crate) async fn connect(&self, dialer: &Arc<Dialer>, role: Role) -> Result<Connection> {
         match self {
             Self::Standalone => dialer.dial(role).await,
             Self::Cluster(cluster) => cluster.connect(dialer, role).await,
@@ -112,7 +107,7 @@ impl Topology {
         &self,
         error: (&str, &str),
         connection: &Connection,
-    ) -> Option<Result<Redirect, StoreError>> {
+    ) -> Option<Result<Redirect>> {
         match (self, &connection.node) {
             (Self::Cluster(cluster), Some(node)) => cluster.redirect(error, node),
             _ => None,

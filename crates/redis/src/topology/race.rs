@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use super::address::Address;
-use tower_pulse_core::error::{StoreError, StoreErrorKind};
+use tower_pulse_core::error::{Result, StoreError, StoreErrorKind};
 use tower_pulse_core::store::StoreFuture;
 
 /// How long a server has to itself before the next one is asked as well.
@@ -18,7 +18,7 @@ const HEAD_START: Duration = Duration::from_millis(150);
 pub(super) async fn first_answer<T: Send + 'static>(
     servers: Vec<Address>,
     ask: impl Fn(Address) -> StoreFuture<'static, T>,
-) -> Result<T, StoreError> {
+) -> Result<T> {
     let mut asked = JoinSet::new();
     let mut failures: Vec<StoreError> = Vec::new();
     let mut waiting = servers.into_iter();

@@ -15,7 +15,7 @@ use crate::connection::{Connection, Dialer, Role};
 use crate::permissions::is_refusal;
 use crate::value::{int, items, text};
 use tower_pulse_core::condition::{Condition, Warning};
-use tower_pulse_core::error::{StoreError, StoreErrorKind};
+use tower_pulse_core::error::{Result, StoreError, StoreErrorKind};
 use tower_pulse_core::task::lock;
 
 /// How often the Sentinels are asked while there are calls. With the time until one answers, that is each 5 s at the
@@ -23,14 +23,12 @@ use tower_pulse_core::task::lock;
 const ASKED_EVERY: Duration = Duration::from_secs(4);
 
 /// The Sentinels of a service, and what they have told.
-#[derive(Debug)]
 pub(crate) struct Sentinels {
     asked: Arc<Asked>,
     /// The task that asks while there are calls. It ends when there are none, or with this.
     watch: Mutex<Option<Watch>>,
 }
 
-#[derive(Debug)]
 struct Asked {
     service: String,
     sentinels: Vec<Address>,
@@ -47,7 +45,6 @@ struct Asked {
     sooner: Notify,
 }
 
-#[derive(Debug)]
 struct Watch(JoinHandle<()>);
 
 impl Drop for Watch {
@@ -108,11 +105,7 @@ impl Sentinels {
     }
 
     /// Connects to the primary that the Sentinels name, if it says itself that it is one.
-    pub(super) async fn connect(
-        &self,
-        dialer: &Dialer,
-        role: Role,
-    ) -> Result<Connection, StoreError> {
+    pub(super) async fn connect(&self, dialer: &Dialer, role: Role) -> Result<Connection> {
         let (primary, changes) = self.asked.ask().await?;
         let connected = dialer.dial_node(&primary, role).await;
         let mut connection = connected.map_err(|error| {
@@ -169,7 +162,7 @@ impl Asked {
     }
 
     /// The primary, and how often it has changed.
-    async fn ask(&self) -> Result<(Address, u64), StoreError> {
+    async fn ask(&self) -> Result<(Address, u64)> {
         let first = self.answered.load(Ordering::Relaxed) % self.sentinels.len().max(1);
         let mut sentinels = self.sentinels.clone();
         sentinels.rotate_left(first);
@@ -194,7 +187,7 @@ impl Asked {
 }
 
 /// Asks a Sentinel for the primary of a service, as it is announced.
-async fn ask(dialer: &Dialer, service: &str, sentinel: &Address) -> Result<Address, StoreError> {
+async fn ask(dialer: &Dialer, service: &str, sentinel: &Address) -> Result<Address> {
     let mut connection = dialer.dial_node(sentinel, Role::Read).await?;
     let server_info = dialer.server_info().of_node(sentinel);
     let mut question = cmd("SENTINEL");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::fold::ground::{Ground, Interrupted};
+use crate::fold::ground::{Ground, Leased};
 use crate::fold::plan::{NAMES_AT_ONCE, Plans};
 use crate::store::marks;
 use crate::store::table::{FieldWrites, Table};
@@ -14,11 +14,7 @@ use tower_pulse_model::round::{PARTITION_OF_MARKS, Round};
 const MAX_SURPLUS: usize = 1_000;
 
 /// Adds the marks of a round to those of the store.
-pub(super) async fn merge(
-    ground: &Ground<'_>,
-    round: &Round,
-    plans: &mut Plans,
-) -> Result<(), Interrupted> {
+pub(super) async fn merge(ground: &Ground<'_>, round: &Round, plans: &mut Plans) -> Leased<()> {
     let added = round.marks();
     if added.is_empty() || !ground.is_left(PARTITION_OF_MARKS) {
         return Ok(());

@@ -1,7 +1,7 @@
 //! Folding minute reports: what an instance did in a minute is merged with what the store has of it, and so is what
 //! the instances of a version of the application did.
 
-use crate::fold::ground::{Ground, Interrupted, fields_by_table};
+use crate::fold::ground::{Ground, Leased, fields_by_table};
 use crate::fold::plan::{NAMES_AT_ONCE, Plan, Plans};
 use crate::store::table::{FieldWrites, Table};
 use tower_pulse_model::aggregate::Aggregate;
@@ -17,11 +17,7 @@ type Field = (Table, Vec<u8>);
 const CONTEXTS_PER_COST: usize = 8;
 
 /// Merges the reports of a round with what the store has.
-pub(super) async fn merge(
-    ground: &Ground<'_>,
-    round: &Round,
-    plans: &mut Plans,
-) -> Result<(), Interrupted> {
+pub(super) async fn merge(ground: &Ground<'_>, round: &Round, plans: &mut Plans) -> Leased<()> {
     let now = round.stamp;
     let mut instances: Vec<(Field, (usize, &InstanceMinute))> = Vec::new();
     let mut versions: Vec<(Field, (usize, &Aggregate))> = Vec::new();

@@ -10,7 +10,7 @@ mod slow_requests;
 
 use self::rankings::Rankings;
 use self::records::RecordTables;
-use super::ground::{Ground, Interrupted, Lease};
+use super::ground::{Ground, Lease, Leased};
 use super::plan::Plans;
 use crate::store::table::FieldWrites;
 use crate::task::BoxFuture;
@@ -42,7 +42,7 @@ impl FoldLimits {
 }
 
 /// The result of a part of the fold, boxed so that the future of a round is small.
-type Folding<'a> = BoxFuture<'a, Result<(), Interrupted>>;
+type Folding<'a> = BoxFuture<'a, Leased<()>>;
 
 /// All features. Some remember a part of the store, which is true as long as the lease holds.
 ///

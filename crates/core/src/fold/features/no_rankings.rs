@@ -1,13 +1,13 @@
 //! The rankings of a build with a store of this process alone, which has none without the feature `rankings`.
 
-use super::{FieldWrites, Ground, Interrupted, Plans, Round};
+use super::{FieldWrites, Ground, Leased, Plans, Round};
 
 /// No rankings.
 #[derive(Default)]
 pub(super) struct Rankings {}
 
 impl Rankings {
-    pub(super) async fn expire(&mut self, _: &mut Ground<'_>, _: i64) -> Result<(), Interrupted> {
+    pub(super) async fn expire(&mut self, _: &mut Ground<'_>, _: i64) -> Leased<()> {
         Ok(())
     }
 
@@ -16,7 +16,7 @@ impl Rankings {
         _: &mut Ground<'_>,
         _: &Round,
         _: &mut Plans,
-    ) -> Result<(), Interrupted> {
+    ) -> Leased<()> {
         Ok(())
     }
 
@@ -24,7 +24,7 @@ impl Rankings {
         Vec::new()
     }
 
-    pub(super) async fn limit(&mut self, _: &mut Ground<'_>) -> Result<(), Interrupted> {
+    pub(super) async fn limit(&mut self, _: &mut Ground<'_>) -> Leased<()> {
         Ok(())
     }
 }

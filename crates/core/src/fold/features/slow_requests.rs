@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::fold::ground::{Ground, Interrupted, fields_by_table};
+use crate::fold::ground::{Ground, Leased, fields_by_table};
 use crate::fold::plan::{NAMES_AT_ONCE, Plans};
 use crate::store::table::{FieldWrites, Table};
 use tower_pulse_model::context::{ContextId, RecordId};
@@ -16,11 +16,7 @@ use tower_pulse_model::slow_request::SlowRequests;
 const SPARE_TIME: i64 = 600;
 
 /// Merges the lists of a round with those of the store.
-pub(super) async fn merge(
-    ground: &Ground<'_>,
-    round: &Round,
-    plans: &mut Plans,
-) -> Result<(), Interrupted> {
+pub(super) async fn merge(ground: &Ground<'_>, round: &Round, plans: &mut Plans) -> Leased<()> {
     let oldest = hour_of(round.stamp) - HOUR;
     let mut seen = 0;
     let mut added: BTreeMap<(i64, ContextId), SlowRequests> = BTreeMap::new();

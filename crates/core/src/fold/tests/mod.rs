@@ -338,10 +338,6 @@ impl Append for Scripted {
     }
 }
 
-crate::store::no_upkeep!(Scripted);
-
-crate::store::no_queries!(Scripted);
-
 impl Store for Scripted {
     fn precisions(&self) -> &Precisions {
         &self.precisions
@@ -349,6 +345,14 @@ impl Store for Scripted {
 
     fn journal(&self) -> &dyn Journal {
         self
+    }
+
+    fn query(&self) -> &dyn crate::store::Query {
+        unreachable!("a folder only folds")
+    }
+
+    fn upkeep(&self) -> &dyn crate::store::Upkeep {
+        unreachable!("a folder only folds")
     }
 
     fn describe(&self) -> String {

@@ -222,7 +222,7 @@ impl Windows {
         if state.read_at.is_some_and(is_fresh) && !state.is_unverified() {
             return Ok(());
         }
-        let index = self.store.record_index(now).await?;
+        let index = self.store.query().record_index(now).await?;
         turn.pause().await;
         state.take_index(index, now);
         state.read_at = Some(self.clock.tick());
@@ -244,7 +244,7 @@ impl Windows {
         for part in unread.chunks(state.slices_at_once()) {
             let mut read: Vec<_> = part.iter().map(|at| state.new_open(*at)).collect();
             for contexts in state.groups.groups() {
-                let records = self.store.packed_records(part, contexts).await?;
+                let records = self.store.query().packed_records(part, contexts).await?;
                 for (slice, records) in read.iter_mut().zip(records) {
                     slice.add(contexts, records);
                 }
@@ -273,7 +273,7 @@ impl Windows {
         self.make_moves(state, ready, leaving, None, turn).await?;
         if state.is_unverified() {
             // The records must be those that were added: they may have changed since the index was read.
-            let index = self.store.record_index(ready.now).await?;
+            let index = self.store.query().record_index(ready.now).await?;
             state.verify(ready.at, &index);
         }
         // The newest first: an answer before everything is read tells about the end of the window.

@@ -65,7 +65,12 @@ pub(super) async fn read_page(
     let unread: Vec<TierSlice> = unread.map(|of| (seconds, of.start)).collect();
     let records = match unread.is_empty() {
         true => Vec::new(),
-        false => store.packed_records(&unread, &page.contexts).await?,
+        false => {
+            store
+                .query()
+                .packed_records(&unread, &page.contexts)
+                .await?
+        }
     };
     Ok((page, records))
 }

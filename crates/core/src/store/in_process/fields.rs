@@ -1,10 +1,9 @@
 //! The fields of tables, as a store in one process keeps them.
 
 use std::any::Any;
-use std::fmt;
 use std::ops::ControlFlow;
 
-use crate::error::StoreError;
+use crate::error::Result;
 use crate::store::table::Table;
 use tower_pulse_model::pack::packed;
 
@@ -56,12 +55,12 @@ impl Extent {
 pub type Show<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
 
 /// The fields of all tables. A table that has no field does not exist.
-pub trait Fields: Any + fmt::Debug + Send {
+pub trait Fields: Any + Send {
     /// Bytes that a field takes beside its name and its value.
     fn bytes_per_field(&self) -> usize;
 
     /// The values of some fields of a table, in their order.
-    fn get(&self, table: &Table, fields: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError>;
+    fn get(&self, table: &Table, fields: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>>;
 
     /// Removes some fields of a table, and sets others.
     fn write(
@@ -69,22 +68,17 @@ pub trait Fields: Any + fmt::Debug + Send {
         table: &Table,
         removed: &[Vec<u8>],
         set: &[(Vec<u8>, Vec<u8>)],
-    ) -> Result<FieldChange, StoreError>;
+    ) -> Result<FieldChange>;
 
     /// Removes a table.
-    fn clear(&mut self, table: &Table) -> Result<(), StoreError>;
+    fn clear(&mut self, table: &Table) -> Result<()>;
 
     /// Shows the fields of a table with their values in the order of the fields, from the one behind `after` on, until
     /// `show` breaks.
-    fn visit(
-        &self,
-        table: &Table,
-        after: Option<&[u8]>,
-        show: &mut Show<'_>,
-    ) -> Result<(), StoreError>;
+    fn visit(&self, table: &Table, after: Option<&[u8]>, show: &mut Show<'_>) -> Result<()>;
 
     /// Notes how large a table is, and when it expires; `None` for a table that is gone.
-    fn note_extent(&mut self, _: &Table, _: Option<&Extent>) -> Result<(), StoreError> {
+    fn note_extent(&mut self, _: &Table, _: Option<&Extent>) -> Result<()> {
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 
 use super::fields::{FieldChange, Fields, Show};
-use crate::error::StoreError;
+use crate::error::Result;
 use crate::store::table::Table;
 
 /// The values of a table by the names of their fields.
@@ -19,7 +19,7 @@ impl Fields for MemoryFields {
         96
     }
 
-    fn get(&self, table: &Table, fields: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+    fn get(&self, table: &Table, fields: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>> {
         let values = self.0.get(table);
         let value = |field: &Vec<u8>| Some(values?.get(&**field)?.to_vec());
         Ok(fields.iter().map(value).collect())
@@ -30,7 +30,7 @@ impl Fields for MemoryFields {
         table: &Table,
         removed: &[Vec<u8>],
         set: &[(Vec<u8>, Vec<u8>)],
-    ) -> Result<FieldChange, StoreError> {
+    ) -> Result<FieldChange> {
         let mut change = FieldChange::default();
         let values = self.0.entry(table.clone()).or_default();
         for field in removed {
@@ -44,17 +44,12 @@ impl Fields for MemoryFields {
         Ok(change)
     }
 
-    fn clear(&mut self, table: &Table) -> Result<(), StoreError> {
+    fn clear(&mut self, table: &Table) -> Result<()> {
         self.0.remove(table);
         Ok(())
     }
 
-    fn visit(
-        &self,
-        table: &Table,
-        after: Option<&[u8]>,
-        show: &mut Show<'_>,
-    ) -> Result<(), StoreError> {
+    fn visit(&self, table: &Table, after: Option<&[u8]>, show: &mut Show<'_>) -> Result<()> {
         let start = after.map_or(Bound::Unbounded, Bound::Excluded);
         let values = self.0.get(table).into_iter();
         let mut values =

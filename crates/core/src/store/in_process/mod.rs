@@ -16,7 +16,6 @@ mod tables;
 mod upkeep;
 
 use std::any::Any;
-use std::fmt;
 use std::sync::Arc;
 
 use tokio::sync::{Mutex as AsyncMutex, oneshot};
@@ -26,11 +25,10 @@ pub use self::entered::{Entered, Fence};
 pub use self::fields::{Extent, FieldChange, Fields, Show};
 pub use self::memory_fields::MemoryFields;
 pub use self::state::{Kept, State};
-pub use self::tables::Bound;
-pub use self::tables::Tables;
+pub use self::tables::{Bound, Tables};
 pub use self::upkeep::Heartbeats;
 use crate::clock::Clock;
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::{Result, StoreError, StoreErrorKind};
 use tower_pulse_model::slice::Precisions;
 
 /// The most bytes of entries that are not folded, unless a test sets others. A flush folds what it has appended, so that
@@ -49,13 +47,13 @@ pub enum Access {
 }
 
 /// What work on a state has found.
-pub type Found = Result<Box<dyn Any + Send>, StoreError>;
+pub type Found = Result<Box<dyn Any + Send>>;
 
 /// Work on a state, or on the reason why there is none.
-pub type Work = Box<dyn FnOnce(Result<&mut State, StoreError>) + Send>;
+pub type Work = Box<dyn FnOnce(Result<&mut State>) + Send>;
 
 /// The place in which a store has its state.
-pub trait Place: fmt::Debug + Send + Sync {
+pub trait Place: Send + Sync {
     /// In a few words.
     fn describe(&self) -> String;
 
@@ -63,7 +61,7 @@ pub trait Place: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// The work is not done.
-    fn begin(&self, access: Access, work: Work) -> Result<(), StoreError>;
+    fn begin(&self, access: Access, work: Work) -> Result<()>;
 
     /// The number of the last call of an instance that is durable, if that may not be each one.
     fn durable_seq(&self, _instance: &str) -> Option<u64> {
@@ -77,7 +75,6 @@ pub trait Place: fmt::Debug + Send + Sync {
 }
 
 /// All that stores in one process do alike: whatever they answer is made of their state.
-#[derive(Debug)]
 pub struct InProcessStore {
     precisions: Precisions,
     clock: Clock,
@@ -115,8 +112,8 @@ impl InProcessStore {
     pub async fn with<R: Send + 'static>(
         &self,
         access: Access,
-        work: impl FnOnce(&mut State) -> Result<R, StoreError> + Send + 'static,
-    ) -> Result<R, StoreError> {
+        work: impl FnOnce(&mut State) -> Result<R> + Send + 'static,
+    ) -> Result<R> {
         let work = |state: &mut State| Ok(Box::new(work(state)?) as Box<dyn Any + Send>);
         let found = self.find(access, Box::new(work)).await?.downcast();
         // The answer is that of this work.
@@ -130,7 +127,7 @@ impl InProcessStore {
         work: Box<dyn FnOnce(&mut State) -> Found + Send>,
     ) -> Found {
         let (answer, answered) = oneshot::channel();
-        let work = move |state: Result<&mut State, StoreError>| {
+        let work = move |state: Result<&mut State>| {
             // A future that was dropped waits for nothing.
             if !answer.is_closed() {
                 let _ = answer.send(state.and_then(work));

@@ -7,7 +7,7 @@ use super::entered::{Entered, Fence};
 use super::fields::Fields;
 use super::tables::Tables;
 use super::upkeep::Heartbeats;
-use crate::error::StoreError;
+use crate::error::Result;
 use crate::store::Exceptions;
 use crate::store::additions::Additions;
 use crate::store::table::CONTEXTS;
@@ -45,7 +45,6 @@ packed! {
 
 /// The data of a store in one process.
 #[cfg_attr(any(test, feature = "__test_store"), derive(Clone))]
-#[derive(Debug)]
 pub struct State {
     /// The small part.
     pub kept: Kept,
@@ -76,12 +75,7 @@ impl State {
 
     /// Adds what a step adds. `stamp` is the time of its round, and `now` that of the store. No other program can read
     /// statistics here, so that none are kept.
-    pub(super) fn add(
-        &mut self,
-        additions: &Additions,
-        stamp: i64,
-        now: i64,
-    ) -> Result<(), StoreError> {
+    pub(super) fn add(&mut self, additions: &Additions, stamp: i64, now: i64) -> Result<()> {
         for slice in &additions.counters {
             for (name, n) in &slice.added {
                 let added = self

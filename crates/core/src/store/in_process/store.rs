@@ -6,7 +6,9 @@ use crate::condition::{Condition, Warning};
 use crate::store::journal::Journal;
 use crate::store::locality::{IN_PROCESS, Locality};
 use crate::store::table_reads::{Answers, Purpose, TableRead, TableReader};
-use crate::store::{CounterQuery, CounterSeries, Query, SlowestQuery, Store, StoreFuture, read};
+use crate::store::{
+    CounterQuery, CounterSeries, Query, SlowestQuery, Store, StoreFuture, Upkeep, read,
+};
 use tower_pulse_model::context::Metric;
 use tower_pulse_model::slice::Precisions;
 use tower_pulse_model::slowest::{RANKING_LEN, RankedContext};
@@ -18,6 +20,14 @@ impl Store for InProcessStore {
     }
 
     fn journal(&self) -> &dyn Journal {
+        self
+    }
+
+    fn query(&self) -> &dyn Query {
+        self
+    }
+
+    fn upkeep(&self) -> &dyn Upkeep {
         self
     }
 

@@ -7,7 +7,7 @@ use tower_pulse_model::order::InOrder;
 
 use super::state::State;
 use super::tables::Tables;
-use crate::error::StoreError;
+use crate::error::Result;
 use crate::store::table::Table;
 use crate::store::table_reads::{Field, RankingPlace, TablePage, TableRead, number};
 use tower_pulse_model::pack::{pack, to_hex};
@@ -31,7 +31,7 @@ pub(super) fn len_of_part(reads: &[TableRead]) -> usize {
 
 impl State {
     /// Answers a read.
-    pub(super) fn answer(&self, read: &TableRead, now: i64) -> Result<TablePage, StoreError> {
+    pub(super) fn answer(&self, read: &TableRead, now: i64) -> Result<TablePage> {
         let (tables, kept) = (&self.tables, &self.kept);
         Ok(match read {
             TableRead::Values(table, fields) => {
@@ -67,12 +67,7 @@ impl State {
 }
 
 /// The ids at some ranks: highest sums first, equal ones in descending order of the ids. No others are held.
-fn ids_at(
-    tables: &Tables,
-    table: &Table,
-    ranks: &Range<usize>,
-    now: i64,
-) -> Result<Vec<Field>, StoreError> {
+fn ids_at(tables: &Tables, table: &Table, ranks: &Range<usize>, now: i64) -> Result<Vec<Field>> {
     if ranks.is_empty() {
         return Ok(Vec::new());
     }
@@ -103,7 +98,7 @@ fn places(
     table: &Table,
     ids: &[Vec<u8>],
     now: i64,
-) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+) -> Result<Vec<Option<Vec<u8>>>> {
     let sums = tables.get(table, ids, now)?.into_iter();
     let asked = ids.iter().zip(sums);
     let asked = asked.map(|(id, sum)| Some(Reverse((number(&sum?)?, &**id))));

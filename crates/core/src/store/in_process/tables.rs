@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 
 use super::fields::{Extent, Fields, Show};
-use crate::error::StoreError;
+use crate::error::Result;
 use crate::store::table::{FieldWrites, Table};
 use crate::store::table_reads::{Field, TablePage, number};
 use tower_pulse_model::pack::{from_hex, to_hex};
@@ -22,7 +22,6 @@ const REPORTS_PART: usize = 4;
 
 /// All tables.
 #[cfg_attr(any(test, feature = "__test_store"), derive(Clone))]
-#[derive(Debug)]
 pub struct Tables {
     fields: Box<dyn Fields>,
     by_name: BTreeMap<Table, Extent>,
@@ -112,7 +111,7 @@ impl Tables {
     }
 
     /// Replaces and removes fields, and sets when their table expires.
-    pub fn write(&mut self, writes: &FieldWrites, now: i64) -> Result<(), StoreError> {
+    pub fn write(&mut self, writes: &FieldWrites, now: i64) -> Result<()> {
         let table = &writes.table;
         if writes.is_ended {
             return self.remove(table);
@@ -144,12 +143,7 @@ impl Tables {
     }
 
     /// Raises the values of fields of an ordered table; a lower value changes nothing.
-    pub fn raise(
-        &mut self,
-        table: Table,
-        values: Vec<(Vec<u8>, i64)>,
-        now: i64,
-    ) -> Result<(), StoreError> {
+    pub fn raise(&mut self, table: Table, values: Vec<(Vec<u8>, i64)>, now: i64) -> Result<()> {
         let names: Vec<_> = values.iter().map(|(name, _)| name.clone()).collect();
         let before = self.get(&table, &names, now)?;
         let mut highest = BTreeMap::<Vec<u8>, i64>::new();
@@ -168,7 +162,7 @@ impl Tables {
         self.write(&writes, now)
     }
 
-    fn remove(&mut self, table: &Table) -> Result<(), StoreError> {
+    fn remove(&mut self, table: &Table) -> Result<()> {
         let Some(extent) = self.by_name.remove(table) else {
             return Ok(());
         };
@@ -180,7 +174,7 @@ impl Tables {
         self.fields.note_extent(table, None)
     }
 
-    fn set_extent(&mut self, table: &Table, extent: Extent) -> Result<(), StoreError> {
+    fn set_extent(&mut self, table: &Table, extent: Extent) -> Result<()> {
         let before = self.by_name.insert(table.clone(), extent);
         if before == Some(extent) {
             return Ok(());
@@ -204,7 +198,7 @@ impl Tables {
     /// Removes the tables that have expired, and the oldest records and minute reports until the others are within the
     /// bound. Records of the finest tier go first, as the coarser tiers include them; those that are still to be rolled
     /// up stay.
-    pub fn retain(&mut self, rolled: &RolledUp, now: i64) -> Result<(), StoreError> {
+    pub fn retain(&mut self, rolled: &RolledUp, now: i64) -> Result<()> {
         if now.saturating_sub(self.expired_at) >= EXPIRY_INTERVAL || now < self.expired_at {
             self.expired_at = now;
             let expired = self.by_name.iter();
@@ -267,12 +261,7 @@ impl Tables {
     }
 
     /// The values of some fields, in their order.
-    pub fn get(
-        &self,
-        table: &Table,
-        fields: &[Vec<u8>],
-        now: i64,
-    ) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+    pub fn get(&self, table: &Table, fields: &[Vec<u8>], now: i64) -> Result<Vec<Option<Vec<u8>>>> {
         match self.is_live(table, now) {
             true => self.fields.get(table, fields),
             false => Ok(vec![None; fields.len()]),
@@ -287,7 +276,7 @@ impl Tables {
         after: Option<&[u8]>,
         now: i64,
         show: &mut Show<'_>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         match self.is_live(table, now) {
             true => self.fields.visit(table, after, show),
             false => Ok(()),
@@ -295,7 +284,7 @@ impl Tables {
     }
 
     /// All fields of a table with their values, in the order of the fields.
-    pub fn all(&self, table: &Table, now: i64) -> Result<Vec<Field>, StoreError> {
+    pub fn all(&self, table: &Table, now: i64) -> Result<Vec<Field>> {
         let mut fields = Vec::new();
         self.visit(table, None, now, &mut |field, value| {
             fields.push((field.to_vec(), value.to_vec()));
@@ -312,12 +301,7 @@ impl Tables {
     }
 
     /// Some fields of a table, from where the page before ended on.
-    pub fn page(
-        &self,
-        table: &Table,
-        from: Option<&str>,
-        now: i64,
-    ) -> Result<TablePage, StoreError> {
+    pub fn page(&self, table: &Table, from: Option<&str>, now: i64) -> Result<TablePage> {
         let after: Option<Vec<u8>> = from.and_then(from_hex);
         let (mut page, mut bytes) = (TablePage::default(), 0);
         self.visit(table, after.as_deref(), now, &mut |field, value| {

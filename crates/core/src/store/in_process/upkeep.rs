@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::state::State;
 use super::{Access, InProcessStore};
-use crate::error::StoreError;
+use crate::error::Result;
 use crate::store::table::{CONTEXTS, FieldWrites, Table};
 use crate::store::table_reads::number;
 use crate::store::{
@@ -124,7 +124,7 @@ impl State {
     }
 
     /// The status of the store and its fleet.
-    fn status(&self, now: i64) -> Result<StoreStatus, StoreError> {
+    fn status(&self, now: i64) -> Result<StoreStatus> {
         let specs = self.tables.all(&Table::RankingSpecs, now)?;
         let specs = specs.iter();
         let specs = specs.map(|(ranking, spec)| (&**ranking, &**spec));
@@ -142,7 +142,7 @@ impl State {
     }
 
     /// When the contexts of each name last had a sample.
-    fn last_seen(&self, now: i64) -> Result<HashMap<Vec<u8>, i64>, StoreError> {
+    fn last_seen(&self, now: i64) -> Result<HashMap<Vec<u8>, i64>> {
         let mut last_seen = HashMap::new();
         for (_, table) in &CONTEXTS {
             for (name, at) in self.tables.all(table, now)? {
@@ -154,7 +154,7 @@ impl State {
     }
 
     /// Forgets the contexts without a recent sample. Returns their number.
-    fn forget_contexts(&mut self, pass: &Pass) -> Result<u64, StoreError> {
+    fn forget_contexts(&mut self, pass: &Pass) -> Result<u64> {
         let forgotten = pass.now - pass.context_retention;
         let mut removed = Vec::new();
         for (name, last_seen) in self.last_seen(pass.now)? {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::records::hourly_records;
-use crate::error::StoreError;
+use crate::error::Result;
 use crate::store::exports::{ExportedHours, Exports};
 use crate::store::table::{CONTEXTS, Table};
 use crate::store::table_reads::{
@@ -49,7 +49,7 @@ pub(in crate::store) async fn contexts(
     exports: Option<&dyn Exports>,
     name: &str,
     now: i64,
-) -> Result<Vec<ContextSnapshot>, StoreError> {
+) -> Result<Vec<ContextSnapshot>> {
     let fields: Arc<[Vec<u8>]> = [name.as_bytes().to_vec()].into();
     let mut reads = vec![TableRead::State, TableRead::Count(Table::Contexts)];
     reads.extend(CONTEXTS.map(|(_, table)| TableRead::Values(table, fields.clone())));
@@ -89,7 +89,7 @@ pub(in crate::store) async fn book_statistics(
     exports: Option<&dyn Exports>,
     offset: usize,
     now: i64,
-) -> Result<BookStatistics, StoreError> {
+) -> Result<BookStatistics> {
     let Some(exports) = exports else {
         return Ok(BookStatistics::default());
     };
@@ -113,7 +113,7 @@ async fn snapshots(
     rolled: &RolledUp,
     now: i64,
     problems: &mut Vec<Problem>,
-) -> Result<Vec<ContextSnapshot>, StoreError> {
+) -> Result<Vec<ContextSnapshot>> {
     let hour = hour_of(now);
     let ids: Vec<_> = contexts
         .iter()
@@ -168,7 +168,7 @@ pub async fn slowest(
     since: i64,
     limit: usize,
     now: i64,
-) -> Result<Vec<RankedContext>, StoreError> {
+) -> Result<Vec<RankedContext>> {
     let mut reads = vec![TableRead::State];
     reads.extend(CONTEXTS.map(|(_, table)| TableRead::Ranks(table, 0..MAX_NAMES)));
     let mut answers = reader.read_tables(Purpose::Query, &reads).await?;

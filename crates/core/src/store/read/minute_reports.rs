@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use super::{Field, unpacked};
-use crate::error::StoreError;
+use crate::error::Result;
 use crate::store::table::Table;
 use crate::store::table_reads::TableReader;
 use tower_pulse_model::minute_report::{InstanceMinute, ReportedContext};
 use tower_pulse_model::order::InOrder;
-use tower_pulse_model::pack;
 use tower_pulse_model::records::{RecordId, sort_by_id};
-use tower_pulse_model::sorted;
+use tower_pulse_model::{pack, sorted};
 
 /// The minute of each instance, by name.
 pub type InstanceReports = Vec<(Arc<str>, InstanceMinute)>;
@@ -30,7 +29,7 @@ pub struct VersionRecords {
 pub(in crate::store) async fn minute_reports(
     reader: &dyn TableReader,
     minutes: &[i64],
-) -> Result<Vec<InstanceReports>, StoreError> {
+) -> Result<Vec<InstanceReports>> {
     let tables = minutes.iter().copied();
     let tables = tables.map(|minute| Table::InstanceMinutes { minute });
     unpacked(reader, tables, instances).await
@@ -40,7 +39,7 @@ pub(in crate::store) async fn minute_reports(
 pub(in crate::store) async fn version_records(
     reader: &dyn TableReader,
     minutes: &[i64],
-) -> Result<Vec<VersionRecords>, StoreError> {
+) -> Result<Vec<VersionRecords>> {
     let tables = minutes.iter().copied();
     let tables = tables.map(|minute| Table::VersionMinutes { minute });
     let read = unpacked(reader, tables, versions).await?;

@@ -11,14 +11,11 @@ mod records;
 mod slices;
 mod slow_requests;
 
-pub use self::contexts::BookStatistics;
-pub use self::contexts::kind_of;
-pub use self::contexts::slowest;
+pub use self::contexts::{BookStatistics, kind_of, slowest};
 pub(super) use self::contexts::{book_statistics, contexts};
 pub use self::minute_reports::{InstanceReports, VersionRecords};
 pub(super) use self::minute_reports::{minute_reports, version_records};
-pub use self::rankings::ranking_warnings;
-pub use self::rankings::{RankedId, RankingPage, RankingQuery};
+pub use self::rankings::{RankedId, RankingPage, RankingQuery, ranking_warnings};
 pub(super) use self::rankings::{ranking_names, ranking_page};
 pub use self::record_cache::RecordCache;
 pub use self::record_index::RecordIndex;
@@ -33,7 +30,7 @@ pub(super) use self::slow_requests::slow_requests;
 
 use super::table::Table;
 use super::table_reads::{Field, Purpose, TableRead, TableReader};
-use crate::error::StoreError;
+use crate::error::Result;
 
 /// Tables that are read whole at once, so that few of them are in memory at a time.
 const TABLES_AT_ONCE: usize = 4;
@@ -43,7 +40,7 @@ async fn unpacked<T>(
     reader: &dyn TableReader,
     tables: impl Iterator<Item = Table>,
     unpack: fn(&[Field]) -> T,
-) -> Result<Vec<T>, StoreError> {
+) -> Result<Vec<T>> {
     let reads: Vec<_> = tables.map(TableRead::All).collect();
     let mut read = Vec::with_capacity(reads.len());
     for part in reads.chunks(TABLES_AT_ONCE) {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::{Result, StoreError, StoreErrorKind};
 use crate::store::table::Table;
 use crate::store::table_reads::{
     Answers, Purpose, RankingPlace, RecordState, TablePage, TableRead, TableReader, number,
@@ -105,9 +105,7 @@ impl RankingPage {
 }
 
 /// The names of the rankings that have ids, in order.
-pub(in crate::store) async fn ranking_names(
-    reader: &dyn TableReader,
-) -> Result<Vec<String>, StoreError> {
+pub(in crate::store) async fn ranking_names(reader: &dyn TableReader) -> Result<Vec<String>> {
     let read = TableRead::All(Table::Rankings);
     let page = read_table(reader, Purpose::Query, read).await?;
     let mut names: Vec<_> = page.names().collect();
@@ -132,7 +130,7 @@ pub fn ranking_warnings<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) 
 pub(in crate::store) async fn ranking_page(
     reader: &dyn TableReader,
     query: &RankingQuery,
-) -> Result<Option<RankingPage>, StoreError> {
+) -> Result<Option<RankingPage>> {
     let reading = Reading {
         reader,
         query,
@@ -149,7 +147,7 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    async fn read(&self, reads: &[TableRead]) -> Result<Answers, StoreError> {
+    async fn read(&self, reads: &[TableRead]) -> Result<Answers> {
         self.reader.read_tables(Purpose::Query, reads).await
     }
 
@@ -169,7 +167,7 @@ impl Reading<'_> {
         TableRead::Values(table, [self.query.name.clone().into_bytes()].into())
     }
 
-    async fn page(&self) -> Result<Option<RankingPage>, StoreError> {
+    async fn page(&self) -> Result<Option<RankingPage>> {
         let query = self.query;
         let reads = [Table::Rankings, Table::RankingsDropped].map(|table| self.of_ranking(table));
         let mut answers = self.read(&reads).await?;
@@ -209,7 +207,7 @@ impl Reading<'_> {
     }
 
     /// The number of ids of the ranking and of some slices together.
-    async fn count_ids(&self, slices: &[i64]) -> Result<usize, StoreError> {
+    async fn count_ids(&self, slices: &[i64]) -> Result<usize> {
         let slices = slices.iter().map(|start| self.slice(*start));
         let tables = [self.totals()].into_iter().chain(slices);
         let reads: Vec<_> = tables.map(TableRead::Count).collect();
@@ -224,7 +222,7 @@ impl Reading<'_> {
         spec: RankingSpec,
         dropped: u64,
         limit: usize,
-    ) -> Result<RankingPage, StoreError> {
+    ) -> Result<RankingPage> {
         let ids = self.query.ids.iter().map(|id| id.clone().into_bytes());
         let reads = [
             TableRead::Count(self.totals()),
@@ -260,7 +258,7 @@ impl Reading<'_> {
 
     /// Reads more ids than are read at once. When a step of folding comes in between, it begins again, as an id may
     /// have moved from one part to another.
-    async fn long_top(&self, limit: usize) -> Result<Vec<(Vec<u8>, i64)>, StoreError> {
+    async fn long_top(&self, limit: usize) -> Result<Vec<(Vec<u8>, i64)>> {
         for _ in 0..MAX_TRIES {
             let (mut all, mut version) = (Vec::new(), None);
             loop {
@@ -288,7 +286,7 @@ impl Reading<'_> {
         spec: RankingSpec,
         dropped: u64,
         expired: &[i64],
-    ) -> Result<RankingPage, StoreError> {
+    ) -> Result<RankingPage> {
         let limit = match self.query.limit {
             0 => 0,
             limit => limit.saturating_add(MORE_CANDIDATES),
@@ -332,7 +330,7 @@ impl Reading<'_> {
     async fn totals_within(
         &self,
         expired: &[i64],
-    ) -> Result<Result<Vec<(Arc<str>, i64)>, Option<RankingState>>, StoreError> {
+    ) -> Result<Result<Vec<(Arc<str>, i64)>, Option<RankingState>>> {
         let mut reads = vec![
             TableRead::State,
             self.of_ranking(Table::Rankings),

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::error::StoreError;
+use crate::error::Result;
 use crate::store::table::CONTEXTS;
 use crate::store::table_reads::{
     MAX_NAMES, Purpose, RecordState, TableRead, TableReader, revisions,
@@ -30,7 +30,7 @@ pub struct RecordIndex {
 pub(in crate::store) async fn record_index(
     reader: &dyn TableReader,
     now: i64,
-) -> Result<RecordIndex, StoreError> {
+) -> Result<RecordIndex> {
     // In this order: a minute that is rolled up in between counts as pending, and the record of the wider slice, which
     // is read later, says that the minute is part of it.
     let mut reads = vec![TableRead::State, TableRead::Revisions];

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::record_cache::RecordCache;
 use super::records::{RecordQuery, records};
-use crate::error::StoreError;
+use crate::error::Result;
 use crate::store::table_reads::TableReader;
 use tower_pulse_model::context::{ALL, ContextId, Kind, Metric};
 use tower_pulse_model::slice::SliceCount;
@@ -18,7 +18,7 @@ pub async fn recorded_counter(
     context: &str,
     width: u32,
     now: i64,
-) -> Result<Vec<SliceCount>, StoreError> {
+) -> Result<Vec<SliceCount>> {
     let Some(tier) = tier_for(width) else {
         return Ok(Vec::new());
     };

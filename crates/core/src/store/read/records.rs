@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::record_cache::{HeldRecord, HeldRecords, RecordCache};
 use super::slices::packed_records;
-use crate::error::StoreError;
+use crate::error::Result;
 use crate::store::table::Table;
 use crate::store::table_reads::{Purpose, RecordState, TableRead, TableReader, revisions};
 use tower_pulse_model::context::ContextId;
@@ -121,7 +121,7 @@ pub(in crate::store) async fn records(
     reader: &dyn TableReader,
     cache: Option<&RecordCache>,
     query: &RecordQuery,
-) -> Result<Vec<ContextRecords>, StoreError> {
+) -> Result<Vec<ContextRecords>> {
     let reads = [TableRead::State, TableRead::Revisions];
     let mut answers = reader.read_tables(Purpose::Query, &reads).await?;
     let state = RecordState::new(answers.page());
@@ -147,11 +147,7 @@ pub(in crate::store) async fn records(
 
 impl SeriesReader<'_> {
     /// Combines the records of a context. Those that are held, and have not changed, are not read.
-    async fn read(
-        &self,
-        id: RecordId,
-        slices: &SlicesToCombine,
-    ) -> Result<Vec<SliceSums>, StoreError> {
+    async fn read(&self, id: RecordId, slices: &SlicesToCombine) -> Result<Vec<SliceSums>> {
         let series = (id, slices.tier.seconds);
         let slices_read = &slices.slices;
         let revision = |slice: &TierSlice| self.revisions.get(slice).copied();
@@ -186,7 +182,7 @@ pub(super) async fn hourly_records(
     starts: Range<i64>,
     rolled: &RolledUp,
     problems: &mut Vec<Problem>,
-) -> Result<Vec<Vec<SliceSums>>, StoreError> {
+) -> Result<Vec<Vec<SliceSums>>> {
     let end = starts.end;
     let slices = SlicesToCombine::within(starts, end, HOUR as u32, HALF_HOURS, rolled);
     let mut combined = Vec::with_capacity(contexts.len());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Field, unpacked};
-use crate::error::StoreError;
+use crate::error::Result;
 use crate::store::table::Table;
 use crate::store::table_reads::{Purpose, TableRead, TableReader};
 use tower_pulse_model::pack;
@@ -27,7 +27,7 @@ pub type PackedRecords = Vec<Option<Vec<u8>>>;
 pub(in crate::store) async fn slice_records(
     reader: &dyn TableReader,
     slices: &[TierSlice],
-) -> Result<Vec<SliceRecords>, StoreError> {
+) -> Result<Vec<SliceRecords>> {
     let tables = slices.iter().map(|slice| Table::records(*slice));
     unpacked(reader, tables, records).await
 }
@@ -37,7 +37,7 @@ pub(in crate::store) async fn packed_records(
     reader: &dyn TableReader,
     slices: &[TierSlice],
     contexts: &[RecordId],
-) -> Result<Vec<PackedRecords>, StoreError> {
+) -> Result<Vec<PackedRecords>> {
     let parts = contexts.chunks(FIELDS_AT_ONCE);
     let parts = parts.map(|part| part.iter().map(|id| id.to_bytes().to_vec()).collect());
     let parts: Vec<Arc<[Vec<u8>]>> = parts.collect();

@@ -1,6 +1,6 @@
 //! The slowest and the newest failed requests.
 
-use crate::error::StoreError;
+use crate::error::Result;
 use crate::store::table::Table;
 use crate::store::table_reads::{Purpose, TableRead, TableReader, read_table};
 use tower_pulse_model::context::ContextId;
@@ -20,7 +20,7 @@ pub struct SlowRequestQuery {
 pub(in crate::store) async fn slow_requests(
     reader: &dyn TableReader,
     query: &SlowRequestQuery,
-) -> Result<Vec<SlowRequests>, StoreError> {
+) -> Result<Vec<SlowRequests>> {
     let ids = query.contexts.iter();
     let ids = ids.map(|context| RecordId::new(context.kind, &context.name).to_bytes().into());
     let table = Table::SlowRequests { hour: query.hour };

@@ -30,7 +30,8 @@ impl Default for Cells {
 impl Cells {
     /// Adds a sample of a request that succeeded.
     pub fn record(&self, nanos: u64) {
-        self.cells.record(0, nanos, Outcome::Success, false, []);
+        let sample = cell::Sample(nanos, Outcome::Success, false);
+        self.cells.record(0, sample, []);
     }
 
     /// Takes out all samples if the context is marked, as a drain does, and counts them.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Rankings;
 use super::known::KnownRanking;
 use crate::error::StoreError;
-use crate::fold::ground::{Ground, Interrupted};
+use crate::fold::ground::{Ground, Leased};
 use crate::store::journal::{FieldValues, Journal};
 use crate::store::table::Table;
 use crate::store::table_reads::{Purpose, TableRead};
@@ -17,7 +17,7 @@ impl Rankings {
         &mut self,
         ground: &Ground<'_>,
         names: impl Iterator<Item = &Arc<str>>,
-    ) -> Result<(), Interrupted> {
+    ) -> Leased<()> {
         let known = &self.known;
         let unknown = names.filter(|name| !known.is_listed && known.get(name).is_none());
         let unknown: Vec<_> = unknown.cloned().collect();

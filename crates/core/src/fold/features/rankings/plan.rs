@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Rankings;
 use crate::error::StoreError;
-use crate::fold::ground::{Ground, Interrupted};
+use crate::fold::ground::{Ground, Leased};
 use crate::fold::plan::{Plan, Plans};
 use crate::store::journal::{FieldValues, Journal};
 use crate::store::table::{FieldWrites, Table};
@@ -73,7 +73,7 @@ impl Rankings {
         ground: &Ground<'_>,
         round: &Round,
         plans: &mut Plans,
-    ) -> Result<(), Interrupted> {
+    ) -> Leased<()> {
         self.added_to.clear();
         if round.rankings.is_empty() {
             return Ok(());

@@ -12,7 +12,7 @@ use super::plan::{
     IDS_AT_ONCE, Stored, dropped_write, number, set_number, slice_of, state_write, totals_of, ttl,
 };
 use crate::error::StoreError;
-use crate::fold::ground::{Ground, Interrupted};
+use crate::fold::ground::{Ground, Leased};
 use crate::store::journal::Journal;
 use crate::store::table::{FieldWrites, Table};
 use crate::store::table_reads::{Purpose, TablePage, TableRead, read_table};
@@ -37,7 +37,7 @@ impl Rankings {
         &mut self,
         ground: &mut Ground<'_>,
         now: i64,
-    ) -> Result<(), Interrupted> {
+    ) -> Leased<()> {
         self.list(ground.journal).await?;
         let due = self.known.iter().filter(|(_, ranking)| {
             let state = &ranking.state;
@@ -53,10 +53,7 @@ impl Rankings {
     }
 
     /// Drops ids for which the rankings that were added to have no room.
-    pub(in crate::fold) async fn limit(
-        &mut self,
-        ground: &mut Ground<'_>,
-    ) -> Result<(), Interrupted> {
+    pub(in crate::fold) async fn limit(&mut self, ground: &mut Ground<'_>) -> Leased<()> {
         let mut left = IDS_PER_ROUND;
         for _ in 0..self.known.to_limit.len() {
             let Some(name) = self.known.to_limit.pop_front() else {
@@ -82,7 +79,7 @@ impl Rankings {
         name: &Arc<str>,
         now: i64,
         left: &mut usize,
-    ) -> Result<(), Interrupted> {
+    ) -> Leased<()> {
         self.expire_specs(ground, name, now).await?;
         let Some(ranking) = self.known.get(name) else {
             return Ok(());
@@ -124,7 +121,7 @@ impl Rankings {
         ground: &mut Ground<'_>,
         name: &Arc<str>,
         now: i64,
-    ) -> Result<(), Interrupted> {
+    ) -> Leased<()> {
         let Some(ranking) = self.known.get_mut(name) else {
             return Ok(());
         };
@@ -145,7 +142,7 @@ impl Rankings {
         ground: &mut Ground<'_>,
         name: &Arc<str>,
         left: &mut usize,
-    ) -> Result<bool, Interrupted> {
+    ) -> Leased<bool> {
         let Some(ranking) = self.known.get(name) else {
             return Ok(true);
         };
@@ -191,7 +188,7 @@ impl Rankings {
         (name, start): (&Arc<str>, i64),
         ids: &[Vec<u8>],
         surplus: Option<&mut usize>,
-    ) -> Result<usize, Interrupted> {
+    ) -> Leased<usize> {
         let mut fields = vec![
             (slice_of(name, start), ids.to_vec()),
             (totals_of(name), ids.to_vec()),
@@ -241,7 +238,7 @@ impl Rankings {
         ground: &mut Ground<'_>,
         name: &Arc<str>,
         start: i64,
-    ) -> Result<(), Interrupted> {
+    ) -> Leased<()> {
         let Some(ranking) = self.known.get_mut(name) else {
             return Ok(());
         };
@@ -255,11 +252,7 @@ impl Rankings {
 
     /// Removes a ranking whose window is over, in one step: its state, its sums and its slices, however many ids they
     /// have. So no sum stays of a slice that another program has deleted.
-    async fn end_ranking(
-        &mut self,
-        ground: &mut Ground<'_>,
-        name: &Arc<str>,
-    ) -> Result<(), Interrupted> {
+    async fn end_ranking(&mut self, ground: &mut Ground<'_>, name: &Arc<str>) -> Leased<()> {
         let Some(ranking) = self.known.get(name) else {
             return Ok(());
         };

@@ -1,7 +1,7 @@
 //! Which days the store keeps beyond the tiers that every store has. The folder that begins or changes a history writes
 //! so before it writes the days, and those that take over go on with it, whatever they ask for themselves.
 
-use crate::fold::ground::{Ground, Interrupted};
+use crate::fold::ground::{Ground, Leased};
 use crate::store::history;
 use crate::store::table::{FieldWrites, Table};
 use crate::store::table_reads::Purpose;
@@ -38,7 +38,7 @@ impl KeptHistory {
     }
 
     /// Reads what the store says. Nobody else changes it while the lease holds.
-    pub(super) async fn read(&mut self, ground: &Ground<'_>) -> Result<(), Interrupted> {
+    pub(super) async fn read(&mut self, ground: &Ground<'_>) -> Leased<()> {
         if !self.is_read {
             self.stored = history::read(ground.journal, Purpose::Fold).await?;
             self.is_read = true;
@@ -48,7 +48,7 @@ impl KeptHistory {
 
     /// Begins, renews, changes or ends the history. Not within a round, as the partitions of a round have the same
     /// tiers.
-    pub(super) async fn agree(&mut self, ground: &mut Ground<'_>) -> Result<(), Interrupted> {
+    pub(super) async fn agree(&mut self, ground: &mut Ground<'_>) -> Leased<()> {
         self.read(ground).await?;
         let (now, rolled) = (ground.lease.stamp, &ground.lease.progress.rolled);
         let agreed = History::agreed(self.stored, self.wanted, now, rolled.until());
@@ -67,11 +67,7 @@ impl KeptHistory {
 }
 
 /// Makes the days of a history stay for as long as those of a longer one.
-async fn lengthen(
-    ground: &mut Ground<'_>,
-    before: History,
-    after: History,
-) -> Result<(), Interrupted> {
+async fn lengthen(ground: &mut Ground<'_>, before: History, after: History) -> Leased<()> {
     let now = ground.lease.stamp;
     let (tier, length) = (before.tier(), i64::from(before.tier().seconds));
     let days: Vec<i64> = (0..i64::from(before.days))

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use self::history::KeptHistory;
 use self::profiles::Profiles;
 use crate::fold::features::FoldLimits;
-use crate::fold::ground::{Ground, Interrupted, Lease};
+use crate::fold::ground::{Ground, Lease, Leased};
 use crate::fold::plan::NAMES_AT_ONCE;
 use crate::store::table::{FieldWrites, Table};
 use tower_pulse_model::order::InOrder;
@@ -83,11 +83,7 @@ impl RecordTables {
     }
 
     /// Adds a round to the records, of which it reads those that are not remembered.
-    pub(super) async fn add_round(
-        &mut self,
-        ground: &mut Ground<'_>,
-        round: &Round,
-    ) -> Result<(), Interrupted> {
+    pub(super) async fn add_round(&mut self, ground: &mut Ground<'_>, round: &Round) -> Leased<()> {
         self.history.read(ground).await?;
         let tiers = self.history.tiers();
         let rolled = ground.lease.progress.rolled.clone();
@@ -140,7 +136,7 @@ impl RecordTables {
     }
 
     /// Reads records from the store. A missing record, or a field that holds none, reads as an empty one.
-    async fn load(&mut self, ground: &Ground<'_>, keys: &[RecordKey]) -> Result<(), Interrupted> {
+    async fn load(&mut self, ground: &Ground<'_>, keys: &[RecordKey]) -> Leased<()> {
         for part in keys.chunks(RECORDS_AT_ONCE) {
             let mut ids: Vec<(TierSlice, Vec<RecordId>)> = Vec::new();
             for (at, id) in part {

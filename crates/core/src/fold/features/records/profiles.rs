@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::roll_up::{CONTEXTS_AT_ONCE, recorded};
-use crate::fold::ground::{Ground, Interrupted};
+use crate::fold::ground::{Ground, Leased};
 use crate::store::profiles::{self, RECORDED, tables_at};
 use crate::store::table::{FieldWrites, Table};
 use crate::store::table_reads::{Purpose, RecordState, TableRead};
@@ -50,7 +50,7 @@ impl Profiles {
     }
 
     /// Applies the hours that have ended. Mostly there is none, and nothing is read.
-    pub(super) async fn apply_due(&mut self, ground: &mut Ground<'_>) -> Result<(), Interrupted> {
+    pub(super) async fn apply_due(&mut self, ground: &mut Ground<'_>) -> Leased<()> {
         let rolled = &ground.lease.progress.rolled;
         if rolled.is_new() {
             return Ok(());
@@ -73,11 +73,7 @@ impl Profiles {
     }
 
     /// Reads what is needed to apply the hours before `end`.
-    async fn catch_up<'a>(
-        &'a mut self,
-        ground: &Ground<'_>,
-        end: i64,
-    ) -> Result<CatchUp<'a>, Interrupted> {
+    async fn catch_up<'a>(&'a mut self, ground: &Ground<'_>, end: i64) -> Leased<CatchUp<'a>> {
         let (journal, now) = (ground.journal, ground.lease.stamp);
         let stored = match self.applied.take() {
             Some(applied) => Some(applied),
@@ -128,7 +124,7 @@ struct CatchUp<'a> {
 
 impl CatchUp<'_> {
     /// Applies an hour to the profiles of the contexts that have records in it.
-    async fn apply(&mut self, ground: &mut Ground<'_>, hour: i64) -> Result<(), Interrupted> {
+    async fn apply(&mut self, ground: &mut Ground<'_>, hour: i64) -> Leased<()> {
         let ids = recorded(ground.journal, &halves(hour)).await?;
         let seconds = halves(hour).into_iter().zip(&ids);
         let seconds: i64 = seconds
@@ -164,7 +160,7 @@ impl CatchUp<'_> {
         ground: &Ground<'_>,
         hour: i64,
         contexts: &[RecordId],
-    ) -> Result<Vec<FieldWrites>, Interrupted> {
+    ) -> Leased<Vec<FieldWrites>> {
         let [newer, older] = tables_at(hour);
         let names: Vec<_> = contexts.iter().map(|id| id.to_bytes().to_vec()).collect();
         let [first, second] = halves(hour).map(Table::records);

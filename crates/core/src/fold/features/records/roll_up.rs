@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{RecordTables, SLICES_REMEMBERED, record_writes, ttl};
 use crate::error::StoreError;
-use crate::fold::ground::{Ground, Interrupted};
+use crate::fold::ground::{Ground, Leased};
 use crate::fold::steps::writes_by_table;
 use crate::store::journal::Journal;
 use crate::store::table::{FieldWrites, Table};
@@ -21,7 +21,7 @@ impl RecordTables {
         &mut self,
         ground: &mut Ground<'_>,
         now: i64,
-    ) -> Result<(), Interrupted> {
+    ) -> Leased<()> {
         let lease = &mut *ground.lease;
         if !lease.progress.rolled.is_overdue(now) {
             return Ok(());
@@ -34,14 +34,14 @@ impl RecordTables {
     pub(in crate::fold) async fn roll_up_and_apply(
         &mut self,
         ground: &mut Ground<'_>,
-    ) -> Result<(), Interrupted> {
+    ) -> Leased<()> {
         self.roll_up(ground).await?;
         self.profiles.apply_due(ground).await
     }
 
     /// Adds the records of ended slices to the coarser tiers, before the next round is folded. An instance that takes
     /// over half-way begins again: each record of a coarser tier says up to which minute they are part of it.
-    async fn roll_up(&mut self, ground: &mut Ground<'_>) -> Result<(), Interrupted> {
+    async fn roll_up(&mut self, ground: &mut Ground<'_>) -> Leased<()> {
         self.history.agree(ground).await?;
         let (tiers, stamp) = (self.history.tiers(), ground.lease.stamp);
         let rolled = &mut ground.lease.progress.rolled;
