@@ -27,7 +27,7 @@ use tower_pulse_model::context::{ALL, Kind};
 use tower_pulse_model::histogram::{COARSE_SCALE, Histogram, SCALE, bucket_of};
 use tower_pulse_model::pack;
 use tower_pulse_model::records::{Record, RecordId};
-use tower_pulse_model::tier::{FINEST, TIERS};
+use tower_pulse_model::tier::{FINEST, RolledUp, TIERS};
 
 const PREFIX: &str = "pulse:";
 const WINDOWS: [&str; 8] = ["5m", "15m", "1h", "6h", "24h", "7d", "hour", "last_hour"];
@@ -131,8 +131,12 @@ impl Bench {
     }
 
     async fn rolled(&mut self, now: i64) {
-        let minute = FINEST.slice(now);
-        self.set("state", &[("rolled", format!("{minute} {minute}"))])
+        let mut rolled = RolledUp::default();
+        rolled.advance(0);
+        rolled.advance(now);
+        rolled.finish();
+        rolled.add(FINEST.slice(now));
+        self.set("state", &[("rolled", pack::to_hex(&rolled))])
             .await;
     }
 
