@@ -49,7 +49,7 @@ impl Status {
 /// The state of an instance, as `Pulse::health` returns it, or of a `Dashboard`, which neither records nor flushes nor
 /// cleans. Counts begin at the start of the instance, those of [`fold`](Self::fold) at the start of the store's
 /// generation. Ages are in seconds.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Health {
     /// Whether the store answers, in one word.
@@ -276,7 +276,7 @@ pub struct QueueHealth {
 }
 
 /// Recording in this instance.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "query", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct RecordingHealth {
@@ -305,7 +305,7 @@ pub struct RecordingHealth {
 }
 
 /// Flushing in this instance.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "query", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct FlushHealth {
@@ -336,7 +336,7 @@ pub struct FlushHealth {
 }
 
 /// Folding, of the whole fleet.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "query", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct FoldHealth {
@@ -378,7 +378,7 @@ pub struct JournalHealth {
 }
 
 /// Change detection, of the whole fleet.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "query", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct ChangeHealth {
@@ -428,7 +428,7 @@ impl ChangeHealth {
 }
 
 /// The store, as this process sees it.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "query", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct StoreHealth {
