@@ -5,12 +5,9 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::DecodePaddingMode;
-use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+use hmac_sha256::Hash;
 use http::request::Parts;
 use http::{StatusCode, header};
-use sha2::{Digest as _, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 
 use super::hosts::Hosts;
@@ -19,11 +16,6 @@ use tower_pulse_core::error::BuildError;
 use tower_pulse_core::health::Notices;
 use tower_pulse_core::task::BoxFuture;
 use tower_pulse_detect::change::SOMEONE;
-
-const BASE64: GeneralPurpose = GeneralPurpose::new(
-    &base64::alphabet::STANDARD,
-    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
-);
 
 /// Which requests the admin router answers. It cannot be served without an `Access`. The guide's page about
 /// [access](https://docs.rs/tower-pulse/latest/tower_pulse/guide/access/index.html) shows each way with a whole service around it.
@@ -380,7 +372,7 @@ const STRONG: usize = 16;
 impl Secret {
     fn new(secret: &str) -> Self {
         Self {
-            digest: Sha256::digest(secret).into(),
+            digest: Hash::hash(secret.as_bytes()),
             usable: !secret.trim().is_empty(),
             // "change me" of the documentation is shorter, too.
             is_weak: secret.chars().count() < STRONG,
@@ -388,9 +380,31 @@ impl Secret {
     }
 
     fn matches(&self, given: &[u8]) -> Choice {
-        let given: [u8; 32] = Sha256::digest(given).into();
-        self.digest.ct_eq(&given)
+        self.digest.ct_eq(&Hash::hash(given))
     }
+}
+
+/// Decodes base64, padded or not.
+fn from_base64(text: &[u8]) -> Option<Vec<u8>> {
+    let padding = text.iter().rev().take(2).take_while(|byte| **byte == b'=');
+    let text = &text[..text.len() - padding.count()];
+    let (mut decoded, mut held, mut bits) = (Vec::new(), 0u32, 0);
+    for byte in text {
+        let six = match byte {
+            b'A'..=b'Z' => byte - b'A',
+            b'a'..=b'z' => byte - b'a' + 26,
+            b'0'..=b'9' => byte - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        (held, bits) = (held << 6 | u32::from(six), bits + 6);
+        if bits >= 8 {
+            bits -= 8;
+            decoded.push((held >> bits) as u8);
+        }
+    }
+    Some(decoded)
 }
 
 /// The user and the secret in the request's `Authorization` header, of which a `Bearer` has no user; `None` if there is no
@@ -407,7 +421,7 @@ fn credentials(parts: &Parts) -> Option<(Option<Vec<u8>>, Vec<u8>)> {
         return Some((None, credentials.to_vec()));
     }
     let is_basic = scheme.eq_ignore_ascii_case(b"basic");
-    let decoded = BASE64.decode(credentials).ok().filter(|_| is_basic)?;
+    let decoded = from_base64(credentials).filter(|_| is_basic)?;
     let colon = decoded.iter().position(|byte| *byte == b':')?;
     Some((
         Some(decoded[..colon].to_vec()),
