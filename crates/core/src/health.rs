@@ -1,7 +1,6 @@
 //! The state of an instance, by stage, as `api/health` shows it. The page
 //! [reading health](https://docs.rs/tower-pulse/latest/tower_pulse/guide/reading_health/index.html) of the guide says what to do about each field.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use crate::task::lock;
 use tower_pulse_detect::detector::Sight;
 use tower_pulse_model::pack::named;
 use tower_pulse_model::snapshot::Problem;
+use tower_pulse_model::sorted::Map;
 
 /// Seconds after the end of a minute from which on its judgement is late.
 const LATE_JUDGEMENT: i64 = 150;
@@ -138,7 +138,7 @@ pub struct CleaningHealth {
 #[derive(Clone, Debug, Default)]
 pub struct Notices {
     warnings: Arc<Mutex<Vec<Notice>>>,
-    losses: Arc<Mutex<BTreeMap<Condition, Loss>>>,
+    losses: Arc<Mutex<Map<Condition, Loss>>>,
     credentials: Arc<Mutex<WrongCredentials>>,
 }
 
@@ -219,7 +219,7 @@ impl Notices {
             count: before.unwrap_or(count),
             grew_at: None,
         };
-        let loss = losses.entry(condition).or_insert(first);
+        let loss = losses.or_insert_with(condition, || first);
         if count > loss.count {
             loss.grew_at = Some(clock.tick());
         }

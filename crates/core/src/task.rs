@@ -198,12 +198,23 @@ impl Stopped {
     }
 
     /// Runs `future` until it is done (`Some`) or the signal is sent (`None`).
-    pub async fn or<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
-        tokio::select! {
-            biased;
-            () = self.sent() => None,
-            value = future => Some(value),
-        }
+    pub fn or<'a, T: 'a>(
+        &'a mut self,
+        future: impl Future<Output = T> + Send + 'a,
+    ) -> BoxFuture<'a, Option<T>> {
+        self.or_boxed(Box::pin(future))
+    }
+
+    // The future exists once for each type of value.
+    #[inline(never)]
+    fn or_boxed<'a, T: 'a>(&'a mut self, future: BoxFuture<'a, T>) -> BoxFuture<'a, Option<T>> {
+        Box::pin(async move {
+            tokio::select! {
+                biased;
+                () = self.sent() => None,
+                value = future => Some(value),
+            }
+        })
     }
 }
 

@@ -44,7 +44,7 @@ pub fn pack(batch: &Batch) -> Vec<u8> {
     out.int(head.base);
     out.uint(batch.late);
     out.uint(batch.contexts.len() as u64);
-    for (context, delta) in &batch.contexts {
+    for (context, delta) in batch.contexts.iter() {
         delta.write(context, &mut out, &head);
     }
     for section in batch.sections() {

@@ -288,7 +288,7 @@ impl MinuteSums {
     fn add_to_instance(&mut self, instance: Arc<str>, minute: InstanceMinute) {
         match self.instances.get_mut(&instance) {
             Some(mine) => mine.merge(minute),
-            None => self.instances.insert(instance, minute),
+            None => drop(self.instances.insert(instance, minute)),
         }
     }
 

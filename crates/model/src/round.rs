@@ -3,7 +3,6 @@
 
 use super::sorted::Map;
 use crate::order::InOrder;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::aggregate::Aggregate;
@@ -73,9 +72,9 @@ pub struct Group {
     /// The precisions of the counters.
     pub precisions: Precisions,
     /// The contexts.
-    pub contexts: BTreeMap<ContextId, AcceptedDelta>,
+    pub contexts: Map<ContextId, AcceptedDelta>,
     /// The user's counters.
-    pub counters: BTreeMap<Arc<str>, Vec<Slices<i64>>>,
+    pub counters: Map<Arc<str>, Vec<Slices<i64>>>,
     /// The names of each partition, so that a step finds its own without looking at all others.
     names: Map<usize, Names>,
 }
@@ -158,7 +157,7 @@ impl Round {
                 mine.merge(delta);
                 mine.bound();
             }
-            None => self.rankings.insert(name, delta),
+            None => drop(self.rankings.insert(name, delta)),
         }
     }
 
@@ -167,8 +166,8 @@ impl Round {
         at.unwrap_or_else(|| {
             self.groups.push(Group {
                 precisions: precisions.clone(),
-                contexts: BTreeMap::new(),
-                counters: BTreeMap::new(),
+                contexts: Map::default(),
+                counters: Map::default(),
                 names: Map::default(),
             });
             self.groups.len() - 1

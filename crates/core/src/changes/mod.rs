@@ -25,9 +25,9 @@ use crate::callbacks::{Callback, Callbacks};
 use crate::clock::Clock;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::fold::Folder;
-use crate::store::Store;
 use crate::store::conditional_write::Written;
 use crate::store::judgement::read_judged;
+use crate::store::{Store, StoreFuture};
 use crate::task::lock;
 use tower_pulse_detect::change::Change;
 use tower_pulse_detect::detector::Sight;
@@ -102,18 +102,15 @@ impl Judge {
     }
 
     /// Judges all minutes that end until `until`, in Unix seconds, and whose samples can be read, unless another
-    /// instance folds. Returns how many this instance has judged.
+    /// instance folds: `by_hand` also then. Returns how many this instance has judged.
     ///
     /// Cancel safe: the next call goes on from what the store has.
-    pub async fn judge(&self, until: i64) -> Result<usize, StoreError> {
-        let judged = self.judge_minutes(until, false).await;
-        self.note(judged)
-    }
-
-    /// Like [`judge`](Self::judge), also if another instance folds.
-    pub async fn judge_by_hand(&self, until: i64) -> Result<usize, StoreError> {
-        let judged = self.judge_minutes(until, true).await;
-        self.note(judged)
+    #[inline(never)]
+    pub fn judge(&self, until: i64, by_hand: bool) -> StoreFuture<'_, usize> {
+        Box::pin(async move {
+            let judged = self.judge_minutes(until, by_hand).await;
+            self.note(judged)
+        })
     }
 
     /// Takes note of how an attempt has ended.

@@ -55,7 +55,7 @@ impl Judge {
             let is_mine = self.folder.folds_here();
             let until = if is_mine { due } else { due - OVERDUE };
             let looked = match is_mine {
-                true => self.judge(until).await.map(drop),
+                true => self.judge(until, false).await.map(drop),
                 false => self.look().await,
             };
             if admission.denies(&looked) {

@@ -1,6 +1,5 @@
 //! Writes fields of tables between two rounds, if one of them still has a value.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::Folder;
@@ -8,9 +7,11 @@ use super::features::Features;
 use super::ground::{Ground, Interrupted};
 use super::plan::Outcome;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::store::StoreFuture;
 use crate::store::conditional_write::{ConditionalWrite, Written};
 use crate::store::table::Table;
 use crate::task::lock;
+use tower_pulse_model::sorted::Map;
 
 /// How often a write by hand ends the lease of another instance.
 pub(super) const TAKEOVERS: usize = 5;
@@ -37,18 +38,21 @@ impl Folder {
 
     /// Writes also if another instance holds the lease, which then has to acquire it again: again and again, as it may
     /// acquire the lease first.
-    pub async fn write_by_hand(&self, write: &ConditionalWrite) -> Result<Written, StoreError> {
-        let mut written = self.write(write).await?;
-        for _ in 0..TAKEOVERS {
-            if written != Written::Held {
-                break;
+    #[inline(never)]
+    pub fn write_by_hand<'a>(&'a self, write: &'a ConditionalWrite) -> StoreFuture<'a, Written> {
+        Box::pin(async move {
+            let mut written = self.write(write).await?;
+            for _ in 0..TAKEOVERS {
+                if written != Written::Held {
+                    break;
+                }
+                written = match self.end_lease_of_another().await? {
+                    true => self.write_in_passing(write).await?,
+                    false => self.write(write).await?,
+                };
             }
-            written = match self.end_lease_of_another().await? {
-                true => self.write_in_passing(write).await?,
-                false => self.write(write).await?,
-            };
-        }
-        Ok(written)
+            Ok(written)
+        })
     }
 
     /// Ends the lease of the instance that holds it. What that instance does then has no effect until it has acquired the
@@ -108,7 +112,7 @@ impl Ground<'_> {
         // A write to a key that holds something else is dropped, and its key quarantined.
         let writes = write.steps.iter().flatten();
         let last_set = writes.filter_map(|writes| Some((&writes.table, writes.set.last()?)));
-        let of_table: BTreeMap<_, _> = last_set.collect();
+        let of_table: Map<_, _> = last_set.collect();
         let set = of_table.into_iter();
         let set = set
             .map(|(table, (field, value))| ((table.clone(), field.clone()), Some(value.clone())));

@@ -110,11 +110,9 @@ impl Handle {
     ///
     /// # Cancel safety
     /// The next call goes on where this one was.
-    // Boxed, so that this crate compiles the future: see `BoxFuture`.
-    #[inline(never)]
     pub fn judge(&self) -> StoreFuture<'_, usize> {
         let now = self.0.stages.options.clock.now_seconds();
-        Box::pin(self.0.stages.judge.judge_by_hand(now))
+        self.0.stages.judge.judge(now, true)
     }
 
     /// Tells the store that this instance is alive, and which version of the application it runs; learns how many
@@ -129,9 +127,7 @@ impl Handle {
     ///
     /// # Cancel safety
     /// The store may have been told.
-    // Boxed, so that this crate compiles the future: see `BoxFuture`.
-    #[inline(never)]
     pub fn heartbeat(&self) -> StoreFuture<'_, ()> {
-        Box::pin(self.0.stages.flusher.beat())
+        self.0.stages.flusher.beat()
     }
 }

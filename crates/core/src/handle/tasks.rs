@@ -11,7 +11,7 @@ use crate::machine;
 use crate::recorder::Recorder;
 use crate::skew;
 use crate::store::Store;
-use crate::task::{Stop, Stopped, Task};
+use crate::task::{BoxFuture, Stop, Stopped, Task};
 
 /// Contexts beside those of the application: `<unmatched>`, `<overflow>` and `<all>`.
 const SYNTHETIC: usize = 3;
@@ -99,7 +99,7 @@ impl Stages {
 
     /// What is done within 5 s, or at all where the store is in this process: then there is nothing to wait for, and no
     /// timer that a runtime would have to run.
-    pub(super) async fn in_time<T>(&self, future: impl Future<Output = T>) -> Option<T> {
+    pub(super) async fn in_time<T>(&self, future: BoxFuture<'_, T>) -> Option<T> {
         match self.store.locality().deadline {
             None => Some(future.await),
             Some(deadline) => tokio::time::timeout(deadline, future).await.ok(),

@@ -3,9 +3,9 @@
 //! The name of a field begins with the number of the judgement that wrote it. Fields with a later number than the last
 //! judgement's were written by one that did not come to its end, and do not count.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::StoreFuture;
 use super::table::Table;
 use super::table_reads::{Purpose, TableRead, TableReader, read_pages, read_table, read_value};
 use super::taken::{TAKEN, TakenChanges};
@@ -13,6 +13,7 @@ use crate::error::{StoreError, StoreErrorKind};
 use tower_pulse_detect::change::Change;
 use tower_pulse_detect::last_judgement::LastJudgement;
 use tower_pulse_model::pack::unpack;
+use tower_pulse_model::sorted::Map;
 
 /// The field of [`Table::Judgement`].
 pub const JUDGED: &[u8] = b"judged";
@@ -89,7 +90,7 @@ pub struct Judgement {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NumberedFields {
     /// The number of the judgement that wrote each, and its value, by name.
-    pub by_name: BTreeMap<Vec<u8>, (u64, Vec<u8>)>,
+    pub by_name: Map<Vec<u8>, (u64, Vec<u8>)>,
     /// Fields that do not count.
     pub obsolete: Vec<Vec<u8>>,
 }
@@ -138,25 +139,29 @@ fn split(field: &[u8]) -> Option<(u64, &[u8])> {
 }
 
 /// Reads the last judgement.
-pub async fn read_judged(reader: &dyn TableReader) -> Result<StoredJudged, StoreError> {
-    let value = read_value(reader, Purpose::Query, Table::Judgement, JUDGED).await?;
-    Ok(StoredJudged::new(value))
+pub fn read_judged<'a>(reader: &'a dyn TableReader) -> StoreFuture<'a, StoredJudged> {
+    Box::pin(async move {
+        let value = read_value(reader, Purpose::Query, Table::Judgement, JUDGED).await?;
+        Ok(StoredJudged::new(value))
+    })
 }
 
 /// Reads the last judgement, and who has taken a change.
-async fn read_judged_and_taken(
-    reader: &dyn TableReader,
-) -> Result<(StoredJudged, TakenChanges), StoreError> {
-    let fields = TableRead::Values(Table::Judgement, [JUDGED, TAKEN].map(Vec::from).into());
-    let mut page = read_table(reader, Purpose::Query, fields).await?;
-    let taken = TakenChanges::new(page.value());
-    Ok((StoredJudged::new(page.value()), taken))
+fn read_judged_and_taken<'a>(
+    reader: &'a dyn TableReader,
+) -> StoreFuture<'a, (StoredJudged, TakenChanges)> {
+    Box::pin(async move {
+        let fields = TableRead::Values(Table::Judgement, [JUDGED, TAKEN].map(Vec::from).into());
+        let mut page = read_table(reader, Purpose::Query, fields).await?;
+        let taken = TakenChanges::new(page.value());
+        Ok((StoredJudged::new(page.value()), taken))
+    })
 }
 
 /// Reads the changes. Fields that are none are left out.
 pub async fn read_changes(reader: &dyn TableReader) -> Result<ChangeLog, StoreError> {
-    let (stored, taken, [changes]) = read_all(reader, [Table::Changes]).await?;
-    let mut changes = changes_in(&changes);
+    let (stored, taken, fields) = read_all(reader, &[Table::Changes]).await?;
+    let mut changes: Vec<_> = fields.iter().flat_map(changes_in).collect();
     taken.tell(&mut changes);
     Ok(ChangeLog {
         changes,
@@ -194,8 +199,10 @@ pub fn changes_in(fields: &NumberedFields) -> Vec<Change> {
 
 /// Reads everything that the last judgement has left.
 pub async fn read_judgement(reader: &dyn TableReader) -> Result<Judgement, StoreError> {
-    let tables = [Table::Changes, Table::Detector];
-    let (stored, _, [changes, detector]) = read_all(reader, tables).await?;
+    let (stored, _, fields) = read_all(reader, &[Table::Changes, Table::Detector]).await?;
+    let mut fields = fields.into_iter();
+    let mut next = || fields.next().unwrap_or_default();
+    let (changes, detector) = (next(), next());
     Ok(Judgement {
         stored,
         changes,
@@ -204,31 +211,33 @@ pub async fn read_judgement(reader: &dyn TableReader) -> Result<Judgement, Store
 }
 
 /// Reads tables page by page, again if a judgement was written meanwhile.
-async fn read_all<const N: usize>(
-    reader: &dyn TableReader,
-    tables: [Table; N],
-) -> Result<(StoredJudged, TakenChanges, [NumberedFields; N]), StoreError> {
-    let mut stored = read_judged(reader).await?;
-    for _ in 0..MAX_READS {
-        let last = stored.number();
-        let mut read = [const { None }; N];
-        for (table, read) in tables.iter().zip(&mut read) {
-            // Of a table that is left out as too large, all changes would seem to have ended.
-            let fields = read_pages(reader, Purpose::Fold, table, usize::MAX).await?;
-            let mut counting = NumberedFields::default();
-            for (field, value) in fields {
-                counting.add(field, value, last);
+fn read_all<'a>(
+    reader: &'a dyn TableReader,
+    tables: &'a [Table],
+) -> StoreFuture<'a, (StoredJudged, TakenChanges, Vec<NumberedFields>)> {
+    Box::pin(async move {
+        let mut stored = read_judged(reader).await?;
+        for _ in 0..MAX_READS {
+            let last = stored.number();
+            let mut read = Vec::with_capacity(tables.len());
+            for table in tables {
+                // Of a table that is left out as too large, all changes would seem to have ended.
+                let fields = read_pages(reader, Purpose::Fold, table, usize::MAX).await?;
+                let mut counting = NumberedFields::default();
+                for (field, value) in fields {
+                    counting.add(field, value, last);
+                }
+                read.push(counting);
             }
-            *read = Some(counting);
+            let (after, taken) = read_judged_and_taken(reader).await?;
+            if after == stored {
+                return Ok((stored, taken, read));
+            }
+            stored = after;
         }
-        let (after, taken) = read_judged_and_taken(reader).await?;
-        if after == stored {
-            return Ok((stored, taken, read.map(Option::unwrap_or_default)));
-        }
-        stored = after;
-    }
-    Err(StoreError::new(
-        StoreErrorKind::Unexpected,
-        "the changes were written each time that they were read: try again".to_owned(),
-    ))
+        Err(StoreError::new(
+            StoreErrorKind::Unexpected,
+            "the changes were written each time that they were read: try again".to_owned(),
+        ))
+    })
 }

@@ -18,7 +18,7 @@ impl Section for Map<Arc<str>, RankingDelta> {
                     mine.merge(delta);
                     mine.limit();
                 }
-                None => self.insert(ranking, delta),
+                None => drop(self.insert(ranking, delta)),
             }
         }
     }
@@ -110,7 +110,7 @@ impl RankingDelta {
         self.spec.write(out);
         out.uint(self.dropped);
         out.uint(self.ids.len() as u64);
-        for (id, added) in &self.ids {
+        for (id, added) in self.ids.iter() {
             out.bytes(id.as_bytes());
             added.is_removed.write(out);
             let precision = self.spec.precision();

@@ -1,7 +1,5 @@
 //! Folding marks: the newest are retained, and a version that repeats the one before it gets none.
 
-use std::collections::BTreeMap;
-
 use crate::fold::ground::{Ground, Interrupted};
 use crate::fold::plan::{NAMES_AT_ONCE, Plans};
 use crate::store::marks;
@@ -9,6 +7,7 @@ use crate::store::table::{FieldWrites, Table};
 use tower_pulse_model::mark::{Marks, StoredMark};
 use tower_pulse_model::pack::pack;
 use tower_pulse_model::round::{PARTITION_OF_MARKS, Round};
+use tower_pulse_model::sorted::Map;
 
 /// Fields without a mark that one round removes.
 const MAX_SURPLUS: usize = 1_000;
@@ -38,7 +37,7 @@ pub(super) async fn merge(
             tokio::task::yield_now().await;
         }
     }
-    let [old, new] = [&before, &after].map(|marks| -> BTreeMap<Vec<u8>, &StoredMark> {
+    let [old, new] = [&before, &after].map(|marks| -> Map<Vec<u8>, &StoredMark> {
         let marks = marks.as_slice().iter();
         marks.map(|stored| (id_of(stored), stored)).collect()
     });
@@ -47,7 +46,7 @@ pub(super) async fn merge(
     write.set = added
         .map(|(id, stored)| (id.clone(), pack(*stored)))
         .collect();
-    let gone = old.into_keys().filter(|id| !new.contains_key(id));
+    let gone = old.keys().filter(|id| !new.contains_key(*id)).cloned();
     let surplus = listed.surplus.into_iter();
     let surplus = surplus.filter(|field| !new.contains_key(field));
     write.removed = gone.chain(surplus.take(MAX_SURPLUS)).collect();

@@ -31,6 +31,7 @@ pub use self::tables::Tables;
 pub use self::upkeep::Heartbeats;
 use crate::clock::Clock;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::task::BoxFuture;
 use tower_pulse_model::slice::Precisions;
 
 /// The most bytes of entries that are not folded, unless a test sets others. A flush folds what it has appended, so that
@@ -124,20 +125,23 @@ impl InProcessStore {
     }
 
     /// Does work, and waits for its answer.
-    async fn find(
+    #[inline(never)]
+    fn find(
         &self,
         access: Access,
         work: Box<dyn FnOnce(&mut State) -> Found + Send>,
-    ) -> Found {
-        let (answer, answered) = oneshot::channel();
-        let work = move |state: Result<&mut State, StoreError>| {
-            // A future that was dropped waits for nothing.
-            if !answer.is_closed() {
-                let _ = answer.send(state.and_then(work));
-            }
-        };
-        self.place.begin(access, Box::new(work))?;
-        answered.await.unwrap_or_else(|_| Err(self.ended()))
+    ) -> BoxFuture<'_, Found> {
+        Box::pin(async move {
+            let (answer, answered) = oneshot::channel();
+            let work = move |state: Result<&mut State, StoreError>| {
+                // A future that was dropped waits for nothing.
+                if !answer.is_closed() {
+                    let _ = answer.send(state.and_then(work));
+                }
+            };
+            self.place.begin(access, Box::new(work))?;
+            answered.await.unwrap_or_else(|_| Err(self.ended()))
+        })
     }
 
     /// All work is done and answered, unless it panics.
