@@ -5,6 +5,9 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use hmac_sha256::Hash;
 use http::request::Parts;
 use http::{StatusCode, header};
@@ -16,6 +19,11 @@ use tower_pulse_core::error::BuildError;
 use tower_pulse_core::health::Notices;
 use tower_pulse_core::task::BoxFuture;
 use tower_pulse_detect::change::SOMEONE;
+
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &base64::alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 
 /// Which requests the admin router answers. It cannot be served without an `Access`. The guide's page about
 /// [access](https://docs.rs/tower-pulse/latest/tower_pulse/guide/access/index.html) shows each way with a whole service around it.
@@ -384,29 +392,6 @@ impl Secret {
     }
 }
 
-/// Decodes base64, padded or not.
-fn from_base64(text: &[u8]) -> Option<Vec<u8>> {
-    let padding = text.iter().rev().take(2).take_while(|byte| **byte == b'=');
-    let text = &text[..text.len() - padding.count()];
-    let (mut decoded, mut held, mut bits) = (Vec::new(), 0u32, 0);
-    for byte in text {
-        let six = match byte {
-            b'A'..=b'Z' => byte - b'A',
-            b'a'..=b'z' => byte - b'a' + 26,
-            b'0'..=b'9' => byte - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        (held, bits) = (held << 6 | u32::from(six), bits + 6);
-        if bits >= 8 {
-            bits -= 8;
-            decoded.push((held >> bits) as u8);
-        }
-    }
-    Some(decoded)
-}
-
 /// The user and the secret in the request's `Authorization` header, of which a `Bearer` has no user; `None` if there is no
 /// such header, more than one, or an invalid one.
 fn credentials(parts: &Parts) -> Option<(Option<Vec<u8>>, Vec<u8>)> {
@@ -421,7 +406,7 @@ fn credentials(parts: &Parts) -> Option<(Option<Vec<u8>>, Vec<u8>)> {
         return Some((None, credentials.to_vec()));
     }
     let is_basic = scheme.eq_ignore_ascii_case(b"basic");
-    let decoded = from_base64(credentials).filter(|_| is_basic)?;
+    let decoded = BASE64.decode(credentials).ok().filter(|_| is_basic)?;
     let colon = decoded.iter().position(|byte| *byte == b':')?;
     Some((
         Some(decoded[..colon].to_vec()),

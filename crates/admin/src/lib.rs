@@ -25,7 +25,6 @@ mod tests;
 mod writing;
 
 use std::convert::Infallible;
-use std::fmt;
 use std::sync::Arc;
 
 use axum::Router;
@@ -74,14 +73,6 @@ pub struct Instance {
     /// Returns the totals of this instance by context, which may include `<all>`.
     #[cfg_attr(not(feature = "prometheus"), allow(dead_code))]
     pub totals: TotalsSource,
-}
-
-impl fmt::Debug for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Source")
-            .field("query", &self.query)
-            .finish_non_exhaustive()
-    }
 }
 
 /// Creates a router for `nest` or `nest_service`.

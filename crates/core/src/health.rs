@@ -135,14 +135,13 @@ pub struct CleaningHealth {
 
 /// Warnings that no stage of an instance has: about the configuration of this process, which stay, about what fails again
 /// and again, and about losses for a while; and the wrong credentials that its admin routers got. All clones are one.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Notices {
     warnings: Arc<Mutex<Vec<Notice>>>,
     losses: Arc<Mutex<Map<Condition, Loss>>>,
     credentials: Arc<Mutex<WrongCredentials>>,
 }
 
-#[derive(Debug)]
 struct Notice {
     warning: Warning,
     /// When it last failed; `None` for a warning that stays.
@@ -150,7 +149,6 @@ struct Notice {
 }
 
 /// A count of what is lost, and when it last grew.
-#[derive(Debug)]
 struct Loss {
     count: u64,
     grew_at: Option<Tick>,

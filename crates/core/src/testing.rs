@@ -23,12 +23,6 @@ pub struct TestFolder {
     folder: Arc<Folder>,
 }
 
-impl std::fmt::Debug for TestFolder {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("TestFolder")
-    }
-}
-
 impl TestFolder {
     /// A folder of this name, which remembers up to `max_records` records.
     pub fn new(store: Arc<dyn Store>, clock: Clock, instance: &str, max_records: usize) -> Self {
@@ -116,12 +110,6 @@ impl TestFolder {
 pub struct TestFlusher {
     recorder: Arc<Recorder>,
     flusher: Arc<Flusher>,
-}
-
-impl std::fmt::Debug for TestFlusher {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("TestFlusher")
-    }
 }
 
 impl TestFlusher {

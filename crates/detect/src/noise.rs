@@ -94,7 +94,6 @@ impl Noise {
 }
 
 /// The weighted mean of a window that grows into the past, with its variance.
-#[derive(Debug)]
 pub(crate) struct Window {
     wobble: f64,
     correlation: f64,

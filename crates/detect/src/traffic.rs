@@ -8,7 +8,6 @@ use super::history::{History, STORED, Tick};
 use super::state::SharedMinutes;
 
 /// The traffic of a page, by minute: the last one is now.
-#[derive(Debug)]
 pub(crate) struct Traffic {
     /// Requests, in all minutes that were judged since the page was first seen.
     counts: Vec<(Tick, f64)>,

@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::cell::RefCell;
-use std::fmt;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
@@ -30,14 +29,6 @@ pub(super) struct FileFields {
     pub(super) transaction: Option<WriteTransaction>,
     /// Why the last work on it failed.
     pub(super) failure: RefCell<Option<Trouble>>,
-}
-
-impl fmt::Debug for FileFields {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FileFields")
-            .field("path", &self.path)
-            .finish_non_exhaustive()
-    }
 }
 
 /// The fields of the state of a file.

@@ -140,17 +140,11 @@ impl Batch {
         self.late += other.late;
         self.since = self.since.into_iter().chain(other.since).min();
         for (context, theirs) in other.contexts {
-            match self.contexts.get_mut(&context) {
-                Some(mine) => {
-                    let late = mine.merge(theirs, &self.precisions, MAX_HOURS);
-                    if context.kind != Kind::All {
-                        self.late += late;
-                    }
-                }
-                None => {
-                    self.contexts.insert(context, theirs);
-                }
-            }
+            let is_all = context.kind == Kind::All;
+            self.contexts.merge(context, theirs, |mine, theirs| {
+                let late = mine.merge(theirs, &self.precisions, MAX_HOURS);
+                self.late += if is_all { 0 } else { late };
+            });
         }
         let counters = &self.precisions.counters;
         Section::merge(&mut self.counters, other.counters, counters);

@@ -36,10 +36,9 @@ pub(super) fn read(
 impl Section for CounterDeltas {
     fn merge(&mut self, later: Self, precisions: &[Precision]) {
         for (counter, theirs) in later {
-            match self.get_mut(&counter) {
-                Some(mine) => merge_all(mine, theirs, precisions),
-                None => drop(self.insert(counter, theirs)),
-            }
+            self.merge(counter, theirs, |mine, theirs| {
+                merge_all(mine, theirs, precisions)
+            });
         }
     }
 

@@ -54,7 +54,6 @@ pub fn pack(batch: &Batch) -> Vec<u8> {
 }
 
 /// A reader of one entry, name by name, so that a long entry need not block a worker of the runtime.
-#[derive(Debug)]
 pub struct EntryReader<'a> {
     reader: Reader<'a>,
     budget: Budget,

@@ -47,7 +47,7 @@ pub fn partition_of_record(id: RecordId) -> usize {
 pub const PARTITION_OF_MARKS: usize = 0;
 
 /// Additions of several entries, by name.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Round {
     /// One group for each set of precisions among the entries. There is nearly always one.
     pub groups: Vec<Group>,
@@ -67,7 +67,6 @@ pub struct Round {
 }
 
 /// Additions of the entries that have the same precisions.
-#[derive(Debug)]
 pub struct Group {
     /// The precisions of the counters.
     pub precisions: Precisions,
@@ -152,13 +151,10 @@ impl Round {
         delta.drop_future(stamp.saturating_add(SKEW_ALLOWED));
         let specs = (self.ranking_specs).or_insert_with(name.clone(), CarriedSpecs::default);
         specs.carry(delta.spec, stamp);
-        match self.rankings.get_mut(&name) {
-            Some(mine) => {
-                mine.merge(delta);
-                mine.bound();
-            }
-            None => drop(self.rankings.insert(name, delta)),
-        }
+        self.rankings.merge(name, delta, |mine, delta| {
+            mine.merge(delta);
+            mine.bound();
+        });
     }
 
     fn group_at(&mut self, precisions: &Precisions) -> usize {
@@ -198,7 +194,7 @@ impl Group {
     ) -> impl Iterator<Item = (&ContextId, &AcceptedDelta)> {
         let names = partitions.iter().filter_map(|at| self.names.get(at));
         let names = names.flat_map(|names| &names.contexts);
-        names.filter_map(|context| self.contexts.get_key_value(context))
+        names.filter_map(|context| Some((context, self.contexts.get(context)?)))
     }
 
     /// The user's counters of some partitions.
@@ -208,7 +204,7 @@ impl Group {
     ) -> impl Iterator<Item = (&Arc<str>, &Vec<Slices<i64>>)> {
         let names = partitions.iter().filter_map(|at| self.names.get(at));
         let names = names.flat_map(|names| &names.counters);
-        names.filter_map(|name| self.counters.get_key_value(name))
+        names.filter_map(|name| Some((name, self.counters.get(name)?)))
     }
 
     fn add_context(&mut self, context: ContextId, mut delta: ContextDelta, stamp: i64) {

@@ -80,22 +80,13 @@ impl<K: Ord, V> Map<K, V> {
         taken
     }
 
-    /// A key with its value.
-    pub fn get_key_value<Q: Ord + ?Sized>(&self, key: &Q) -> Option<(&K, &V)>
-    where
-        K: Borrow<Q>,
-    {
-        let (at, place) = self.place(key).ok()?;
-        let (key, value) = &self.0[at][place];
-        Some((key, value))
-    }
-
     /// The value of a key.
     pub fn get<Q: Ord + ?Sized>(&self, key: &Q) -> Option<&V>
     where
         K: Borrow<Q>,
     {
-        self.get_key_value(key).map(|(_, value)| value)
+        let (at, place) = self.place(key).ok()?;
+        Some(&self.0[at][place].1)
     }
 
     /// The value of a key.
@@ -108,10 +99,7 @@ impl<K: Ord, V> Map<K, V> {
     }
 
     /// Whether a key is in it.
-    pub fn contains_key<Q: Ord + ?Sized>(&self, key: &Q) -> bool
-    where
-        K: Borrow<Q>,
-    {
+    pub fn contains_key(&self, key: &K) -> bool {
         self.place(key).is_ok()
     }
 
@@ -130,6 +118,16 @@ impl<K: Ord, V> Map<K, V> {
             Err((at, place)) => {
                 self.insert_at(at, place, (key, value));
                 None
+            }
+        }
+    }
+
+    /// Adds to the value of a key, or inserts it.
+    pub fn merge(&mut self, key: K, value: V, add: impl FnOnce(&mut V, V)) {
+        match self.place(&key) {
+            Ok((at, place)) => add(&mut self.0[at][place].1, value),
+            Err((at, place)) => {
+                self.insert_at(at, place, (key, value));
             }
         }
     }
@@ -211,7 +209,6 @@ impl<K: Ord, V> Map<K, V> {
 }
 
 /// The keys of a [`Map`] with their values. The standard library's `Flatten` is many times as large.
-#[derive(Debug)]
 pub struct Iter<'a, K, V> {
     lists: std::slice::Iter<'a, Vec<(K, V)>>,
     list: std::slice::Iter<'a, (K, V)>,

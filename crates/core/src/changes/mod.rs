@@ -28,7 +28,7 @@ use crate::fold::Folder;
 use crate::store::conditional_write::Written;
 use crate::store::judgement::read_judged;
 use crate::store::{Store, StoreFuture};
-use crate::task::lock;
+use crate::task::{boxed, lock};
 use tower_pulse_detect::change::Change;
 use tower_pulse_detect::detector::Sight;
 use tower_pulse_detect::last_judgement::LastJudgement;
@@ -160,7 +160,7 @@ impl Judge {
             };
             let (session, write, events) = session.judge(&*self.store, end, now).await?;
             let written = match by_hand {
-                true => self.folder.write_by_hand(&write).await?,
+                true => boxed(self.folder.write_by_hand(&write)).await?,
                 false => self.folder.write(&write).await?,
             };
             match written {

@@ -28,11 +28,11 @@ impl Judge {
         let mut admission = stopped.admission();
         loop {
             let wait = self.until_next() + SPREAD.mul_f64(fastrand::f64());
-            if stopped.or(self.clock.sleep(wait)).await.is_none() {
+            if stopped.or(Box::pin(self.clock.sleep(wait))).await.is_none() {
                 return;
             }
             if stopped
-                .or(self.judge_minute(&mut admission))
+                .or(Box::pin(self.judge_minute(&mut admission)))
                 .await
                 .is_none()
             {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::Flusher;
 use crate::error::StoreError;
-use crate::store::{Heartbeat, StoreFuture, marks};
+use crate::store::{Heartbeat, marks};
 use crate::task::{boxed, lock};
 use tower_pulse_model::fleet::Fleet;
 use tower_pulse_model::mark::Mark;
@@ -17,31 +17,28 @@ const MARK_AGAIN: Duration = Duration::from_secs(60);
 
 impl Flusher {
     /// Sends a heartbeat, and asks how the fleet is doing.
-    #[inline(never)]
-    pub fn beat(&self) -> StoreFuture<'_, ()> {
-        Box::pin(async move {
-            let mut marked = Ok(());
-            let mut unmarked = None;
-            if !self.is_version_marked.load(Ordering::Relaxed) {
-                // Without the version, so that the answer has only those of others. Until the version has its mark, it is
-                // not told: another instance that has it would make none.
-                let others = self.send_heartbeat(None).await?;
-                match self.mark_version(&others).await {
-                    Ok(true) => self.is_version_marked.store(true, Ordering::Relaxed),
-                    waits => {
-                        marked = waits.map(drop);
-                        unmarked = Some(others);
-                    }
+    pub async fn beat(&self) -> Result<(), StoreError> {
+        let mut marked = Ok(());
+        let mut unmarked = None;
+        if !self.is_version_marked.load(Ordering::Relaxed) {
+            // Without the version, so that the answer has only those of others. Until the version has its mark, it is
+            // not told: another instance that has it would make none.
+            let others = self.send_heartbeat(None).await?;
+            match self.mark_version(&others).await {
+                Ok(true) => self.is_version_marked.store(true, Ordering::Relaxed),
+                waits => {
+                    marked = waits.map(drop);
+                    unmarked = Some(others);
                 }
             }
-            let version = self.recorder.limits.app_version.clone();
-            let fleet = match unmarked {
-                Some(fleet) => fleet,
-                None => self.send_heartbeat(version).await?,
-            };
-            self.recorder.drain.set_fleet(fleet);
-            marked
-        })
+        }
+        let version = self.recorder.limits.app_version.clone();
+        let fleet = match unmarked {
+            Some(fleet) => fleet,
+            None => self.send_heartbeat(version).await?,
+        };
+        self.recorder.drain.set_fleet(fleet);
+        marked
     }
 
     async fn send_heartbeat(&self, version: Option<Arc<str>>) -> Result<Fleet, StoreError> {
@@ -101,7 +98,7 @@ impl Flusher {
             let new = || (Mark::of_version(now, version), None);
             mark.get_or_insert_with(new).0.clone()
         };
-        if marks::read(self.store.journal())
+        if boxed(marks::read(self.store.journal()))
             .await?
             .marks
             .settles(&mark)

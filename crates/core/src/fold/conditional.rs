@@ -7,7 +7,6 @@ use super::features::Features;
 use super::ground::{Ground, Interrupted};
 use super::plan::Outcome;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::store::StoreFuture;
 use crate::store::conditional_write::{ConditionalWrite, Written};
 use crate::store::table::Table;
 use crate::task::lock;
@@ -38,21 +37,18 @@ impl Folder {
 
     /// Writes also if another instance holds the lease, which then has to acquire it again: again and again, as it may
     /// acquire the lease first.
-    #[inline(never)]
-    pub fn write_by_hand<'a>(&'a self, write: &'a ConditionalWrite) -> StoreFuture<'a, Written> {
-        Box::pin(async move {
-            let mut written = self.write(write).await?;
-            for _ in 0..TAKEOVERS {
-                if written != Written::Held {
-                    break;
-                }
-                written = match self.end_lease_of_another().await? {
-                    true => self.write_in_passing(write).await?,
-                    false => self.write(write).await?,
-                };
+    pub async fn write_by_hand(&self, write: &ConditionalWrite) -> Result<Written, StoreError> {
+        let mut written = self.write(write).await?;
+        for _ in 0..TAKEOVERS {
+            if written != Written::Held {
+                break;
             }
-            Ok(written)
-        })
+            written = match self.end_lease_of_another().await? {
+                true => self.write_in_passing(write).await?,
+                false => self.write(write).await?,
+            };
+        }
+        Ok(written)
     }
 
     /// Ends the lease of the instance that holds it. What that instance does then has no effect until it has acquired the

@@ -24,7 +24,6 @@ pub(super) struct Lease {
 }
 
 /// Why work under a lease ended early. The lease must not be used again.
-#[derive(Debug)]
 pub(super) enum Interrupted {
     /// Another instance holds the lease by now, or a failover has taken the journal back in time.
     Lost,

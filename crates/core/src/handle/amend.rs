@@ -11,7 +11,7 @@ use crate::store::judgement::read_changes;
 use crate::store::table::{FieldWrites, Table};
 use crate::store::table_reads::{Purpose, read_value};
 use crate::store::taken::MAX_TAKEN;
-use crate::task::BoxFuture;
+use crate::task::{BoxFuture, boxed};
 use tower_pulse_detect::change::{Change, Taken};
 use tower_pulse_model::mark::{Mark, StoredMark};
 use tower_pulse_model::pack::pack;
@@ -108,7 +108,7 @@ impl Handle {
 
     /// Writes, also if another instance folds. `false` if something else was written before.
     async fn has_written(&self, write: &ConditionalWrite) -> Result<bool, StoreError> {
-        match self.0.stages.folder.write_by_hand(write).await? {
+        match boxed(self.0.stages.folder.write_by_hand(write)).await? {
             Written::Done => Ok(true),
             Written::Differs => Ok(false),
             Written::Held => Err(written_by_others()),

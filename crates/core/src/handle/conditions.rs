@@ -91,11 +91,15 @@ impl Stages {
     /// Looks at the conditions each second, until the `Pulse` shuts down.
     pub(super) async fn watch_conditions(self: Arc<Self>, mut stopped: Stopped) {
         let clock = &self.options.clock;
-        while stopped.or(clock.sleep(LOOK_EVERY)).await.is_some() {
+        while stopped
+            .or(Box::pin(clock.sleep(LOOK_EVERY)))
+            .await
+            .is_some()
+        {
             let instance = self.flusher.status().instance;
             let events = self.watch.look(&instance, clock, self.warnings());
             if stopped
-                .or(self.watch.callbacks.call(clock, events))
+                .or(Box::pin(self.watch.callbacks.call(clock, events)))
                 .await
                 .is_none()
             {

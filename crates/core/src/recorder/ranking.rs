@@ -19,7 +19,7 @@ const MAX_RANKINGS: usize = 100;
 const IDLE_DRAINS: u8 = 8;
 
 /// The rankings of this process, by name.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Rankings(Mutex<Map<Arc<str>, Arc<RankingEntry>>>);
 
 /// A ranking, and the additions to it since the last drain.

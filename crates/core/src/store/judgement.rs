@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
-use super::StoreFuture;
 use super::table::Table;
 use super::table_reads::{Purpose, TableRead, TableReader, read_pages, read_table, read_value};
 use super::taken::{TAKEN, TakenChanges};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::task::boxed;
 use tower_pulse_detect::change::Change;
 use tower_pulse_detect::last_judgement::LastJudgement;
 use tower_pulse_model::pack::unpack;
@@ -139,28 +139,24 @@ fn split(field: &[u8]) -> Option<(u64, &[u8])> {
 }
 
 /// Reads the last judgement.
-pub fn read_judged<'a>(reader: &'a dyn TableReader) -> StoreFuture<'a, StoredJudged> {
-    Box::pin(async move {
-        let value = read_value(reader, Purpose::Query, Table::Judgement, JUDGED).await?;
-        Ok(StoredJudged::new(value))
-    })
+pub async fn read_judged(reader: &dyn TableReader) -> Result<StoredJudged, StoreError> {
+    let value = read_value(reader, Purpose::Query, Table::Judgement, JUDGED).await?;
+    Ok(StoredJudged::new(value))
 }
 
 /// Reads the last judgement, and who has taken a change.
-fn read_judged_and_taken<'a>(
-    reader: &'a dyn TableReader,
-) -> StoreFuture<'a, (StoredJudged, TakenChanges)> {
-    Box::pin(async move {
-        let fields = TableRead::Values(Table::Judgement, [JUDGED, TAKEN].map(Vec::from).into());
-        let mut page = read_table(reader, Purpose::Query, fields).await?;
-        let taken = TakenChanges::new(page.value());
-        Ok((StoredJudged::new(page.value()), taken))
-    })
+async fn read_judged_and_taken(
+    reader: &dyn TableReader,
+) -> Result<(StoredJudged, TakenChanges), StoreError> {
+    let fields = TableRead::Values(Table::Judgement, [JUDGED, TAKEN].map(Vec::from).into());
+    let mut page = read_table(reader, Purpose::Query, fields).await?;
+    let taken = TakenChanges::new(page.value());
+    Ok((StoredJudged::new(page.value()), taken))
 }
 
 /// Reads the changes. Fields that are none are left out.
 pub async fn read_changes(reader: &dyn TableReader) -> Result<ChangeLog, StoreError> {
-    let (stored, taken, fields) = read_all(reader, &[Table::Changes]).await?;
+    let (stored, taken, fields) = boxed(read_all(reader, &[Table::Changes])).await?;
     let mut changes: Vec<_> = fields.iter().flat_map(changes_in).collect();
     taken.tell(&mut changes);
     Ok(ChangeLog {
@@ -199,7 +195,7 @@ pub fn changes_in(fields: &NumberedFields) -> Vec<Change> {
 
 /// Reads everything that the last judgement has left.
 pub async fn read_judgement(reader: &dyn TableReader) -> Result<Judgement, StoreError> {
-    let (stored, _, fields) = read_all(reader, &[Table::Changes, Table::Detector]).await?;
+    let (stored, _, fields) = boxed(read_all(reader, &[Table::Changes, Table::Detector])).await?;
     let mut fields = fields.into_iter();
     let mut next = || fields.next().unwrap_or_default();
     let (changes, detector) = (next(), next());
@@ -211,33 +207,31 @@ pub async fn read_judgement(reader: &dyn TableReader) -> Result<Judgement, Store
 }
 
 /// Reads tables page by page, again if a judgement was written meanwhile.
-fn read_all<'a>(
-    reader: &'a dyn TableReader,
-    tables: &'a [Table],
-) -> StoreFuture<'a, (StoredJudged, TakenChanges, Vec<NumberedFields>)> {
-    Box::pin(async move {
-        let mut stored = read_judged(reader).await?;
-        for _ in 0..MAX_READS {
-            let last = stored.number();
-            let mut read = Vec::with_capacity(tables.len());
-            for table in tables {
-                // Of a table that is left out as too large, all changes would seem to have ended.
-                let fields = read_pages(reader, Purpose::Fold, table, usize::MAX).await?;
-                let mut counting = NumberedFields::default();
-                for (field, value) in fields {
-                    counting.add(field, value, last);
-                }
-                read.push(counting);
+async fn read_all(
+    reader: &dyn TableReader,
+    tables: &[Table],
+) -> Result<(StoredJudged, TakenChanges, Vec<NumberedFields>), StoreError> {
+    let mut stored = read_judged(reader).await?;
+    for _ in 0..MAX_READS {
+        let last = stored.number();
+        let mut read = Vec::with_capacity(tables.len());
+        for table in tables {
+            // Of a table that is left out as too large, all changes would seem to have ended.
+            let fields = boxed(read_pages(reader, Purpose::Fold, table, usize::MAX)).await?;
+            let mut counting = NumberedFields::default();
+            for (field, value) in fields {
+                counting.add(field, value, last);
             }
-            let (after, taken) = read_judged_and_taken(reader).await?;
-            if after == stored {
-                return Ok((stored, taken, read));
-            }
-            stored = after;
+            read.push(counting);
         }
-        Err(StoreError::new(
-            StoreErrorKind::Unexpected,
-            "the changes were written each time that they were read: try again".to_owned(),
-        ))
-    })
+        let (after, taken) = read_judged_and_taken(reader).await?;
+        if after == stored {
+            return Ok((stored, taken, read));
+        }
+        stored = after;
+    }
+    Err(StoreError::new(
+        StoreErrorKind::Unexpected,
+        "the changes were written each time that they were read: try again".to_owned(),
+    ))
 }

@@ -13,7 +13,6 @@ use tower_pulse_model::slice::Precisions;
 pub type MemoryStore = InProcessStore;
 
 /// A state in memory.
-#[derive(Debug)]
 struct Memory(Mutex<State>);
 
 impl Place for Memory {

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::table::Table;
+use crate::error::StoreError;
 use crate::store::StoreFuture;
 use tower_pulse_model::context::fnv1a;
 use tower_pulse_model::pack::{from_hex, packed, unpack};
@@ -218,39 +219,34 @@ pub fn read_table<'a>(
 }
 
 /// Reads one field.
-pub fn read_value<'a>(
-    reader: &'a dyn TableReader,
+pub async fn read_value(
+    reader: &dyn TableReader,
     purpose: Purpose,
     table: Table,
-    field: &'a [u8],
-) -> StoreFuture<'a, Option<Vec<u8>>> {
-    Box::pin(async move {
-        let read = TableRead::Values(table, [field.to_vec()].into());
-        Ok(read_table(reader, purpose, read).await?.value())
-    })
+    field: &[u8],
+) -> Result<Option<Vec<u8>>, StoreError> {
+    let read = TableRead::Values(table, [field.to_vec()].into());
+    Ok(read_table(reader, purpose, read).await?.value())
 }
 
 /// Reads a table that may be large, up to so many pages of it. A field may come twice.
-pub fn read_pages<'a>(
-    reader: &'a dyn TableReader,
+pub async fn read_pages(
+    reader: &dyn TableReader,
     purpose: Purpose,
-    table: &'a Table,
+    table: &Table,
     most: usize,
-) -> StoreFuture<'a, Vec<Field>> {
-    Box::pin(async move {
-        let (mut fields, mut from) = (Vec::new(), None);
-        for _ in 0..most {
-            let mut page =
-                read_table(reader, purpose, TableRead::Page(table.clone(), from)).await?;
-            fields.append(&mut page.fields);
-            from = page.next;
-            if from.is_none() {
-                break;
-            }
-            tokio::task::yield_now().await;
+) -> Result<Vec<Field>, StoreError> {
+    let (mut fields, mut from) = (Vec::new(), None);
+    for _ in 0..most {
+        let mut page = read_table(reader, purpose, TableRead::Page(table.clone(), from)).await?;
+        fields.append(&mut page.fields);
+        from = page.next;
+        if from.is_none() {
+            break;
         }
-        Ok(fields)
-    })
+        tokio::task::yield_now().await;
+    }
+    Ok(fields)
 }
 
 /// The tables of a store, as they are read.

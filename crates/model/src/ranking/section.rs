@@ -13,13 +13,10 @@ use crate::sorted::Map;
 impl Section for Map<Arc<str>, RankingDelta> {
     fn merge(&mut self, later: Self, _: &[Precision]) {
         for (ranking, delta) in later {
-            match self.get_mut(&ranking) {
-                Some(mine) => {
-                    mine.merge(delta);
-                    mine.limit();
-                }
-                None => drop(self.insert(ranking, delta)),
-            }
+            self.merge(ranking, delta, |mine, delta| {
+                mine.merge(delta);
+                mine.limit();
+            });
         }
     }
 

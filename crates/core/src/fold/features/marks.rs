@@ -4,6 +4,7 @@ use crate::fold::ground::{Ground, Interrupted};
 use crate::fold::plan::{NAMES_AT_ONCE, Plans};
 use crate::store::marks;
 use crate::store::table::{FieldWrites, Table};
+use crate::task::boxed;
 use tower_pulse_model::mark::{Marks, StoredMark};
 use tower_pulse_model::pack::pack;
 use tower_pulse_model::round::{PARTITION_OF_MARKS, Round};
@@ -23,7 +24,7 @@ pub(super) async fn merge(
         return Ok(());
     }
     // Listed under any version, and read again under that of the step.
-    let listed = marks::read(ground.journal).await?;
+    let listed = boxed(marks::read(ground.journal)).await?;
     let ids: Vec<_> = listed.marks.as_slice().iter().map(id_of).collect();
     let fields = [(Table::Marks, ids.clone())];
     let values = ground.load(&fields).await?;

@@ -1,7 +1,6 @@
 //! The fields of tables, as a store in one process keeps them.
 
 use std::any::Any;
-use std::fmt;
 use std::ops::ControlFlow;
 
 use crate::error::StoreError;
@@ -56,7 +55,7 @@ impl Extent {
 pub type Show<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
 
 /// The fields of all tables. A table that has no field does not exist.
-pub trait Fields: Any + fmt::Debug + Send {
+pub trait Fields: Any + Send {
     /// Bytes that a field takes beside its name and its value.
     fn bytes_per_field(&self) -> usize;
 

@@ -16,7 +16,6 @@ mod tables;
 mod upkeep;
 
 use std::any::Any;
-use std::fmt;
 use std::sync::Arc;
 
 use tokio::sync::{Mutex as AsyncMutex, oneshot};
@@ -31,7 +30,7 @@ pub use self::tables::Tables;
 pub use self::upkeep::Heartbeats;
 use crate::clock::Clock;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::task::BoxFuture;
+use crate::task::boxed;
 use tower_pulse_model::slice::Precisions;
 
 /// The most bytes of entries that are not folded, unless a test sets others. A flush folds what it has appended, so that
@@ -56,7 +55,7 @@ pub type Found = Result<Box<dyn Any + Send>, StoreError>;
 pub type Work = Box<dyn FnOnce(Result<&mut State, StoreError>) + Send>;
 
 /// The place in which a store has its state.
-pub trait Place: fmt::Debug + Send + Sync {
+pub trait Place: Send + Sync {
     /// In a few words.
     fn describe(&self) -> String;
 
@@ -78,7 +77,6 @@ pub trait Place: fmt::Debug + Send + Sync {
 }
 
 /// All that stores in one process do alike: whatever they answer is made of their state.
-#[derive(Debug)]
 pub struct InProcessStore {
     precisions: Precisions,
     clock: Clock,
@@ -119,29 +117,26 @@ impl InProcessStore {
         work: impl FnOnce(&mut State) -> Result<R, StoreError> + Send + 'static,
     ) -> Result<R, StoreError> {
         let work = |state: &mut State| Ok(Box::new(work(state)?) as Box<dyn Any + Send>);
-        let found = self.find(access, Box::new(work)).await?.downcast();
+        let found = boxed(self.find(access, Box::new(work))).await?.downcast();
         // The answer is that of this work.
         found.map(|found| *found).map_err(|_| self.ended())
     }
 
     /// Does work, and waits for its answer.
-    #[inline(never)]
-    fn find(
+    async fn find(
         &self,
         access: Access,
         work: Box<dyn FnOnce(&mut State) -> Found + Send>,
-    ) -> BoxFuture<'_, Found> {
-        Box::pin(async move {
-            let (answer, answered) = oneshot::channel();
-            let work = move |state: Result<&mut State, StoreError>| {
-                // A future that was dropped waits for nothing.
-                if !answer.is_closed() {
-                    let _ = answer.send(state.and_then(work));
-                }
-            };
-            self.place.begin(access, Box::new(work))?;
-            answered.await.unwrap_or_else(|_| Err(self.ended()))
-        })
+    ) -> Found {
+        let (answer, answered) = oneshot::channel();
+        let work = move |state: Result<&mut State, StoreError>| {
+            // A future that was dropped waits for nothing.
+            if !answer.is_closed() {
+                let _ = answer.send(state.and_then(work));
+            }
+        };
+        self.place.begin(access, Box::new(work))?;
+        answered.await.unwrap_or_else(|_| Err(self.ended()))
     }
 
     /// All work is done and answered, unless it panics.

@@ -44,7 +44,6 @@ packed! {
 
 /// The data of a store in one process.
 #[cfg_attr(any(test, feature = "__test_store"), derive(Clone))]
-#[derive(Debug)]
 pub struct State {
     /// The small part.
     pub kept: Kept,

@@ -23,7 +23,6 @@ const REPORTS_PART: usize = 4;
 
 /// All tables.
 #[cfg_attr(any(test, feature = "__test_store"), derive(Clone))]
-#[derive(Debug)]
 pub struct Tables {
     fields: Box<dyn Fields>,
     by_name: Map<Table, Extent>,
@@ -243,8 +242,8 @@ impl Tables {
     /// The records that are dropped first.
     fn oldest_records(&self, rolled: &RolledUp) -> Option<Table> {
         let first = Table::records((0, i64::MIN));
-        let tables = self.by_name.after(Some(&first)).map(|(table, _)| table);
-        let mut slices = tables.map_while(|table| Some((table, table.slice()?)));
+        let tables = self.by_name.after(Some(&first));
+        let mut slices = tables.map_while(|(table, _)| Some((table, table.slice()?)));
         let dropped = slices.find(|(_, (seconds, start))| {
             *seconds != FINEST.seconds || rolled.contains(*start) && !rolled.is_pending(*start)
         });

@@ -31,11 +31,9 @@ pub(in crate::store) fn minute_reports<'a>(
     reader: &'a dyn TableReader,
     minutes: &'a [i64],
 ) -> StoreFuture<'a, Vec<InstanceReports>> {
-    Box::pin(async move {
-        let tables = minutes.iter().copied();
-        let tables = tables.map(|minute| Table::InstanceMinutes { minute });
-        unpacked(reader, tables, instances).await
-    })
+    let tables = minutes.iter().copied();
+    let tables = tables.map(|minute| Table::InstanceMinutes { minute });
+    Box::pin(unpacked(reader, tables, instances))
 }
 
 /// What each version did in some minutes.

@@ -28,10 +28,8 @@ pub(in crate::store) fn slice_records<'a>(
     reader: &'a dyn TableReader,
     slices: &'a [TierSlice],
 ) -> StoreFuture<'a, Vec<SliceRecords>> {
-    Box::pin(async move {
-        let tables = slices.iter().map(|slice| Table::records(*slice));
-        unpacked(reader, tables, records).await
-    })
+    let tables = slices.iter().map(|slice| Table::records(*slice));
+    Box::pin(unpacked(reader, tables, records))
 }
 
 /// The packed records of some contexts in each of some slices, in the order of the contexts.
