@@ -62,7 +62,11 @@ impl Fleet {
                 let aggregate = aggregate_of(&nanos, Outcome::Success);
                 batch.add(&first, Kind::Http, *second, &aggregate);
             }
-            let delta = batch.contexts[&ContextId::new(Kind::Http, first)].clone();
+            let delta = batch
+                .contexts
+                .get(&ContextId::new(Kind::Http, first))
+                .expect("it is in it")
+                .clone();
             for name in self.names.iter().skip(variant).step_by(10) {
                 let context = ContextId::new(Kind::Http, name.clone());
                 batch.contexts.insert(context, delta.clone());

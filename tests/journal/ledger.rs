@@ -157,7 +157,7 @@ impl Ledger {
     pub fn sent(&mut self, call: &FencedBatch) {
         let key = (call.instance.clone(), call.seq);
         let mut parts = Vec::new();
-        for (context, delta) in &call.batch.contexts {
+        for (context, delta) in call.batch.contexts.iter() {
             let part = if context.kind == Kind::All {
                 Part::All
             } else {

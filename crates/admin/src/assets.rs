@@ -10,9 +10,9 @@ use std::sync::{LazyLock, OnceLock};
 
 use axum::response::Response;
 use bytes::Bytes;
+use hmac_sha256::Hash;
 use http::request::Parts;
 use http::{HeaderValue, StatusCode, header};
-use sha2::{Digest as _, Sha256};
 
 use super::encoding::{self, ACCEPT_ENCODING};
 use super::response::{self, ApiError};
@@ -112,7 +112,7 @@ static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
 
 /// The hash of all files in their URLs.
 static HASH: LazyLock<String> = LazyLock::new(|| {
-    let mut digest = Sha256::new();
+    let mut digest = Hash::new();
     for asset in ASSETS.iter() {
         // With its length before it, so that no two sets of files are the same bytes.
         for part in [asset.name.as_bytes(), &asset.content] {
@@ -120,7 +120,7 @@ static HASH: LazyLock<String> = LazyLock::new(|| {
             digest.update(part);
         }
     }
-    response::half_of(digest)
+    response::half_of(digest.finalize())
 });
 
 /// The hash of all files, as it stands in their URLs.

@@ -81,9 +81,9 @@ impl Cleaner {
         // A random first wait spreads the passes of instances that start together.
         let mut wait = self.interval.mul_f64(fastrand::f64() / 2.0).max(min_wait);
         let (mut backoff, mut admission) = (*BACKOFF.start(), stopped.admission());
-        while stopped.or(self.clock.sleep(wait)).await.is_some() {
+        while stopped.or(Box::pin(self.clock.sleep(wait))).await.is_some() {
             let start = self.clock.tick();
-            let Some(result) = stopped.or(self.pass()).await else {
+            let Some(result) = stopped.or(Box::pin(self.pass())).await else {
                 return;
             };
             let is_denied = admission.denies(&result);
@@ -101,8 +101,12 @@ impl Cleaner {
                     }
                 }
             };
-            let turn = admission.wait(|| self.clock.sleep(DENIED_WAIT));
-            if stopped.or(turn).await.is_none() {
+            let turn = async {
+                if is_denied {
+                    admission.wait(|| self.clock.sleep(DENIED_WAIT)).await;
+                }
+            };
+            if stopped.or(Box::pin(turn)).await.is_none() {
                 return;
             }
         }

@@ -1,7 +1,6 @@
 //! The state of an instance, by stage, as `api/health` shows it. The page
 //! [reading health](https://docs.rs/tower-pulse/latest/tower_pulse/guide/reading_health/index.html) of the guide says what to do about each field.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use crate::task::lock;
 use tower_pulse_detect::detector::Sight;
 use tower_pulse_model::pack::named;
 use tower_pulse_model::snapshot::Problem;
+use tower_pulse_model::sorted::Map;
 
 /// Seconds after the end of a minute from which on its judgement is late.
 const LATE_JUDGEMENT: i64 = 150;
@@ -135,14 +135,13 @@ pub struct CleaningHealth {
 
 /// Warnings that no stage of an instance has: about the configuration of this process, which stay, about what fails again
 /// and again, and about losses for a while; and the wrong credentials that its admin routers got. All clones are one.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Notices {
     warnings: Arc<Mutex<Vec<Notice>>>,
-    losses: Arc<Mutex<BTreeMap<Condition, Loss>>>,
+    losses: Arc<Mutex<Map<Condition, Loss>>>,
     credentials: Arc<Mutex<WrongCredentials>>,
 }
 
-#[derive(Debug)]
 struct Notice {
     warning: Warning,
     /// When it last failed; `None` for a warning that stays.
@@ -150,7 +149,6 @@ struct Notice {
 }
 
 /// A count of what is lost, and when it last grew.
-#[derive(Debug)]
 struct Loss {
     count: u64,
     grew_at: Option<Tick>,
@@ -219,7 +217,7 @@ impl Notices {
             count: before.unwrap_or(count),
             grew_at: None,
         };
-        let loss = losses.entry(condition).or_insert(first);
+        let loss = losses.or_insert_with(condition, || first);
         if count > loss.count {
             loss.grew_at = Some(clock.tick());
         }

@@ -73,7 +73,6 @@ impl Future for Task {
 }
 
 /// The signal that stops the tasks of an instance, sent once.
-#[derive(Debug)]
 pub struct Stop {
     signal: watch::Sender<bool>,
     denials: Arc<Denials>,
@@ -97,7 +96,6 @@ struct Denials {
 
 /// One task's turns while the server denies access: the tasks of an instance try one at a time, [`DENIED_WAIT`] apart,
 /// and all at once when one of them was let through.
-#[derive(Debug)]
 pub struct Admission {
     denials: Arc<Denials>,
     admissions: watch::Receiver<u64>,
@@ -201,7 +199,8 @@ impl Stopped {
     }
 
     /// Runs `future` until it is done (`Some`) or the signal is sent (`None`).
-    pub async fn or<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
+    // The future is boxed, so that this exists once for each type of value.
+    pub async fn or<T>(&mut self, future: BoxFuture<'_, T>) -> Option<T> {
         tokio::select! {
             biased;
             () = self.sent() => None,

@@ -28,7 +28,7 @@ const MAX_WATCHED: usize = 10;
 ///
 /// The first verdict on a context can come once it has been known for about half an hour: 15 minutes with
 /// requests to compare with, which end 10 minutes before. After 70 minutes it sees best.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Detector {
     state: DetectorState,
     pages: HashMap<RecordId, Page>,

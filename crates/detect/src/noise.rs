@@ -89,7 +89,7 @@ impl Noise {
 }
 
 /// The weighted mean of a window that grows into the past, with its variance.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Window {
     wobble: f64,
     correlation: f64,

@@ -12,7 +12,6 @@ use super::state::SharedMinutes;
 pub(crate) const SCORED: Tick = 31;
 
 /// A past, and the scores of the last minutes against it.
-#[derive(Debug)]
 pub(crate) struct Lens {
     pub(crate) past: Past,
     pub(crate) reference: Reference,
@@ -22,7 +21,7 @@ pub(crate) struct Lens {
 }
 
 /// A page.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Page {
     pub(crate) history: History,
     pub(crate) lens: Option<Box<Lens>>,

@@ -81,7 +81,6 @@ packed! {
 }
 
 /// Scores by bucket, and what they are under a shift.
-#[derive(Debug)]
 pub(crate) struct Reference {
     first: usize,
     scores: Vec<[f32; SCORES]>,

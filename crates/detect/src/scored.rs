@@ -36,7 +36,6 @@ pub(crate) fn score(tick: Tick, packed: Packed<'_>, reference: &Reference) -> Sc
 }
 
 /// The counts of successes and, above their median, of requests that were cut off.
-#[derive(Debug)]
 pub(crate) struct Tally {
     successes: Box<Counts>,
     cut_off: Box<Counts>,

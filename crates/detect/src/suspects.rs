@@ -1,6 +1,5 @@
 //! Suspects of a change: what else is different since it began.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::change::{Change, ChangeKind, Suspect};
@@ -13,6 +12,7 @@ use tower_pulse_model::mark::Mark;
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::records::{RecordId, SliceSums};
 use tower_pulse_model::slices::Merge;
+use tower_pulse_model::sorted::Map;
 
 /// Seconds before and after the start of a change within which a mark is a suspect. The start is known to the
 /// minute, and a deploy takes effect while it goes on.
@@ -241,11 +241,11 @@ pub fn instance(
     sides: &Sides,
     minutes: &[Vec<(&Arc<str>, &Aggregate)>],
 ) -> Option<Suspect> {
-    let mut instances: BTreeMap<&Arc<str>, Vec<Option<Counted>>> = BTreeMap::new();
+    let mut instances: Map<&Arc<str>, Vec<Option<Counted>>> = Map::default();
     for (at, minute) in minutes.iter().enumerate() {
         for (instance, sums) in minute {
-            let served = instances.entry(instance);
-            served.or_insert_with(|| vec![None; minutes.len()])[at] = Counted::of(kind, sums);
+            let served = instances.or_insert_with(instance, || vec![None; minutes.len()]);
+            served[at] = Counted::of(kind, sums);
         }
     }
     let change = Counted::of(kind, &sides.now)?.mean() - Counted::of(kind, &sides.then)?.mean();

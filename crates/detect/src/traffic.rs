@@ -12,7 +12,6 @@ use super::state::{SharedMinute, SharedMinutes};
 type Count = (Tick, f64);
 
 /// The traffic of a page, by minute: the last one is now.
-#[derive(Debug)]
 pub(crate) struct Traffic {
     /// Requests, in all minutes that were judged since the page was first seen.
     counts: Vec<Count>,

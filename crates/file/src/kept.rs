@@ -5,7 +5,7 @@
 mod tests;
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,6 +15,7 @@ use super::fields::{Definition, EXTENTS, FileFields, fields_of, remove_range};
 use super::trouble::Trouble;
 use tower_pulse_core::store::in_process::{Counters, Heartbeats, State, Tables};
 use tower_pulse_model::pack;
+use tower_pulse_model::sorted::Map;
 use tower_pulse_model::tier::Revision;
 
 /// The state: one value.
@@ -63,7 +64,7 @@ fn load_state(
         let kept = stored.get(CURRENT)?;
         kept.map(|kept| kept.value().to_vec())
     };
-    let mut extents = BTreeMap::new();
+    let mut extents = Map::default();
     for extent in transaction.open_table(EXTENTS)?.iter()? {
         let (name, extent) = extent?;
         // A later version may have tables that this one does not know. They stay.
@@ -91,7 +92,7 @@ fn load_state(
         };
         counters.set(&name, precision, slices);
     }
-    counters.changed = Some(BTreeSet::new());
+    counters.changed = Some(Map::default());
     let fields = FileFields {
         path: path.clone(),
         transaction: Some(transaction),
@@ -131,8 +132,8 @@ pub(super) fn commit(state: &mut State, database: &Database, now: i64) -> Result
             )?;
         }
         let mut stored = transaction.open_table(COUNTERS)?;
-        let changed = state.counters.changed.replace(BTreeSet::new());
-        for counter in changed.unwrap_or_default() {
+        let changed = state.counters.changed.replace(Map::default());
+        for (counter, ()) in changed.unwrap_or_default() {
             let key = pack::pack(&counter);
             match state.counters.get(&counter.0, counter.1) {
                 Some(slices) => stored.insert(&*key, &*pack::pack(slices))?,

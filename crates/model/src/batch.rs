@@ -10,7 +10,6 @@ mod tests;
 
 pub use self::split::MAX_CALL_COST;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::aggregate::Aggregate;
@@ -35,9 +34,9 @@ pub struct Batch {
     /// The precisions of its counters. A store has precisions as well, and refuses a batch with others.
     precisions: Precisions,
     /// Contexts, with `<all>` among them.
-    pub contexts: BTreeMap<ContextId, ContextDelta>,
+    pub contexts: Map<ContextId, ContextDelta>,
     /// The user's counters.
-    pub counters: BTreeMap<Arc<str>, CounterDelta>,
+    pub counters: Map<Arc<str>, CounterDelta>,
     /// Additions to rankings.
     pub rankings: Map<Arc<str>, RankingDelta>,
     /// Minute reports, oldest first.
@@ -55,8 +54,8 @@ impl Batch {
     pub fn new(precisions: Precisions) -> Self {
         Self {
             precisions,
-            contexts: BTreeMap::new(),
-            counters: BTreeMap::new(),
+            contexts: Map::default(),
+            counters: Map::default(),
             rankings: Map::default(),
             reports: Vec::new(),
             marks: Map::default(),
@@ -78,8 +77,9 @@ impl Batch {
 
     /// Adds an aggregate of one second to a context. The caller adds that of all HTTP contexts to `<all>`.
     pub fn add(&mut self, name: &Arc<str>, kind: Kind, second: i64, aggregate: &Aggregate) {
-        let delta = self.contexts.entry(ContextId::new(kind, name.clone()));
-        let delta = delta.or_insert_with(|| ContextDelta::new(&self.precisions));
+        let delta = (self.contexts).or_insert_with(ContextId::new(kind, name.clone()), || {
+            ContextDelta::new(&self.precisions)
+        });
         let late = delta.add(&self.precisions, second, aggregate);
         if kind != Kind::All {
             self.late += late;
@@ -116,8 +116,8 @@ impl Batch {
 
     /// Notes that a context had a sample, and returns its additions.
     pub fn seen(&mut self, context: &ContextId, second: i64) -> &mut ContextDelta {
-        let delta = self.contexts.entry(context.clone());
-        let delta = delta.or_insert_with(|| ContextDelta::new(&self.precisions));
+        let delta =
+            (self.contexts).or_insert_with(context.clone(), || ContextDelta::new(&self.precisions));
         delta.last_seen = delta.last_seen.max(second);
         delta
     }
@@ -125,8 +125,9 @@ impl Batch {
     /// Adds `n` to one of the user's counters.
     pub fn count(&mut self, counter: &Arc<str>, second: i64, n: i64) {
         let precisions = &self.precisions.counters;
-        let delta = self.counters.entry(counter.clone());
-        let delta = delta.or_insert_with(|| vec![Slices::default(); precisions.len()]);
+        let delta = (self.counters).or_insert_with(counter.clone(), || {
+            vec![Slices::default(); precisions.len()]
+        });
         for (slices, precision) in delta.iter_mut().zip(precisions) {
             slices.add(precision.slice(second), n, precision.retained as usize);
         }
@@ -139,17 +140,11 @@ impl Batch {
         self.late += other.late;
         self.since = self.since.into_iter().chain(other.since).min();
         for (context, theirs) in other.contexts {
-            match self.contexts.get_mut(&context) {
-                Some(mine) => {
-                    let late = mine.merge(theirs, &self.precisions, MAX_HOURS);
-                    if context.kind != Kind::All {
-                        self.late += late;
-                    }
-                }
-                None => {
-                    self.contexts.insert(context, theirs);
-                }
-            }
+            let is_all = context.kind == Kind::All;
+            self.contexts.merge(context, theirs, |mine, theirs| {
+                let late = mine.merge(theirs, &self.precisions, MAX_HOURS);
+                self.late += if is_all { 0 } else { late };
+            });
         }
         let counters = &self.precisions.counters;
         Section::merge(&mut self.counters, other.counters, counters);

@@ -1,6 +1,5 @@
 //! Additions to the user's counters, as a section of a batch.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::amounts::Amounts;
@@ -8,12 +7,13 @@ use super::pack::{Budget, Reader, Writer};
 use super::section::{EntryHead, PER_NAME, Room, Section};
 use super::slice::Precision;
 use super::slices::{Slices, merge_all};
+use super::sorted::Map;
 
 /// Additions to one of the user's counters, in the order of [`Precisions::counters`](super::slice::Precisions::counters).
 pub(crate) type CounterDelta = Vec<Slices<i64>>;
 
 /// Additions to counters, by name.
-pub(crate) type CounterDeltas = BTreeMap<Arc<str>, CounterDelta>;
+pub(crate) type CounterDeltas = Map<Arc<str>, CounterDelta>;
 
 /// The sum of all additions, without their signs.
 pub(super) fn sum_without_signs(slices: &Slices<i64>) -> u64 {
@@ -36,22 +36,21 @@ pub(super) fn read(
 impl Section for CounterDeltas {
     fn merge(&mut self, later: Self, precisions: &[Precision]) {
         for (counter, theirs) in later {
-            match self.get_mut(&counter) {
-                Some(mine) => merge_all(mine, theirs, precisions),
-                None => drop(self.insert(counter, theirs)),
-            }
+            self.merge(counter, theirs, |mine, theirs| {
+                merge_all(mine, theirs, precisions)
+            });
         }
     }
 
     fn split(&mut self, room: &mut Room) -> Self {
-        let mut part = Self::new();
-        while let Some(entry) = self.first_entry() {
-            let cost = entry.get().iter().map(Slices::len).sum();
+        let mut part = Self::default();
+        while let Some((counter, delta)) = self.pop_first() {
+            let cost = delta.iter().map(Slices::len).sum();
             if !room.has(cost) {
+                self.insert(counter, delta);
                 break;
             }
             room.take(cost, 0);
-            let (counter, delta) = entry.remove_entry();
             part.insert(counter, delta);
         }
         part
@@ -80,7 +79,7 @@ impl Section for CounterDeltas {
 
     fn write(&self, out: &mut Writer, head: &EntryHead) {
         out.uint(self.len() as u64);
-        for (name, series) in self {
+        for (name, series) in self.iter() {
             out.bytes(name.as_bytes());
             out.series(series, &head.precisions.counters, head.base);
         }

@@ -44,7 +44,7 @@ pub fn pack(batch: &Batch) -> Vec<u8> {
     out.int(head.base);
     out.uint(batch.late);
     out.uint(batch.contexts.len() as u64);
-    for (context, delta) in &batch.contexts {
+    for (context, delta) in batch.contexts.iter() {
         delta.write(context, &mut out, &head);
     }
     for section in batch.sections() {
@@ -54,7 +54,6 @@ pub fn pack(batch: &Batch) -> Vec<u8> {
 }
 
 /// A reader of one entry, name by name, so that a long entry need not block a worker of the runtime.
-#[derive(Debug)]
 pub struct EntryReader<'a> {
     reader: Reader<'a>,
     budget: Budget,

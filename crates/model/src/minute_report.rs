@@ -286,10 +286,8 @@ impl MinuteSums {
     }
 
     fn add_to_instance(&mut self, instance: Arc<str>, minute: InstanceMinute) {
-        match self.instances.get_mut(&instance) {
-            Some(mine) => mine.merge(minute),
-            None => self.instances.insert(instance, minute),
-        }
+        self.instances
+            .merge(instance, minute, InstanceMinute::merge);
     }
 
     fn add_to_version<'a>(

@@ -4,14 +4,13 @@
 mod section;
 pub mod specs;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use super::pack::packed;
 use super::slice::Precision;
 use super::slices::Slices;
-use super::sorted::Set;
+use super::sorted::{Map, Set};
 
 /// The most slices that the window of a ranking may be configured to have.
 pub const MAX_RANKING_SLICES: u32 = 1_500;
@@ -112,7 +111,7 @@ pub struct RankingDelta {
     /// The configuration of the instance; of several instances, the one that covers theirs.
     pub spec: RankingSpec,
     /// The additions by id.
-    pub ids: BTreeMap<Arc<str>, IdDelta>,
+    pub ids: Map<Arc<str>, IdDelta>,
     /// How much was added to ids for which there was no room.
     pub dropped: u64,
 }
@@ -122,7 +121,7 @@ impl RankingDelta {
     pub fn new(spec: RankingSpec) -> Self {
         Self {
             spec,
-            ids: BTreeMap::new(),
+            ids: Map::default(),
             dropped: 0,
         }
     }
@@ -135,7 +134,7 @@ impl RankingDelta {
     /// Adds `n` to an id at a second.
     pub fn add(&mut self, id: &Arc<str>, second: i64, n: i64) {
         let precision = self.spec.precision();
-        let delta = self.ids.entry(id.clone()).or_default();
+        let delta = (self.ids).or_insert_with(id.clone(), IdDelta::default);
         delta
             .slices
             .add(precision.slice(second), n, precision.retained as usize);

@@ -106,7 +106,7 @@ impl Records {
 
     /// Drops all but the newest `count` slices of the finest tier.
     pub fn retain_newest(&mut self, count: usize) {
-        self.slices.retain(|at| at.0 == FINEST.seconds);
+        self.slices.retain(|at, _| at.0 == FINEST.seconds);
         while self.slices.len() > count {
             self.slices.pop_first();
         }

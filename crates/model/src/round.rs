@@ -3,7 +3,6 @@
 
 use super::sorted::Map;
 use crate::order::InOrder;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::aggregate::Aggregate;
@@ -47,7 +46,7 @@ pub fn partition_of_record(id: RecordId) -> usize {
 pub const PARTITION_OF_MARKS: usize = 0;
 
 /// Additions of several entries, by name.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Round {
     /// One group for each set of precisions among the entries. There is nearly always one.
     pub groups: Vec<Group>,
@@ -67,14 +66,13 @@ pub struct Round {
 }
 
 /// Additions of the entries that have the same precisions.
-#[derive(Debug)]
 pub struct Group {
     /// The precisions of the counters.
     pub precisions: Precisions,
     /// The contexts.
-    pub contexts: BTreeMap<ContextId, AcceptedDelta>,
+    pub contexts: Map<ContextId, AcceptedDelta>,
     /// The user's counters.
-    pub counters: BTreeMap<Arc<str>, Vec<Slices<i64>>>,
+    pub counters: Map<Arc<str>, Vec<Slices<i64>>>,
     /// The names of each partition, so that a step finds its own without looking at all others.
     names: Map<usize, Names>,
 }
@@ -152,13 +150,10 @@ impl Round {
         delta.drop_future(stamp.saturating_add(SKEW_ALLOWED));
         let specs = (self.ranking_specs).or_insert_with(name.clone(), CarriedSpecs::default);
         specs.carry(delta.spec, stamp);
-        match self.rankings.get_mut(&name) {
-            Some(mine) => {
-                mine.merge(delta);
-                mine.bound();
-            }
-            None => self.rankings.insert(name, delta),
-        }
+        self.rankings.merge(name, delta, |mine, delta| {
+            mine.merge(delta);
+            mine.bound();
+        });
     }
 
     fn group_at(&mut self, precisions: &Precisions) -> usize {
@@ -166,8 +161,8 @@ impl Round {
         at.unwrap_or_else(|| {
             self.groups.push(Group {
                 precisions: precisions.clone(),
-                contexts: BTreeMap::new(),
-                counters: BTreeMap::new(),
+                contexts: Map::default(),
+                counters: Map::default(),
                 names: Map::default(),
             });
             self.groups.len() - 1
@@ -198,7 +193,7 @@ impl Group {
     ) -> impl Iterator<Item = (&ContextId, &AcceptedDelta)> {
         let names = partitions.iter().filter_map(|at| self.names.get(at));
         let names = names.flat_map(|names| &names.contexts);
-        names.filter_map(|context| self.contexts.get_key_value(context))
+        names.filter_map(|context| Some((context, self.contexts.get(context)?)))
     }
 
     /// The user's counters of some partitions.
@@ -208,7 +203,7 @@ impl Group {
     ) -> impl Iterator<Item = (&Arc<str>, &Vec<Slices<i64>>)> {
         let names = partitions.iter().filter_map(|at| self.names.get(at));
         let names = names.flat_map(|names| &names.counters);
-        names.filter_map(|name| self.counters.get_key_value(name))
+        names.filter_map(|name| Some((name, self.counters.get(name)?)))
     }
 
     fn add_context(&mut self, context: ContextId, mut delta: ContextDelta, stamp: i64) {

@@ -34,7 +34,6 @@ pub(crate) trait Section {
 }
 
 /// What is read of an entry before all else.
-#[derive(Debug)]
 pub struct EntryHead {
     /// The precisions of its counters.
     pub precisions: Precisions,
@@ -43,7 +42,6 @@ pub struct EntryHead {
 }
 
 /// The room that is left in a call of a flush. A call without anything has room for whatever comes first.
-#[derive(Debug)]
 pub(crate) struct Room {
     /// About how many commands of a store are left.
     pub cost: usize,

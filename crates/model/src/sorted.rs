@@ -1,5 +1,5 @@
-//! Short maps and sets in the order of their keys, as sorted lists. For each pair of types, the code of a `BTreeMap` is
-//! fifteen times as large. An insertion moves all that come after it: they are for names of which there are few.
+//! Maps and sets in the order of their keys, as sorted lists. For each pair of types, the code of a `BTreeMap` is several
+//! times as large.
 
 use std::borrow::Borrow;
 
@@ -15,9 +15,12 @@ pub fn entry<K: Ord, V>(list: &mut Vec<(K, V)>, key: K, default: impl FnOnce() -
     &mut list[place].1
 }
 
-/// A short map.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Map<K, V>(Vec<(K, V)>);
+/// The most entries of a list of a map: an insertion moves all that come after it in the list.
+const MOST: usize = 64;
+
+/// A map: lists, one after the other, of which none is empty.
+#[derive(Clone, Debug)]
+pub struct Map<K, V>(Vec<Vec<(K, V)>>);
 
 impl<K, V> Default for Map<K, V> {
     fn default() -> Self {
@@ -25,13 +28,56 @@ impl<K, V> Default for Map<K, V> {
     }
 }
 
+impl<K: Ord, V: PartialEq> PartialEq for Map<K, V> {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl<K: Ord, V: Eq> Eq for Map<K, V> {}
+
 impl<K: Ord, V> Map<K, V> {
-    fn place<Q: Ord + ?Sized>(&self, key: &Q) -> Result<usize, usize>
+    /// The list of a key and its place there, or those that it would have.
+    fn place<Q: Ord + ?Sized>(&self, key: &Q) -> Result<(usize, usize), (usize, usize)>
     where
         K: Borrow<Q>,
     {
-        self.0
-            .binary_search_by(|(other, _)| other.borrow().cmp(key))
+        let lists = self.0.partition_point(|list| list[0].0.borrow() <= key);
+        let at = lists.saturating_sub(1);
+        let list = self.0.get(at).map_or(&[][..], Vec::as_slice);
+        let place = list.binary_search_by(|(other, _)| other.borrow().cmp(key));
+        place.map(|place| (at, place)).map_err(|place| (at, place))
+    }
+
+    fn insert_at(&mut self, mut at: usize, mut place: usize, entry: (K, V)) -> &mut V {
+        match self.0.get_mut(at) {
+            None => self.0.push(Vec::new()),
+            Some(list) if list.len() == MOST => {
+                // Keys that ascend fill their lists.
+                let end = if place == MOST { MOST } else { MOST / 2 };
+                let rest = list.split_off(end);
+                self.0.insert(at + 1, rest);
+                if place >= end {
+                    (at, place) = (at + 1, place - end);
+                }
+            }
+            Some(_) => {}
+        }
+        let list = &mut self.0[at];
+        list.insert(place, entry);
+        &mut list[place].1
+    }
+
+    fn take(&mut self, at: usize, place: usize) -> (K, V) {
+        let taken = self.0[at].remove(place);
+        let left = self.0[at].len();
+        if left == 0 {
+            self.0.remove(at);
+        } else if (self.0.get(at + 1)).is_some_and(|next| left + next.len() <= MOST / 2) {
+            let next = self.0.remove(at + 1);
+            self.0[at].extend(next);
+        }
+        taken
     }
 
     /// The value of a key.
@@ -39,7 +85,8 @@ impl<K: Ord, V> Map<K, V> {
     where
         K: Borrow<Q>,
     {
-        self.place(key).ok().map(|place| &self.0[place].1)
+        let (at, place) = self.place(key).ok()?;
+        Some(&self.0[at][place].1)
     }
 
     /// The value of a key.
@@ -47,7 +94,8 @@ impl<K: Ord, V> Map<K, V> {
     where
         K: Borrow<Q>,
     {
-        self.place(key).ok().map(|place| &mut self.0[place].1)
+        let (at, place) = self.place(key).ok()?;
+        Some(&mut self.0[at][place].1)
     }
 
     /// Whether a key is in it.
@@ -57,14 +105,30 @@ impl<K: Ord, V> Map<K, V> {
 
     /// The value of a key, which is inserted with a default value if it is not in the map.
     pub fn or_insert_with(&mut self, key: K, default: impl FnOnce() -> V) -> &mut V {
-        entry(&mut self.0, key, default)
+        match self.place(&key) {
+            Ok((at, place)) => &mut self.0[at][place].1,
+            Err((at, place)) => self.insert_at(at, place, (key, default())),
+        }
     }
 
-    /// Inserts a value, in place of the key's other one.
-    pub fn insert(&mut self, key: K, value: V) {
+    /// Inserts a value, and returns the key's other one.
+    pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         match self.place(&key) {
-            Ok(place) => self.0[place].1 = value,
-            Err(place) => self.0.insert(place, (key, value)),
+            Ok((at, place)) => Some(std::mem::replace(&mut self.0[at][place].1, value)),
+            Err((at, place)) => {
+                self.insert_at(at, place, (key, value));
+                None
+            }
+        }
+    }
+
+    /// Adds to the value of a key, or inserts it.
+    pub fn merge(&mut self, key: K, value: V, add: impl FnOnce(&mut V, V)) {
+        match self.place(&key) {
+            Ok((at, place)) => add(&mut self.0[at][place].1, value),
+            Err((at, place)) => {
+                self.insert_at(at, place, (key, value));
+            }
         }
     }
 
@@ -73,17 +137,26 @@ impl<K: Ord, V> Map<K, V> {
     where
         K: Borrow<Q>,
     {
-        self.place(key).ok().map(|place| self.0.remove(place).1)
+        let (at, place) = self.place(key).ok()?;
+        Some(self.take(at, place).1)
+    }
+
+    /// The first key.
+    pub fn first(&self) -> Option<&K> {
+        Some(&self.0.first()?[0].0)
     }
 
     /// Takes the first key out.
     pub fn pop_first(&mut self) -> Option<(K, V)> {
-        (!self.0.is_empty()).then(|| self.0.remove(0))
+        (!self.is_empty()).then(|| self.take(0, 0))
     }
 
     /// Drops all others.
-    pub fn retain(&mut self, mut is_kept: impl FnMut(&K) -> bool) {
-        self.0.retain(|(key, _)| is_kept(key));
+    pub fn retain(&mut self, mut is_kept: impl FnMut(&K, &V) -> bool) {
+        self.0.retain_mut(|list| {
+            list.retain(|(key, value)| is_kept(key, value));
+            !list.is_empty()
+        });
     }
 
     /// Drops all.
@@ -93,7 +166,7 @@ impl<K: Ord, V> Map<K, V> {
 
     /// Number of keys.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.0.iter().map(Vec::len).sum()
     }
 
     /// Whether there are no keys.
@@ -102,18 +175,55 @@ impl<K: Ord, V> Map<K, V> {
     }
 
     /// The keys with their values.
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&K, &V)> {
-        self.0.iter().map(|(key, value)| (key, value))
+    pub fn iter(&self) -> Iter<'_, K, V> {
+        let (lists, list) = (self.0.iter(), [].iter());
+        Iter { lists, list }
+    }
+
+    /// The keys that come after one, or all, with their values.
+    pub fn after<Q: Ord + ?Sized>(&self, key: Option<&Q>) -> Iter<'_, K, V>
+    where
+        K: Borrow<Q>,
+    {
+        let place = key.map_or(Err((0, 0)), |key| self.place(key));
+        let (at, passed) = place.map_or_else(|place| place, |(at, place)| (at, place + 1));
+        let mut lists = self.0[at..].iter();
+        let list = lists.next().map_or([].iter(), |list| list[passed..].iter());
+        Iter { lists, list }
     }
 
     /// The keys.
     pub fn keys(&self) -> impl Iterator<Item = &K> {
-        self.0.iter().map(|(key, _)| key)
+        self.iter().map(|(key, _)| key)
     }
 
     /// The values.
     pub fn values(&self) -> impl Iterator<Item = &V> {
-        self.0.iter().map(|(_, value)| value)
+        self.iter().map(|(_, value)| value)
+    }
+
+    /// The values.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
+        self.0.iter_mut().flatten().map(|(_, value)| value)
+    }
+}
+
+/// The keys of a [`Map`] with their values. The standard library's `Flatten` is many times as large.
+pub struct Iter<'a, K, V> {
+    lists: std::slice::Iter<'a, Vec<(K, V)>>,
+    list: std::slice::Iter<'a, (K, V)>,
+}
+
+impl<'a, K, V> Iterator for Iter<'a, K, V> {
+    type Item = (&'a K, &'a V);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some((key, value)) = self.list.next() {
+                return Some((key, value));
+            }
+            self.list = self.lists.next()?.iter();
+        }
     }
 }
 
@@ -122,7 +232,45 @@ impl<K, V> IntoIterator for Map<K, V> {
     type IntoIter = std::vec::IntoIter<(K, V)>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.0.into_iter()
+        let lists = self.0.into_iter();
+        let all = lists.reduce(|mut all, mut list| {
+            all.append(&mut list);
+            all
+        });
+        all.unwrap_or_default().into_iter()
+    }
+}
+
+impl<K: Ord, V> FromIterator<(K, V)> for Map<K, V> {
+    fn from_iter<T: IntoIterator<Item = (K, V)>>(entries: T) -> Self {
+        let mut map = Self::default();
+        entries.into_iter().for_each(|(key, value)| {
+            map.insert(key, value);
+        });
+        map
+    }
+}
+
+impl<K: Packed + Ord, V: Packed> Packed for Map<K, V> {
+    fn write(&self, out: &mut Writer) {
+        self.len().write(out);
+        for (key, value) in self.iter() {
+            key.write(out);
+            value.write(out);
+        }
+    }
+
+    fn read(from: &mut Reader<'_>) -> Option<Self> {
+        <(K, V)>::read_list(from).map(Self::from_iter)
+    }
+}
+
+#[cfg(test)]
+impl<K: Ord + Borrow<Q>, V, Q: Ord + ?Sized> std::ops::Index<&Q> for Map<K, V> {
+    type Output = V;
+
+    fn index(&self, key: &Q) -> &V {
+        self.get(key).expect("the key is in it")
     }
 }
 
@@ -190,7 +338,11 @@ impl Packed for Set {
 
 #[cfg(test)]
 mod tests {
-    use super::entry;
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::pack::{pack, unpack};
+    use proptest::prelude::*;
 
     #[test]
     fn keys_are_sorted_and_appear_once() {
@@ -199,5 +351,35 @@ mod tests {
             *entry(&mut list, key, || 10) += 1;
         }
         assert_eq!(list, [("a", 11), ("b", 12), ("c", 11)]);
+    }
+
+    proptest! {
+        #[test]
+        fn a_map_is_as_one_of_the_standard_library(operations in proptest::collection::vec((0..9u8, 0..900u16), 0..2_000), ascending in any::<bool>()) {
+            let (mut map, mut expected) = (Map::default(), BTreeMap::new());
+            for (number, (operation, key)) in operations.into_iter().enumerate() {
+                let key = if ascending && operation < 6 { number as u16 } else { key };
+                match operation {
+                    0..5 => prop_assert_eq!(map.insert(key, number), expected.insert(key, number)),
+                    5 => prop_assert_eq!(map.or_insert_with(key, || number), expected.entry(key).or_insert(number)),
+                    6 => prop_assert_eq!(map.remove(&key), expected.remove(&key)),
+                    7 => prop_assert_eq!(map.pop_first(), expected.pop_first()),
+                    _ => {
+                        let is_kept = |of: &u16| (of + key) % 50 > 0;
+                        map.retain(|of, _| is_kept(of));
+                        expected.retain(|of, _| is_kept(of));
+                    }
+                }
+                prop_assert_eq!(map.get(&key), expected.get(&key));
+                prop_assert_eq!(map.first(), expected.keys().next());
+                prop_assert!(map.0.iter().all(|list| (1..=MOST).contains(&list.len())));
+            }
+            prop_assert!(map.iter().eq(&expected) && map.len() == expected.len());
+            prop_assert!(map.after(Some(&450)).eq(expected.range(451..)));
+            prop_assert!(map.after(None::<&u16>).eq(&expected));
+            // However its lists are divided.
+            let back: Map<u16, usize> = unpack(&pack(&map)).expect("it is packed");
+            prop_assert_eq!(back, map);
+        }
     }
 }

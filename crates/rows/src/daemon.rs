@@ -65,13 +65,13 @@ impl Daemon {
                 true => cache.options.concurrency,
                 false => 1,
             };
-            let Some(places) = stopped.or(cache.places.for_daemon(most)).await else {
+            let Some(places) = stopped.or(Box::pin(cache.places.for_daemon(most))).await else {
                 break;
             };
             let next = {
                 let lease = self.lease(places);
                 tokio::pin!(lease);
-                let Some(next) = stopped.or(&mut lease).await else {
+                let Some(next) = stopped.or(Box::pin(&mut lease)).await else {
                     // A dropped call may lease rows that nobody loads.
                     let _ = tokio::time::timeout(end_timeout, lease).await;
                     break;
@@ -85,7 +85,7 @@ impl Daemon {
                     false => self.wait(next.unwrap_or(MAX_WAIT)).await,
                 }
             };
-            if stopped.or(waiting).await.is_none() {
+            if stopped.or(Box::pin(waiting)).await.is_none() {
                 break;
             }
         }

@@ -25,10 +25,10 @@ use crate::callbacks::{Callback, Callbacks};
 use crate::clock::Clock;
 use crate::error::{Result, StoreError, StoreErrorKind};
 use crate::fold::Folder;
-use crate::store::Store;
 use crate::store::conditional_write::Written;
 use crate::store::judgement::read_judged;
-use crate::task::lock;
+use crate::store::{Store, StoreFuture};
+use crate::task::{boxed, lock};
 use tower_pulse_detect::change::Change;
 use tower_pulse_detect::detector::Sight;
 use tower_pulse_detect::last_judgement::LastJudgement;
@@ -102,18 +102,15 @@ impl Judge {
     }
 
     /// Judges all minutes that end until `until`, in Unix seconds, and whose samples can be read, unless another
-    /// instance folds. Returns how many this instance has judged.
+    /// instance folds: `by_hand` also then. Returns how many this instance has judged.
     ///
     /// Cancel safe: the next call goes on from what the store has.
-    pub async fn judge(&self, until: i64) -> Result<usize> {
-        let judged = self.judge_minutes(until, false).await;
-        self.note(judged)
-    }
-
-    /// Like [`judge`](Self::judge), also if another instance folds.
-    pub async fn judge_by_hand(&self, until: i64) -> Result<usize> {
-        let judged = self.judge_minutes(until, true).await;
-        self.note(judged)
+    #[inline(never)]
+    pub fn judge(&self, until: i64, by_hand: bool) -> StoreFuture<'_, usize> {
+        Box::pin(async move {
+            let judged = self.judge_minutes(until, by_hand).await;
+            self.note(judged)
+        })
     }
 
     /// Takes note of how an attempt has ended.
@@ -168,7 +165,7 @@ impl Judge {
             };
             let (session, write, events) = session.judge(&*self.store, end, now).await?;
             let written = match by_hand {
-                true => self.folder.write_by_hand(&write).await?,
+                true => boxed(self.folder.write_by_hand(&write)).await?,
                 false => self.folder.write(&write).await?,
             };
             match written {

@@ -28,11 +28,11 @@ impl Judge {
         let mut admission = stopped.admission();
         loop {
             let wait = self.until_next() + SPREAD.mul_f64(fastrand::f64());
-            if stopped.or(self.clock.sleep(wait)).await.is_none() {
+            if stopped.or(Box::pin(self.clock.sleep(wait))).await.is_none() {
                 return;
             }
             if stopped
-                .or(self.judge_minute(&mut admission))
+                .or(Box::pin(self.judge_minute(&mut admission)))
                 .await
                 .is_none()
             {
@@ -55,7 +55,7 @@ impl Judge {
             let is_mine = self.folder.folds_here();
             let until = if is_mine { due } else { due - OVERDUE };
             let looked = match is_mine {
-                true => self.judge(until).await.map(drop),
+                true => self.judge(until, false).await.map(drop),
                 false => self.look().await,
             };
             if admission.denies(&looked) {

@@ -98,7 +98,7 @@ impl Flusher {
             let new = || (Mark::of_version(now, version), None);
             mark.get_or_insert_with(new).0.clone()
         };
-        if marks::read(self.store.journal())
+        if boxed(marks::read(self.store.journal()))
             .await?
             .marks
             .settles(&mark)

@@ -22,7 +22,6 @@ const MAX_AGE: Duration = Duration::from_secs(12 * 3_600);
 const MAX_COUNTS: usize = 4_096;
 
 /// Acknowledged calls, bounded in age and in bytes.
-#[derive(Debug)]
 pub(super) struct ReplayBuffer {
     /// Calls that are older than that, added up, oldest first.
     old_counts: VecDeque<Acknowledged>,
@@ -76,7 +75,6 @@ impl Moment {
     }
 }
 
-#[derive(Debug)]
 struct Buffered {
     acknowledged: Acknowledged,
     bytes: usize,

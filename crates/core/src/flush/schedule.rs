@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::{BACKOFF, Flusher};
-use crate::task::{DENIED_WAIT, Stopped, lock};
+use crate::task::{DENIED_WAIT, Stopped, boxed, lock};
 
 /// How long the last flush may take when no caller waits for it.
 const LAST_FLUSH: Duration = Duration::from_secs(1);
@@ -43,7 +43,7 @@ impl Flusher {
                     () = pressed, if backoff == *BACKOFF.start() => true,
                 }
             };
-            let Some(is_early) = stopped.or(waiting).await else {
+            let Some(is_early) = stopped.or(Box::pin(waiting)).await else {
                 return;
             };
             // The flush that has just ended may have taken what it was notified of.
@@ -55,7 +55,7 @@ impl Flusher {
             let millis = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
             let early_after = if is_early { millis.max(1) } else { 0 };
             self.early_after.store(early_after, Ordering::Relaxed);
-            let Some(result) = stopped.or(self.flush()).await else {
+            let Some(result) = stopped.or(Box::pin(self.flush())).await else {
                 return;
             };
             let is_denied = admission.denies(&result);
@@ -69,8 +69,12 @@ impl Flusher {
                     (wait, (backoff * 2).min(*BACKOFF.end()))
                 }
             };
-            let turn = admission.wait(|| clock.sleep(DENIED_WAIT));
-            if stopped.or(turn).await.is_none() {
+            let turn = async {
+                if is_denied {
+                    admission.wait(|| clock.sleep(DENIED_WAIT)).await;
+                }
+            };
+            if stopped.or(Box::pin(turn)).await.is_none() {
                 return;
             }
         }
@@ -103,7 +107,7 @@ impl Flusher {
     pub async fn heartbeat_at_intervals(self: Arc<Self>, mut stopped: Stopped) {
         let mut admission = stopped.admission();
         loop {
-            let Some(result) = stopped.or(self.beat()).await else {
+            let Some(result) = stopped.or(boxed(self.beat())).await else {
                 return;
             };
             let is_denied = admission.denies(&result);
@@ -131,7 +135,7 @@ impl Flusher {
                     false => self.clock().sleep(self.heartbeat_period()).await,
                 }
             };
-            if stopped.or(waiting).await.is_none() {
+            if stopped.or(Box::pin(waiting)).await.is_none() {
                 return;
             }
         }

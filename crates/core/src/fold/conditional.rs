@@ -1,6 +1,5 @@
 //! Writes fields of tables between two rounds, if one of them still has a value.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::Folder;
@@ -11,6 +10,7 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::store::conditional_write::{ConditionalWrite, Written};
 use crate::store::table::Table;
 use crate::task::lock;
+use tower_pulse_model::sorted::Map;
 
 /// How often a write by hand ends the lease of another instance.
 pub(super) const TAKEOVERS: usize = 5;
@@ -108,7 +108,7 @@ impl Ground<'_> {
         // A write to a key that holds something else is dropped, and its key quarantined.
         let writes = write.steps.iter().flatten();
         let last_set = writes.filter_map(|writes| Some((&writes.table, writes.set.last()?)));
-        let of_table: BTreeMap<_, _> = last_set.collect();
+        let of_table: Map<_, _> = last_set.collect();
         let set = of_table.into_iter();
         let set = set
             .map(|(table, (field, value))| ((table.clone(), field.clone()), Some(value.clone())));

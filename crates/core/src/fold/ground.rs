@@ -27,7 +27,6 @@ pub(super) struct Lease {
 pub(super) type Leased<T> = Result<T, Interrupted>;
 
 /// Why work under a lease ended early. The lease must not be used again.
-#[derive(Debug)]
 pub(super) enum Interrupted {
     /// Another instance holds the lease by now, or a failover has taken the journal back in time.
     Lost,

@@ -28,10 +28,10 @@ impl Folder {
         loop {
             // Instances that started together look one after the other.
             let pause = self.clock.sleep(wait.mul_f64(0.5 + fastrand::f64() / 2.0));
-            if stopped.or(pause).await.is_none() {
+            if stopped.or(Box::pin(pause)).await.is_none() {
                 return;
             }
-            wait = match stopped.or(self.look_at_history(days)).await {
+            wait = match stopped.or(Box::pin(self.look_at_history(days))).await {
                 None => return,
                 Some(Ok(true)) => (2 * wait).min(LONGEST_WAIT),
                 // An error is told by the tasks that read and write more often.

@@ -327,16 +327,16 @@ impl Folder {
                     None => self.unattended.notified().await,
                 }
             };
-            if stopped.or(waiting).await.is_none() {
+            if stopped.or(Box::pin(waiting)).await.is_none() {
                 return;
             }
-            let Some(result) = stopped.or(self.fold()).await else {
+            let Some(result) = stopped.or(Box::pin(self.fold())).await else {
                 return;
             };
             if admission.denies(&result) {
                 // Entries that wait do not make it any faster.
                 let turn = admission.wait(|| self.clock.sleep(DENIED_WAIT));
-                if stopped.or(turn).await.is_none() {
+                if stopped.or(Box::pin(turn)).await.is_none() {
                     return;
                 }
                 (wait, backoff) = (Some(Duration::ZERO), *BACKOFF.start());
@@ -347,7 +347,7 @@ impl Folder {
                     if fences_at.elapsed() > FENCE_INTERVAL {
                         fences_at = Instant::now();
                         let removing = self.remove_fences(journal);
-                        if stopped.or(removing).await.is_none() {
+                        if stopped.or(Box::pin(removing)).await.is_none() {
                             return;
                         }
                     }

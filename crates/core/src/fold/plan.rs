@@ -1,12 +1,12 @@
 //! The plan of a round: its steps, and how it ends.
 
-use std::collections::BTreeMap;
 use std::time::Instant;
 
 use crate::store::Position;
 use crate::store::conditional_write::Written;
 use crate::store::journal::Entry;
 use crate::store::table::FieldWrites;
+use tower_pulse_model::sorted::Map;
 
 /// Names that are merged, and records that are prepared, before the task yields to others.
 pub(super) const NAMES_AT_ONCE: usize = 64;
@@ -42,12 +42,12 @@ pub(super) struct Plan {
 
 /// The plans of a round by partition.
 #[derive(Default)]
-pub(super) struct Plans(BTreeMap<usize, Plan>);
+pub(super) struct Plans(Map<usize, Plan>);
 
 impl Plans {
     /// The plan of a partition.
     pub(super) fn of(&mut self, partition: usize) -> &mut Plan {
-        self.0.entry(partition).or_default()
+        self.0.or_insert_with(partition, Plan::default)
     }
 
     /// Divides the round into steps that cost about as much as that, but for partitions that cost more by themselves:

@@ -11,7 +11,7 @@ use crate::store::judgement::read_changes;
 use crate::store::table::{FieldWrites, Table};
 use crate::store::table_reads::{Purpose, read_value};
 use crate::store::taken::MAX_TAKEN;
-use crate::task::BoxFuture;
+use crate::task::{BoxFuture, boxed};
 use tower_pulse_detect::change::{Change, Taken};
 use tower_pulse_model::mark::{Mark, StoredMark};
 use tower_pulse_model::pack::pack;
@@ -31,8 +31,9 @@ impl Handle {
         id: &'a str,
         by: Option<&'a str>,
     ) -> BoxFuture<'a, Result<Change, AmendError>> {
-        Box::pin(
-            self.in_time("the change may still be taken or given back", async move {
+        Box::pin(self.in_time(
+            "the change may still be taken or given back",
+            Box::pin(async move {
                 let journal = self.amended()?;
                 let now = self.clock().now_seconds();
                 let taken = by.map(|by| Taken::new(by, now));
@@ -56,40 +57,43 @@ impl Handle {
                 }
                 Err(written_by_others().into())
             }),
-        )
+        ))
     }
 
     /// Removes a mark.
     // Boxed, so that this crate compiles the future: see `BoxFuture`.
     #[inline(never)]
     pub fn remove_mark<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Mark, AmendError>> {
-        Box::pin(self.in_time("the mark may still be removed", async move {
-            let journal = self.amended()?;
-            for _ in 0..MAX_WRITES {
-                let value =
-                    read_value(journal, Purpose::Query, Table::Marks, id.as_bytes()).await?;
-                let stored = value
-                    .as_deref()
-                    .and_then(|value| StoredMark::unpack(id.as_bytes(), value));
-                let stored = stored.filter(|stored| !stored.is_removed);
-                let StoredMark { mark, .. } = stored.ok_or(AmendError::NotFound(NO_MARK))?;
-                let removed = StoredMark {
-                    mark: mark.clone(),
-                    is_removed: true,
-                };
-                let (field, removed) = (id.as_bytes(), Some(pack(&removed)));
-                let writes = FieldWrites::of(Table::Marks, None, field, removed);
-                let write = ConditionalWrite {
-                    compared: (Table::Marks, id.as_bytes().to_vec()),
-                    expected: value,
-                    steps: vec![vec![writes]],
-                };
-                if self.has_written(&write).await? {
-                    return Ok(mark);
+        Box::pin(self.in_time(
+            "the mark may still be removed",
+            Box::pin(async move {
+                let journal = self.amended()?;
+                for _ in 0..MAX_WRITES {
+                    let value =
+                        read_value(journal, Purpose::Query, Table::Marks, id.as_bytes()).await?;
+                    let stored = value
+                        .as_deref()
+                        .and_then(|value| StoredMark::unpack(id.as_bytes(), value));
+                    let stored = stored.filter(|stored| !stored.is_removed);
+                    let StoredMark { mark, .. } = stored.ok_or(AmendError::NotFound(NO_MARK))?;
+                    let removed = StoredMark {
+                        mark: mark.clone(),
+                        is_removed: true,
+                    };
+                    let (field, removed) = (id.as_bytes(), Some(pack(&removed)));
+                    let writes = FieldWrites::of(Table::Marks, None, field, removed);
+                    let write = ConditionalWrite {
+                        compared: (Table::Marks, id.as_bytes().to_vec()),
+                        expected: value,
+                        steps: vec![vec![writes]],
+                    };
+                    if self.has_written(&write).await? {
+                        return Ok(mark);
+                    }
                 }
-            }
-            Err(written_by_others().into())
-        }))
+                Err(written_by_others().into())
+            }),
+        ))
     }
 
     /// The journal of the store that is amended. An instance that has ended must not become the one that folds.
@@ -104,7 +108,7 @@ impl Handle {
 
     /// Writes, also if another instance folds. `false` if something else was written before.
     async fn has_written(&self, write: &ConditionalWrite) -> Result<bool, StoreError> {
-        match self.0.stages.folder.write_by_hand(write).await? {
+        match boxed(self.0.stages.folder.write_by_hand(write)).await? {
             Written::Done => Ok(true),
             Written::Differs => Ok(false),
             Written::Held => Err(written_by_others()),
@@ -116,7 +120,7 @@ impl Handle {
     async fn in_time<T>(
         &self,
         may_still: &str,
-        amending: impl Future<Output = Result<T, AmendError>>,
+        amending: BoxFuture<'_, Result<T, AmendError>>,
     ) -> Result<T, AmendError> {
         let amended = self.0.stages.in_time(amending).await;
         let amended = amended.unwrap_or_else(|| Err(late().into()));

@@ -10,6 +10,7 @@ use crate::random::short_random_name;
 use crate::store::StoreFuture;
 use crate::store::judgement::read_changes;
 use crate::store::marks::{self, leave_out_removed};
+use crate::task::boxed;
 use tower_pulse_detect::change::Change;
 use tower_pulse_model::mark::Mark;
 
@@ -29,7 +30,7 @@ impl Handle {
     pub async fn changes(&self) -> Result<Vec<Change>, StoreError> {
         let journal = self.0.stages.store.journal();
         let mut changes = read_changes(journal).await?.changes;
-        let marks = marks::read(journal).await?.marks;
+        let marks = boxed(marks::read(journal)).await?.marks;
         for change in &mut changes {
             leave_out_removed(change, &marks);
         }
@@ -69,7 +70,9 @@ impl Handle {
                 StoreError::new(error.kind(), message).with_source(error)
             };
             self.flush_until_done().await.map_err(late)?;
-            let marks = marks::read(stages.store.journal()).await.map_err(late)?;
+            let marks = boxed(marks::read(stages.store.journal()))
+                .await
+                .map_err(late)?;
             if marks.marks.settles(&mark) {
                 return Ok(());
             }
@@ -110,11 +113,9 @@ impl Handle {
     ///
     /// # Cancel safety
     /// The next call goes on where this one was.
-    // Boxed, so that this crate compiles the future: see `BoxFuture`.
-    #[inline(never)]
     pub fn judge(&self) -> StoreFuture<'_, usize> {
         let now = self.0.stages.options.clock.now_seconds();
-        Box::pin(self.0.stages.judge.judge_by_hand(now))
+        self.0.stages.judge.judge(now, true)
     }
 
     /// Tells the store that this instance is alive, and which version of the application it runs; learns how many
@@ -129,9 +130,7 @@ impl Handle {
     ///
     /// # Cancel safety
     /// The store may have been told.
-    // Boxed, so that this crate compiles the future: see `BoxFuture`.
-    #[inline(never)]
     pub fn heartbeat(&self) -> StoreFuture<'_, ()> {
-        Box::pin(self.0.stages.flusher.beat())
+        boxed(self.0.stages.flusher.beat())
     }
 }

@@ -1,6 +1,5 @@
 //! Watching the conditions of an instance: the log and the user's functions learn when one begins and when it ends.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use crate::callbacks::{Callback, Callbacks};
 use crate::clock::{Clock, Tick};
 use crate::condition::{Condition, ConditionEvent, Warning};
 use crate::task::{Stopped, lock};
+use tower_pulse_model::sorted;
 
 /// The time between two looks. A condition begins or ends when two looks in a row agree, so that a call which fails once
 /// is none.
@@ -18,7 +18,7 @@ const LOGGED_EVERY: Duration = Duration::from_secs(60);
 
 /// The conditions that stand.
 pub(super) struct Watch {
-    seen: Mutex<BTreeMap<Condition, Seen>>,
+    seen: Mutex<Vec<(Condition, Seen)>>,
     callbacks: Callbacks<ConditionEvent>,
 }
 
@@ -45,23 +45,18 @@ impl Default for Watch {
 impl Watch {
     /// Compares what is there with what stands. Returns what begins and what ends.
     fn look(&self, instance: &str, clock: &Clock, warnings: Vec<Warning>) -> Vec<ConditionEvent> {
-        let mut there = BTreeMap::<Condition, Vec<String>>::new();
-        for Warning { condition, text } in warnings {
-            there.entry(condition).or_default().push(text);
-        }
         let mut seen = lock(&self.seen);
-        for condition in there.keys() {
-            seen.entry(*condition).or_default();
+        for warning in &warnings {
+            sorted::entry(&mut seen, warning.condition, Seen::default);
         }
         let mut events = Vec::new();
         for (condition, seen) in &mut *seen {
-            let warnings = there.remove(condition);
-            let is_confirmed = warnings.is_some() == seen.is_there;
-            seen.is_there = warnings.is_some();
-            if let Some(warnings) = warnings
-                && !seen.stands
-            {
-                seen.warnings = warnings;
+            let there = warnings.iter().filter(|of| of.condition == *condition);
+            let there: Vec<String> = there.map(|warning| warning.text.clone()).collect();
+            let is_confirmed = !there.is_empty() == seen.is_there;
+            seen.is_there = !there.is_empty();
+            if seen.is_there && !seen.stands {
+                seen.warnings = there;
                 if !is_confirmed {
                     seen.since = clock.now_seconds();
                     continue;
@@ -96,11 +91,15 @@ impl Stages {
     /// Looks at the conditions each second, until the `Pulse` shuts down.
     pub(super) async fn watch_conditions(self: Arc<Self>, mut stopped: Stopped) {
         let clock = &self.options.clock;
-        while stopped.or(clock.sleep(LOOK_EVERY)).await.is_some() {
+        while stopped
+            .or(Box::pin(clock.sleep(LOOK_EVERY)))
+            .await
+            .is_some()
+        {
             let instance = self.flusher.status().instance;
             let events = self.watch.look(&instance, clock, self.warnings());
             if stopped
-                .or(self.watch.callbacks.call(clock, events))
+                .or(Box::pin(self.watch.callbacks.call(clock, events)))
                 .await
                 .is_none()
             {

@@ -139,12 +139,12 @@ impl Handle {
     fn flush_all(&self) -> StoreFuture<'_, Vec<Problem>> {
         Box::pin(async {
             let stages = &self.0.stages;
-            let flushing = async {
+            let flushing = Box::pin(async {
                 // Before it waits: a flush that is under way may take what was added before this call.
                 let before = stages.flusher.known_quarantined().await;
                 self.0.flushes.run(stages.flush()).await?;
                 Ok(stages.flusher.quarantined_since(before))
-            };
+            });
             let flushed = stages.in_time(flushing).await;
             flushed.unwrap_or_else(|| Err(not_readable()))
         })

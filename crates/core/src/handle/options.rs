@@ -11,7 +11,7 @@ use crate::targets::Targets;
 use tower_pulse_model::slice::Precisions;
 
 /// The configuration of a [`Handle`](super::Handle).
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct HandleOptions {
     /// The time source.
     pub clock: Clock,

@@ -8,7 +8,7 @@ use tokio::sync::Mutex;
 use crate::error::StoreError;
 
 /// Callers who arrive while a flush is under way wait for its end, and share the next one.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct SharedFlush {
     /// Number of flushes that have begun.
     begun: AtomicU64,
@@ -16,7 +16,6 @@ pub(super) struct SharedFlush {
 }
 
 /// A flush that has ended: its number and its result.
-#[derive(Debug)]
 struct Ended {
     number: u64,
     result: Result<(), StoreError>,

@@ -9,7 +9,7 @@ use crate::flush::Flusher;
 use crate::fold::{FoldLimits, Folder};
 use crate::recorder::Recorder;
 use crate::store::Store;
-use crate::task::{Stop, Stopped, Task};
+use crate::task::{BoxFuture, Stop, Stopped, Task};
 use crate::{machine, skew};
 
 /// Contexts beside those of the application: `<unmatched>`, `<overflow>` and `<all>`.
@@ -98,7 +98,7 @@ impl Stages {
 
     /// What is done within 5 s, or at all where the store is in this process: then there is nothing to wait for, and no
     /// timer that a runtime would have to run.
-    pub(super) async fn in_time<T>(&self, future: impl Future<Output = T>) -> Option<T> {
+    pub(super) async fn in_time<T>(&self, future: BoxFuture<'_, T>) -> Option<T> {
         match self.store.locality().deadline {
             None => Some(future.await),
             Some(deadline) => tokio::time::timeout(deadline, future).await.ok(),

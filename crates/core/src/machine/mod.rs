@@ -44,7 +44,7 @@ pub async fn measure(recorder: Arc<Recorder>, mut stopped: Stopped) {
     let mut minute = Minute::begin(&clock, &Process::ask(&clock).await);
     loop {
         let slept = clock.tick();
-        if stopped.or(clock.sleep(EVERY)).await.is_none() {
+        if stopped.or(Box::pin(clock.sleep(EVERY))).await.is_none() {
             return;
         }
         minute.delays.add(clock.since(slept).saturating_sub(EVERY));

@@ -32,7 +32,7 @@ use crate::store::{
 #[cfg(feature = "rankings")]
 use crate::store::{RankingPage, RankingQuery};
 use crate::targets::Targets;
-use crate::task::lock;
+use crate::task::{boxed, lock};
 use tower_pulse_detect::side_by_side::Versions;
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ContextId, Kind};
@@ -428,7 +428,11 @@ impl StoreReader {
 
     /// The marks, with those that were removed.
     pub async fn marks(&self) -> Shared<Marks> {
-        let read = async { marks::read(self.store.journal()).await.map(|of| of.marks) };
+        let read = async {
+            boxed(marks::read(self.store.journal()))
+                .await
+                .map(|of| of.marks)
+        };
         self.reads.get(Key::Marks, |_| 0, read).await
     }
 

@@ -38,7 +38,6 @@ impl<const N: usize> Measured for [(Measure, u64); N] {
 const FIRST_UNSUCCESSFUL: u8 = Outcome::ClientError as u8;
 
 /// Number of samples by the bucket of their duration.
-#[derive(Debug)]
 struct Buckets([AtomicU32; BUCKETS_PER_CELL]);
 
 impl Buckets {
@@ -78,7 +77,6 @@ fn range_of(times: &DurationSums) -> Range<usize> {
 
 /// Sums of one context and shard since the last drain. The number of samples is the sum of the outcomes, as
 /// each sample has exactly one.
-#[derive(Debug)]
 pub(super) struct Cell {
     sum: AtomicU64,
     /// The sum of the squares: its lower and its upper half.
@@ -96,7 +94,6 @@ pub(super) struct Cell {
 }
 
 /// The copy of a cell that a drain makes, to evaluate it after the shard is released.
-#[derive(Debug)]
 pub(super) struct Scratch {
     times: DurationSums,
     outcomes: OutcomeCounts,

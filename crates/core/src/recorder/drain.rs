@@ -84,13 +84,6 @@ pub struct DrainStats {
     pub max_lag: f64,
 }
 
-impl std::fmt::Debug for Drain {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let pending = lock(&self.state).pending.len();
-        f.debug_struct("Drain").field("pending", &pending).finish()
-    }
-}
-
 impl Drain {
     /// A drain that has drained nothing.
     pub fn new(precisions: Precisions, now: i64, app_version: Option<Arc<str>>) -> Self {
@@ -413,7 +406,7 @@ impl Recorder {
             let clock = &self.recording.clock;
             let to_turn = SECOND - clock.now_nanos().rem_euclid(SECOND);
             let wait = std::time::Duration::from_nanos(to_turn.unsigned_abs());
-            if stopped.or(clock.sleep(wait)).await.is_none() {
+            if stopped.or(Box::pin(clock.sleep(wait))).await.is_none() {
                 return;
             }
             self.drain();

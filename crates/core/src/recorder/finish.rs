@@ -218,7 +218,7 @@ mod tests {
             let batch = drained(&recorder);
             let requests = listed(&batch, &root());
             assert_eq!(requests.len(), FAILED_PER_SECOND, "second {second}");
-            let delta = &batch.contexts[&root()];
+            let delta = batch.contexts.get(&root()).expect("its additions");
             assert_eq!(delta.requests(), 2_000, "and all are counted");
             requests.into_iter().for_each(|request| merged.add(request));
             manual_clock.advance(Duration::from_secs(1));

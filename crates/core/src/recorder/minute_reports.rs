@@ -15,7 +15,6 @@ use tower_pulse_model::slices::Merge;
 
 /// Collects the minute reports of this instance, if there is anything to compare it with: other instances, or other
 /// versions of the application.
-#[derive(Debug)]
 pub(super) struct ReportCollector {
     /// The name of this instance.
     instance: Arc<str>,

@@ -108,7 +108,6 @@ pub struct Unrecorded;
 
 /// A context of this process, or one of several handles that share its cells. Aligned so that threads which
 /// count references to different handles never share a cache line.
-#[derive(Debug)]
 #[repr(align(64))]
 pub struct Entry {
     /// The name of the context.
@@ -150,7 +149,6 @@ pub struct RecordingState {
 }
 
 /// All contexts and counters of this process.
-#[derive(Debug)]
 pub struct Recorder {
     /// What the request path needs.
     pub recording: Arc<RecordingState>,
@@ -168,6 +166,18 @@ pub struct Recorder {
     pub rankings: Rankings,
     /// The way from the cells to the batch.
     pub drain: Drain,
+}
+
+impl std::fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Recorder")
+    }
+}
+
+impl std::fmt::Debug for Entry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Entry").field(&self.name).finish()
+    }
 }
 
 impl Recorder {

@@ -1,7 +1,7 @@
 //! Additions to rankings within a moving window: each thread adds to a shard, until a drain takes them to the
 //! batch.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use super::RecordingState;
@@ -11,6 +11,7 @@ use crate::task::lock;
 use tower_pulse_model::batch::Batch;
 use tower_pulse_model::context::clean_name;
 use tower_pulse_model::ranking::{MIN_SHARD_IDS, RankingDelta, RankingSpec};
+use tower_pulse_model::sorted::Map;
 
 /// The most rankings of a process.
 const MAX_RANKINGS: usize = 100;
@@ -18,8 +19,8 @@ const MAX_RANKINGS: usize = 100;
 const IDLE_DRAINS: u8 = 8;
 
 /// The rankings of this process, by name.
-#[derive(Debug, Default)]
-pub struct Rankings(Mutex<BTreeMap<Arc<str>, Arc<RankingEntry>>>);
+#[derive(Default)]
+pub struct Rankings(Mutex<Map<Arc<str>, Arc<RankingEntry>>>);
 
 /// A ranking, and the additions to it since the last drain.
 #[derive(Debug)]

@@ -6,7 +6,6 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use super::touched::{Mark, Touched};
 
 /// At most `max` entries by name, and one entry for all other names.
-#[derive(Debug)]
 pub(super) struct Registry<E> {
     entries: RwLock<Entries<E>>,
     max: usize,
@@ -15,7 +14,6 @@ pub(super) struct Registry<E> {
     touched: Arc<Touched>,
 }
 
-#[derive(Debug)]
 struct Entries<E> {
     by_name: HashMap<Arc<str>, Arc<E>>,
     /// The place of an entry never changes.

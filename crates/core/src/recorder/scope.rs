@@ -15,7 +15,6 @@ use tower_pulse_model::timer_sums::{TimerSums, other};
 /// When the request ends, its sums are added to its context. Timers that are still running by then, in tasks that
 /// outlive the request, are added to the same context when they end, without the time after the request's end as
 /// covered. If the request is not recorded, nothing is added.
-#[derive(Debug)]
 pub struct Scope {
     /// The moment from which the times in `state` count.
     base: Tick,
@@ -23,7 +22,6 @@ pub struct Scope {
 }
 
 /// A timer that counts under the request in which it was started.
-#[derive(Debug)]
 pub(super) struct Started {
     scope: Arc<Scope>,
     /// The place of its sums in the scope.
@@ -32,13 +30,12 @@ pub(super) struct Started {
 }
 
 /// What the timers of a request add to its context, once the request is recorded.
-#[derive(Debug)]
 pub struct RequestTimers {
     covered: u64,
     sums: Vec<(RecordId, TimerSums)>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct State {
     timers: Vec<OneTimer>,
     /// The time during which any timer ran.
@@ -48,7 +45,6 @@ struct State {
 }
 
 /// One name of timers.
-#[derive(Debug)]
 struct OneTimer {
     id: RecordId,
     /// When those that still run have started, oldest first.

@@ -30,7 +30,6 @@ const EMPTY: u8 = 2;
 
 /// A shard of a context. Its cell is created when the shard is first used. Aligned so that two shards never
 /// share a cache line.
-#[derive(Debug)]
 #[repr(align(128))]
 struct Shard {
     state: AtomicU8,
@@ -106,7 +105,7 @@ impl Shard {
 }
 
 /// The cells of one context. Clones share them.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Cells {
     shards: Arc<[Shard]>,
     mark: Mark,

@@ -18,7 +18,6 @@ use tower_pulse_model::slow_request::{
 };
 
 /// A request on the list of its context.
-#[derive(Debug)]
 pub(super) struct ListedRequest {
     /// Its duration, in nanoseconds.
     pub(super) nanos: u64,
@@ -30,7 +29,6 @@ pub(super) struct ListedRequest {
 }
 
 /// The longest durations of an hour, as many as there are slow requests of it.
-#[derive(Debug)]
 pub(super) struct LongestDurations {
     limit: usize,
     /// In nanoseconds, longest first.
@@ -70,7 +68,6 @@ impl LongestDurations {
 }
 
 /// The slow and the failed requests of a context since the last drain.
-#[derive(Debug)]
 pub(super) struct SlowList {
     state: Mutex<State>,
     /// Whether there is room for failed requests. Read without the lock, so that failures in quick succession do
@@ -78,7 +75,6 @@ pub(super) struct SlowList {
     has_room_for_failed: AtomicBool,
 }
 
-#[derive(Debug)]
 struct State {
     listed: ListedRequests,
     /// The durations of this process's slowest requests of the hour.
@@ -88,7 +84,7 @@ struct State {
 }
 
 /// The requests of a list. None is both in `slow` and in `failed`.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct ListedRequests {
     /// At most [`SLOW_PER_SECOND`] that reached the threshold, in no order. They may have failed as well.
     pub(super) slow: Vec<ListedRequest>,

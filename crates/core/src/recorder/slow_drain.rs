@@ -168,7 +168,7 @@ mod tests {
         recorder.drain();
         let batch = recorder.drain.take();
         let list = |context: &ContextId| {
-            let lists = &batch.contexts[context].slowest;
+            let lists = &batch.contexts.get(context).expect("its additions").slowest;
             let (hour, list) = lists.iter().next().expect("a list");
             assert_eq!((lists.len(), hour), (1, hour_of(NOW)));
             list.iter().cloned().collect::<Vec<_>>()
@@ -228,7 +228,8 @@ mod tests {
         (30..32).for_each(|millis| request(&recorder, "GET /", millis));
         recorder.drain();
         let batch = recorder.drain.take();
-        let (at, list) = batch.contexts[&root].slowest.iter().next().expect("a list");
+        let delta = batch.contexts.get(&root).expect("its additions");
+        let (at, list) = delta.slowest.iter().next().expect("a list");
         let times = list.iter().map(|r| r.ended).collect::<Vec<_>>();
         assert_eq!((at, list.len()), (hour, 5));
         assert_eq!(times[0], 1_000 * (hour + 3_599) + 999, "within the second");

@@ -16,7 +16,6 @@ pub(super) const MAX_LIVE: usize = 2 * MAX_TIMERS;
 
 /// Sums of the timers of a context since the last drain: nothing until the first timer runs within one of its
 /// requests, then a table for each of a few shards.
-#[derive(Debug)]
 pub(super) struct TimerCells {
     /// Number of tables, a power of two.
     shards: usize,

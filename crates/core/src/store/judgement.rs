@@ -3,16 +3,17 @@
 //! The name of a field begins with the number of the judgement that wrote it. Fields with a later number than the last
 //! judgement's were written by one that did not come to its end, and do not count.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::table::Table;
 use super::table_reads::{Purpose, TableRead, TableReader, read_pages, read_table, read_value};
 use super::taken::{TAKEN, TakenChanges};
 use crate::error::{Result, StoreError, StoreErrorKind};
+use crate::task::boxed;
 use tower_pulse_detect::change::Change;
 use tower_pulse_detect::last_judgement::LastJudgement;
 use tower_pulse_model::pack::unpack;
+use tower_pulse_model::sorted::Map;
 
 /// The field of [`Table::Judgement`].
 pub const JUDGED: &[u8] = b"judged";
@@ -89,7 +90,7 @@ pub struct Judgement {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NumberedFields {
     /// The number of the judgement that wrote each, and its value, by name.
-    pub by_name: BTreeMap<Vec<u8>, (u64, Vec<u8>)>,
+    pub by_name: Map<Vec<u8>, (u64, Vec<u8>)>,
     /// Fields that do not count.
     pub obsolete: Vec<Vec<u8>>,
 }
@@ -153,8 +154,8 @@ async fn read_judged_and_taken(reader: &dyn TableReader) -> Result<(StoredJudged
 
 /// Reads the changes. Fields that are none are left out.
 pub async fn read_changes(reader: &dyn TableReader) -> Result<ChangeLog> {
-    let (stored, taken, [changes]) = read_all(reader, [Table::Changes]).await?;
-    let mut changes = changes_in(&changes);
+    let (stored, taken, fields) = boxed(read_all(reader, &[Table::Changes])).await?;
+    let mut changes: Vec<_> = fields.iter().flat_map(changes_in).collect();
     taken.tell(&mut changes);
     Ok(ChangeLog {
         changes,
@@ -192,8 +193,10 @@ pub fn changes_in(fields: &NumberedFields) -> Vec<Change> {
 
 /// Reads everything that the last judgement has left.
 pub async fn read_judgement(reader: &dyn TableReader) -> Result<Judgement> {
-    let tables = [Table::Changes, Table::Detector];
-    let (stored, _, [changes, detector]) = read_all(reader, tables).await?;
+    let (stored, _, fields) = boxed(read_all(reader, &[Table::Changes, Table::Detector])).await?;
+    let mut fields = fields.into_iter();
+    let mut next = || fields.next().unwrap_or_default();
+    let (changes, detector) = (next(), next());
     Ok(Judgement {
         stored,
         changes,
@@ -202,26 +205,26 @@ pub async fn read_judgement(reader: &dyn TableReader) -> Result<Judgement> {
 }
 
 /// Reads tables page by page, again if a judgement was written meanwhile.
-async fn read_all<const N: usize>(
+async fn read_all(
     reader: &dyn TableReader,
-    tables: [Table; N],
-) -> Result<(StoredJudged, TakenChanges, [NumberedFields; N])> {
+    tables: &[Table],
+) -> Result<(StoredJudged, TakenChanges, Vec<NumberedFields>)> {
     let mut stored = read_judged(reader).await?;
     for _ in 0..MAX_READS {
         let last = stored.number();
-        let mut read = [const { None }; N];
-        for (table, read) in tables.iter().zip(&mut read) {
+        let mut read = Vec::with_capacity(tables.len());
+        for table in tables {
             // Of a table that is left out as too large, all changes would seem to have ended.
-            let fields = read_pages(reader, Purpose::Fold, table, usize::MAX).await?;
+            let fields = boxed(read_pages(reader, Purpose::Fold, table, usize::MAX)).await?;
             let mut counting = NumberedFields::default();
             for (field, value) in fields {
                 counting.add(field, value, last);
             }
-            *read = Some(counting);
+            read.push(counting);
         }
         let (after, taken) = read_judged_and_taken(reader).await?;
         if after == stored {
-            return Ok((stored, taken, read.map(Option::unwrap_or_default)));
+            return Ok((stored, taken, read));
         }
         stored = after;
     }

@@ -9,7 +9,6 @@ use tower_pulse_model::batch::MAX_CALL_COST;
 pub const CONTEXT_COST: usize = 24;
 
 /// Bounds and times that follow from the place of a store.
-#[derive(Debug)]
 pub struct Locality {
     /// The cost of a call of a flush: the first ones have the least, later ones as much as takes a millisecond.
     pub call_costs: RangeInclusive<usize>,

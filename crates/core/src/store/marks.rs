@@ -1,13 +1,13 @@
 //! Reading the marks, the same in each store.
 
-use std::collections::BTreeMap;
-
 use super::Store;
 use super::table::Table;
 use super::table_reads::{Purpose, TableReader, read_pages};
 use crate::error::Result;
+use crate::task::boxed;
 use tower_pulse_detect::change::{Change, Suspect};
 use tower_pulse_model::mark::{Mark, Marks, StoredMark};
+use tower_pulse_model::sorted::Map;
 
 /// Pages that are read. The fold leaves no more marks than one page has, but other programs may have added fields.
 const MAX_PAGES: usize = 16;
@@ -23,27 +23,27 @@ pub struct StoredMarks {
 
 /// The marks of a store that were not removed, oldest first. Fields that hold no mark are left out.
 pub async fn list(store: &dyn Store) -> Result<Vec<Mark>> {
-    let stored = read(store.journal()).await?;
+    let stored = boxed(read(store.journal())).await?;
     Ok(stored.marks.shown().cloned().collect())
 }
 
 /// Reads the table of marks. It changes by steps of folding only: what is read under a version stands while the version
 /// does.
 pub async fn read(reader: &dyn TableReader) -> Result<StoredMarks> {
-    let mut marks: BTreeMap<Vec<u8>, Option<StoredMark>> = BTreeMap::new();
     // A table that another program has made too large must not stop the fold.
-    let fields = read_pages(reader, Purpose::Query, &Table::Marks, MAX_PAGES).await?;
-    marks.extend(fields.into_iter().map(|(id, packed)| {
+    let fields = boxed(read_pages(reader, Purpose::Query, &Table::Marks, MAX_PAGES)).await?;
+    let marks = fields.into_iter().map(|(id, packed)| {
         let mark = StoredMark::unpack(&id, &packed);
         (id, mark)
-    }));
+    });
+    let mut marks: Map<Vec<u8>, Option<StoredMark>> = marks.collect();
     let retained = Marks::new(marks.values().flatten().cloned());
     for stored in retained.as_slice() {
         marks.remove(stored.mark.id.as_bytes());
     }
     Ok(StoredMarks {
         marks: retained,
-        surplus: marks.into_keys().collect(),
+        surplus: marks.into_iter().map(|(id, _)| id).collect(),
     })
 }
 

@@ -4,7 +4,6 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// Adapts the size of calls to the time that the server takes for one.
-#[derive(Debug)]
 pub struct BatchSizer {
     /// The size of the next call, in commands.
     pub cost: usize,

@@ -125,29 +125,28 @@ pub trait Query: Send + Sync {
     /// The contexts of a name, of whatever kind, with their statistics of the hour of `now` and of the hour before.
     /// Problems are left out.
     fn contexts<'a>(&'a self, name: &'a str, now: i64) -> StoreFuture<'a, Vec<ContextSnapshot>> {
-        Box::pin(read::contexts(self.tables(), self.exports(), name, now))
+        read::contexts(self.tables(), self.exports(), name, now)
     }
 
     /// Some of the contexts that other programs may have recorded too, from number `offset` on.
     fn book_statistics(&self, offset: usize, now: i64) -> StoreFuture<'_, BookStatistics> {
-        let (tables, exports) = (self.tables(), self.exports());
-        Box::pin(read::book_statistics(tables, exports, offset, now))
+        read::book_statistics(self.tables(), self.exports(), offset, now)
     }
 
     /// The records of the contexts in a query that are retained, in the order of the query.
     fn records<'a>(&'a self, query: &'a RecordQuery) -> StoreFuture<'a, Vec<ContextRecords>> {
-        Box::pin(read::records(self.tables(), self.record_cache(), query))
+        read::records(self.tables(), self.record_cache(), query)
     }
 
     /// What records the store holds at `now`.
     fn record_index(&self, now: i64) -> StoreFuture<'_, RecordIndex> {
-        Box::pin(read::record_index(self.tables(), now))
+        read::record_index(self.tables(), now)
     }
 
     /// The records of all contexts in some slices, in the order of the slices. Records that cannot be read are
     /// left out.
     fn slice_records<'a>(&'a self, slices: &'a [TierSlice]) -> StoreFuture<'a, Vec<SliceRecords>> {
-        Box::pin(read::slice_records(self.tables(), slices))
+        read::slice_records(self.tables(), slices)
     }
 
     /// The packed records of some contexts in each of some slices, in the order of the contexts.
@@ -156,7 +155,7 @@ pub trait Query: Send + Sync {
         slices: &'a [TierSlice],
         contexts: &'a [RecordId],
     ) -> StoreFuture<'a, Vec<PackedRecords>> {
-        Box::pin(read::packed_records(self.tables(), slices, contexts))
+        read::packed_records(self.tables(), slices, contexts)
     }
 
     /// The slowest requests of the contexts in a query and the newest failed ones, in its order.
@@ -164,28 +163,28 @@ pub trait Query: Send + Sync {
         &'a self,
         query: &'a SlowRequestQuery,
     ) -> StoreFuture<'a, Vec<SlowRequests>> {
-        Box::pin(read::slow_requests(self.tables(), query))
+        read::slow_requests(self.tables(), query)
     }
 
     /// What each instance did in some minutes, in the order of the minutes, and of the names in each. Minutes are
     /// given by their start.
     fn minute_reports<'a>(&'a self, minutes: &'a [i64]) -> StoreFuture<'a, Vec<InstanceReports>> {
-        Box::pin(read::minute_reports(self.tables(), minutes))
+        read::minute_reports(self.tables(), minutes)
     }
 
     /// What each version of the application did in those of some minutes in which several ran side by side, in the
     /// order of the minutes, and of the versions in each.
     fn version_records<'a>(&'a self, minutes: &'a [i64]) -> StoreFuture<'a, Vec<VersionRecords>> {
-        Box::pin(read::version_records(self.tables(), minutes))
+        read::version_records(self.tables(), minutes)
     }
 
     /// The names of the rankings that have ids.
     fn rankings(&self) -> StoreFuture<'_, Vec<String>> {
-        Box::pin(read::ranking_names(self.tables()))
+        read::ranking_names(self.tables())
     }
 
     /// A part of a ranking; `None` if the store does not have the ranking.
     fn ranking<'a>(&'a self, query: &'a RankingQuery) -> StoreFuture<'a, Option<RankingPage>> {
-        Box::pin(read::ranking_page(self.tables(), query))
+        read::ranking_page(self.tables(), query)
     }
 }

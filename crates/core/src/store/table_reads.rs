@@ -210,12 +210,12 @@ impl Answers {
 }
 
 /// Answers one read.
-pub async fn read_table(
-    reader: &dyn TableReader,
+pub fn read_table<'a>(
+    reader: &'a dyn TableReader,
     purpose: Purpose,
     read: TableRead,
-) -> Result<TablePage> {
-    Ok(reader.read_tables(purpose, &[read]).await?.page())
+) -> StoreFuture<'a, TablePage> {
+    Box::pin(async move { Ok(reader.read_tables(purpose, &[read]).await?.page()) })
 }
 
 /// Reads one field.

@@ -15,7 +15,7 @@ mod stored;
 mod tests;
 mod verdict;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use self::compare::{
@@ -26,6 +26,7 @@ use super::minute::{InstanceMinute, Verdict, all_id};
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::pack::packed;
 use tower_pulse_model::records::RecordId;
+use tower_pulse_model::sorted::Map;
 
 #[cfg(test)]
 pub(crate) use self::tests::frozen_state;
@@ -160,7 +161,7 @@ impl InstanceDetector {
         let now = tick(start);
         let contexts = self.contexts();
         self.end(now, &contexts);
-        for (context, instances) in &contexts {
+        for (context, instances) in contexts.iter() {
             for instance in instances {
                 for measure in [Measure::Time, Measure::Errors] {
                     self.search((instance, *context), measure, instances, now);
@@ -201,10 +202,10 @@ impl InstanceDetector {
     }
 
     /// The contexts with the instances that had requests of them.
-    fn contexts(&self) -> BTreeMap<RecordId, Vec<Arc<str>>> {
-        let mut contexts: BTreeMap<RecordId, Vec<Arc<str>>> = BTreeMap::new();
+    fn contexts(&self) -> Map<RecordId, Vec<Arc<str>>> {
+        let mut contexts: Map<RecordId, Vec<Arc<str>>> = Map::default();
         for (context, reported) in self.minutes.iter().flat_map(|(_, of)| of) {
-            let instances = contexts.entry(*context).or_default();
+            let instances = contexts.or_insert_with(*context, Vec::new);
             instances.extend(reported.instances.keys().cloned());
         }
         for instances in contexts.values_mut() {
@@ -348,7 +349,7 @@ impl InstanceDetector {
     }
 
     /// Ends what is over.
-    fn end(&mut self, now: Tick, contexts: &BTreeMap<RecordId, Vec<Arc<str>>>) {
+    fn end(&mut self, now: Tick, contexts: &Map<RecordId, Vec<Arc<str>>>) {
         let standing = std::mem::take(&mut self.state.standing);
         let stands = |one: &OutOfLine| {
             let is_known = contexts.get(&one.context).is_some_and(|of| of.len() > 1);
@@ -370,7 +371,7 @@ impl InstanceDetector {
     }
 
     /// Finds the instances that are out of line on many contexts.
-    fn gather(&mut self, now: Tick, contexts: &BTreeMap<RecordId, Vec<Arc<str>>>) {
+    fn gather(&mut self, now: Tick, contexts: &Map<RecordId, Vec<Arc<str>>>) {
         let standing = self.state.standing.iter();
         let mut names: Vec<Arc<str>> = standing.map(|one| one.instance.clone()).collect();
         names.order();

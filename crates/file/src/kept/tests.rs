@@ -68,14 +68,13 @@ fn state() -> Kept {
         created: 1_700_000_000,
         since: 1_699_999_000,
         written_at: 1_700_000_400,
-        fences: [(
+        fences: Map::from_iter([(
             "web-1".to_owned(),
             Fence {
                 seq: 300,
                 at: 1_700_000_399,
             },
-        )]
-        .into(),
+        )]),
         journal: Entered {
             entries: VecDeque::new(),
             head: position(9_000),

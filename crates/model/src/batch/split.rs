@@ -21,21 +21,20 @@ impl Batch {
         };
         let mut room = Room::new(cost, MAX_CALL_BYTES);
         part.marks = self.marks.split(&mut room);
-        while let Some(mut entry) = self.contexts.first_entry() {
-            let (cost, bytes) = (entry.get().cost(), entry.get().record_bytes());
+        while let Some((context, mut delta)) = self.contexts.pop_first() {
+            let (cost, bytes) = (delta.cost(), delta.record_bytes());
             if cost <= room.cost && (bytes <= room.bytes || room.is_whole) {
                 room.take(cost, bytes);
-                let (context, delta) = entry.remove_entry();
                 part.contexts.insert(context, delta);
                 continue;
             }
             // Only a context that is larger than a whole call is cut; any other waits for the next call.
             if room.is_whole {
-                let (context, delta) = (entry.key().clone(), entry.get_mut().split(room.cost));
-                part.contexts.insert(context, delta);
-                if entry.get().is_empty() {
-                    entry.remove();
-                }
+                let cut = delta.split(room.cost);
+                part.contexts.insert(context.clone(), cut);
+            }
+            if !room.is_whole || !delta.is_empty() {
+                self.contexts.insert(context, delta);
             }
             return part;
         }

@@ -1,7 +1,6 @@
 //! Packs values as a sequence of their fields, and reads them from untrusted bytes. Bytes behind the fields that are known
 //! are left unread.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::reader::Reader;
@@ -299,31 +298,6 @@ impl<T: Packed> Packed for Vec<T> {
 
     fn read(from: &mut Reader<'_>) -> Option<Self> {
         T::read_list(from)
-    }
-}
-
-impl<T: Packed + Ord> Packed for BTreeSet<T> {
-    fn write(&self, out: &mut Writer) {
-        self.len().write(out);
-        self.iter().for_each(|value| value.write(out));
-    }
-
-    fn read(from: &mut Reader<'_>) -> Option<Self> {
-        (0..usize::read(from)?).map(|_| T::read(from)).collect()
-    }
-}
-
-impl<K: Packed + Ord, V: Packed> Packed for BTreeMap<K, V> {
-    fn write(&self, out: &mut Writer) {
-        self.len().write(out);
-        for (key, value) in self {
-            key.write(out);
-            value.write(out);
-        }
-    }
-
-    fn read(from: &mut Reader<'_>) -> Option<Self> {
-        <(K, V)>::read_list(from).map(Self::from_iter)
     }
 }
 

@@ -16,7 +16,6 @@ pub(crate) fn is_name(text: &Arc<str>) -> bool {
 }
 
 /// What is left of an entry may cost this much for a store.
-#[derive(Debug)]
 pub struct Budget(usize);
 
 impl Budget {
@@ -37,7 +36,6 @@ impl Budget {
 }
 
 /// Reads a packed form from bytes that nobody has checked.
-#[derive(Debug)]
 pub struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {

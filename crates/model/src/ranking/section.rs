@@ -13,13 +13,10 @@ use crate::sorted::Map;
 impl Section for Map<Arc<str>, RankingDelta> {
     fn merge(&mut self, later: Self, _: &[Precision]) {
         for (ranking, delta) in later {
-            match self.get_mut(&ranking) {
-                Some(mine) => {
-                    mine.merge(delta);
-                    mine.limit();
-                }
-                None => self.insert(ranking, delta),
-            }
+            self.merge(ranking, delta, |mine, delta| {
+                mine.merge(delta);
+                mine.limit();
+            });
         }
     }
 
@@ -110,7 +107,7 @@ impl RankingDelta {
         self.spec.write(out);
         out.uint(self.dropped);
         out.uint(self.ids.len() as u64);
-        for (id, added) in &self.ids {
+        for (id, added) in self.ids.iter() {
             out.bytes(id.as_bytes());
             added.is_removed.write(out);
             let precision = self.spec.precision();

@@ -154,9 +154,9 @@ pub(crate) fn unpacked(bytes: &[u8]) -> Option<Batch> {
         match item {
             Item::Context(context, delta) => drop(batch.contexts.insert(context, delta)),
             Item::Counter(name, series) => drop(batch.counters.insert(name, series)),
-            Item::Ranking(name, delta) => batch.rankings.insert(name, delta),
+            Item::Ranking(name, delta) => drop(batch.rankings.insert(name, delta)),
             Item::Report(report) => batch.reports.push(report),
-            Item::Mark(mark) => batch.marks.insert(mark.id.clone(), mark),
+            Item::Mark(mark) => drop(batch.marks.insert(mark.id.clone(), mark)),
         }
     }
     Some(batch)

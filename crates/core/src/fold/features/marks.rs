@@ -1,14 +1,14 @@
 //! Folding marks: the newest are retained, and a version that repeats the one before it gets none.
 
-use std::collections::BTreeMap;
-
 use crate::fold::ground::{Ground, Leased};
 use crate::fold::plan::{NAMES_AT_ONCE, Plans};
 use crate::store::marks;
 use crate::store::table::{FieldWrites, Table};
+use crate::task::boxed;
 use tower_pulse_model::mark::{Marks, StoredMark};
 use tower_pulse_model::pack::pack;
 use tower_pulse_model::round::{PARTITION_OF_MARKS, Round};
+use tower_pulse_model::sorted::Map;
 
 /// Fields without a mark that one round removes.
 const MAX_SURPLUS: usize = 1_000;
@@ -20,7 +20,7 @@ pub(super) async fn merge(ground: &Ground<'_>, round: &Round, plans: &mut Plans)
         return Ok(());
     }
     // Listed under any version, and read again under that of the step.
-    let listed = marks::read(ground.journal).await?;
+    let listed = boxed(marks::read(ground.journal)).await?;
     let ids: Vec<_> = listed.marks.as_slice().iter().map(id_of).collect();
     let fields = [(Table::Marks, ids.clone())];
     let values = ground.load(&fields).await?;
@@ -34,7 +34,7 @@ pub(super) async fn merge(ground: &Ground<'_>, round: &Round, plans: &mut Plans)
             tokio::task::yield_now().await;
         }
     }
-    let [old, new] = [&before, &after].map(|marks| -> BTreeMap<Vec<u8>, &StoredMark> {
+    let [old, new] = [&before, &after].map(|marks| -> Map<Vec<u8>, &StoredMark> {
         let marks = marks.as_slice().iter();
         marks.map(|stored| (id_of(stored), stored)).collect()
     });
@@ -43,7 +43,7 @@ pub(super) async fn merge(ground: &Ground<'_>, round: &Round, plans: &mut Plans)
     write.set = added
         .map(|(id, stored)| (id.clone(), pack(*stored)))
         .collect();
-    let gone = old.into_keys().filter(|id| !new.contains_key(id));
+    let gone = old.keys().filter(|id| !new.contains_key(*id)).cloned();
     let surplus = listed.surplus.into_iter();
     let surplus = surplus.filter(|field| !new.contains_key(field));
     write.removed = gone.chain(surplus.take(MAX_SURPLUS)).collect();

@@ -1,8 +1,6 @@
 //! Folding the slowest and the newest failed requests: the lists of the contexts of a round are merged with those of
 //! the store.
 
-use std::collections::BTreeMap;
-
 use crate::fold::ground::{Ground, Leased, fields_by_table};
 use crate::fold::plan::{NAMES_AT_ONCE, Plans};
 use crate::store::table::{FieldWrites, Table};
@@ -11,6 +9,7 @@ use tower_pulse_model::round::{Round, partition};
 use tower_pulse_model::slice::{HOUR, hour_of};
 use tower_pulse_model::slices::Merge;
 use tower_pulse_model::slow_request::SlowRequests;
+use tower_pulse_model::sorted::Map;
 
 /// Seconds for which the lists of an hour outlive the next hour, as clocks differ.
 const SPARE_TIME: i64 = 600;
@@ -19,16 +18,15 @@ const SPARE_TIME: i64 = 600;
 pub(super) async fn merge(ground: &Ground<'_>, round: &Round, plans: &mut Plans) -> Leased<()> {
     let oldest = hour_of(round.stamp) - HOUR;
     let mut seen = 0;
-    let mut added: BTreeMap<(i64, ContextId), SlowRequests> = BTreeMap::new();
+    let mut added: Map<(i64, ContextId), SlowRequests> = Map::default();
     for group in &round.groups {
         let contexts = group.contexts.iter();
         for (context, judged) in contexts.filter(|(c, _)| ground.is_left(partition(&c.name))) {
             let lists = judged.delta.slowest.iter();
             for (hour, list) in lists.filter(|(hour, _)| *hour >= oldest) {
-                let merged = added.entry((hour, context.clone()));
-                merged
-                    .or_insert_with(|| SlowRequests::of(context.kind))
-                    .merge(list);
+                let merged = added
+                    .or_insert_with((hour, context.clone()), || SlowRequests::of(context.kind));
+                merged.merge(list);
             }
             seen += 1;
             if seen % NAMES_AT_ONCE == 0 {

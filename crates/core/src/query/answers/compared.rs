@@ -71,7 +71,6 @@ impl Ratios {
 }
 
 /// A context in a window, and in the window before.
-#[derive(Debug)]
 pub(super) struct Compared {
     pub(super) now: Option<Measured>,
     pub(super) before: Option<Measured>,

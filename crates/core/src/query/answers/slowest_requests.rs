@@ -5,7 +5,7 @@
 //! requests in the answer: those with the slowest requests. So the slowest request of each context that belongs into the
 //! answer is in it, and no more is read the more contexts there are.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -302,7 +302,9 @@ pub(in crate::query) async fn slowest_requests(
             && query.status.is_none_or(|status| status.matches(request))
     });
     requests.order_by(|a, b| a.order(b));
-    let instances: BTreeSet<&str> = requests.iter().map(|request| &*request.instance).collect();
+    let mut instances: Vec<&str> = requests.iter().map(|request| &*request.instance).collect();
+    instances.order();
+    instances.dedup();
     let instances = instances.into_iter().take(MAX_INSTANCES);
     let instances = instances.map(str::to_owned).collect();
     requests.retain(|request| is_asked(&query.instance, &request.instance));

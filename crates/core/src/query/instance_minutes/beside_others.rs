@@ -14,7 +14,7 @@ use tower_pulse_model::slices::Merge;
 pub(in crate::query) const MAX_CONTEXTS: usize = 256;
 
 /// What one instance did beside the others.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(in crate::query) struct BesideOthers {
     /// The minutes in which it had requests, oldest first.
     pub minutes: Vec<MinuteBeside>,
@@ -25,7 +25,6 @@ pub(in crate::query) struct BesideOthers {
 }
 
 /// What it did in a minute.
-#[derive(Debug)]
 pub(in crate::query) struct MinuteBeside {
     /// The start of the minute, in Unix seconds.
     pub start: i64,

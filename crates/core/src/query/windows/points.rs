@@ -94,7 +94,6 @@ impl SlicePoints {
 }
 
 /// What some contexts measured in each slice of a window that is retained.
-#[derive(Debug)]
 pub struct WindowPoints {
     /// The length of a slice, in seconds.
     pub precision: u32,

@@ -1,6 +1,6 @@
 //! What is held of windows between two questions, and what follows from it without reading more.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ use tower_pulse_model::order::InOrder;
 use tower_pulse_model::recorded::RecordedTime;
 use tower_pulse_model::records::{Record, RecordId};
 use tower_pulse_model::slices::Merge;
+use tower_pulse_model::sorted::Map;
 use tower_pulse_model::tier::{FINEST, Revision, TierSlice};
 
 /// Time after which the sums of a window that nobody asks for are dropped.
@@ -355,9 +356,10 @@ impl WindowState {
     pub(super) fn points(&self, ready: &Ready, id: RecordId, as_of: i64) -> Vec<Option<Point>> {
         let (slices, held) = (ready.parts[0], &self.held[ready.at].points);
         let starts = slices.starts(ready.now);
-        let mut open: BTreeMap<i64, Aggregate> = BTreeMap::new();
+        let mut open: Map<i64, Aggregate> = Map::default();
         self.each_open_record(ready, 0, id, |start, record| {
-            open.entry(start).or_default().merge(&record.sums);
+            open.or_insert_with(start, Aggregate::default)
+                .merge(&record.sums);
         });
         let (seconds, recorded) = (slices.tier.seconds, self.recorded());
         let place = self.groups.place(id);

@@ -15,7 +15,6 @@ use tower_pulse_model::records::RecordId;
 use tower_pulse_model::timer_sums::{TimerSums, is_repeated, other};
 
 /// What all contexts measured in a window, and in the window of the same length before it.
-#[derive(Debug)]
 pub struct WindowSums {
     /// The contexts by the ids of their sums.
     pub contexts: Arc<HashMap<RecordId, ContextId>>,
@@ -26,7 +25,6 @@ pub struct WindowSums {
 }
 
 /// What all contexts measured in some slices.
-#[derive(Debug)]
 pub struct PartSums {
     /// The time that the slices cover.
     pub covered: Covered,
@@ -37,7 +35,6 @@ pub struct PartSums {
 }
 
 /// How many requests met the targets of single contexts in some slices.
-#[derive(Debug)]
 pub struct TargetSums {
     /// The time that the slices cover.
     pub covered: Covered,

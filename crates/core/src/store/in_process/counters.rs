@@ -1,17 +1,16 @@
 //! Counters by name and precision.
 
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use crate::store::{Cleaned, MAX_COUNTER_NAMES, Pass};
 use tower_pulse_model::context::is_reserved;
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::slice::{DEFAULT_RETAINED, Precision, Precisions, SKEW_ALLOWED, SliceCount};
 use tower_pulse_model::snapshot::Problem;
-use tower_pulse_model::sorted;
+use tower_pulse_model::sorted::{self, Map};
 
 /// The counts of a counter at a precision, by the start of their slice.
-type SliceCounts = BTreeMap<i64, i64>;
+type SliceCounts = Map<i64, i64>;
 
 /// All counters.
 #[derive(Clone, Debug, Default)]
@@ -19,7 +18,7 @@ pub struct Counters {
     /// By the name of the counter, and by the seconds of the precision, in their order: there are few.
     by_name: HashMap<String, Vec<(u32, SliceCounts)>>,
     /// The counters that have changed, with their precisions, if somebody writes them down.
-    pub changed: Option<BTreeSet<(String, u32)>>,
+    pub changed: Option<Map<(String, u32), ()>>,
 }
 
 impl Counters {
@@ -40,20 +39,20 @@ impl Counters {
             Some(counter) => counter,
             None => self.by_name.entry(name.to_owned()).or_default(),
         };
-        let slices = sorted::entry(by_precision, precision.seconds, SliceCounts::new);
+        let slices = sorted::entry(by_precision, precision.seconds, SliceCounts::default);
         let overflow = || {
             Problem::new(
                 format!("count:{}:{name}", precision.seconds),
                 "increment or decrement would overflow",
             )
         };
-        match slices.entry(slice) {
-            Entry::Occupied(mut count) => {
-                let sum = i64::try_from(i128::from(*count.get()) + n);
-                *count.get_mut() = sum.map_err(|_| overflow())?;
+        match slices.get_mut(&slice) {
+            Some(count) => {
+                let sum = i64::try_from(i128::from(*count) + n);
+                *count = sum.map_err(|_| overflow())?;
             }
-            Entry::Vacant(place) => {
-                place.insert(i64::try_from(n).map_err(|_| overflow())?);
+            None => {
+                slices.insert(slice, i64::try_from(n).map_err(|_| overflow())?);
                 drop_pushed_out(slices, precision, slice);
             }
         }
@@ -63,12 +62,12 @@ impl Counters {
 
     fn note(&mut self, name: &str, precision: u32) {
         if let Some(changed) = &mut self.changed {
-            changed.insert((name.to_owned(), precision));
+            changed.insert((name.to_owned(), precision), ());
         }
     }
 
     /// The counts of a counter at a precision.
-    pub fn get(&self, name: &str, precision: u32) -> Option<&BTreeMap<i64, i64>> {
+    pub fn get(&self, name: &str, precision: u32) -> Option<&Map<i64, i64>> {
         let by_precision = self.by_name.get(name)?;
         let of = by_precision
             .iter()
@@ -77,9 +76,9 @@ impl Counters {
     }
 
     /// Sets the counts of a counter at a precision.
-    pub fn set(&mut self, name: &str, precision: u32, counts: BTreeMap<i64, i64>) {
+    pub fn set(&mut self, name: &str, precision: u32, counts: Map<i64, i64>) {
         let by_precision = self.by_name.entry(name.to_owned()).or_default();
-        *sorted::entry(by_precision, precision, SliceCounts::new) = counts;
+        *sorted::entry(by_precision, precision, SliceCounts::default) = counts;
     }
 
     /// The slices of a counter.
@@ -126,7 +125,7 @@ impl Counters {
                 let before = slices.len();
                 let cut_off = precision.cut_off(pass.now);
                 // Visits only slices that are removed, as the store is held meanwhile.
-                while let Some((oldest, _)) = slices.first_key_value()
+                while let Some(oldest) = slices.first()
                     && (*oldest <= cut_off || slices.len() > precision.retained as usize)
                 {
                     slices.pop_first();
@@ -134,7 +133,7 @@ impl Counters {
                 if let Some(changed) = changed
                     && slices.len() < before
                 {
-                    changed.insert((name.clone(), *seconds));
+                    changed.insert((name.clone(), *seconds), ());
                 }
                 cleaned.examined += 1;
                 cleaned.slices += (before - slices.len()) as u64;
@@ -148,13 +147,10 @@ impl Counters {
 }
 
 /// Drops the slices for which a new slice leaves no room.
-fn drop_pushed_out<V>(slices: &mut BTreeMap<i64, V>, precision: Precision, new: i64) {
+fn drop_pushed_out(slices: &mut SliceCounts, precision: Precision, new: i64) {
     let pushed_out = precision.pushed_out_by(new);
     // Most slices are the newest, and push out at most the oldest: a search for it would take as long as the addition.
-    if slices
-        .first_key_value()
-        .is_some_and(|(oldest, _)| *oldest <= pushed_out)
-    {
+    if slices.first().is_some_and(|oldest| *oldest <= pushed_out) {
         slices.remove(&pushed_out);
     }
     while slices.len() > precision.retained as usize {

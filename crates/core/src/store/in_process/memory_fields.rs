@@ -1,14 +1,14 @@
 //! The fields of tables, in memory.
 
-use std::collections::{BTreeMap, HashMap};
-use std::ops::Bound;
+use std::collections::HashMap;
 
 use super::fields::{FieldChange, Fields, Show};
 use crate::error::Result;
 use crate::store::table::Table;
+use tower_pulse_model::sorted::Map;
 
 /// The values of a table by the names of their fields.
-type Values = BTreeMap<Box<[u8]>, Box<[u8]>>;
+type Values = Map<Box<[u8]>, Box<[u8]>>;
 
 /// The fields of all tables.
 #[derive(Clone, Debug, Default)]
@@ -50,10 +50,8 @@ impl Fields for MemoryFields {
     }
 
     fn visit(&self, table: &Table, after: Option<&[u8]>, show: &mut Show<'_>) -> Result<()> {
-        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
         let values = self.0.get(table).into_iter();
-        let mut values =
-            values.flat_map(|values| values.range::<[u8], _>((start, Bound::Unbounded)));
+        let mut values = values.flat_map(|values| values.after(after));
         let _ = values.try_for_each(|(field, value)| show(field, value));
         Ok(())
     }

@@ -29,6 +29,7 @@ pub use self::tables::{Bound, Tables};
 pub use self::upkeep::Heartbeats;
 use crate::clock::Clock;
 use crate::error::{Result, StoreError, StoreErrorKind};
+use crate::task::boxed;
 use tower_pulse_model::slice::Precisions;
 
 /// The most bytes of entries that are not folded, unless a test sets others. A flush folds what it has appended, so that
@@ -115,7 +116,7 @@ impl InProcessStore {
         work: impl FnOnce(&mut State) -> Result<R> + Send + 'static,
     ) -> Result<R> {
         let work = |state: &mut State| Ok(Box::new(work(state)?) as Box<dyn Any + Send>);
-        let found = self.find(access, Box::new(work)).await?.downcast();
+        let found = boxed(self.find(access, Box::new(work))).await?.downcast();
         // The answer is that of this work.
         found.map(|found| *found).map_err(|_| self.ended())
     }

@@ -1,7 +1,5 @@
 //! What a store in one process knows.
 
-use std::collections::BTreeMap;
-
 use super::counters::Counters;
 use super::entered::{Entered, Fence};
 use super::fields::Fields;
@@ -13,6 +11,7 @@ use crate::store::additions::Additions;
 use crate::store::table::CONTEXTS;
 use tower_pulse_model::pack::packed;
 use tower_pulse_model::recorded::Gap;
+use tower_pulse_model::sorted::Map;
 use tower_pulse_model::tier::RolledUp;
 
 packed! {
@@ -28,7 +27,7 @@ packed! {
         /// When a file last wrote it, in Unix seconds.
         pub written_at: i64,
         /// The fence of each instance.
-        pub fences: BTreeMap<String, Fence>,
+        pub fences: Map<String, Fence>,
         /// The journal.
         pub journal: Entered,
         /// What could not be folded.

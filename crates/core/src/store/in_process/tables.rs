@@ -1,7 +1,7 @@
 //! The tables, as the fold reads and writes them: how large each is, when it expires, and which go first where there is
 //! no room.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use super::fields::{Extent, Fields, Show};
@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::store::table::{FieldWrites, Table};
 use crate::store::table_reads::{Field, TablePage, number};
 use tower_pulse_model::pack::{from_hex, to_hex};
+use tower_pulse_model::sorted::Map;
 use tower_pulse_model::tier::{FINEST, Revision, RolledUp, TierSlice};
 
 /// Fields on one page.
@@ -24,7 +25,7 @@ const REPORTS_PART: usize = 4;
 #[cfg_attr(any(test, feature = "__test_store"), derive(Clone))]
 pub struct Tables {
     fields: Box<dyn Fields>,
-    by_name: BTreeMap<Table, Extent>,
+    by_name: Map<Table, Extent>,
     /// About how many bytes the records may take, or all tables.
     pub bound: Bound,
     /// When expired tables were last removed.
@@ -57,7 +58,7 @@ impl Tables {
     pub fn new(fields: Box<dyn Fields>) -> Self {
         Self {
             fields,
-            by_name: BTreeMap::new(),
+            by_name: Map::default(),
             bound: Bound::Records(usize::MAX),
             expired_at: 0,
             report_bytes: 0,
@@ -72,7 +73,7 @@ impl Tables {
     /// Tables that were written before. The revisions of their slices are none that an earlier state of theirs had.
     pub fn reopened(
         fields: Box<dyn Fields>,
-        by_name: BTreeMap<Table, Extent>,
+        by_name: Map<Table, Extent>,
         earlier: Revision,
     ) -> Self {
         let mut tables = Self {
@@ -146,10 +147,10 @@ impl Tables {
     pub fn raise(&mut self, table: Table, values: Vec<(Vec<u8>, i64)>, now: i64) -> Result<()> {
         let names: Vec<_> = values.iter().map(|(name, _)| name.clone()).collect();
         let before = self.get(&table, &names, now)?;
-        let mut highest = BTreeMap::<Vec<u8>, i64>::new();
+        let mut highest = Map::<Vec<u8>, i64>::default();
         for ((name, value), before) in values.into_iter().zip(before) {
             if before.and_then(|before| number(&before)) < Some(value) {
-                let raised = highest.entry(name).or_insert(value);
+                let raised = highest.or_insert_with(name, || value);
                 *raised = value.max(*raised);
             }
         }
@@ -236,8 +237,8 @@ impl Tables {
     /// The records that are dropped first.
     fn oldest_records(&self, rolled: &RolledUp) -> Option<Table> {
         let first = Table::records((0, i64::MIN));
-        let tables = self.by_name.range(first..).map(|(table, _)| table);
-        let mut slices = tables.map_while(|table| Some((table, table.slice()?)));
+        let tables = self.by_name.after(Some(&first));
+        let mut slices = tables.map_while(|(table, _)| Some((table, table.slice()?)));
         let dropped = slices.find(|(_, (seconds, start))| {
             *seconds != FINEST.seconds || rolled.contains(*start) && !rolled.is_pending(*start)
         });

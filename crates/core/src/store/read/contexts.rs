@@ -1,11 +1,11 @@
 //! Contexts with what they measured in the current hour and in the hour before: from their records, and from what other
 //! programs have added to the exported statistics.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::records::hourly_records;
 use crate::error::Result;
+use crate::store::StoreFuture;
 use crate::store::exports::{ExportedHours, Exports};
 use crate::store::table::{CONTEXTS, Table};
 use crate::store::table_reads::{
@@ -18,6 +18,7 @@ use tower_pulse_model::records::SliceSums;
 use tower_pulse_model::slice::{HOUR, hour_of};
 use tower_pulse_model::slowest::{self, RankedContext};
 use tower_pulse_model::snapshot::{ContextSnapshot, HourSnapshot, Problem};
+use tower_pulse_model::sorted::{self, Map};
 use tower_pulse_model::tier::RolledUp;
 
 /// Some contexts that have exported statistics, to which other programs may have added. Those that only other programs
@@ -44,65 +45,69 @@ pub fn kind_of(name: &str) -> Kind {
 }
 
 /// The contexts of a name.
-pub(in crate::store) async fn contexts(
-    reader: &dyn TableReader,
-    exports: Option<&dyn Exports>,
-    name: &str,
+pub(in crate::store) fn contexts<'a>(
+    reader: &'a dyn TableReader,
+    exports: Option<&'a dyn Exports>,
+    name: &'a str,
     now: i64,
-) -> Result<Vec<ContextSnapshot>> {
-    let fields: Arc<[Vec<u8>]> = [name.as_bytes().to_vec()].into();
-    let mut reads = vec![TableRead::State, TableRead::Count(Table::Contexts)];
-    reads.extend(CONTEXTS.map(|(_, table)| TableRead::Values(table, fields.clone())));
-    let mut answers = reader.read_tables(Purpose::Query, &reads).await?;
-    let rolled = RecordState::new(answers.page()).rolled_at(now);
-    let has_contexts = answers.page().count > 0;
-    let listed = CONTEXTS.map(|(kind, _)| answers.page().value().map(|_| kind));
-    // The statistics before the records, so that every sample in the statistics is in the records too, unless another
-    // program has added it.
-    let exported = match exports {
-        Some(exports) => exports.statistics(name, now).await?,
-        None => None,
-    };
-    let listed = listed.into_iter().flatten();
-    let mut kinds: Vec<Kind> = listed.filter(|_| name != ALL).collect();
-    kinds.order();
-    if kinds.is_empty() && (exported.is_some() || name == ALL) {
-        kinds.push(kind_of(name));
-    }
-    // Contexts of one name share their statistics, which then tell nothing of one of them.
-    let hours = exported.filter(|_| kinds.len() == 1).unwrap_or_default();
-    let contexts = kinds.into_iter();
-    let contexts = contexts.map(|kind| (ContextId::new(kind, name), hours.clone()));
-    let problems = &mut Vec::new();
-    let mut contexts = snapshots(reader, contexts.collect(), &rolled, now, problems).await?;
-    // The sum of all HTTP contexts is in no table of contexts.
-    contexts.retain(|context| {
-        let is_empty = context.hour.is_none() && context.last_hour.is_none();
-        context.kind != Kind::All || has_contexts || !is_empty
-    });
-    Ok(contexts)
+) -> StoreFuture<'a, Vec<ContextSnapshot>> {
+    Box::pin(async move {
+        let fields: Arc<[Vec<u8>]> = [name.as_bytes().to_vec()].into();
+        let mut reads = vec![TableRead::State, TableRead::Count(Table::Contexts)];
+        reads.extend(CONTEXTS.map(|(_, table)| TableRead::Values(table, fields.clone())));
+        let mut answers = reader.read_tables(Purpose::Query, &reads).await?;
+        let rolled = RecordState::new(answers.page()).rolled_at(now);
+        let has_contexts = answers.page().count > 0;
+        let listed = CONTEXTS.map(|(kind, _)| answers.page().value().map(|_| kind));
+        // The statistics before the records, so that every sample in the statistics is in the records too, unless another
+        // program has added it.
+        let exported = match exports {
+            Some(exports) => exports.statistics(name, now).await?,
+            None => None,
+        };
+        let listed = listed.into_iter().flatten();
+        let mut kinds: Vec<Kind> = listed.filter(|_| name != ALL).collect();
+        kinds.order();
+        if kinds.is_empty() && (exported.is_some() || name == ALL) {
+            kinds.push(kind_of(name));
+        }
+        // Contexts of one name share their statistics, which then tell nothing of one of them.
+        let hours = exported.filter(|_| kinds.len() == 1).unwrap_or_default();
+        let contexts = kinds.into_iter();
+        let contexts = contexts.map(|kind| (ContextId::new(kind, name), hours.clone()));
+        let problems = &mut Vec::new();
+        let mut contexts = snapshots(reader, contexts.collect(), &rolled, now, problems).await?;
+        // The sum of all HTTP contexts is in no table of contexts.
+        contexts.retain(|context| {
+            let is_empty = context.hour.is_none() && context.last_hour.is_none();
+            context.kind != Kind::All || has_contexts || !is_empty
+        });
+        Ok(contexts)
+    })
 }
 
 /// Contexts from number `offset` on, with their exported statistics and their records.
-pub(in crate::store) async fn book_statistics(
-    reader: &dyn TableReader,
-    exports: Option<&dyn Exports>,
+pub(in crate::store) fn book_statistics<'a>(
+    reader: &'a dyn TableReader,
+    exports: Option<&'a dyn Exports>,
     offset: usize,
     now: i64,
-) -> Result<BookStatistics> {
-    let Some(exports) = exports else {
-        return Ok(BookStatistics::default());
-    };
-    let page = exports.statistics_page(offset, now).await?;
-    let state = read_table(reader, Purpose::Query, TableRead::State).await?;
-    let rolled = RecordState::new(state).rolled_at(now);
-    let mut problems = page.problems;
-    let contexts = snapshots(reader, page.contexts, &rolled, now, &mut problems).await?;
-    Ok(BookStatistics {
-        contexts,
-        total: page.total,
-        foreign: page.foreign,
-        problems,
+) -> StoreFuture<'a, BookStatistics> {
+    Box::pin(async move {
+        let Some(exports) = exports else {
+            return Ok(BookStatistics::default());
+        };
+        let page = exports.statistics_page(offset, now).await?;
+        let state = read_table(reader, Purpose::Query, TableRead::State).await?;
+        let rolled = RecordState::new(state).rolled_at(now);
+        let mut problems = page.problems;
+        let contexts = snapshots(reader, page.contexts, &rolled, now, &mut problems).await?;
+        Ok(BookStatistics {
+            contexts,
+            total: page.total,
+            foreign: page.foreign,
+            problems,
+        })
     })
 }
 
@@ -174,13 +179,13 @@ pub async fn slowest(
     let mut answers = reader.read_tables(Purpose::Query, &reads).await?;
     let rolled = RecordState::new(answers.page()).rolled_at(now);
     // By name, as contexts of one name are ranked as one: the newest hour, and their kinds.
-    let mut by_name: BTreeMap<String, (i64, Vec<Kind>)> = BTreeMap::new();
+    let mut by_name: Map<String, (i64, Vec<Kind>)> = Map::default();
     for (kind, _) in CONTEXTS {
         for (name, last_seen) in answers.page().numbers() {
             let Some(name) = String::from_utf8(name).ok().filter(|_| last_seen > since) else {
                 continue;
             };
-            let (newest, kinds) = by_name.entry(name).or_insert((i64::MIN, Vec::new()));
+            let (newest, kinds) = by_name.or_insert_with(name, || (i64::MIN, Vec::new()));
             *newest = hour_of(last_seen).max(*newest);
             kinds.push(kind);
         }
@@ -205,12 +210,12 @@ pub async fn slowest(
         let records = hourly_records(reader, &ids, hours, &rolled, problems).await?;
         let mut records = records.into_iter();
         for of_name in of_hour.chunk_by(|(_, id), (_, other)| id.name == other.name) {
-            let mut by_hour: BTreeMap<i64, AccessTimeStats> = BTreeMap::new();
+            let mut by_hour: Vec<(i64, AccessTimeStats)> = Vec::new();
             for slice in records.by_ref().take(of_name.len()).flatten() {
                 let times = AccessTimeStats::from(&slice.sums.times);
-                by_hour.entry(slice.start).or_default().merge(&times);
+                sorted::entry(&mut by_hour, slice.start, AccessTimeStats::default).merge(&times);
             }
-            let mean = by_hour.values().rev().find_map(AccessTimeStats::mean);
+            let mean = by_hour.iter().rev().find_map(|(_, times)| times.mean());
             ranking.extend(mean.map(|mean| RankedContext::new(&*of_name[0].1.name, mean)));
         }
         slowest::sort(&mut ranking);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Field, unpacked};
-use crate::error::Result;
+use crate::store::StoreFuture;
 use crate::store::table::Table;
 use crate::store::table_reads::TableReader;
 use tower_pulse_model::minute_report::{InstanceMinute, ReportedContext};
@@ -26,33 +26,35 @@ pub struct VersionRecords {
 }
 
 /// What each instance did in some minutes.
-pub(in crate::store) async fn minute_reports(
-    reader: &dyn TableReader,
-    minutes: &[i64],
-) -> Result<Vec<InstanceReports>> {
+pub(in crate::store) fn minute_reports<'a>(
+    reader: &'a dyn TableReader,
+    minutes: &'a [i64],
+) -> StoreFuture<'a, Vec<InstanceReports>> {
     let tables = minutes.iter().copied();
     let tables = tables.map(|minute| Table::InstanceMinutes { minute });
-    unpacked(reader, tables, instances).await
+    Box::pin(unpacked(reader, tables, instances))
 }
 
 /// What each version did in some minutes.
-pub(in crate::store) async fn version_records(
-    reader: &dyn TableReader,
-    minutes: &[i64],
-) -> Result<Vec<VersionRecords>> {
-    let tables = minutes.iter().copied();
-    let tables = tables.map(|minute| Table::VersionMinutes { minute });
-    let read = unpacked(reader, tables, versions).await?;
-    let read = minutes.iter().zip(read).flat_map(|(minute, versions)| {
-        versions
-            .into_iter()
-            .map(move |(version, records)| VersionRecords {
-                minute: *minute,
-                version,
-                records,
-            })
-    });
-    Ok(read.collect())
+pub(in crate::store) fn version_records<'a>(
+    reader: &'a dyn TableReader,
+    minutes: &'a [i64],
+) -> StoreFuture<'a, Vec<VersionRecords>> {
+    Box::pin(async move {
+        let tables = minutes.iter().copied();
+        let tables = tables.map(|minute| Table::VersionMinutes { minute });
+        let read = unpacked(reader, tables, versions).await?;
+        let read = minutes.iter().zip(read).flat_map(|(minute, versions)| {
+            versions
+                .into_iter()
+                .map(move |(version, records)| VersionRecords {
+                    minute: *minute,
+                    version,
+                    records,
+                })
+        });
+        Ok(read.collect())
+    })
 }
 
 /// The instances of a minute, by name.

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::error::{Result, StoreError, StoreErrorKind};
+use crate::store::StoreFuture;
 use crate::store::table::Table;
 use crate::store::table_reads::{
     Answers, Purpose, RankingPlace, RecordState, TablePage, TableRead, TableReader, number,
@@ -105,12 +106,16 @@ impl RankingPage {
 }
 
 /// The names of the rankings that have ids, in order.
-pub(in crate::store) async fn ranking_names(reader: &dyn TableReader) -> Result<Vec<String>> {
-    let read = TableRead::All(Table::Rankings);
-    let page = read_table(reader, Purpose::Query, read).await?;
-    let mut names: Vec<_> = page.names().collect();
-    names.order();
-    Ok(names)
+pub(in crate::store) fn ranking_names<'a>(
+    reader: &'a dyn TableReader,
+) -> StoreFuture<'a, Vec<String>> {
+    Box::pin(async move {
+        let read = TableRead::All(Table::Rankings);
+        let page = read_table(reader, Purpose::Query, read).await?;
+        let mut names: Vec<_> = page.names().collect();
+        names.order();
+        Ok(names)
+    })
 }
 
 /// What the operator should know of rankings with several configurations, from their fields, in order.
@@ -127,16 +132,18 @@ pub fn ranking_warnings<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) 
 }
 
 /// A part of a ranking; `None` if there is no such ranking.
-pub(in crate::store) async fn ranking_page(
-    reader: &dyn TableReader,
-    query: &RankingQuery,
-) -> Result<Option<RankingPage>> {
-    let reading = Reading {
-        reader,
-        query,
-        ranking: query.name.as_str().into(),
-    };
-    reading.page().await
+pub(in crate::store) fn ranking_page<'a>(
+    reader: &'a dyn TableReader,
+    query: &'a RankingQuery,
+) -> StoreFuture<'a, Option<RankingPage>> {
+    Box::pin(async move {
+        let reading = Reading {
+            reader,
+            query,
+            ranking: query.name.as_str().into(),
+        };
+        reading.page().await
+    })
 }
 
 /// A query under way.

@@ -21,7 +21,6 @@ const PER_RECORD: usize = 72;
 pub(super) type SeriesId = (RecordId, u32);
 
 /// The record of a slice, packed, when the slice had this revision.
-#[derive(Debug)]
 pub(super) struct HeldRecord {
     pub(super) revision: Option<Revision>,
     pub(super) packed: Option<Box<[u8]>>,
@@ -30,7 +29,6 @@ pub(super) struct HeldRecord {
 /// The records of a series by slice.
 pub(super) type HeldRecords = HashMap<TierSlice, HeldRecord>;
 
-#[derive(Debug)]
 struct Series {
     id: SeriesId,
     /// The beginning of the store's generation: another one has other data.
@@ -45,7 +43,7 @@ fn bytes_of(records: &HeldRecords) -> usize {
 }
 
 /// The records of the series that were read last, the latest at the end.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct RecordCache(Mutex<Vec<Series>>);
 
 impl RecordCache {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::error::Result;
+use crate::store::StoreFuture;
 use crate::store::table::CONTEXTS;
 use crate::store::table_reads::{
     MAX_NAMES, Purpose, RecordState, TableRead, TableReader, revisions,
@@ -27,29 +27,31 @@ pub struct RecordIndex {
 }
 
 /// What records there are at `now`.
-pub(in crate::store) async fn record_index(
-    reader: &dyn TableReader,
+pub(in crate::store) fn record_index<'a>(
+    reader: &'a dyn TableReader,
     now: i64,
-) -> Result<RecordIndex> {
-    // In this order: a minute that is rolled up in between counts as pending, and the record of the wider slice, which
-    // is read later, says that the minute is part of it.
-    let mut reads = vec![TableRead::State, TableRead::Revisions];
-    reads.extend(CONTEXTS.map(|(_, table)| TableRead::Ranks(table, 0..MAX_NAMES)));
-    let mut answers = reader.read_tables(Purpose::Query, &reads).await?;
-    let state = RecordState::new(answers.page());
-    let revisions = revisions(&answers.page());
-    let mut contexts = Vec::new();
-    for (kind, _) in CONTEXTS {
-        // Many names hold the runtime up for a while.
-        tokio::task::yield_now().await;
-        let names = answers.page().names().filter(|name| name != ALL);
-        contexts.extend(names.map(|name| ContextId::new(kind, name)));
-    }
-    Ok(RecordIndex {
-        contexts,
-        revisions,
-        rolled: state.rolled_at(now),
-        created: state.created.unwrap_or(now),
-        recorded: RecordedTime::new(state.since.unwrap_or(now), state.gaps.unwrap_or_default()),
+) -> StoreFuture<'a, RecordIndex> {
+    Box::pin(async move {
+        // In this order: a minute that is rolled up in between counts as pending, and the record of the wider slice, which
+        // is read later, says that the minute is part of it.
+        let mut reads = vec![TableRead::State, TableRead::Revisions];
+        reads.extend(CONTEXTS.map(|(_, table)| TableRead::Ranks(table, 0..MAX_NAMES)));
+        let mut answers = reader.read_tables(Purpose::Query, &reads).await?;
+        let state = RecordState::new(answers.page());
+        let revisions = revisions(&answers.page());
+        let mut contexts = Vec::new();
+        for (kind, _) in CONTEXTS {
+            // Many names hold the runtime up for a while.
+            tokio::task::yield_now().await;
+            let names = answers.page().names().filter(|name| name != ALL);
+            contexts.extend(names.map(|name| ContextId::new(kind, name)));
+        }
+        Ok(RecordIndex {
+            contexts,
+            revisions,
+            rolled: state.rolled_at(now),
+            created: state.created.unwrap_or(now),
+            recorded: RecordedTime::new(state.since.unwrap_or(now), state.gaps.unwrap_or_default()),
+        })
     })
 }

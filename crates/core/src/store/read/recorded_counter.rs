@@ -1,13 +1,12 @@
 //! Counters of contexts, for stores that have only their records.
 
-use std::collections::BTreeMap;
-
 use super::record_cache::RecordCache;
 use super::records::{RecordQuery, records};
 use crate::error::Result;
 use crate::store::table_reads::TableReader;
 use tower_pulse_model::context::{ALL, ContextId, Kind, Metric};
 use tower_pulse_model::slice::SliceCount;
+use tower_pulse_model::sorted::Map;
 use tower_pulse_model::tier::tier_for;
 
 /// A counter of the contexts of one name, in slices of `width` seconds.
@@ -33,7 +32,7 @@ pub async fn recorded_counter(
         tier,
         now,
     };
-    let mut slices: BTreeMap<i64, i64> = BTreeMap::new();
+    let mut slices: Map<i64, i64> = Map::default();
     let read = records(reader, cache, &query).await?.into_iter();
     let slices_read = read.flat_map(|read| read.slices);
     // A slice may have nothing but timers that ended after their requests.
@@ -43,7 +42,7 @@ pub async fn recorded_counter(
             Metric::Errors => slice.sums.outcomes.errors,
             Metric::Micros => slice.sums.times.sum / 1_000,
         };
-        let sum = slices.entry(slice.start).or_default();
+        let sum = slices.or_insert_with(slice.start, i64::default);
         *sum = sum.saturating_add_unsigned(n);
     }
     let slices = slices.into_iter();

@@ -7,6 +7,7 @@ use std::ops::Range;
 use super::record_cache::{HeldRecord, HeldRecords, RecordCache};
 use super::slices::packed_records;
 use crate::error::Result;
+use crate::store::StoreFuture;
 use crate::store::table::Table;
 use crate::store::table_reads::{Purpose, RecordState, TableRead, TableReader, revisions};
 use tower_pulse_model::context::ContextId;
@@ -117,32 +118,34 @@ struct SeriesReader<'a> {
 }
 
 /// The records of the contexts in a query that are retained, in its order.
-pub(in crate::store) async fn records(
-    reader: &dyn TableReader,
-    cache: Option<&RecordCache>,
-    query: &RecordQuery,
-) -> Result<Vec<ContextRecords>> {
-    let reads = [TableRead::State, TableRead::Revisions];
-    let mut answers = reader.read_tables(Purpose::Query, &reads).await?;
-    let state = RecordState::new(answers.page());
-    let revisions = revisions(&answers.page());
-    let rolled = state.rolled_at(query.now);
-    let slices = SlicesToCombine::retained(query, &rolled);
-    let reader = SeriesReader {
-        reader,
-        // Without revisions nobody knows what has changed.
-        cache: cache.zip(state.created).filter(|_| !revisions.is_empty()),
-        revisions,
-    };
-    let mut answer = Vec::with_capacity(query.contexts.len());
-    for context in &query.contexts {
-        let id = RecordId::new(context.kind, &context.name);
-        answer.push(ContextRecords {
-            context: context.clone(),
-            slices: reader.read(id, &slices).await?,
-        });
-    }
-    Ok(answer)
+pub(in crate::store) fn records<'a>(
+    reader: &'a dyn TableReader,
+    cache: Option<&'a RecordCache>,
+    query: &'a RecordQuery,
+) -> StoreFuture<'a, Vec<ContextRecords>> {
+    Box::pin(async move {
+        let reads = [TableRead::State, TableRead::Revisions];
+        let mut answers = reader.read_tables(Purpose::Query, &reads).await?;
+        let state = RecordState::new(answers.page());
+        let revisions = revisions(&answers.page());
+        let rolled = state.rolled_at(query.now);
+        let slices = SlicesToCombine::retained(query, &rolled);
+        let reader = SeriesReader {
+            reader,
+            // Without revisions nobody knows what has changed.
+            cache: cache.zip(state.created).filter(|_| !revisions.is_empty()),
+            revisions,
+        };
+        let mut answer = Vec::with_capacity(query.contexts.len());
+        for context in &query.contexts {
+            let id = RecordId::new(context.kind, &context.name);
+            answer.push(ContextRecords {
+                context: context.clone(),
+                slices: reader.read(id, &slices).await?,
+            });
+        }
+        Ok(answer)
+    })
 }
 
 impl SeriesReader<'_> {

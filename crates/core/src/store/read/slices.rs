@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Field, unpacked};
-use crate::error::Result;
+use crate::store::StoreFuture;
 use crate::store::table::Table;
 use crate::store::table_reads::{Purpose, TableRead, TableReader};
 use tower_pulse_model::pack;
@@ -24,38 +24,40 @@ pub struct SliceRecords {
 pub type PackedRecords = Vec<Option<Vec<u8>>>;
 
 /// The records of some slices, in their order.
-pub(in crate::store) async fn slice_records(
-    reader: &dyn TableReader,
-    slices: &[TierSlice],
-) -> Result<Vec<SliceRecords>> {
+pub(in crate::store) fn slice_records<'a>(
+    reader: &'a dyn TableReader,
+    slices: &'a [TierSlice],
+) -> StoreFuture<'a, Vec<SliceRecords>> {
     let tables = slices.iter().map(|slice| Table::records(*slice));
-    unpacked(reader, tables, records).await
+    Box::pin(unpacked(reader, tables, records))
 }
 
 /// The packed records of some contexts in each of some slices, in the order of the contexts.
-pub(in crate::store) async fn packed_records(
-    reader: &dyn TableReader,
-    slices: &[TierSlice],
-    contexts: &[RecordId],
-) -> Result<Vec<PackedRecords>> {
-    let parts = contexts.chunks(FIELDS_AT_ONCE);
-    let parts = parts.map(|part| part.iter().map(|id| id.to_bytes().to_vec()).collect());
-    let parts: Vec<Arc<[Vec<u8>]>> = parts.collect();
-    let reads = slices.iter().flat_map(|slice| {
-        let fields = parts.iter().cloned();
-        fields.map(|fields| TableRead::Values(Table::records(*slice), fields))
-    });
-    let reads: Vec<_> = reads.collect();
-    let mut answers = reader.read_tables(Purpose::Query, &reads).await?;
-    let mut records = Vec::with_capacity(slices.len());
-    for _ in slices {
-        let mut of_slice = Vec::with_capacity(contexts.len());
-        for _ in &parts {
-            of_slice.append(&mut answers.page().values);
+pub(in crate::store) fn packed_records<'a>(
+    reader: &'a dyn TableReader,
+    slices: &'a [TierSlice],
+    contexts: &'a [RecordId],
+) -> StoreFuture<'a, Vec<PackedRecords>> {
+    Box::pin(async move {
+        let parts = contexts.chunks(FIELDS_AT_ONCE);
+        let parts = parts.map(|part| part.iter().map(|id| id.to_bytes().to_vec()).collect());
+        let parts: Vec<Arc<[Vec<u8>]>> = parts.collect();
+        let reads = slices.iter().flat_map(|slice| {
+            let fields = parts.iter().cloned();
+            fields.map(|fields| TableRead::Values(Table::records(*slice), fields))
+        });
+        let reads: Vec<_> = reads.collect();
+        let mut answers = reader.read_tables(Purpose::Query, &reads).await?;
+        let mut records = Vec::with_capacity(slices.len());
+        for _ in slices {
+            let mut of_slice = Vec::with_capacity(contexts.len());
+            for _ in &parts {
+                of_slice.append(&mut answers.page().values);
+            }
+            records.push(of_slice);
         }
-        records.push(of_slice);
-    }
-    Ok(records)
+        Ok(records)
+    })
 }
 
 fn records(fields: &[Field]) -> SliceRecords {

@@ -1,6 +1,6 @@
 //! The slowest and the newest failed requests.
 
-use crate::error::Result;
+use crate::store::StoreFuture;
 use crate::store::table::Table;
 use crate::store::table_reads::{Purpose, TableRead, TableReader, read_table};
 use tower_pulse_model::context::ContextId;
@@ -17,18 +17,20 @@ pub struct SlowRequestQuery {
 }
 
 /// The slow and failed requests of the contexts in a query, in its order.
-pub(in crate::store) async fn slow_requests(
-    reader: &dyn TableReader,
-    query: &SlowRequestQuery,
-) -> Result<Vec<SlowRequests>> {
-    let ids = query.contexts.iter();
-    let ids = ids.map(|context| RecordId::new(context.kind, &context.name).to_bytes().into());
-    let table = Table::SlowRequests { hour: query.hour };
-    let read = TableRead::Values(table, ids.collect());
-    let fields = read_table(reader, Purpose::Query, read).await?.values;
-    let list = |(context, field): (&ContextId, Option<Vec<u8>>)| {
-        let list = field.and_then(|list| SlowRequests::unpack(&list, context.kind));
-        list.unwrap_or_else(|| SlowRequests::of(context.kind))
-    };
-    Ok(query.contexts.iter().zip(fields).map(list).collect())
+pub(in crate::store) fn slow_requests<'a>(
+    reader: &'a dyn TableReader,
+    query: &'a SlowRequestQuery,
+) -> StoreFuture<'a, Vec<SlowRequests>> {
+    Box::pin(async move {
+        let ids = query.contexts.iter();
+        let ids = ids.map(|context| RecordId::new(context.kind, &context.name).to_bytes().into());
+        let table = Table::SlowRequests { hour: query.hour };
+        let read = TableRead::Values(table, ids.collect());
+        let fields = read_table(reader, Purpose::Query, read).await?.values;
+        let list = |(context, field): (&ContextId, Option<Vec<u8>>)| {
+            let list = field.and_then(|list| SlowRequests::unpack(&list, context.kind));
+            list.unwrap_or_else(|| SlowRequests::of(context.kind))
+        };
+        Ok(query.contexts.iter().zip(fields).map(list).collect())
+    })
 }

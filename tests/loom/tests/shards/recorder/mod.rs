@@ -13,7 +13,7 @@ use std::sync::Arc;
 use tower_pulse_model::outcome::Outcome;
 
 /// The cells of a context with two shards, and its mark.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Cells {
     cells: shards::Cells,
     touched: Arc<touched::Touched>,

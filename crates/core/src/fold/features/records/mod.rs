@@ -6,8 +6,6 @@ mod history;
 mod profiles;
 mod roll_up;
 
-use std::collections::BTreeMap;
-
 use self::history::KeptHistory;
 use self::profiles::Profiles;
 use crate::fold::features::FoldLimits;
@@ -19,7 +17,7 @@ use tower_pulse_model::pack;
 use tower_pulse_model::records::{RecordId, RecordKey, Records};
 use tower_pulse_model::round::{self, Round, partition};
 use tower_pulse_model::slice::Precision;
-use tower_pulse_model::sorted;
+use tower_pulse_model::sorted::{self, Map};
 use tower_pulse_model::tier::{COARSEST, FINEST, RolledUp, TierSlice};
 use tower_pulse_model::tiers::Tiers;
 
@@ -38,7 +36,7 @@ pub(super) struct RecordTables {
     /// The most of them that are remembered after a round.
     max_records: usize,
     /// The records that the round changes, by partition.
-    changed: BTreeMap<usize, Vec<RecordKey>>,
+    changed: Map<usize, Vec<RecordKey>>,
     /// The stamp of that round.
     stamp: i64,
     /// The days that the store keeps.
@@ -51,7 +49,7 @@ impl RecordTables {
         Self {
             records: Records::default(),
             max_records: limits.records,
-            changed: BTreeMap::new(),
+            changed: Map::default(),
             stamp: 0,
             history: KeptHistory::asking_for(limits.history_days),
             profiles: Profiles::at_most(limits.profiles),
@@ -96,7 +94,7 @@ impl RecordTables {
                 if !ground.is_left(partition(&context.name)) {
                     continue;
                 }
-                let changed = self.changed.entry(partition(&context.name)).or_default();
+                let changed = (self.changed).or_insert_with(partition(&context.name), Vec::new);
                 let id = RecordId::new(context.kind, &context.name);
                 for (at, _) in round::records(&judged.delta, tiers, &rolled, round.stamp) {
                     changed.push((at, id));

@@ -1,14 +1,13 @@
 //! The hour-of-week profiles. An hour is applied some minutes after its end, to the profile of each context that has
 //! records in it. Each profile says which hours it has, so that an instance that takes over can begin an hour again.
 
-use std::collections::BTreeSet;
-
 use super::roll_up::{CONTEXTS_AT_ONCE, recorded};
 use crate::fold::ground::{Ground, Leased};
 use crate::store::profiles::{self, RECORDED, tables_at};
 use crate::store::table::{FieldWrites, Table};
 use crate::store::table_reads::{Purpose, RecordState, TableRead};
 use tower_pulse_model::aggregate::Aggregate;
+use tower_pulse_model::order::InOrder;
 use tower_pulse_model::pack::{self, pack};
 use tower_pulse_model::profile::Profile;
 use tower_pulse_model::recorded::RecordedTime;
@@ -132,8 +131,9 @@ impl CatchUp<'_> {
             .sum();
         // At most 60.
         self.applied.push(hour, ((seconds + 59) / 60) as u8);
-        let contexts: BTreeSet<RecordId> = ids.into_iter().flatten().collect();
-        let contexts: Vec<_> = contexts.into_iter().collect();
+        let mut contexts: Vec<RecordId> = ids.into_iter().flatten().collect();
+        contexts.order();
+        contexts.dedup();
         for part in contexts.chunks(CONTEXTS_AT_ONCE) {
             let writes = self.writes(ground, hour, part).await?;
             if !writes.is_empty() {

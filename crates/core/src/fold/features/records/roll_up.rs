@@ -1,7 +1,5 @@
 //! Rolling up: the records of ended slices of the finest tier are added to the coarser tiers.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use super::{RecordTables, SLICES_REMEMBERED, record_writes, ttl};
 use crate::error::StoreError;
 use crate::fold::ground::{Ground, Leased};
@@ -9,7 +7,9 @@ use crate::fold::steps::writes_by_table;
 use crate::store::journal::Journal;
 use crate::store::table::{FieldWrites, Table};
 use crate::store::table_reads::{Purpose, TableRead};
+use tower_pulse_model::order::InOrder;
 use tower_pulse_model::records::{RecordId, Records};
+use tower_pulse_model::sorted::Map;
 use tower_pulse_model::tier::{FINEST, TierSlice};
 
 /// Contexts whose records one step rolls up.
@@ -57,7 +57,7 @@ impl RecordTables {
         let mut slices: Vec<TierSlice> = (candidates.iter())
             .map(|minute| (FINEST.seconds, *minute))
             .collect();
-        let mut minutes_of: BTreeMap<RecordId, Vec<i64>> = BTreeMap::new();
+        let mut minutes_of: Map<RecordId, Vec<i64>> = Map::default();
         let recorded = recorded(ground.journal, &slices).await?;
         for (minute, ids) in candidates.iter().zip(recorded) {
             let rolled = &mut ground.lease.progress.rolled;
@@ -65,7 +65,7 @@ impl RecordTables {
                 rolled.remove(*minute);
             } else if rolled.contains(*minute) {
                 for id in ids {
-                    minutes_of.entry(id).or_default().push(*minute);
+                    minutes_of.or_insert_with(id, Vec::new).push(*minute);
                 }
             }
             tokio::task::yield_now().await;
@@ -114,8 +114,8 @@ impl RecordTables {
 pub(super) async fn recorded(
     journal: &dyn Journal,
     slices: &[TierSlice],
-) -> Result<Vec<BTreeSet<RecordId>>, StoreError> {
-    let mut ids = vec![BTreeSet::new(); slices.len()];
+) -> Result<Vec<Vec<RecordId>>, StoreError> {
+    let mut ids = vec![Vec::new(); slices.len()];
     let page = |at: usize, from| TableRead::Page(Table::records(slices[at]), from);
     let mut listed: Vec<usize> = (0..slices.len()).collect();
     let mut reads: Vec<_> = listed.iter().map(|at| page(*at, None)).collect();
@@ -132,6 +132,11 @@ pub(super) async fn recorded(
             tokio::task::yield_now().await;
         }
         (listed, reads) = next.into_iter().unzip();
+    }
+    // A page may have a name that the one before had.
+    for ids in &mut ids {
+        ids.order();
+        ids.dedup();
     }
     Ok(ids)
 }
