@@ -365,7 +365,7 @@ mod tests {
                     6 => prop_assert_eq!(map.remove(&key), expected.remove(&key)),
                     7 => prop_assert_eq!(map.pop_first(), expected.pop_first()),
                     _ => {
-                        let is_kept = |of: &u16| (of + key) % 50 > 0;
+                        let is_kept = |of: &u16| !(of + key).is_multiple_of(50);
                         map.retain(|of, _| is_kept(of));
                         expected.retain(|of, _| is_kept(of));
                     }

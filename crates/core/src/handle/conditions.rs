@@ -53,7 +53,7 @@ impl Watch {
         for (condition, seen) in &mut *seen {
             let there = warnings.iter().filter(|of| of.condition == *condition);
             let there: Vec<String> = there.map(|warning| warning.text.clone()).collect();
-            let is_confirmed = !there.is_empty() == seen.is_there;
+            let is_confirmed = there.is_empty() != seen.is_there;
             seen.is_there = !there.is_empty();
             if seen.is_there && !seen.stands {
                 seen.warnings = there;
