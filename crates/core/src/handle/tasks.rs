@@ -7,10 +7,11 @@ use crate::changes::{Judge, JudgedScope};
 use crate::cleaner::Cleaner;
 use crate::flush::Flusher;
 use crate::fold::{FoldLimits, Folder};
+use crate::machine;
 use crate::recorder::Recorder;
+use crate::skew;
 use crate::store::Store;
 use crate::task::{BoxFuture, Stop, Stopped, Task};
-use crate::{machine, skew};
 
 /// Contexts beside those of the application: `<unmatched>`, `<overflow>` and `<all>`.
 const SYNTHETIC: usize = 3;
