@@ -227,8 +227,8 @@ impl Recorder {
         let state = &mut *state;
         self.drain_to(state);
         state.reports.report(&mut state.pending);
-        self.recording.clock.follow(origin);
-        state.drained_at = self.recording.clock.now_nanos();
+        self.recording.clock().follow(origin);
+        state.drained_at = self.recording.clock().now_nanos();
         state.take()
     }
 
@@ -237,7 +237,7 @@ impl Recorder {
         self.timers.refresh(&mut state.entries.timers);
         self.counters.refresh(&mut state.entries.counters);
 
-        let now = self.recording.clock.now_nanos();
+        let now = self.recording.clock().now_nanos();
         let second = second_of(state.drained_at, now);
         if now.div_euclid(SECOND) > state.drained_at.div_euclid(SECOND) {
             state.lag = now.rem_euclid(SECOND);
@@ -403,7 +403,7 @@ impl Recorder {
     /// Drains at each turn of a second, whatever the flush interval, until `stopped`.
     pub async fn drain_each_second(self: Arc<Self>, mut stopped: Stopped) {
         loop {
-            let clock = &self.recording.clock;
+            let clock = self.recording.clock();
             let to_turn = SECOND - clock.now_nanos().rem_euclid(SECOND);
             let wait = std::time::Duration::from_nanos(to_turn.unsigned_abs());
             if stopped.or(Box::pin(clock.sleep(wait))).await.is_none() {

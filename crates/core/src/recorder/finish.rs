@@ -32,7 +32,7 @@ impl Entry {
         details: &RequestDetails<'_>,
     ) {
         let thread = thread_number();
-        let clock = &self.recording.clock;
+        let clock = self.recording.clock();
         let end = clock.tick();
         let nanos = clock.nanos_between(start, end);
         if polls.is_first() {
@@ -54,7 +54,7 @@ impl Entry {
         end: Tick,
         details: &RequestDetails<'_>,
     ) {
-        let clock = &self.recording.clock;
+        let clock = self.recording.clock();
         let polled = Polled { polls, clock, end };
         self.record_ended(thread, nanos, ended, details, polled);
     }
@@ -97,7 +97,7 @@ impl Entry {
 
     #[inline(always)]
     fn nanos_since(&self, start: Tick) -> u64 {
-        let clock = &self.recording.clock;
+        let clock = self.recording.clock();
         clock.nanos_between(start, clock.tick())
     }
 
@@ -146,7 +146,7 @@ impl Entry {
     fn listed(&self, nanos: u64, ended: Ended, details: &RequestDetails<'_>) -> ListedRequest {
         ListedRequest {
             nanos,
-            ended_at: self.recording.clock.now_nanos().div_euclid(1_000_000),
+            ended_at: self.recording.clock().now_nanos().div_euclid(1_000_000),
             ended,
             trace_id: details.trace_id.map(Box::from),
             path: details.path.map(Box::from),

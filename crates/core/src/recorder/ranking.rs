@@ -144,7 +144,7 @@ impl RankingEntry {
         if ids.len() >= self.shard_ids {
             drop(ids);
             let mut collected = lock(&self.collected);
-            collected.empty(&mut lock(&shard.0), self.recording.clock.now_seconds());
+            collected.empty(&mut lock(&shard.0), self.recording.clock().now_seconds());
             drop(collected);
             ids = lock(&shard.0);
         }
@@ -170,7 +170,7 @@ impl RankingEntry {
 
     /// The time of the clock, in Unix seconds.
     pub fn now(&self) -> i64 {
-        self.recording.clock.now_seconds()
+        self.recording.clock().now_seconds()
     }
 
     /// Takes all that was added. Additions that are not collected yet belong to `second`.

@@ -1,0 +1,186 @@
+//! The state of a recorder that all its contexts share.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use super::counter::Gauge;
+use super::details::DetailOptions;
+use super::limits::Limits;
+use super::queue::QueueCounts;
+use super::response::{ErrorRule, MaybeErrorRule};
+use super::shards::thread_number;
+use crate::clock::{Clock, Tick};
+use crate::health::QueueHealth;
+
+/// The state of a recorder that the entries and requests of all its contexts share: the clock, the requests in flight, the
+/// rule for errors, and what was warned of.
+#[derive(Debug)]
+pub struct RecordingState {
+    /// Never 0, and different for each recorder of a process.
+    id: u32,
+    clock: Clock,
+    started: Tick,
+    pub(super) in_flight: Gauge,
+    closed: AtomicBool,
+    has_layer: AtomicBool,
+    warned_unmatched: AtomicBool,
+    warned_reserved: AtomicBool,
+    contexts_overflow: AtomicBool,
+    counters_overflow: AtomicBool,
+    error_rule: MaybeErrorRule,
+    details: DetailOptions,
+    pub(super) queue_counts: QueueCounts,
+}
+
+impl RecordingState {
+    pub(super) fn new(clock: Clock, limits: &Limits) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        Self {
+            // 31 bits, as the marks of threads use the last bit.
+            id: (NEXT.fetch_add(1, Ordering::Relaxed) & (u32::MAX >> 1)).max(1),
+            started: clock.tick(),
+            clock,
+            in_flight: Gauge::new(),
+            closed: AtomicBool::new(false),
+            has_layer: AtomicBool::new(false),
+            warned_unmatched: AtomicBool::new(false),
+            warned_reserved: AtomicBool::new(false),
+            contexts_overflow: AtomicBool::new(false),
+            counters_overflow: AtomicBool::new(false),
+            error_rule: limits.error_rule.clone(),
+            details: limits.details,
+            queue_counts: QueueCounts::new(),
+        }
+    }
+
+    /// The number of this recorder in the process.
+    #[inline]
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// The time source.
+    #[inline]
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// The time since the start.
+    pub fn age(&self) -> Duration {
+        self.clock.since(self.started)
+    }
+
+    /// Requests that have begun and not ended.
+    pub fn in_flight(&self) -> i64 {
+        self.in_flight.sum().max(0)
+    }
+
+    /// Closes the recorder: samples that come from now on are dropped.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+    }
+
+    /// Notes that the user has added a layer, which [`has_layer`](Self::has_layer) returns.
+    pub fn layer_added(&self) {
+        self.has_layer.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the user has added a layer.
+    pub fn has_layer(&self) -> bool {
+        self.has_layer.load(Ordering::Relaxed)
+    }
+
+    /// Whether it was shut down, so that samples are dropped.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
+    }
+
+    /// Notes that a request landed in `<unmatched>` although its response was 2xx.
+    #[inline]
+    pub fn warn_unmatched(&self) {
+        if !self.warned_unmatched.load(Ordering::Relaxed) {
+            self.warned_unmatched.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a request landed in `<unmatched>` although its response was 2xx.
+    pub fn has_warned_unmatched(&self) -> bool {
+        self.warned_unmatched.load(Ordering::Relaxed)
+    }
+
+    /// Tells once that a counter has a reserved name.
+    #[cold]
+    pub(super) fn warn_reserved(&self, name: &str) {
+        if !self.warned_reserved.swap(true, Ordering::Relaxed) {
+            tracing::error!(
+                counter = %name,
+                "the counter names hits, errors and micros, alone and before a colon, are reserved: counted as \\{name}"
+            );
+        }
+    }
+
+    /// Warns once that `max_contexts` is exceeded.
+    #[cold]
+    pub(super) fn warn_contexts_overflow(&self, context: &str, max_contexts: usize) {
+        if !self.contexts_overflow.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                %context,
+                max_contexts,
+                "there are more contexts than `max_contexts` allows: this one and all further ones are \
+                 counted together as <overflow>. Does a context function return raw paths, ids or \
+                 anything else that clients choose? Let it return route templates or few fixed names; \
+                 otherwise raise `Builder::max_contexts`"
+            );
+        }
+    }
+
+    /// Warns once that `max_counters` is exceeded.
+    #[cold]
+    pub(super) fn warn_counters_overflow(&self, counter: &str, max_counters: usize) {
+        if !self.counters_overflow.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                %counter,
+                max_counters,
+                "there are more counters than `max_counters` allows: this one and all further ones are \
+                 counted together as <overflow>. Name counters by what they count, not by an id; \
+                 otherwise raise `Builder::max_counters`"
+            );
+        }
+    }
+
+    /// Whether `max_contexts` and `max_counters` are exceeded.
+    pub fn overflows(&self) -> (bool, bool) {
+        (
+            self.contexts_overflow.load(Ordering::Relaxed),
+            self.counters_overflow.load(Ordering::Relaxed),
+        )
+    }
+
+    /// The user's rule for errors, if there is one.
+    #[inline]
+    pub fn error_rule(&self) -> Option<&ErrorRule> {
+        self.error_rule.0.as_deref()
+    }
+
+    /// Which details of slow requests are recorded.
+    pub fn details(&self) -> DetailOptions {
+        self.details
+    }
+
+    /// How many requests had a header that tells how long they have waited.
+    pub fn queue_stats(&self) -> QueueHealth {
+        self.queue_counts.stats()
+    }
+
+    /// Counts a request that begins.
+    #[inline]
+    pub fn request_started(&self) {
+        self.in_flight.add(thread_number(), 1);
+    }
+
+    /// Counts a request that ends.
+    #[inline]
+    pub fn request_ended(&self) {
+        self.in_flight.add(thread_number(), -1);
+    }
+}
