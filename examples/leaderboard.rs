@@ -93,7 +93,7 @@ async fn like(
     match posts.add_now(&id, likes).await {
         Ok(()) => StatusCode::NO_CONTENT.into_response(),
         // It is recorded, and sent again by itself: the client must not repeat it.
-        Err(error @ RankingError::Unconfirmed(_)) => {
+        Err(error @ RankingError::Unconfirmed(..)) => {
             (StatusCode::ACCEPTED, format!("{error}\n")).into_response()
         }
         Err(error) => (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")).into_response(),

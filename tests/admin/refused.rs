@@ -227,19 +227,22 @@ async fn a_number_beyond_its_range_is_refused_in_rust() {
 async fn a_text_is_answered_and_refused_in_rust_as_the_api_does() {
     let (mut client, pulse) = served().await;
     let query = pulse.query();
-    let questions = QUESTIONS.map(|(question, _)| question);
-    let of_query = |question: &&str| !question.starts_with("api/screen") && *question != "metrics";
-    for question in questions.into_iter().filter(of_query) {
-        let uri = with(question, "x=1");
+    let of_query =
+        |(question, _): &(&str, _)| !["api/screen?ask=health", "metrics"].contains(question);
+    for (question, most) in QUESTIONS.into_iter().filter(of_query) {
         let text = |uri: &str| uri.trim_start_matches("/pulse/api/").to_owned();
-        let refused = client.get(&uri).await;
-        let QueryError::Parameter { name, message, .. } =
-            query.json(&text(&uri)).await.unwrap_err()
-        else {
-            panic!("{uri}")
-        };
-        let said = serde_json::json!({ "error": message, "parameter": name });
-        assert_eq!(refused.json(), said, "{uri}");
+        let too_many = most.map(|most| format!("limit={}", most + 1));
+        for parameter in ["x=1"].into_iter().chain(too_many.as_deref()) {
+            let uri = with(question, parameter);
+            let refused = client.get(&uri).await;
+            let QueryError::Parameter { name, message, .. } =
+                query.json(&text(&uri)).await.unwrap_err()
+            else {
+                panic!("{uri}")
+            };
+            let said = serde_json::json!({ "error": message, "parameter": name });
+            assert_eq!(refused.json(), said, "{uri}");
+        }
 
         let uri = format!("/pulse/{question}");
         let answer: serde_json::Value =

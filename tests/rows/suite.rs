@@ -448,7 +448,11 @@ pub async fn several_rows_are_read_at_once(service: &Service) {
             .is_empty()
     );
     let error = cache.get::<Vec<u8>>("1").await.unwrap_err();
-    assert!(matches!(error, RowError::Type(_)), "{error}");
+    assert!(
+        matches!(&error, RowError::Type(id, _) if id == "1"),
+        "{error}"
+    );
+    assert!(std::error::Error::source(&error).is_some(), "{error}");
 }
 
 pub async fn caches_of_several_names_are_apart(service: &Service) {

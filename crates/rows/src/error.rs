@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::sync::Arc;
 
 use tower_pulse_core::error::StoreError;
 
@@ -13,8 +14,8 @@ pub enum RowError {
     Store(StoreError),
     /// The loader failed, panicked or took too long. A row that was cached before stays.
     Load(String),
-    /// The cached JSON is not of the type that was asked for.
-    Type(String),
+    /// The cached JSON of the row with this id is not of the type that was asked for.
+    Type(String, Arc<dyn Error + Send + Sync>),
     /// The id is longer than 256 bytes, or the delay longer than a year.
     NotAllowed(String),
     /// There are as many scheduled rows as the cache may have. Those before the one that the text names are scheduled.
@@ -25,9 +26,8 @@ impl fmt::Display for RowError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Store(_) => f.write_str("the store of the rows failed"),
-            Self::Load(text) | Self::Type(text) | Self::NotAllowed(text) | Self::Full(text) => {
-                f.write_str(text)
-            }
+            Self::Type(id, _) => write!(f, "row {id:?} is not of the type that was asked for"),
+            Self::Load(text) | Self::NotAllowed(text) | Self::Full(text) => f.write_str(text),
         }
     }
 }
@@ -36,6 +36,7 @@ impl Error for RowError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Store(source) => Some(source),
+            Self::Type(_, source) => Some(&**source),
             _ => None,
         }
     }

@@ -192,10 +192,8 @@ fn checked(id: &str) -> Result<&str, RowError> {
 }
 
 fn parsed<T: DeserializeOwned>(id: &str, row: &ReadRow) -> Result<Row<T>, RowError> {
-    let value = serde_json::from_slice(&row.json).map_err(|error| {
-        let text = format!("row {id:?} is not of the type that was asked for: {error}");
-        RowError::Type(text)
-    })?;
+    let value = serde_json::from_slice(&row.json);
+    let value = value.map_err(|source| RowError::Type(id.to_owned(), Arc::new(source)))?;
     Ok(Row {
         value,
         age: row.age,

@@ -163,30 +163,37 @@ pub struct Ranking {
     entry: Arc<RankingEntry>,
 }
 
-/// A change of a ranking is not known to be in the store.
+/// A change of a ranking, of which each has the name first, is not known to be in the store.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum RankingError {
     /// The store did not confirm the change. The change stays recorded, and is sent again by itself: do not repeat
     /// it.
-    Unconfirmed(StoreError),
+    Unconfirmed(String, StoreError),
     /// The change, or a part of it, is dropped: a key of the ranking holds something else.
-    Refused(StoreError),
+    Refused(String, StoreError),
     /// The `Pulse` is shut down. The change is dropped, unless it was made while the shutdown began.
-    ShutDown,
+    ShutDown(String),
 }
 
 impl std::fmt::Display for RankingError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Unconfirmed(_) => f.write_str(
-                "it is unknown whether the store has the change of the ranking by now: it stays recorded, and is sent \
-                 again by itself",
+            Self::Unconfirmed(ranking, _) => write!(
+                f,
+                "it is unknown whether the store has the change of the ranking {ranking:?} by now: it stays recorded, \
+                 and is sent again by itself"
             ),
-            Self::Refused(source) => write!(f, "the change is dropped: {source}"),
-            Self::ShutDown => {
-                f.write_str("the change of the ranking may be dropped: the Pulse is shut down")
+            Self::Refused(ranking, source) => {
+                write!(
+                    f,
+                    "the change of the ranking {ranking:?} is dropped: {source}"
+                )
             }
+            Self::ShutDown(ranking) => write!(
+                f,
+                "the change of the ranking {ranking:?} may be dropped: the Pulse is shut down"
+            ),
         }
     }
 }
@@ -194,8 +201,8 @@ impl std::fmt::Display for RankingError {
 impl std::error::Error for RankingError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Unconfirmed(source) | Self::Refused(source) => Some(source),
-            Self::ShutDown => None,
+            Self::Unconfirmed(_, source) | Self::Refused(_, source) => Some(source),
+            Self::ShutDown(_) => None,
         }
     }
 }
@@ -239,20 +246,21 @@ impl Ranking {
     }
 
     async fn flush(&self) -> Result<(), RankingError> {
+        let name = || self.entry.name.to_string();
         // A flush now would take the lease to fold, which the shutdown has given up.
         if self.entry.is_closed() {
-            return Err(RankingError::ShutDown);
+            return Err(RankingError::ShutDown(name()));
         }
         let flushed = self.handle.flush_all().await;
         // A flush during a shutdown says nothing about what was added after the last drain.
         if self.entry.is_closed() {
-            return Err(RankingError::ShutDown);
+            return Err(RankingError::ShutDown(name()));
         }
-        let refused = flushed.map_err(RankingError::Unconfirmed)?;
+        let refused = flushed.map_err(|source| RankingError::Unconfirmed(name(), source))?;
         match refused.iter().rfind(|problem| self.has_key(&problem.key)) {
             Some(problem) => {
                 let source = refusal(std::slice::from_ref(problem));
-                Err(RankingError::Refused(source))
+                Err(RankingError::Refused(name(), source))
             }
             None => Ok(()),
         }
