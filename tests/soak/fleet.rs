@@ -105,13 +105,13 @@ impl Instance {
         kill
     }
 
-    /// What `path` answers as JSON; `None` if nothing comes within two seconds.
+    /// What `path` answers as JSON; `None` if nothing comes within three seconds: an answer waits for a silent store for two.
     pub async fn get(&self, path: &str) -> Option<Value> {
         let answer = async {
             let mut client = Client::connect(self.process.address()).await;
             client.try_request("GET", path, &[], "").await.ok()
         };
-        let answer = tokio::time::timeout(Duration::from_secs(2), answer).await;
+        let answer = tokio::time::timeout(Duration::from_secs(3), answer).await;
         let answer = answer.ok().flatten()?;
         (answer.status == 200).then(|| answer.json())
     }

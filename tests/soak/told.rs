@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use futures_util::future::join_all;
 
 use crate::denials::{SERVER_FAULTS, ServerFault};
 use crate::fault::Site;
@@ -101,21 +101,16 @@ impl Told {
 async fn until(site: &mut Site, condition: &str, is_told: bool) -> Duration {
     let start = Instant::now();
     while start.elapsed() < PATIENCE {
-        let mut tells = false;
-        for instance in &mut site.fleet {
-            let look = async {
-                // Some conditions are noticed by reading.
-                let _ = instance.get("/admin/pulse/api/paths?window=5m").await;
-                instance.health().await
-            };
-            // An instance that is frozen does not hold up the others.
-            let health = tokio::time::timeout(2 * LOOK, look).await.ok().flatten();
-            let conditions = health
-                .as_ref()
-                .and_then(|health| health["conditions"].as_array());
-            let is_it = |other: &Value| other == condition;
-            tells |= conditions.is_some_and(|conditions| conditions.iter().any(is_it));
-        }
+        // An instance that is frozen does not hold up the others.
+        let looks = site.fleet.iter_mut().map(async |instance| {
+            // Some conditions are noticed by reading, which takes longer while the store is silent.
+            let read = instance.get("/admin/pulse/api/paths?window=5m");
+            let _ = tokio::time::timeout(2 * LOOK, read).await;
+            let health = instance.health().await?;
+            let conditions = health["conditions"].as_array()?;
+            Some(conditions.iter().any(|other| other == condition))
+        });
+        let tells = join_all(looks).await.contains(&Some(true));
         if tells == is_told {
             break;
         }

@@ -1,4 +1,4 @@
-//! The files of the page, compiled in. Their URLs are `assets/{hash}/{file}`, where the hash is that of all files
+//! The files of the page, compiled in and compressed: every browser reads gzip. Their URLs are `assets/{hash}/{file}`, where the hash is that of all files
 //! together: a browser keeps them for ever, modules import each other by relative paths, and another version of the
 //! crate has other URLs.
 //!
@@ -6,7 +6,7 @@
 //! version. It serves its own file, to be revalidated before each use: 404 would break every page that is opened during
 //! a rolling deploy, and the wrong file must not be kept under that URL.
 
-use std::sync::{LazyLock, OnceLock};
+use std::sync::LazyLock;
 
 use axum::response::Response;
 use bytes::Bytes;
@@ -14,12 +14,13 @@ use hmac_sha256::Hash;
 use http::request::Parts;
 use http::{HeaderValue, StatusCode, header};
 
-use super::encoding::{self, ACCEPT_ENCODING};
 use super::response::{self, ApiError};
-use super::scripts::{self, Module};
 
 const KEPT_FOR_EVER: HeaderValue = HeaderValue::from_static("private, immutable, max-age=31536000");
 const REVALIDATED: HeaderValue = HeaderValue::from_static("no-cache");
+const GZIP: HeaderValue = HeaderValue::from_static("gzip");
+const CSS: HeaderValue = HeaderValue::from_static("text/css; charset=utf-8");
+const JAVASCRIPT: HeaderValue = HeaderValue::from_static("text/javascript; charset=utf-8");
 
 /// The page. It has the URLs of its style and of its first script, with placeholders.
 pub(super) const INDEX: &str = include_str!("assets/index.html");
@@ -27,95 +28,15 @@ pub(super) const INDEX: &str = include_str!("assets/index.html");
 /// Digits of the hash in URLs: half a SHA-256.
 const HASH_DIGITS: usize = 32;
 
-/// The style that the page names.
-const STYLE: &str = "app.css";
-
-/// The script that the page names.
-const FIRST_SCRIPT: &str = "app.js";
-
-const CSS: &str = "text/css; charset=utf-8";
-const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
-
-macro_rules! files {
-    ($($name:literal)*) => { &[$(($name, include_str!(concat!("assets/", $name)))),*] };
-}
-
-/// They are served as one file.
-static STYLES: &[Module] = files!("app.css" "chart.css");
-
-/// The style of the screens other than the overview, which is loaded with them.
-static LATER_STYLES: &[Module] = files!("screens.css");
-
-/// The modules of the first paint, each behind those that it imports. They are served as one file.
-static FIRST_MODULES: &[Module] = files!(
-    "dom.js" "format.js" "change.js" "state.js" "api.js" "poll.js" "problems.js" "context.js" "card.js" "tiles.js" "table.js"
-    "attention.js" "axis.js" "slices.js" "chart.js" "trends.js" "fix_first.js" "overview.js" "app.js");
-
-/// The modules that are loaded when they are needed.
-static LATER_MODULES: &[Module] = files!(
-    "advice.js" "burning.js" "chart_controls.js" "chart_pointer.js" "chart_readout.js" "chart_table.js" "choice.js" "empty.js" "export.js" "filter.js"
-    "heatmap.js" "hist.js" "instances.js" "outcomes.js" "overview_more.js" "pager.js" "path_target.js" "requests.js" "run_by.js"
-    "screen_counters.js" "screen_deploy.js" "screen_health.js" "screen_instance.js" "screen_path.js" "screen_paths.js"
-    "screen_slowest.js" "screen_timers.js" "send.js" "spark.js" "taking.js" "time_goes.js" "trace.js"
-    "verdict.js" "week.js"
-);
-
-/// A file in each of its encodings.
-struct Asset {
-    name: &'static str,
-    content_type: &'static str,
-    content: Bytes,
-    etag: HeaderValue,
-    /// The compressed content and its ETag, once it was asked for.
-    gzip: OnceLock<(Bytes, HeaderValue)>,
-}
-
-impl Asset {
-    fn new(name: &'static str, content_type: &'static str, content: impl Into<Bytes>) -> Self {
-        let content = content.into();
-        Self {
-            name,
-            content_type,
-            etag: response::etag(&content),
-            content,
-            gzip: OnceLock::new(),
-        }
-    }
-
-    fn gzip(&self) -> &(Bytes, HeaderValue) {
-        self.gzip.get_or_init(|| {
-            let content = encoding::gzip(&self.content);
-            let etag = response::etag(&content);
-            (content.into(), etag)
-        })
-    }
-}
-
-/// All files, for all routers of the process.
-static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
-    let style = Asset::new(STYLE, CSS, scripts::style(STYLES));
-    let first = scripts::joined(FIRST_MODULES);
-    let first = Asset::new(FIRST_SCRIPT, JAVASCRIPT, first);
-    let later = LATER_MODULES.iter().map(|(name, text)| {
-        let script = scripts::separate(text, FIRST_MODULES, FIRST_SCRIPT);
-        Asset::new(name, JAVASCRIPT, script)
-    });
-    let later_styles = LATER_STYLES.iter();
-    let later_styles =
-        later_styles.map(|style| Asset::new(style.0, CSS, scripts::style(&[*style])));
-    [style, first]
-        .into_iter()
-        .chain(later_styles)
-        .chain(later)
-        .collect()
-});
+/// The files as the build script compressed them, by name.
+static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/assets.rs"));
 
 /// The hash of all files in their URLs.
 static HASH: LazyLock<String> = LazyLock::new(|| {
     let mut digest = Hash::new();
-    for asset in ASSETS.iter() {
+    for (name, content) in FILES {
         // With its length before it, so that no two sets of files are the same bytes.
-        for part in [asset.name.as_bytes(), &asset.content] {
+        for part in [name.as_bytes(), content] {
             digest.update((part.len() as u64).to_be_bytes());
             digest.update(part);
         }
@@ -146,33 +67,42 @@ impl<'a> AssetPath<'a> {
         let is_hash = |hash: &str| {
             hash.len() == HASH_DIGITS && hash.bytes().all(|byte| byte.is_ascii_hexdigit())
         };
-        let exists = ASSETS.iter().any(|asset| asset.name == name) && hash.is_none_or(is_hash);
+        let exists = content(name).is_some() && hash.is_none_or(is_hash);
         exists.then_some(Self { hash, name })
     }
 }
 
+fn content(name: &str) -> Option<&'static [u8]> {
+    let mut files = FILES.iter();
+    Some(files.find(|(other, _)| *other == name)?.1)
+}
+
 /// Serves a file. A browser keeps it for ever if the URL has the right hash, and revalidates it otherwise.
 pub(super) fn serve(parts: &Parts, path: AssetPath<'_>) -> Result<Response, ApiError> {
-    let asset = ASSETS.iter().find(|asset| asset.name == path.name);
-    let asset =
-        asset.ok_or_else(|| ApiError::new(StatusCode::NOT_FOUND, "there is no such file"))?;
-    let encoded = encoding::accepts_gzip(&parts.headers).then(|| asset.gzip());
-    let etag = encoded.map_or(&asset.etag, |(_, etag)| etag);
-    let content_type = HeaderValue::from_static(asset.content_type);
-    let mut response = match encoded {
-        _ if response::is_known(parts, etag) => response::not_modified(etag.clone()),
-        Some((content, _)) => response::gzip(content.clone(), content_type),
-        None => response::body(asset.content.clone(), content_type),
+    let content = content(path.name)
+        .ok_or_else(|| ApiError::new(StatusCode::NOT_FOUND, "there is no such file"))?;
+    let etag = response::quoted(hash());
+    let mut response = if response::is_known(parts, &etag) {
+        response::not_modified(etag)
+    } else {
+        let content_type = if path.name.ends_with(".css") {
+            CSS
+        } else {
+            JAVASCRIPT
+        };
+        let mut response = response::body(Bytes::from_static(content), content_type);
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_ENCODING, GZIP);
+        headers.insert(header::ETAG, etag);
+        response
     };
-    let headers = response.headers_mut();
-    headers.insert(header::ETAG, etag.clone());
-    headers.insert(header::VARY, ACCEPT_ENCODING);
     let is_current = path.hash == Some(hash());
     let cache = if is_current {
         KEPT_FOR_EVER
     } else {
         REVALIDATED
     };
+    let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, cache);
     Ok(response)
 }
@@ -181,53 +111,64 @@ pub(super) fn serve(parts: &Parts, path: AssetPath<'_>) -> Result<Response, ApiE
 mod tests {
     use std::collections::BTreeSet;
     use std::fs;
-    use std::path::Path;
+    use std::path::PathBuf;
 
+    use super::super::scripts::*;
     use super::*;
 
-    fn modules() -> impl Iterator<Item = &'static Module> {
-        FIRST_MODULES.iter().chain(LATER_MODULES)
+    fn folder() -> PathBuf {
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/assets")
+    }
+
+    /// All modules with their texts.
+    fn modules() -> Vec<(&'static str, String)> {
+        let names = FIRST_MODULES.iter().chain(LATER_MODULES);
+        let text = |name| fs::read_to_string(folder().join(name)).expect("it is there");
+        names.map(|name| (*name, text(*name))).collect()
     }
 
     #[test]
     fn every_file_of_the_folder_is_part_of_what_is_served() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/assets");
-        let names: BTreeSet<_> = fs::read_dir(folder)
+        let names: BTreeSet<_> = fs::read_dir(folder())
             .expect("the folder is there")
             .map(|entry| entry.expect("readable").file_name().into_string())
             .map(|name| name.expect("UTF-8"))
             .filter(|name| name != "index.html")
             .collect();
-        let served = STYLES.iter().chain(LATER_STYLES).chain(modules());
-        let served: BTreeSet<_> = served.map(|(name, _)| (*name).to_owned()).collect();
+        let styles = STYLES.iter().chain(LATER_STYLES);
+        let served = styles.chain(FIRST_MODULES).chain(LATER_MODULES);
+        let served: BTreeSet<_> = served.map(|name| (*name).to_owned()).collect();
         assert_eq!(served, names);
     }
 
     /// The modules that a module imports with such a statement.
-    fn imports(text: &'static str, statement: &str) -> Vec<&'static str> {
+    fn imports<'a>(text: &'a str, statement: &str) -> Vec<&'a str> {
         let imports = text.split(statement).skip(1);
-        let name = |import: &'static str| import.split('\'').next().unwrap_or_default();
+        let name = |import: &'a str| import.split('\'').next().unwrap_or_default();
         imports.map(name).collect()
     }
 
     #[test]
     fn every_import_is_there() {
-        let exists = |name: &str| modules().any(|(other, _)| *other == name);
-        for (name, text) in modules() {
+        let modules = modules();
+        for (name, text) in &modules {
             for imported in imports(text, "from './") {
-                assert!(exists(imported), "{name} imports {imported}");
+                let exists = modules.iter().any(|(other, _)| *other == imported);
+                assert!(exists, "{name} imports {imported}");
             }
             for imported in imports(text, "import('./") {
-                let is_later = LATER_MODULES.iter().any(|(other, _)| *other == imported);
+                let is_later = LATER_MODULES.contains(&imported);
                 assert!(is_later, "{name} imports {imported} when it needs it");
             }
         }
-        for asset in ASSETS.iter() {
-            let text = String::from_utf8(asset.content.to_vec()).expect("UTF-8");
-            for import in text.split(" from './").skip(1) {
-                let imported = import.split('\'').next().unwrap_or_default();
-                let is_served = ASSETS.iter().any(|asset| asset.name == imported);
-                assert!(is_served, "{} imports {imported}", asset.name);
+        let read = |name: &str| fs::read_to_string(folder().join(name));
+        let served = served(read).expect("they are there");
+        let names = |(name, _): &(&'static str, _)| *name;
+        let compiled_in: Vec<_> = FILES.iter().map(|(name, _)| *name).collect();
+        assert_eq!(served.iter().map(names).collect::<Vec<_>>(), compiled_in);
+        for (name, text) in served {
+            for imported in imports(&text, " from './") {
+                assert!(content(imported).is_some(), "{name} imports {imported}");
             }
         }
     }
@@ -236,11 +177,10 @@ mod tests {
     #[test]
     fn modules_can_be_joined() {
         let mut declared = BTreeSet::new();
-        for (at, (name, text)) in FIRST_MODULES.iter().enumerate() {
+        let modules = modules();
+        for (at, (name, text)) in modules[..FIRST_MODULES.len()].iter().enumerate() {
             for imported in imports(text, "from './") {
-                let is_before = FIRST_MODULES[..at]
-                    .iter()
-                    .any(|(other, _)| *other == imported);
+                let is_before = FIRST_MODULES[..at].contains(&imported);
                 assert!(
                     is_before,
                     "{imported} stands behind {name}, which imports it"
@@ -260,7 +200,7 @@ mod tests {
                 }
             }
         }
-        for (name, text) in modules() {
+        for (name, text) in &modules {
             for line in text.lines() {
                 assert!(
                     line.matches('`').count() % 2 == 0,
@@ -288,22 +228,19 @@ mod tests {
         );
         for url in INDEX.split("=\"{{base}}assets/{{hash}}/").skip(1) {
             let name = url.split('"').next().unwrap_or_default();
-            assert!(ASSETS.iter().any(|asset| asset.name == name), "{name}");
+            assert!(content(name).is_some(), "{name}");
         }
     }
 
     /// The bounds of what a browser loads for the overview, and of everything.
     #[test]
     fn the_page_is_small() {
-        const FIRST_PAINT: usize = 30_000;
+        const FIRST_PAINT: usize = 33_000;
         const ALL: usize = 80_000;
 
-        let first = [STYLE, FIRST_SCRIPT];
-        let size = |asset: &Asset| asset.gzip().0.len();
-        let page = encoding::gzip(INDEX.as_bytes()).len();
-        let first_paint = ASSETS.iter().filter(|asset| first.contains(&asset.name));
-        let first_paint = page + first_paint.map(size).sum::<usize>();
-        let all = page + ASSETS.iter().map(size).sum::<usize>();
+        let size = |name: &str| content(name).map_or(0, <[u8]>::len);
+        let first_paint = INDEX.len() + size(STYLE) + size(FIRST_SCRIPT);
+        let all = INDEX.len() + FILES.iter().map(|(name, _)| size(name)).sum::<usize>();
         eprintln!("first paint: {first_paint} bytes, in all: {all} bytes");
         assert!(first_paint <= FIRST_PAINT, "{first_paint} bytes");
         assert!(all <= ALL, "{all} bytes");

@@ -4,19 +4,19 @@
 //! It is internal to tower-pulse, and changes without notice: depend on `tower-pulse`.
 
 // Read this file (the endpoints), `access.rs` with `hosts.rs`, `writing.rs` and `post_limit.rs` (which requests are answered),
-// `response.rs`, then `api/`, `page.rs` with `assets.rs`, `scripts.rs` and `encoding.rs`, and `prometheus.rs`. The answers
+// `response.rs`, then `api/`, `page.rs` with `assets.rs`, of which `build.rs` makes the files with `scripts.rs`, and `prometheus.rs`. The answers
 // are those of `tower_pulse_core::query`, which reads parameters and writes JSON.
 
 mod access;
 mod api;
 mod assets;
-mod encoding;
 mod hosts;
 mod page;
 mod post_limit;
 #[cfg(feature = "prometheus")]
 mod prometheus;
 mod response;
+#[cfg(test)]
 mod scripts;
 #[cfg(test)]
 mod tests;
@@ -222,7 +222,7 @@ impl Admin {
         drop(body);
         let answer = match endpoint {
             Endpoint::Index => {
-                let page = (self.page).serve(parts, original_path(parts), permission.may_write());
+                let page = (self.page).serve(original_path(parts), permission.may_write());
                 return Ok(page);
             }
             Endpoint::Asset(path) => return assets::serve(parts, path),

@@ -1,42 +1,25 @@
 //! The page as it is served: the HTML with the URLs of its files.
 
-use std::sync::Mutex;
-
 use axum::response::Response;
-use bytes::Bytes;
-use http::request::Parts;
-use http::{HeaderValue, header};
+use http::HeaderValue;
 use serde_json::json;
 
 use super::Source;
 use super::assets::{self, INDEX};
-use super::encoding::{self, ACCEPT_ENCODING};
 use super::response;
 use tower_pulse_core::query;
 use tower_pulse_core::query::answers::{ENOUGH_FOR_P99, ENOUGH_REQUESTS};
-use tower_pulse_core::task::lock;
 use tower_pulse_model::context::escape_hidden;
 
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 
-/// Pages that are kept, each for a base and for who may write or not. There is one base with a slash at the end of the path and one without, unless a segment of the
-/// mount path is a parameter.
-const MAX_BASES: usize = 8;
-
-/// The page, in an encoding for each base that it was asked for.
+/// The page of a router.
 #[derive(Default)]
 pub(super) struct Page {
     /// What the browser shows as the name of the page.
     title: String,
     /// What the page needs to know before it asks anything, in JSON: for those who may read, and who may write too.
     configs: [String; 2],
-    compressed: Mutex<Vec<Compressed>>,
-}
-
-struct Compressed {
-    base: String,
-    may_write: bool,
-    page: Bytes,
 }
 
 impl Page {
@@ -71,42 +54,12 @@ impl Page {
         Self {
             title,
             configs: [false, true].map(|may_write| config(may_write).to_string()),
-            compressed: Mutex::default(),
         }
     }
 
     /// The page as served at `path`, the path that the browser may have requested, to somebody who may write or not.
-    pub(super) fn serve(&self, parts: &Parts, path: &str, may_write: bool) -> Response {
-        let base = base(path);
-        let accepts_gzip = encoding::accepts_gzip(&parts.headers);
-        let compressed = accepts_gzip.then(|| self.compressed(&base, may_write));
-        let mut response = match compressed.flatten() {
-            Some(page) => response::gzip(page, HTML),
-            None => response::body(self.index(&base, may_write), HTML),
-        };
-        let headers = response.headers_mut();
-        headers.insert(header::VARY, ACCEPT_ENCODING);
-        response
-    }
-
-    /// The compressed page. `None` if it is kept for as many other bases as there may be: compressing it for each
-    /// request would be slower than to send it as it is.
-    fn compressed(&self, base: &str, may_write: bool) -> Option<Bytes> {
-        let mut kept = lock(&self.compressed);
-        let is_same = |kept: &&Compressed| kept.base == base && kept.may_write == may_write;
-        if let Some(kept) = kept.iter().find(is_same) {
-            return Some(kept.page.clone());
-        }
-        if kept.len() >= MAX_BASES {
-            return None;
-        }
-        let page = Bytes::from(encoding::gzip(self.index(base, may_write).as_bytes()));
-        kept.push(Compressed {
-            base: base.to_owned(),
-            may_write,
-            page: page.clone(),
-        });
-        Some(page)
+    pub(super) fn serve(&self, path: &str, may_write: bool) -> Response {
+        response::body(self.index(&base(path), may_write), HTML)
     }
 
     fn index(&self, base: &str, may_write: bool) -> String {
@@ -175,23 +128,11 @@ mod tests {
         let page = Page {
             title: "{{config}} <b>".to_owned(),
             configs: ["{{base}}", "writes"].map(str::to_owned),
-            compressed: Mutex::default(),
         };
         let html = page.index("{{hash}}/", false);
         assert!(html.contains("<title>{{config}} &lt;b&gt;</title>"));
         assert!(html.contains(r#"<meta name="pulse-config" content="{{base}}">"#));
         assert!(html.contains(r#"<meta name="pulse-base" content="{{hash}}/">"#));
         assert_eq!(filled("a {{b c {{d}}", |_| "e".to_owned()), "a {{b c e");
-    }
-
-    #[test]
-    fn few_bases_are_kept() {
-        let page = Page::default();
-        for number in 0..2 * MAX_BASES {
-            let compressed = page.compressed(&format!("{number}/"), true);
-            assert_eq!(compressed.is_some(), number < MAX_BASES);
-        }
-        assert!(page.compressed("0/", true).is_some());
-        assert_eq!(lock(&page.compressed).len(), MAX_BASES);
     }
 }

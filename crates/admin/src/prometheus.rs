@@ -18,7 +18,6 @@ use http::{HeaderValue, header};
 use self::format::Format;
 use self::names::Names;
 use self::text::Text;
-use super::encoding;
 use super::response::ApiError;
 use super::{Admin, response};
 use tower_pulse_core::condition::Condition;
@@ -32,7 +31,7 @@ use tower_pulse_model::order::InOrder;
 use tower_pulse_model::snapshot::{FleetSnapshot, HourSnapshot};
 
 /// What the answer depends on.
-const VARY: HeaderValue = HeaderValue::from_static("accept, accept-encoding");
+const VARY: HeaderValue = HeaderValue::from_static("accept");
 
 /// The counters of an instance, `pulse_…_total`, and what they say.
 const COUNTERS: [(&str, &str); 14] = [
@@ -75,12 +74,11 @@ const COUNTERS: [(&str, &str); 14] = [
 
 type Row = (Arc<str>, Totals);
 
-/// Answers a scrape. With 2,000 contexts the text takes milliseconds to write and to compress, so a thread for blocking
-/// work does both.
+/// Answers a scrape. With 2,000 contexts the text takes milliseconds to write, so a thread for blocking work does
+/// that.
 pub(super) async fn metrics(admin: &Admin, parts: &Parts) -> Result<Response, ApiError> {
     let names = Names::parse(parts.uri.query())?;
     let format = Format::preferred(&parts.headers);
-    let is_compressed = encoding::accepts_gzip(&parts.headers);
     let fleet = fleet(admin).await.ok();
     let query = admin.query.clone();
     let changes = source(&query).reader.changes().await.ok();
@@ -122,10 +120,7 @@ pub(super) async fn metrics(admin: &Admin, parts: &Parts) -> Result<Response, Ap
         text.fleet(fleet);
         text.changes(changes.as_deref());
         let text = text.into_bytes();
-        match is_compressed {
-            true => response::gzip(encoding::gzip_fast(&text), format.content_type()),
-            false => response::body(text, format.content_type()),
-        }
+        response::body(text, format.content_type())
     };
     let written = tokio::task::spawn_blocking(write).await;
     // The runtime is shutting down, or the user's clock has panicked.

@@ -8,7 +8,6 @@ use http::{HeaderValue, Method, StatusCode, header};
 use http_body::Body as _;
 use serde::Serialize;
 
-use super::encoding::GZIP;
 use tower_pulse_core::query::answers::QueryError;
 use tower_pulse_core::query::json::Written;
 use tower_pulse_core::recorder::Unrecorded;
@@ -143,14 +142,6 @@ pub(super) fn body(bytes: impl Into<Body>, content_type: HeaderValue) -> Respons
     response
 }
 
-/// 200 with these bytes, which are compressed.
-pub(super) fn gzip(bytes: impl Into<Body>, content_type: HeaderValue) -> Response {
-    let mut response = body(bytes, content_type);
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_ENCODING, GZIP);
-    response
-}
-
 /// 304: the caller has the version with this ETag.
 pub(super) fn not_modified(etag: HeaderValue) -> Response {
     let mut response = Response::new(Body::empty());
@@ -161,8 +152,13 @@ pub(super) fn not_modified(etag: HeaderValue) -> Response {
 
 /// A strong ETag: half a SHA-256 of the content.
 pub(super) fn etag(content: &[u8]) -> HeaderValue {
-    let etag = format!("\"{}\"", half_of(Hash::hash(content)));
-    HeaderValue::try_from(etag).unwrap_or(HeaderValue::from_static("\"\"")) // hex in quotes is valid
+    quoted(&half_of(Hash::hash(content)))
+}
+
+/// The ETag of a hash in hexadecimal digits.
+pub(super) fn quoted(hash: &str) -> HeaderValue {
+    let etag = HeaderValue::try_from(format!("\"{hash}\""));
+    etag.unwrap_or(HeaderValue::from_static("\"\"")) // hex in quotes is valid
 }
 
 /// The first half of a digest, in 32 hexadecimal digits.

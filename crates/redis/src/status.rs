@@ -19,11 +19,12 @@ use tower_pulse_core::skew::StoreTime;
 use tower_pulse_core::store::table::Table;
 use tower_pulse_core::store::{
     Exceptions, INSTANCE_TTL, MAX_QUARANTINED_KEYS, NewerEntry, Position, SilentInstance,
-    StoreStatus, read,
+    StoreStatus,
 };
 use tower_pulse_core::task::lock;
 use tower_pulse_model::entry::ENTRY_VERSION;
 use tower_pulse_model::order::InOrder;
+use tower_pulse_model::ranking::specs::CarriedSpecs;
 use tower_pulse_model::snapshot::Problem;
 use tower_pulse_model::tier::TIERS;
 
@@ -369,7 +370,7 @@ fn waiting(newer: &str, low: Position) -> Option<NewerEntry> {
 /// What the operator should know of rankings with several configurations.
 fn ranking_warnings(hash: &Value) -> Vec<String> {
     let fields = pairs(hash).filter_map(|(name, specs)| Some((bytes(name)?, bytes(specs)?)));
-    let mut warnings = read::ranking_warnings(fields);
+    let mut warnings = CarriedSpecs::warnings(fields);
     warnings.truncate(MAX_MIXED_RANKINGS);
     warnings
 }

@@ -2,8 +2,6 @@
 
 use http::{HeaderMap, HeaderValue, header};
 
-use super::super::encoding::weight;
-
 /// The form of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
@@ -75,6 +73,22 @@ impl Format {
         }
         Some((specific, weight_of_range))
     }
+}
+
+/// A weight such as `q=0.8`, in thousandths. An invalid one counts as 0.
+fn weight(parameter: &[u8]) -> u16 {
+    let parse = || {
+        let text = std::str::from_utf8(parameter.trim_ascii()).ok()?;
+        let (name, value) = text.split_once('=')?;
+        let (whole, fraction) = value.trim().split_once('.').unwrap_or((value.trim(), ""));
+        let is_valid = name.trim().eq_ignore_ascii_case("q")
+            && ["0", "1"].contains(&whole)
+            && fraction.len() <= 3
+            && fraction.bytes().all(|byte| byte.is_ascii_digit());
+        let weight = format!("{whole}{fraction:0<3}").parse().ok();
+        weight.filter(|weight| is_valid && *weight <= 1_000)
+    };
+    parse().unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -12,15 +12,18 @@ use tower_pulse_core::store::table_reads::TableReader;
 use tower_pulse_core::store::{
     Append, Appended, AppendedCall, BookStatistics, Cleaned, ContextRecords, CounterQuery,
     CounterSeries, FencedBatch, Fleet, Generation, Heartbeat, InstanceReports, PackedRecords, Pass,
-    Query, RankingPage, RankingQuery, Readable, RecordIndex, RecordQuery, SlowRequestQuery,
-    SlowestQuery, Store, StoreStatus, Upkeep, VersionRecords,
+    Query, Readable, RecordIndex, RecordQuery, SlowRequestQuery, SlowestQuery, Store, StoreStatus,
+    Upkeep, VersionRecords,
 };
+#[cfg(feature = "rankings")]
+use tower_pulse_core::store::{RankingPage, RankingQuery};
 use tower_pulse_model::access_time::{AccessTimeStats, DurationSums};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{ALL, ContextId, Kind};
 use tower_pulse_model::histogram::{Histogram, SCALE, bucket_of};
 use tower_pulse_model::outcome::{Outcome, OutcomeCounts};
 use tower_pulse_model::pack;
+#[cfg(feature = "rankings")]
 use tower_pulse_model::ranking::RankingSpec;
 use tower_pulse_model::recorded::RecordedTime;
 use tower_pulse_model::records::{Record, RecordId, SliceSums};
@@ -376,10 +379,12 @@ impl Query for Canned {
         self.answer(Vec::new())
     }
 
+    #[cfg(feature = "rankings")]
     fn rankings(&self) -> StoreFuture<'_, Vec<String>> {
         self.answer(vec!["posts".to_owned(), "searches".to_owned()])
     }
 
+    #[cfg(feature = "rankings")]
     fn ranking<'a>(&'a self, query: &'a RankingQuery) -> StoreFuture<'a, Option<RankingPage>> {
         let spec = RankingSpec {
             interval: 3_600,

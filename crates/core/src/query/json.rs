@@ -1,6 +1,7 @@
 //! Answers as JSON: which question a text asks, and how large an answer may be: its points, which are counted before they
 //! are computed, and its bytes, which are counted as they are written. The answers of a screen have bounds together as well.
 
+use std::future::ready;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -12,7 +13,7 @@ use super::error::{MAX_POINTS, QueryError};
 use super::params::{self, NO_PARAMETER};
 use super::question::named;
 use super::reader::source;
-use crate::task::BoxFuture;
+use crate::task::{BoxFuture, boxed};
 use tower_pulse_model::context::is_hidden;
 
 /// The most bytes of an answer: a table of 1,000 rows with the longest names has three quarters of them.
@@ -72,13 +73,28 @@ pub(super) fn answer<'a, Q: Question>(
     query: Option<&'a str>,
     screen: &'a ScreenSize,
 ) -> Writing<'a> {
-    Box::pin(async move {
-        let now = source(reader).clock.now_seconds();
-        let question: Q = params::parse(query, now).map_err(|error| or_less(error, Q::LESS))?;
-        let answer = reader.ask(&question).await?;
+    let source = source(reader);
+    let question: Q = match params::parse(query, source.clock.now_seconds()) {
+        Ok(question) => question,
+        Err(error) => return Box::pin(ready(Err(or_less(error, Q::LESS)))),
+    };
+    let writing = boxed(async move {
+        let answer = question.answer(source).await?;
         screen.add(&screen.points, Q::points(&answer), MAX_SCREEN_POINTS)?;
+        screen.to_json(&answer, Q::LESS)
+    });
+    in_time(reader, writing)
+}
+
+// All that does not depend on the question's type is compiled once.
+fn in_time<'a>(
+    reader: &'a Reader,
+    writing: BoxFuture<'a, Result<Vec<u8>, QueryError>>,
+) -> Writing<'a> {
+    Box::pin(async move {
+        let answer = reader.in_time(writing).await?;
         Ok(Written {
-            json: screen.to_json(&answer.value, Q::LESS)?,
+            json: answer.value,
             as_of: Some(answer.as_of),
         })
     })
@@ -202,7 +218,8 @@ impl io::Write for BoundedText {
         self.write_all(part).map(|()| part.len())
     }
 
-    #[inline]
+    // A field of an answer writes three parts, and there are some hundred fields.
+    #[inline(never)]
     fn write_all(&mut self, part: &[u8]) -> io::Result<()> {
         if part.len() > MAX_BYTES - self.0.len() {
             return Err(io::ErrorKind::WriteZero.into());

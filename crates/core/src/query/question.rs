@@ -5,8 +5,9 @@ use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error, IntoDeserial
 
 use super::answers::*;
 use super::drawn::*;
+use super::error::QueryError;
 use super::json::{self, Endpoint, Less};
-use super::reader::{Answering, source};
+use super::source::Source;
 #[cfg(feature = "row-cache")]
 use crate::row_lists::RowsQuery;
 
@@ -24,7 +25,7 @@ impl<Q: Answered> Question for Q {}
 
 /// The part of a question that only this workspace uses.
 #[doc(hidden)]
-pub trait Answered: Default + DeserializeOwned + Send + Sync {
+pub trait Answered: Default + DeserializeOwned + Send + Sync + 'static {
     /// The answer.
     type Answer: Serialize + Send;
 
@@ -34,8 +35,11 @@ pub trait Answered: Default + DeserializeOwned + Send + Sync {
         "ask for fewer rows with limit, and for the others with offset",
     );
 
-    /// Answers it, as [`Reader::ask`] does.
-    fn ask<'a>(&'a self, reader: &'a Reader) -> Answering<'a, Self::Answer>;
+    /// Answers it, for [`Reader::ask`].
+    fn answer(
+        &self,
+        source: &Source,
+    ) -> impl Future<Output = Result<Self::Answer, QueryError>> + Send;
 
     /// The number of values in the series of an answer.
     fn points(_: &Self::Answer) -> usize {
@@ -105,8 +109,11 @@ macro_rules! answered {
                 type Answer = $answer;
                 $(const LESS: Less = ($parameter, $remedy);)?
 
-                fn ask<'a>(&'a self, reader: &'a Reader) -> Answering<'a, $answer> {
-                    reader.answer($function(source(reader), self))
+                fn answer(
+                    &self,
+                    source: &Source,
+                ) -> impl Future<Output = Result<$answer, QueryError>> + Send {
+                    $function(source, self)
                 }
 
                 $(fn points(answer: &$answer) -> usize {

@@ -74,7 +74,7 @@ impl Reader {
     /// [`QueryError::NotFound`] without a context, mark, instance, counter, ranking or row cache of the name;
     /// [`QueryError::Parameter`] with more than 16,384 values of series.
     pub fn ask<'a, Q: Question>(&'a self, question: &'a Q) -> Answering<'a, Q::Answer> {
-        question.ask(self)
+        self.in_time(boxed(question.answer(&self.0)))
     }
 
     /// Answers a question as the API does below its `api/`: `heat_map?window=1h` in the JSON of `api/heat_map?window=1h`. The
@@ -98,36 +98,16 @@ impl Reader {
         Box::pin(async { answers::health(&self.0).await.health })
     }
 
-    // All that does not depend on the answer's type is compiled once.
-    #[inline(never)]
-    pub(super) fn answer<'a, T: Send + 'a>(
+    /// Answers, with the moment up to which the answer includes all samples.
+    pub(super) fn in_time<'a, T: Send + 'a>(
         &'a self,
-        value: impl Future<Output = Result<T, QueryError>> + Send + 'a,
+        mut answering: BoxFuture<'a, Result<T, QueryError>>,
     ) -> Answering<'a, T> {
-        Box::pin(async move {
-            let mut answered = None;
-            let answering = boxed(async {
-                answered = Some(value.await?);
-                Ok(())
-            });
-            let as_of = self.in_time(answering).await?;
-            // It is set unless the future has failed.
-            let value = answered.expect("the question is answered");
-            Ok(Answer { value, as_of })
-        })
-    }
-
-    /// Answers, and returns the moment up to which the answer includes all samples.
-    #[inline(never)]
-    fn in_time<'a>(
-        &'a self,
-        mut answering: BoxFuture<'a, Result<(), QueryError>>,
-    ) -> BoxFuture<'a, Result<i64, QueryError>> {
         Box::pin(async move {
             let source = &self.0;
             // Read before the data, so that the data is at least as new.
             let answered = match source.reader.as_of().await {
-                Ok(as_of) => answering.await.map(|()| as_of),
+                Ok(as_of) => answering.await.map(|value| Answer { value, as_of }),
                 // The question may be wrong, whatever the store does.
                 Err(error) => match poll_fn(|cx| Poll::Ready(answering.as_mut().poll(cx))).await {
                     Poll::Ready(Err(wrong @ QueryError::Parameter { .. })) => Err(wrong),

@@ -3,7 +3,7 @@
 
 use crate::store::StoreFuture;
 use tower_pulse_model::access_time::AccessTimeStats;
-use tower_pulse_model::context::ContextId;
+use tower_pulse_model::context::{ALL, ContextId, Kind, method_and_path};
 use tower_pulse_model::slowest::RankedContext;
 use tower_pulse_model::snapshot::Problem;
 
@@ -13,6 +13,15 @@ pub const MAX_EXPORTED_CONTEXTS: usize = 10;
 /// The statistics of contexts of one name, of the current hour and of the hour before: the start of each hour that has
 /// some, and its statistics.
 pub type ExportedHours = Vec<(i64, AccessTimeStats)>;
+
+/// The kind of a context that only other programs have recorded.
+pub fn kind_of(name: &str) -> Kind {
+    match method_and_path(name) {
+        _ if name == ALL => Kind::All,
+        (_, Some(_)) => Kind::Http,
+        _ => Kind::Timer,
+    }
+}
 
 /// A part of the contexts that have statistics. Those that only other programs have recorded come first.
 #[derive(Clone, Debug, Default, PartialEq)]

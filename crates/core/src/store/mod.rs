@@ -35,10 +35,14 @@ use self::locality::{Locality, ON_SERVER};
 pub use self::query::{
     CounterQuery, CounterSeries, MAX_COUNTER_NAMES, Query, RECENT_SLICES, SlowestQuery,
 };
+#[cfg(feature = "query")]
+pub use self::read::BookStatistics;
 pub use self::read::{
-    BookStatistics, ContextRecords, InstanceReports, PackedRecords, RankingPage, RankingQuery,
-    RecordCache, RecordIndex, RecordQuery, SliceRecords, SlowRequestQuery, VersionRecords,
+    ContextRecords, InstanceReports, PackedRecords, RecordCache, RecordIndex, RecordQuery,
+    SliceRecords, SlowRequestQuery, VersionRecords,
 };
+#[cfg(feature = "rankings")]
+pub use self::read::{RankingPage, RankingQuery};
 pub(crate) use self::status_health::refusals;
 pub use self::table_reads::RankingPlace;
 pub use self::upkeep::{

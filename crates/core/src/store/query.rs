@@ -2,18 +2,23 @@
 //! answer takes few round trips.
 
 use super::exports::Exports;
+#[cfg(feature = "query")]
+use super::read::BookStatistics;
 use super::read::{
-    self, BookStatistics, ContextRecords, InstanceReports, PackedRecords, RankingPage,
-    RankingQuery, RecordCache, RecordIndex, RecordQuery, SliceRecords, SlowRequestQuery,
-    VersionRecords,
+    self, ContextRecords, InstanceReports, PackedRecords, RecordCache, RecordIndex, RecordQuery,
+    SliceRecords, SlowRequestQuery, VersionRecords,
 };
+#[cfg(feature = "rankings")]
+use super::read::{RankingPage, RankingQuery};
 use super::table_reads::TableReader;
 use crate::store::StoreFuture;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::slice::SliceCount;
 use tower_pulse_model::slow_request::SlowRequests;
 use tower_pulse_model::slowest::{RANKING_LEN, RankedContext};
-use tower_pulse_model::snapshot::{ContextSnapshot, FleetSnapshot};
+#[cfg(feature = "query")]
+use tower_pulse_model::snapshot::ContextSnapshot;
+use tower_pulse_model::snapshot::FleetSnapshot;
 use tower_pulse_model::tier::TierSlice;
 
 /// The number of slices of the finest precision that a context's recent counts have.
@@ -124,11 +129,13 @@ pub trait Query: Send + Sync {
 
     /// The contexts of a name, of whatever kind, with their statistics of the hour of `now` and of the hour before.
     /// Problems are left out.
+    #[cfg(feature = "query")]
     fn contexts<'a>(&'a self, name: &'a str, now: i64) -> StoreFuture<'a, Vec<ContextSnapshot>> {
         read::contexts(self.tables(), self.exports(), name, now)
     }
 
     /// Some of the contexts that other programs may have recorded too, from number `offset` on.
+    #[cfg(feature = "query")]
     fn book_statistics(&self, offset: usize, now: i64) -> StoreFuture<'_, BookStatistics> {
         read::book_statistics(self.tables(), self.exports(), offset, now)
     }
@@ -179,11 +186,13 @@ pub trait Query: Send + Sync {
     }
 
     /// The names of the rankings that have ids.
+    #[cfg(feature = "rankings")]
     fn rankings(&self) -> StoreFuture<'_, Vec<String>> {
         read::ranking_names(self.tables())
     }
 
     /// A part of a ranking; `None` if the store does not have the ranking.
+    #[cfg(feature = "rankings")]
     fn ranking<'a>(&'a self, query: &'a RankingQuery) -> StoreFuture<'a, Option<RankingPage>> {
         read::ranking_page(self.tables(), query)
     }

@@ -4,7 +4,7 @@
 
 use super::RankingSpec;
 use crate::order::InOrder;
-use crate::pack::packed;
+use crate::pack::{packed, unpack};
 
 /// The most configurations that are told apart.
 const MAX_SPECS: usize = 8;
@@ -107,6 +107,19 @@ impl CarriedSpecs {
             self.0.retain(|(_, at)| age(*at) > 2 * MOMENT);
         }
         covering.unwrap_or(held)
+    }
+
+    /// What the operator should know of rankings with several configurations, from their fields, in order.
+    pub fn warnings<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Vec<String> {
+        let warning = |(name, specs)| {
+            let specs: Self = unpack(specs)?;
+            let name = std::str::from_utf8(name).ok()?;
+            specs.is_mixed().then(|| specs.warning(name))
+        };
+        let mut warnings: Vec<String> = fields.filter_map(warning).collect();
+        warnings.order();
+        warnings.dedup();
+        warnings
     }
 
     /// What the operator should know, in a sentence.

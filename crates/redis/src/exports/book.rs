@@ -15,9 +15,8 @@ use crate::value::{
 use tower_pulse_core::error::Result;
 use tower_pulse_core::store::StoreFuture;
 use tower_pulse_core::store::exports::{
-    ExportedHours, ExportedPage, Exports, MAX_EXPORTED_CONTEXTS,
+    ExportedHours, ExportedPage, Exports, MAX_EXPORTED_CONTEXTS, kind_of,
 };
-use tower_pulse_core::store::read::kind_of;
 use tower_pulse_core::store::table_reads::MAX_NAMES;
 use tower_pulse_model::context::{ALL, ContextId, Kind};
 use tower_pulse_model::order::InOrder;

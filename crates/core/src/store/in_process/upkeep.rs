@@ -10,11 +10,11 @@ use crate::store::table::{CONTEXTS, FieldWrites, Table};
 use crate::store::table_reads::number;
 use crate::store::{
     Cleaned, Fleet, Heartbeat, INSTANCE_TTL, Pass, RECENT_SLICES, StoreFuture, StoreStatus, Upkeep,
-    read,
 };
 use tower_pulse_model::context::Metric;
 use tower_pulse_model::fleet::MAX_VERSIONS;
 use tower_pulse_model::order::InOrder;
+use tower_pulse_model::ranking::specs::CarriedSpecs;
 use tower_pulse_model::slice::{Precisions, SliceCount};
 use tower_pulse_model::snapshot::{AliveInstance, FleetSnapshot};
 
@@ -136,7 +136,7 @@ impl State {
             gaps: self.kept.gaps.clone(),
             instances: self.heartbeats.alive(since).count() as u64,
             exceptions: self.kept.exceptions.clone(),
-            ranking_warnings: read::ranking_warnings(specs),
+            ranking_warnings: CarriedSpecs::warnings(specs),
             ..StoreStatus::default()
         })
     }

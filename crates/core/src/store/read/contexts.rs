@@ -6,19 +6,15 @@ use std::sync::Arc;
 use super::records::hourly_records;
 use crate::error::Result;
 use crate::store::StoreFuture;
-use crate::store::exports::{ExportedHours, Exports};
+use crate::store::exports::{ExportedHours, Exports, kind_of};
 use crate::store::table::{CONTEXTS, Table};
-use crate::store::table_reads::{
-    MAX_NAMES, Purpose, RecordState, TableRead, TableReader, read_table,
-};
+use crate::store::table_reads::{Purpose, RecordState, TableRead, TableReader, read_table};
 use tower_pulse_model::access_time::AccessTimeStats;
-use tower_pulse_model::context::{ALL, ContextId, Kind, method_and_path};
+use tower_pulse_model::context::{ALL, ContextId, Kind};
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::records::SliceSums;
 use tower_pulse_model::slice::{HOUR, hour_of};
-use tower_pulse_model::slowest::{self, RankedContext};
 use tower_pulse_model::snapshot::{ContextSnapshot, HourSnapshot, Problem};
-use tower_pulse_model::sorted::{self, Map};
 use tower_pulse_model::tier::RolledUp;
 
 /// Some contexts that have exported statistics, to which other programs may have added. Those that only other programs
@@ -33,15 +29,6 @@ pub struct BookStatistics {
     pub foreign: usize,
     /// Keys whose value has the wrong form.
     pub problems: Vec<Problem>,
-}
-
-/// The kind of a context that only other programs have recorded.
-pub fn kind_of(name: &str) -> Kind {
-    match method_and_path(name) {
-        _ if name == ALL => Kind::All,
-        (_, Some(_)) => Kind::Http,
-        _ => Kind::Timer,
-    }
 }
 
 /// The contexts of a name.
@@ -164,62 +151,4 @@ fn hour_at(
         times,
         aggregate: aggregate.unwrap_or_default(),
     })
-}
-
-/// The `limit` contexts with the highest mean, highest first, of those that had a sample after `since`: the mean of the
-/// newest hour that has some.
-pub async fn slowest(
-    reader: &dyn TableReader,
-    since: i64,
-    limit: usize,
-    now: i64,
-) -> Result<Vec<RankedContext>> {
-    let mut reads = vec![TableRead::State];
-    reads.extend(CONTEXTS.map(|(_, table)| TableRead::Ranks(table, 0..MAX_NAMES)));
-    let mut answers = reader.read_tables(Purpose::Query, &reads).await?;
-    let rolled = RecordState::new(answers.page()).rolled_at(now);
-    // By name, as contexts of one name are ranked as one: the newest hour, and their kinds.
-    let mut by_name: Map<String, (i64, Vec<Kind>)> = Map::default();
-    for (kind, _) in CONTEXTS {
-        for (name, last_seen) in answers.page().numbers() {
-            let Some(name) = String::from_utf8(name).ok().filter(|_| last_seen > since) else {
-                continue;
-            };
-            let (newest, kinds) = by_name.or_insert_with(name, || (i64::MIN, Vec::new()));
-            *newest = hour_of(last_seen).max(*newest);
-            kinds.push(kind);
-        }
-    }
-    let mut contexts: Vec<(i64, ContextId)> = Vec::new();
-    for (name, (hour, kinds)) in by_name {
-        let name = Arc::<str>::from(name);
-        let ids = kinds
-            .into_iter()
-            .map(|kind| ContextId::new(kind, name.clone()));
-        contexts.extend(ids.map(|id| (hour, id)));
-    }
-    // Those of one name stay side by side.
-    contexts.order_by_key(|(hour, _)| *hour);
-    let mut ranking = Vec::new();
-    for of_hour in contexts.chunk_by(|(hour, _), (other, _)| hour == other) {
-        let hour = of_hour[0].0;
-        let ids: Vec<_> = of_hour.iter().map(|(_, id)| id.clone()).collect();
-        // A sample of a clock that is ahead may be of the next hour, or was refused, and the newest is of the last one.
-        let hours = hour - HOUR..hour + 2 * HOUR;
-        let problems = &mut Vec::new();
-        let records = hourly_records(reader, &ids, hours, &rolled, problems).await?;
-        let mut records = records.into_iter();
-        for of_name in of_hour.chunk_by(|(_, id), (_, other)| id.name == other.name) {
-            let mut by_hour: Vec<(i64, AccessTimeStats)> = Vec::new();
-            for slice in records.by_ref().take(of_name.len()).flatten() {
-                let times = AccessTimeStats::from(&slice.sums.times);
-                sorted::entry(&mut by_hour, slice.start, AccessTimeStats::default).merge(&times);
-            }
-            let mean = by_hour.iter().rev().find_map(|(_, times)| times.mean());
-            ranking.extend(mean.map(|mean| RankedContext::new(&*of_name[0].1.name, mean)));
-        }
-        slowest::sort(&mut ranking);
-        ranking.truncate(limit);
-    }
-    Ok(ranking)
 }

@@ -1,8 +1,10 @@
 //! Answers to queries from what a backend reads of its tables, once for every backend. A field that cannot be read is
 //! left out.
 
+#[cfg(feature = "query")]
 mod contexts;
 mod minute_reports;
+#[cfg(feature = "rankings")]
 mod rankings;
 mod record_cache;
 mod record_index;
@@ -10,12 +12,17 @@ mod recorded_counter;
 mod records;
 mod slices;
 mod slow_requests;
+mod slowest;
 
-pub use self::contexts::{BookStatistics, kind_of, slowest};
+#[cfg(feature = "query")]
+pub use self::contexts::BookStatistics;
+#[cfg(feature = "query")]
 pub(super) use self::contexts::{book_statistics, contexts};
 pub use self::minute_reports::{InstanceReports, VersionRecords};
 pub(super) use self::minute_reports::{minute_reports, version_records};
-pub use self::rankings::{RankedId, RankingPage, RankingQuery, ranking_warnings};
+#[cfg(feature = "rankings")]
+pub use self::rankings::{RankedId, RankingPage, RankingQuery};
+#[cfg(feature = "rankings")]
 pub(super) use self::rankings::{ranking_names, ranking_page};
 pub use self::record_cache::RecordCache;
 pub use self::record_index::RecordIndex;
@@ -27,6 +34,7 @@ pub use self::slices::{PackedRecords, SliceRecords};
 pub(super) use self::slices::{packed_records, slice_records};
 pub use self::slow_requests::SlowRequestQuery;
 pub(super) use self::slow_requests::slow_requests;
+pub use self::slowest::slowest;
 
 use super::table::Table;
 use super::table_reads::{Field, Purpose, TableRead, TableReader};

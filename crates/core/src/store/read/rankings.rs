@@ -13,7 +13,6 @@ use crate::store::table_reads::{
 };
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::pack::unpack;
-use tower_pulse_model::ranking::specs::CarriedSpecs;
 use tower_pulse_model::ranking::{RankingSpec, RankingState};
 
 /// How often a ranking is read again because a step of folding came in between.
@@ -116,19 +115,6 @@ pub(in crate::store) fn ranking_names<'a>(
         names.order();
         Ok(names)
     })
-}
-
-/// What the operator should know of rankings with several configurations, from their fields, in order.
-pub fn ranking_warnings<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Vec<String> {
-    let warning = |(name, specs)| {
-        let specs: CarriedSpecs = unpack(specs)?;
-        let name = std::str::from_utf8(name).ok()?;
-        specs.is_mixed().then(|| specs.warning(name))
-    };
-    let mut warnings: Vec<String> = fields.filter_map(warning).collect();
-    warnings.order();
-    warnings.dedup();
-    warnings
 }
 
 /// A part of a ranking; `None` if there is no such ranking.
