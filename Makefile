@@ -1,10 +1,12 @@
-# What a newcomer needs: make test, make demo, make bench, make bench-peers, make chaos, make soak, make screenshots.
-.PHONY: test setup fmt scripts lint unit repeat browser screenshots page-figures loom surface instructions deny chaos soak mutants lua-breaks bench bench-peers demo
+# A newcomer needs: make test, make demo, make bench, make bench-peers, make chaos, make soak, make screenshots.
+.PHONY: test check setup fmt scripts lint check-sets lint-sets unit repeat browser screenshots page-figures loom surface instructions deny chaos soak mutants lua-breaks bench bench-peers demo
 
-# What compiles most of the time goes side by side; the tests have the machine for themselves.
-test: setup fmt scripts
-	@$(MAKE) --no-print-directory --jobs lint instructions
-	@$(MAKE) --no-print-directory unit
+# The form, the lints with all features, and every test.
+test: setup fmt scripts lint check-sets unit
+
+# The guards that few changes trip, which CI runs after the tests: side by side, as they compile most of the time.
+check:
+	@$(MAKE) --no-print-directory --jobs lint-sets instructions
 
 # What the tests need and a fresh Debian lacks; CHROMIUM and PULSE_REDIS_SERVER name other ones than those of PATH.
 setup:
@@ -27,9 +29,16 @@ scripts: setup
 	$(TOOLS)/prettier --config tests/browser/scripts/prettier.json --check $(SCRIPTS)
 	@! LC_ALL=C.UTF-8 grep -nE '.{121}' $(SCRIPTS) || { echo "lines have at most 120 characters"; exit 1; }
 
-# All targets and features, then the features that take others along, each alone; `make test-all` tries all of them, in pairs.
 lint:
 	cargo clippy --locked --workspace --exclude pulse-loom --exclude pulse-protocols --all-targets --all-features -- -D warnings
+
+# The sets of features that most applications choose.
+check-sets:
+	for features in axum admin redis; do \
+	cargo check --locked -p tower-pulse --lib --no-default-features --features "$$features" || exit 1; done
+
+# The features that take others along, each alone, and the documentation; `make test-all` tries all features, in pairs.
+lint-sets:
 	cargo clippy --locked -p pulse-loom --tests -- -D warnings
 	for features in "" query admin rankings redis row-cache; do \
 	cargo clippy --locked -p tower-pulse --lib --no-default-features --features "$$features" -- -D warnings || exit 1; done
