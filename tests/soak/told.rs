@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use futures_util::future::join_all;
+use futures_util::future::{join_all, select_all};
 
 use crate::denials::{SERVER_FAULTS, ServerFault};
 use crate::fault::Site;
+use crate::fleet::Instance;
 
 /// Within which a condition must be told, and quiet again. A look takes a moment.
 const LIMIT: Duration = Duration::from_millis(10_500);
@@ -97,24 +98,33 @@ impl Told {
     }
 }
 
-/// Looks until any instance tells a condition, or none does.
+/// Looks until any instance tells a condition, or none does. An instance that is frozen does not hold up the others.
 async fn until(site: &mut Site, condition: &str, is_told: bool) -> Duration {
     let start = Instant::now();
-    while start.elapsed() < PATIENCE {
-        // An instance that is frozen does not hold up the others.
-        let looks = site.fleet.iter_mut().map(async |instance| {
-            // Some conditions are noticed by reading, which takes longer while the store is silent.
-            let read = instance.get("/admin/pulse/api/paths?window=5m");
-            let _ = tokio::time::timeout(2 * LOOK, read).await;
-            let health = instance.health().await?;
-            let conditions = health["conditions"].as_array()?;
-            Some(conditions.iter().any(|other| other == condition))
-        });
-        let tells = join_all(looks).await.contains(&Some(true));
-        if tells == is_told {
-            break;
+    let instances = site.fleet.iter_mut().map(|instance| {
+        Box::pin(async move {
+            while tells(instance, condition).await.unwrap_or(false) != is_told {
+                tokio::time::sleep(LOOK).await;
+            }
+        })
+    });
+    let looks = async {
+        if is_told {
+            select_all(instances).await;
+        } else {
+            join_all(instances).await;
         }
-        tokio::time::sleep(LOOK).await;
-    }
+    };
+    let _ = tokio::time::timeout(PATIENCE, looks).await;
     start.elapsed()
+}
+
+/// Whether an instance tells a condition; `None` if it does not answer.
+async fn tells(instance: &mut Instance, condition: &str) -> Option<bool> {
+    // Some conditions are noticed by reading, which takes longer while the store is silent.
+    let read = instance.get("/admin/pulse/api/paths?window=5m");
+    let _ = tokio::time::timeout(2 * LOOK, read).await;
+    let health = instance.health().await?;
+    let conditions = health["conditions"].as_array()?;
+    Some(conditions.iter().any(|other| other == condition))
 }
