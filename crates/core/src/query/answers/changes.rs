@@ -33,7 +33,7 @@ pub struct Changes {
     pub standing: usize,
     /// Number of standing changes that are problems: those that are not `faster` and were not acknowledged.
     pub problems: usize,
-    /// The changes: those that stand first, by the time that they cost, then those that have ended.
+    /// The changes: standing ones first, by the time that they cost, then ended ones.
     pub changes: Vec<ChangeRow>,
     /// Contexts that were probably slower at the end of that minute: the most certain first, at most 10. These are not
     /// changes yet, and nothing is announced for them.

@@ -49,7 +49,7 @@ pub struct Counters {
     pub to: i64,
     /// Number of counters on all pages.
     pub total: usize,
-    /// The slices of the rows' series, if they were asked for.
+    /// The slices of the rows' series, if a series was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     series: Option<SeriesSpan>,
     /// The counters, by name.
@@ -215,8 +215,8 @@ async fn slices(
     Ok(slices.map(|slice| (slice.start, slice.count)).collect())
 }
 
-/// Whether there is a counter of this name: in this process, of a context, or in the store at any precision. The counter
-/// may still have no slices at some precision.
+/// Whether there is a counter of this name: in this process, of a context, or in the store at any precision. The
+/// counter may still have no slices at some precision.
 async fn is_known(source: &Source, name: &str) -> Result<bool, QueryError> {
     if Metric::ALL.iter().any(|metric| metric.as_str() == name)
         || source.own_counters().contains_key(name)

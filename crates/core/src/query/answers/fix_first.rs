@@ -64,7 +64,7 @@ pub struct FixRow {
     pub saved_per_minute: Option<f64>,
 }
 
-/// Why a context should be fixed.
+/// The reason to fix a context or an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

@@ -63,7 +63,7 @@ pub struct Instance {
 pub struct InstancePoint {
     /// Number of its requests.
     pub count: u64,
-    /// How many of them are errors.
+    /// Number of requests that are errors.
     pub errors: u64,
     /// Their mean, in seconds.
     pub mean: Option<f64>,

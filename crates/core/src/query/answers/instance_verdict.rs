@@ -60,8 +60,7 @@ const SURE: f64 = 3.0;
 const LIKELY: f64 = 2.0;
 
 impl Compare {
-    /// If the instance stands out, a path is slower from half of the instance's excess on, but at least 1.1 and at most
-    /// 1.5.
+    /// If the instance stands out, the threshold of a path has half of the instance's excess, within 1.1 and 1.5.
     pub(super) fn new(row: &InstanceRow) -> Self {
         let half = row.ratio.filter(|_| row.stands_out);
         let half = half.map(|ratio| f64::midpoint(1.0, ratio));

@@ -33,7 +33,7 @@ pub struct Overview {
     pub requests_per_second: Option<f64>,
     /// Number of contexts that the fleet has recorded, both pages and timers.
     pub contexts: usize,
-    /// How many of them are timers.
+    /// Number of these that are timers.
     pub timers: usize,
     /// Number of instances that are alive.
     pub instances: u64,
@@ -56,7 +56,7 @@ pub struct HourTotal {
     pub start: i64,
     /// Number of requests.
     pub requests: u64,
-    /// How many of them are errors.
+    /// Number of requests that are errors.
     pub errors: u64,
     /// Statistics of the access times.
     #[serde(flatten)]

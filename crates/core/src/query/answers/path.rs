@@ -51,8 +51,8 @@ pub struct Path {
     /// The timers within its requests, in the same hour as the histogram.
     #[serde(flatten)]
     timers: RequestTimers,
-    /// Explains why requests are recorded here, or end as they do, if the cause is how the service uses the layer. Covers
-    /// the window, or else the hour of the histogram.
+    /// Explains why requests are recorded here, or end as they do, if the cause is how the service uses the layer.
+    /// Covers the window, or else the hour of the histogram.
     advice: Vec<Advice>,
     /// Its own target, if it has one.
     path_target: Option<TargetBudget>,

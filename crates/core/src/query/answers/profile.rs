@@ -1,4 +1,4 @@
-//! The hour-of-week profile of a context: what is usual at each hour of the week.
+//! The hour-of-week profile of a context: the usual requests at each hour of the week.
 
 use serde::{Deserialize, Serialize};
 
