@@ -1,8 +1,8 @@
-//! What other programs have added to the statistics of the book: contexts of their own, and samples of contexts that
-//! this crate records too.
+//! The additions of other programs to the statistics of the book: their own contexts, and samples of contexts that this
+//! crate records too.
 //!
-//! The fold writes each sample into the statistics and into the records. What the statistics have beyond the records
-//! is of other programs.
+//! The fold writes each sample into the statistics and into the records. The difference between the two comes from
+//! other programs.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,23 +12,23 @@ use tower_pulse_model::access_time::AccessTimeStats;
 use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::snapshot::{ContextSnapshot, HourSnapshot, Problem};
 
-/// Contexts that are read sooner at the start.
+/// Contexts that are read faster at the start.
 const FIRST_CONTEXTS: usize = 100;
 
-/// The most problems that are listed.
+/// The maximum number of listed problems.
 const MAX_PROBLEMS: usize = 1_000;
 
-/// The additions of other programs, as far as contexts were read: pages of contexts, one after the other and again
-/// from the first.
+/// The additions of other programs, as far as contexts were read. Contexts are read page by page, and then again from
+/// the first.
 #[derive(Clone, Debug, Default)]
 pub struct Book {
     /// The number of the next context to read.
     offset: usize,
     foreign: usize,
-    /// How often all contexts were read.
+    /// The number of complete passes over all contexts.
     round: u64,
     additions: HashMap<ContextId, Additions>,
-    /// Problems of the contexts that were read in this round, and in the last.
+    /// Problems of the contexts that were read in this pass, and in the last.
     problems: [Vec<Problem>; 2],
 }
 
@@ -36,7 +36,7 @@ pub struct Book {
 #[derive(Clone, Debug)]
 struct Additions {
     round: u64,
-    /// The start of an hour, and what others have added to it.
+    /// The start of each hour, and the additions to it.
     hours: Vec<(i64, AccessTimeStats)>,
 }
 
@@ -64,7 +64,7 @@ impl Book {
         }
         book.offset += read;
         if read == 0 || book.offset >= page.total {
-            // What was not read in this round is not there any more.
+            // Contexts that were not read in this pass no longer exist.
             let round = book.round;
             book.additions.retain(|_, added| added.round == round);
             book.problems = [Vec::new(), std::mem::take(&mut book.problems[0])];
@@ -79,8 +79,8 @@ impl Book {
         self.offset
     }
 
-    /// The time until the next page, which takes some 50 commands. At first less: those contexts come first that only
-    /// other programs have recorded, and a small service has no others.
+    /// The time until the next page, which takes some 50 commands. Shorter at the start: contexts that only other
+    /// programs have recorded come first, and a small service has few contexts.
     pub fn pause(&self) -> Duration {
         Duration::from_secs(match self.round {
             0 if self.offset < self.foreign => 1,
@@ -99,7 +99,7 @@ impl Book {
         self.additions.keys()
     }
 
-    /// What other programs have added to a context in the hour that begins at `start`.
+    /// The additions of other programs to a context in the hour that begins at `start`.
     pub fn added(&self, context: &ContextId, start: i64) -> Option<&AccessTimeStats> {
         let hours = &self.additions.get(context)?.hours;
         let hour = hours.iter().find(|(of, _)| *of == start);
@@ -114,18 +114,19 @@ impl Book {
     }
 }
 
-/// What other programs have added to the hours of a context.
+/// The additions of other programs to the hours of a context.
 pub(super) fn added_hours(context: &ContextSnapshot) -> Vec<(i64, AccessTimeStats)> {
     let hours = [&context.hour, &context.last_hour].into_iter().flatten();
     let added = hours.filter_map(|hour| Some((hour.start, added(hour)?)));
     added.collect()
 }
 
-/// What the statistics of an hour have beyond its records. The smallest and the largest are of both.
+/// The samples in the statistics of an hour that are not in its records. The minimum and the maximum are those of all
+/// samples.
 fn added(hour: &HourSnapshot) -> Option<AccessTimeStats> {
     let recorded = AccessTimeStats::from(&hour.aggregate.times);
     let count = hour.times.count - recorded.count;
-    // Counts are whole, unless another program writes nonsense. Late samples are in the records alone.
+    // A count is a whole number, unless another program writes an invalid one. Late samples are in the records alone.
     (count > 0.5 && count.is_finite()).then(|| AccessTimeStats {
         count,
         sum: (hour.times.sum - recorded.sum).max(0.0),
@@ -221,13 +222,13 @@ mod tests {
         assert_eq!((book.offset(), book.pause().as_secs()), (0, 10));
         assert_eq!(counts(&book).len(), 3);
         assert_eq!(book.problems(), [problem("a")]);
-        // The second round: `/b` has gone, and others have added nothing more to `/c` than is recorded.
+        // The second pass: `/b` no longer exists, and other programs have added nothing to `/c`.
         let book = book.with(page(foreign(&["/a"]), 2));
         assert_eq!(counts(&book).len(), 3);
         let book = book.with(page(vec![context("/c", &[1], &[1])], 2));
         assert_eq!(counts(&book), [("/a".into(), 1.0)]);
         assert_eq!(book.problems(), []);
-        // The list has become shorter than what was read.
+        // The list is now shorter than the offset.
         let book = book
             .with(page(foreign(&["/a"]), 9))
             .with(page(Vec::new(), 1));

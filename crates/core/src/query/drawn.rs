@@ -1,4 +1,4 @@
-//! The answers that are only drawn: users have them as JSON.
+//! The answers that only the dashboard draws. Users get them as JSON.
 
 pub use super::answers::changes::WatchedRow;
 pub use super::answers::counters::{CounterSamples, CounterSamplesQuery};

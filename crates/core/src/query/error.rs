@@ -1,4 +1,4 @@
-//! Why a question has no answer.
+//! The reasons why a question has no answer.
 
 use std::error::Error;
 use std::fmt;
@@ -9,23 +9,23 @@ use crate::error::StoreError;
 /// Deadline for an answer of the store.
 pub(super) const DEADLINE: Duration = Duration::from_secs(2);
 
-/// Why a question has no answer.
+/// The reason why a question has no answer.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum QueryError {
-    /// The store failed. It is asked anew a second later at the earliest.
+    /// The store failed. The store is not asked again for at least a second.
     Store(StoreError),
-    /// The store did not answer within 2 s. It is asked anew a second later at the earliest.
+    /// The store did not answer within 2 s. The store is not asked again for at least a second.
     Unanswered,
-    /// A part of the question has a value that is not allowed.
+    /// A parameter of the question has a value that is not allowed.
     #[non_exhaustive]
     Parameter {
-        /// The name of the part.
+        /// The name of the parameter.
         name: String,
-        /// What is allowed.
+        /// The values that are allowed.
         message: String,
     },
-    /// There is nothing of the name that was asked for. The message says what there is not.
+    /// There is nothing of the requested name. The message says what is missing.
     NotFound(&'static str),
     /// The sums of the window do not fit into `query_bytes`. The message says what would help.
     NoRoom(String),
@@ -40,7 +40,7 @@ impl QueryError {
         }
     }
 
-    /// The error of a window with so many contexts, for which there are `most` bytes.
+    /// The error of a window whose contexts do not fit into `most` bytes.
     pub(super) fn no_room(contexts: usize, most: usize) -> Self {
         Self::NoRoom(format!(
             "the window of {contexts} contexts does not fit into the {most} bytes that `query_bytes` leaves for windows: \
@@ -49,7 +49,7 @@ impl QueryError {
     }
 }
 
-/// The most values of the series of an answer: more than a table of 100 rows has of the slices of any tier.
+/// The maximum number of values in the series of an answer: more than 100 rows have with the slices of any tier.
 pub(super) const MAX_POINTS: usize = 16_384;
 
 impl fmt::Display for QueryError {

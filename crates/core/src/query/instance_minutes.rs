@@ -1,7 +1,7 @@
-//! What each instance did in some minutes, and how it compares with the others: from the minute reports.
+//! The requests of each instance by minute, and how it compares with the others: from the minute reports.
 //!
-//! Reports arrive when a minute has ended, and may be late. So a minute is read when it has ended, and again whenever
-//! it has been over for twice as long as at the last time: often while reports arrive, and rarely later.
+//! Reports arrive after the end of a minute, and may be late. So a minute is read when it has ended, and again each
+//! time twice as much time has passed since its end: often while reports arrive, and rarely later.
 
 pub(super) mod beside_others;
 mod pace;
@@ -33,7 +33,7 @@ const MINUTE: i64 = REPORTED_MINUTES.seconds as i64;
 /// Minutes that are read at once.
 const MINUTES_AT_ONCE: usize = 4;
 
-/// Approximate bytes of a context or an instance beside its packed sums.
+/// Approximate bytes of a context or an instance, without its packed sums.
 const PER_CONTEXT: usize = 96;
 
 /// The sums of an instance over some minutes, compared with the others.
@@ -41,15 +41,15 @@ const PER_CONTEXT: usize = 96;
 pub struct InstanceSums {
     /// The version of the application that it reported last.
     pub version: Option<Arc<str>>,
-    /// The start of the first minute in which it had requests, and the end of the last, in Unix seconds.
+    /// The start of the first minute with requests, and the end of the last, in Unix seconds.
     pub busy: Range<i64>,
     pub sums: Aggregate,
     pace: Pace,
 }
 
 impl InstanceSums {
-    /// The time that its requests took, by the time that they would have taken if each had taken the mean of the other
-    /// instances on the same context in the same minute. `None` with fewer than 10 requests of either.
+    /// The time of its requests, divided by the time that they would have taken at the mean of the other instances on
+    /// the same context in the same minute. `None` if either side has fewer than 10 requests.
     pub fn ratio(&self) -> Option<f64> {
         self.pace.ratio()
     }
@@ -59,23 +59,23 @@ impl InstanceSums {
 pub(super) struct InstanceMinutes {
     store: Arc<dyn Store>,
     clock: Clock,
-    /// The most bytes that are held.
+    /// The maximum size of the cached minutes, in bytes.
     most_bytes: usize,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Bytes of the minutes that are held.
+    /// The size of the cached minutes, in bytes.
     bytes: usize,
-    /// The beginning of the store's generation: another one has other data.
+    /// The start of the store's generation. Another generation has other data.
     created: i64,
     minutes: HashMap<i64, HeldMinute>,
 }
 
 /// A minute that was read.
 struct HeldMinute {
-    /// When it was read, in Unix seconds.
+    /// The time of the read, in Unix seconds.
     read_at: i64,
     instances: Vec<HeldInstance>,
     bytes: usize,
@@ -88,13 +88,13 @@ impl State {
         held.is_none_or(|held| is_due(minute, held.read_at, now))
     }
 
-    /// Drops minutes of which something is not so.
+    /// Drops the minutes for which a condition is false.
     fn retain(&mut self, is_retained: impl Fn(i64) -> bool) {
         self.minutes.retain(|minute, _| is_retained(*minute));
         self.bytes = self.minutes.values().map(|held| held.bytes).sum();
     }
 
-    /// Holds a minute if there is room for it, and returns it otherwise.
+    /// Caches a minute if there is room for it, and returns it otherwise.
     fn hold(&mut self, minute: i64, held: HeldMinute, most_bytes: usize) -> Option<HeldMinute> {
         if let Some(before) = self.minutes.remove(&minute) {
             self.bytes -= before.bytes;
@@ -108,7 +108,7 @@ impl State {
     }
 }
 
-/// What an instance did in a minute.
+/// The requests of an instance in a minute.
 struct HeldInstance {
     instance: Arc<str>,
     version: Option<Arc<str>>,
@@ -118,7 +118,7 @@ struct HeldInstance {
     machine: Option<MachineMinute>,
 }
 
-/// What an instance did on a context in a minute.
+/// The requests of an instance on a context in a minute.
 struct HeldContext {
     times: Times,
     /// The sums, packed.
@@ -135,10 +135,10 @@ impl InstanceMinutes {
         }
     }
 
-    /// What each instance did in the minutes that begin within `minutes`, on a context or on all that it reported, by
-    /// name. `created` is when the store's generation began.
+    /// The sums of each instance over the minutes that begin within `minutes`, on a context or on all reported ones, by
+    /// name. `created` is the start of the store's generation.
     ///
-    /// Cancel safe: what was read so far stays.
+    /// Cancel safe: minutes that were read are kept.
     pub(super) async fn sums(
         &self,
         minutes: Range<i64>,
@@ -155,9 +155,9 @@ impl InstanceMinutes {
         Ok(comparison.0)
     }
 
-    /// What one instance did in these minutes, beside the others. `created` is when the store's generation began.
+    /// Compares one instance with the others in these minutes. `created` is the start of the store's generation.
     ///
-    /// Cancel safe: what was read so far stays.
+    /// Cancel safe: minutes that were read are kept.
     pub(super) async fn beside_others(
         &self,
         minutes: Range<i64>,
@@ -188,7 +188,7 @@ impl InstanceMinutes {
         Ok(beside)
     }
 
-    /// Begins to read minutes, of which those that are held and not due need no store.
+    /// Starts to read minutes. Cached minutes that are not due do not need the store.
     async fn reading(&self, minutes: Range<i64>, created: i64) -> Reading<'_> {
         let now = self.clock.now_seconds();
         let mut state = self.state.lock().await;
@@ -220,16 +220,16 @@ struct Reading<'a> {
     state: MutexGuard<'a, State>,
     now: i64,
     minutes: VecDeque<i64>,
-    /// Those that must be read from the store, and are not yet.
+    /// Minutes that are still to be read from the store.
     due: VecDeque<i64>,
-    /// Those that were read, and are not taken in yet.
+    /// Minutes that were read and are not processed yet.
     read: VecDeque<(i64, InstanceReports)>,
-    /// The last minute, if there was no room to hold it.
+    /// The last minute, if there was no room to cache it.
     unheld: Option<HeldMinute>,
 }
 
 impl Reading<'_> {
-    /// The next minute of which something is known.
+    /// The next minute with reports.
     async fn next(&mut self) -> Result<Option<(i64, &[HeldInstance])>, StoreError> {
         let Self { of, now, .. } = *self;
         let mut turn = Turn::new(&of.clock);
@@ -272,7 +272,7 @@ impl Reading<'_> {
 /// Whether a minute that was read at `read_at` must be read again.
 fn is_due(minute: i64, read_at: i64, now: i64) -> bool {
     let was_over_for = read_at.saturating_sub(minute.saturating_add(MINUTE));
-    // The clock may have gone back.
+    // A clock that was set back makes the difference negative.
     !(0..was_over_for.max(1)).contains(&now.saturating_sub(read_at))
 }
 
@@ -308,7 +308,7 @@ impl HeldInstance {
         packed.sum::<usize>() + self.all.len() + beside
     }
 
-    /// Its sums, of a context or of all.
+    /// The sums of a context, or of all contexts.
     fn sums(&self, context: Option<RecordId>) -> Option<Aggregate> {
         let packed = match context {
             Some(id) => &self.contexts.get(&id)?.packed,
@@ -317,7 +317,7 @@ impl HeldInstance {
         pack::read_aggregate(packed).filter(|sums| sums.times.count > 0)
     }
 
-    /// Its times by context, of one or of all.
+    /// The times of a context, or of all contexts.
     fn times(&self, context: Option<RecordId>) -> impl Iterator<Item = (RecordId, Times)> {
         let contexts = self.contexts.iter();
         contexts
@@ -326,13 +326,13 @@ impl HeldInstance {
     }
 }
 
-/// Adds up minutes, and compares each instance with the others: context by context and minute by minute, so that
-/// neither a different mix of contexts nor an instance that was there for a slow hour only makes a difference.
+/// Adds up minutes, and compares each instance with the others by context and minute. So neither a different mix of
+/// contexts matters, nor that an instance only ran during a slow hour.
 #[derive(Default)]
 struct Comparison(Vec<(Arc<str>, InstanceSums)>);
 
 impl Comparison {
-    /// Adds a minute, later than those before.
+    /// Adds a minute, which must be later than those before.
     fn add(&mut self, start: i64, held: &[HeldInstance], context: Option<RecordId>) {
         let mut of_all: HashMap<RecordId, Times> = HashMap::new();
         for (id, times) in held.iter().flat_map(|instance| instance.times(context)) {
@@ -365,7 +365,7 @@ mod tests {
         RecordId::new(Kind::Http, name)
     }
 
-    /// A minute of an instance: contexts with their requests, of so many milliseconds each.
+    /// A minute of an instance: its contexts with the number of their requests, and the milliseconds that each took.
     fn minute(instance: &str, contexts: &[(&str, u64, u64)]) -> HeldInstance {
         let context = |(name, count, millis): &(&str, u64, u64)| {
             let mut sums = Aggregate::default();
@@ -411,12 +411,12 @@ mod tests {
     fn only_the_same_minutes_are_compared() {
         let minutes = [
             vec![minute("a", &[("x", 50, 10)]), minute("b", &[("x", 10, 10)])],
-            // Everything is slow, and mostly on b.
+            // All requests are slow, and most of them are on b.
             vec![
                 minute("a", &[("x", 10, 900)]),
                 minute("b", &[("x", 50, 900)]),
             ],
-            // Nobody else is there.
+            // There is no other instance.
             vec![minute("b", &[("x", 500, 9_000)])],
         ];
         assert_eq!(ratios(&minutes, None), [Some(1.0); 2]);
@@ -429,7 +429,7 @@ mod tests {
             minute("b", &[("x", 90, 10)]),
             minute("c", &[("y", 90, 10)]),
         ]];
-        // The others of b are a's nine.
+        // For b, the others are the nine requests of a.
         assert_eq!(ratios(&few, None), [None; 3]);
         assert_eq!(ratios(&few, Some("y")), [None]);
     }

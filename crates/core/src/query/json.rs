@@ -1,5 +1,5 @@
-//! Answers as JSON: which question a text asks, and how large an answer may be: its points, which are counted before they
-//! are computed, and its bytes, which are counted as they are written. The answers of a screen have bounds together as well.
+//! Answers as JSON. Reads the question from a text and bounds the size of an answer: its points are counted before they
+//! are computed, its bytes as they are written. All answers of a screen together have bounds as well.
 
 use std::future::ready;
 use std::io;
@@ -16,24 +16,24 @@ use super::reader::source;
 use crate::task::{BoxFuture, boxed};
 use tower_pulse_model::context::is_hidden;
 
-/// The most bytes of an answer: a table of 1,000 rows with the longest names has three quarters of them.
+/// The maximum size of an answer in bytes. A table of 1,000 rows with the longest names takes three quarters of it.
 const MAX_BYTES: usize = 4 << 20;
 
-/// The most values of all answers of a screen.
+/// The maximum number of values in all answers of a screen.
 const MAX_SCREEN_POINTS: usize = 4 * MAX_POINTS;
 
-/// The most bytes of all answers of a screen.
+/// The maximum size of all answers of a screen, in bytes.
 const MAX_SCREEN_BYTES: usize = 2 * MAX_BYTES;
 
-/// The parameter by which less can be asked for, and how.
+/// The parameter that makes an answer smaller, and how to use it.
 pub type Less = (&'static str, &'static str);
 
-/// An answer, which becomes one JSON object.
+/// An answer as a JSON object.
 #[derive(Debug)]
 pub struct Written {
     /// The object without `as_of`.
     pub json: Vec<u8>,
-    /// The Unix second up to which it includes all samples, if that is known.
+    /// The Unix second up to which the answer includes all samples, if known.
     pub as_of: Option<i64>,
 }
 
@@ -49,7 +49,7 @@ impl Written {
     }
 }
 
-/// What an answer, or a refusal of the question, is made by.
+/// A future that writes an answer, or refuses the question.
 pub type Writing<'a> = BoxFuture<'a, Result<Written, QueryError>>;
 
 /// Answers a question with the parameters of a query.
@@ -67,7 +67,7 @@ pub fn ask<'a>(reader: &'a Reader, question: &'a str, screen: &'a ScreenSize) ->
     }
 }
 
-/// Answers a question of a type.
+/// Answers a question of type `Q`.
 pub(super) fn answer<'a, Q: Question>(
     reader: &'a Reader,
     query: Option<&'a str>,
@@ -86,7 +86,7 @@ pub(super) fn answer<'a, Q: Question>(
     in_time(reader, writing)
 }
 
-// All that does not depend on the question's type is compiled once.
+// Compiled once, as it does not depend on the type of the question.
 fn in_time<'a>(
     reader: &'a Reader,
     writing: BoxFuture<'a, Result<Vec<u8>, QueryError>>,
@@ -100,7 +100,7 @@ fn in_time<'a>(
     })
 }
 
-/// Adds how to ask for less, where no parameter is allowed: one of them may make another question.
+/// Adds how to ask for less to the error of a question without parameters: a parameter may select another question.
 fn or_less(error: QueryError, (_, how): Less) -> QueryError {
     match error {
         QueryError::Parameter { name, message } if message.ends_with(NO_PARAMETER) => {
@@ -110,7 +110,7 @@ fn or_less(error: QueryError, (_, how): Less) -> QueryError {
     }
 }
 
-/// Which part of health is asked for.
+/// Asks for a part of health.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct HealthQuery {
@@ -125,7 +125,7 @@ enum Part {
     Status,
 }
 
-/// The health of this process, which is answered whatever the state of the store.
+/// Answers with the health of this process, even if the store cannot be read.
 pub(super) fn health<'a>(
     reader: &'a Reader,
     query: Option<&'a str>,
@@ -151,7 +151,7 @@ pub(super) fn health<'a>(
     })
 }
 
-/// What the answers to one request have taken of what they may take together.
+/// The total size of the answers to one request, which share bounds.
 #[derive(Default)]
 pub struct ScreenSize {
     points: AtomicUsize,
@@ -169,7 +169,7 @@ impl ScreenSize {
         self.check()
     }
 
-    /// Fails if the answers are too large together, in whatever order they are computed.
+    /// Fails if the answers together are too large, in whatever order they were computed.
     pub fn check(&self) -> Result<(), QueryError> {
         if !self.is_too_large.load(Ordering::Relaxed) {
             return Ok(());
@@ -181,24 +181,24 @@ impl ScreenSize {
         Err(QueryError::parameter("ask", message))
     }
 
-    /// An answer as JSON, in which no character is hidden.
+    /// Serializes an answer as JSON, with invisible characters escaped.
     pub fn to_json(&self, value: &impl Serialize, less: Less) -> Result<Vec<u8>, QueryError> {
         let mut text = BoundedText::default();
         let written = value.serialize(&mut Serializer::with_formatter(&mut text, Visible));
-        // Nothing else fails: the keys of all maps are texts.
+        // The only possible error is the size, as the keys of all maps are strings.
         written.map_err(|_| too_large(less, &format!("more bytes than the {MAX_BYTES} that")))?;
         self.add(&self.bytes, text.0.len(), MAX_SCREEN_BYTES)?;
         Ok(text.0)
     }
 }
 
-/// The error of an answer that would be too large.
+/// The error of an answer that is too large.
 fn too_large((parameter, remedy): Less, what: &str) -> QueryError {
     let message = format!("the answer would have {what} are allowed: {remedy}");
     QueryError::parameter(parameter, message)
 }
 
-/// To be called before so many values of series are computed.
+/// Refuses series of too many values. Must be called before the values are computed.
 pub(super) fn check_points<Q: Question>(points: usize) -> Result<(), QueryError> {
     match points > MAX_POINTS {
         true => Err(too_large(
@@ -209,7 +209,7 @@ pub(super) fn check_points<Q: Question>(points: usize) -> Result<(), QueryError>
     }
 }
 
-/// A text that refuses what it has no room for.
+/// A text of bounded length. Writing beyond the bound fails.
 #[derive(Default)]
 struct BoundedText(Vec<u8>);
 
@@ -218,7 +218,7 @@ impl io::Write for BoundedText {
         self.write_all(part).map(|()| part.len())
     }
 
-    // A field of an answer writes three parts, and there are some hundred fields.
+    // Not inlined: each field of an answer makes three calls, and there are some hundred fields.
     #[inline(never)]
     fn write_all(&mut self, part: &[u8]) -> io::Result<()> {
         if part.len() > MAX_BYTES - self.0.len() {
@@ -233,8 +233,8 @@ impl io::Write for BoundedText {
     }
 }
 
-/// Escapes characters that show nothing or turn the direction of text. Names that this crate makes have none, but other
-/// writers of a store's keys may use them, and whoever asks with the name must get it back as it is.
+/// Escapes characters that are invisible or change the direction of text. Names of this crate have none, but other
+/// programs that write to the store may use them, and a question with such a name must get the name back unchanged.
 struct Visible;
 
 impl Formatter for Visible {

@@ -12,7 +12,7 @@ use tower_pulse_model::context::ContextId;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::slice::Precision;
 
-/// What is read, as the key of its answer.
+/// A read of the store, as the key of its cached answer.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) enum Key {
     Fleet,
@@ -44,18 +44,18 @@ pub(super) enum Key {
 }
 
 impl Key {
-    /// Age up to which an answer is served again.
+    /// The age up to which an answer is reused.
     pub(super) fn age(&self) -> Duration {
         Duration::from_secs(match self {
             // Minutes that have ended hardly change.
             Self::Tiers | Self::Profile(_) | Self::Versions(..) => 60,
-            // Reports are of minutes.
+            // There is a report per minute.
             Self::BesideOthers(..) => 10,
             _ => 1,
         })
     }
 
-    /// The number of the share of `query_bytes` that bounds such answers.
+    /// The index of the share of `query_bytes` that bounds these answers.
     pub(super) fn share(&self) -> usize {
         match self {
             Self::Window(_) | Self::Running(..) => 0,

@@ -1,10 +1,10 @@
-//! What the dashboard shows, as typed answers in Rust: a handle's `query` returns the [`Reader`]. The face of this crate
-//! documents the questions and their answers.
+//! The questions of the dashboard as typed answers in Rust: a handle's `query` returns the [`Reader`]. The crate
+//! `tower-pulse` documents the questions and their answers.
 
-// Read `question.rs` (what is asked: the table of all questions), `reader.rs` and `answers/` (what is answered, a file for
-// each question) with `params.rs` and `json.rs` (the parameters and the JSON of the API), then `store_reader.rs` with
-// `reads.rs` and `key.rs` (how the store is asked) and `error.rs`, `windows/` (the sums of all contexts), `book.rs` (what
-// other programs have added) and `instance_minutes.rs` (what each instance did). `turn.rs` lets others run in between.
+// Read `question.rs` (the table of all questions), `reader.rs` and `answers/` (a file for each question) with
+// `params.rs` and `json.rs` (the parameters and the JSON of the API), then `store_reader.rs` with `reads.rs` and
+// `key.rs` (reads of the store) and `error.rs`, `windows/` (the sums of all contexts), `book.rs` (the additions of
+// other programs) and `instance_minutes.rs` (the requests of each instance). `turn.rs` lets other tasks run in between.
 
 pub mod answers;
 mod book;

@@ -1,4 +1,4 @@
-//! The parameters of a request, decoded strictly.
+//! Strict decoding of a request's parameters.
 
 use percent_encoding::percent_decode_str;
 use serde::de::value::{Error, MapDeserializer};
@@ -8,23 +8,23 @@ use serde::{Deserialize, forward_to_deserialize_any};
 use super::error::QueryError;
 use super::window::Window;
 
-/// The longest text of a parameter, in bytes. Names that this crate writes have at most 256; other writers
-/// of the book's keys may use longer ones.
+/// The maximum length of a parameter, in bytes. Names that this crate writes have at most 256; other programs that
+/// write the book's keys may use longer ones.
 const MAX_TEXT: usize = 1_024;
 
-/// The largest number: nothing has so many rows.
+/// The largest number that is accepted. No answer has so many rows.
 const MAX_NUMBER: u64 = 1_000_000_000;
 
-/// The end of the message where no parameter is allowed.
+/// The end of the message if the question has no parameters.
 pub(super) const NO_PARAMETER: &str = "no parameter is allowed";
 
-/// No parameter is allowed.
+/// The parameters of a question that has none.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Nothing {}
 
-/// Reads the parameters of a query. Refuses all that the type does not have, as one that is misspelt would otherwise be left
-/// out in silence. `from` and `to`, the latter of which is `now` unless it is given, are read as one `window`.
+/// Reads the parameters of a query. Refuses parameters that `T` does not have, so that a misspelt one is not silently
+/// ignored. `from` and `to` are read as one `window`; `to` is `now` by default.
 pub fn parse<T>(query: Option<&str>, now: i64) -> Result<T, QueryError>
 where
     T: for<'de> Deserialize<'de>,
@@ -34,11 +34,11 @@ where
     let each = pairs.into_iter().inspect(|pair| last.clone_from(pair));
     let values = each.map(|(name, value)| (name, Value(value)));
     let parsed = T::deserialize(MapDeserializer::new(values));
-    // What was read last is wrong.
+    // The error is about the parameter that was read last.
     parsed.map_err(|error| refused(&last, &error, is_renamed))
 }
 
-/// Decodes a query as HTML forms write it: `+` is a space, `%41` is `A`. The result must be UTF-8.
+/// Decodes a query in the encoding of HTML forms: `+` is a space, `%41` is `A`. The result must be UTF-8.
 pub fn pairs(query: Option<&str>) -> Result<Vec<(String, String)>, QueryError> {
     let pairs = query.unwrap_or_default().split('&');
     pairs
@@ -54,7 +54,7 @@ pub fn pairs(query: Option<&str>) -> Result<Vec<(String, String)>, QueryError> {
         .collect()
 }
 
-/// The parameters, each of which may be given only once.
+/// The parameters. Refuses those that are given more than once.
 fn checked(query: Option<&str>) -> Result<Vec<(String, String)>, QueryError> {
     let pairs = pairs(query)?;
     for (at, (name, value)) in pairs.iter().enumerate() {
@@ -72,7 +72,7 @@ fn checked(query: Option<&str>) -> Result<Vec<(String, String)>, QueryError> {
     Ok(pairs)
 }
 
-/// Reads `from` and `to` as one `window`, and tells whether there were some.
+/// Replaces `from` and `to` by one `window`, and returns whether it did.
 fn one_window(
     mut pairs: Vec<(String, String)>,
     now: i64,
@@ -106,7 +106,7 @@ fn one_window(
     Ok((pairs, true))
 }
 
-/// The error of a parameter, with its name and what is allowed.
+/// The error of a parameter, with its name and the values that are allowed.
 fn refused((name, value): &(String, String), error: &Error, is_renamed: bool) -> QueryError {
     let text = error.to_string();
     let name = match is_renamed && name == "window" {
@@ -131,7 +131,7 @@ fn refused((name, value): &(String, String), error: &Error, is_renamed: bool) ->
     QueryError::parameter(name, message.replace('`', ""))
 }
 
-/// The value of a parameter, as the type that is asked for.
+/// The value of a parameter, which deserializes as the requested type.
 struct Value(String);
 
 impl<'de> IntoDeserializer<'de, Error> for Value {
@@ -192,7 +192,7 @@ impl<'de> Deserializer<'de> for Value {
     }
 }
 
-/// Whether it has digits alone: `parse` would accept a sign as well.
+/// Whether the text consists of digits: `parse` would accept a sign as well.
 fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
@@ -209,7 +209,7 @@ fn decode(text: &str) -> Option<String> {
     Some(decoded.filter(|_| is_whole)?.into_owned())
 }
 
-/// The beginning of a name or a number that a client has chosen, for an error message.
+/// The beginning of a text that a client has chosen, for an error message.
 fn shortened(text: &str) -> String {
     text.chars().take(64).collect()
 }

@@ -1,4 +1,4 @@
-//! What a question is, and the table of all of them.
+//! The trait of questions, and the table of all questions.
 
 use serde::Serialize;
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error, IntoDeserializer};
@@ -11,10 +11,9 @@ use super::source::Source;
 #[cfg(feature = "row-cache")]
 use crate::row_lists::RowsQuery;
 
-/// A question, which [`Reader::ask`] answers. Its fields are the parameters of the API; those that are not set have the
-/// defaults of the API.
+/// A question, which [`Reader::ask`] answers. Its fields are the parameters of the API, with the same defaults.
 pub trait Question: Answered {
-    /// The same with other fields: `OverviewQuery::default().with(|of| of.window = Some(Window::HOUR))`.
+    /// Sets fields: `OverviewQuery::default().with(|of| of.window = Some(Window::HOUR))`.
     fn with(mut self, set: impl FnOnce(&mut Self)) -> Self {
         set(&mut self);
         self
@@ -23,19 +22,19 @@ pub trait Question: Answered {
 
 impl<Q: Answered> Question for Q {}
 
-/// The part of a question that only this workspace uses.
+/// The part of a question that is private to this workspace.
 #[doc(hidden)]
 pub trait Answered: Default + DeserializeOwned + Send + Sync + 'static {
     /// The answer.
     type Answer: Serialize + Send;
 
-    /// The parameter that makes a smaller answer, and how to use it.
+    /// The parameter that makes an answer smaller, and how to use it.
     const LESS: Less = (
         "limit",
         "ask for fewer rows with limit, and for the others with offset",
     );
 
-    /// Answers it, for [`Reader::ask`].
+    /// Answers the question, for [`Reader::ask`].
     fn answer(
         &self,
         source: &Source,
@@ -47,9 +46,9 @@ pub trait Answered: Default + DeserializeOwned + Send + Sync + 'static {
     }
 }
 
-/// Hands all questions to a macro, one a line: the name of the endpoint, with the parameter that must be given if another
-/// question has the same name, the question, the function that answers it, its answer, how to ask for less unless by a
-/// limit, and the values of its series.
+/// Passes all questions to a macro, one per line: the name of the endpoint, with a required parameter if two questions
+/// share the name; the question; the function that answers it; its answer; how to ask for less, if not by a limit; and
+/// the number of values in its series.
 #[macro_export]
 macro_rules! questions {
     ($each:ident) => {
@@ -122,7 +121,7 @@ macro_rules! answered {
             }
         )+
 
-        /// The endpoint `api/{name}`, which may depend on which parameters the query has.
+        /// The endpoint `api/{name}`. Some names have several, which differ in the parameters of the query.
         pub fn named(name: &str, query: Option<&str>) -> Option<Endpoint> {
             let has = |parameter: &str| {
                 let mut pairs = query.unwrap_or_default().split('&');
@@ -140,7 +139,7 @@ macro_rules! answered {
 }
 questions!(answered);
 
-/// Reads one of some words, or another that stands for all of them.
+/// Reads a `T`, or returns `None` for the text `all`.
 fn or<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     all: &str,
     from: D,

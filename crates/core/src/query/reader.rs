@@ -14,14 +14,14 @@ use crate::condition::Condition;
 use crate::health::Health;
 use crate::task::{BoxFuture, boxed};
 
-/// An answer, and how new it is. The fields of the answer can be read as its own.
+/// An answer, and the time up to which it is complete. Dereferences to the answer.
 #[derive(Debug, serde::Serialize)]
 #[non_exhaustive]
 pub struct Answer<T> {
     /// The answer.
     #[serde(flatten)]
     pub value: T,
-    /// The answer includes all samples that were recorded before this moment, in Unix seconds.
+    /// The moment up to which the answer includes all recorded samples, in Unix seconds.
     pub as_of: i64,
 }
 
@@ -33,16 +33,16 @@ impl<T> std::ops::Deref for Answer<T> {
     }
 }
 
-/// What a question is answered with.
+/// A future that answers a question.
 pub(super) type Answering<'a, T> = BoxFuture<'a, Result<Answer<T>, QueryError>>;
 
-/// Answers what the dashboard shows, in Rust. `Pulse::query` and `Dashboard::query` return it; all
-/// clones, and all routers of the same `Pulse`, share what was read.
+/// Answers the dashboard's questions in Rust. `Pulse::query` and `Dashboard::query` return it. All clones, and all
+/// routers of the same `Pulse`, share their cached reads.
 ///
 /// # Errors
 /// Each question fails with [`QueryError::Store`] or [`QueryError::Unanswered`] while the store cannot be read, and
-/// with [`QueryError::Parameter`] when a part of it is not allowed. One about a window fails with [`QueryError::NoRoom`] if
-/// its sums do not fit into `query_bytes`. A limit of more than 1,000 rows is not allowed.
+/// with [`QueryError::Parameter`] if one of its fields has a value that is not allowed, such as a limit of more than
+/// 1,000 rows. A question about a window fails with [`QueryError::NoRoom`] if its sums do not fit into `query_bytes`.
 ///
 /// # Cancel safety
 /// Dropping a future changes nothing.
@@ -57,12 +57,12 @@ impl fmt::Debug for Reader {
     }
 }
 
-/// A reader of a source.
+/// Creates a reader of a source.
 pub fn reader(source: Source) -> Reader {
     Reader(Arc::new(source))
 }
 
-/// What a reader's answers are made from.
+/// The source of a reader.
 pub fn source(reader: &Reader) -> &Source {
     &reader.0
 }
@@ -71,19 +71,19 @@ impl Reader {
     /// Answers a question.
     ///
     /// # Errors
-    /// [`QueryError::NotFound`] without a context, mark, instance, counter, ranking or row cache of the name;
-    /// [`QueryError::Parameter`] with more than 16,384 values of series.
+    /// [`QueryError::NotFound`] if there is no context, mark, instance, counter, ranking or row cache of the name;
+    /// [`QueryError::Parameter`] if the series have more than 16,384 values.
     pub fn ask<'a, Q: Question>(&'a self, question: &'a Q) -> Answering<'a, Q::Answer> {
         self.in_time(boxed(question.answer(&self.0)))
     }
 
-    /// Answers a question as the API does below its `api/`: `heat_map?window=1h` in the JSON of `api/heat_map?window=1h`. The
-    /// guide's page about the [API](https://docs.rs/tower-pulse/latest/tower_pulse/guide/api/index.html) has all questions
-    /// and their answers.
+    /// Answers a question in the form of the API: `heat_map?window=1h` returns the JSON of `api/heat_map?window=1h`.
+    /// The guide's page about the [API](https://docs.rs/tower-pulse/latest/tower_pulse/guide/api/index.html) has all
+    /// questions and their answers.
     ///
     /// # Errors
-    /// As of [`ask`](Self::ask). [`QueryError::NotFound`] also if there is no such question, and [`QueryError::Parameter`] for a
-    /// parameter that it does not have.
+    /// Those of [`ask`](Self::ask); also [`QueryError::NotFound`] if there is no such question, and
+    /// [`QueryError::Parameter`] if the question does not have a parameter.
     pub fn json<'a>(&'a self, question: &'a str) -> BoxFuture<'a, Result<String, QueryError>> {
         Box::pin(async move {
             let answer = json::ask(self, question, &ScreenSize::default()).await?;
@@ -92,30 +92,30 @@ impl Reader {
         })
     }
 
-    /// The state of this process, with the keys of the store that cannot be read among its warnings. It is answered whatever
-    /// the state of the store.
+    /// The health of this process. Keys of the store that cannot be read are among its warnings. The answer does not
+    /// need a working store.
     pub fn health(&self) -> BoxFuture<'_, Health> {
         Box::pin(async { answers::health(&self.0).await.health })
     }
 
-    /// Answers, with the moment up to which the answer includes all samples.
+    /// Answers with the moment up to which the answer includes all samples.
     pub(super) fn in_time<'a, T: Send + 'a>(
         &'a self,
         mut answering: BoxFuture<'a, Result<T, QueryError>>,
     ) -> Answering<'a, T> {
         Box::pin(async move {
             let source = &self.0;
-            // Read before the data, so that the data is at least as new.
+            // `as_of` is read before the data, so that the data is at least as new.
             let answered = match source.reader.as_of().await {
                 Ok(as_of) => answering.await.map(|value| Answer { value, as_of }),
-                // The question may be wrong, whatever the store does.
+                // A wrong question is refused even if the store fails.
                 Err(error) => match poll_fn(|cx| Poll::Ready(answering.as_mut().poll(cx))).await {
                     Poll::Ready(Err(wrong @ QueryError::Parameter { .. })) => Err(wrong),
                     _ => Err(error),
                 },
             };
             answered.inspect_err(|error| {
-                // Health tells by other means that the store does not answer at all.
+                // Health reports in another way that the store does not answer at all.
                 if let QueryError::Store(cause) = error
                     && !cause.kind().is_without_answer()
                 {

@@ -1,4 +1,4 @@
-//! Reads of the store, each asked at most once a second and by one task at a time, for all that wait for its answer.
+//! Cached reads of the store. Each is made at most once a second and by one task at a time; all tasks share its answer.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -16,28 +16,28 @@ use super::key::Key;
 use crate::clock::{Clock, Tick};
 use crate::task::{BoxFuture, lock};
 
-/// Age up to which an answer of the store is served again.
+/// The age up to which most answers of the store are reused.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// Maximum number of keys of a kind whose answers are cached. Others are read each time.
+/// The maximum number of cached keys of each kind. Others are read each time.
 const MAX_KEYS: usize = 64;
 
-/// Bytes of the texts of an item in a list.
+/// Approximate bytes of the strings of a list's item.
 pub(super) const PER_TEXT: usize = 200;
 
-/// An answer of any type, and its bytes.
+/// An answer of any type, and its size in bytes.
 type Answer = Result<(Arc<dyn Any + Send + Sync>, usize), QueryError>;
 
 /// The reads, with their last answers.
 pub(super) struct Reads {
     clock: Clock,
-    /// The most bytes of the answers of each [share](Key::share).
+    /// The maximum bytes of the answers of each [share](Key::share).
     most_bytes: [usize; 3],
     flights: Mutex<HashMap<Key, Flight>>,
 }
 
-/// A read with its last answer. The task whose turn it is asks the store; the others wait for their turn and use its
-/// answer.
+/// A read with its last answer. One task at a time asks the store, by locking `turn`; the others wait for the lock and
+/// reuse the answer.
 #[derive(Default)]
 struct Flight {
     turn: Arc<AsyncMutex<()>>,
@@ -51,12 +51,12 @@ struct Answered {
 }
 
 impl Answered {
-    /// Whether the answer may be served again at this age. An error is never served for longer than a second. An answer
-    /// is not served after a jump of the wall clock, which may be in another hour now.
+    /// Whether the answer may be reused up to this age. An error is reused for a second at most. After a jump of the
+    /// wall clock, which may now be in another hour, the answer is not reused.
     fn is_fresh(&self, clock: &Clock, age: Duration) -> bool {
         let age = if self.answer.is_ok() { age } else { FRESH };
         let wall = clock.now_seconds().saturating_sub(self.wall);
-        // The clock gives whole seconds, so the difference may be a second too large.
+        // The clock gives whole seconds, so the difference may be one second too large.
         clock.since(self.at) < age && (0..=1 + age.as_secs() as i64).contains(&wall)
     }
 
@@ -74,11 +74,11 @@ impl Reads {
         }
     }
 
-    /// The last answer to `key` if its age allows that, or else a new one, which takes about so many bytes: 0 if the key
-    /// has no share. Waiting for the turn and for the store takes no longer than the deadline together. A key has answers
-    /// of one type.
+    /// Returns the last answer to `key` if it is fresh, or else a new one. `bytes` is the approximate size of an
+    /// answer, 0 for a key without a share. Waiting for the lock and for the store together takes at most the deadline.
+    /// All answers to a key must have the same type.
     ///
-    /// Cancel safe: another waiting task reads instead.
+    /// Cancel safe: another waiting task makes the read.
     pub(super) fn get<'a, T: Send + Sync + 'static, A: Into<Arc<T>>, E: Into<QueryError>>(
         &'a self,
         key: Key,
@@ -98,7 +98,7 @@ impl Reads {
         }
     }
 
-    /// The same of a list, whose items take about so many bytes beside themselves and some texts.
+    /// The same for a list. `beside` is the size of an item's heap memory other than strings.
     pub(super) fn list<'a, T: Send + Sync + 'static, E: Into<QueryError>>(
         &'a self,
         key: Key,
@@ -108,7 +108,7 @@ impl Reads {
         self.get(key, move |of: &Vec<T>| bytes_of(of, beside), read)
     }
 
-    // The future exists once, for the answers of all types.
+    // The future is compiled once for the answers of all types.
     #[inline(never)]
     fn answer<'a>(&'a self, key: Key, read: BoxFuture<'a, Answer>) -> BoxFuture<'a, Answer> {
         Box::pin(async move {
@@ -122,7 +122,7 @@ impl Reads {
             if let Some(answer) = self.fresh_answer(&key) {
                 return answer;
             }
-            // An answer that asks for several others lets others run in between.
+            // An answer that needs several reads lets other tasks run in between.
             yield_now().await;
             let answer = tokio::select! {
                 biased;
@@ -135,7 +135,7 @@ impl Reads {
         })
     }
 
-    /// The turn of a read. Answers that are not fresh any more are removed.
+    /// The lock of a read. Removes answers that are no longer fresh.
     fn turn(&self, key: &Key) -> Arc<AsyncMutex<()>> {
         let mut flights = lock(&self.flights);
         flights.retain(|other, flight| {
@@ -158,8 +158,8 @@ impl Reads {
             .then(|| last.answer.clone())
     }
 
-    /// Holds an answer instead of the last one, unless there is no room for it. Answers that are served for longer than
-    /// others make room.
+    /// Caches an answer in place of the last one, if there is room. Answers that are older than [`FRESH`] are dropped
+    /// to make room.
     fn hold(&self, key: &Key, answer: &Answer) {
         let answered = Answered {
             at: self.clock.tick(),
@@ -185,7 +185,7 @@ impl Reads {
         }
     }
 
-    /// Forgets the last answer, also that of a task whose turn it is.
+    /// Forgets the last answer, including that of a read in progress.
     pub(super) async fn forget(&self, key: Key) {
         let turn = self.turn(&key);
         let _turn = turn.lock().await;
@@ -194,7 +194,7 @@ impl Reads {
         }
     }
 
-    /// Waits for a read whose answer is not held, but no longer than the deadline.
+    /// Waits for a read that is not cached, at most until the deadline.
     pub(super) async fn within<T>(
         &self,
         read: BoxFuture<'_, Result<T, QueryError>>,
@@ -207,7 +207,7 @@ impl Reads {
     }
 }
 
-/// Bytes of the items of a list: each with some texts, and what it has beside them.
+/// Approximate bytes of a list: for each item its own size, its strings, and the rest by `beside`.
 pub(super) fn bytes_of<T>(answer: &[T], beside: fn(&T) -> usize) -> usize {
     let texts = answer.len() * (size_of::<T>() + PER_TEXT);
     texts + answer.iter().map(beside).sum::<usize>()

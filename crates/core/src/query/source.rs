@@ -1,4 +1,4 @@
-//! What answers are made from: the store, and what this process knows by itself.
+//! The data of answers: the store, and the state of this process.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::targets::Targets;
 use tower_pulse_model::ranking::RankingSpec;
 use tower_pulse_model::slice::Precisions;
 
-/// What answers are made from.
+/// The data of all answers.
 pub struct Source {
     /// Reads the store.
     pub reader: StoreReader,
@@ -22,20 +22,20 @@ pub struct Source {
     pub clock: Clock,
     /// The precisions of the counters.
     pub precisions: Precisions,
-    /// What requests should achieve.
+    /// The targets of requests.
     pub targets: Arc<Targets>,
     /// The warnings about the configuration, and the wrong credentials.
     pub notices: Notices,
-    /// What only an instance knows; `None` in a process that is none.
+    /// The state of this instance; `None` if this process is not an instance.
     pub process: Option<Arc<dyn Process>>,
 }
 
-/// What only this process knows, as it is an instance.
+/// The state of this process, if it is an instance.
 pub trait Process: Send + Sync {
-    /// The state of this instance.
+    /// The health of this instance.
     fn health(&self) -> Health;
 
-    /// What each of the user's counters of this instance has counted since the start.
+    /// The totals of the user's counters in this instance since its start.
     fn counters(&self) -> HashMap<Arc<str>, i64>;
 
     /// The rankings of this instance.
@@ -48,12 +48,12 @@ pub trait Process: Send + Sync {
 }
 
 impl Source {
-    /// The time that requests should stay below, in seconds.
+    /// The target: the time that requests should stay below, in seconds.
     pub fn target_seconds(&self) -> Option<f64> {
         self.targets.seconds()
     }
 
-    /// What each of the user's counters of this instance has counted since the start.
+    /// The totals of the user's counters in this instance since its start.
     pub fn own_counters(&self) -> HashMap<Arc<str>, i64> {
         let process = self.process.as_ref();
         process.map_or_else(HashMap::new, |process| process.counters())

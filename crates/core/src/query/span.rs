@@ -1,4 +1,4 @@
-//! The time that an answer is about.
+//! The time that an answer covers.
 
 use serde::Serialize;
 
@@ -13,15 +13,15 @@ use tower_pulse_model::tiers::Tiers;
 /// The time that the store has recorded, in Unix seconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// When the store's generation began: another one has other data.
+    /// The start of the store's generation. Another generation has other data.
     pub generation: i64,
-    /// Since the first sample that the store holds, without the gaps in which no instance was running.
+    /// The time since the first sample that the store holds, without the gaps in which no instance was running.
     pub recorded: RecordedTime,
     /// The moment up to which all samples can be read.
     pub as_of: i64,
-    /// The end of the time that counts as recorded: `as_of`, or `now` if that is not much later.
+    /// The end of the time that counts as recorded: `as_of`, or `now` if that is only slightly later.
     pub recorded_until: i64,
-    /// The tiers that have it.
+    /// The tiers of the records.
     pub tiers: Tiers,
     /// The time of the answer.
     pub now: i64,
@@ -31,19 +31,19 @@ pub struct Span {
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct Covered {
-    /// Its start, in Unix seconds: that of its first slice.
+    /// The start of the first slice, in Unix seconds.
     pub from: i64,
-    /// Its end, in Unix seconds: that of its last slice, which may be in the future.
+    /// The end of the last slice, in Unix seconds, which may be in the future.
     pub to: i64,
     /// The share of the window until now that was recorded, 0 to 1.
     pub complete: f64,
-    /// How many seconds of it were recorded. Rates are per recorded second.
+    /// The number of recorded seconds. Rates are per recorded second.
     pub recorded_seconds: i64,
-    /// For how many seconds of it the service was not running, after the first one that was recorded. It is 0 where the
-    /// store cannot know, as in Redis.
+    /// The number of seconds, after the first recorded one, in which the service was not running. Always 0 if the store
+    /// cannot know this, as with Redis.
     pub not_running_seconds: i64,
-    /// How many requests are missing in it: all instances served them, and the store lost them, or their time was too far
-    /// ahead of the store's.
+    /// The number of missing requests: instances served them, but the store lost them, or their time was too far ahead
+    /// of the store's.
     pub missing: u64,
 }
 
@@ -51,7 +51,7 @@ pub struct Covered {
 const MOSTLY: f64 = 0.5;
 
 impl Covered {
-    /// The same with so many recorded seconds of those that have passed.
+    /// Sets the recorded seconds, and `complete` to their share of the `passed` seconds.
     #[must_use]
     pub(super) fn with_seconds(self, recorded: i64, passed: i64) -> Self {
         Self {
@@ -64,7 +64,7 @@ impl Covered {
         }
     }
 
-    /// Slices of the time that the store has recorded.
+    /// The time that slices cover.
     pub(super) async fn read(
         source: &Source,
         slices: WindowSlices,
@@ -74,20 +74,20 @@ impl Covered {
         covered.with_missing(source, span).await
     }
 
-    /// Reads which requests are missing, where no sums tell.
+    /// Reads the number of missing requests, for answers without sums.
     pub(super) async fn with_missing(
         self,
         source: &Source,
         span: &Span,
     ) -> Result<Self, QueryError> {
-        // Its own slices may be those of counters.
+        // The slices of the answer may be those of counters, so slices of records are chosen.
         let slices = Window::of(self.from, self.to).slices(span.tiers, span.now);
         let all = source.reader.sums(&ContextId::all(), slices).await?;
         let missing = all.measures.get(Measure::Missing);
         Ok(Self { missing, ..self })
     }
 
-    /// Whether most of it was recorded, so that it can be compared.
+    /// Whether enough was recorded for a comparison.
     pub(super) fn is_mostly_recorded(&self) -> bool {
         self.complete > MOSTLY
     }

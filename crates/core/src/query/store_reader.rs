@@ -1,5 +1,5 @@
-//! Reads the store: each question at most once a second and once at a time, however many dashboards are
-//! open, and never for longer than the deadline.
+//! Reads of the store. Each is made at most once a second and once at a time, however many dashboards are open, and
+//! never for longer than the deadline.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -48,16 +48,16 @@ use tower_pulse_model::snapshot::{ContextSnapshot, FleetSnapshot};
 use tower_pulse_model::tiers::Tiers;
 use tower_pulse_model::timer_sums;
 
-/// Returns the samples of this instance that are not known to be in the store.
+/// Returns the samples of this instance that the store may not have yet.
 type UnsentSource = Arc<dyn Fn() -> Option<Unsent> + Send + Sync>;
 
 /// Bytes of a profile.
 const PROFILE: usize = WEEK_HOURS * size_of::<ProfileHour>();
 
-/// An answer that is shared.
+/// A shared answer.
 type Shared<T> = Result<Arc<T>, QueryError>;
 
-/// The status of the store, and what it says of time.
+/// The status of the store, and the recorded time.
 pub struct ReadStatus {
     pub store: StoreStatus,
     span: Span,
@@ -68,10 +68,10 @@ pub struct StoreReader {
     store: Arc<dyn Store>,
     clock: Clock,
     unsent: UnsentSource,
-    /// How wrong the clock is, unless this process is an instance, which knows it.
+    /// The measured error of the clock; `None` in an instance, which measures it elsewhere.
     pub(super) skew: Option<Skew>,
     reads: Reads,
-    /// With when its last page was read.
+    /// The book, and the time at which its last page was read.
     last_book: Mutex<(Arc<Book>, Option<Tick>)>,
     last_log: Mutex<Arc<ChangeLog>>,
     contacted: Mutex<Option<Tick>>,
@@ -79,7 +79,7 @@ pub struct StoreReader {
     windows: Windows,
 }
 
-/// What an instance did beside the others, with the names of its contexts.
+/// An instance compared with the others, with the names of its contexts.
 pub(super) struct NamedBeside {
     pub(super) beside: BesideOthers,
     pub(super) names: HashMap<RecordId, Arc<str>>,
@@ -89,7 +89,7 @@ pub(super) struct NamedBeside {
 pub(super) type TimerNames = HashMap<RecordId, Arc<str>>;
 
 impl StoreReader {
-    /// A reader of a store. `query_bytes` bounds what is held.
+    /// Creates a reader of a store. `query_bytes` bounds its caches.
     pub fn new(
         store: Arc<dyn Store>,
         clock: Clock,
@@ -112,20 +112,20 @@ impl StoreReader {
         }
     }
 
-    /// Finds out by itself whether the clock is wrong, and goes on by the store's then.
+    /// Makes the reader detect a wrong clock, and use the store's time then.
     pub fn with_skew(self) -> Self {
         let skew = Some(Skew::default());
         Self { skew, ..self }
     }
 
-    /// What the fleet does now.
+    /// The current state of the fleet.
     pub async fn fleet(&self) -> Shared<FleetSnapshot> {
         let read = async { self.store.query().fleet(self.now()).await };
         self.reads.get(Key::Fleet, |_| 0, read).await
     }
 
-    /// What other programs have added to the book's statistics. It is read page by page, so slowly that many contexts
-    /// take no more commands than few.
+    /// The additions of other programs to the book. Pages are read so slowly that the rate of commands does not depend
+    /// on the number of contexts.
     pub async fn book(&self) -> Shared<Book> {
         let read = async {
             let (last, at) = lock(&self.last_book).clone();
@@ -143,7 +143,7 @@ impl StoreReader {
         self.reads.get(Key::Book, |_| 0, read).await
     }
 
-    /// The data of the contexts of one name, which differ in their kind.
+    /// The contexts of one name, which differ in kind.
     pub async fn contexts(&self, name: &str) -> Shared<Vec<ContextSnapshot>> {
         let read = async { self.store.query().contexts(name, self.now()).await };
         let key = Key::Contexts(name.to_owned());
@@ -158,7 +158,7 @@ impl StoreReader {
         self.reads.list(key, bytes, read).await
     }
 
-    /// The names of the user's counters that the store has at any of some precisions, in order.
+    /// The sorted names of the user's counters that the store has at any of the precisions.
     pub async fn counter_names(&self, precisions: Vec<u32>) -> Shared<Vec<String>> {
         let read = async { self.store.query().counter_names(&precisions).await };
         let key = Key::CounterNames(precisions.clone());
@@ -231,7 +231,7 @@ impl StoreReader {
         self.reads.list(key, |_| 0, read).await
     }
 
-    /// How many requests met the targets of single contexts in a window, if there are such targets.
+    /// The counts of requests by the targets of single contexts in a window.
     pub async fn path_targets(&self, window: Window) -> Shared<TargetSums> {
         let span = self.recorded_span().await?;
         let read = self.windows.targets(window, span);
@@ -239,13 +239,13 @@ impl StoreReader {
         self.reads.get(Key::PathTargets(window), bytes, read).await
     }
 
-    /// The number of slices that [`window_points`](Self::window_points) has of each context.
+    /// The number of slices of each context in [`window_points`](Self::window_points).
     pub async fn slices_of(&self, window: Window) -> Result<usize, QueryError> {
         let (tiers, now) = (self.tiers().await?, self.now());
         Ok(window.slices(tiers, now).starts(now).count())
     }
 
-    /// What some contexts measured in each slice of a window that is retained.
+    /// The measurements of some contexts in each retained slice of a window.
     pub async fn window_points(
         &self,
         window: Window,
@@ -267,7 +267,7 @@ impl StoreReader {
         self.reads.get(Key::TimerNames, |_| 0, read).await
     }
 
-    /// The names of some of the contexts that may have records, by the ids of their records.
+    /// The names of the matching contexts in the record index, by the ids of their records.
     async fn names_of(
         &self,
         is_named: impl Fn(&ContextId) -> bool,
@@ -303,7 +303,7 @@ impl StoreReader {
         self.reads.get(Key::Rankings, |_| 0, read).await
     }
 
-    /// Some of the scheduled rows of a cache, and the number of all.
+    /// Some of the scheduled rows of a cache, and the number of all rows.
     #[cfg(feature = "row-cache")]
     pub async fn rows(&self, list: &ListRows, query: RowsQuery) -> Shared<RowList> {
         let read = async { list(query.clone()).await };
@@ -337,7 +337,7 @@ impl StoreReader {
         Ok(Option::clone(&*self.reads.get(key, bytes, read).await?))
     }
 
-    /// The slowest requests of some contexts in an hour, and the newest failed ones: a list for each, in their order.
+    /// The slowest and the newest failed requests of some contexts in an hour: a list for each context, in their order.
     pub async fn slow_requests(
         &self,
         contexts: &[ContextId],
@@ -359,7 +359,7 @@ impl StoreReader {
         self.reads.get(key, |_| PROFILE, read).await
     }
 
-    /// The moment, in Unix seconds, up to which all samples can be read.
+    /// The moment up to which all samples can be read, in Unix seconds.
     pub async fn as_of(&self) -> Result<i64, QueryError> {
         Ok(self.recorded_span().await?.as_of)
     }
@@ -369,7 +369,7 @@ impl StoreReader {
         Ok(self.status().await?.span.clone())
     }
 
-    /// For how long the store has not told its status; `None` if it never has.
+    /// The time since the store last returned its status; `None` if it never has.
     pub fn contact_age(&self) -> Option<Duration> {
         lock(&self.contacted).map(|at| self.clock.since(at))
     }
@@ -388,7 +388,7 @@ impl StoreReader {
         let read = async {
             let now = self.now();
             let sent = self.clock.wall_nanos();
-            // Before the store is asked, which has what is sent meanwhile.
+            // Taken before the store is asked, whose answer may include samples that are sent meanwhile.
             let unsent = (self.unsent)();
             let (mut store, tiers) = tokio::try_join!(
                 async { Ok(self.store.upkeep().status(now).await?) },
@@ -415,7 +415,7 @@ impl StoreReader {
         self.reads.get(Key::Status, |_| 0, read).await
     }
 
-    /// The changes. They are read only when there is a new judgement: once a minute. Who has taken them is read each time.
+    /// The changes. They are read only after a new judgement, once a minute, but acknowledgements are read each time.
     pub async fn changes(&self) -> Shared<ChangeLog> {
         let read = async {
             let last = lock(&self.last_log).clone();
@@ -426,7 +426,7 @@ impl StoreReader {
         self.reads.get(Key::Changes, |_| 0, read).await
     }
 
-    /// The marks, with those that were removed.
+    /// The marks, including removed ones.
     pub async fn marks(&self) -> Shared<Marks> {
         let read = async {
             boxed(marks::read(self.store.journal()))
@@ -436,8 +436,8 @@ impl StoreReader {
         self.reads.get(Key::Marks, |_| 0, read).await
     }
 
-    /// What a version and the others did in the minutes in which they ran side by side. The records of a minute that
-    /// has ended hardly change, so that the same minutes are read once.
+    /// The requests of a version and of the others in the minutes in which they ran side by side. The answer is cached,
+    /// as the records of an ended minute hardly change.
     pub async fn versions(&self, version: &Arc<str>, minutes: Vec<i64>) -> Shared<Versions> {
         let read = async {
             let mut versions = Versions::default();
@@ -452,7 +452,7 @@ impl StoreReader {
         self.reads.get(key, Versions::bytes, read).await
     }
 
-    /// What each instance did in the minutes that begin within `minutes`, on a context or on all that it reported.
+    /// The sums of each instance over the minutes that begin within `minutes`, on a context or on all reported ones.
     pub async fn instances(
         &self,
         minutes: Range<i64>,
@@ -465,7 +465,7 @@ impl StoreReader {
         self.reads.list(key, |(_, of)| of.sums.bytes(), read).await
     }
 
-    /// What one instance did in the minutes that begin within `minutes`, beside the others.
+    /// One instance compared with the others in the minutes that begin within `minutes`.
     pub(super) async fn beside_others(
         &self,
         minutes: Range<i64>,
@@ -483,12 +483,12 @@ impl StoreReader {
         self.reads.get(key, |of| of.beside.bytes(), read).await
     }
 
-    /// Forgets the marks that were read, as there are others.
+    /// Forgets the cached marks, after a mark was set or removed.
     pub async fn forget_marks(&self) {
         self.reads.forget(Key::Marks).await;
     }
 
-    /// Forgets the changes that were read, as one was taken or given back.
+    /// Forgets the cached changes, after a change was acknowledged or an acknowledgement was withdrawn.
     pub async fn forget_changes(&self) {
         self.reads.forget(Key::Changes).await;
     }

@@ -1,13 +1,13 @@
-//! How long a task works before others may run.
+//! The time that a task works before it lets others run.
 
 use std::time::Duration;
 
 use crate::clock::{Clock, Tick};
 
-/// How long a task works on a thread of the runtime at once.
+/// The time that a task works on a thread of the runtime without a pause.
 const AT_ONCE: Duration = Duration::from_micros(150);
 
-/// The turn of a task to work.
+/// The working time of a task since its last pause.
 pub(super) struct Turn<'a> {
     clock: &'a Clock,
     since: Tick,
@@ -21,7 +21,7 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Lets other tasks run if this one has worked for a while.
+    /// Lets other tasks run if this one has worked for [`AT_ONCE`].
     pub(super) async fn pause(&mut self) {
         if self.clock.since(self.since) >= AT_ONCE {
             tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! Windows: spans of time that a question is about, rounded outward to the slices that are kept.
+//! Windows: spans of time that a question is about, rounded outward to kept slices.
 
 use std::ops::Range;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ use tower_pulse_model::slice::{HOUR, Precision, hour_of};
 use tower_pulse_model::tier::TIERS;
 use tower_pulse_model::tiers::Tiers;
 
-/// The latest time that is accepted: the end of the year 9999.
+/// The latest accepted time: the end of the year 9999.
 const YEAR_9999: i64 = 253_402_300_799;
 
 /// The lengths of the [`Window::NAMES`] after the two hours, in seconds.
@@ -21,19 +21,18 @@ const LENGTHS: [i64; 8] = [
     300, 900, 3_600, 21_600, 86_400, 604_800, 2_592_000, 7_776_000,
 ];
 
-/// Seconds that flushing and folding may lag behind before the time since then counts as not recorded.
+/// The maximum lag of flushing and folding, in seconds. After a longer one, the missing time counts as not recorded.
 const LAG: i64 = 15;
 
-/// The end of the time that counts as recorded at `now`, if everything until `as_of` can be read. A short lag is
-/// overlooked, unless it is `uncertain` when that ends.
+/// The end of the time that counts as recorded at `now`, if all samples until `as_of` can be read. A short lag is
+/// ignored, unless its end is `uncertain`.
 pub(super) fn recorded_until(as_of: i64, now: i64, uncertain: bool) -> i64 {
     let is_recent = !uncertain && as_of.saturating_add(LAG) >= now;
     if is_recent { now } else { as_of.min(now) }
 }
 
-/// A span of time that a question is about. It is rounded outward to the slices that are kept: minutes for two hours,
-/// half hours for two days, six hours for two weeks, days for as long as
-/// `history` asks for.
+/// A span of time that a question is about. A window is rounded outward to slices that are kept: minutes for two hours,
+/// half hours for two days, six hours for two weeks, and days as long as `history` asks for.
 ///
 /// ```
 /// # mod tower_pulse { pub use tower_pulse_core::query::answers as query; }
@@ -50,11 +49,11 @@ pub struct Window(Asked);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Asked {
-    /// This number of seconds before now.
+    /// The given number of seconds before now.
     Last(i64),
-    /// The time between two Unix seconds, without the second one.
+    /// The time between two Unix seconds, the second one excluded.
     Between(i64, i64),
-    /// A UTC hour, by the number of hours since: 0 is the current hour.
+    /// A UTC hour by its distance from the current hour, which is 0.
     HoursAgo(i64),
 }
 
@@ -79,7 +78,7 @@ impl Window {
         "90d",
     ];
 
-    /// The time before now: at least a second of it.
+    /// The last `length` before now, at least a second.
     pub const fn last(length: Duration) -> Self {
         match length.as_secs() {
             0 => Self::seconds(1),
@@ -88,7 +87,7 @@ impl Window {
         }
     }
 
-    /// The time between two moments, in Unix seconds, without `to`.
+    /// The time from `from` to `to`, in Unix seconds, `to` excluded.
     ///
     /// # Errors
     /// `from` is not before `to`, or one of them is negative or after the year 9999.
@@ -105,22 +104,22 @@ impl Window {
         Ok(Self::of(from, to))
     }
 
-    /// The time between two moments that need no check.
+    /// The time between two valid moments.
     pub(super) const fn of(from: i64, to: i64) -> Self {
         Self(Asked::Between(from, to))
     }
 
-    /// The time before now, in seconds.
+    /// The last `seconds` before now.
     pub(super) const fn seconds(seconds: i64) -> Self {
         Self(Asked::Last(seconds))
     }
 
-    /// Whether it is one of the hours of which other programs have statistics too.
+    /// Whether the window is one of the hours, for which other programs have statistics too.
     pub(super) fn is_hour(self) -> bool {
         matches!(self.0, Asked::HoursAgo(_))
     }
 
-    /// The same window with the bounds of its slices at `now`, so that questions about nearby times share an answer.
+    /// The same window with the bounds of its slices at `now`, so that questions about similar times share an answer.
     #[must_use]
     pub(super) fn rounded(self, tiers: Tiers, now: i64) -> Self {
         match self.0 {
@@ -132,7 +131,7 @@ impl Window {
         }
     }
 
-    /// Its bounds at `now`, not rounded.
+    /// The bounds at `now`, not rounded.
     pub(super) fn bounds(self, now: i64) -> Range<i64> {
         match self.0 {
             Asked::Last(seconds) => now.saturating_sub(seconds)..now.saturating_add(1),
@@ -144,9 +143,9 @@ impl Window {
         }
     }
 
-    /// The slices that cover the window at `now`: of the finest tier that still has its first slice and, if the
-    /// window moves, also the first slice of the window before it; else of the tier that goes back furthest. The last
-    /// slice is that of `now` at the latest.
+    /// The slices that cover the window at `now`. They belong to the finest tier that still has the first slice (for a
+    /// moving window, also that of the window before it), or else to the tier that goes back furthest. The last slice
+    /// is at most the one that contains `now`.
     pub(super) fn slices(self, tiers: Tiers, now: i64) -> WindowSlices {
         let bounds = self.bounds(now);
         if self.is_hour() {
@@ -184,7 +183,7 @@ impl<'de> Deserialize<'de> for Window {
 impl FromStr for Window {
     type Err = QueryError;
 
-    /// Reads one of [`NAMES`](Self::NAMES), or two moments such as `1700000000..1700003600`.
+    /// Parses one of the [`NAMES`](Self::NAMES), or two moments such as `1700000000..1700003600`.
     fn from_str(name: &str) -> Result<Self, QueryError> {
         let moments = name.split_once("..");
         let moments = moments.and_then(|(from, to)| from.parse().ok().zip(to.parse().ok()));
@@ -213,13 +212,14 @@ pub(super) struct WindowSlices {
     pub(super) from: i64,
     /// End of the last slice, in Unix seconds.
     pub(super) to: i64,
-    /// Since when the tier is kept, in Unix seconds: slices before it lack samples. `i64::MIN` if it always was.
+    /// The time since which the tier is kept, in Unix seconds; `i64::MIN` if it always was. Earlier slices lack
+    /// samples.
     pub(super) since: i64,
 }
 
 impl WindowSlices {
-    /// The slices of a length around some bounds: at least one. They are made of those of `tier`, which is kept `since`
-    /// then.
+    /// The slices of a length that cover some bounds, at least one. They are made of slices of `tier`, which is kept
+    /// `since` then.
     pub(super) fn around(bounds: &Range<i64>, length: u32, tier: Precision, since: i64) -> Self {
         let (of, length) = (Precision::new(length, 1), i64::from(length));
         let from = of.slice(bounds.start);
@@ -232,7 +232,7 @@ impl WindowSlices {
         }
     }
 
-    /// The hour that starts at `from`, in half hours: few slices, with the fine histograms.
+    /// The hour that starts at `from` as two half hours, which are few slices with fine histograms.
     pub(super) fn hour(from: i64) -> Self {
         Self {
             tier: TIERS[1],
@@ -248,7 +248,7 @@ impl WindowSlices {
         retained.max(self.tier.slice(self.since))
     }
 
-    /// The slices of the same length just before.
+    /// The window of the same length just before.
     pub(super) fn before(&self) -> Self {
         Self {
             from: self.from.saturating_sub(self.to.saturating_sub(self.from)),
@@ -262,7 +262,7 @@ impl WindowSlices {
         self.to.saturating_sub(self.from)
     }
 
-    /// The slices that are retained at `now`.
+    /// The slices that are still retained at `now`.
     #[must_use]
     pub(super) fn retained(&self, now: i64) -> Self {
         Self {
@@ -282,12 +282,12 @@ impl WindowSlices {
         (self.from..self.to).contains(&time)
     }
 
-    /// Seconds of it that have passed.
+    /// The number of seconds that have passed.
     pub(super) fn passed(&self, now: i64) -> i64 {
         self.to.min(now).saturating_sub(self.from).max(0)
     }
 
-    /// How much of it was recorded, if there is data until `until`.
+    /// The time that the slices cover, with data until `until`.
     pub(super) fn covered(&self, recorded: &RecordedTime, until: i64, now: i64) -> Covered {
         let (from, to) = self.retained_until(until, now);
         let covered = Covered {
@@ -299,7 +299,7 @@ impl WindowSlices {
         covered.with_seconds(recorded.seconds(from, to), self.passed(now))
     }
 
-    /// The times of the window in which the service was not running.
+    /// The times in which the service was not running.
     pub(super) fn not_running(&self, recorded: &RecordedTime, until: i64, now: i64) -> Vec<Gap> {
         let (from, to) = self.retained_until(until, now);
         recorded.gaps(from, to).collect()

@@ -1,4 +1,4 @@
-//! What has changed, on all contexts or on one.
+//! The changes of all contexts, or of one.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,29 +18,29 @@ use tower_pulse_detect::detector::{Sight, Watched};
 use tower_pulse_model::context::{ALL, ContextId, Kind};
 use tower_pulse_model::mark::Marks;
 
-/// What has changed: [`ChangesQuery`](crate::query::ChangesQuery). Its JSON also says how well the detector could see, and
-/// what it watches.
+/// The contexts and instances that behave differently than before: [`ChangesQuery`](crate::query::ChangesQuery). The
+/// JSON also has the detector's coverage and the contexts that it watches.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Changes {
     /// The end of the last minute that was judged, in Unix seconds; `None` before the first.
     pub judged_until: Option<i64>,
-    /// How well the detector could see then.
+    /// The detector's coverage in that minute.
     sight: Sight,
     /// Number of changes that match.
     pub total: usize,
     /// Number of changes that match and stand.
     pub standing: usize,
-    /// Number of these that are problems: all but those that have become faster, and those that somebody has taken.
+    /// Number of standing changes that are problems: those that are not `faster` and were not acknowledged.
     pub problems: usize,
-    /// The changes: those that stand first, by the time that they cost, then those that have ended.
+    /// The changes: standing ones first, by the time that they cost, then ended ones.
     pub changes: Vec<ChangeRow>,
-    /// Contexts that were likely slower at the end of that minute, of which it is not certain yet: the most certain first, 10
-    /// at most. They are no changes, and nobody is told of them.
+    /// Contexts that were probably slower at the end of that minute: the most certain first, at most 10. These are not
+    /// changes yet, and nothing is announced for them.
     watched: Vec<WatchedRow>,
 }
 
-/// A context that is likely slower.
+/// A context that is probably slower.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct WatchedRow {
@@ -50,7 +50,7 @@ pub struct WatchedRow {
     pub method: Option<String>,
     /// Its route template.
     pub path: Option<String>,
-    /// What is likely.
+    /// The beginning and the size of the likely slowdown.
     #[serde(flatten)]
     pub watched: Watched,
 }
@@ -74,9 +74,9 @@ pub struct ChangeRow {
     /// The change.
     #[serde(flatten)]
     pub change: Change,
-    /// The method of its context; `None` if it concerns all of them.
+    /// The method of its context; `None` if the change concerns all contexts.
     pub method: Option<String>,
-    /// The route template of its context; `None` if it concerns all of them.
+    /// The route template of its context; `None` if the change concerns all contexts.
     pub path: Option<String>,
     /// Whether it stands.
     pub stands: bool,
@@ -84,22 +84,22 @@ pub struct ChangeRow {
     pub traffic_share: Option<f64>,
     /// The share of the extra time that comes from slower requests; `None` without extra time.
     pub code_share: Option<f64>,
-    /// Whether a deploy did it.
+    /// Whether a deploy caused it.
     pub deploy: DeployVerdict,
 }
 
-/// Which changes are asked for.
+/// Asks for changes.
 /// The answer is [`Changes`].
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ChangesQuery {
-    /// Only those of a kind.
+    /// Only changes of this kind.
     #[serde(deserialize_with = "or_any")]
     pub kind: Option<ChangeKind>,
-    /// The most changes that are answered, at most 1,000; 100 unless it is set.
+    /// The maximum number of changes, at most 1,000; 100 by default.
     pub limit: Option<usize>,
-    /// How many are left out before.
+    /// The number of changes to skip.
     pub offset: usize,
 }
 
@@ -152,12 +152,12 @@ pub(in crate::query) async fn changes(
     })
 }
 
-/// Whether a change stands that somebody should look at.
+/// Whether a change stands and needs attention.
 fn is_problem(change: &Change) -> bool {
     change.ended.is_none() && change.taken.is_none() && change.kind != ChangeKind::Faster
 }
 
-/// The contexts that have changed, and the timers that are suspects of it: the greater the number, the more urgent.
+/// The urgency of each context that has changed, and of each timer that is a suspect: a greater number is more urgent.
 pub(super) async fn urgencies(source: &Source) -> Result<HashMap<ContextId, usize>, QueryError> {
     let log = source.reader.changes().await?;
     let mut standing: Vec<&Change> = log.changes.iter().filter(|c| c.ended.is_none()).collect();
@@ -174,7 +174,7 @@ pub(super) async fn urgencies(source: &Source) -> Result<HashMap<ContextId, usiz
     Ok(urgencies)
 }
 
-/// The changes of a context, or of those that a timer is a suspect of: what stands first.
+/// The changes of a context, or those that a timer is a suspect of: standing ones first.
 pub(super) async fn changes_of(
     source: &Source,
     id: &ContextId,
@@ -193,7 +193,7 @@ pub(super) async fn changes_of(
     Ok(rows.map(|change| ChangeRow::new(change, &marks)).collect())
 }
 
-/// The most urgent change that stands on a context, or else on all.
+/// The most urgent change that stands on a context, or else on all contexts.
 pub(super) async fn standing_on(
     source: &Source,
     context: &str,

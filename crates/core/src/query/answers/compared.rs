@@ -1,4 +1,4 @@
-//! A context in a window, compared with the window before: the only place where two windows are compared.
+//! A context in a window, compared with the window before. All comparisons of two windows are made here.
 
 use serde::Serialize;
 
@@ -8,15 +8,15 @@ use crate::query::windows::sums::WindowSums;
 use tower_pulse_model::access_time::AccessTimeStats;
 use tower_pulse_model::context::ContextId;
 
-/// Fewest requests on each side of which a ratio says something, and of which a statistic of one window does.
+/// The fewest requests from which a statistic is meaningful. A ratio needs them on both sides.
 pub const ENOUGH_REQUESTS: u64 = 20;
 
 /// The same for the 99th percentile.
 pub const ENOUGH_FOR_P99: u64 = 100;
 
-/// The ratio of each measurement to that of the window before, or of another one: counts and totals per recorded
-/// second. `None` unless both windows are mostly recorded and have [enough requests](ENOUGH_REQUESTS) of the context, and
-/// where there is nothing to divide by.
+/// The ratio of each measurement to that of another window, usually the one before. Counts and totals are compared per
+/// recorded second. `None` unless both windows are mostly recorded and have [enough requests](ENOUGH_REQUESTS) of the
+/// context, and where the divisor would be zero.
 #[derive(Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct Ratios {
@@ -26,8 +26,7 @@ pub struct Ratios {
     pub errors: Option<f64>,
     /// Of the share of errors.
     pub error_share: Option<f64>,
-    /// Of each statistic of the access times. That of the 99th percentile needs
-    /// [more requests](ENOUGH_FOR_P99) on both sides.
+    /// Of each statistic of the access times. The 99th percentile needs [more requests](ENOUGH_FOR_P99) on both sides.
     #[serde(flatten)]
     pub times: Times,
     /// Of the sum of all access times.
@@ -39,7 +38,7 @@ pub struct Ratios {
 }
 
 impl Ratios {
-    /// Compares what a context measured in two windows.
+    /// Compares the measurements of a context in two windows.
     fn between(
         (now, covered): (&Measured, &Covered),
         (old, before): (&Measured, &Covered),
@@ -91,7 +90,8 @@ impl Compared {
         }
     }
 
-    /// A context in both parts of a window, with what other programs have added to the hour that begins at a time.
+    /// A context in both parts of a window, with the additions of other programs to the hour that begins at a given
+    /// time.
     pub(super) fn of<'a>(
         context: &ContextId,
         sums: &WindowSums,
@@ -104,44 +104,44 @@ impl Compared {
         Self::new(now, before)
     }
 
-    /// The change of the mean.
+    /// The ratio of the means.
     pub(super) fn mean_ratio(&self) -> Option<f64> {
         self.change.as_ref()?.times.mean
     }
 }
 
-/// What a context measured in a window, and in the window before.
+/// The measurements of a context in a window and in the window before.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct ComparedWindow {
-    /// What the window covers.
+    /// The time that the window covers.
     #[serde(flatten)]
     pub covered: Covered,
     /// The largest relative error of the percentiles of both windows.
     pub error: f64,
-    /// What was measured in it.
+    /// The measurements in the window.
     #[serde(flatten)]
     pub now: Measured,
     /// The window before.
     pub before: Before,
-    /// `now` by `before`; `None` if the context had no requests in one of them.
+    /// `now` divided by `before`; `None` if the context had no requests in one of them.
     pub change: Option<Ratios>,
 }
 
-/// The window before, and what a context measured in it.
+/// The measurements of a context in the window before.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Before {
-    /// What the window covers.
+    /// The time that the window covers.
     #[serde(flatten)]
     pub covered: Covered,
-    /// What was measured in it.
+    /// The measurements in the window.
     #[serde(flatten)]
     pub measured: Measured,
 }
 
 impl ComparedWindow {
-    /// The window of a context, with what other programs have added to the hours that begin then.
+    /// The window of a context, with the additions of other programs to the hours, each by its start.
     pub(super) fn new(
         sums: &WindowSums,
         context: &ContextId,

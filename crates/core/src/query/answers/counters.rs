@@ -16,13 +16,13 @@ use tower_pulse_model::context::{ALL, Metric};
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::slice::{Precision, Precisions, SliceCount};
 
-/// Counters that are read at once, so that Redis serves others in between.
+/// Counters that are read at once, so that Redis serves other clients in between.
 const COUNTERS_AT_ONCE: usize = 100;
 
-/// Slices of a series that is about no window.
+/// Slices of a series without a window.
 const NEWEST_SLICES: i64 = 60;
 
-/// Seconds that a rate is a mean of, without the current slice.
+/// Seconds over which a rate is averaged, without the current slice.
 const RATE_SECONDS: u32 = 60;
 
 /// A counter over time: [`CounterSamplesQuery`](crate::query::drawn::CounterSamplesQuery).
@@ -43,13 +43,13 @@ pub struct CounterSamples {
 pub struct Counters {
     /// The length of a slice, in seconds.
     pub precision: u32,
-    /// The start of the time that the rates are about, in Unix seconds.
+    /// The start of the time that the rates cover, in Unix seconds.
     pub from: i64,
     /// Its end, which may be in the future.
     pub to: i64,
     /// Number of counters on all pages.
     pub total: usize,
-    /// The slices of the rows' series, if they were asked for.
+    /// The slices of the rows' series, if a series was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     series: Option<SeriesSpan>,
     /// The counters, by name.
@@ -66,7 +66,7 @@ pub struct CounterRow {
     pub last: Option<i64>,
     /// The start of that slice, in Unix seconds.
     pub last_start: Option<i64>,
-    /// Counts per second from `from` until now.
+    /// The mean count per second from `from` until now.
     pub rate: f64,
     /// The sum of all slices that are kept.
     pub sum: i64,
@@ -75,29 +75,30 @@ pub struct CounterRow {
     pub(in crate::query) series: Option<Vec<Option<i64>>>,
 }
 
-/// Which counters are asked for.
+/// Asks for the user's counters.
 /// The answer is [`Counters`].
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct CountersQuery {
-    /// Only those whose name contains it, whatever the case of letters.
+    /// Only counters whose name contains this text, ignoring case.
     #[serde(rename = "q")]
     pub contains: String,
-    /// The length of the slices, in seconds, one of the configured; a minute if there is none, or what suits the window.
+    /// The length of the slices in seconds, one of the configured precisions. The default suits the window; without a
+    /// window, it is a minute.
     pub precision: Option<u32>,
     /// Whether each row has a series.
     series: bool,
     /// The window of the series; the newest 60 slices if there is none.
     window: Option<Window>,
-    /// The most counters that are answered, 100 unless it is set: at most 1,000, or 100 with a series.
+    /// The maximum number of counters, 100 by default: at most 1,000, or 100 with a series.
     pub limit: Option<usize>,
-    /// How many are left out before.
+    /// The number of counters to skip.
     pub offset: usize,
 }
 
-/// The counters of this process and those in the store at the precision or at the coarsest one, which are kept
-/// for longest.
+/// The counters of this process, and those that the store has at the precision or at the coarsest one, which is
+/// retained for longest.
 pub(in crate::query) async fn counters(
     source: &Source,
     query: &CountersQuery,
@@ -166,7 +167,7 @@ fn chosen(asked: Option<u32>, precisions: &Precisions) -> Result<Precision, Quer
     })
 }
 
-/// Which counter is asked for.
+/// Asks for one counter over time.
 /// The answer is [`CounterSamples`].
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -174,7 +175,7 @@ fn chosen(asked: Option<u32>, precisions: &Precisions) -> Result<Precision, Quer
 pub struct CounterSamplesQuery {
     /// Its name.
     pub name: String,
-    /// The length of the slices, in seconds: one of the configured, a minute if there is none.
+    /// The length of the slices in seconds, one of the configured precisions; a minute by default.
     pub precision: Option<u32>,
 }
 
@@ -186,7 +187,7 @@ pub(in crate::query) async fn counter(
     check_given("name", name)?;
     let precision = chosen(query.precision, &source.precisions)?;
     let mut samples = slices(source, name, precision.seconds).await?;
-    // Older slices are left until the cleaner comes, which may be many.
+    // There may be many older slices, which the next cleaning removes.
     if let Some((newest, _)) = samples.last().copied() {
         let oldest = newest.saturating_sub(precision.span());
         samples.retain(|(start, _)| *start > oldest);
@@ -214,8 +215,8 @@ async fn slices(
     Ok(slices.map(|slice| (slice.start, slice.count)).collect())
 }
 
-/// Whether there is a counter of this name, which may have no slices at some precision: it is in this process, or
-/// counts a context, or the store has it at another precision.
+/// Whether there is a counter of this name: in this process, of a context, or in the store at any precision. The
+/// counter may still have no slices at some precision.
 async fn is_known(source: &Source, name: &str) -> Result<bool, QueryError> {
     if Metric::ALL.iter().any(|metric| metric.as_str() == name)
         || source.own_counters().contains_key(name)
@@ -236,20 +237,20 @@ async fn is_known(source: &Source, name: &str) -> Result<bool, QueryError> {
     Ok(false)
 }
 
-/// The time that rates are about.
+/// The time that rates cover.
 #[derive(Clone, Copy)]
 struct RateSpan {
-    /// Slices that begin then or earlier are not kept, although they may still be there.
+    /// Slices that start at this time or earlier are past their retention, although they may still exist.
     cut_off: i64,
     from: i64,
     to: i64,
-    /// Seconds of it that have passed and were recorded.
+    /// Recorded seconds of it that have passed.
     seconds: i64,
     /// The start of the last slice that has ended and can be read, if it was recorded.
     last: Option<i64>,
 }
 
-/// The current slice, and slices before it that last a minute together, or one slice if that is longer.
+/// The current slice, and the slices before it that cover a minute: a single one if it is longer.
 fn rate_span(precision: Precision, recorded: &Span) -> RateSpan {
     let width = i64::from(precision.seconds);
     let current = precision.slice(recorded.now);
@@ -257,7 +258,7 @@ fn rate_span(precision: Precision, recorded: &Span) -> RateSpan {
     let before = i64::from(before.min(precision.retained.saturating_sub(1)));
     let from = current.saturating_sub(before * width);
     let cut_off = precision.cut_off(recorded.now);
-    // What has just ended has usually not been flushed yet.
+    // A slice that has just ended has usually not been flushed yet.
     let readable = recorded.as_of.min(recorded.now).saturating_sub(1);
     let last = precision.slice(readable).saturating_sub(width);
     let was_recorded =
@@ -281,7 +282,7 @@ struct SeriesSlices<'a> {
 }
 
 impl<'a> SeriesSlices<'a> {
-    /// The slices of a window, or else the newest ones; no more than a row shows.
+    /// The slices of a window, or else the newest ones; at most as many as a row shows.
     fn new(precision: Precision, bounds: Option<Range<i64>>, recorded: &'a Span) -> Self {
         let width = i64::from(precision.seconds);
         let (from, to) = match bounds {
@@ -312,7 +313,7 @@ impl<'a> SeriesSlices<'a> {
         }
     }
 
-    /// The counts of a counter, whose slices are given oldest first.
+    /// The counts of a counter. Its slices are given oldest first.
     fn counts(self, slices: &[SliceCount]) -> Vec<Option<i64>> {
         let width = i64::from(self.precision.seconds);
         let cut_off = self.precision.cut_off(self.recorded.now);
@@ -343,7 +344,7 @@ impl CounterRow {
         span: RateSpan,
         series: Option<SeriesSlices<'_>>,
     ) -> Self {
-        // The clock of an instance may be ahead.
+        // An instance whose clock is ahead may have written later slices.
         let is_retained = |slice: &&SliceCount| span.cut_off < slice.start && slice.start < span.to;
         let retained = || slices.iter().filter(is_retained);
         let sum = |sum: i64, slice: &SliceCount| sum.saturating_add(slice.count);

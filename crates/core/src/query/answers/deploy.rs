@@ -1,4 +1,4 @@
-//! A deploy or another mark: each context before and after a mark, and the new version beside the old one.
+//! A deploy or another mark: each context before and after it, and the new version side by side with the old one.
 
 use std::collections::HashMap;
 
@@ -26,15 +26,15 @@ use tower_pulse_model::tier::FINEST;
 pub struct Deploy {
     /// The mark.
     pub mark: Mark,
-    /// The hour before the mark, without the slice that the mark is in.
+    /// The hour before the mark, without the slice that contains the mark.
     pub before: Covered,
-    /// The time since, an hour at most; `None` while no whole slice has passed.
+    /// The time since the mark, at most an hour; `None` while no whole slice has passed.
     pub after: Option<Covered>,
     /// The largest relative error of the percentiles.
     pub error: f64,
     /// Number of contexts that had requests before or after.
     pub total: usize,
-    /// The contexts, those that cost most first.
+    /// The contexts, the most costly first.
     pub contexts: Vec<DeployRow>,
 }
 
@@ -45,30 +45,30 @@ pub struct DeployRow {
     /// The context.
     #[serde(flatten)]
     pub name: ContextName,
-    /// What it measured before; `None` without requests.
+    /// The measurements before the mark; `None` without requests.
     pub before: Option<Measured>,
-    /// What it has measured since; `None` without requests.
+    /// The measurements since the mark; `None` without requests.
     pub after: Option<Measured>,
-    /// `after` by `before`.
+    /// `after` divided by `before`.
     pub change: Option<Ratios>,
-    /// Service time per minute that the requests since take beyond what as many would have taken before, in seconds:
-    /// more requests cost nothing. `None` where both sides cannot be compared.
+    /// The additional service time per minute since the mark, in seconds, compared with the same number of requests
+    /// before: more requests alone add nothing. `None` if the two sides cannot be compared.
     pub extra_seconds_per_minute: Option<f64>,
     /// The new version compared with the others in the same minutes; `None` if they did not run side by side.
     pub side_by_side: Option<SideBySide>,
 }
 
-/// Which mark, and which of its contexts are asked for.
+/// Asks for the contexts before and after a mark.
 /// The answer is [`Deploy`].
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct DeployQuery {
-    /// The id of the mark. If there is none, the newest of a version, or else the newest mark.
+    /// The id of the mark. The default is the newest mark of a version, or else the newest mark.
     pub mark: Option<String>,
-    /// The most contexts that are answered, at most 1,000; 100 unless it is set.
+    /// The maximum number of contexts, at most 1,000; 100 by default.
     pub limit: Option<usize>,
-    /// How many are left out before.
+    /// The number of contexts to skip.
     pub offset: usize,
 }
 
@@ -88,7 +88,7 @@ pub(in crate::query) async fn deploy(
     let unknown = QueryError::NotFound("there is no such mark: see api/marks");
     let mark = mark.cloned().ok_or(unknown)?;
     let now = source.clock.now_seconds();
-    // The slice that the mark is in belongs to neither side.
+    // The slice that contains the mark belongs to neither side.
     let tiers = source.reader.tiers().await?;
     let tier = Window::of(mark.at.saturating_sub(HOUR), mark.at)
         .slices(tiers, now)
@@ -133,7 +133,7 @@ pub(in crate::query) async fn deploy(
     })
 }
 
-/// The newest whole minutes, of the hour after a mark, in which versions may have run side by side.
+/// The newest whole minutes within an hour after a mark, in which versions may have run side by side.
 fn side_by_side(at: i64, now: i64) -> Vec<i64> {
     let minute = i64::from(FINEST.seconds);
     let end = FINEST.slice(now).min(FINEST.slice(at).saturating_add(HOUR));
@@ -175,7 +175,7 @@ fn rows(
     contexts.into_iter().filter_map(row).collect()
 }
 
-/// Service time per minute that the requests since take beyond what as many would have taken before, in seconds.
+/// The additional service time per minute, in seconds, compared with the same number of requests before.
 fn extra(compared: &Compared, covered: &Covered) -> Option<f64> {
     let mean_ratio = compared.mean_ratio()?;
     let spent = covered.per_minute(compared.now.as_ref()?.total)?;

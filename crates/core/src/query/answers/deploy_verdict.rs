@@ -1,25 +1,25 @@
-//! Whether a deploy did it: the verdict about a change.
+//! The verdict on whether a deploy caused a change.
 
 use serde::Serialize;
 
 use tower_pulse_detect::change::{Change, Suspect};
 use tower_pulse_model::mark::{Mark, Marks};
 
-/// Whether a deploy caused a change.
+/// Whether a deploy caused a change, and which one.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct DeployVerdict {
     /// The verdict.
     pub verdict: Verdict,
-    /// The mark that is suspected, or else the last deploy before the change.
+    /// The suspected mark, or else the last deploy before the change.
     pub mark: Option<Mark>,
-    /// Seconds from the mark to the beginning of the change. A change that began a little earlier has 0.
+    /// Seconds from the mark to the beginning of the change; 0 if the change began shortly before the mark.
     pub seconds_before: Option<i64>,
-    /// The ratio of the new version to the old one in the same minutes, where both ran.
+    /// The ratio of the new version to the old one in the minutes in which both ran.
     pub side_by_side: Option<f64>,
 }
 
-/// Whether a deploy did it.
+/// Whether a deploy caused a change.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -33,7 +33,7 @@ pub enum Verdict {
 }
 
 impl DeployVerdict {
-    /// Of a change.
+    /// The verdict about a change.
     pub(super) fn of(change: &Change, marks: &Marks) -> Self {
         let suspected = change.suspects.iter().find_map(|suspect| match suspect {
             Suspect::Deploy {

@@ -1,4 +1,4 @@
-//! What to fix first, why, and what that would save.
+//! The contexts to fix first, with the reasons and the possible savings.
 
 use std::sync::Arc;
 
@@ -25,17 +25,17 @@ use tower_pulse_model::slices::Merge;
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct FixFirst {
-    /// What the window covers.
+    /// The time that the window covers.
     #[serde(flatten)]
     pub covered: Covered,
     /// The largest relative error of the percentiles.
     pub error: f64,
-    /// An instance that is out of line first, then silent and failing pages, then those that have become slower or are
-    /// asked for more often, by what that costs, then those that take most time.
+    /// The rows in this order: an instance that is out of line; silent and failing pages; pages that became slower or
+    /// are requested more often, by cost; pages that take most time.
     pub rows: Vec<FixRow>,
 }
 
-/// A context to fix, or an instance. All its figures are of one window.
+/// A context or an instance to fix. All its figures cover the same window.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct FixRow {
@@ -44,47 +44,47 @@ pub struct FixRow {
     pub name: ContextName,
     /// The instance that is out of line.
     pub instance: Option<Arc<str>>,
-    /// Why it is here.
+    /// The reason to fix it.
     pub reason: FixReason,
     /// The change that is the reason.
     pub cause: Option<Change>,
-    /// What the figures are about: the window, or the part of it since the change began.
+    /// The time that the figures cover: the window, or its part since the change began.
     pub window: Covered,
-    /// What was measured in it.
+    /// The measurements in that time.
     #[serde(flatten)]
     pub measured: Measured,
     /// Service time per recorded minute, in seconds.
     pub per_minute: Option<f64>,
     /// The share of the time of all requests, 0 to 1.
     pub share: Option<f64>,
-    /// The change of the mean: the ratio of the change that is the reason; otherwise that to the window before.
+    /// The ratio of the means, as measured by the change that is the reason, or else to the window before.
     pub ratio: Option<f64>,
-    /// Service time per minute that would be saved if it were as before, in seconds; no more than `per_minute`. `None`
-    /// unless it has become slower, or the instance is out of line.
+    /// The service time per minute, in seconds, that would be saved if it were as fast as before; at most `per_minute`.
+    /// `None` unless it has become slower, or the instance is out of line.
     pub saved_per_minute: Option<f64>,
 }
 
-/// Why a context should be fixed.
+/// The reason to fix a context or an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FixReason {
-    /// Nothing is wrong; it takes most of the time.
+    /// The context takes most of the time. Nothing is wrong with it.
     MostTime,
-    /// It is asked for much more often than before.
+    /// The context is requested much more often than before.
     Surging,
-    /// It has become slower.
+    /// The context has become slower.
     Slower,
-    /// It has no requests any more.
+    /// The context no longer has requests.
     Silent,
-    /// It fails more often than before.
+    /// The context fails more often than before.
     Failing,
     /// One instance is slower than the others on all pages.
     Instance,
 }
 
 impl FixReason {
-    /// The reason that a change is; `None` if there is nothing to fix, or the change is shown elsewhere.
+    /// The reason for a change; `None` if there is nothing to fix, or if the change is shown elsewhere.
     fn of(change: &Change) -> Option<Self> {
         let is_of_all = *change.context == *ALL;
         match (change.kind, is_of_all, &change.instance) {
@@ -98,7 +98,7 @@ impl FixReason {
         }
     }
 
-    /// Reasons of a higher rank come first.
+    /// The rank of the reason. Higher ranks come first.
     fn rank(self) -> u8 {
         match self {
             Self::MostTime => 0,
@@ -109,7 +109,7 @@ impl FixReason {
     }
 }
 
-/// A row before it is measured.
+/// A row without its measurements.
 struct Candidate<'a> {
     id: ContextId,
     reason: FixReason,
@@ -119,7 +119,7 @@ struct Candidate<'a> {
 
 impl<'a> Candidate<'a> {
     fn of(change: &'a Change) -> Option<Self> {
-        // The time before a request is none of its page's.
+        // A page is not the cause of the time in front of its requests.
         if *change.context == *QUEUED {
             return None;
         }
@@ -149,7 +149,7 @@ impl<'a> Candidate<'a> {
     }
 }
 
-/// In which window to look for what to fix first.
+/// Asks for the contexts to fix first.
 /// The answer is [`FixFirst`].
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -157,7 +157,7 @@ impl<'a> Candidate<'a> {
 pub struct FixFirstQuery {
     /// The window.
     pub window: Window,
-    /// The most rows that are answered, at most 100; 10 unless it is set.
+    /// The maximum number of rows, at most 100; 10 by default.
     pub limit: Option<usize>,
 }
 
@@ -175,7 +175,7 @@ pub(in crate::query) async fn fix_first(
         (log.changes.iter()).filter(|change| change.ended.is_none() && change.since < covered.to);
     let mut candidates: Vec<_> = standing.filter_map(Candidate::of).collect();
     candidates.order_by(Candidate::precedes);
-    // A page has one row, for the worst of its changes.
+    // A page has one row, for its most urgent change.
     let mut seen = std::collections::HashSet::new();
     candidates.retain(|one| {
         let instance = one.cause.and_then(|change| change.instance.clone());
@@ -216,7 +216,7 @@ pub(in crate::query) async fn fix_first(
     })
 }
 
-/// A page of which nothing is wrong, in the whole window.
+/// The row of a page without a change, measured in the whole window.
 fn of_window(id: ContextId, sums: &WindowSums) -> FixRow {
     let compared = Compared::of(&id, sums, |_| None);
     let all = sums.now.get(&ContextId::all());
@@ -237,7 +237,7 @@ fn of_window(id: ContextId, sums: &WindowSums) -> FixRow {
     }
 }
 
-/// The row of a change: the part of the window since the change began. Returns the largest error of its percentiles too.
+/// The row of a change, measured since the change began. Also returns the largest error of its percentiles.
 async fn since(
     source: &Source,
     one: Candidate<'_>,
@@ -278,7 +278,7 @@ async fn since(
     Ok((row, sums.histogram.error()))
 }
 
-/// What a window covers, what a page measured in it, and what all pages did.
+/// The time that a window covers, and the measurements of a page and of all pages in it.
 async fn of_page(
     source: &Source,
     id: &ContextId,
@@ -292,7 +292,7 @@ async fn of_page(
     Ok((Covered::read(source, slices, span).await?, sums, all))
 }
 
-/// What the reports of a window cover, what an instance measured in it, and what all instances did.
+/// The time that the reports of a window cover, and the measurements of an instance and of all instances in it.
 async fn of_instance(
     source: &Source,
     instance: &str,

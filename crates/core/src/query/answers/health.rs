@@ -1,4 +1,4 @@
-//! The state of this process, with what only the store knows. It is answered whatever the state of the store.
+//! The health of this process, with the facts that only the store knows. The answer does not need a working store.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,16 +14,16 @@ use tower_pulse_model::order::InOrder;
 use tower_pulse_model::snapshot::Problem;
 use tower_pulse_model::tiers::History;
 
-/// How often the store is asked for its status while somebody looks.
+/// The interval at which the store is asked for its status while a dashboard is open.
 const ASKED_EVERY: Duration = Duration::from_secs(1);
 
 /// The version of this crate.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Counts of what is lost, by the names of [`Health`].
+/// Counts of lost samples, by the names in [`Health`].
 type Losses = BTreeMap<&'static str, u64>;
 
-/// The status, the warnings and the losses: what changes seldom, so that a page that polls gets 304.
+/// The status, the warnings and the losses. They change seldom, so that a polling page gets 304.
 #[derive(Debug, Serialize)]
 pub struct HealthStatus {
     status: Status,
@@ -38,27 +38,28 @@ pub struct HealthStatus {
     history: Option<HistoryHealth>,
 }
 
-/// The days that the store keeps, where `history` is asked for.
+/// The days of history that the store keeps.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct HistoryHealth {
-    /// How many days.
+    /// The number of days.
     pub days: u32,
-    /// Since when they are kept, in Unix seconds; `None` if they were since the store has samples.
+    /// The start of the history, in Unix seconds; `None` if it is as old as the samples of the store.
     pub since: Option<i64>,
 }
 
-/// The state of this process, with what only the store knows: [`Reader::health`](crate::query::Reader::health).
+/// The health of this process, with the facts that only the store knows:
+/// [`Reader::health`](crate::query::Reader::health).
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct FullHealth {
-    /// The state of this process.
+    /// The health of this process.
     #[serde(flatten)]
     pub health: Health,
     /// Keys whose value has the wrong form.
     #[serde(rename = "reading", serialize_with = "reading")]
     pub unreadable: Vec<Problem>,
-    /// The days that the store keeps; `None` if it keeps none, or cannot be read.
+    /// The days of history; `None` if the store keeps none, or cannot be read.
     pub history: Option<HistoryHealth>,
     /// The version of this crate.
     pub version: &'static str,
@@ -68,7 +69,7 @@ fn reading<S: Serializer>(unreadable: &[Problem], to: S) -> Result<S::Ok, S::Err
     to.collect_map([("unreadable", unreadable)])
 }
 
-/// What changes seldom.
+/// The part of health that changes seldom.
 pub(in crate::query) async fn status(source: &Source) -> HealthStatus {
     let of = of_process(source, &unreadable(source).await).await;
     let is_of_instance = of.is_of_instance();
@@ -105,7 +106,7 @@ pub(in crate::query) async fn status(source: &Source) -> HealthStatus {
     }
 }
 
-/// The days that the store keeps.
+/// The days of history that the store keeps.
 async fn history(source: &Source) -> Option<HistoryHealth> {
     let tiers = source.reader.tiers().await.ok()?;
     tiers
@@ -117,7 +118,7 @@ async fn history(source: &Source) -> Option<HistoryHealth> {
 }
 
 pub(in crate::query) async fn health(source: &Source) -> FullHealth {
-    // If the store cannot be read, all other fields are still answered.
+    // All other fields are answered even if the store cannot be read.
     let unreadable = unreadable(source).await;
     FullHealth {
         health: of_process(source, &unreadable).await,
@@ -135,7 +136,7 @@ async fn unreadable(source: &Source) -> Vec<Problem> {
     unreadable
 }
 
-/// The most unreadable keys that are warned of.
+/// The maximum number of unreadable keys in warnings.
 const MAX_WARNED: usize = 5;
 
 async fn of_process(source: &Source, unreadable: &[Problem]) -> Health {
@@ -168,7 +169,7 @@ async fn of_process(source: &Source, unreadable: &[Problem]) -> Health {
     health
 }
 
-/// What a process can tell that only reads the store.
+/// The health that is known to a process that only reads the store.
 async fn of_the_fleet(source: &Source) -> Health {
     let reader = &source.reader;
     let (status, changes) = tokio::join!(reader.status(), reader.changes());

@@ -1,4 +1,4 @@
-//! How many requests took how long, slice by slice: the histograms of the records on rows that all slices share.
+//! The number of requests by slice and duration. The histograms of all slices are put on the same rows.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,8 +15,8 @@ use crate::query::window::Window;
 use tower_pulse_model::context::Kind;
 use tower_pulse_model::histogram::{COARSE_SCALE, Histogram, lower_bound};
 
-/// The most rows of a heat map: 12 octaves of 4 rows each, such as 1 ms to 4 s. One of more octaves has fewer rows per
-/// octave.
+/// The maximum number of rows: 12 octaves of 4 rows each, such as 1 ms to 4 s. A heat map of more octaves has fewer
+/// rows per octave.
 const MAX_ROWS: u16 = 48;
 
 /// The requests of a context, or of all, by time and by duration: [`HeatMapQuery`](crate::query::drawn::HeatMapQuery).
@@ -27,17 +27,17 @@ pub struct HeatMap {
     pub context: Option<String>,
     /// The length of a slice, in seconds.
     pub precision: u32,
-    /// What the window covers.
+    /// The time that the window covers.
     #[serde(flatten)]
     pub window: Covered,
     /// The largest relative error of the percentiles.
     pub error: f64,
-    /// The times of the window in which the service was not running, in Unix seconds from the first to before the second,
-    /// oldest first.
+    /// The times of the window in which the service was not running, oldest first: start and end in Unix seconds, the
+    /// end excluded.
     pub not_running: Vec<(i64, i64)>,
-    /// The bounds of the rows in seconds, ascending: row `n` has the durations from bound `n` to before bound `n + 1`, and
-    /// each row is as many times as long as the one before it. There is one bound more than rows, or none without requests.
-    /// A first row from 1 µs has shorter durations too, and a last row has all longer ones.
+    /// The bounds of the rows in seconds, ascending: row `n` has the durations from bound `n` to before bound `n + 1`.
+    /// The bounds grow by a constant factor. There is one bound more than rows, or none without requests. A first row
+    /// that starts at 1 µs includes shorter durations, and a last row longer ones.
     pub bounds: Vec<f64>,
     /// The slices that have requests, oldest first.
     pub slices: Vec<HeatSlice>,
@@ -52,11 +52,11 @@ pub struct HeatSlice {
     /// The statistics of its access times.
     #[serde(flatten)]
     pub times: SliceTimes,
-    /// The rows that have requests, each by its number with how many there are, shortest durations first.
+    /// The rows that have requests, shortest durations first: the number of the row, and the count of its requests.
     pub cells: Vec<(u16, u64)>,
 }
 
-/// Which heat map is asked for.
+/// Asks for a heat map.
 /// The answer is [`HeatMap`].
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -64,13 +64,13 @@ pub struct HeatSlice {
 pub struct HeatMapQuery {
     /// The context; `None` stands for all requests.
     pub context: Option<String>,
-    /// The kind of the context; HTTP requests come first if there is none.
+    /// The kind of the context; `None` prefers HTTP requests to timers.
     #[serde(deserialize_with = "or_any")]
     pub kind: Option<Kind>,
     /// The window.
     pub window: Window,
-    /// The length of the slices, in seconds: one that records are kept at. The finest that covers the window by no more
-    /// than 200 slices if there is none.
+    /// The length of the slices in seconds: one at which records are kept. The default is the finest that covers the
+    /// window by at most 200 slices.
     pub precision: Option<u32>,
 }
 
@@ -119,7 +119,7 @@ pub(in crate::query) async fn heat_map(
     })
 }
 
-/// The rows of a heat map: buckets of one scale, none of them left out.
+/// The rows of a heat map: consecutive buckets of one scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Rows {
     scale: u8,
@@ -128,7 +128,7 @@ struct Rows {
 }
 
 impl Rows {
-    /// The finest rows that all of these histograms fit into. `None` if all are empty.
+    /// The finest rows that fit all of these histograms; `None` if all are empty.
     fn of<'a>(histograms: impl Iterator<Item = &'a Histogram> + Clone) -> Option<Self> {
         let scales = histograms.clone().map(Histogram::scale);
         let finest = scales.min()?.min(COARSE_SCALE);
@@ -144,7 +144,7 @@ impl Rows {
         };
         let rows = (0..=finest).rev().map_while(at);
         let fit = rows.clone().find(|rows| rows.last - rows.first < MAX_ROWS);
-        // A store may hold what no version has written: what lies beyond the last row counts in it.
+        // A store may hold values that no version has written: values beyond the last row count in it.
         fit.or_else(|| rows.last()).map(|rows| Self {
             last: rows.last.min(rows.first.saturating_add(MAX_ROWS - 1)),
             ..rows
@@ -238,7 +238,7 @@ mod tests {
                 for (row, n) in &cells {
                     let (low, high) = (bounds[usize::from(*row)], bounds[usize::from(*row) + 1]);
                     let within = |nanos: &&u64| {
-                        // Durations beyond the buckets belong to the outermost.
+                        // Durations beyond the buckets count in the outermost.
                         let seconds = (**nanos as f64 / 1e9).clamp(1e-6, 3_599.0);
                         (low..high).contains(&seconds)
                     };

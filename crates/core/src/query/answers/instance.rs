@@ -1,4 +1,4 @@
-//! One instance beside the others: over time, and on each of its paths.
+//! One instance compared with the others, over time and on each of its paths.
 
 use std::sync::Arc;
 
@@ -21,74 +21,74 @@ use tower_pulse_model::order::keep_first;
 /// The length of a minute, in seconds.
 const MINUTE: i64 = REPORTED_MINUTES.seconds as i64;
 
-/// One instance beside the others: [`InstanceQuery`](crate::query::drawn::InstanceQuery).
+/// One instance compared with the others: [`InstanceQuery`](crate::query::drawn::InstanceQuery).
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Instance {
-    /// The part of the window of which there are minute reports; the whole window if it is alone. `complete` is the share
-    /// of the whole window.
+    /// The part of the window that has minute reports, or the whole window if the instance is alone. `complete` is the
+    /// share of the whole window.
     #[serde(flatten)]
     pub covered: Covered,
     /// The largest relative error of the percentiles.
     pub error: f64,
-    /// The instance, as among all of them.
+    /// The instance, as in the list of all instances.
     #[serde(flatten)]
     pub row: InstanceRow,
-    /// Whether there is no other instance: then its requests are those of the service, and it makes no reports.
+    /// Whether there is no other instance. Then all requests of the service are its own, and it makes no reports.
     pub alone: bool,
-    /// The most other instances that reported requests in the same minute.
+    /// The largest number of other instances that reported requests in the same minute.
     pub others: usize,
     /// The start of the first minute of the window in which it reported requests, in Unix seconds.
     pub first_minute: Option<i64>,
     /// The end of the last one, in Unix seconds.
     pub last_minute: Option<i64>,
-    /// Whether all of it is slower or fails, or a part.
+    /// Whether all of its paths, or some, are slower or fail.
     pub verdict: InstanceVerdict,
     /// The length of the slices of `points`, in seconds.
     pub precision: u32,
-    /// The start, in Unix seconds, of each minute in which it reported requests, and what it did, oldest first.
+    /// Each minute in which it reported requests, by its start in Unix seconds, oldest first.
     pub points: Vec<(i64, InstancePoint)>,
-    /// The start, in Unix seconds, of each minute that it was alive in, and its runtime and its process then, oldest first.
+    /// Its runtime and its process in each minute in which it was alive, by the start in Unix seconds, oldest first.
     pub machine: Vec<(i64, MachinePoint)>,
     /// Number of its paths, at most 256.
     pub total: usize,
-    /// Its paths: those that are slower or fail more often than on the others first, then those whose requests took most
-    /// time beyond that of the others.
+    /// Its paths: first those that are slower or fail more often than on the other instances, then those with the most
+    /// additional time compared with the others.
     pub paths: Vec<InstancePath>,
 }
 
-/// What an instance did in a minute.
+/// The requests of an instance in a minute.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct InstancePoint {
     /// Number of its requests.
     pub count: u64,
-    /// How many of them are errors.
+    /// Number of requests that are errors.
     pub errors: u64,
     /// Their mean, in seconds.
     pub mean: Option<f64>,
     /// Their 95th percentile, in seconds.
     pub p95: Option<f64>,
-    /// The requests of an instance of the others, in the mean; `None` if none of them had requests.
+    /// The mean number of requests of each other instance; `None` if no other instance had requests.
     pub others_count: Option<f64>,
-    /// The mean of the others for the same requests, in seconds: each as long as the others took on its path.
+    /// The expected mean in seconds, if each request had taken as long as on the others on the same path.
     pub others_mean: Option<f64>,
 }
 
-/// The runtime and the process of an instance in a minute. What the system does not tell is `None`: without the feature
-/// `process`, all that is about the process.
+/// The runtime and the process of an instance in a minute. Values that the system does not provide are `None`, as are
+/// all values of the process without the feature `process`.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct MachinePoint {
-    /// How many CPUs the process had the use of.
+    /// Number of CPUs that the process could use.
     pub cpus: u64,
-    /// The share of their time that it took, 0 to 1.
+    /// The share of their time that the process used, 0 to 1.
     pub cpu: Option<f64>,
     /// Resident memory at the end of the minute, in bytes.
     pub resident_bytes: Option<u64>,
     /// Open files at the end of the minute.
     pub open_files: Option<u64>,
-    /// The most files that may be open.
+    /// The maximum number of open files.
     pub max_open_files: Option<u64>,
     /// Threads at the end of the minute.
     pub threads: Option<u64>,
@@ -100,11 +100,11 @@ pub struct MachinePoint {
     pub queued_tasks: u64,
     /// Tasks that were alive at the end of the minute.
     pub alive_tasks: u64,
-    /// How late a task ran that was to run every 100 ms, in seconds: the median.
+    /// The median delay, in seconds, of a task that is scheduled every 100 ms.
     pub delay: Option<f64>,
-    /// The latest of them, in seconds.
+    /// The longest of these delays, in seconds.
     pub worst_delay: Option<f64>,
-    /// Whether the median is so high that what is ready waits for a CPU: 10 ms or more.
+    /// Whether the median delay is 10 ms or more: tasks that are ready wait for a CPU.
     pub is_delayed: bool,
 }
 
@@ -129,20 +129,20 @@ impl MachinePoint {
     }
 }
 
-/// What an instance did on a path.
+/// An instance on a path, compared with the others.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct InstancePath {
     /// The path.
     #[serde(flatten)]
     pub name: ContextName,
-    /// What its requests measured.
+    /// The measurements of its requests.
     #[serde(flatten)]
     pub measured: Measured,
-    /// What the requests of the others measured, in the minutes in which this instance had some; `None` without such
+    /// The measurements of the others, in the minutes in which this instance had requests; `None` without such
     /// requests.
     pub others: Option<Measured>,
-    /// How many times as long its requests took as those of the others, in the same minutes.
+    /// The ratio of the time of its requests to the expected time on the others, in the same minutes.
     pub ratio: Option<f64>,
     /// Whether it is slower than on the others, beyond chance.
     pub slower: bool,
@@ -150,7 +150,7 @@ pub struct InstancePath {
     pub failing: bool,
 }
 
-/// Which instance is asked for.
+/// Asks for one instance.
 /// The answer is [`Instance`].
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -158,9 +158,9 @@ pub struct InstancePath {
 pub struct InstanceQuery {
     /// The name of the instance.
     pub instance: String,
-    /// The window, of which the last 130 minutes are answered; the last hour unless it is set.
+    /// The window, of which only the last 130 minutes are answered; the last hour by default.
     pub window: Option<Window>,
-    /// The most paths that are answered, at most 1,000; 100 unless it is set.
+    /// The maximum number of paths, at most 1,000; 100 by default.
     pub limit: Option<usize>,
 }
 
@@ -193,7 +193,7 @@ pub(in crate::query) async fn instance(
     let mut verdict = InstanceVerdict::default();
     let mut paths = Vec::new();
     for (id, context) in &named.beside.contexts {
-        // A context that the store has forgotten has no name.
+        // A context that was removed from the store has no name.
         let Some(name) = named.names.get(id) else {
             continue;
         };

@@ -1,4 +1,4 @@
-//! Whether an instance as a whole differs from the others, or some of its paths do.
+//! The verdict on whether an instance as a whole differs from the others, or only some of its paths.
 
 use serde::Serialize;
 
@@ -7,60 +7,60 @@ use super::instances::{InstanceRow, STANDS_OUT, SUSPECT_STANDS_OUT};
 use super::measured::{Measured, fails_more};
 use crate::query::instance_minutes::MIN_REQUESTS;
 
-/// How far something is spread over the paths of an instance.
+/// How many of an instance's paths have a property.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Spread {
-    /// It is so on none of the paths.
+    /// On none of the paths.
     #[default]
     None,
-    /// On at most half of the paths, or on all but only one can be compared: it is the path.
+    /// On at most half of the paths, or on the only one that can be compared: the cause is the path.
     Some,
     /// On more than half of the paths.
     Most,
-    /// On all paths, but for those with too few requests to tell: it is the instance, and not a path.
+    /// On all paths that have enough requests to tell: the cause is the instance, not a path.
     All,
 }
 
-/// Whether all of an instance is slower or fails more often than the others, or a part.
+/// Whether an instance is slower or fails more often than the others, as a whole or in part.
 #[derive(Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct InstanceVerdict {
-    /// Paths with at least 10 requests on this instance and on the others in the same minutes: only these are compared.
+    /// The compared paths: those with at least 10 requests on this instance, and on the others in the same minutes.
     pub compared: usize,
-    /// How far it is slower.
+    /// How many of the paths are slower.
     pub slower: Spread,
-    /// How many paths are slower.
+    /// Number of slower paths.
     pub slower_paths: usize,
-    /// How far it fails more often.
+    /// How many of the paths fail more often.
     pub failing: Spread,
-    /// How many paths fail more often.
+    /// Number of paths that fail more often.
     pub failing_paths: usize,
     /// Compared paths that are surely not slower.
     #[serde(skip)]
     not_slower: usize,
-    /// Compared paths with so many requests that they would be seen to fail.
+    /// Compared paths with enough requests for failures to be noticed.
     #[serde(skip)]
     not_failing: usize,
 }
 
-/// What the paths of an instance are judged by.
+/// The thresholds by which the paths of an instance are judged.
 pub(super) struct Compare {
-    /// The ratio from which on a path is slower.
+    /// The smallest ratio at which a path is slower.
     slower: f64,
     /// The share of all its requests that are errors.
     error_share: f64,
 }
 
-/// A path is slower at so many standard errors: chance makes that difference once in some hundred paths.
+/// The number of standard errors at which a path is slower. Chance exceeds it about once in a hundred paths.
 const SURE: f64 = 3.0;
 
-/// A path is surely as fast as on the others if it cannot be slower at so many standard errors.
+/// The number of standard errors by which a ratio must be below the threshold for the path to be surely not slower.
 const LIKELY: f64 = 2.0;
 
 impl Compare {
-    /// Where all of an instance stands out by less than its own ratio, a path is slower by half of that.
+    /// If the instance stands out, the threshold of a path has half of the instance's excess, within 1.1 and 1.5.
     pub(super) fn new(row: &InstanceRow) -> Self {
         let half = row.ratio.filter(|_| row.stands_out);
         let half = half.map(|ratio| f64::midpoint(1.0, ratio));
@@ -90,19 +90,19 @@ impl Compare {
         fails_more((own.errors, own.count), (others.errors, others.count))
     }
 
-    /// Whether a path has so many requests that as many errors as on all paths would be seen.
+    /// Whether a path has enough requests for failures at the instance's share of errors to be noticed.
     fn would_be_seen_to_fail(&self, own: &Measured) -> bool {
         own.count as f64 * self.error_share >= MIN_REQUESTS as f64
     }
 }
 
-/// The standard error of the ratio of two means, by the ratio.
+/// The standard error of the ratio of two means, as a share of the ratio.
 fn deviation(own: &Measured, others: &Measured) -> f64 {
     let of = |of: &Measured| {
         let (mean, stddev) = (of.times.mean?, of.times.stddev?);
         (mean > 0.0).then(|| (stddev / mean).powi(2) / of.count as f64)
     };
-    // Nothing is sure of what was not measured.
+    // Without measurements, nothing is certain.
     of(own)
         .zip(of(others))
         .map_or(f64::INFINITY, |(own, others)| (own + others).sqrt())
@@ -126,7 +126,7 @@ impl InstanceVerdict {
 }
 
 impl Spread {
-    /// `yes` and `no`: the compared paths on which it is surely so, and surely not.
+    /// `yes` and `no` are the numbers of compared paths that surely have the property, and that surely do not.
     fn new(yes: usize, no: usize, compared: usize) -> Self {
         match yes {
             0 => Self::None,
@@ -146,7 +146,7 @@ mod tests {
 
     use super::super::measured::ContextName;
 
-    /// Requests of some milliseconds each, the first of which fail.
+    /// Requests of these durations, the first of which fail.
     fn measured(millis: &[u64], failed: usize) -> Measured {
         let mut sums = Aggregate::default();
         for (at, millis) in millis.iter().enumerate() {
@@ -173,7 +173,7 @@ mod tests {
         }
     }
 
-    /// About `millis`, as requests take.
+    /// Durations around `millis`.
     fn about(millis: u64, count: usize) -> Vec<u64> {
         let around = [millis * 7 / 10, millis, millis * 13 / 10];
         around.into_iter().cycle().take(count).collect()
@@ -185,7 +185,7 @@ mod tests {
         Compare::new(&row)
     }
 
-    /// The verdict on an instance whose paths take so many milliseconds, where they take 10 on the others.
+    /// The verdict on an instance whose paths take these milliseconds; on the others they take 10.
     fn verdict(compare: &Compare, paths: &[(u64, usize)]) -> InstanceVerdict {
         let mut verdict = InstanceVerdict::default();
         for (millis, count) in paths {
@@ -205,7 +205,7 @@ mod tests {
         };
         let all = slower(&twice, &[(20, 300), (19, 300), (22, 300)]);
         assert_eq!(all, (Spread::All, 3, 3));
-        // One path has too few requests to say.
+        // One path has too few requests to tell.
         let few = slower(&twice, &[(20, 300), (19, 300), (14, 10)]);
         assert_eq!(few, (Spread::All, 2, 3));
         let most = slower(&twice, &[(20, 300), (19, 300), (10, 300)]);
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(some, (Spread::Some, 1, 3));
         let none = slower(&alike, &[(13, 300), (10, 300)]);
         assert_eq!(none, (Spread::None, 0, 2));
-        // An instance that a change is about is slower by less, on all paths.
+        // An instance with a change is slightly slower on all paths.
         let slightly = slower(&of_ratio(1.3, true), &[(13, 300), (13, 300)]);
         assert_eq!(slightly, (Spread::All, 2, 2));
         assert_eq!(slower(&twice, &[(20, 300)]).0, Spread::Some);

@@ -1,4 +1,4 @@
-//! What each instance of the fleet did, on one context or on all, beside the others.
+//! The requests of each instance of the fleet, on one context or on all, compared with the others.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use tower_pulse_model::order::InOrder;
 use tower_pulse_model::slice::HOUR;
 use tower_pulse_model::snapshot::{AliveInstance, FleetSnapshot};
 
-/// What each instance did: [`InstancesQuery`](crate::query::drawn::InstancesQuery).
+/// The instances of the fleet: [`InstancesQuery`](crate::query::drawn::InstancesQuery).
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Instances {
-    /// The part of the window of which there are minute reports. `complete` is the share of the whole window.
+    /// The part of the window that has minute reports. `complete` is the share of the whole window.
     #[serde(flatten)]
     pub covered: Covered,
     /// The largest relative error of the percentiles.
@@ -37,7 +37,7 @@ pub struct Instances {
     pub instances: Vec<InstanceRow>,
 }
 
-/// What an instance did.
+/// An instance and its requests.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct InstanceRow {
@@ -45,63 +45,63 @@ pub struct InstanceRow {
     pub instance: Arc<str>,
     /// The version of the application.
     pub version: Option<Arc<str>>,
-    /// Whether it tells that it is alive.
+    /// Whether it sends heartbeats.
     pub alive: bool,
     /// Requests in flight at the last heartbeat; `None` unless it is alive.
     pub in_flight: Option<i64>,
-    /// The last heartbeat of an instance that is alive; otherwise the end of the last minute in which it had requests. In
+    /// The last heartbeat of an instance that is alive, or else the end of the last minute in which it had requests. In
     /// Unix seconds.
     pub last_seen: Option<i64>,
-    /// What its requests measured.
+    /// The measurements of its requests.
     #[serde(flatten)]
     pub measured: Measured,
     /// The share of the total of all instances, 0 to 1.
     pub share: Option<f64>,
-    /// How many times as long its requests took as those of the others, on the same contexts in the same minutes, of
-    /// which there must be two.
+    /// The ratio of the time of its requests to the expected time on the others, from the same contexts in the same
+    /// minutes. At least two such minutes are needed.
     pub ratio: Option<f64>,
-    /// Whether a change that stands is about it.
+    /// Whether a change about it stands.
     pub out_of_line: bool,
-    /// Whether it differs so much from the others that it should be looked at: a change that stands is about it, or its
-    /// requests take 1.5 times as long, or 1.1 times and its version is the suspect of a change that stands.
+    /// Whether it needs attention: a change about it stands, or its requests take 1.5 times as long as on the others,
+    /// or 1.1 times if its version is a suspect of a standing change.
     pub stands_out: bool,
-    /// The id of the change that stands and is about it.
+    /// The id of the standing change about it.
     pub change: Option<Arc<str>>,
-    /// Seconds by which its clock is ahead of the store's; `None` unless it is alive and tells it.
+    /// Seconds by which its clock is ahead of the store's; `None` if unknown, or if it is not alive.
     pub clock_skew_seconds: Option<i64>,
 }
 
-/// Which instances are asked for, and on what.
+/// Asks for the instances of the fleet.
 /// The answer is [`Instances`].
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct InstancesQuery {
-    /// On a context, or on all that they reported.
+    /// Only requests on this context; all reported contexts by default.
     pub context: Option<String>,
-    /// The window, of which the last 130 minutes are answered; the last hour unless it is set.
+    /// The window, of which only the last 130 minutes are answered; the last hour by default.
     pub window: Option<Window>,
-    /// The most instances that are answered, at most 1,000; 100 unless it is set.
+    /// The maximum number of instances, at most 1,000; 100 by default.
     pub limit: Option<usize>,
-    /// How many are left out before.
+    /// The number of instances to skip.
     pub offset: usize,
 }
 
-/// The ratio to the others from which on an instance stands out by itself.
+/// The smallest ratio to the others at which an instance stands out by itself.
 pub(super) const STANDS_OUT: f64 = 1.5;
 
 /// The same for an instance whose version is suspected of a change.
 pub(super) const SUSPECT_STANDS_OUT: f64 = 1.1;
 
-/// What the instances of the fleet did, before some of them are answered.
+/// The rows of all instances of the fleet, before a page of them is chosen.
 pub(super) struct FleetRows {
-    /// The part of the window of which there are minute reports; the whole window if there is one instance only.
+    /// The part of the window that has minute reports, or the whole window if there is only one instance.
     pub(super) covered: Covered,
     /// The largest relative error of the percentiles.
     pub(super) error: f64,
     /// The instances, by name.
     pub(super) rows: Vec<InstanceRow>,
-    /// Whether there is one instance only, which has nothing to be compared with, so that it makes no reports.
+    /// Whether there is only one instance. It makes no reports, as there is nothing to compare it with.
     pub(super) is_alone: bool,
 }
 
@@ -123,13 +123,13 @@ pub(in crate::query) async fn instances(
     })
 }
 
-/// The window that is asked for.
+/// The window of a question, an hour by default.
 pub(super) fn reported(asked: Option<Window>) -> Window {
     asked.unwrap_or_else(|| Window::last(Duration::from_secs(HOUR.unsigned_abs())))
 }
 
 impl FleetRows {
-    /// Reads what each instance did in a window, on a context or on all.
+    /// Reads the requests of each instance in a window, on a context or on all.
     pub(super) async fn read(
         source: &Source,
         window: Window,
@@ -186,7 +186,7 @@ impl FleetRows {
     }
 }
 
-/// The part of a window that consists of minutes whose reports are retained, and that have ended.
+/// The part of a window that consists of ended minutes whose reports are retained.
 pub(super) struct Reported {
     /// The start of the whole window, rounded to minutes.
     begin: i64,
@@ -215,7 +215,7 @@ impl Reported {
     }
 
     pub(super) fn covered(&self, sums: &[(Arc<str>, InstanceSums)], span: &Span) -> Covered {
-        // There may be requests from before the store's beginning.
+        // There may be requests from before the store was created.
         let busy = sums.iter().map(|(_, of)| of.busy.start);
         let recorded = span.recorded.from(busy.fold(i64::MAX, i64::min));
         let covered = (self.minutes).covered(&recorded, span.recorded_until, span.now);
@@ -224,7 +224,7 @@ impl Reported {
     }
 }
 
-/// The instances that are alive or had requests, by name. The sums are sorted by name.
+/// The instances that are alive or had requests, by name. `sums` must be sorted by name.
 fn rows(
     fleet: &FleetSnapshot,
     sums: &[(Arc<str>, InstanceSums)],
@@ -256,7 +256,7 @@ fn rows(
 }
 
 impl InstanceRow {
-    /// An instance of which nothing is known but its name.
+    /// An instance of which only the name is known.
     pub(super) fn new(instance: Arc<str>) -> Self {
         Self {
             instance,
@@ -285,7 +285,7 @@ impl InstanceRow {
     }
 }
 
-/// The most urgent of the changes that stand and are about an instance, on a context or on any.
+/// The most urgent standing change about an instance, on a context or on any.
 fn out_of_line<'a>(
     changes: &'a [Change],
     instance: &str,
@@ -302,7 +302,7 @@ fn out_of_line<'a>(
     changes.min_by(|a, b| a.by_urgency(b))
 }
 
-/// Whether a version of the application is suspected of a change that stands, on a context or on any.
+/// Whether a version of the application is a suspect of a standing change, on a context or on any.
 fn is_suspect(changes: &[Change], version: &str, context: Option<&str>) -> bool {
     let is_about =
         |change: &&Change| context.is_none_or(|context| [context, ALL].contains(&&*change.context));

@@ -1,4 +1,4 @@
-//! What a context measured in a window.
+//! The measurements of a context in a window.
 
 use serde::{Serialize, Serializer};
 
@@ -10,26 +10,26 @@ use tower_pulse_model::context::{ContextId, Kind, method_and_path};
 use tower_pulse_model::outcome::{Outcome, OutcomeCounts};
 use tower_pulse_model::sorted;
 
-/// `part / whole`, if there is a whole.
+/// `part / whole`; `None` if `whole` is zero.
 pub(super) fn share(part: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then(|| part / whole)
 }
 
-/// `part / whole`, if both are there and there is a whole.
+/// `part / whole`; `None` if either is `None`, or `whole` is zero.
 pub(super) fn ratio(part: Option<f64>, whole: Option<f64>) -> Option<f64> {
     share(part?, whole?)
 }
 
-/// Fewest samples on each side of which shares of errors are compared.
+/// The fewest samples on each side for which shares of errors are compared.
 const MIN_SAMPLES: u64 = 10;
 
-/// The smallest difference of two shares of errors that counts, their smallest ratio, and the standard errors that the
-/// difference must be above, which chance makes once in some hundred pairs.
+/// The smallest difference of two shares of errors that counts, the smallest ratio, and the standard errors that the
+/// difference must exceed. Chance exceeds them about once in a hundred pairs.
 const ERRORS_BEYOND: f64 = 0.01;
 const ERRORS_TIMES: f64 = 1.5;
 const ERRORS_SURE: f64 = 3.0;
 
-/// Whether samples fail more often than usual ones, beyond chance. Both are the number of errors and that of all.
+/// Whether samples fail more often than usual, beyond chance. Each pair has the number of errors and of all samples.
 pub(super) fn fails_more((errors, count): (u64, u64), (old_errors, old_count): (u64, u64)) -> bool {
     if count.min(old_count) < MIN_SAMPLES {
         return false;
@@ -109,7 +109,7 @@ impl Times {
         }
     }
 
-    /// The ratio of each figure to another one.
+    /// The ratio of each statistic to that of `other`.
     pub(super) fn by(&self, other: &Self) -> Self {
         Self {
             mean: ratio(self.mean, other.mean),
@@ -123,24 +123,24 @@ impl Times {
     }
 }
 
-/// The polls of requests, in seconds: how long they compute, and how long they wait.
+/// The time that requests spend within their polls and outside of them, in seconds.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[non_exhaustive]
 pub struct PollTimes {
-    /// The mean time of a request within its polls: while it computes, or blocks its worker thread. Wall time, with what
-    /// the system has given to others meanwhile.
+    /// The mean time of a request within its polls, in which it computes or blocks its worker thread. This is wall
+    /// time: it includes time in which the system ran other threads.
     pub computing: Option<f64>,
-    /// The mean time of a request outside of its polls: while it waits.
+    /// The mean time of a request outside of its polls, in which it waits.
     pub waiting: Option<f64>,
-    /// The longest single poll, for which a worker thread was held, to the microsecond; `None` in the window before, once
+    /// The longest single poll, which held a worker thread, to the microsecond; `None` in the window before, once
     /// slices have left it.
     pub longest: Option<f64>,
-    /// The mean of the polls.
+    /// The mean duration of a poll.
     pub mean: f64,
 }
 
 impl PollTimes {
-    /// Those of requests that take `mean` seconds.
+    /// The times of requests that take `mean` seconds.
     fn new(polls: &PollSums, mean: Option<f64>) -> Self {
         let of = |share: f64| mean.map(|mean| mean * share);
         Self {
@@ -152,12 +152,12 @@ impl PollTimes {
     }
 }
 
-/// Counts by the names of outcomes, sorted by name; an object in JSON.
+/// Counts by outcome, sorted by the names of the outcomes; an object in JSON.
 #[derive(Debug)]
 pub struct Outcomes(Vec<(&'static str, u64)>);
 
 impl Outcomes {
-    /// Counts of the outcomes that a context of this kind can have, including zero counts.
+    /// Counts of all outcomes that a context of this kind can have, including zero counts.
     pub(super) fn new(kind: Kind, outcomes: OutcomeCounts) -> Self {
         let possible = |outcome| match outcome {
             Outcome::Failed | Outcome::Cancelled | Outcome::Panicked => true,
@@ -203,26 +203,25 @@ pub struct Measured {
     pub count: u64,
     /// Requests per recorded second.
     pub per_second: Option<f64>,
-    /// How many of them are errors.
+    /// Number of samples that are errors.
     pub errors: u64,
-    /// Errors by count, 0 to 1.
+    /// Errors divided by `count`, 0 to 1.
     pub error_share: Option<f64>,
     /// Statistics of the access times.
     #[serde(flatten)]
     pub times: Times,
     /// Sum of all access times, in seconds.
     pub total: f64,
-    /// The share of the requests below the target, 0 to 1; `None` for timers, and if there is no
-    /// `target`.
+    /// The share of the requests below the target, 0 to 1; `None` for timers, and without a `target`.
     pub below_target: Option<f64>,
     /// Counts by outcome.
     pub outcomes: Outcomes,
-    /// How long the requests compute, and how long they wait; `None` for timers, and where no polls were measured.
+    /// The time within polls and outside of them; `None` for timers, and if no polls were measured.
     pub polls: Option<PollTimes>,
 }
 
 impl Measured {
-    /// The samples of a summary, even if there are none.
+    /// The samples of a summary, which may be empty.
     fn new(kind: Kind, of: &Summary, covered: &Covered) -> Self {
         let (times, count) = (&of.times, of.times.count);
         Self {
@@ -238,7 +237,7 @@ impl Measured {
         }
     }
 
-    /// The samples of a window. `None` if there are none.
+    /// The samples of a window; `None` if it has none.
     pub(super) fn of_sums(
         kind: Kind,
         sums: &Aggregate,
@@ -249,13 +248,13 @@ impl Measured {
         is_there.then(|| Self::new(kind, &Summary::new(sums, true, target), covered))
     }
 
-    /// The samples of a slice, of which no rate is asked for.
+    /// The samples of a slice, without rates.
     pub(super) fn in_slice(kind: Kind, sums: &Aggregate) -> Self {
         let summary = Summary::new(sums, true, None);
         Self::new(kind, &summary, &Covered::default())
     }
 
-    /// The samples of a context in a part of a window, with what other programs have added to it.
+    /// The samples of a context in a part of a window, with the additions of other programs.
     pub(super) fn of_part(
         context: &ContextId,
         part: &PartSums,

@@ -1,4 +1,4 @@
-//! The metrics of series: what each one is, in counters and in records.
+//! The metrics of series, and how each is computed from counters and from records.
 
 use serde::{Deserialize, Serialize};
 use tower_pulse_model::order::InOrder;
@@ -8,7 +8,7 @@ use crate::store::{CounterSeries, SliceCount};
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::context::{Kind, Metric};
 
-/// What a series shows of each slice.
+/// The metric that a series shows.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -28,7 +28,7 @@ pub enum SeriesMetric {
     P99,
     /// The sum of all access times, in seconds.
     Total,
-    /// Errors by hits, 0 to 1.
+    /// Errors divided by hits, 0 to 1.
     ErrorShare,
     /// The standard deviation, in seconds.
     Stddev,
@@ -55,7 +55,7 @@ pub enum SeriesMetric {
 pub enum SeriesValue {
     /// A number of requests.
     Count(i64),
-    /// Seconds, or a share; `None` where there is nothing to divide by.
+    /// Seconds, or a share; `None` if the divisor is zero.
     Number(Option<f64>),
     /// Counts by outcome.
     Outcomes(Outcomes),
@@ -92,7 +92,7 @@ impl SliceTimes {
 }
 
 impl SeriesMetric {
-    /// The counters of a context that the metric is computed from; none if it needs records.
+    /// The counters of a context from which the metric is computed; empty if it needs records.
     pub(super) fn counters(self) -> &'static [Metric] {
         use Metric::{Errors, Hits, Micros};
         match self {
@@ -133,7 +133,7 @@ impl SeriesMetric {
             .collect()
     }
 
-    /// The value in a slice of the records of a context.
+    /// The value in one slice of a context's records.
     pub(super) fn of_record(self, kind: Kind, sums: &Aggregate) -> SeriesValue {
         let count = |n: u64| SeriesValue::Count(i64::try_from(n).unwrap_or(i64::MAX));
         let of = Measured::in_slice(kind, sums);

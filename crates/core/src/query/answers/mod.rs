@@ -1,5 +1,5 @@
-//! The answers: a file for each question, and the types that they share. The types that `pub use` names are those that
-//! users have in Rust; the others are in [`drawn`](super::drawn).
+//! The answers: a file for each question, and the types that they share. The types that `pub use` names are public in
+//! Rust; the others are in [`drawn`](super::drawn).
 
 pub(super) mod changes;
 pub(super) mod compared;
@@ -67,16 +67,16 @@ use std::ops::RangeInclusive;
 use super::json::check_points;
 use tower_pulse_model::snapshot::ContextSnapshot;
 
-/// Number of rows, unless a question sets a limit.
+/// Number of rows if a question sets no limit.
 const DEFAULT_ROWS: usize = 100;
 
-/// The most rows of an answer: a question with an offset gets further rows.
+/// The maximum number of rows of an answer. A question with an offset gets further rows.
 const MAX_ROWS: usize = 1_000;
 
-/// The length of slices, in seconds, if a question does not say it and they are kept.
+/// The length of slices, in seconds, for a question that does not set it, if slices of this length are kept.
 const DEFAULT_PRECISION: u32 = 60;
 
-/// Refuses a number of a question that is not allowed.
+/// Refuses a number that is out of range.
 fn check_number(
     name: &'static str,
     given: usize,
@@ -88,12 +88,12 @@ fn check_number(
     number.ok_or_else(|| QueryError::parameter(name, message()))
 }
 
-/// The limit of a question, or the default. Refuses one of more rows than an answer may have.
+/// The limit of a question, or the default. Refuses a limit of more rows than an answer may have.
 fn check_limit(limit: Option<usize>, most: usize) -> Result<usize, QueryError> {
     check_number("limit", limit.unwrap_or(DEFAULT_ROWS), 0..=most)
 }
 
-/// Refuses a question without the name that it needs.
+/// Refuses a question without a name that it requires.
 fn check_given(name: &'static str, given: &str) -> Result<(), QueryError> {
     match given {
         "" => Err(QueryError::parameter(name, format!("{name} is missing"))),
@@ -101,7 +101,7 @@ fn check_given(name: &'static str, given: &str) -> Result<(), QueryError> {
     }
 }
 
-/// The names that a question asks for, whatever the case of letters.
+/// A filter for names that contain a text, ignoring case.
 struct NameFilter(String);
 
 impl NameFilter {
@@ -114,7 +114,7 @@ impl NameFilter {
     }
 }
 
-/// The context of this kind among those of one name. Unless the kind is given, HTTP requests come first.
+/// Chooses the context of a kind among those of one name. Without a kind, HTTP requests are preferred.
 fn of_kind(contexts: &[ContextSnapshot], kind: Option<Kind>) -> Option<&ContextSnapshot> {
     let contexts = contexts.iter();
     contexts

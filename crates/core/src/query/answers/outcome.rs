@@ -1,4 +1,4 @@
-//! The paths whose requests end in one way most often.
+//! The paths with the most requests of an outcome.
 
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +23,7 @@ pub struct OutcomeQuery {
     pub outcome: String,
     /// The window.
     pub window: Window,
-    /// The most paths that are answered, 100 unless it is set, at most 1,000.
+    /// The maximum number of paths, at most 1,000; 100 by default.
     pub limit: Option<usize>,
 }
 
@@ -31,12 +31,12 @@ pub struct OutcomeQuery {
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct OutcomePaths {
-    /// What the window covers.
+    /// The time that the window covers.
     #[serde(flatten)]
     pub covered: Covered,
     /// The number of paths that had such requests.
     pub total: usize,
-    /// Those with the most of them, the most first.
+    /// The paths with the most such requests, in descending order.
     pub paths: Vec<OutcomeRow>,
 }
 
@@ -49,7 +49,7 @@ pub struct OutcomeRow {
     pub name: ContextName,
     /// The number of its requests with the outcome.
     pub count: u64,
-    /// Their share of its requests, 0 to 1.
+    /// The share of its requests that have the outcome, 0 to 1.
     pub share: Option<f64>,
 }
 

@@ -15,7 +15,7 @@ use crate::store::RECENT_SLICES;
 use tower_pulse_model::context::{ContextId, Kind, UNMATCHED};
 use tower_pulse_model::snapshot::FleetSnapshot;
 
-/// Number of complete seconds that the rate is a mean of.
+/// Number of complete seconds over which the rate is averaged.
 const SECONDS: i64 = 10;
 
 /// The fleet's main numbers: [`OverviewQuery`](crate::query::drawn::OverviewQuery).
@@ -28,20 +28,20 @@ pub struct Overview {
     pub last_hour: Option<HourTotal>,
     /// Requests in flight in all instances.
     pub in_flight: i64,
-    /// Requests per second over the last ten complete seconds that can be read, or the last complete slice if that is
-    /// longer; `None` if nobody can know it, as what was served lately cannot be read.
+    /// Requests per second over the last ten complete seconds that can be read, or over the last complete slice if that
+    /// is longer; `None` if recent requests cannot be read.
     pub requests_per_second: Option<f64>,
-    /// Number of contexts that the fleet has recorded, pages and timers.
+    /// Number of contexts that the fleet has recorded, both pages and timers.
     pub contexts: usize,
-    /// How many of them are timers.
+    /// Number of these that are timers.
     pub timers: usize,
     /// Number of instances that are alive.
     pub instances: u64,
-    /// The time in seconds that requests should stay below.
+    /// The target: the time in seconds that requests should stay below.
     pub target: Option<f64>,
-    /// Contexts with a target of their own whose error budget burns, the fastest of the last hour first.
+    /// Contexts whose own target's error budget burns, the fastest in the last hour first.
     pub burning: Vec<BurningPath>,
-    /// Why paths are missing, where the way in which the service uses the layer explains it.
+    /// Explains why paths are missing, if the cause is how the service uses the layer.
     pub advice: Option<Advice>,
     /// All requests of the window, if one was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -56,7 +56,7 @@ pub struct HourTotal {
     pub start: i64,
     /// Number of requests.
     pub requests: u64,
-    /// How many of them are errors.
+    /// Number of requests that are errors.
     pub errors: u64,
     /// Statistics of the access times.
     #[serde(flatten)]
@@ -84,7 +84,7 @@ impl HourTotal {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct OverviewQuery {
-    /// The window of which all requests are answered too, if there shall be one.
+    /// A window, of which all requests are answered too.
     pub window: Option<Window>,
 }
 
@@ -126,9 +126,9 @@ fn advice(sums: &PartSums) -> Option<Advice> {
 }
 
 /// Requests per second over the last ten complete seconds that can be read, or over the last complete slice if that is
-/// longer; `None` if these are no recent ones. A missing slice had no requests, and what was not recorded is left out.
-/// So is the slice that has just ended: it has usually not been flushed yet, and a steady rate would appear a
-/// tenth too low.
+/// longer; `None` if these are not recent. A missing slice had no requests, and time that was not recorded is left out.
+/// The slice that has just ended is left out as well: it has usually not been flushed yet, and a steady rate would
+/// appear a tenth too low.
 fn rate(fleet: &FleetSnapshot, span: &Span, precision: i64) -> Option<f64> {
     let precision = precision.max(1);
     let slice = |second: i64| second.div_euclid(precision) * precision;

@@ -23,11 +23,11 @@ use tower_pulse_model::outcome::OutcomeCounts;
 use tower_pulse_model::slow_request::SlowRequests;
 use tower_pulse_model::snapshot::HourSnapshot;
 
-/// The lower bound and the upper bound of a bucket of a histogram, in seconds, and its count.
+/// A bucket of a histogram: its lower and upper bound in seconds, and its count.
 type Bucket = (f64, f64, u64);
 
-/// The data of one context: [`PathQuery`](crate::query::PathQuery). Its JSON also has the hours, its timers, the requests to
-/// look at, advice, and its target.
+/// The data of one context: [`PathQuery`](crate::query::PathQuery). The JSON also has the hours, the timers, the
+/// requests to look at, advice, and the context's own target.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Path {
@@ -38,21 +38,21 @@ pub struct Path {
     hour: Option<ContextHour>,
     /// The hour before; `None` without samples.
     last_hour: Option<ContextHour>,
-    /// Each bucket that is not empty, of the current hour, or of the last one while the current has no samples.
+    /// Each non-empty bucket of the current hour, or of the last one while the current one has no samples.
     pub histogram: Vec<Bucket>,
     /// Counts by outcome, of the same hour.
     pub outcomes: Outcomes,
     /// The 5 slowest requests of each hour, slowest first.
     slowest_requests: BothHours,
-    /// The 5 newest failed requests of each hour, newest first. One of the slowest may be among them.
+    /// The 5 newest failed requests of each hour, newest first. They may include some of the slowest.
     failed_requests: BothHours,
-    /// What has changed on it, or, of a timer, on the paths that it is suspected of: what stands first.
+    /// The changes of the context, or those that the timer is a suspect of: standing ones first.
     pub changes: Vec<ChangeRow>,
     /// The timers within its requests, in the same hour as the histogram.
     #[serde(flatten)]
     timers: RequestTimers,
-    /// Why its requests are here, or end as they do, where the way in which the service uses the layer explains it: in
-    /// the window, or else in the same hour as the histogram.
+    /// Explains why requests are recorded here, or end as they do, if the cause is how the service uses the layer.
+    /// Covers the window, or else the hour of the histogram.
     advice: Vec<Advice>,
     /// Its own target, if it has one.
     path_target: Option<TargetBudget>,
@@ -61,16 +61,16 @@ pub struct Path {
     pub window: Option<PathWindow>,
 }
 
-/// What a context measured in a window, with histograms. Its JSON also has timers, and the requests to look at.
+/// The measurements of a context in a window, with histograms. The JSON also has timers and the requests to look at.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct PathWindow {
-    /// What was measured in it, and in the window before.
+    /// The measurements in the window and in the window before.
     #[serde(flatten)]
     pub window: ComparedWindow,
-    /// Each bucket that is not empty: its bounds in seconds, and its count.
+    /// Each non-empty bucket: its bounds in seconds, and its count.
     pub histogram: Vec<Bucket>,
-    /// The same of the window before.
+    /// The non-empty buckets of the window before.
     pub histogram_before: Vec<Bucket>,
     /// The timers within the requests.
     #[serde(flatten)]
@@ -79,11 +79,11 @@ pub struct PathWindow {
     timers_before: RequestTimers,
     /// The requests to look at.
     worst_requests: WorstRequests,
-    /// Of a timer, the paths within whose requests it ran, at most 100; empty for other contexts.
+    /// The paths within whose requests a timer ran, at most 100; empty for other contexts.
     run_by: Vec<TimerPath>,
 }
 
-/// A context's hour.
+/// An hour of a context.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct ContextHour {
@@ -96,7 +96,7 @@ pub struct ContextHour {
     pub times: Times,
     /// Sum of all access times, in seconds.
     pub total: f64,
-    /// How many of them are errors.
+    /// Number of samples that are errors.
     pub errors: u64,
 }
 
@@ -118,7 +118,7 @@ impl ContextHour {
     }
 }
 
-/// Which context is asked for.
+/// Asks for one context.
 /// The answer is [`Path`].
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -126,10 +126,10 @@ impl ContextHour {
 pub struct PathQuery {
     /// The context.
     pub context: String,
-    /// Its kind; HTTP requests come first if there is none.
+    /// The kind of the context; `None` prefers HTTP requests to timers.
     #[serde(deserialize_with = "or_any")]
     pub kind: Option<Kind>,
-    /// The window, if there shall be one.
+    /// A window to answer in addition to the hours.
     pub window: Option<Window>,
 }
 
@@ -146,7 +146,7 @@ pub(in crate::query) async fn path(source: &Source, query: &PathQuery) -> Result
     let window = match query.window {
         Some(window) => {
             let sums = source.reader.window(window).await?;
-            // The book has statistics of hours.
+            // The book has statistics for hours only.
             let added = match window.is_hour() {
                 true => added_hours(snapshot),
                 false => Vec::new(),

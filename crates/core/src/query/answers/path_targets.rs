@@ -1,4 +1,4 @@
-//! The targets of single contexts: how much of the error budget is left, and how fast it burns.
+//! The targets of single contexts: the rest of the error budget, and how fast it burns.
 
 use serde::Serialize;
 
@@ -14,7 +14,7 @@ use tower_pulse_model::order::InOrder;
 use tower_pulse_model::slice::HOUR;
 use tower_pulse_model::tier::DAY;
 
-/// The longest time that an error budget is for, in seconds: what is kept of 30 days.
+/// The time that an error budget covers, in seconds: as much of 30 days as is kept.
 const BUDGET_SECONDS: i64 = 30 * DAY as i64;
 
 /// The target of a context, and how fast its error budget burns.
@@ -25,7 +25,7 @@ pub struct TargetBurn {
     pub duration: f64,
     /// The share of the requests that should be good, between 0 and 1.
     pub share: f64,
-    /// Whether the budget burns faster than it lasts, in the last hour and in the last six: both rates are above 1.
+    /// Whether the budget burns too fast in the last hour and in the last six: both rates are above 1.
     pub burns: bool,
     /// The last hour; `None` if its sums do not fit into `query_bytes`.
     pub one_hour: Option<Burn>,
@@ -33,23 +33,24 @@ pub struct TargetBurn {
     pub six_hours: Option<Burn>,
 }
 
-/// How many requests were bad in a window, and how fast that burns the error budget.
+/// The bad requests of a window, and how fast they burn the error budget.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Burn {
-    /// What the window covers.
+    /// The time that the window covers.
     #[serde(flatten)]
     pub covered: Covered,
-    /// How many requests count: successes and errors. A 4xx that is no error, and a request that was cut off, do not.
+    /// Number of requests that count: successes and errors. A 4xx that is not an error does not count, nor does a
+    /// request that was cut off.
     pub counted: u64,
-    /// How many of them were errors or took too long.
+    /// Number of counted requests that were errors or took too long.
     pub bad: u64,
-    /// `bad` by `counted`, 0 to 1; `None` if no request counts.
+    /// `bad` divided by `counted`, 0 to 1; `None` if no request counts.
     pub bad_share: Option<f64>,
-    /// `bad_share` by the share that may be bad: at 1 the budget is used up just when its time is over. `None` if no request
-    /// counts.
+    /// `bad_share` divided by the share that may be bad. At 1, the budget is used up exactly at the end of its time.
+    /// `None` if no request counts.
     pub burn_rate: Option<f64>,
-    /// The largest relative error of the duration: the counts are exact for one that differs by no more.
+    /// The largest relative error of the duration: the counts are exact for a duration that differs by at most this.
     pub error: f64,
 }
 
@@ -60,10 +61,10 @@ pub struct TargetBudget {
     /// The target.
     #[serde(flatten)]
     pub target: TargetBurn,
-    /// What is kept of the last 30 days.
+    /// The last 30 days, or as much of them as is kept.
     pub budget: Burn,
-    /// The share of the error budget of that time that is left: 1 without a bad request, below 0 if there were more than
-    /// may be. `None` if no request counts.
+    /// The rest of the error budget of that time: 1 without bad requests, below 0 if there were more than allowed.
+    /// `None` if no request counts.
     pub budget_left: Option<f64>,
 }
 
@@ -93,12 +94,12 @@ impl Burn {
     }
 
     fn is_fast(&self) -> bool {
-        // A share has no exact binary form: a rate of 1 may come out a little above.
+        // Shares have no exact binary form, so a rate of 1 may come out slightly above.
         self.burn_rate.is_some_and(|rate| rate > 1.0 + 1e-9)
     }
 }
 
-/// The targets of single contexts, with what they met of late. Empty without such targets, and then nothing is read.
+/// The targets of single contexts with their recent burn rates. Without such targets, nothing is read.
 pub(super) async fn burning(source: &Source) -> Result<Vec<(&ContextId, TargetBurn)>, QueryError> {
     let targets = &source.targets.of_paths;
     if targets.is_empty() {
@@ -107,7 +108,7 @@ pub(super) async fn burning(source: &Source) -> Result<Vec<(&ContextId, TargetBu
     let [one_hour, six_hours] = [HOUR, 6 * HOUR].map(|length| async move {
         match source.reader.path_targets(Window::seconds(length)).await {
             Ok(sums) => Ok(Some(sums)),
-            // All else of the answer has its room.
+            // Only this window is left out of the answer.
             Err(QueryError::NoRoom(_)) => Ok(None),
             Err(error) => Err(error),
         }
@@ -132,7 +133,7 @@ pub(super) async fn burning(source: &Source) -> Result<Vec<(&ContextId, TargetBu
     Ok(burns.map(|of| (&of.1.context, burn(of))).collect())
 }
 
-/// The contexts whose budget burns, the fastest of the last hour first.
+/// The contexts whose budget burns, the fastest in the last hour first.
 pub(super) async fn burning_paths(source: &Source) -> Result<Vec<BurningPath>, QueryError> {
     let all = burning(source).await?.into_iter();
     let mut paths: Vec<BurningPath> = all

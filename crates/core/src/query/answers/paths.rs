@@ -1,4 +1,4 @@
-//! The table of all contexts in a window, with filter, order and pages.
+//! The table of all contexts in a window, which can be filtered, sorted and paged.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -50,23 +50,23 @@ pub enum Sort {
     P50,
     /// The 99th percentile.
     P99,
-    /// Errors by count.
+    /// Errors divided by the count.
     ErrorShare,
-    /// The share of the time of all rows.
+    /// The share of the total time of all rows.
     Share,
-    /// The change of the mean.
+    /// The ratio of the mean to that of the window before.
     Change,
     /// The number of responses with a 4xx status.
     #[serde(rename = "4xx")]
     ClientErrors,
-    /// The change that stands: contexts that have changed come first, the most urgent before the others; a timer as the change
-    /// that it is a suspect of.
+    /// The standing change, the most urgent first, before contexts without one. A timer counts as the change that it is
+    /// a suspect of.
     Changed,
     /// The mean time within polls.
     Computing,
     /// The mean time outside of polls.
     Waiting,
-    /// The longest poll: what holds a worker thread longest comes first.
+    /// The longest poll, which holds a worker thread.
     LongestPoll,
     /// The name.
     Context,
@@ -93,24 +93,24 @@ impl Sort {
             Self::Computing => now.polls?.computing,
             Self::Waiting => now.polls?.waiting,
             Self::LongestPoll => now.polls?.longest,
-            // The names are compared where all else is equal.
+            // Names are compared if all else is equal.
             Self::Context => None,
         }
     }
 }
 
-/// How a context compares with the window before.
+/// The status of a context, compared with the window before.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum RowStatus {
-    /// It had no samples before.
+    /// The context had no samples before.
     New,
-    /// It has no samples any more.
+    /// The context no longer has samples.
     Gone,
-    /// Its mean has grown.
+    /// The mean has grown.
     Up,
-    /// Its mean has fallen.
+    /// The mean has fallen.
     Down,
 }
 
@@ -118,12 +118,12 @@ pub enum RowStatus {
 struct Row {
     context: ContextId,
     measured: Compared,
-    /// The greater, the more urgent is the change that stands. Set where rows are ordered by it.
+    /// The urgency of the standing change, greater for a more urgent one. Set only if rows are sorted by it.
     urgency: Option<usize>,
 }
 
 impl Row {
-    /// Whether it has a status, or samples if none is asked for.
+    /// Whether the row has a status, or any samples if `status` is `None`.
     fn has(&self, status: Option<RowStatus>) -> bool {
         match status {
             Some(status) => self.is(status),
@@ -143,21 +143,22 @@ impl Row {
     }
 }
 
-/// The share of a window of which enough was recorded to say that something was not in it.
+/// The share of a window that must be recorded to say that a context was not in it.
 const WHOLE: f64 = 0.995;
 
-/// A page of the table: [`PathsQuery`](crate::query::PathsQuery). Its JSON has series too, if they are asked for there.
+/// A page of the table: [`PathsQuery`](crate::query::PathsQuery). The JSON also has series, if the question asks for
+/// them.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Paths {
-    /// What the window covers.
+    /// The time that the window covers.
     #[serde(flatten)]
     pub now: Covered,
-    /// What the window before covers.
+    /// The time that the window before covers.
     pub before: Covered,
     /// The largest relative error of the percentiles of both windows.
     pub error: f64,
-    /// The time in seconds that requests should stay below.
+    /// The target: the time in seconds that requests should stay below.
     pub target: Option<f64>,
     /// Number of rows on all pages.
     pub total: usize,
@@ -175,40 +176,40 @@ pub struct PathRow {
     /// The context.
     #[serde(flatten)]
     pub name: ContextName,
-    /// What it measured in the window.
+    /// The measurements in the window.
     #[serde(flatten)]
     pub now: Measured,
     /// The share of the total of all rows, 0 to 1.
     pub share: Option<f64>,
-    /// What it measured in the window before; `None` without samples.
+    /// The measurements in the window before; `None` without samples.
     pub before: Option<Measured>,
-    /// `now` by `before`.
+    /// `now` divided by `before`.
     pub change: Option<Ratios>,
-    /// Whether it had no samples in the window before, which was recorded.
+    /// Whether it had no samples in the window before, although that was recorded.
     pub is_new: bool,
     /// Its own target, if it has one.
     path_target: Option<TargetBurn>,
-    /// The timer that it runs more than 20 times a request; of a timer, the path that runs it so often. `None` if there
-    /// is none.
+    /// The timer that the path runs more than 20 times per request; for a timer, the path that runs it so often. `None`
+    /// if there is none.
     repeated: Option<Repeated>,
     /// One value for each slice, oldest first; `None` where nothing was recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::query) series: Option<Vec<Option<PointValue>>>,
 }
 
-/// A timer that a path runs more than 20 times a request: a query for each row of another, usually.
+/// A timer that a path runs more than 20 times per request, such as a query that runs once for each row of another.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Repeated {
-    /// The timer. Of several, the one that the path runs most often.
+    /// The timer that the path runs most often.
     pub timer: Arc<str>,
-    /// The path. Of several, the one that runs it most often per request.
+    /// The path that runs it most often per request.
     pub path: Arc<str>,
-    /// How often it runs, by the number of requests.
+    /// The mean number of runs per request.
     pub per_request: f64,
 }
 
-/// The timers that paths of a window repeat, by path and by timer.
+/// The repeated timers of a window, by path and by timer.
 fn repeated(sums: &WindowSums) -> HashMap<RecordId, Repeated> {
     let mut repeated: HashMap<RecordId, Repeated> = HashMap::new();
     for (path, summary) in &sums.now.summaries {
@@ -237,7 +238,7 @@ fn repeated(sums: &WindowSums) -> HashMap<RecordId, Repeated> {
     repeated
 }
 
-/// Which contexts are asked for, and in which order.
+/// Asks for the contexts of a window.
 /// The answer is [`Paths`].
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -245,30 +246,30 @@ fn repeated(sums: &WindowSums) -> HashMap<RecordId, Repeated> {
 pub struct PathsQuery {
     /// The window.
     pub window: Window,
-    /// Only contexts of a kind, or those of all.
+    /// Only contexts of this kind, or all.
     #[serde(deserialize_with = "kind_or_all")]
     pub kind: Kind,
-    /// Only contexts that compare with the window before in a way; otherwise those that have samples.
+    /// Only contexts of this status; by default, those that have samples.
     #[serde(deserialize_with = "or_any")]
     status: Option<RowStatus>,
-    /// Only contexts whose name contains it, whatever the case of letters.
+    /// Only contexts whose name contains this text, ignoring case.
     #[serde(rename = "q")]
     pub contains: String,
-    /// What they are ordered by.
+    /// The measurement to sort by.
     pub sort: Sort,
-    /// Whether the smallest comes first. A context without a value comes last in either order.
+    /// Whether the smallest value comes first. A context without a value comes last in either order.
     #[serde(rename = "order", deserialize_with = "is_ascending")]
     pub ascending: bool,
-    /// What the series of each row shows, if there shall be one.
+    /// The metric of the series of each row, if a series is wanted.
     #[serde(deserialize_with = "or_none")]
     series: Option<RowMetric>,
-    /// The most contexts that are answered, 100 unless it is set: at most 1,000, or 100 with a series.
+    /// The maximum number of contexts, 100 by default: at most 1,000, or 100 with a series.
     pub limit: Option<usize>,
-    /// How many are left out before.
+    /// The number of contexts to skip.
     pub offset: usize,
 }
 
-/// The order of rows, as the API names it.
+/// The order of rows, by its name in the API.
 #[derive(PartialEq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Order {
@@ -281,7 +282,7 @@ fn is_ascending<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
 }
 
 impl PathsQuery {
-    /// The order of two rows.
+    /// Compares two rows by the order of the question.
     fn precedes(&self, a: &Row, b: &Row) -> Ordering {
         let by_name = a.context.name.cmp(&b.context.name);
         let descending = !self.ascending;
@@ -302,7 +303,7 @@ pub(in crate::query) async fn paths(
     query: &PathsQuery,
 ) -> Result<Paths, QueryError> {
     let limit = check_limit(query.limit, most_rows(query.series.is_some()))?;
-    // The book has statistics of hours.
+    // The book has statistics for hours only.
     let book = match query.window.is_hour() {
         true => Some(source.reader.book().await?),
         false => None,
@@ -353,8 +354,8 @@ fn id_of(context: &ContextId) -> RecordId {
     RecordId::new(context.kind, &context.name)
 }
 
-/// The contexts of a window of the records that are asked for, unordered, with what other programs have added to the
-/// book's statistics; and the time of all contexts of the kind, in seconds.
+/// The contexts of a window that match, unordered and with the additions of other programs to the book; and the time of
+/// all contexts of the kind, in seconds.
 async fn rows(
     source: &Source,
     query: &PathsQuery,
@@ -368,7 +369,7 @@ async fn rows(
     };
     let foreign = book.into_iter().flat_map(Book::contexts);
     let contexts = sums.contexts().chain(foreign.filter(|id| !sums.has(id)));
-    // Room for all, as moving rows to a larger place takes long.
+    // Reserves room for all rows, as growing the vector would move them.
     let mut rows = Vec::with_capacity(sums.contexts.len());
     let mut totals = Vec::with_capacity(sums.contexts.len());
     let mut turn = Turn::new(&source.clock);
@@ -388,7 +389,7 @@ async fn rows(
             rows.push(row);
         }
     }
-    // In one order, as the last digits of a sum depend on it, and an unchanged answer should stay the same.
+    // Added up in a fixed order: the last digits of the sum depend on it, and an unchanged answer must stay the same.
     totals.order_by(f64::total_cmp);
     Ok((rows, totals.iter().sum()))
 }

@@ -1,4 +1,4 @@
-//! The hour-of-week profile of a context: what is usual at each hour of the week.
+//! The hour-of-week profile of a context: the usual requests at each hour of the week.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,24 +10,24 @@ use crate::query::source::Source;
 use tower_pulse_model::context::{ALL, ContextId, Kind};
 use tower_pulse_model::profile::{Profile as Stored, ProfileHour};
 
-/// Hours of the week that were recorded until a profile says something.
+/// The number of recorded hours of the week from which on a profile is meaningful.
 const ENOUGH_HOURS: usize = 24;
 
-/// Significant digits of a figure: a profile is no more exact.
+/// Significant digits of a figure. A profile is not more exact.
 const DIGITS: i32 = 4;
 
-/// What is usual at each hour of the week: [`ProfileQuery`](crate::query::drawn::ProfileQuery).
+/// The usual requests at each hour of the week: [`ProfileQuery`](crate::query::drawn::ProfileQuery).
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Profile {
     /// The context.
     #[serde(flatten)]
     pub name: ContextName,
-    /// The end of the last hour that is part of it, in Unix seconds; `None` before the first.
+    /// The end of the last hour in the profile, in Unix seconds; `None` before the first.
     pub until: Option<i64>,
-    /// Whether 24 hours of the week or more were recorded since the context had its first request.
+    /// Whether at least 24 hours of the week were recorded since the context had its first request.
     pub enough: bool,
-    /// The hours of the week that were recorded, Monday 00:00 UTC first: at most 168.
+    /// The recorded hours of the week, Monday 00:00 UTC first: at most 168.
     pub hours: Vec<HourOfWeek>,
 }
 
@@ -37,9 +37,9 @@ pub struct Profile {
 pub struct HourOfWeek {
     /// Its number within the week, 0 to 167: Monday 00:00 to 01:00 UTC is 0.
     pub hour: usize,
-    /// In how many weeks it was recorded, wholly or in part: 255 for more.
+    /// The number of weeks in which it was recorded, at least in part; 255 for more.
     pub weeks: u8,
-    /// The weeks, weighed: at most 4.
+    /// The sum of the weights of the weeks: at most 4.
     pub weight: f64,
     /// Requests per hour.
     pub requests: f64,
@@ -47,11 +47,12 @@ pub struct HourOfWeek {
     pub errors: f64,
     /// The mean access time, in seconds; `None` without requests.
     pub mean: Option<f64>,
-    /// The 95th percentile in seconds, as the mean of those of the weeks by their requests; `None` without requests.
+    /// The 95th percentile in seconds: the mean of the weeks' percentiles, weighted by requests; `None` without
+    /// requests.
     pub p95: Option<f64>,
 }
 
-/// Which context is asked for.
+/// Asks for the profile of a context.
 /// The answer is [`Profile`].
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -59,7 +60,7 @@ pub struct HourOfWeek {
 pub struct ProfileQuery {
     /// The context; `None` for all requests.
     pub context: Option<String>,
-    /// Its kind; HTTP requests come first if there is none.
+    /// The kind of the context; `None` prefers HTTP requests to timers.
     #[serde(deserialize_with = "or_any")]
     pub kind: Option<Kind>,
 }
@@ -104,13 +105,13 @@ impl HourOfWeek {
     }
 }
 
-/// A number with so many digits.
+/// Rounds a number to [`DIGITS`] significant digits.
 fn rounded(number: f64) -> f64 {
     if !number.is_normal() {
         return 0.0;
     }
     let place = DIGITS - 1 - number.abs().log10().floor() as i32;
-    // The power is exact up to 10^22; dividing by it gives the shortest number.
+    // The power is exact up to 10^22, and the division gives the number with the fewest digits.
     match place {
         0.. => (number * 10f64.powi(place)).round() / 10f64.powi(place),
         _ => (number / 10f64.powi(-place)).round() * 10f64.powi(-place),

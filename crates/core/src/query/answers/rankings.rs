@@ -31,7 +31,8 @@ pub struct RankingRow {
     pub ids: usize,
 }
 
-/// A part of a ranking: [`RankingQuery`](crate::query::RankingQuery). Its JSON also says how the ranking is configured.
+/// A part of a ranking: [`RankingQuery`](crate::query::RankingQuery). The JSON also has the configuration of the
+/// ranking.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct RankingPart {
@@ -54,20 +55,20 @@ pub struct RankingHead {
     pub period: i64,
     /// The length of a slice, in seconds.
     pub interval: u32,
-    /// The most ids that it has.
+    /// The maximum number of ids.
     pub max_ids: u32,
-    /// How much was added to ids that it had no room for.
+    /// The sum of the additions to ids for which there was no room.
     pub dropped: u64,
 }
 
-/// An id of a ranking, with its place.
+/// An id of a ranking, with its rank.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct RankedRow {
     /// The id and its score.
     #[serde(flatten)]
     pub id: RankedId,
-    /// Its place, which counts from 0.
+    /// Its rank, starting from 0.
     pub rank: usize,
 }
 
@@ -90,7 +91,7 @@ impl RankingHead {
 #[non_exhaustive]
 pub struct RankingsQuery {}
 
-/// Which part of a ranking is asked for.
+/// Asks for a part of a ranking.
 /// The answer is [`RankingPart`].
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -98,9 +99,9 @@ pub struct RankingsQuery {}
 pub struct RankingQuery {
     /// The name of the ranking.
     pub name: String,
-    /// The most ids that are answered, at most 1,000; 100 unless it is set.
+    /// The maximum number of ids, at most 1,000; 100 by default.
     pub limit: Option<usize>,
-    /// How many are left out before.
+    /// The number of ids to skip.
     pub offset: usize,
 }
 
@@ -116,7 +117,7 @@ pub(in crate::query) async fn rankings(
             ids: page.total,
         })
         .collect();
-    // What the store says of a ranking goes before the configuration of this process.
+    // The store's configuration of a ranking takes precedence over that of this process.
     let names: HashSet<&str> = stored.iter().map(|(name, _)| &**name).collect();
     let own_only = own.iter().filter(|(name, _)| !names.contains(&**name));
     rankings.extend(own_only.map(|(name, spec)| RankingRow {

@@ -1,4 +1,4 @@
-//! The slices that a series is made of: how long they are, and whether counters or records have them.
+//! The slices of a series: their length, and whether they come from counters or records.
 
 use std::ops::Range;
 
@@ -10,22 +10,22 @@ use tower_pulse_model::slice::{Precision, Precisions};
 use tower_pulse_model::tier::{COARSEST, DAY, WIDTHS, tier_for};
 use tower_pulse_model::tiers::Tiers;
 
-/// The most points of a series, if the request leaves the precision open.
+/// The maximum number of points of a series if the question does not set the precision.
 const MAX_POINTS: i64 = 200;
 
-/// The most points of a series in a row of a table. Counters by the five minutes cover six hours by 73.
+/// The maximum number of points of a series in a row of a table. Six hours have 73 slices of five minutes.
 pub(super) const MAX_ROW_POINTS: i64 = 75;
 
-/// Slices of one length that are kept in one place.
+/// Slices of one length, from counters or from records.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Resolution {
     /// Length of the slices, in seconds.
     pub(super) precision: u32,
-    /// The precision of the counters, or the tier of the records, that they are made of.
+    /// The precision of the counters, or the tier of the records, from which the slices are made.
     pub(super) tier: Precision,
-    /// Whether counters have them.
+    /// Whether the slices come from counters.
     pub(super) is_counter: bool,
-    /// Since when they are kept, in Unix seconds; `i64::MIN` if they always were.
+    /// The time since which they are kept, in Unix seconds; `i64::MIN` if they always were.
     since: i64,
 }
 
@@ -40,9 +40,9 @@ impl Resolution {
         }
     }
 
-    /// The slices that have a metric, finest first, and counters before records: a counter is one key.
+    /// All resolutions for a metric, finest first, and counters before records, as a counter is a single key.
     ///
-    /// Without `has_counters` the metric can be read from records only, of some tiers.
+    /// Without `has_counters`, the metric can only be read from the records of `tiers`.
     pub(super) fn all(precisions: &Precisions, has_counters: bool, tiers: Tiers) -> Vec<Self> {
         let counters = precisions.counters.iter().filter(|_| has_counters);
         let counters = counters.map(|precision| Self::of_counters(*precision));
@@ -55,16 +55,15 @@ impl Resolution {
         let records = WIDTHS.into_iter();
         let records =
             records.filter_map(|precision| Some(of_tier(precision, tier_for(precision)?)));
-        // Days of the quarters of a day come first, as long as there are some.
+        // Days that are made of quarters of a day come before the stored ones, and are used while quarters are kept.
         let days = tiers.get(DAY).map(|days| of_tier(DAY, days));
         let mut all: Vec<_> = counters.chain(records).chain(days).collect();
         all.order_by_key(|resolution| resolution.precision);
         all
     }
 
-    /// The resolution for a request: with slices of the given length, which cover the window. If the request does
-    /// not say how long, the finest slices that cover the window by no more than 200 points.
-    ///
+    /// Chooses the resolution with slices of the given length that cover the window. Without a length, chooses the
+    /// finest slices that cover the window by at most 200 points.
     pub(super) fn choose(
         all: &[Self],
         given: Option<u32>,
@@ -88,8 +87,8 @@ impl Resolution {
         }
     }
 
-    /// The precision of counters for the series in the rows of a table: the finest that covers the window by few
-    /// points; `None` if all of them are too fine.
+    /// The precision of counters for the series in the rows of a table: the finest that covers the window by at most
+    /// [`MAX_ROW_POINTS`] points; `None` if all precisions are too fine.
     pub(super) fn of_rows(
         precisions: &Precisions,
         bounds: &Range<i64>,
@@ -101,7 +100,7 @@ impl Resolution {
         precisions.counter(finest.precision)
     }
 
-    /// The precision of a series without a window: of the counters, if the metric has counters.
+    /// The precision of a series without a window: that of the counters, if the metric has counters.
     fn default_precision(all: &[Self]) -> Option<u32> {
         let has_counters = all.iter().any(|one| one.is_counter);
         let mut precisions = (all.iter())
@@ -111,8 +110,8 @@ impl Resolution {
         precisions.find(|one| *one == DEFAULT_PRECISION).or(finest)
     }
 
-    /// The finest slices that cover a window by a limited number of points; if none are kept for so long, those that
-    /// are kept for longest.
+    /// The finest slices that cover a window by a limited number of points; if none go back far enough, those that are
+    /// kept for longest.
     fn finest(
         all: impl Iterator<Item = Self> + Clone,
         max_points: i64,
@@ -126,13 +125,13 @@ impl Resolution {
         Self::reaching(few, bounds, now)
     }
 
-    /// The first that covers a window; if none does, the first of those that are kept for longest.
+    /// The first resolution that covers a window; if there is none, the first of those that are kept for longest.
     fn reaching(all: impl Iterator<Item = Self> + Clone, bounds: &Range<i64>, now: i64) -> Self {
         let mut covering = all
             .clone()
             .filter(|one| one.first_kept(now) <= one.slices(bounds).from);
         let longest = || all.min_by_key(|one| one.first_kept(now));
-        // The records have slices of a day, whatever the configuration.
+        // The records have daily slices, whatever the configuration.
         let day = Self {
             precision: DAY,
             tier: COARSEST,
@@ -203,7 +202,7 @@ mod tests {
             chosen(true, None, between(5_000_000, 0)),
             (86_400, true, 58)
         );
-        // Nothing is kept for so long.
+        // No slices are kept for so long.
         assert_eq!(chosen(true, None, between(NOW, 0)).0, 86_400);
         assert_eq!(chosen(false, None, between(2_000_000, 0)).0, 21_600);
     }

@@ -1,14 +1,14 @@
-//! The series of the rows of a table: a value for each slice of the window.
+//! The series in the rows of a table: a value for each slice of the window.
 
 use serde::{Deserialize, Serialize};
 
 use super::MAX_ROWS;
 use crate::query::windows::points::{Point, WindowPoints};
 
-/// The most rows of an answer that have a series.
+/// The maximum number of rows of an answer with series.
 pub(super) const MAX_SERIES_ROWS: usize = 100;
 
-/// The most rows of a table, each of which has a series or none.
+/// The maximum number of rows of a table, with or without series.
 pub(super) fn most_rows(has_series: bool) -> usize {
     match has_series {
         true => MAX_SERIES_ROWS,
@@ -16,7 +16,7 @@ pub(super) fn most_rows(has_series: bool) -> usize {
     }
 }
 
-/// What the series of a row shows of each slice.
+/// The metric of the series of a row.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -36,7 +36,7 @@ pub enum RowMetric {
 pub enum PointValue {
     /// A number of requests.
     Count(i64),
-    /// Seconds, to three digits.
+    /// Seconds, to three significant digits.
     Time(f32),
 }
 
@@ -44,7 +44,7 @@ pub enum PointValue {
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct SeriesSpan {
-    /// What the values are: `"hits"`, `"mean"`, `"p95"`, or `"count"` of counters.
+    /// The metric of the values: `"hits"`, `"mean"` or `"p95"`, or `"count"` for counters.
     pub metric: &'static str,
     /// The length of a slice, in seconds.
     pub precision: u32,
@@ -74,7 +74,7 @@ impl RowMetric {
         }
     }
 
-    /// The values of some slices. A slice without requests has a count, and no time.
+    /// The values of some slices. A slice without requests has a count but no time.
     pub(super) fn of_all(self, points: &[Option<Point>]) -> Vec<Option<PointValue>> {
         let value = |point: &Option<Point>| {
             let point = point.as_ref()?;

@@ -1,4 +1,4 @@
-//! The scheduled rows of a row cache of this process.
+//! The scheduled rows of this process's row caches.
 
 use std::sync::Arc;
 
@@ -15,15 +15,15 @@ use crate::row_lists::{FailedRow, RowInfo, RowList, RowSums, RowsQuery};
 pub struct Rows {
     /// The names of the caches of this process; `""` is the unnamed one.
     pub caches: Vec<String>,
-    /// The cache that the rows are of; `None` if there is none.
+    /// The cache that has the rows; `None` without a cache.
     pub name: Option<String>,
     /// Number of scheduled rows that match.
     pub total: usize,
-    /// The rows: first those that fail, then the latest due.
+    /// The rows: failing ones first, then the latest due.
     pub rows: Vec<RowInfo>,
-    /// Rows without a schedule, or that have left it, whose last load in this process failed, newest first.
+    /// Rows that have no schedule, or no longer have one, and whose last load in this process failed; newest first.
     pub failed: Vec<FailedRow>,
-    /// What happened to all rows of the cache in this process; `None` without a cache.
+    /// Totals over all rows of the cache in this process; `None` without a cache.
     pub sums: Option<RowSums>,
 }
 

@@ -24,21 +24,22 @@ pub struct Series {
     pub metric: SeriesMetric,
     /// The length of a slice, in seconds.
     pub precision: u32,
-    /// What the window covers that was asked for.
+    /// The time that the window covers, if a window was asked for.
     #[serde(flatten)]
     pub window: Option<Covered>,
     /// The largest relative error of the points, if a window was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<f64>,
-    /// The times of the window in which the service was not running, in Unix seconds from the first to before the second,
-    /// oldest first, if a window was asked for. Its slices have no points there, and not because there was no request.
+    /// The times of the window in which the service was not running, oldest first: start and end in Unix seconds, the
+    /// end excluded. Slices have no points there because nothing was recorded, not for lack of requests. `None` without
+    /// a window.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_running: Option<Vec<(i64, i64)>>,
     /// The start, in Unix seconds, and the value of each slice that has data, oldest first.
     pub points: Vec<(i64, SeriesValue)>,
 }
 
-/// Which series is asked for.
+/// Asks for a metric over time.
 /// The answer is [`Series`].
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -46,15 +47,15 @@ pub struct Series {
 pub struct SeriesQuery {
     /// The context; `None` stands for all requests.
     pub context: Option<String>,
-    /// The kind of the context; HTTP requests come first if there is none.
+    /// The kind of the context; `None` prefers HTTP requests to timers.
     #[serde(deserialize_with = "or_any")]
     pub kind: Option<Kind>,
-    /// What is shown of each slice.
+    /// The metric.
     pub metric: SeriesMetric,
-    /// The window; all slices that are kept if there is none.
+    /// The window; all slices that are kept by default.
     pub window: Option<Window>,
-    /// The length of the slices, in seconds: one that counters or records are kept at. The finest that covers the window
-    /// by no more than 200 points if there is none.
+    /// The length of the slices in seconds: one at which counters or records are kept. The default is the finest that
+    /// covers the window by at most 200 points.
     pub precision: Option<u32>,
 }
 
@@ -75,7 +76,7 @@ pub(in crate::query) async fn series(
     }
     let resolution = Resolution::choose(&resolutions, given, bounds.as_ref(), now)?;
 
-    // The start of each slice, its value, and the relative error of that.
+    // The start of each slice, its value, and the relative error of the value.
     let mut points: Vec<(i64, SeriesValue, f64)> = match resolution.is_counter {
         true => {
             let whose = context.unwrap_or(ALL);
@@ -119,7 +120,7 @@ pub(in crate::query) async fn series(
     })
 }
 
-/// What slices of a length cover of which the `oldest` has data, and the times in which the service was not running.
+/// The time that slices cover, if `oldest` is the first with data, and the times in which the service was not running.
 pub(super) async fn recorded(
     source: &Source,
     slices: WindowSlices,
@@ -132,8 +133,8 @@ pub(super) async fn recorded(
     Ok((Covered::read(source, slices, &span).await?, missing))
 }
 
-/// The time that was recorded, from the `oldest` slice on. There may be slices from before the store was created; of the
-/// one within which it was created, only the part since then was recorded.
+/// The recorded time, from the `oldest` slice on, which may be from before the store was created. A slice in which the
+/// store was created is only recorded from then on.
 fn with_oldest(span: Span, precision: u32, oldest: Option<i64>) -> Span {
     let since = span.recorded.since();
     let before = oldest.filter(|start| start.saturating_add(i64::from(precision)) <= since);
@@ -143,7 +144,7 @@ fn with_oldest(span: Span, precision: u32, oldest: Option<i64>) -> Span {
     }
 }
 
-/// The context that a request names, of which it may say the kind; all requests if it names none.
+/// The context of a question by its name and, if given, its kind; all requests without a name.
 pub(super) async fn context_id(
     source: &Source,
     context: Option<&str>,

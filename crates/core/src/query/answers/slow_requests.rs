@@ -1,4 +1,4 @@
-//! Requests one by one, and the slowest and the newest failed ones of a context.
+//! Single requests, and lists of a context's slowest and newest failed ones.
 
 use std::sync::Arc;
 
@@ -15,16 +15,16 @@ use tower_pulse_model::slow_request::{SlowRequest, SlowRequests};
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct ListedRequest {
-    /// Its context. `path` is a route template.
+    /// The context. `path` is a route template.
     #[serde(flatten)]
     pub name: ContextName,
-    /// How long it took, in seconds.
+    /// The duration, in seconds.
     pub duration: f64,
     /// When it ended, in Unix seconds.
     pub ended: f64,
     /// The status of its response; `None` if it had none.
     pub status: Option<u16>,
-    /// How it ended, such as `"5xx"`.
+    /// The outcome, such as `"5xx"`.
     pub outcome: &'static str,
     /// Whether it counts as an error.
     pub error: bool,
@@ -32,7 +32,7 @@ pub struct ListedRequest {
     pub instance: String,
     /// The id of its trace, if it had one.
     pub trace_id: Option<String>,
-    /// The path of the request itself, if paths are recorded.
+    /// The literal path of the request, if paths are recorded.
     pub request_path: Option<String>,
 }
 
@@ -53,18 +53,18 @@ impl ListedRequest {
     }
 }
 
-/// Requests of this hour and of the last one.
+/// Requests of this hour and of the last.
 #[derive(Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct BothHours {
-    /// Those of the current hour.
+    /// Requests of the current hour.
     pub hour: Vec<ListedRequest>,
-    /// Those of the hour before.
+    /// Requests of the hour before.
     pub last_hour: Vec<ListedRequest>,
 }
 
 impl BothHours {
-    /// Some of the requests in the lists of both hours.
+    /// Chooses requests from the lists of both hours.
     pub(super) fn new<'a, I: Iterator<Item = &'a SlowRequest>>(
         lists: &'a [Arc<Vec<SlowRequests>>; 2],
         of: fn(&'a SlowRequests) -> I,
@@ -77,7 +77,7 @@ impl BothHours {
     }
 }
 
-/// The lists of a context in this hour and in the last one. Timers have none.
+/// The lists of a context in this hour and in the last. Timers have none.
 pub(super) async fn both_hours(
     source: &Source,
     context: &ContextId,

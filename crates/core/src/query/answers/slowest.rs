@@ -20,29 +20,29 @@ pub struct Slowest {
     pub slowest: Vec<SlowContext>,
 }
 
-/// A context of the ranking.
+/// A context in the ranking.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct SlowContext {
     /// The context.
     pub context: String,
-    /// `None` if neither hour has samples of it, or if it is the name of a context and of a timer.
+    /// The kind of the context; `None` if neither hour has samples of it, or if a page and a timer share the name.
     pub kind: Option<Kind>,
-    /// The method, if it stands for requests.
+    /// The method of the context, if it stands for requests.
     pub method: Option<String>,
-    /// The route template, if it stands for requests.
+    /// The route template of the context, if it stands for requests.
     pub path: Option<String>,
     /// The mean by which it is ranked, in seconds.
     pub mean: f64,
 }
 
-/// How much of the ranking is asked for.
+/// Asks for the ranking of the slowest contexts.
 /// The answer is [`Slowest`].
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SlowestQuery {
-    /// The most contexts that are answered, at most 1,000; 100 unless it is set.
+    /// The maximum number of contexts, at most 1,000; 100 by default.
     pub limit: Option<usize>,
 }
 
@@ -53,7 +53,7 @@ pub(in crate::query) async fn slowest(
     let limit = check_limit(query.limit, MAX_ROWS)?;
     let ranking = source.reader.slowest().await?;
     let hours = source.reader.window(Window::HOUR).await?;
-    // The ranking has names only.
+    // The ranking has names only, and no kinds.
     let mut kinds: HashMap<&str, Option<Kind>> = HashMap::new();
     for context in hours.contexts() {
         let kind = kinds.entry(&context.name);

@@ -1,9 +1,10 @@
-//! The slowest requests of an hour or two, of all contexts or of those that are asked for.
+//! The slowest requests of an hour or two, of all contexts or of selected ones.
 //!
-//! The store keeps few requests: the slowest of all, and of each context the slowest and the newest failed ones. Where the list
-//! of all is not enough, as it may be full of one page's requests, the lists of so many contexts are added as there may be
-//! requests in the answer: those with the slowest requests. So the slowest request of each context that belongs into the
-//! answer is in it, and no more is read the more contexts there are.
+//! The store keeps few requests: the slowest of all, and for each context the slowest and the newest failed ones. A
+//! question with a filter needs more than the list of all, which may be full of one page's requests. The lists of the
+//! contexts with the slowest requests are added then: as many lists as an answer may have requests. So the answer has
+//! the slowest request of each context that belongs into it, and the number of reads does not grow with the number of
+//! contexts.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -23,37 +24,37 @@ use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::slice::{HOUR, hour_of};
 use tower_pulse_model::slow_request::{SLOW_OF_ALL, SlowRequest, SlowRequests};
 
-/// The most contexts whose own lists are read of an hour: as many as there may be requests in an answer.
+/// The maximum number of contexts whose own lists are read for an hour: as many as an answer may have requests.
 const MAX_LISTS: usize = SLOW_OF_ALL;
 
-/// The most names of instances that an answer has.
+/// The maximum number of instances in an answer.
 const MAX_INSTANCES: usize = 100;
 
-/// Which requests are asked for.
+/// Asks for the slowest requests.
 /// The answer is [`SlowestRequests`].
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SlowestRequestsQuery {
-    /// The hours that they ended in.
+    /// The hours in which the requests ended.
     #[serde(rename = "window")]
     pub hours: ListedHours,
-    /// Only those of a context.
+    /// Only requests of this context.
     pub context: Option<String>,
-    /// Only those of contexts whose name contains it, whatever the case of letters.
+    /// Only requests of contexts whose name contains this text, ignoring case.
     #[serde(rename = "q")]
     pub contains: String,
-    /// Only those that an instance answered.
+    /// Only requests that this instance answered.
     pub instance: Option<String>,
-    /// Only those that ended in a way.
+    /// Only requests that ended this way.
     pub status: Option<RequestStatus>,
-    /// The most of each context, 1 to 1,000.
+    /// The maximum number of requests of each context, 1 to 1,000.
     pub per_path: Option<usize>,
-    /// The most requests that are answered, at most 100.
+    /// The maximum number of requests, at most 100.
     pub limit: Option<usize>,
 }
 
-/// The hours, UTC, of which requests are listed one by one.
+/// The UTC hours of the listed requests.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -63,12 +64,12 @@ pub enum ListedHours {
     Hour,
     /// The hour before.
     LastHour,
-    /// Both.
+    /// Both hours.
     BothHours,
 }
 
 impl ListedHours {
-    /// The starts of the hours at `now`, the newest first.
+    /// The starts of the hours at `now`, newest first.
     fn starts(self, now: i64) -> Vec<i64> {
         let this = hour_of(now);
         match self {
@@ -79,7 +80,7 @@ impl ListedHours {
     }
 }
 
-/// How a request ended: its status, a class of them, an outcome, or that it failed.
+/// The end of a request: a status, a class of statuses, an outcome, or any error.
 ///
 /// ```
 /// # mod tower_pulse { pub use tower_pulse_core::query::answers as query; }
@@ -95,11 +96,11 @@ pub struct RequestStatus(Ending);
 
 #[derive(Clone, Copy, Debug)]
 enum Ending {
-    /// It counts as an error.
+    /// The request counts as an error.
     Failed,
-    /// Its outcome, which is that of the class of its status if it had a whole response.
+    /// The outcome, which is the class of the status if the whole response was sent.
     Outcome(Outcome),
-    /// The status of its response.
+    /// The status of the response.
     Code(u16),
 }
 
@@ -107,7 +108,7 @@ impl RequestStatus {
     /// Requests that count as errors.
     pub const FAILED: Self = Self(Ending::Failed);
 
-    /// Whether a request ended so.
+    /// Whether a request ended this way.
     fn matches(self, request: &SlowRequest) -> bool {
         match self.0 {
             Ending::Failed => request.is_error,
@@ -116,13 +117,13 @@ impl RequestStatus {
         }
     }
 
-    /// Whether any of these requests may have ended so.
+    /// Whether any of the summarized requests may have ended this way.
     fn may_match(self, summary: &Summary) -> bool {
         let has = |outcome| summary.outcomes.count(outcome) > 0;
         match self.0 {
             Ending::Failed => summary.outcomes.errors > 0,
             Ending::Outcome(outcome) => has(outcome),
-            // A response whose body broke off has a status too.
+            // A response with an incomplete body has a status as well.
             Ending::Code(code) => {
                 has(Outcome::from_status(code))
                     || has(Outcome::BodyAborted)
@@ -142,7 +143,7 @@ impl<'de> Deserialize<'de> for RequestStatus {
 impl FromStr for RequestStatus {
     type Err = QueryError;
 
-    /// Reads a status of three digits, a class such as `5xx`, an outcome such as `cancelled`, or `failed`.
+    /// Parses a status of three digits, a class such as `5xx`, an outcome such as `cancelled`, or `failed`.
     fn from_str(name: &str) -> Result<Self, QueryError> {
         let outcomes = || {
             let all = Outcome::ALL.into_iter();
@@ -173,31 +174,32 @@ impl FromStr for RequestStatus {
 pub struct SlowestRequests {
     /// The hours.
     pub window: ListedHours,
-    /// What the hours cover.
+    /// The time that the hours cover.
     #[serde(flatten)]
     pub covered: Covered,
-    /// How many contexts' own lists were read, beside the list of the slowest requests of all. A context counts once for each
+    /// The number of contexts whose own lists were read, in addition to the list of all. A context counts once per
     /// hour.
     pub lists: usize,
-    /// How many such lists there are that may have a request of those that are asked for. If they are more than were read,
-    /// those of the contexts with the slowest requests were.
+    /// The number of such lists that may have a matching request. If more than `lists`, only the lists of the contexts
+    /// with the slowest requests were read.
     pub lists_in_all: usize,
-    /// The instances of the listed requests that are asked for, whatever the instance, by name; 100 at most.
+    /// The instances of the requests that match everything but `instance`, by name; at most 100.
     pub instances: Vec<String>,
-    /// How many of the listed requests are asked for.
+    /// The number of listed requests that match.
     pub total: usize,
     /// The requests, slowest first.
     pub requests: Vec<ListedRequest>,
 }
 
 impl SlowestRequestsQuery {
-    /// Whether requests of other contexts may be asked for than those that the list of all has.
+    /// Whether the question has a filter, so that the list of all may lack matching requests.
     fn is_selective(&self) -> bool {
         let has_filter = self.context.is_some() || !self.contains.is_empty();
         has_filter || self.instance.is_some() || self.status.is_some() || self.per_path.is_some()
     }
 
-    /// The contexts whose own lists are read of an hour, and the number of those that may have a request that is asked for.
+    /// Chooses the contexts whose own lists are read for an hour. Also returns the number of lists that may have a
+    /// matching request.
     async fn contexts(
         &self,
         source: &Source,
@@ -236,18 +238,18 @@ impl SlowestRequestsQuery {
         ))
     }
 
-    /// The listed requests of an hour that may be asked for, of the list of all and of others, each once.
+    /// The requests of an hour that may match, from the list of all and from the other lists, without duplicates.
     fn requests<'a>(
         &self,
         all: &'a SlowRequests,
         others: &'a [SlowRequests],
     ) -> Vec<&'a SlowRequest> {
         let mut requests: Vec<&SlowRequest> = match self.status {
-            // Of those that ended in other ways, there are faster ones between the slowest and the newest failed ones.
+            // Without a status, the newest failed requests are left out: unlisted requests may be slower than these.
             None => others.iter().flat_map(SlowRequests::slowest).collect(),
             Some(_) => others.iter().flat_map(SlowRequests::iter).collect(),
         };
-        // Two requests may be alike in everything that is known of them.
+        // Two different requests may be equal in all recorded fields.
         let mut unmatched = requests.clone();
         for request in all.slowest() {
             match unmatched.iter().position(|other| *other == request) {
@@ -258,7 +260,7 @@ impl SlowestRequestsQuery {
         requests
     }
 
-    /// Keeps the slowest of each context.
+    /// Keeps the slowest requests of each context, at most `per_path` of them.
     fn keep_per_path(&self, requests: &mut Vec<&SlowRequest>) {
         let Some(most) = self.per_path else {
             return;

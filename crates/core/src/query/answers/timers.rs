@@ -1,4 +1,4 @@
-//! Where the time of a context's requests goes: the timers that ran within them.
+//! The timers that ran within the requests of a context, and the time that they took.
 
 use serde::Serialize;
 
@@ -17,31 +17,32 @@ use tower_pulse_model::timer_sums::{OTHER, TimerSums, Timers, is_repeated, queue
 #[derive(Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct RequestTimers {
-    /// The largest share first.
+    /// The timers, the largest share first.
     pub timers: Vec<RequestTimer>,
     /// The share of the time during which any timer ran, 0 to 1.
     pub timed_share: Option<f64>,
-    /// The share of the time during which none ran, 0 to 1.
+    /// The share of the time during which no timer ran, 0 to 1.
     pub untimed_share: Option<f64>,
-    /// The time of a request during which none ran, in seconds.
+    /// The mean time per request during which no timer ran, in seconds.
     pub untimed_per_request: Option<f64>,
-    /// The ratio of that to the window before, where both can be compared.
+    /// The ratio of `untimed_per_request` to that of the window before, if both can be compared.
     pub untimed_change: Option<f64>,
-    /// How long the requests have waited in front of the service, before their own time; `None` if no header tells.
+    /// The waiting time in front of the service, which is not part of the requests' own time; `None` if no header has
+    /// it.
     pub queue: Option<QueueWait>,
 }
 
-/// How long the requests of a context have waited in front of the service, as `Builder::queue_time_header` says.
+/// The time that requests waited in front of the service, according to `Builder::queue_time_header`.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct QueueWait {
-    /// Number of requests whose wait is known.
+    /// Number of requests with a known wait.
     pub requests: u64,
-    /// Their waits added up, in seconds.
+    /// The sum of their waits, in seconds.
     pub total: f64,
     /// The mean wait, in seconds.
     pub mean: Option<f64>,
-    /// The ratio of that to the window before, where both can be compared.
+    /// The ratio of `mean` to that of the window before, if both can be compared.
     pub change: Option<f64>,
 }
 
@@ -63,36 +64,36 @@ impl QueueWait {
 pub struct RequestTimer {
     /// The name of the timer.
     pub timer: String,
-    /// How often it ran.
+    /// Number of runs.
     pub count: u64,
-    /// How often it ran, by the number of all requests.
+    /// `count` divided by the number of all requests.
     pub per_request: Option<f64>,
     /// Number of requests within which it ran.
     pub requests: u64,
-    /// Its durations added up, in seconds.
+    /// The sum of its durations, in seconds.
     pub total: f64,
     /// Seconds of the requests' time during which it ran.
     pub covered: f64,
-    /// `covered` by the time of all requests, 0 to 1.
+    /// `covered` divided by the time of all requests, 0 to 1.
     pub share: Option<f64>,
-    /// Seconds of `total` in which it ran beside itself, or on after the request.
+    /// Seconds of `total` in which several runs overlapped, or a run outlasted the request.
     pub overlap: f64,
-    /// The time of a request during which it ran, in seconds: `covered` by the number of all requests.
+    /// The mean time per request during which it ran, in seconds: `covered` divided by the number of all requests.
     pub seconds_per_request: Option<f64>,
-    /// The ratio of that to the window before, where both can be compared.
+    /// The ratio of `seconds_per_request` to that of the window before, if both can be compared.
     pub change: Option<f64>,
-    /// How many runs of the timer failed, in the same window and on all paths: which of them is not recorded by path.
-    /// `None` without a window.
+    /// Number of runs that failed in the same window, on all paths: errors of timers are not recorded by path. `None`
+    /// without a window.
     pub errors: Option<u64>,
-    /// These by all runs of the timer on all paths, 0 to 1.
+    /// `errors` divided by the runs of the timer on all paths, 0 to 1.
     pub error_share: Option<f64>,
     /// Whether it fails more often than in the window before, beyond chance.
     pub failing: bool,
-    /// Whether it runs more than 20 times a request: a query for each row of another, usually.
+    /// Whether it runs more than 20 times per request, such as a query that runs once for each row of another.
     pub repeated: bool,
 }
 
-/// The most paths of [`TimerPath`].
+/// The maximum number of [`TimerPath`]s.
 const MAX_TIMER_PATHS: usize = 100;
 
 /// A path within whose requests a timer ran.
@@ -104,25 +105,25 @@ pub struct TimerPath {
     pub name: ContextName,
     /// Number of its requests.
     pub requests: u64,
-    /// How often the timer ran within them.
+    /// Number of runs of the timer within them.
     pub count: u64,
-    /// How often it ran, by the number of requests.
+    /// `count` divided by `requests`.
     pub per_request: Option<f64>,
-    /// The mean of the timer within them, in seconds.
+    /// The mean duration of the timer within them, in seconds.
     pub mean: Option<f64>,
-    /// The share of the time of the path during which it ran, 0 to 1.
+    /// The share of the path's time during which the timer ran, 0 to 1.
     pub share: Option<f64>,
-    /// The time of a request of the path during which it ran, in seconds.
+    /// The mean time per request of the path during which the timer ran, in seconds.
     pub seconds_per_request: Option<f64>,
-    /// The share of the timer's own time, 0 to 1.
+    /// The share of the timer's total time that it ran within this path, 0 to 1.
     pub share_of_timer: Option<f64>,
-    /// Whether a request runs it more than 20 times.
+    /// Whether a request runs the timer more than 20 times.
     pub repeated: bool,
 }
 
 impl TimerPath {
-    /// The paths that run a timer in a window, at most 100: those in which it takes most time first. A path has the
-    /// times of its 16 timers that take the most; a timer that is none of these on a path is not known to run there.
+    /// The paths that run a timer in a window, those where it takes most time first, at most 100. A path has the times
+    /// of its 16 most costly timers only, so a path is missing where the timer is not among these.
     pub(super) async fn of(
         source: &Source,
         window: Window,
@@ -142,7 +143,7 @@ impl TimerPath {
     /// `whole` is the time of the timer on all paths, in nanoseconds.
     fn new(of: &RunningTimer, whole: f64) -> Self {
         let (timer, requests) = (&of.timer, of.times.count as f64);
-        // Timers that ended late may be in a window that their requests have left.
+        // Timers that ended late may be in a window that no longer has their requests.
         let covered = timer.covered.min(of.times.sum) as f64;
         Self {
             name: ContextName::of(&of.context),
@@ -159,7 +160,7 @@ impl TimerPath {
 }
 
 impl RequestTimers {
-    /// The timers within the requests of a context of this kind. Only HTTP requests have some.
+    /// The timers within the requests of a context of this kind. Only HTTP requests have timers.
     pub(super) async fn new(
         source: &Source,
         kind: Kind,
@@ -170,7 +171,7 @@ impl RequestTimers {
         }
         let mut timers = sums.timers.clone();
         timers.limit();
-        // A timer of the application's own with this name covers a part of the requests' time.
+        // If the application has a timer of this name, it covers a part of the requests' time.
         let queue_id = queue();
         let queue = timers.get(queue_id).filter(|sums| sums.covered == 0);
         let queue = queue.copied();
@@ -193,7 +194,7 @@ impl RequestTimers {
             let by_share = b.covered.total_cmp(&a.covered);
             by_share.then_with(|| a.timer.cmp(&b.timer))
         });
-        // Timers that ended late may be in a window that their requests have left.
+        // Timers that ended late may be in a window that no longer has their requests.
         let timed = timers.covered.min(sums.times.sum);
         let untimed = sums.times.sum - timed;
         Ok(Self {
@@ -208,7 +209,7 @@ impl RequestTimers {
 }
 
 impl RequestTimers {
-    /// Sets how often the timers failed, on all paths, in a window and not in the one before.
+    /// Sets the errors of the timers on all paths, in a window and in the one before.
     pub(super) fn set_errors(&mut self, sums: &PartSums, before: &PartSums) {
         for timer in &mut self.timers {
             let id = ContextId::new(Kind::Timer, timer.timer.as_str());
@@ -241,9 +242,9 @@ impl RequestTimers {
 }
 
 impl RequestTimer {
-    /// `count` and `time` are those of all requests.
+    /// `count` and `time` are the number and the time of all requests.
     fn new(timer: String, sums: &TimerSums, all: &Timers, (count, time): (u64, u64)) -> Self {
-        // The sums of `<other>` add up several timers.
+        // The sums of `<other>` combine several timers.
         let covered = sums.covered.min(all.covered).min(time);
         Self {
             repeated: timer != OTHER && is_repeated(sums.count, count),

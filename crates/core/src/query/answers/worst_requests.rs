@@ -12,7 +12,7 @@ use tower_pulse_detect::change::ChangeKind;
 use tower_pulse_model::context::{ContextId, Kind};
 use tower_pulse_model::slow_request::{SlowRequest, SlowRequests};
 
-/// The most requests of [`WorstRequests`].
+/// The maximum number of [`WorstRequests`].
 const WORST: usize = 5;
 
 /// The requests of a page to look at.
@@ -21,13 +21,13 @@ const WORST: usize = 5;
 pub struct WorstRequests {
     /// Whether the page fails, so that failed requests come first.
     pub failing: bool,
-    /// Whether they ended within the window that was asked for; otherwise they are of the last two hours.
+    /// Whether the requests ended within the window of the question; otherwise they are from the last two hours.
     pub in_window: bool,
-    /// At most 5: those that failed if the page fails, those since the change that stands, then the slowest.
+    /// At most 5 requests: failed ones if the page fails, those since the standing change began, then the slowest.
     pub requests: Vec<ListedRequest>,
 }
 
-/// The requests of a page to look at.
+/// Chooses the requests of a page to look at.
 pub(super) async fn worst_of(
     source: &Source,
     context: &str,
@@ -42,7 +42,7 @@ pub(super) async fn worst_of(
     let slowest = lists().flat_map(SlowRequests::slowest);
     let mut requests: Vec<&SlowRequest> = Vec::new();
     for one in failed.filter(|_| failing).chain(slowest) {
-        // One of the slowest may be among the failed.
+        // A request may be both among the slowest and among the failed.
         if !requests.contains(&one) {
             requests.push(one);
         }

@@ -1,4 +1,4 @@
-//! What one instance did beside the others: minute by minute, and context by context.
+//! One instance compared with the others, by minute and by context.
 
 use std::collections::HashMap;
 
@@ -10,10 +10,10 @@ use tower_pulse_model::pack;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::slices::Merge;
 
-/// The most contexts of an instance that are told apart. A report has 32 of them at most, the busiest of its minute.
+/// The maximum number of contexts of an instance. A report has at most 32, the busiest of its minute.
 pub(in crate::query) const MAX_CONTEXTS: usize = 256;
 
-/// What one instance did beside the others.
+/// One instance compared with the others.
 #[derive(Default)]
 pub(in crate::query) struct BesideOthers {
     /// The minutes in which it had requests, oldest first.
@@ -24,38 +24,38 @@ pub(in crate::query) struct BesideOthers {
     pub machine: Vec<(i64, MachineMinute)>,
 }
 
-/// What it did in a minute.
+/// A minute of the instance, compared with the others.
 pub(in crate::query) struct MinuteBeside {
     /// The start of the minute, in Unix seconds.
     pub start: i64,
-    /// Its sums, of all contexts that it reported.
+    /// The sums over all contexts that it reported.
     pub sums: Aggregate,
-    /// How many others had requests.
+    /// The number of other instances that had requests.
     pub others: usize,
-    /// The requests that they reported together.
+    /// The total number of requests of these others.
     pub others_count: u64,
-    /// The mean of the others for the same requests, in seconds: each as long as the others took on its context.
+    /// The expected mean in seconds, if each request had taken as long as on the others on the same context.
     pub others_mean: Option<f64>,
 }
 
-/// What it did on a context.
+/// A context of the instance, compared with the others.
 #[derive(Debug, Default)]
 pub(in crate::query) struct ContextBeside {
     /// Its sums.
     pub sums: Aggregate,
-    /// The sums of the others, in the minutes in which it had requests.
+    /// The sums of the others, in the minutes in which the instance had requests.
     pub others: Aggregate,
     pace: Pace,
 }
 
 impl ContextBeside {
-    /// The time that its requests took, by the time that they would have taken on the others. `None` with fewer than 10
-    /// requests of either, or in one minute only.
+    /// The time of its requests, divided by the time that they would have taken on the others. `None` if either side
+    /// has fewer than 10 requests, or if there is only one minute.
     pub(in crate::query) fn ratio(&self) -> Option<f64> {
         self.pace.ratio()
     }
 
-    /// The time that its requests took beyond that of the others, in seconds.
+    /// The additional time of its requests, compared with the others, in seconds.
     pub(in crate::query) fn extra(&self) -> Option<f64> {
         let Pace { own, expected, .. } = &self.pace;
         self.ratio()
@@ -64,7 +64,7 @@ impl ContextBeside {
 }
 
 impl BesideOthers {
-    /// Adds a minute, later than those before.
+    /// Adds a minute, which must be later than those before.
     pub(super) fn add_minute<'a>(
         &mut self,
         start: i64,
@@ -98,7 +98,7 @@ impl BesideOthers {
         });
     }
 
-    /// Adds a context in a minute.
+    /// Adds the requests on a context in a minute.
     pub(super) fn add_context<'a>(
         &mut self,
         start: i64,

@@ -1,9 +1,9 @@
-//! How long the requests of an instance took, next to those of others on the same contexts in the same minutes.
+//! The time of an instance's requests, compared with the others on the same contexts in the same minutes.
 
-/// Fewest requests on each side of a comparison.
+/// The fewest requests on each side of a comparison.
 pub(in crate::query) const MIN_REQUESTS: u64 = 10;
 
-/// Requests, and how long they took.
+/// The number of requests, and their total time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Times {
     pub(super) count: u64,
@@ -25,25 +25,25 @@ impl Times {
     }
 }
 
-/// How long requests took, and how long they would have taken on the others.
+/// The time of requests, and the time that they would have taken on the others.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
-    /// The requests in those minutes in which others had the same context.
+    /// The requests in minutes in which others had requests on the same context.
     pub(super) own: Times,
-    /// The requests of the others then.
+    /// The number of the others' requests in these minutes.
     others: u64,
-    /// How long the own requests would have taken, if each had taken the mean of the others, in nanoseconds.
+    /// The time that the own requests would have taken at the mean of the others, in nanoseconds.
     pub(super) expected: f64,
-    /// The number of those minutes, and the start of the last one.
+    /// The number of these minutes, and the start of the last one.
     minutes: u32,
     last: i64,
 }
 
-/// A process and the one that replaced it have one minute in common.
+/// More than one minute, as a process shares one minute with the process that it replaces.
 const FEWEST_MINUTES: u32 = 2;
 
 impl Pace {
-    /// Adds its requests on a context in the minute that begins at `start`, and those of the others.
+    /// Adds the requests on a context in the minute that begins at `start`, and those of the others.
     pub(super) fn add(&mut self, start: i64, own: Times, others: Times) {
         if own.count == 0 || others.count == 0 {
             return;
@@ -58,7 +58,7 @@ impl Pace {
         self.expected += mean * own.count as f64;
     }
 
-    /// The mean of the others for the same requests, in seconds.
+    /// The expected mean on the others for the same requests, in seconds.
     pub(super) fn expected_mean(&self) -> Option<f64> {
         let nanos = (self.own.count > 0).then(|| self.expected / self.own.count as f64);
         nanos.map(|nanos| nanos / 1e9)

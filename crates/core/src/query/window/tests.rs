@@ -72,7 +72,7 @@ fn a_named_window_and_the_one_before_it_are_kept() {
     }
 }
 
-/// A store that has kept so many days for some time.
+/// The tiers of a store that has kept this many days since a moment.
 fn days(days: u32, since: i64) -> Tiers {
     let history = History {
         days,
@@ -129,7 +129,7 @@ fn days_before_a_history_began_are_not_recorded() {
         slices.before().covered(&since(i64::MIN), NOW, NOW).complete,
         0.0
     );
-    // A history of 30 days has no month before.
+    // A history of 30 days has no earlier month to compare with.
     let slices = month.slices(days(30, i64::MIN), NOW);
     assert_eq!(slices.tier.seconds, DAY);
     assert_eq!(slices.before().starts(NOW).count(), 0);
@@ -194,7 +194,7 @@ fn what_was_not_recorded_is_not_complete() {
     assert_eq!(seconds(NOW - 100, NOW - 200), 0);
     let share = |from, until| slices.covered(&since(from), until, NOW).complete;
     assert_eq!(share(NOW - length / 2, NOW), 0.5);
-    // An answer of a store whose clock is ahead.
+    // The store's clock is ahead of the answer.
     assert_eq!(share(i64::MIN, NOW + 7), 1.0);
 }
 

@@ -1,5 +1,5 @@
-//! The contexts whose records are read, in groups: what is read at once is bounded, and a context that is new makes a
-//! group of its own, so that nothing is read again for its sake.
+//! The contexts whose records are read, in groups. A group bounds the size of a read, and new contexts get groups of
+//! their own, so that no other group must be read again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,35 +7,35 @@ use std::sync::Arc;
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::records::RecordId;
 
-/// Contexts of a group, whose records in a slice are read one after the other: a server looks them up faster so than with
-/// other slices in between.
+/// The maximum number of contexts in a group. Their records in one slice are read one after the other, which a server
+/// looks up faster than records of alternating slices.
 const MAX_CONTEXTS: usize = 1_000;
 
-/// Records that are read at once, unless a group has more contexts.
+/// The maximum number of records that are read at once, unless a group has more contexts.
 const RECORDS_AT_ONCE: usize = 8_000;
 
-/// About how many bytes of records are read at once, unless a group has more of them in a slice.
+/// The approximate maximum size of the records that are read at once, unless a group has more in one slice.
 const BYTES_AT_ONCE: usize = 2 * 1024 * 1024;
 
-/// Slices of which records are read at once.
+/// The maximum number of slices whose records are read at once.
 const SLICES_AT_ONCE: usize = 16;
 
-/// Groups beyond those that are needed. With more of them, all contexts are put into new groups.
+/// The number of groups beyond the needed ones. With more groups, all contexts are grouped anew.
 const SPARE_GROUPS: usize = 8;
 
 /// Approximate bytes of a context.
 const PER_CONTEXT: usize = 48;
 
-/// The groups. A context keeps its place until all get new ones.
+/// The groups. A context keeps its place until all contexts are grouped anew.
 #[derive(Debug, Default)]
 pub(super) struct ContextGroups {
     groups: Vec<Arc<[RecordId]>>,
-    /// The number of its group, and its number within the group.
+    /// The number of each context's group, and its index in the group.
     places: HashMap<RecordId, (usize, usize)>,
 }
 
 impl ContextGroups {
-    /// Takes in contexts that are new. Returns whether all contexts have got new places.
+    /// Adds new contexts. Returns whether all contexts were grouped anew.
     pub(super) fn include(&mut self, contexts: impl ExactSizeIterator<Item = RecordId>) -> bool {
         let count = contexts.len();
         let (mut new, mut old) = (Vec::new(), Vec::new());
@@ -46,7 +46,7 @@ impl ContextGroups {
             }
         }
         let groups = self.groups.len() + new.len().div_ceil(MAX_CONTEXTS);
-        // Contexts that are gone are still read.
+        // Contexts that no longer exist are still read.
         let gone = self.places.len().saturating_sub(old.len());
         let is_regrouped = !self.groups.is_empty()
             && (groups > count.div_ceil(MAX_CONTEXTS) + SPARE_GROUPS
@@ -71,7 +71,7 @@ impl ContextGroups {
         &self.groups
     }
 
-    /// The number of slices of which the records of a group are read at once, if a record has about `record_bytes`.
+    /// The number of slices whose records are read at once for a group, if a record has about `record_bytes`.
     pub(super) fn slices_at_once(&self, record_bytes: usize) -> usize {
         let contexts = self.groups.iter().map(|group| group.len()).max();
         let records = RECORDS_AT_ONCE.min(BYTES_AT_ONCE / record_bytes.max(1));
@@ -83,7 +83,7 @@ impl ContextGroups {
         self.places.len()
     }
 
-    /// The number of a context's group, and its number within the group.
+    /// The number of a context's group, and its index in the group.
     pub(super) fn place(&self, id: RecordId) -> Option<(usize, usize)> {
         self.places.get(&id).copied()
     }

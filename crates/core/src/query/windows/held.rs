@@ -1,4 +1,4 @@
-//! The slices of a window that have settled: their sums, and each of them by itself.
+//! The settled slices of a window: their sums, and the points of each slice.
 
 use super::points::{Point, SlicePoints};
 use crate::clock::Tick;
@@ -6,14 +6,14 @@ use crate::query::window::Window;
 use tower_pulse_model::running_sums::{PackedSums, RunningSums};
 use tower_pulse_model::tier::Revision;
 
-/// What is done with a slice of a group of contexts, in the window and in the one before it.
+/// The change of a slice of a group of contexts, in the window and in the one before it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Move {
     pub start: i64,
-    /// The revision with which it is added.
+    /// The revision of the slice that is added; `None` if it is not added.
     pub added: [Option<Revision>; 2],
     pub is_removed: [bool; 2],
-    /// Whether its records are those of an open slice that has settled.
+    /// Whether the records are those of an open slice that has settled.
     pub was_open: bool,
 }
 
@@ -23,11 +23,11 @@ impl Move {
     }
 }
 
-/// What a group of contexts has after some moves.
+/// The state of a group of contexts after some moves.
 #[derive(Default)]
 pub(super) struct Moved {
     pub group: usize,
-    /// Of the window, and of the one before it.
+    /// The sums of the window, and of the one before it.
     pub sums: [Vec<PackedSums>; 2],
     /// The points of each slice that enters the window.
     pub points: Vec<(i64, Vec<Point>)>,
@@ -38,12 +38,12 @@ pub(super) struct HeldWindow {
     pub window: Window,
     pub asked_at: Tick,
     pub sums: [RunningSums; 2],
-    /// The slices of the first of these sums, one by one.
+    /// The points of each slice of the window.
     pub points: SlicePoints,
     /// The length of the slices, in seconds.
     seconds: u32,
-    /// Slices that were taken out, with the revision that they had. The index that was read before does not tell
-    /// whether the records were still those that had been added.
+    /// Subtracted slices with their revisions, to be checked against a newer index: their records may have changed
+    /// since they were added.
     unverified: [Vec<(i64, Revision)>; 2],
 }
 
@@ -64,7 +64,7 @@ impl HeldWindow {
         self.seconds
     }
 
-    /// Sets the length of the slices. Those of another length are taken out.
+    /// Sets the length of the slices. Removes slices of another length.
     pub(super) fn set_seconds(&mut self, seconds: u32) {
         if self.seconds != seconds {
             self.clear();
@@ -72,8 +72,8 @@ impl HeldWindow {
         }
     }
 
-    /// What is to be done with a slice of a group of contexts, if anything. `revisions` are those with which it belongs
-    /// to the window and to the one before it.
+    /// Returns the move that a slice of a group of contexts needs, if any. `revisions` has its revision in the window
+    /// and in the one before it, or `None` if the slice does not belong there.
     pub(super) fn plan(
         &self,
         group: usize,
@@ -93,7 +93,7 @@ impl HeldWindow {
         (is_added || plan.is_leaving()).then_some(plan)
     }
 
-    /// Makes some moves.
+    /// Applies moves.
     pub(super) fn change(&mut self, moves: &[Move], moved: Moved) {
         let group = moved.group;
         for (part, sums) in moved.sums.into_iter().enumerate() {
@@ -116,12 +116,12 @@ impl HeldWindow {
         }
     }
 
-    /// Whether slices were taken out since the index was read.
+    /// Whether slices were subtracted since the index was read.
     pub(super) fn is_unverified(&self) -> bool {
         self.unverified.iter().any(|slices| !slices.is_empty())
     }
 
-    /// Takes everything out of a part in which a slice has another revision now, or had when it was taken out.
+    /// Clears each part that has, or had when it was subtracted, a slice whose revision differs from the current one.
     pub(super) fn verify(&mut self, revision: impl Fn(i64) -> Revision) {
         for (part, removed) in std::mem::take(&mut self.unverified).into_iter().enumerate() {
             let sums = &self.sums[part];
@@ -135,7 +135,7 @@ impl HeldWindow {
         }
     }
 
-    /// Takes everything out of a part.
+    /// Removes all slices of a part.
     pub(super) fn clear_part(&mut self, part: usize) {
         self.sums[part].clear();
         self.unverified[part].clear();
@@ -144,7 +144,7 @@ impl HeldWindow {
         }
     }
 
-    /// Takes everything out.
+    /// Removes all slices.
     pub(super) fn clear(&mut self) {
         (0..2).for_each(|part| self.clear_part(part));
     }

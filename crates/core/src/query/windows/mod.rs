@@ -1,15 +1,15 @@
-//! The sums of all contexts over windows, brought up to date as time passes: a window that was asked for before
-//! takes the slices that have entered and left it since, and not all slices again.
+//! The sums of all contexts over windows, updated as time passes: a known window adds the slices that have entered it
+//! and subtracts those that have left it, and does not read all slices again.
 //!
-//! The newest slices still change. They are *open*: their records are held as they are, and read again when they
-//! have another revision. All other slices are in [`RunningSums`](tower_pulse_model::running_sums::RunningSums). If one of these
-//! changes after all, as when an instance flushes after an outage, the sums are made again.
+//! The newest slices still change. They are *open*: their records are cached unchanged, and read again if their
+//! revision has changed. All other slices are in [`RunningSums`](tower_pulse_model::running_sums::RunningSums). If one
+//! of these changes after all, as when an instance flushes after an outage, the sums are computed anew.
 //!
-//! What is held is bounded: the windows that were asked for longest ago are dropped first, and read again when they are
-//! asked for. A window that does not fit by itself is an error.
+//! The cache is bounded: the least recently requested windows are dropped first, and read again on the next request. A
+//! window that does not fit on its own is an error.
 
-// Read this file, then `state.rs` (what is held), `held.rs`, `open_slices.rs`, `groups.rs` and `pages.rs` (what is read at
-// once). `sums.rs` and `points.rs` are the answers.
+// Read this file, then `state.rs` (the cache), `held.rs`, `open_slices.rs`, `groups.rs` and `pages.rs` (the reads).
+// `sums.rs` and `points.rs` have the answers.
 
 mod groups;
 mod held;
@@ -44,10 +44,10 @@ use tower_pulse_model::records::{Record, RecordId};
 use tower_pulse_model::tier::TierSlice;
 use tower_pulse_model::tiers::Tiers;
 
-/// Age up to which the records are not read again.
+/// The age up to which the index is not read again.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// Time after which an answer is given with those slices that were read until then.
+/// The time after which an answer is given with the slices that were read until then.
 const PATIENCE: Duration = Duration::from_millis(800);
 
 /// Adds up the records of all contexts.
@@ -55,7 +55,7 @@ pub(super) struct Windows {
     store: Arc<dyn Store>,
     clock: Clock,
     targets: Arc<Targets>,
-    /// The most bytes that are held.
+    /// The maximum size of the cache, in bytes.
     most_bytes: usize,
     state: Mutex<WindowState>,
 }
@@ -76,9 +76,9 @@ impl Windows {
         }
     }
 
-    /// What all contexts measured in a window of the time that the store has recorded.
+    /// The sums of all contexts in a window of the recorded time.
     ///
-    /// Cancel safe: what was read so far stays.
+    /// Cancel safe: records that were read are kept.
     pub(super) async fn sums(&self, window: Window, span: Span) -> Result<WindowSums, QueryError> {
         let (state, mut turn, ready) = boxed(self.up_to_date(window, span.tiers)).await?;
         let (until, target) = (span.recorded_until, self.targets.seconds());
@@ -93,7 +93,7 @@ impl Windows {
 
     /// The sums of one context in a window and in the window before.
     ///
-    /// Cancel safe: what was read so far stays.
+    /// Cancel safe: records that were read are kept.
     pub(super) async fn context(
         &self,
         window: Window,
@@ -106,10 +106,10 @@ impl Windows {
         Ok([sums(0), sums(1)])
     }
 
-    /// The contexts within whose requests a timer ran in a window, with the sums of each that a line in a table shows. After
-    /// [`sums`](Self::sums) of the same window it reads nothing more; it looks at each context that the window has.
+    /// The contexts within whose requests a timer ran in a window, with their sums. After [`sums`](Self::sums) of the
+    /// same window, nothing more is read. Looks at each context of the window.
     ///
-    /// Cancel safe: what was read so far stays.
+    /// Cancel safe: records that were read are kept.
     pub(super) async fn running(
         &self,
         window: Window,
@@ -134,9 +134,9 @@ impl Windows {
         Ok(running)
     }
 
-    /// How many requests met the targets of single contexts in a window of the time that the store has recorded.
+    /// The counts of requests by the targets of single contexts in a window of the recorded time.
     ///
-    /// Cancel safe: what was read so far stays.
+    /// Cancel safe: records that were read are kept.
     pub(super) async fn targets(
         &self,
         window: Window,
@@ -158,9 +158,10 @@ impl Windows {
         })
     }
 
-    /// What some contexts measured in each slice of a window that is retained. After [`sums`](Self::sums) of the same window it reads nothing more.
+    /// The points of some contexts in each retained slice of a window. After [`sums`](Self::sums) of the same window,
+    /// nothing more is read.
     ///
-    /// Cancel safe: what was read so far stays.
+    /// Cancel safe: records that were read are kept.
     pub(super) async fn points(
         &self,
         window: Window,
@@ -182,7 +183,7 @@ impl Windows {
         })
     }
 
-    /// Reads what has changed, as far as time allows.
+    /// Reads the changes since the last read, as far as time allows.
     async fn up_to_date(
         &self,
         window: Window,
@@ -211,7 +212,7 @@ impl Windows {
         Ok((state, turn, ready))
     }
 
-    /// Reads the index, and drops what has changed.
+    /// Reads the index, and drops slices that have changed.
     async fn refresh(
         &self,
         state: &mut WindowState,
@@ -259,7 +260,7 @@ impl Windows {
         Ok(())
     }
 
-    /// Brings the sums of the settled slices of a window up to date.
+    /// Updates the sums of the settled slices of a window.
     async fn advance(
         &self,
         state: &mut WindowState,
@@ -272,19 +273,19 @@ impl Windows {
         turn.pause().await;
         self.make_moves(state, ready, leaving, None, turn).await?;
         if state.is_unverified() {
-            // The records must be those that were added: they may have changed since the index was read.
+            // The subtracted records may have changed since the index was read, and must be those that were added.
             let index = self.store.query().record_index(ready.now).await?;
             state.verify(ready.at, &index);
         }
-        // The newest first: an answer before everything is read tells about the end of the window.
+        // The newest slices first: an answer before all are read covers the end of the window.
         let entering = state.entering(ready);
         turn.pause().await;
         self.make_moves(state, ready, entering, Some(began), turn)
             .await
     }
 
-    /// Reads pages of records and moves slices in and out, for as long as there is patience. While one page is taken
-    /// in, the next one is read.
+    /// Reads pages of records and applies the moves of their slices, until [`PATIENCE`] runs out. The next page is read
+    /// while one is processed.
     async fn make_moves(
         &self,
         state: &mut WindowState,
@@ -315,18 +316,18 @@ impl Windows {
             let (next, taken_in) = tokio::join!(reading, taking_in);
             taken_in?;
             read = next?;
-            // Records may be larger than those of the open slices.
+            // The size is measured anew, as these records may be larger than those of the open slices.
             let bytes = read.as_ref().and_then(|(_, records)| record_bytes(records));
             slices = bytes.map_or(slices, |bytes| state.groups.slices_at_once(bytes));
             if is_last {
                 return Ok(());
             }
-            // A store in memory answers at once.
+            // A store in memory answers at once, without a pause for other tasks.
             turn.pause().await;
         }
     }
 
-    /// Moves the slices of a page in and out: all of them at the end, or none if it is cancelled.
+    /// Applies the moves of a page: all of them at the end, or none if it is cancelled.
     async fn take_in(
         &self,
         state: &mut WindowState,
@@ -355,7 +356,7 @@ impl Windows {
                     return pack::read_record(slice.packed(*id)?);
                 }
                 let (slice, has_records) = unopened.next()?;
-                // What is not needed any more is freed here, and not all of the page at its end.
+                // Memory is freed step by step, and not for the whole page at its end.
                 let packed = slice.get_mut(at)?.take()?;
                 *has_records = true;
                 pack::read_record(&packed)

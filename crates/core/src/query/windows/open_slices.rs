@@ -1,4 +1,4 @@
-//! The slices that may still change: their records, packed, as they are in the store.
+//! The slices that may still change, with their records packed as in the store.
 
 use std::collections::HashMap;
 
@@ -10,11 +10,11 @@ use tower_pulse_model::tier::{Revision, TierSlice};
 /// Seconds after its end during which a slice is open, as instances may still flush samples of it.
 const OPEN_FOR: i64 = 150;
 
-/// Seconds after which a slice that is not open any more is dropped. Until then windows take its records in, which need
-/// not be read again.
+/// Seconds after which a slice that is no longer open is dropped. Until then, windows add its records without another
+/// read.
 const SETTLED_FOR: i64 = 10;
 
-/// Approximate bytes of a record beside its packed form.
+/// Approximate bytes of a record, without its packed form.
 const PER_RECORD: usize = 56;
 
 /// Whether a slice may still change.
@@ -34,7 +34,7 @@ pub(super) struct OpenSlice {
 }
 
 impl OpenSlice {
-    /// A slice of which nothing is read yet.
+    /// A slice of which no records are read yet.
     pub(super) fn new(revision: Option<Revision>) -> Self {
         Self {
             revision,
@@ -78,7 +78,7 @@ impl OpenSlices {
         self.0.get(&at)
     }
 
-    /// A slice with all records that it has at a revision, of so many groups of contexts.
+    /// The slice, if its records at the revision are read for this number of groups.
     pub(super) fn whole(
         &self,
         at: TierSlice,
@@ -93,7 +93,7 @@ impl OpenSlices {
         self.0.insert(at, slice);
     }
 
-    /// Drops slices that are not open any more, unless they are pending.
+    /// Drops slices that are no longer open, unless they are pending.
     pub(super) fn retain(&mut self, now: i64, is_pending: impl Fn(TierSlice) -> bool) {
         let earlier = now.saturating_sub(SETTLED_FOR);
         self.0
@@ -109,7 +109,7 @@ impl OpenSlices {
         self.0.values().map(|slice| slice.bytes).sum()
     }
 
-    /// The mean bytes of a record in the slice that has the largest ones; `None` without records.
+    /// The mean size of a record in bytes, in the slice with the largest records; `None` without records.
     pub(super) fn record_bytes(&self) -> Option<usize> {
         let slices = self.0.values();
         let means = slices.filter_map(|slice| slice.bytes.checked_div(slice.records.len()));

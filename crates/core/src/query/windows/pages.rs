@@ -1,4 +1,4 @@
-//! The records that are read at once to move slices into a window and out of it.
+//! The pages of records that are read to move slices into a window and out of it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::store::{PackedRecords, Store};
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::tier::TierSlice;
 
-/// Some slices of a group of contexts.
+/// Slices of a group of contexts that are read at once.
 pub(super) struct Page {
     /// The number of the group.
     pub group: usize,
@@ -17,11 +17,11 @@ pub(super) struct Page {
     pub moves: Vec<Move>,
 }
 
-/// The slices that are still to be read of each group.
+/// The slices of each group that are still to be read.
 pub(super) struct Pages(VecDeque<Page>);
 
 impl Pages {
-    /// From the moves of each group in their order.
+    /// Creates pages from the moves of each group, in the order of the groups.
     pub(super) fn new(groups: &[Arc<[RecordId]>], moves: Vec<Vec<Move>>) -> Self {
         let pages = groups.iter().zip(moves).enumerate();
         let pages = pages.map(|(group, (contexts, moves))| Page {
@@ -32,7 +32,7 @@ impl Pages {
         Self(pages.filter(|page| !page.moves.is_empty()).collect())
     }
 
-    /// The next page of at most so many slices: the first one of each group, then the second of each, and so on.
+    /// The next page of at most `slices` slices: the first page of each group, then the second of each, and so on.
     pub(super) fn next(&mut self, slices: usize) -> Option<Page> {
         let mut page = self.0.pop_front()?;
         if page.moves.len() > slices {
@@ -48,14 +48,14 @@ impl Pages {
     }
 }
 
-/// The mean bytes of the records of a page; `None` if it has none.
+/// The mean size of the records of a page in bytes; `None` if it has none.
 pub(super) fn record_bytes(read: &[PackedRecords]) -> Option<usize> {
     let records = || read.iter().flatten().flatten();
     let bytes: usize = records().map(Vec::len).sum();
     bytes.checked_div(records().count())
 }
 
-/// Reads a page, but for slices that were open.
+/// Reads a page, without slices that were open.
 pub(super) async fn read_page(
     store: &dyn Store,
     page: Page,
@@ -100,7 +100,7 @@ mod tests {
         };
         assert_eq!(next(2), Some((0, vec![0, 1])));
         assert_eq!(next(2), Some((2, vec![0, 1])));
-        // Records may turn out larger, or smaller.
+        // Records may turn out to be larger or smaller.
         assert_eq!(next(1), Some((0, vec![2])));
         assert_eq!(next(9), Some((2, vec![2])));
         assert_eq!(next(9), Some((0, vec![3, 4])));

@@ -1,17 +1,17 @@
-//! What each context measured in each slice of a window: as little of it as a line in a table shows.
+//! The points of each context in each slice of a window: the few measurements that a row of a table shows.
 
 use std::collections::HashMap;
 
 use tower_pulse_model::aggregate::Aggregate;
 use tower_pulse_model::measures::Measure;
 
-/// What a context measured in a slice.
+/// The measurements of a context in a slice.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Point {
     pub hits: u32,
-    /// Seconds, to three digits.
+    /// Seconds, to three significant digits.
     pub mean: Option<f32>,
-    /// Seconds, to three digits.
+    /// Seconds, to three significant digits.
     pub p95: Option<f32>,
     /// The longest poll, in microseconds; 0 if none was measured.
     pub longest_poll: u32,
@@ -40,7 +40,7 @@ pub(crate) fn longest_poll(sums: &Aggregate) -> u32 {
     u32::try_from(nanos.div_ceil(1_000)).unwrap_or(u32::MAX)
 }
 
-/// A number to three digits.
+/// Rounds a number to three significant digits.
 fn rounded(value: f64) -> f32 {
     if value == 0.0 {
         return 0.0;
@@ -50,7 +50,7 @@ fn rounded(value: f64) -> f32 {
     ((value * unit).round() / unit) as f32
 }
 
-/// Bytes of a group of points beside the points.
+/// Approximate bytes of a group of points, without the points.
 const PER_GROUP: usize = 64;
 
 /// A group of contexts, by its number, and the start of a slice.
@@ -71,18 +71,18 @@ impl SlicePoints {
         self.points.insert(slice, points);
     }
 
-    /// Takes the points of a group in a slice out.
+    /// Removes the points of a group in a slice.
     pub(crate) fn remove(&mut self, slice: GroupSlice) {
         let points = self.points.remove(&slice);
         self.bytes -= points.map_or(0, |points| size_of_val(&*points) + PER_GROUP);
     }
 
-    /// The points of a group in a slice, in the order of its contexts; `None` if the slice is not in it.
+    /// The points of a group in a slice, in the order of its contexts; `None` if there are none.
     pub(crate) fn of_group(&self, slice: GroupSlice) -> Option<&[Point]> {
         self.points.get(&slice).map(|points| &**points)
     }
 
-    /// What a context, by its number within the group, measured in a slice; `None` if the slice is not in it.
+    /// The point of a context, by its index in the group, in a slice; `None` if there is none.
     pub(crate) fn get(&self, slice: GroupSlice, context: usize) -> Option<Point> {
         self.points.get(&slice)?.get(context).copied()
     }
@@ -93,14 +93,14 @@ impl SlicePoints {
     }
 }
 
-/// What some contexts measured in each slice of a window that is retained.
+/// The points of some contexts in each retained slice of a window.
 pub struct WindowPoints {
     /// The length of a slice, in seconds.
     pub precision: u32,
     /// The start of the first slice, and the end of the last, in Unix seconds.
     pub from: i64,
     pub to: i64,
-    /// The points of each context, oldest first; `None` where nothing was recorded, or where it is not read yet.
+    /// The points of each context, oldest first; `None` in slices that were not recorded or are not read yet.
     pub rows: Vec<Vec<Option<Point>>>,
 }
 

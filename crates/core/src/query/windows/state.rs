@@ -1,4 +1,4 @@
-//! What is held of windows between two questions, and what follows from it without reading more.
+//! The cache of windows between questions, and the results that need no further reads.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,26 +26,26 @@ use tower_pulse_model::slices::Merge;
 use tower_pulse_model::sorted::Map;
 use tower_pulse_model::tier::{FINEST, Revision, TierSlice};
 
-/// Time after which the sums of a window that nobody asks for are dropped.
+/// The time after which the sums of an unused window are dropped.
 const UNUSED_TTL: Duration = Duration::from_secs(120);
 
-/// The most windows whose sums are held: all that have a name. A page asks for one or two at a time.
+/// The maximum number of cached windows: as many as have names. A page asks for one or two at a time.
 const MAX_WINDOWS: usize = 10;
 
-/// Bytes of a record as long as none was read: more than most have.
+/// The assumed size of a record before any was read: more than most have.
 const UNKNOWN_RECORD_BYTES: usize = 1_024;
 
-/// Approximate bytes of the name of a context, which is held twice.
+/// Approximate bytes of a context's name, which is stored twice.
 const PER_NAME: usize = 120;
 
-/// A window whose slices are read.
+/// A window whose slices are read, as far as time allows.
 pub(super) struct Ready {
-    /// Its place among the windows that are held.
+    /// The index of the window in the cache.
     pub at: usize,
     /// The window, and the window before it.
     pub parts: [WindowSlices; 2],
     pub open: [Vec<TierSlice>; 2],
-    /// How many slices time did not suffice for.
+    /// The number of slices in each part that were not read, for lack of time.
     pub unread: [usize; 2],
     pub now: i64,
 }
@@ -56,7 +56,7 @@ impl Ready {
         self.parts[0].tier.seconds
     }
 
-    /// Whether a slice has settled in each of the parts.
+    /// Whether a slice is in each of the parts and has settled.
     fn has_settled(&self, start: i64) -> [bool; 2] {
         let at = (self.seconds(), start);
         [0, 1].map(|part| {
@@ -74,20 +74,21 @@ pub(super) struct WindowState {
     name_bytes: usize,
     pub groups: ContextGroups,
     pub open: OpenSlices,
-    /// The oldest start of a slice that had records and ended before the store was created, as far as slices were read.
+    /// The start of the oldest slice that has records and ended before the store was created, among the slices that
+    /// were read.
     first: Option<i64>,
     /// When the index was read.
     pub read_at: Option<Tick>,
     pub held: Vec<HeldWindow>,
 }
 
-/// The revision of a slice. A slice without one was never written, unless the revisions were lost.
+/// The revision of a slice. A slice without a revision was never written, unless the revisions were lost.
 fn revision(index: &RecordIndex, at: TierSlice) -> Revision {
     index.revisions.get(&at).copied().unwrap_or(0)
 }
 
 impl WindowState {
-    /// Takes in a new index, and drops what it shows to have changed.
+    /// Stores a new index, and drops slices that have changed according to it.
     pub(super) fn take_index(&mut self, index: RecordIndex, now: i64) {
         let mut is_other = false;
         if index.contexts != self.index.contexts || self.contexts.is_empty() {
@@ -116,12 +117,12 @@ impl WindowState {
         self.index = index;
     }
 
-    /// Whether a window has let go of slices since the index was read.
+    /// Whether slices were subtracted from a window since the index was read.
     pub(super) fn is_unverified(&self) -> bool {
         self.held.iter().any(HeldWindow::is_unverified)
     }
 
-    /// Drops the sums of a window that an index, read after slices were taken out, shows to have changed.
+    /// Drops the sums of a window that have changed according to `index`, which was read after slices were subtracted.
     pub(super) fn verify(&mut self, at: usize, index: &RecordIndex) {
         let held = &mut self.held[at];
         let seconds = held.seconds();
@@ -129,12 +130,12 @@ impl WindowState {
         if index.created != self.index.created {
             held.clear();
         }
-        // Slices are added with the revisions of an index that was read before them.
+        // Slices are added with revisions of an index that was read before their records.
         self.index.revisions.clone_from(&index.revisions);
     }
 
-    /// Remembers the oldest slice that has records from before the store was created. Of the slice within which it was
-    /// created, only the part since then was recorded.
+    /// Remembers the oldest slice that has records from before the store was created. A slice in which the store was
+    /// created is only recorded from then on.
     pub(super) fn include_first(&mut self, (seconds, start): TierSlice, has_records: bool) {
         let is_before = start.saturating_add(i64::from(seconds)) <= self.index.recorded.since();
         if is_before && has_records {
@@ -142,8 +143,7 @@ impl WindowState {
         }
     }
 
-    /// The slices of a window that may still change, with slices of the finest tier that are not part of the
-    /// others yet.
+    /// The slices of a window that may still change, and the minutes that are not part of wider slices yet.
     pub(super) fn open_slices(&self, slices: &WindowSlices, now: i64) -> Vec<TierSlice> {
         let seconds = slices.tier.seconds;
         let pending = self.index.rolled.pending();
@@ -164,7 +164,7 @@ impl WindowState {
         open
     }
 
-    /// An open slice that was read, and has not changed since.
+    /// An open slice, if it was read completely and has not changed since.
     pub(super) fn whole_open(&self, at: TierSlice) -> Option<&OpenSlice> {
         let revision = self.index.revisions.get(&at).copied();
         // A slice without a revision was never written, unless the revisions were lost.
@@ -174,12 +174,12 @@ impl WindowState {
         slice.filter(|_| has_revisions)
     }
 
-    /// An open slice that is to be read.
+    /// An empty open slice, to be read at its current revision.
     pub(super) fn new_open(&self, at: TierSlice) -> OpenSlice {
         OpenSlice::new(self.index.revisions.get(&at).copied())
     }
 
-    /// The place of a window among those that are held, which it joins.
+    /// The index of a window in the cache. Adds the window if it is not there.
     pub(super) fn hold(&mut self, window: Window, clock: &Clock) -> usize {
         let now = clock.tick();
         let is_used =
@@ -205,8 +205,8 @@ impl WindowState {
         held + self.open.bytes() + self.groups.bytes() + self.name_bytes
     }
 
-    /// Drops the sums of windows, those first that were asked for longest ago, until what is held fits. The window at
-    /// `at` is the last one: if it does not fit by itself, that is an error.
+    /// Drops the sums of the least recently requested windows until the cache fits. The window at `at` is kept: if it
+    /// does not fit on its own, returns an error.
     pub(super) fn make_room(&mut self, at: usize, most_bytes: usize) -> Result<(), QueryError> {
         while self.bytes() > most_bytes {
             let others = self.held.iter_mut().enumerate();
@@ -221,7 +221,7 @@ impl WindowState {
         Ok(())
     }
 
-    /// Takes everything out of a part of a window that has fewer slices in common with what is held than it has lost.
+    /// Clears each part of a window in which more slices would be subtracted than remain.
     pub(super) fn clear_passed(&mut self, ready: &Ready) {
         let held = &mut self.held[ready.at];
         held.set_seconds(ready.seconds());
@@ -241,7 +241,7 @@ impl WindowState {
         }
     }
 
-    /// The slices that leave a window, or leave one of its parts for the other.
+    /// The slices that leave a window, or move from one of its parts to the other.
     pub(super) fn leaving(&self, ready: &Ready) -> Pages {
         self.moves(ready, Move::is_leaving)
     }
@@ -251,7 +251,7 @@ impl WindowState {
         self.moves(ready, |of| !of.is_leaving())
     }
 
-    /// The number of slices of which the records of a group are read at once.
+    /// The number of slices whose records are read at once for a group.
     pub(super) fn slices_at_once(&self) -> usize {
         let record_bytes = self.open.record_bytes();
         self.groups
@@ -284,7 +284,7 @@ impl WindowState {
         Pages::new(groups, (0..groups.len()).map(of_group).collect())
     }
 
-    /// How many slices of each part are not in the sums of every context yet.
+    /// The number of slices in each part that are not in the sums of all contexts yet.
     pub(super) fn unread(&self, ready: &Ready) -> [usize; 2] {
         let groups = 0..self.groups.groups().len();
         [0, 1].map(|part| {
@@ -300,8 +300,8 @@ impl WindowState {
         })
     }
 
-    /// Calls a function with the records of a context in the open slices, and with the start of the slice of the
-    /// window's tier that each is in.
+    /// Calls a function with each record of a context in the open slices, and with the start of the window's slice that
+    /// contains it.
     fn each_open_record(
         &self,
         ready: &Ready,
@@ -317,7 +317,7 @@ impl WindowState {
             };
             let wide = (tier.seconds, tier.slice(at.1));
             let of_tier = self.open.get(wide).filter(|_| at.0 != tier.seconds);
-            // A minute may be part of the wider slice already.
+            // The wider slice may already include the minute.
             let rolled = of_tier.and_then(|slice| slice.get(id));
             let is_part = rolled.is_some_and(|rolled| at.1 < rolled.rolled_until);
             if !is_part {
@@ -342,8 +342,8 @@ impl WindowState {
         sums.map(|sums| (sums, longest))
     }
 
-    /// The points of a group of contexts in each settled slice of a window. They know the longest poll of each slice, which
-    /// cannot be taken out of sums when a slice leaves the window.
+    /// The points of a group of contexts in each settled slice of a window. They are needed for the longest poll, which
+    /// cannot be subtracted from sums when a slice leaves the window.
     fn settled_points(&self, ready: &Ready, group: usize) -> Vec<&[Point]> {
         let points = &self.held[ready.at].points;
         let starts = ready.parts[0].starts(ready.now);
@@ -352,7 +352,7 @@ impl WindowState {
             .collect()
     }
 
-    /// What a context measured in each slice of a window that is retained.
+    /// The points of a context in each retained slice of a window.
     pub(super) fn points(&self, ready: &Ready, id: RecordId, as_of: i64) -> Vec<Option<Point>> {
         let (slices, held) = (ready.parts[0], &self.held[ready.at].points);
         let starts = slices.starts(ready.now);
@@ -376,13 +376,13 @@ impl WindowState {
         starts.map(point).collect()
     }
 
-    /// The time that was recorded, with the slices from before the store was created.
+    /// The recorded time, including slices from before the store was created.
     fn recorded(&self) -> RecordedTime {
         let recorded = &self.index.recorded;
         recorded.from(self.first.unwrap_or(i64::MAX))
     }
 
-    /// What all contexts measured in a part of a window. Lets other tasks run meanwhile.
+    /// The sums of all contexts in a part of a window. Lets other tasks run in between.
     pub(super) async fn summaries(
         &self,
         ready: &Ready,
@@ -422,8 +422,7 @@ impl WindowState {
         }
     }
 
-    /// How much of a part of a window was recorded, and how many requests are missing there, without the slices that were
-    /// not read yet.
+    /// The recorded time of a part of a window and its missing requests, without slices that are not read yet.
     pub(super) fn covered(&self, ready: &Ready, part: usize, until: i64) -> Covered {
         let slices = ready.parts[part];
         let mut covered = slices.covered(&self.recorded(), until, ready.now);

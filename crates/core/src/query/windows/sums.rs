@@ -1,4 +1,4 @@
-//! What windows measured: the answers of [`Windows`](super::Windows).
+//! The measurements of windows: the answers of [`Windows`](super::Windows).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tower_pulse_model::outcome::OutcomeCounts;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::timer_sums::{TimerSums, is_repeated, other};
 
-/// What all contexts measured in a window, and in the window of the same length before it.
+/// The measurements of all contexts in a window, and in the window of the same length before it.
 pub struct WindowSums {
     /// The contexts by the ids of their sums.
     pub contexts: Arc<HashMap<RecordId, ContextId>>,
@@ -24,17 +24,17 @@ pub struct WindowSums {
     pub before: PartSums,
 }
 
-/// What all contexts measured in some slices.
+/// The measurements of all contexts in some slices.
 pub struct PartSums {
     /// The time that the slices cover.
     pub covered: Covered,
     /// The largest relative error of a quantile.
     pub error: f64,
-    /// What each context measured that had samples.
+    /// The measurements of each context that had samples.
     pub summaries: HashMap<RecordId, Summary>,
 }
 
-/// How many requests met the targets of single contexts in some slices.
+/// The counts of requests by the targets of single contexts in some slices.
 pub struct TargetSums {
     /// The time that the slices cover.
     pub covered: Covered,
@@ -42,12 +42,12 @@ pub struct TargetSums {
     pub counts: Vec<TargetCounts>,
 }
 
-/// How many requests met a target.
+/// The counts of requests by a target: all that count, and the bad ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TargetCounts {
-    /// Requests that count: successes and errors.
+    /// Number of requests that count: successes and errors.
     pub counted: u64,
-    /// Those of them that were errors, or took too long.
+    /// Number of counted requests that were errors, or took too long.
     pub bad: u64,
     /// The largest relative error of the duration.
     pub error: f64,
@@ -65,11 +65,11 @@ impl TargetCounts {
     }
 }
 
-/// What a context measured. Smaller than its sums, as a window of many contexts is held for a second.
+/// The measurements of a context. Smaller than its sums, as a window of many contexts is cached for a second.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Summary {
-    /// The access times. The smallest and the largest are those of the histogram where slices were taken out of the
-    /// sums, and exact otherwise.
+    /// The access times. The minimum and the maximum are exact, unless slices were subtracted from the sums: then they
+    /// come from the histogram.
     pub times: AccessTimeStats,
     /// Counts by outcome.
     pub outcomes: OutcomeCounts,
@@ -77,7 +77,7 @@ pub struct Summary {
     pub percentiles: [Option<f64>; 3],
     /// The share of the requests below the target, if there is one.
     pub below_target: Option<f64>,
-    /// The timer that its requests run most often, if that is more than 20 times a request, and how often it ran.
+    /// The timer that its requests run most often, if more than 20 times per request, and the number of its runs.
     pub repeated: Option<(RecordId, u64)>,
     /// The polls of its requests; `None` if none were measured.
     pub polls: Option<PollSums>,
@@ -86,9 +86,9 @@ pub struct Summary {
 /// The polls of requests.
 #[derive(Clone, Copy, Debug)]
 pub struct PollSums {
-    /// The share of the time of the requests that is within their polls, 0 to 1; `None` if they took no time.
+    /// The share of the requests' time within their polls, 0 to 1; `None` if they took no time.
     pub computing: Option<f64>,
-    /// The longest poll, in seconds; `None` where slices were taken out of the sums.
+    /// The longest poll, in seconds; `None` if slices were subtracted from the sums.
     pub longest: Option<f64>,
     /// The mean poll, in seconds.
     pub mean: f64,
@@ -147,7 +147,7 @@ fn most_repeated(sums: &Aggregate) -> Option<(RecordId, u64)> {
 }
 
 impl PartSums {
-    /// What a context measured; `None` if it had no samples.
+    /// The measurements of a context; `None` if it had no samples.
     pub fn get(&self, context: &ContextId) -> Option<&Summary> {
         let id = RecordId::new(context.kind, &context.name);
         self.summaries.get(&id)
@@ -161,12 +161,12 @@ impl WindowSums {
         entries * (size_of::<(RecordId, Summary)>() + 1)
     }
 
-    /// Whether a context measured something in either part.
+    /// Whether a context had samples in either part.
     pub fn has(&self, context: &ContextId) -> bool {
         self.now.get(context).is_some() || self.before.get(context).is_some()
     }
 
-    /// The contexts that measured something in either part, without [`ALL`](tower_pulse_model::context::ALL).
+    /// The contexts that had samples in either part, without [`ALL`](tower_pulse_model::context::ALL).
     pub fn contexts(&self) -> impl Iterator<Item = &ContextId> {
         let is_there = |id: &RecordId| {
             self.now.summaries.contains_key(id) || self.before.summaries.contains_key(id)

@@ -28,7 +28,7 @@ fn a_rate_is_about_a_minute_or_a_slice_and_the_current_slice() {
     assert_eq!(span(7, 0), (69, 1, 69));
     assert_eq!(span(60, 0), (80, 40, 80));
     assert_eq!(span(3_600, 0), (4_400, 2_800, 4_400));
-    // Less was recorded.
+    // A part of the time was not recorded.
     assert_eq!(span(60, NOW - 30), (80, 40, 30));
     assert_eq!(span(60, NOW), (80, 40, 1));
     // The service was not running.
@@ -37,7 +37,7 @@ fn a_rate_is_about_a_minute_or_a_slice_and_the_current_slice() {
         ..recorded(0)
     };
     assert_eq!(rate_span(Precision::new(60, 120), &gap).seconds, 30);
-    // Less is kept.
+    // The retention is shorter.
     let span = rate_span(Precision::new(1, 10), &recorded(0));
     assert_eq!((NOW - span.from, span.seconds), (9, 9));
     let span = rate_span(Precision::new(60, 1), &recorded(0));
@@ -58,7 +58,7 @@ fn a_series_has_a_count_for_each_slice_that_was_recorded() {
     assert_eq!((NOW - newest.from, newest.to - NOW), (260, 40));
     let expected = [Some(0), Some(-7), Some(0), Some(0), Some(3)];
     assert_eq!(counts(newest, &[(9, 1), (3, -7), (0, 3)]), expected);
-    // The store is younger, and another program has counted before.
+    // The store is younger than the window, and another program counted before.
     let expected = [Some(2), None, None, Some(0), Some(0)];
     assert_eq!(counts(series(None, 1), &[(4, 2)]), expected);
     let window = series(Some(Window::seconds(400).bounds(NOW)), 0);
@@ -66,7 +66,7 @@ fn a_series_has_a_count_for_each_slice_that_was_recorded() {
     let counts = counts(window, &[(6, 1), (5, 1), (4, 2)]);
     let kept = [Some(2), Some(0), Some(0), Some(0), Some(0)];
     assert_eq!(counts, [&[None; 3][..], &kept].concat());
-    // The service was not running for a part of one minute, and for the whole next one.
+    // The service was not running during part of one minute, and all of the next.
     let gap = Span {
         recorded: RecordedTime::new(0, [(NOW - 150, NOW - 50)]),
         ..recorded(0)
@@ -118,7 +118,7 @@ fn the_last_slice_is_one_that_can_be_read_was_recorded_and_is_kept() {
         (last(second, 0, 0), last(minute, 0, 0)),
         (Some(2), Some(80))
     );
-    // What others have flushed may be newer than what can be read.
+    // Other instances may have flushed samples that are newer than the readable ones.
     assert_eq!(last(second, 7, 0), Some(9));
     assert_eq!(
         (last(minute, 19, 0), last(minute, 20, 0)),
