@@ -21,7 +21,7 @@ impl Place for Memory {
     }
 
     fn begin(&self, _: Access, work: Work) -> Result<()> {
-        // Every change of the state is complete between two statements that could panic.
+        // The state is consistent between any two statements that could panic.
         work(Ok(&mut lock(&self.0)));
         Ok(())
     }
