@@ -129,7 +129,7 @@ impl InProcessStore {
     ) -> Found {
         let (answer, answered) = oneshot::channel();
         let work = move |state: Result<&mut State>| {
-            // A future that was dropped does not wait for the result.
+            // If the future was dropped, the work is skipped.
             if !answer.is_closed() {
                 let _ = answer.send(state.and_then(work));
             }
