@@ -39,7 +39,7 @@ impl<'a> ResponseHead<'a> {
     }
 
     /// Whether the response counts as an error by default: a status of 500 and above, or, if the request was a POST, as
-    /// in gRPC, a `grpc-status` header other than 0.
+    /// gRPC requests are, a `grpc-status` header other than 0.
     #[inline]
     pub fn is_error(&self) -> bool {
         // A status outside of 100 to 599 counts as a server error.
