@@ -203,7 +203,7 @@ impl Flusher {
                 }
                 Appended::Reset => self.follow_reset(sending).await?,
                 Appended::Full => return Err(self.full()),
-                // Garbled implies nothing about a call in doubt, as there is none.
+                // There is no call in doubt that the store could have.
                 Appended::Garbled => self.leave_garbled(sending, true),
             }
         }

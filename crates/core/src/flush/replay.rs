@@ -167,7 +167,7 @@ impl ReplayBuffer {
         newest.is_none_or(|newest| newest.at.age(clock) > self.retention)
     }
 
-    /// Notes that the store has the newest call after that became too old to be replayed: no call needs replaying any
+    /// Notes that the store still had the newest call when that was too old to be replayed. No call is replayed any
     /// more.
     pub(super) fn settle(&mut self) {
         self.is_settled = true;
