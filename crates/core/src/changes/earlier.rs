@@ -58,7 +58,7 @@ async fn earlier(
     let (value, error) = match change.kind {
         ChangeKind::Failing => (sums.outcomes.errors as f64 / requests as f64, 0.0),
         ChangeKind::Surging | ChangeKind::Silent => {
-            // Only the part of the slice after the first sample counts.
+            // The whole slice counts, except for gaps: other programs may have counted before the first sample.
             let seconds = recorded
                 .from(start)
                 .seconds(start, start + i64::from(width));

@@ -266,7 +266,7 @@ impl Ranking {
         }
     }
 
-    /// Whether a key belongs to the slices that additions now go into.
+    /// Whether additions that are made now are written to a key.
     fn has_key(&self, key: &str) -> bool {
         let interval = Precision::new(self.entry.spec.interval, 1);
         let (ranking, start) = (self.entry.name.clone(), interval.slice(self.entry.now()));
