@@ -254,7 +254,7 @@ impl Notices {
     }
 }
 
-/// The name to show for the holder of a lease, whose own name includes the id of the instance.
+/// The name to show for the holder of a lease, which is stored as `{name}:{id}`.
 pub(crate) fn shown_name(holder: &str) -> String {
     holder
         .rsplit_once(':')

@@ -2,9 +2,9 @@
 //! crate uses the values of `tower-pulse-model` and the detector of `tower-pulse-detect`. It is independent of Redis,
 //! files, axum and tower, and of how an answer is rendered.
 //!
-//! This crate is internal to tower-pulse, and changes without notice: depend on `tower-pulse`.
+//! It is internal to tower-pulse, and changes without notice: depend on `tower-pulse`.
 //!
-//! Read [`recorder`], [`flush`], [`store`], [`fold`], [`changes`], [`query`], then [`handle`], which puts them together.
+//! Read [`recorder`], [`flush`], [`store`], [`fold`], [`changes`], [`query`], then [`handle`], which combines them.
 
 pub mod advice;
 pub mod callbacks;

@@ -1,9 +1,9 @@
-//! Storage of aggregates: the trait [`Store`], and [`memory`], the embedded store. The stores in a file and in Redis are
-//! crates of their own, and behave alike.
+//! Storage of aggregates: the trait [`Store`], and [`memory`], the embedded store. The stores in a file and in Redis
+//! are crates of their own, and behave the same.
 
-// All instances append to the `journal`, and one of them at a time folds it into tables. `memory` is the shortest store.
-// Read this file, then `append`, `journal`, `table`, `table_reads`, `query` with `read/` and `upkeep`, then `in_process/`
-// with `memory`, and the crates of the other stores.
+// All instances append to the `journal`, and one of them at a time folds it into tables. `memory` is the shortest
+// store. Read this file, then `append`, `journal`, `table`, `table_reads`, `query` with `read/` and `upkeep`, then
+// `in_process/` with `memory`, and the crates of the other stores.
 
 pub mod additions;
 mod answer;
