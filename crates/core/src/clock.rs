@@ -86,7 +86,7 @@ impl Clock {
         }
     }
 
-    /// This clock, whose clones all use another time once one of them is told to [`follow`](Self::follow) it.
+    /// This clock, whose clones all use another time once one of them is made to [`follow`](Self::follow) it.
     pub(crate) fn following(self) -> Self {
         let followed = Some(Arc::new(AtomicI64::new(NOT_FOLLOWED)));
         Self { followed, ..self }

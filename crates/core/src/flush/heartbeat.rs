@@ -1,5 +1,5 @@
-//! Heartbeats: they tell the store that this instance is alive, and which version of the application it runs. The
-//! answers tell the instance the state of the fleet.
+//! Heartbeats: they show the store that this instance is alive, and which version of the application it runs. The
+//! answers contain the state of the fleet.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -42,7 +42,7 @@ impl Flusher {
         });
     }
 
-    /// Replays the next acknowledged call that the store lacks, or goes on without the calls that are no longer
+    /// Replays the next acknowledged call that the store lacks, or continues without the calls that are no longer
     /// buffered. Returns whether a call was appended.
     pub(super) async fn replay_next(&self, sending: &mut Sending, fence: u64) -> Result<bool> {
         let plan = sending.replay.after(fence, self.clock());

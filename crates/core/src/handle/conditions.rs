@@ -1,4 +1,4 @@
-//! Watches the conditions of an instance. The log and the user's functions are told when one begins and when it ends.
+//! Watches the conditions of an instance, and reports to the log and the user's functions when one begins or ends.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -52,7 +52,7 @@ impl RequestPolls {
         self.since = clock.tick();
     }
 
-    /// Ends a poll after which the request goes on.
+    /// Ends a poll after which the request continues.
     #[inline(always)]
     pub fn end(&mut self, clock: &Clock) {
         self.add(clock.tick());

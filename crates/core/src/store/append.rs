@@ -104,7 +104,7 @@ pub enum Readable {
 /// Appends calls to the journal, each once.
 ///
 /// # Cancel safety
-/// A call whose future is dropped may have been appended. Appending it again tells.
+/// A call whose future is dropped may have been appended. Appending it again shows whether it was.
 pub trait Append: Send + Sync {
     /// Returns the store's generation, and begins one if there is none.
     fn hello(&self) -> StoreFuture<'_, Generation>;

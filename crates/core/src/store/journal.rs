@@ -7,8 +7,8 @@
 //! - A call is appended once: the fence of its instance says which call comes next.
 //! - A step that gives another version than the state's has no effect. Two instances that both consider
 //!   themselves the folder therefore cannot both write, whatever the leases say, and a step that was delayed on
-//! its way is harmless. A step without an answer is sent again: if the state has the version that the step sets, the
-//! step has taken effect.
+//!   its way is harmless. A step without an answer is sent again: if the state has the version that the step
+//!   sets, the step has taken effect.
 //! - A folder that takes over first finishes the round that was begun, without the partitions that are done.
 //! - The id of an entry commits to all entries before it. A journal that a failover has taken back to another
 //!   history does not contain the round's last entry, and the round is dropped.
@@ -192,7 +192,8 @@ pub type FieldValues = Vec<Option<Vec<u8>>>;
 /// A journal as its folder uses it.
 ///
 /// # Cancel safety
-/// A step whose future is dropped may have taken effect. Repeating [`fold`](Self::fold) with the same versions tells.
+/// A step whose future is dropped may have taken effect. Repeating [`fold`](Self::fold) with the same versions shows
+/// whether it did.
 pub trait Journal: TableReader {
     /// The mutex that instances wait for before they fold, if all are in one process. So an instance need not find out
     /// whether the folder is alive, and a flush has folded what it appended when it returns.

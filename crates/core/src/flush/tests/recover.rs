@@ -37,7 +37,7 @@ async fn a_named_instance_has_an_id_of_its_own_in_the_journal() {
         assert_eq!(status.unique_name, format!("web-1:{id}"));
         ids.extend(calls.into_iter().map(|(id, ..)| id));
     }
-    // Each had to go on under another id.
+    // Each had to continue under another id.
     ids.sort();
     ids.dedup();
     assert_eq!(ids.len(), 4);
