@@ -215,8 +215,8 @@ fn second_of(before: i64, now: i64) -> i64 {
 }
 
 impl Recorder {
-    /// Moves all samples into the pending batch. After [`close`](super::RecordingState::close) they are counted as dropped
-    /// instead.
+    /// Moves all samples into the pending batch. After [`close`](super::RecordingState::close) they are counted as
+    /// dropped instead.
     pub fn drain(&self) {
         self.drain_to(&mut lock(&self.drain.state));
     }

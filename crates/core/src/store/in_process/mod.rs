@@ -32,8 +32,8 @@ use crate::error::{Result, StoreError, StoreErrorKind};
 use crate::task::boxed;
 use tower_pulse_model::slice::Precisions;
 
-/// The most bytes of entries that are not folded, unless a test sets others. As a flush folds what it has appended,
-/// there are never more than one flush appends, and what dropped flushes have left.
+/// The most bytes of entries that are not folded, unless a test sets others. A flush folds what it has appended, so
+/// there is never more than one flush appends, plus the leftovers of dropped flushes.
 const JOURNAL_BYTES: u64 = 64 * 1024 * 1024;
 
 /// How a piece of work accesses the state.
