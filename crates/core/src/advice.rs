@@ -1,19 +1,19 @@
-//! Advice on where the layer belongs: for logs, health and the screens of the page, in the same words.
+//! Advice on where the layer belongs, in the same words for logs, health and the screens.
 
 use tower_pulse_model::outcome::{Outcome, OutcomeCounts};
 
-/// A way in which a service uses the layer that hides what its requests do, and the lines that mend it.
+/// A use of the layer that hides data about requests, and the code that corrects it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "query", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Advice {
     /// The reason, in sentences.
     pub text: &'static str,
-    /// Lines of Rust that mend it.
+    /// Lines of Rust that correct it.
     pub code: &'static str,
 }
 
-/// Requests without a route were answered with success.
+/// Requests without a route were answered successfully.
 pub const UNMATCHED: Advice = Advice {
     text: "Requests that matched no route were answered with 2xx, and are counted together as <unmatched>. If requests to \
            your routes are among them, the layer sees no route: add it by `Router::layer` of axum 0.8, and not around the \
@@ -36,9 +36,9 @@ pub const CANCELLED: Advice = Advice {
     code: ".layer(TimeoutLayer::with_status_code(StatusCode::SERVICE_UNAVAILABLE, timeout))\n.layer(pulse.layer())",
 };
 
-/// One of so many requests without a route is worth advice about all requests.
+/// There is advice about all requests if at least one in this many has no route.
 const UNMATCHED_OF: u64 = 100;
-/// One of so many requests that are cancelled is worth advice.
+/// There is advice if more than one in this many requests is cancelled.
 const CANCELLED_OF: u64 = 5;
 
 impl Advice {
@@ -54,7 +54,7 @@ impl Advice {
             .collect()
     }
 
-    /// The advice about all requests, from their number and the outcomes of those without a route.
+    /// The advice about all requests, from their number and the outcomes of the requests without a route.
     pub fn about_all(all: u64, unmatched: &OutcomeCounts) -> Option<Self> {
         let answered = unmatched.count(Outcome::Success);
         if answered > 0 && answered.saturating_mul(UNMATCHED_OF) >= all {
@@ -65,7 +65,7 @@ impl Advice {
 }
 
 impl std::fmt::Display for Advice {
-    /// In one line, for logs and health.
+    /// Writes the advice in one line, for logs and health.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.text)?;
         f.write_str(": ")?;

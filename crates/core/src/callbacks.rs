@@ -9,13 +9,13 @@ use tokio::task::JoinHandle;
 use crate::clock::Clock;
 use crate::task::lock;
 
-/// How long a task waits for the user's functions.
+/// The longest time for which a task waits for the user's functions.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A function of the user.
 pub type Callback<T> = Arc<dyn Fn(&T) + Send + Sync>;
 
-/// The functions that are called with each event of a kind.
+/// The functions that are called with each event of one kind.
 pub struct Callbacks<T> {
     /// The name of the method that adds a function.
     name: &'static str,
@@ -23,7 +23,7 @@ pub struct Callbacks<T> {
 }
 
 impl<T: Send + 'static> Callbacks<T> {
-    /// No function yet; the method of this name adds them.
+    /// A list without functions; `name` is the method that adds them.
     pub fn new(name: &'static str) -> Self {
         Self {
             name,
@@ -36,7 +36,7 @@ impl<T: Send + 'static> Callbacks<T> {
         lock(&self.functions).push(function);
     }
 
-    /// Calls the functions with each event, and waits for them, but not for ever.
+    /// Calls the functions with each event, and waits for them up to a time limit.
     pub async fn call(&self, clock: &Clock, events: Vec<T>) {
         let functions = lock(&self.functions).clone();
         if functions.is_empty() || events.is_empty() {
@@ -59,7 +59,7 @@ impl<T: Send + 'static> Callbacks<T> {
         }
     }
 
-    /// Calls the functions, which may block, or panic.
+    /// Calls the functions, which may block or panic.
     fn call_one(&self, functions: Vec<Callback<T>>, event: T) -> JoinHandle<()> {
         let name = self.name;
         tokio::task::spawn_blocking(move || {

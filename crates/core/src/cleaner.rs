@@ -1,6 +1,7 @@
-//! The daemon of the recipe *cleaning counters* (see [`guide::recipes`](https://docs.rs/tower-pulse/latest/tower_pulse/guide/recipes/index.html)): about once a
-//! minute it asks the store to remove data that is older than its retention, until the `Pulse` shuts down. Any
-//! number of instances may run it.
+//! The daemon of the recipe *cleaning counters* (see
+//! [`guide::recipes`](https://docs.rs/tower-pulse/latest/tower_pulse/guide/recipes/index.html)). About once a minute it
+//! asks the store to remove data that is older than its retention, until the `Pulse` shuts down. Any number of
+//! instances may run it.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -32,13 +33,13 @@ pub struct Cleaner {
     pub clock: Clock,
     /// The time between the beginnings of two passes.
     pub interval: Duration,
-    /// How long data that is not stored in slices is kept.
+    /// The retention of data that is not stored in slices.
     pub retention: Retention,
     /// The name of this instance, which no other one has.
     pub instance: String,
-    /// How cleaning is doing.
+    /// The state of cleaning.
     pub health: Arc<Mutex<CleaningHealth>>,
-    /// The precision of the key that was skipped last, and a sentence about it.
+    /// The precision of the key that was skipped last, and the warning about it.
     pub skipped: Option<(i64, String)>,
 }
 
@@ -66,7 +67,7 @@ impl Cleaner {
                 let text = format!("cleaning skips {key}: {reason}. Mend or delete the key");
                 (cleaned.skipped_precision, text)
             });
-            // A key is told until it was due again.
+            // The warning about a key stays until the key is examined again.
             let before = self.skipped.take();
             skipped.or(before.filter(|(precision, _)| !pass.examines(*precision)))
         });
@@ -74,8 +75,8 @@ impl Cleaner {
         Ok(())
     }
 
-    /// Runs a pass, then sleeps for the remainder of the interval but at least a second, until the `Pulse`
-    /// shuts down. After an error the sleep is longer; an error never ends the loop.
+    /// Runs a pass, then sleeps for the rest of the interval, but at least one second, until the `Pulse` shuts down.
+    /// After an error the sleep is longer; an error never ends the loop.
     pub async fn clean_at_intervals(mut self, mut stopped: Stopped) {
         let min_wait = Duration::from_secs(1);
         // A random first wait spreads the passes of instances that start together.

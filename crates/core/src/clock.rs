@@ -1,5 +1,5 @@
-//! The time source of this crate: a wall clock for slices and hours, a monotonic clock for durations and
-//! sleeping. Tests move a [`Clock::manual`] themselves, so that an hour passes without waiting for it.
+//! The time source of this crate: a wall clock for slices and hours, a monotonic clock for durations and sleeping.
+//! Tests move a [`Clock::manual`] by hand, so that an hour passes without waiting.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -21,13 +21,13 @@ use tokio::sync::watch;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Clock {
-    /// The monotonic clock, read twice by every request.
+    /// The monotonic clock, which every request reads twice.
     ticks: quanta::Clock,
-    /// The nanoseconds of [`SCALE`] ticks.
+    /// The nanoseconds of 2^[`SCALE`] ticks.
     nanos_of_scale: u64,
     /// The time of a manual clock, which replaces the wall clock.
     manual: Option<Arc<watch::Sender<Manual>>>,
-    /// The origin that replaces the wall clock; [`NOT_FOLLOWED`] as long as none does.
+    /// The origin that replaces the wall clock; [`NOT_FOLLOWED`] if none does.
     followed: Option<Arc<AtomicI64>>,
 }
 
@@ -41,11 +41,11 @@ struct Manual {
     elapsed: u64,
 }
 
-/// A number of ticks. A day is less than 2^49 ticks of any CPU, so that rounding their nanoseconds costs less than
-/// a microsecond.
+/// The nanoseconds of 2^`SCALE` ticks are an integer. A day has less than 2^49 ticks on any CPU, so rounding that
+/// integer costs less than a microsecond.
 const SCALE: u32 = 40;
 
-/// A moment of the monotonic clock. Only the difference of two ticks has a meaning.
+/// A moment of the monotonic clock. Only the difference of two ticks is meaningful.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tick(u64);
 
@@ -57,7 +57,7 @@ impl Tick {
     }
 }
 
-/// Moves a [`Clock::manual`].
+/// Moves the time of a [`Clock::manual`].
 #[derive(Clone, Debug)]
 pub struct ManualClock {
     manual: Arc<watch::Sender<Manual>>,
@@ -71,8 +71,8 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// The machine's clocks. The first call in a process calibrates the CPU's time stamp counter
-    /// (a few milliseconds, once).
+    /// The clocks of the machine. The first call in a process calibrates the CPU's time stamp counter, which takes a
+    /// few milliseconds.
     pub fn system() -> Self {
         Self::new(quanta::Clock::new(), None)
     }
@@ -86,13 +86,13 @@ impl Clock {
         }
     }
 
-    /// This clock, whose clones go on together by another time once one is called to [`follow`](Self::follow) it.
+    /// This clock, whose clones all use another time once one of them is made to [`follow`](Self::follow) it.
     pub(crate) fn following(self) -> Self {
         let followed = Some(Arc::new(AtomicI64::new(NOT_FOLLOWED)));
         Self { followed, ..self }
     }
 
-    /// Goes on by the time whose [`origin`](Self::origin) this is, or by the wall clock again.
+    /// Uses the time of this [`origin`](Self::origin) from now on, or the wall clock if `None`.
     pub(crate) fn follow(&self, origin: Option<i64>) {
         if let Some(followed) = &self.followed {
             followed.store(origin.unwrap_or(NOT_FOLLOWED), Ordering::SeqCst);
@@ -105,17 +105,17 @@ impl Clock {
         (origin != NOT_FOLLOWED).then_some(origin)
     }
 
-    /// The wall time at which the monotonic clock was 0 if it is `nanos` now.
+    /// The wall time at which the monotonic clock was 0, if the wall time is `nanos` now.
     pub(crate) fn origin(&self, nanos: i64) -> i64 {
         nanos.saturating_sub_unsigned(self.nanos_of(self.tick().0))
     }
 
-    /// The wall time of an origin.
+    /// The current wall time according to an origin.
     pub(crate) fn nanos_since(&self, origin: i64) -> i64 {
         origin.saturating_add_unsigned(self.nanos_of(self.tick().0))
     }
 
-    /// A clock that stands at `unix_seconds` until its [`ManualClock`] moves it.
+    /// A clock that is fixed at `unix_seconds` until its [`ManualClock`] moves it.
     pub fn manual(unix_seconds: i64) -> (Self, ManualClock) {
         let now = Manual {
             wall: unix_seconds.saturating_mul(1_000_000_000),
@@ -147,7 +147,7 @@ impl Clock {
         }
     }
 
-    /// What the wall clock says, whatever is followed.
+    /// Time of the wall clock, in nanoseconds since the Unix epoch, even if an origin replaces it.
     pub(crate) fn wall_nanos(&self) -> i64 {
         match &self.manual {
             None => match SystemTime::now().duration_since(UNIX_EPOCH) {
@@ -172,7 +172,7 @@ impl Clock {
         self.nanos_of(start.ticks_until(end))
     }
 
-    /// Nanoseconds of a number of ticks.
+    /// The nanoseconds of a number of ticks.
     #[inline]
     pub(crate) fn nanos_of(&self, ticks: u64) -> u64 {
         let ticks = u128::from(ticks);
@@ -217,8 +217,8 @@ impl ManualClock {
         });
     }
 
-    /// Sets the wall clock, forward or back, as an administrator or NTP does. Monotonic time, and so
-    /// durations, stay as they are.
+    /// Sets the wall clock, forward or back, as an administrator or NTP does. Monotonic time, and so durations, are
+    /// unaffected.
     pub fn set_wall(&self, unix_seconds: i64) {
         self.manual
             .send_modify(|now| now.wall = unix_seconds.saturating_mul(1_000_000_000));

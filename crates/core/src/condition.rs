@@ -1,5 +1,5 @@
-//! The conditions that a person should know of: the one table of them, which health, metrics, `on_condition` and the guide
-//! follow.
+//! The conditions of an instance that an operator should know: the one table of them, which health, metrics,
+//! `on_condition` and the guide follow.
 
 use tower_pulse_model::order::InOrder;
 use tower_pulse_model::pack::named;
@@ -8,8 +8,8 @@ use tower_pulse_model::pack::named;
 macro_rules! conditions {
     ($($(#[doc = $meaning:literal])+ $variant:ident = $name:literal,)+) => {
         named! {
-            /// A condition of an instance or its store that a person should know of. Its warnings in health say what is
-            /// concerned, and what to do.
+            /// A condition of an instance or its store that an operator should know. Its warnings in health name the
+            /// affected part, and what to do.
             #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
             #[non_exhaustive]
             pub enum Condition {
@@ -114,7 +114,7 @@ impl serde::Serialize for Condition {
     }
 }
 
-/// A sentence about a condition, which ends in what to do.
+/// A sentence about a condition, which ends with what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     /// The condition.
@@ -142,7 +142,7 @@ pub fn conditions(warnings: &[Warning]) -> Vec<Condition> {
     conditions
 }
 
-/// The texts of some warnings, one for each cause: of those that end with the same error, the first.
+/// The texts of some warnings, one for each cause: of several that end with the same error, only the first.
 pub fn texts(warnings: Vec<Warning>) -> Vec<String> {
     // A warning begins with the task that failed, unless it is the error itself.
     let cause = |warning: &str| match warning.split_once(": ") {
@@ -167,7 +167,7 @@ pub struct ConditionEvent {
     pub condition: Condition,
     /// Name of the instance that has it.
     pub instance: String,
-    /// The warnings when it began.
+    /// The warnings at its beginning.
     pub warnings: Vec<String>,
     /// When it began, in Unix seconds.
     pub since: i64,

@@ -1,5 +1,5 @@
-//! The errors of this crate: [`BuildError`] for a wrong configuration, [`StoreError`] for a store that could
-//! not answer a call, [`AmendError`] for what people could not change.
+//! The errors of this crate: [`BuildError`] for an invalid configuration, [`StoreError`] for a store that could not
+//! answer a call, [`AmendError`] for a change or a mark that could not be amended.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -8,10 +8,9 @@ use std::sync::Arc;
 /// The result of a call of a store.
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 
-/// A configuration that cannot work, refused when `Builder::build` is
-/// called.
+/// An invalid configuration, refused when `Builder::build` is called.
 ///
-/// Its text names the field, the given value and the allowed values, so that it can be printed as it is.
+/// The text names the field, the given value and the allowed values, and can be printed as it is.
 #[derive(Clone, Debug)]
 pub struct BuildError {
     field: &'static str,
@@ -32,7 +31,7 @@ impl StdError for BuildError {
     }
 }
 
-/// The error within the `Arc`. The `Arc` is an error too, of which no type could be asked for.
+/// The error inside the `Arc`. The `Arc` is an error too, but could not be downcast.
 fn source_of(
     source: Option<&Arc<dyn StdError + Send + Sync>>,
 ) -> Option<&(dyn StdError + 'static)> {
@@ -41,7 +40,7 @@ fn source_of(
 }
 
 impl BuildError {
-    /// The error of a field: its value, and what is allowed.
+    /// The error of a field, with its value and the allowed values.
     #[doc(hidden)]
     pub fn new(field: &'static str, value: impl fmt::Display, allowed: impl Into<String>) -> Self {
         Self {
@@ -52,14 +51,14 @@ impl BuildError {
         }
     }
 
-    /// The same error with its cause.
+    /// Adds the cause to this error.
     #[doc(hidden)]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.source = Some(Arc::from(source.into()));
         self
     }
 
-    /// The builder's method whose value was refused.
+    /// The builder's method that was given the value.
     pub fn field(&self) -> &'static str {
         self.field
     }
@@ -73,8 +72,7 @@ pub enum StoreErrorKind {
     Unreachable,
     /// No answer came within the response timeout. The server may or may not have executed the call.
     TimedOut,
-    /// The server denies access: a password or an ACL rule is missing. The call is tried again every
-    /// two seconds.
+    /// The server denies access: a password or an ACL rule is missing. The call is tried again every two seconds.
     Forbidden,
     /// The server answers, but refuses for now: it is loading, out of memory, read-only, or its disk is full.
     Refused,
@@ -83,16 +81,15 @@ pub enum StoreErrorKind {
 }
 
 impl StoreErrorKind {
-    /// Whether the store gave no answer at all.
+    /// Whether the store gave no answer.
     pub(crate) fn is_without_answer(self) -> bool {
         matches!(self, Self::Unreachable | Self::TimedOut)
     }
 }
 
-/// A store could not answer a call.
+/// The error of a call that a store could not answer.
 ///
-/// The text says what happened and, where this crate knows a remedy, what to do. It never contains
-/// passwords.
+/// The text says what happened and, if this crate knows a remedy, what to do. It never contains passwords.
 #[derive(Clone, Debug)]
 pub struct StoreError {
     kind: StoreErrorKind,
@@ -123,7 +120,7 @@ impl StoreError {
         }
     }
 
-    /// This error, with the error that caused it.
+    /// Adds the cause to this error.
     #[doc(hidden)]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.source = Some(Arc::from(source.into()));
@@ -140,11 +137,11 @@ impl StoreError {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum AmendError {
-    /// There is none of this id, or no longer.
+    /// There is no change or mark with this id, or no longer.
     NotFound(&'static str),
-    /// It is in a state in which that cannot be done, such as a change that has ended.
+    /// The state does not allow the amendment, as when the change has ended.
     Conflict(String),
-    /// The store failed. What was asked for may have happened, or may still happen, if the text says so.
+    /// The store failed. If the text says so, the amendment may have happened, or may still happen.
     Store(StoreError),
 }
 

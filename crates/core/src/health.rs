@@ -1,5 +1,6 @@
 //! The state of an instance, by stage, as `api/health` shows it. The page
-//! [reading health](https://docs.rs/tower-pulse/latest/tower_pulse/guide/reading_health/index.html) of the guide says what to do about each field.
+//! [reading health](https://docs.rs/tower-pulse/latest/tower_pulse/guide/reading_health/index.html) of the guide says
+//! what to do about each field.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use tower_pulse_model::pack::named;
 use tower_pulse_model::snapshot::Problem;
 use tower_pulse_model::sorted::Map;
 
-/// Seconds after the end of a minute from which on its judgement is late.
+/// Seconds after the end of a minute from which its judgement is late.
 const LATE_JUDGEMENT: i64 = 150;
 
 /// The time between two log lines about wrong credentials.
@@ -36,7 +37,7 @@ named! {
 }
 
 impl Status {
-    /// The status of a store that last answered at this age, and is asked at this interval.
+    /// The status of a store whose last answer is `age` old, and which is asked at this interval.
     pub(crate) fn at_age(age: Option<Duration>, interval: Duration) -> Self {
         match age {
             Some(age) if age <= 3 * interval => Self::Ok,
@@ -46,31 +47,32 @@ impl Status {
     }
 }
 
-/// The state of an instance, as `Pulse::health` returns it, or of a `Dashboard`, which neither records nor flushes nor
-/// cleans. Counts begin at the start of the instance, those of [`fold`](Self::fold) at the start of the store's
-/// generation. Ages are in seconds.
+/// The state of an instance, as `Pulse::health` returns it, or of a `Dashboard`, which does not record, flush or clean.
+/// Counts begin at the start of the instance, those of [`fold`](Self::fold) at the start of the store's generation.
+/// Ages are in seconds.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Health {
     /// Whether the store answers, in one word.
     pub status: Status,
-    /// Sentences for the operator. Each ends in what to do.
+    /// Sentences for the operator. Each ends with what to do.
     pub warnings: Vec<String>,
     /// The conditions that these sentences are about.
     pub conditions: Vec<Condition>,
     /// Name of this instance: that of `Builder::instance`, or the host's name with a random suffix. Empty in a process
-    /// that is no instance.
+    /// that is not an instance.
     pub instance: String,
-    /// `recorded / (recorded + dropped + lost)`, of samples or of additions, whichever is smaller. 1 only if nothing
-    /// at all is missing.
+    /// `recorded / (recorded + dropped + lost)`, of samples or of additions, whichever is smaller. 1 only if nothing is
+    /// missing.
     pub completeness: f64,
-    /// Requests to the admin routers of this process with wrong credentials. One without any is not counted.
+    /// Requests to the admin routers of this process with wrong credentials. Requests without credentials are not
+    /// counted.
     pub wrong_credentials: u64,
     /// Recording: from requests and other code to the pending batch.
     pub recording: RecordingHealth,
     /// Flushing: from the pending batch to the store.
     pub flush: FlushHealth,
-    /// Cleaning, by this instance: of a fleet, one instance cleans at a time.
+    /// Cleaning, by this instance. One instance of a fleet cleans at a time.
     pub cleaning: CleaningHealth,
     /// Folding: from the journal to the data that is read.
     pub fold: FoldHealth,
@@ -129,12 +131,13 @@ pub struct CleaningHealth {
     pub counters: u64,
     /// Number of contexts that they have removed.
     pub contexts: u64,
-    /// Why cleaning fails, or skips a key; `None` if it does neither.
+    /// Why cleaning fails or skips a key; `None` if it does neither.
     pub last_error: Option<String>,
 }
 
-/// Warnings that no stage of an instance has: about the configuration of this process, which stay, about what fails again
-/// and again, and about losses for a while; and the wrong credentials that its admin routers got. All clones are one.
+/// Warnings that belong to no stage of an instance: about the configuration of this process, which are permanent; about
+/// repeated failures and about losses, which end after a while. Also counts the wrong credentials that the admin
+/// routers got. All clones share them.
 #[derive(Clone, Default)]
 pub struct Notices {
     warnings: Arc<Mutex<Vec<Notice>>>,
@@ -144,38 +147,38 @@ pub struct Notices {
 
 struct Notice {
     warning: Warning,
-    /// When it last failed; `None` for a warning that stays.
+    /// When the failure last happened; `None` for a permanent warning.
     failed_at: Option<Tick>,
 }
 
-/// A count of what is lost, and when it last grew.
+/// A count of losses, and when it last grew.
 struct Loss {
     count: u64,
     grew_at: Option<Tick>,
 }
 
-/// How long after the last failure there is a warning of it.
+/// How long the warning about a failure lasts after the last one.
 const FAILS_FOR: Duration = Duration::from_secs(8);
-/// The most failures that are warned of at a time.
+/// The most warnings about failures at a time.
 const MAX_FAILURES: usize = 8;
-/// How long a loss is warned of. Its count stays.
+/// How long the warning about a loss lasts. The count is permanent.
 const LOSS_WARNED_FOR: Duration = Duration::from_secs(600);
 
 #[derive(Debug, Default)]
 struct WrongCredentials {
     count: u64,
-    /// How many of them the log tells of, and since when.
+    /// The number that the log has reported, and when.
     told: u64,
     told_at: Option<Tick>,
 }
 
 impl Notices {
-    /// Adds a warning about the configuration, which stays, and logs it, unless it is there.
+    /// Adds a permanent warning about the configuration, and logs it, unless it exists.
     pub fn add(&self, warning: String) {
         self.note(Condition::Configuration.warning(warning), None);
     }
 
-    /// Adds a warning of a failure, which stays until nothing has failed so for a while.
+    /// Adds a warning about a failure, which ends some time after the last such failure.
     pub fn fails(&self, clock: &Clock, warning: Warning) {
         self.note(warning, Some(clock.tick()));
     }
@@ -189,14 +192,14 @@ impl Notices {
         let failures = notices.iter().filter(|one| one.failed_at.is_some());
         if failed_at.is_none() || failures.count() < MAX_FAILURES {
             if failed_at.is_none() {
-                // A process that is no instance has no task that logs conditions.
+                // A process that is not an instance has no task that logs conditions.
                 tracing::warn!("{}", warning.text);
             }
             notices.push(Notice { warning, failed_at });
         }
     }
 
-    /// The warnings that stay, and those of failures.
+    /// The current warnings.
     pub fn all(&self, clock: &Clock) -> Vec<Warning> {
         let mut notices = lock(&self.warnings);
         let is_over = |at| clock.since(at) >= FAILS_FOR;
@@ -204,7 +207,8 @@ impl Notices {
         notices.iter().map(|one| one.warning.clone()).collect()
     }
 
-    /// Whether a count of what is lost grew a short time ago. The first one is `before` or, if it is unknown, no news.
+    /// Whether a count of losses grew recently. A first count that is above `before` has grown, unless `before` is
+    /// unknown.
     pub(crate) fn has_grown(
         &self,
         clock: &Clock,
@@ -225,7 +229,7 @@ impl Notices {
         (loss.grew_at).is_some_and(|at| clock.since(at) < LOSS_WARNED_FOR)
     }
 
-    /// Counts a request with wrong credentials. A line a minute, at most, logs how many there were since the last one.
+    /// Counts a request with wrong credentials. At most once a minute, logs their number since the last line.
     pub fn add_wrong_credentials(&self, clock: &Clock) {
         let mut wrong = lock(&self.credentials);
         wrong.count += 1;
@@ -244,13 +248,13 @@ impl Notices {
         );
     }
 
-    /// How many requests had wrong credentials.
+    /// The number of requests with wrong credentials.
     pub fn wrong_credentials(&self) -> u64 {
         lock(&self.credentials).count
     }
 }
 
-/// The shown name of an instance that holds a lease, which names it with its id.
+/// The name to show for the holder of a lease, which is stored as `{name}:{id}`.
 pub(crate) fn shown_name(holder: &str) -> String {
     holder
         .rsplit_once(':')
@@ -265,11 +269,11 @@ pub(crate) fn shown_name(holder: &str) -> String {
 pub struct QueueHealth {
     /// Requests whose wait was recorded.
     pub timed: u64,
-    /// Those of them whose wait was negative, and counts as 0.
+    /// Requests among these whose wait was negative, and counts as 0.
     pub negative: u64,
     /// Requests with a wait of more than a minute, which is ignored.
     pub too_long: u64,
-    /// Requests with a header that is no time, which is ignored.
+    /// Requests with a header that is not a time, which is ignored.
     pub unreadable: u64,
 }
 
@@ -280,14 +284,14 @@ pub struct QueueHealth {
 pub struct RecordingHealth {
     /// Samples that were recorded. They are in the store or on the way to it.
     pub recorded: u64,
-    /// How much was added to counters and rankings: the sum of the numbers, without their signs.
+    /// The amount added to counters and rankings: the sum of the absolute values.
     pub recorded_additions: u64,
     /// Requests in flight.
     pub in_flight: i64,
     /// Samples that were dropped because they came after the shutdown.
     pub dropped: u64,
-    /// How much was added to counters and rankings after the shutdown, and so dropped: the sum of the numbers, without
-    /// their signs. A removal from a ranking counts as 1.
+    /// The amount added to counters and rankings after the shutdown, which was dropped: the sum of the absolute values.
+    /// A removal from a ranking counts as 1.
     pub dropped_additions: u64,
     /// Samples that overflowed: their context came after `max_contexts` others.
     pub overflowed: u64,
@@ -295,7 +299,7 @@ pub struct RecordingHealth {
     pub pending_series: usize,
     /// Delay of the last drain after the turn of the second, in seconds.
     pub drain_lag_seconds: f64,
-    /// Longest delay of any drain.
+    /// Longest delay of any drain, in seconds.
     pub max_drain_lag_seconds: f64,
     /// The waits in front of this instance; `None` unless `Builder::queue_time_header` is set.
     #[cfg_attr(feature = "query", serde(skip_serializing_if = "Option::is_none"))]
@@ -307,12 +311,12 @@ pub struct RecordingHealth {
 #[cfg_attr(feature = "query", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct FlushHealth {
-    /// Seconds between flushes. Unless the builder sets the interval, it grows with the fleet. Less while so many ids
-    /// are added to a ranking that it flushes early.
+    /// Seconds between flushes. Unless the builder sets the interval, it grows with the fleet. It is shorter while so
+    /// many ids are added to a ranking that it flushes early.
     pub interval_seconds: f64,
     /// Seconds since the store last acknowledged a call; `None` before the first time.
     pub last_flush_age_seconds: Option<f64>,
-    /// Age of the oldest sample that is not known to be in the store; `None` if there is none.
+    /// Age of the oldest sample that is not known to be in the store, in seconds; `None` if there is none.
     pub pending_age_seconds: Option<f64>,
     /// Seconds since the call in doubt was sent, if there is one.
     pub in_doubt_age_seconds: Option<f64>,
@@ -320,14 +324,13 @@ pub struct FlushHealth {
     pub errors: u64,
     /// Calls that were replayed after a gap.
     pub replayed: u64,
-    /// Samples that were lost: by the store after it had acknowledged them, or by a shutdown that could not
-    /// flush them.
+    /// Samples that were lost: by the store after it had acknowledged them, or by a shutdown that could not flush them.
     pub lost: u64,
-    /// How much was lost of what was added to counters and rankings: the sum of the numbers, without their signs. A
-    /// removal from a ranking counts as 1.
+    /// The lost amount of additions to counters and rankings: the sum of the absolute values. A removal from a ranking
+    /// counts as 1.
     pub lost_additions: u64,
-    /// What was lost beside that: minute reports and listed slow or failed requests, which are details of samples that
-    /// are counted, and marks.
+    /// Other losses: marks, and minute reports and listed slow or failed requests, which are details of samples that
+    /// are counted.
     pub lost_details: u64,
     /// Resets of the store that this instance has seen.
     pub store_resets: u64,
@@ -338,13 +341,13 @@ pub struct FlushHealth {
 #[cfg_attr(feature = "query", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct FoldHealth {
-    /// Late samples, of an hour before the last one: in the counters, not in the statistics.
+    /// Late samples, from an hour before the last one: in the counters, not in the statistics.
     pub late: u64,
-    /// Skewed samples, from more than an hour ahead of the store's time: refused.
+    /// Skewed samples, which were more than an hour ahead of the store's time and were refused.
     pub skewed: u64,
-    /// How often data of the fleet was dropped because its key was quarantined: it holds something else.
+    /// How often data of the fleet was dropped because its key holds something else and is quarantined.
     pub quarantined: u64,
-    /// Quarantined keys that still hold something else, the newest last. Looked at again every 5 s.
+    /// Quarantined keys that still hold something else, the newest last. Checked every 5 s.
     pub quarantined_keys: Vec<Problem>,
     /// Calls in the journal that no instance has folded yet; `None` for a store in memory.
     pub journal: Option<JournalHealth>,
@@ -382,18 +385,18 @@ pub struct JournalHealth {
 pub struct ChangeHealth {
     /// The end of the last minute that was judged, in Unix seconds; `None` before the first.
     pub judged_until: Option<i64>,
-    /// HTTP contexts with requests in the last hour, at most as many as there are in the fleet. Timers are not judged.
+    /// HTTP contexts with requests in the last hour, up to the number of contexts in the fleet. Timers are not judged.
     pub contexts: usize,
-    /// Of these, contexts that can be compared with their past: they have enough requests, for long enough.
+    /// Contexts among these that can be compared with their past: they have enough requests, over a long enough time.
     pub compared: usize,
     /// Minutes of the last hour in which no context had a request.
     pub gaps: usize,
-    /// Sentences that say what the detector cannot see, and why.
+    /// Sentences about what the detector cannot see, and why.
     pub blind_spots: Vec<String>,
 }
 
 impl ChangeHealth {
-    /// How well the detector could see when it judged the last minute, which ended at `until`.
+    /// The state of detection from the coverage of the last judged minute, which ended at `until`.
     pub(crate) fn new(until: Option<i64>, sight: Sight, now: i64) -> Self {
         let mut blind_spots = Vec::new();
         if let Some(until) = until.filter(|until| now - until > LATE_JUDGEMENT) {
@@ -432,13 +435,13 @@ impl ChangeHealth {
 pub struct StoreHealth {
     /// Kind and address of the store, without the password.
     pub description: String,
-    /// Seconds since the store last answered a flush or a heartbeat, or what a process asked that is no instance;
+    /// Seconds since the store last answered a flush or a heartbeat or, in a process that is not an instance, a query;
     /// `None` before the first answer.
     pub contact_age_seconds: Option<f64>,
     /// The last error of the store; `None` once it has recovered.
     pub last_error: Option<String>,
-    /// Seconds by which the clock of this process is ahead of the store's, as of the last answer. `None` before it, for a
-    /// store in this process, and for a user who may not ask for the time.
+    /// Seconds by which the clock of this process is ahead of the store's, according to the last answer. `None` before
+    /// the first answer, for a store in this process, and for a user who may not ask for the time.
     pub clock_skew_seconds: Option<i64>,
 }
 

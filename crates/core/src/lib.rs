@@ -1,10 +1,10 @@
-//! The stages of an instance: it records, flushes, folds, judges and answers. The store in memory is here as well. This crate
-//! knows the values of `tower-pulse-model` and the detector of `tower-pulse-detect`. It does not know Redis, files, axum and
-//! tower, nor how an answer is rendered.
+//! The stages of an instance: it records, flushes, folds, judges and answers. The store in memory is here as well. This
+//! crate uses the values of `tower-pulse-model` and the detector of `tower-pulse-detect`. It is independent of Redis,
+//! files, axum and tower, and of how an answer is rendered.
 //!
 //! It is internal to tower-pulse, and changes without notice: depend on `tower-pulse`.
 //!
-//! Read [`recorder`], [`flush`], [`store`], [`fold`], [`changes`], [`query`], then [`handle`], which puts them together.
+//! Read [`recorder`], [`flush`], [`store`], [`fold`], [`changes`], [`query`], then [`handle`], which combines them.
 
 pub mod advice;
 pub mod callbacks;

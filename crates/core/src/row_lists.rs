@@ -1,4 +1,4 @@
-//! What the row caches of this process tell those who look at them from outside.
+//! The state of the row caches of this process, for the admin router.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -6,20 +6,20 @@ use std::sync::{Arc, Mutex};
 use crate::store::StoreFuture;
 use crate::task::lock;
 
-/// Which rows are asked for.
+/// Selects rows of a cache.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "query", derive(serde::Deserialize))]
 #[cfg_attr(feature = "query", serde(default, deny_unknown_fields))]
 #[non_exhaustive]
 pub struct RowsQuery {
-    /// The name of the cache; the unnamed one, or else the first by name, if there is none.
+    /// The name of the cache. By default the unnamed one or, if there is none, the first by name.
     pub name: Option<String>,
-    /// Only rows whose id contains it.
+    /// Only rows whose id contains this text.
     #[cfg_attr(feature = "query", serde(rename = "q"))]
     pub contains: String,
-    /// The most rows that are answered, at most 1,000; 100 unless it is set.
+    /// The most rows in the answer, at most 1,000; 100 by default.
     pub limit: Option<usize>,
-    /// How many are left out before.
+    /// The number of rows to skip.
     pub offset: usize,
 }
 
@@ -36,13 +36,13 @@ pub struct RowInfo {
     pub due_in: f64,
     /// Seconds since it was loaded; `None` if it is not cached.
     pub age: Option<f64>,
-    /// Failures of its loader in a row, of all processes together.
+    /// Failures of its loader in a row, in all processes together.
     pub failures: u32,
-    /// Why its loader failed last; `None` after a success.
+    /// The last error of its loader; `None` after a success.
     pub last_error: Option<String>,
     /// How often this process has read it from the cache.
     pub hits: u64,
-    /// How often this process has looked for it in vain.
+    /// How often this process has not found it in the cache.
     pub misses: u64,
     /// How often this process has failed to load it.
     pub failed_loads: u64,
@@ -56,14 +56,14 @@ pub struct RowList {
     pub total: usize,
     /// The rows: first those that fail, then the latest due.
     pub rows: Vec<RowInfo>,
-    /// Rows whose last load in this process failed, and of which the schedule does not tell: rows without one, and rows
-    /// that have left it. The last 100 of them, newest first.
+    /// Rows whose last load in this process failed and that are not in the schedule: rows that have none, and rows that
+    /// have left it. The last 100 of them, newest first.
     pub failed: Vec<FailedRow>,
-    /// What happened to all rows of the cache in this process.
+    /// Counts for all rows of the cache in this process.
     pub sums: RowSums,
 }
 
-/// A row of which the schedule does not tell that it could not be loaded.
+/// A row that could not be loaded and is not in the schedule.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "query", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -78,7 +78,7 @@ pub struct FailedRow {
     pub age: f64,
 }
 
-/// How often something has happened to the rows of a cache in this process, since the cache was built.
+/// Counts of events of the rows of a cache in this process, since the cache was built.
 #[derive(Clone, Copy, Debug, Default)]
 #[cfg_attr(feature = "query", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -87,11 +87,11 @@ pub struct RowSums {
     pub hits: u64,
     /// Reads that found no row.
     pub misses: u64,
-    /// Rows that were read while the store was away, as this process had last seen them.
+    /// Rows that were read while the store was unreachable, as this process had last seen them.
     pub stale: u64,
     /// Loads that were written to the cache.
     pub refreshes: u64,
-    /// Loads that failed, also of rows without a schedule, and of those that have left it.
+    /// Failed loads, including those of rows without a schedule, or that have left it.
     pub failures: u64,
 }
 
@@ -103,7 +103,7 @@ pub type ListRows = dyn Fn(RowsQuery) -> StoreFuture<'static, RowList> + Send + 
 pub struct RowCaches(Arc<Mutex<BTreeMap<String, Arc<ListRows>>>>);
 
 impl RowCaches {
-    /// Adds a cache. `false` if there is one of the same name.
+    /// Adds a cache. Returns `false` if there is one of the same name.
     pub fn add(&self, name: &str, list: Arc<ListRows>) -> bool {
         let mut caches = lock(&self.0);
         let is_free = !caches.contains_key(name);
@@ -113,7 +113,7 @@ impl RowCaches {
         is_free
     }
 
-    /// Removes a cache, whose name is free then.
+    /// Removes a cache, and frees its name.
     pub fn remove(&self, name: &str) {
         lock(&self.0).remove(name);
     }

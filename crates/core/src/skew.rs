@@ -1,4 +1,4 @@
-//! The wall clock of this process beside that of its store, which is one for all instances.
+//! The difference between the wall clock of this process and that of its store, which all instances share.
 
 use std::sync::Mutex;
 
@@ -7,13 +7,13 @@ use crate::condition::{Condition, Warning};
 use crate::task::lock;
 
 const SECOND: i64 = 1_000_000_000;
-/// Seconds of skew from which on it is told. Below it, a clock is right again.
+/// Seconds of skew from which there is a warning. Below it, a clock counts as right again.
 pub const TOLD: i64 = 60;
-/// Seconds of skew beyond which a process goes on by the time of its store: samples of later than that are refused.
+/// Seconds of skew beyond which a process follows the time of its store, which refuses samples that are further ahead.
 const FOLLOWED: i64 = 3_600;
-/// How many answers in a row must say the same before the time is another.
+/// The number of answers in a row that must agree before the clock is changed.
 const AGREEING: u32 = 2;
-/// The most nanoseconds from sending to the answer: one that took longer, or in which the clock was set, says nothing.
+/// The longest time until an answer, in nanoseconds. A later answer, or one during which the clock was set, is ignored.
 const LONGEST_ANSWER: i64 = 10 * SECOND;
 
 /// The time of a store that other processes use as well.
@@ -21,31 +21,32 @@ const LONGEST_ANSWER: i64 = 10 * SECOND;
 pub struct StoreTime {
     /// Nanoseconds since the Unix epoch.
     pub nanos: i64,
-    /// Whether it is the time of a manual clock, which says nothing about that of a machine, nor the other way round.
+    /// Whether it is the time of a manual clock, which cannot be compared with that of a machine.
     pub is_manual: bool,
 }
 
-/// A clock of a process whose store is on another machine. It is the given one until a [`Skew`] says otherwise.
+/// A clock for a process whose store may be on another machine. It equals `clock` until a [`Skew`] tells it to follow
+/// another time.
 pub fn following(clock: Clock) -> Clock {
     clock.following()
 }
 
-/// How far the wall clock of this process is from that of its store.
+/// The difference between the wall clock of this process and that of its store.
 #[derive(Debug, Default)]
 pub struct Skew(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     seconds: Option<i64>,
-    /// The start of the monotonic clock, by the last answer.
+    /// The origin of the store's time, by the last answer.
     origin: i64,
-    /// Answers in a row by which the time should be another.
+    /// The number of answers in a row by which the clock should be changed.
     agreeing: u32,
 }
 
 impl Skew {
-    /// Takes note of an answer to what was sent at `sent`, by the wall clock. Returns what `Clock::follow` is to be
-    /// called with, if the time is to be another from now on.
+    /// Notes the answer to a request that was sent at `sent`, by the wall clock. Returns the argument for
+    /// `Clock::follow` if the clock is to be changed now.
     pub fn note(&self, clock: &Clock, sent: i64, time: Option<StoreTime>) -> Option<Option<i64>> {
         let took = clock.wall_nanos().saturating_sub(sent);
         let time = time.filter(|time| time.is_manual == clock.is_manual())?;
@@ -68,12 +69,12 @@ impl Skew {
         turn.filter(|_| state.agreeing >= AGREEING)
     }
 
-    /// How many seconds the wall clock is ahead, as of the last answer; `None` before the first.
+    /// Seconds by which the wall clock is ahead, according to the last answer; `None` before the first.
     pub fn seconds(&self) -> Option<i64> {
         lock(&self.0).seconds
     }
 
-    /// The time that other processes are told, in Unix seconds: the clock's, unless that is wrong.
+    /// The time for other processes, in Unix seconds: that of the clock or, if the clock is wrong, that of the store.
     pub fn now_seconds(&self, clock: &Clock) -> i64 {
         let state = lock(&self.0);
         match state.seconds {
@@ -85,7 +86,7 @@ impl Skew {
     }
 }
 
-/// What to do about the clock of `whose` process, unless it is right.
+/// A warning about the clock of `whose` process; `None` if the clock is right.
 pub fn skew_warning(whose: &str, seconds: Option<i64>) -> Option<Warning> {
     let seconds = seconds.filter(|seconds| seconds.abs() >= TOLD)?;
     let way = if seconds > 0 { "ahead of" } else { "behind" };

@@ -1,6 +1,6 @@
-//! What requests should achieve, as an instance or a dashboard is configured. Nothing is stored for it: whoever is asked
-//! computes it from histograms, so that another target applies to the past too. For the Prometheus text an instance counts
-//! since its start, as Prometheus has windows of its own.
+//! The targets of requests, as an instance or a dashboard is configured. Nothing is stored for them: each answer
+//! computes them from histograms, so that another target applies to the past too. For the Prometheus text an instance
+//! counts since its start, as Prometheus has windows of its own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,9 +10,9 @@ use tower_pulse_model::context::{ContextId, Kind};
 /// The targets of a service.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Targets {
-    /// The time that all requests should stay below.
+    /// The duration below which all requests should stay.
     pub all: Option<Duration>,
-    /// Those of single contexts, each of which has one at most.
+    /// The targets of single contexts, at most one for each.
     pub of_paths: Vec<PathTarget>,
 }
 
@@ -21,21 +21,21 @@ pub struct Targets {
 pub struct PathTarget {
     /// The context.
     pub context: ContextId,
-    /// The time that a good request stays below.
+    /// The duration below which a request is good.
     pub duration: Duration,
     /// The share of the requests that should be good, between 0 and 1.
     pub share: f64,
 }
 
 impl Targets {
-    /// The time in seconds that all requests should stay below.
+    /// The duration below which all requests should stay, in seconds.
     pub fn seconds(&self) -> Option<f64> {
         self.all.map(|target| target.as_secs_f64())
     }
 }
 
 impl PathTarget {
-    /// The target of requests: a `share` of them should be good, which take less than `duration`.
+    /// A target: at least the `share` of requests should be good, which means that they take less than `duration`.
     pub fn new(context: impl Into<Arc<str>>, duration: Duration, share: f64) -> Self {
         Self {
             context: ContextId::new(Kind::Http, context),

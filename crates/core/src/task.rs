@@ -1,4 +1,4 @@
-//! The crate's background tasks: the signal that stops them, their turns while the server denies access, and the
+//! The background tasks of the crate: the signal that stops them, their turns while the server denies access, and the
 //! future that `Builder::build_with_tasks` returns instead of spawning it.
 
 use std::future::Future;
@@ -9,30 +9,28 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedMutexGuard, watch};
 
-/// The server is asked again this long after it has denied access, by one of an instance's tasks.
+/// The time after a denial of access at which one task of an instance asks the server again.
 pub const DENIED_WAIT: Duration = Duration::from_secs(2);
 
 /// A boxed future, as the [`Store`](crate::store::Store) trait returns it.
 // The compiler generates the code of a future anew in each crate and codegen unit that polls or drops it, with all
-// futures inside. So large futures that users await, or that several modules do, are boxed by one function that is never
-// inlined.
+// futures inside. So large futures that users or several modules await are boxed by one function that is never inlined.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A future whose code exists once, in however many places it is awaited: see [`BoxFuture`].
+/// Boxes a future, so that its code exists only once, however many places await it: see [`BoxFuture`].
 #[inline(never)]
 pub fn boxed<'a, T>(future: impl Future<Output = T> + Send + 'a) -> BoxFuture<'a, T> {
     Box::pin(future)
 }
 
-/// Locks a mutex even if a thread has panicked while it held the lock. The data must be consistent between
-/// any two statements that could panic.
+/// Locks a mutex even if a thread has panicked while it held the lock. The data must be consistent between any two
+/// statements that could panic.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A background task that `Builder::build_with_tasks` returns
-/// instead of spawning it. Nothing is flushed unless the tasks are polled. A task ends by itself after
-/// `Pulse::shutdown`.
+/// A background task that `Builder::build_with_tasks` returns instead of spawning it. Nothing is flushed unless the
+/// tasks are polled. A task ends by itself after `Pulse::shutdown`.
 ///
 /// Cancel safe: samples that the task was about to flush stay in the `Pulse`.
 #[must_use = "a task does nothing unless it is spawned or awaited"]
@@ -88,13 +86,13 @@ pub struct Stopped {
 /// The turns of an instance's tasks while the server denies access.
 #[derive(Debug, Default)]
 struct Denials {
-    /// Held by the task that tries next. The tasks queue for it, so that each has its turn.
+    /// Locked by the task that tries next. The tasks queue for it, so that each gets its turn.
     turn: Arc<tokio::sync::Mutex<()>>,
-    /// How often a task was let through that had been denied access.
+    /// The number of times that the server let a task through after it had denied access.
     admissions: watch::Sender<u64>,
 }
 
-/// One task's turns while the server denies access: the tasks of an instance try one at a time, [`DENIED_WAIT`] apart,
+/// One task's turns while the server denies access. The tasks of an instance try one at a time, [`DENIED_WAIT`] apart,
 /// and all at once when one of them was let through.
 pub struct Admission {
     denials: Arc<Denials>,
@@ -103,19 +101,19 @@ pub struct Admission {
     turn: Option<OwnedMutexGuard<()>>,
 }
 
-/// What the server has answered to a task.
+/// The server's answer to a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It has done what the task asked for.
+    /// The server has done what the task asked for.
     LetThrough,
-    /// It has denied access: to all, or to a command.
+    /// The server has denied access: in general, or to a command.
     Denied,
     /// Something else failed.
     Failed,
 }
 
 impl Stop {
-    /// The signal, not sent, and its first receiver.
+    /// Creates the signal, not sent yet, and its first receiver.
     pub fn new() -> (Self, Stopped) {
         let (signal, denials) = (watch::Sender::new(false), Arc::default());
         let stop = Self { signal, denials };
@@ -131,15 +129,14 @@ impl Stop {
         }
     }
 
-    /// Sends the signal. Returns whether this was the first time.
+    /// Sends the signal. Returns whether it was not sent before.
     pub fn stop(&self) -> bool {
         !self.signal.send_replace(true)
     }
 }
 
 impl Admission {
-    /// Takes note of an answer of the server. Returns whether it denied access, so that the task must
-    /// [`wait`](Self::wait).
+    /// Notes an answer of the server. Returns whether it denied access, so that the task must [`wait`](Self::wait).
     pub fn denies(&mut self, answer: impl Into<Answer>) -> bool {
         let (answer, was_denied) = (answer.into(), self.is_denied);
         self.is_denied = answer == Answer::Denied;
@@ -147,14 +144,14 @@ impl Admission {
             self.denials.admissions.send_modify(|n| *n += 1);
         }
         if !self.is_denied {
-            // What others were let through for until now is no reason to try again after a later denial.
+            // Ignores admissions from before the next denial.
             self.admissions.mark_unchanged();
         }
         self.turn = None;
         self.is_denied
     }
 
-    /// Waits, if this task was denied, until it may try again: until its turn has come and `pause`, a sleep of
+    /// If this task was denied, waits until it may try again: until it has the turn and `pause`, a sleep of
     /// [`DENIED_WAIT`], is over, or another task was let through. The turn ends with the next [answer](Self::denies).
     ///
     /// Cancel safe: the turn goes to another task.
@@ -193,7 +190,7 @@ impl Stopped {
         }
     }
 
-    /// Waits for the signal. Also ends when the sender, and with it the `Pulse`, is dropped.
+    /// Waits for the signal. Also returns when the sender, and with it the `Pulse`, is dropped.
     async fn sent(&mut self) {
         let _ = self.signal.wait_for(|stopped| *stopped).await;
     }
@@ -290,7 +287,7 @@ mod tests {
         let start = Instant::now();
         second.wait(|| sleep(DENIED_WAIT)).await;
         assert_eq!(start.elapsed(), DENIED_WAIT);
-        // The server fails in another way: nobody is let through, and the turn ends.
+        // The server fails in another way: no other task is let through, and the turn ends.
         assert!(!second.denies(Answer::Failed));
         let start = Instant::now();
         first.wait(|| sleep(DENIED_WAIT)).await;

@@ -1,4 +1,4 @@
-//! For tests and benches of this crate and of those above it.
+//! Helpers for tests and benches of this crate and of those that depend on it.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ impl TestFolder {
         Self::with_history(store, clock, instance, max_records, None)
     }
 
-    /// A folder that asks for so many days of history.
+    /// A folder that asks for `days` of history.
     pub fn with_history(
         store: Arc<dyn Store>,
         clock: Clock,
@@ -50,7 +50,7 @@ impl TestFolder {
         }
     }
 
-    /// Folds all that is in the journal. `false` when another instance does.
+    /// Folds all entries of the journal. Returns `false` if another instance folds.
     ///
     /// # Errors
     /// The store failed.
@@ -88,7 +88,7 @@ impl TestFolder {
         self.folder.write(write).await
     }
 
-    /// Writes also if another instance folds.
+    /// Writes even if another instance folds.
     ///
     /// # Errors
     /// The store failed.
@@ -96,7 +96,7 @@ impl TestFolder {
         self.folder.write_by_hand(write).await
     }
 
-    /// Lets another instance fold.
+    /// Releases the lease, so that another instance can fold.
     ///
     /// # Errors
     /// The store failed.
@@ -105,7 +105,7 @@ impl TestFolder {
     }
 }
 
-/// An instance that only appends, and only what it is given.
+/// An instance that only appends what it is given.
 #[derive(Clone)]
 pub struct TestFlusher {
     recorder: Arc<Recorder>,
@@ -134,13 +134,12 @@ impl TestFlusher {
         }
     }
 
-    /// Adds to what is pending.
+    /// Adds to the pending batch.
     pub fn add(&self, batch: Batch) {
         self.recorder.put_back(batch);
     }
 
-    /// Appends all that is pending, or asks for the newest call where nothing is, without waiting
-    /// until it can be read.
+    /// Appends the pending batch or, if it is empty, asks for the newest call, without waiting until it can be read.
     ///
     /// # Errors
     /// The store failed.
@@ -149,14 +148,14 @@ impl TestFlusher {
         Ok(flushed.map(|flushed| flushed.call))
     }
 
-    /// How many requests it says to be lost.
+    /// The number of requests that this instance counts as lost.
     pub fn lost(&self) -> u64 {
         self.recorder
             .drain
             .counters(|counters| counters.lost.requests)
     }
 
-    /// How many calls it has replayed.
+    /// The number of calls that this instance has replayed.
     pub fn replayed(&self) -> u64 {
         self.recorder.drain.counters(|counters| counters.replayed)
     }

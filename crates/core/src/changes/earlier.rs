@@ -1,4 +1,4 @@
-//! Compares a change with the same time yesterday and a week ago, where that is retained.
+//! Compares a change with the same time yesterday and a week ago, if that is retained.
 
 use super::MINUTE;
 use crate::error::Result;
@@ -30,7 +30,7 @@ pub(super) async fn compare(
     Ok(())
 }
 
-/// The figure of a change in the slice of a tier around the moment `ago` seconds before `end`.
+/// The figure of a change at the moment `ago` seconds before `end`, from the slice of a tier that contains it.
 async fn earlier(
     store: &dyn Store,
     change: &Change,
@@ -58,7 +58,7 @@ async fn earlier(
     let (value, error) = match change.kind {
         ChangeKind::Failing => (sums.outcomes.errors as f64 / requests as f64, 0.0),
         ChangeKind::Surging | ChangeKind::Silent => {
-            // Other programs may have counted before the first sample.
+            // The whole slice counts, except for gaps: other programs may have counted before the first sample.
             let seconds = recorded
                 .from(start)
                 .seconds(start, start + i64::from(width));

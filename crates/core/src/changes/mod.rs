@@ -1,13 +1,13 @@
-//! Change detection: once per minute, one instance of the fleet judges the minutes that have ended, and writes
-//! what has changed to the store.
+//! Change detection: once per minute, one instance of the fleet judges the minutes that have ended, and writes the
+//! changes to the store.
 //!
-//! `schedule` says when an instance judges, and which one does; `session` reads minutes, has the
-//! [detector](tower_pulse_detect::detector) judge them, and writes the changes; `suspects` and `earlier` add
-//! what a reader asks next.
+//! `schedule` decides when an instance judges, and which one does; `session` reads minutes, has the
+//! [detector](tower_pulse_detect::detector) judge them, and writes the changes; `suspects` and `earlier` add the likely
+//! causes and earlier figures.
 //!
-//! A judgement is written between two rounds of folding, and takes effect only if nobody else has judged since the last
-//! one ([`store::conditional_write`](crate::store::conditional_write)). So two instances that judge the same minute do no
-//! harm, and each change is passed to the callbacks of one instance at most.
+//! A judgement is written between two rounds of folding, and takes effect only if there was no other judgement since
+//! the last one ([`store::conditional_write`](crate::store::conditional_write)). So it is harmless if two instances
+//! judge the same minute, and each change is passed to the callbacks of at most one instance.
 
 mod earlier;
 mod schedule;
@@ -36,7 +36,7 @@ use tower_pulse_detect::last_judgement::LastJudgement;
 /// The length of the slices that are judged, in seconds.
 const MINUTE: i64 = 60;
 
-/// Seconds for which the last judgement must stay one of the far future before it is replaced.
+/// Seconds for which the last judgement must stay the same, in the far future, before it is replaced.
 const STAYS_AHEAD: i64 = 3 * MINUTE;
 
 /// Judges the minutes of a fleet.
@@ -47,23 +47,23 @@ pub struct Judge {
     folder: Arc<Folder>,
     /// The second of the oldest sample of this instance that is not known to be in the store.
     unsent_since: Box<dyn Fn() -> Option<i64> + Send + Sync>,
-    /// What is judged.
+    /// The contexts that are judged.
     scope: JudgedScope,
     /// Taken out while a minute is judged: if the future is dropped then, the slot stays empty, and the next call
-    /// goes on from the store.
+    /// resumes from the store.
     session: tokio::sync::Mutex<Option<Session>>,
     callbacks: Callbacks<Change>,
-    /// The revision of a judgement of the far future, and when it was seen first, in Unix seconds.
+    /// The revision of a judgement in the far future, and when this instance first saw it, in Unix seconds.
     ahead: Mutex<Option<(Arc<str>, i64)>>,
     status: Mutex<JudgeStatus>,
 }
 
-/// How change detection is doing, as far as this instance knows.
+/// The state of change detection, as far as this instance knows.
 #[derive(Clone, Debug, Default)]
 pub struct JudgeStatus {
     /// The end of the last minute that was judged, by any instance, in Unix seconds.
     pub until: Option<i64>,
-    /// How well the detector could see then.
+    /// The coverage of the detector at that time.
     pub sight: Sight,
     /// Why the last attempt failed.
     pub last_error: Option<String>,
@@ -91,20 +91,20 @@ impl Judge {
         }
     }
 
-    /// Calls a function with each change that this instance finds to begin or to end.
+    /// Adds a function that is called with each change that this instance finds to begin or to end.
     pub fn on_change(&self, callback: Callback<Change>) {
         self.callbacks.add(callback);
     }
 
-    /// How judging is doing.
+    /// The state of judging.
     pub fn status(&self) -> JudgeStatus {
         lock(&self.status).clone()
     }
 
-    /// Judges all minutes that end until `until`, in Unix seconds, and whose samples can be read, unless another
-    /// instance folds: `by_hand` also then. Returns how many this instance has judged.
+    /// Judges all minutes that end until `until`, in Unix seconds, and whose samples can be read. Does not judge while
+    /// another instance folds, except `by_hand`. Returns the number of minutes that this instance has judged.
     ///
-    /// Cancel safe: the next call goes on from what the store has.
+    /// Cancel safe: the next call resumes from the store.
     #[inline(never)]
     pub fn judge(&self, until: i64, by_hand: bool) -> StoreFuture<'_, usize> {
         Box::pin(async move {
@@ -113,7 +113,7 @@ impl Judge {
         })
     }
 
-    /// Takes note of how an attempt has ended.
+    /// Notes the result of an attempt.
     fn note<T>(&self, result: Result<T>) -> Result<T> {
         let mut status = lock(&self.status);
         match &result {
@@ -127,7 +127,7 @@ impl Judge {
 
     async fn judge_minutes(&self, until: i64, by_hand: bool) -> Result<usize> {
         let journal = self.store.journal();
-        // Before the store is asked, which has what is sent meanwhile.
+        // Read before the store's status: samples that are sent in between are then in the store.
         let unsent_since = (self.unsent_since)().unwrap_or(i64::MAX);
         let readable = self
             .store
@@ -150,7 +150,7 @@ impl Judge {
             }
             self.remember(last.judged.until, last.judged.sight);
             if last.judged.until >= end && !self.is_of_a_wrong_clock(&last.judged) {
-                // Only the instance that judges needs the history: for others it is a waste of memory.
+                // Only the instance that judges needs the history. In others it would waste memory.
                 if slot.as_ref().is_some_and(|s| !s.is_after(&last)) {
                     *slot = None;
                 }
@@ -183,8 +183,8 @@ impl Judge {
         }
     }
 
-    /// Whether the last judgement was made by a clock that was far ahead, and nobody goes on from there: its revision
-    /// has stayed for some minutes. If only this instance's clock is wrong, the others go on meanwhile.
+    /// Whether the last judgement was made by a clock that was far ahead, and no instance continues from there: its
+    /// revision has not changed for some minutes. If only this instance's clock is wrong, others judge meanwhile.
     fn is_of_a_wrong_clock(&self, last: &LastJudgement) -> bool {
         let now = self.clock.now_seconds();
         let mut ahead = lock(&self.ahead);
@@ -196,7 +196,7 @@ impl Judge {
             .take()
             .filter(|(revision, _)| *revision == last.revision);
         let (_, since) = ahead.insert(seen.unwrap_or_else(|| (last.revision.clone(), now)));
-        // The clock may have gone back once more.
+        // The clock may have gone back again.
         *since = now.min(*since);
         now - *since >= STAYS_AHEAD
     }

@@ -1,4 +1,4 @@
-//! When an instance judges.
+//! The times at which an instance judges.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,15 +11,15 @@ use crate::task::{Admission, DENIED_WAIT, Stopped};
 /// Seconds after the end of a minute at which it is judged: until then nearly all instances have flushed it.
 const GRACE: i64 = 15;
 
-/// Up to how much later than the others an instance looks, so that two with one store in memory rarely
-/// judge at once.
+/// The most by which an instance delays its judgement at random, so that two with one store in memory rarely judge at
+/// once.
 const SPREAD: Duration = Duration::from_secs(2);
 
-/// Seconds after the end of a minute from which on an instance acquires the lease to fold if that is free, entries or not:
-/// whoever folded last has ended.
+/// Seconds after the end of a minute at which an instance acquires the lease to fold if it is free, whether entries
+/// wait or not: the last folder has ended.
 const OVERDUE: i64 = 180;
 
-/// Wait after a failure, and while samples of the minute are not folded.
+/// The wait after a failure, and while samples of the minute are not folded.
 const RETRY: Duration = Duration::from_secs(5);
 
 impl Judge {
@@ -41,13 +41,13 @@ impl Judge {
         }
     }
 
-    /// The wait until the minute that is open now is judged.
+    /// The wait until the current minute is judged.
     fn until_next(&self) -> Duration {
         let since_due = (self.clock.now_seconds() - GRACE).rem_euclid(MINUTE);
         Duration::from_secs((MINUTE - since_due).unsigned_abs())
     }
 
-    /// Judges the minute that has ended last, if it is this instance's turn. Tries again until the next minute ends.
+    /// Judges the last minute that has ended, if this instance is to do so. Retries until the next minute ends.
     async fn judge_minute(&self, admission: &mut Admission) {
         let due = (self.clock.now_seconds() - GRACE).div_euclid(MINUTE) * MINUTE;
         let mut has_attended = false;
@@ -68,7 +68,7 @@ impl Judge {
             }
             let is_overdue = looked.is_ok() && !is_mine;
             if is_overdue && !std::mem::replace(&mut has_attended, true) {
-                // There is no lease before there is a journal.
+                // There is no lease without a journal.
                 if self.store.hello().await.is_ok() {
                     self.folder.attend();
                 }
@@ -77,7 +77,7 @@ impl Judge {
         }
     }
 
-    /// Looks up to when minutes are judged.
+    /// Reads up to which minute the store is judged.
     async fn look(&self) -> Result<()> {
         let last = self.note(read_judged(self.store.journal()).await)?;
         self.remember(last.judged.until, last.judged.sight);

@@ -1,4 +1,4 @@
-//! A detector with its history, and the log of changes that it goes on with.
+//! A detector with its history, and the log of changes that it continues.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,21 +22,21 @@ use tower_pulse_model::records::{RecordId, sort_by_id};
 use tower_pulse_model::tier::FINEST;
 use tower_pulse_model::timer_sums::QUEUE;
 
-/// Minutes after its start for which the suspects of a change are looked for again, as more is known by then.
+/// Minutes after the start of a change in which its suspects are searched again, as more data is known by then.
 const SUSPECTS_FOR: i64 = 15;
 
-/// The most changes of a minute whose suspects are looked for: each is a read of its records.
+/// The most changes of a minute whose suspects are searched: each needs a read of its records.
 const MAX_EXAMINED: usize = 20;
 
-/// How far the last judgement may be ahead of the clock before it counts as made by a wrong clock.
+/// Seconds by which the last judgement may be ahead of the clock before it counts as made by a wrong clock.
 const MAX_AHEAD: i64 = 3_600;
 
-/// Whether a minute that ends then lies so far in the future that a wrong clock must have judged it.
+/// Whether a minute that ends at `until` is so far in the future that a wrong clock must have judged it.
 pub(super) fn is_ahead(until: i64, now: i64) -> bool {
     until > now.saturating_add(MAX_AHEAD)
 }
 
-/// The detector and the log that a judgement needs, as the last judgement has left them.
+/// The detector and the log that a judgement needs, as the last judgement left them.
 pub(super) struct Session {
     tables: Tables,
     until: i64,
@@ -51,10 +51,10 @@ pub(super) struct Session {
     scope: JudgedScope,
 }
 
-/// What is judged.
+/// The contexts that are judged.
 #[derive(Clone, Copy, Debug)]
 pub struct JudgedScope {
-    /// The most contexts.
+    /// The most contexts that are judged.
     pub max_contexts: usize,
     /// Whether the queue in front of the service is judged too.
     pub has_queue: bool,
@@ -85,7 +85,7 @@ impl MinuteRecords {
         let judged = records.filter(|(id, _)| contexts.contains_key(id));
         let reports = store.query().minute_reports(&[start]).await?;
         let reports = reports.into_iter().flatten();
-        // Some tell of their runtime and their process only.
+        // Some reports contain only the runtime and the process.
         let reports = reports.filter(|(_, of)| !of.contexts.is_empty());
         Ok(Self {
             start,
@@ -114,7 +114,7 @@ impl MinuteRecords {
 }
 
 impl Session {
-    /// Goes on from what the store has, to judge minutes that end until `end`.
+    /// Resumes from the store, to judge minutes that end until `end`.
     pub(super) async fn resume(
         store: &dyn Store,
         journal: &dyn Journal,
@@ -156,7 +156,7 @@ impl Session {
         Ok(session)
     }
 
-    /// Whether it goes on from this judgement.
+    /// Whether this session continues from this judgement.
     pub(super) fn is_after(&self, stored: &StoredJudged) -> bool {
         self.tables.are_of(stored)
     }
@@ -165,8 +165,8 @@ impl Session {
         self.until
     }
 
-    /// Whether it can judge the next minutes up to `end`. After a longer break, only those before `end` are judged, as
-    /// another session would.
+    /// Whether it can judge the next minutes up to `end`. After a longer break, only the minutes before `end` are
+    /// judged, by a new session.
     pub(super) fn goes_on_to(&self, end: i64) -> bool {
         (end - RECALLED_MINUTES * MINUTE..end).contains(&self.until)
     }
@@ -175,7 +175,7 @@ impl Session {
         self.sight
     }
 
-    /// Runs the detector on a thread that may be busy for a while.
+    /// Runs the detector on a blocking thread.
     async fn with_detector<T: Send + 'static>(
         mut self,
         run: impl FnOnce(&mut Detector) -> T + Send + 'static,
@@ -185,7 +185,8 @@ impl Session {
             let result = run(&mut detector);
             (detector, result)
         });
-        // Joining fails if the runtime ends. A detector that panics loses its history, which the next session reads.
+        // Joining fails if the runtime ends. After a panic of the detector its history is lost, and the next session
+        // reads it again.
         let (detector, result) = ran.await.map_err(|error| {
             StoreError::new(
                 StoreErrorKind::Unexpected,
@@ -210,8 +211,8 @@ impl Session {
         Ok(())
     }
 
-    /// Leaves out contexts that there is no room for: those that came last. Returns how many these are. A context that
-    /// was judged before still is, or it would seem to have fallen silent.
+    /// Removes contexts for which there is no room: those that came last. Returns their number. A context that was
+    /// judged before is kept, or it would seem to have fallen silent.
     fn admit(&mut self, minute: &mut MinuteRecords) -> usize {
         let start = minute.start;
         self.admitted
@@ -243,7 +244,7 @@ impl Session {
         })
     }
 
-    /// Leaves out the verdicts of which nothing stands yet, and which say what is usual at this hour of the week.
+    /// Removes new verdicts that are usual at this hour of the week.
     async fn leave_out_usual(
         &self,
         store: &dyn Store,
@@ -265,8 +266,8 @@ impl Session {
         Ok(())
     }
 
-    /// Judges the next minute that ends until `end`. Returns what is to be written, with the changes that began or
-    /// ended. The session goes on from there once that is written.
+    /// Judges the next minute that ends until `end`. Returns the write of the judgement, with the changes that began or
+    /// ended. The returned session is valid once that is written.
     pub(super) async fn judge(
         mut self,
         store: &dyn Store,

@@ -1,4 +1,4 @@
-//! Looks for the suspects of a change.
+//! Finds the suspects of a change.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use tower_pulse_model::sorted;
 use tower_pulse_model::tier::FINEST;
 use tower_pulse_model::timer_sums::QUEUE;
 
-/// Seconds before a change that its timers are compared with.
+/// Seconds before a change with which its timers are compared.
 const PAST: i64 = 3_600;
 
 /// The most minutes of a change in which instances and versions are compared.
@@ -25,8 +25,8 @@ const MAX_MINUTES: i64 = side_by_side::MAX_MINUTES;
 
 /// Sets the suspects of a change that stands at `end`, most likely first.
 pub(super) async fn find(store: &dyn Store, change: &mut Change, end: i64) -> Result<()> {
-    // Changes of one instance, of all pages, or of the queue in front of them have no suspects among the instances and
-    // timers of a page.
+    // Only changes of a page, not those of one instance, of all pages, or of the queue in front, have suspects among
+    // the instances and timers of a page.
     let is_of_queue = *change.context == *QUEUED;
     let is_of_a_page =
         *change.context != *ALL && !is_of_queue && change.kind != ChangeKind::Instance;
@@ -39,7 +39,7 @@ pub(super) async fn find(store: &dyn Store, change: &mut Change, end: i64) -> Re
     if is_of_a_page {
         let sides = sides(store, change, end).await?;
         suspects.extend(instance(change, &sides, &reports));
-        // Whatever runs on a slow instance takes longer.
+        // On a slow instance all timers take longer.
         let is_of_speed = matches!(change.kind, ChangeKind::Slower | ChangeKind::Faster);
         let machines = machines(change, &suspects, &reports);
         if suspects.is_empty() && machines.is_empty() && is_of_speed {
@@ -64,7 +64,7 @@ pub(super) async fn find(store: &dyn Store, change: &mut Change, end: i64) -> Re
     Ok(())
 }
 
-/// What the context of a change did before it, and since.
+/// The samples of a change's context before and since the change.
 async fn sides(store: &dyn Store, change: &Change, end: i64) -> Result<Sides> {
     let query = RecordQuery {
         contexts: vec![ContextId::new(Kind::Http, change.context.clone())],
@@ -95,7 +95,8 @@ fn instance(change: &Change, sides: &Sides, reports: &[InstanceReports]) -> Opti
     suspects::instance(change.kind, sides, &minutes.collect::<Vec<_>>())
 }
 
-/// The machines that make everything slow: that of the instance that a change comes from, or those of half of the fleet.
+/// The machines that make everything slow: that of the instance from which a change comes, or those of half of the
+/// fleet.
 fn machines(change: &Change, suspects: &[Suspect], reports: &[InstanceReports]) -> Vec<Suspect> {
     if !matches!(change.kind, ChangeKind::Slower | ChangeKind::Instance) {
         return Vec::new();
@@ -109,7 +110,7 @@ fn machines(change: &Change, suspects: &[Suspect], reports: &[InstanceReports]) 
     suspects::machines(&machines, one.is_some())
 }
 
-/// What the machines did of all instances, or of one.
+/// The minutes of the machines of all instances, or of one.
 fn machine_minutes(
     reports: &[InstanceReports],
     one: Option<&Arc<str>>,
@@ -129,11 +130,11 @@ fn is_one_delayed(reports: &[InstanceReports]) -> bool {
     machines.iter().any(|(_, minutes)| was_delayed(minutes))
 }
 
-/// The deploys near the beginning of the change. Where the new version ran beside another and did no worse, the deploy
-/// is none.
+/// The deploys near the beginning of the change. A deploy whose new version ran beside another one and did no worse is
+/// left out.
 async fn deploys(store: &dyn Store, change: &Change, minutes: &[i64]) -> Result<Vec<Suspect>> {
     let marks = match marks::list(store).await {
-        // Marks that cannot be read must not stop the detection.
+        // Unreadable marks must not stop the detection.
         Err(error) if error.kind() == StoreErrorKind::Unexpected => Vec::new(),
         marks => marks?,
     };

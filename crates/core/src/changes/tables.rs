@@ -1,8 +1,9 @@
-//! The fields that the last judgement has left, and those that the next one writes.
+//! The fields that the last judgement left, and those that the next one writes.
 //!
-//! Fields of a judgement begin with its number, and count once the judgement has it. So a large judgement is written in
-//! several steps: all but the last add fields that do not count yet; the last sets the judgement, and removes what it
-//! replaces. Who judges after one that has died in between judges the same minute again, from what counts.
+//! The names of a judgement's fields begin with its number. They count once the stored judgement has that number. So a
+//! large judgement is written in several steps: all but the last add fields that do not count yet; the last sets the
+//! judgement, and removes the fields that it replaces. After a crash in between, the next judge ignores the unfinished
+//! fields, and judges the same minute again.
 
 use std::sync::Arc;
 
@@ -23,14 +24,14 @@ const STEP_BYTES: usize = 256 * 1024;
 /// The fields as the store has them.
 pub struct Tables {
     stored: StoredJudged,
-    /// The highest number that a field has.
+    /// The highest number of any field.
     number: u64,
     /// The fields of the changes, without their values.
     changes: NumberedFields,
     detector: NumberedFields,
 }
 
-/// What a judgement found.
+/// The results of a judgement.
 pub struct Findings<'a> {
     /// The judgement. Its revision and number are set when it is written.
     pub judged: LastJudgement,
@@ -46,7 +47,7 @@ pub struct Findings<'a> {
 type Set = (Table, (Vec<u8>, Vec<u8>));
 
 impl Tables {
-    /// The fields of the last judgement, the detector's state, and the changes.
+    /// The fields of the last judgement, with the detector's state and the changes that they hold.
     pub fn new(judgement: Judgement) -> (Self, DetectorState, Vec<Change>) {
         let Judgement {
             mut stored,
@@ -81,7 +82,7 @@ impl Tables {
         self.stored.value == stored.value
     }
 
-    /// The write of the next judgement. Afterwards these are the fields as that leaves them.
+    /// The write of the next judgement. Afterwards `self` is the fields that it leaves.
     pub fn next(&mut self, findings: Findings<'_>) -> ConditionalWrite {
         let before = std::mem::take(&mut self.stored);
         self.number += 1;
@@ -100,7 +101,7 @@ impl Tables {
         for (table, field) in set {
             if step.bytes + size(&field) > STEP_BYTES && step.bytes > 0 {
                 let mut begun = std::mem::take(&mut step);
-                // What counts stays, and others see that something is being written.
+                // The last judgement still counts, and a new revision tells others that a write has begun.
                 let unfinished = LastJudgement {
                     revision: random_name().into(),
                     ..before.judged.clone()
@@ -115,7 +116,7 @@ impl Tables {
         }
         let value = pack(&judged);
         step.set(Table::Judgement, (JUDGED.to_vec(), value.clone()));
-        // All tables live as long, also those that stay as they are.
+        // All tables get the same time to live, even those that do not change.
         for table in [Table::Changes, Table::Detector] {
             step.writes_of(table);
         }

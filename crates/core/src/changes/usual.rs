@@ -1,5 +1,5 @@
-//! What a context does each week at this hour is no news: a surge when people come to work, a page that is slow while the
-//! night's reports are made.
+//! Verdicts about what is usual for a context at this hour of each week are not reported: a surge when people come to
+//! work, a page that is slow while the night's reports are made.
 
 use super::MINUTE;
 use crate::error::Result;
@@ -9,17 +9,17 @@ use tower_pulse_detect::change::ChangeKind;
 use tower_pulse_detect::detector::Verdict;
 use tower_pulse_model::profile::{ProfileHour, hour_of_week};
 
-/// Weeks in which an hour must have been recorded before anything is usual at it.
+/// Weeks in which an hour must have been recorded before it has a usual figure.
 const ENOUGH_WEEKS: u8 = 3;
 
-/// The part of a change, as a logarithm, that the weeks before explain when it is no news.
+/// The part of a change, as a logarithm, that the earlier weeks must explain for the change to be usual.
 const EXPLAINED: f64 = 0.7;
 
-/// By how much earlier or later than its hour what is usual may begin and end, in seconds.
+/// Seconds by which the usual may begin before, or end after, its hour.
 const SHIFTED: i64 = 10 * MINUTE;
 
-/// Whether a verdict that stands at `end` says nothing but what was so in the same hour of the weeks before. What has
-/// changed for good is not: the weeks before were otherwise.
+/// Whether the same hour of earlier weeks explains a verdict that stands at `end`. A lasting change is not explained,
+/// as the earlier weeks differ.
 pub(super) async fn is_usual(journal: &dyn Journal, verdict: &Verdict, end: i64) -> Result<bool> {
     let figure: fn(&ProfileHour) -> Option<f64> = match verdict.kind {
         ChangeKind::Surging => |hour| hour.requests_per_hour().map(|requests| requests / 60.0),

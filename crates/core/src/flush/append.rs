@@ -1,4 +1,4 @@
-//! Appending: what is pending is taken, numbered, and appended call by call.
+//! Appending: the pending batch is taken, numbered, and appended call by call.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use crate::store::{Appended, FencedBatch, Receipt};
 use tower_pulse_model::amounts::Amounts;
 use tower_pulse_model::batch::Batch;
 
-/// Answers in a row that bring nothing forward before they count as a failure.
+/// The most answers in a row without progress before they count as a failure.
 const MAX_VAIN_ANSWERS: usize = 3;
 
 impl Flusher {
-    /// Appends the whole pending batch. Returns how many calls that took.
+    /// Appends the whole pending batch. Returns the number of calls that it took.
     pub(super) async fn send_all(&self, sending: &mut Sending) -> Result<usize> {
         let (mut calls, mut is_taken, mut rounds) = (0, false, 0);
         loop {
             if sending.in_doubt.is_none() {
-                // Requests that are recorded meanwhile wait for the next flush, or this one might never end.
+                // Requests that are recorded meanwhile wait for the next flush. Otherwise this flush might never end.
                 if sending.unsequenced.is_empty() && !std::mem::replace(&mut is_taken, true) {
                     sending.unsequenced = self.recorder.drain.take();
                     sending.is_closed = false;
@@ -55,7 +55,7 @@ impl Flusher {
                 true => 0,
                 false => sending.vain_answers + 1,
             };
-            // Each round of one call replays one other at most.
+            // Each round of one call replays at most one other call.
             rounds = match sending.in_doubt {
                 None => 0,
                 Some(_) => rounds + 1,
@@ -65,13 +65,12 @@ impl Flusher {
                 return Err(no_progress());
             }
             calls += 1;
-            // A store in this process answers at once: let the runtime's other tasks run meanwhile.
+            // A store in this process answers at once: yield to the runtime's other tasks.
             tokio::task::yield_now().await;
         }
     }
 
-    /// Appends the call in doubt, and follows the answer. Returns whether a call was appended or is known to
-    /// have been.
+    /// Appends the call in doubt, and handles the answer. Returns whether a call was appended or is known to have been.
     pub(super) async fn send_in_doubt(&self, sending: &mut Sending) -> Result<bool> {
         let Some(call) = &sending.in_doubt else {
             return Ok(true);
@@ -115,8 +114,8 @@ impl Flusher {
         }
     }
 
-    /// The fence of this instance is garbled, so the store cannot tell which calls it has: acknowledged calls stay
-    /// where they are, and a call that may have been appended is not appended again.
+    /// The fence of this instance is garbled, so the store cannot tell which calls it has. Acknowledged calls stay as
+    /// they are, and a call that may have been appended is not appended again.
     pub(super) fn leave_garbled(&self, sending: &mut Sending, store_lacks_it: bool) {
         tracing::warn!(
             "the store's fence of this instance holds something else: going on under a new name"
@@ -126,7 +125,7 @@ impl Flusher {
         self.restart_instance(sending, store_lacks_it);
     }
 
-    /// The journal has no room. The instance that folded may be gone, and no receipt tells of it now.
+    /// The error of a journal without room. Also wakes the folder here, as the instance that folded may be gone.
     pub(super) fn full(&self) -> StoreError {
         self.unattended.notify_one();
         StoreError::new(
@@ -136,7 +135,7 @@ impl Flusher {
         )
     }
 
-    /// Remembers when a call was sent that its generation answered.
+    /// Notes when the call was sent that its generation has answered.
     pub(super) fn answered(&self, sending: &mut Sending, sent: Tick, appended: &Appended) {
         if let (Some(current), false) = (&mut sending.generation, *appended == Appended::Reset) {
             let since = Duration::from_nanos(self.clock().nanos_between(current.since, sent));
@@ -161,16 +160,16 @@ impl Flusher {
         self.publish(sending);
     }
 
-    /// Asks, when there is nothing to append, whether the store still has the newest call that it acknowledged,
-    /// and replays calls that a failover lost. Returns how many calls that took.
+    /// Asks, when there is nothing to append, whether the store still has the newest acknowledged call, and replays
+    /// calls that a failover lost. Returns the number of calls that it took.
     pub(super) async fn verify_newest(&self, sending: &mut Sending) -> Result<usize> {
-        // Each missing call is replayed once; if the store loses more meanwhile, the next flush finds out.
+        // Each missing call is replayed once. If the store loses more meanwhile, the next flush notices.
         let (mut calls, most) = (0, sending.replay.len() + 1 + MAX_VAIN_ANSWERS);
         while calls < most
             && let Some(seq) = sending.replay.newest()
         {
             let generation = self.generation(sending).await?;
-            // The call names itself as the previous one, so the store never appends it: the answer gives the fence.
+            // The call names itself as its predecessor, so the store never appends it, and the answer has the fence.
             let call = FencedBatch {
                 generation,
                 instance: sending.instance.clone(),
@@ -204,7 +203,7 @@ impl Flusher {
                 }
                 Appended::Reset => self.follow_reset(sending).await?,
                 Appended::Full => return Err(self.full()),
-                // There is no call in doubt.
+                // There is no call in doubt that the store could have.
                 Appended::Garbled => self.leave_garbled(sending, true),
             }
         }

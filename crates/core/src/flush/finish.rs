@@ -1,4 +1,4 @@
-//! The last flush: a shutdown appends the calls that are left, and counts those that it has to give up.
+//! The last flush: a shutdown appends the remaining calls, and counts those that it has to give up as lost.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -8,24 +8,24 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::task::{boxed, lock};
 use tower_pulse_model::amounts::Amounts;
 
-/// What a shutdown has lost: it could not flush it, or has found that the store lost it.
+/// The samples that a shutdown has lost: it could not flush them, or has noticed that the store lost them.
 pub struct Unflushed {
     pub lost: Amounts,
     pub error: StoreError,
 }
 
 impl Flusher {
-    /// Flushes everything that is pending, trying again until `within` has passed in real time, whatever the
-    /// clock says. What is recorded later is dropped. The error says what is lost.
+    /// Flushes everything that is pending, with retries until `within` has passed in real time, whatever the clock
+    /// says. Samples that are recorded later are dropped. The error says how much is lost.
     pub async fn finish(&self, within: Duration) -> Result<(), Unflushed> {
         let lost_before = self.lost_for_good();
         self.recorder.drain();
         self.recorder.recording.close();
         self.finishing.store(true, Ordering::SeqCst);
-        // A second shutdown waits for the first one, unless that is not polled any more.
+        // A second shutdown waits for the first one, unless the first is no longer polled.
         let _turn = tokio::time::timeout(2 * within, self.finish.lock()).await;
         let last_error = std::sync::Mutex::new(None);
-        // Whether the store has what it could not make durable.
+        // Whether the store has data that it could not make durable.
         let was_volatile = AtomicBool::new(false);
         let trying = async {
             let mut sending = self.sending.lock().await;
@@ -33,14 +33,14 @@ impl Flusher {
             loop {
                 sending.sizer.use_max_size();
                 let mut flushed = boxed(self.flush_with(&mut sending)).await;
-                // What it has found to be missing is told by another one.
+                // If that flush found missing requests, another flush reports them.
                 if flushed.is_ok() && self.recorder.drain.drain_stats().pending > 0 {
                     flushed = boxed(self.flush_with(&mut sending)).await;
                 }
                 let durable = match flushed {
                     Ok(()) => {
                         let durable = self.store.sync().await;
-                        // What the store loses then is appended again.
+                        // Data that the store loses then is appended again.
                         was_volatile.store(durable.is_err(), Ordering::SeqCst);
                         durable
                     }
@@ -51,7 +51,7 @@ impl Flusher {
                 tokio::time::sleep(backoff.mul_f64(fastrand::f64())).await;
                 backoff = (backoff * 2).min(*BACKOFF.end());
             }
-            // Only a courtesy: without it the fleet counts this instance for a minute more.
+            // Optional: without it the fleet counts this instance for a minute more.
             let _ = self.store.upkeep().deregister(&sending.instance).await;
         };
         if tokio::time::timeout(within, trying).await.is_ok() {
@@ -60,13 +60,13 @@ impl Flusher {
             if lost.is_zero() {
                 return Ok(());
             }
-            // It was logged when it was found.
+            // The loss was logged when it was found.
             let message = "the store had lost calls that cannot be sent again; the log says why";
             let error = StoreError::new(StoreErrorKind::Unexpected, message);
             return Err(Unflushed { lost, error });
         }
         let mut left = self.recorder.drain.take();
-        // What the store has, and could not make durable. A later flush may send it again.
+        // Data that the store has and could not make durable. A later flush may send it again.
         let mut volatile = Amounts::default();
         let lost = match self.sending.try_lock() {
             Ok(mut sending) => {
@@ -84,7 +84,7 @@ impl Flusher {
                 self.lost(lost, volatile);
                 lost + volatile
             }
-            // A caller holds a flush without polling it, and with it what the flush has taken.
+            // A caller holds a flush without polling it, and so the data that the flush has taken.
             Err(_) => {
                 let held = lock(&self.state).amounts;
                 self.lost(left.amounts(), held);
@@ -108,19 +108,20 @@ impl Flusher {
         Err(Unflushed { lost, error })
     }
 
-    /// What is lost, without what an earlier shutdown gave up and may yet be sent.
+    /// The amounts that are lost, without those that an earlier shutdown gave up and that may yet be sent.
     fn lost_for_good(&self) -> Amounts {
         let given_up = *lock(&self.given_up);
         let counted = self.recorder.drain.counters(|counters| counters.lost);
         counted.saturating_sub(given_up)
     }
 
-    /// Counts what an earlier shutdown gave up as sent after all.
+    /// Notes that the data an earlier shutdown gave up was sent after all.
     pub(super) fn restore_given_up(&self) {
         self.lost(Amounts::default(), Amounts::default());
     }
 
-    /// Counts as lost, and `given_up` more for now, in place of what an earlier shutdown gave up.
+    /// Adds `lost` to the lost amounts for good, and `given_up` provisionally: it replaces what an earlier shutdown
+    /// gave up.
     fn lost(&self, lost: Amounts, given_up: Amounts) {
         let before = std::mem::replace(&mut *lock(&self.given_up), given_up);
         self.recorder.drain.counters(|counters| {

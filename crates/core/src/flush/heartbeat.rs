@@ -1,5 +1,5 @@
-//! Heartbeats: the store learns that this instance is alive, and which version of the application it runs; the instance
-//! learns the fleet.
+//! Heartbeats: they show the store that this instance is alive, and which version of the application it runs. The
+//! answers contain the state of the fleet.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,17 +12,17 @@ use crate::task::{boxed, lock};
 use tower_pulse_model::fleet::Fleet;
 use tower_pulse_model::mark::Mark;
 
-/// Time after which the mark of a version that cannot be read is added again.
+/// The time after which the mark of a version is added again if it cannot be read.
 const MARK_AGAIN: Duration = Duration::from_secs(60);
 
 impl Flusher {
-    /// Sends a heartbeat, and asks how the fleet is doing.
+    /// Sends a heartbeat, and updates the state of the fleet.
     pub async fn beat(&self) -> Result<()> {
         let mut marked = Ok(());
         let mut unmarked = None;
         if !self.is_version_marked.load(Ordering::Relaxed) {
-            // Without the version, so that the answer has only those of others. Until the version has its mark, it is
-            // not told: another instance that has it would make none.
+            // Without the version, so that the answer has only the versions of others. The version is announced once
+            // its mark is stored: if it were announced before, another instance of the same version would make no mark.
             let others = self.send_heartbeat(None).await?;
             match self.mark_version(&others).await {
                 Ok(true) => self.is_version_marked.store(true, Ordering::Relaxed),
@@ -63,8 +63,8 @@ impl Flusher {
         Ok(fleet)
     }
 
-    /// Goes on by another time. What was recorded before is closed: merged with what comes, its slices could push those
-    /// out.
+    /// Lets the clock follow another time. Samples that were recorded before are sent apart from later ones: merged
+    /// with those, their slices could push out the later slices.
     async fn turn_clock(&self, origin: Option<i64>) -> Result<()> {
         let mut sending = self.sending.lock().await;
         if self.finishing.load(Ordering::SeqCst) {
@@ -82,8 +82,8 @@ impl Flusher {
         boxed(self.flush_with(&mut sending)).await
     }
 
-    /// Makes a mark, unless a living instance has the version of this one or the mark would repeat it. So neither a
-    /// restart in the middle of a deploy makes one, nor the second instance of a new version. Returns whether the mark
+    /// Makes a mark, unless a living instance has the same version, or the mark would repeat the last one. So a restart
+    /// in the middle of a deploy makes no mark, nor does the second instance of a new version. Returns whether the mark
     /// can be read, or is not needed.
     async fn mark_version(&self, others: &Fleet) -> Result<bool> {
         let Some(version) = &self.recorder.limits.app_version else {
@@ -108,7 +108,7 @@ impl Flusher {
         }
         let mut waiting = lock(&self.version_mark);
         if let Some((_, added)) = waiting.as_mut() {
-            // What was lost is added again. Of a mark that waits this makes no second one.
+            // A mark that was lost is added again. If the mark is still pending, this does not make a second one.
             let is_due = added.is_none_or(|at| self.clock().since(at) >= MARK_AGAIN);
             if is_due && self.recorder.add_mark(mark).is_ok() {
                 *added = Some(self.clock().tick());

@@ -1,8 +1,8 @@
-//! How a batch reaches the store: in numbered calls of bounded size, one at a time, each appended once
+//! Flushing: a batch is sent to the store in numbered calls of bounded size, one at a time. Each is appended once,
 //! whatever happens on the way.
 //!
-//! A call that got no answer is *in doubt*: it is frozen and appended again under its number until the
-//! store says that it has it. A batch that has no number yet is still merged with what comes.
+//! A call that got no answer is *in doubt*: it is frozen, and appended again under its number until the store says that
+//! it has it. The part of a batch without a number is still merged with new samples.
 //!
 //! Read this file, then `append` (the one call in flight), `replay` and `recover` (what a failover or a
 //! reset has lost), `schedule` (when), and `finish` (the last flush).
@@ -42,14 +42,14 @@ use tower_pulse_model::snapshot::Problem;
 /// Waits after a failed call, doubled each time, with full jitter.
 const BACKOFF: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(50)..=Duration::from_secs(1);
-/// How long a call should take at the most.
+/// The longest time that a call should take.
 const CALL_TIME: Duration = Duration::from_millis(1);
-/// Instances that share one second between them: a larger fleet flushes less often.
+/// The number of instances that share one second of flushes: a larger fleet flushes less often.
 const INSTANCES_PER_SECOND: u64 = 400;
-/// The longest interval that a fleet's size makes.
+/// The longest interval that results from the size of a fleet.
 const MAX_FLEET_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Takes what is pending to the store.
+/// Sends pending batches to the store.
 pub struct Flusher {
     recorder: Arc<Recorder>,
     store: Arc<dyn Store>,
@@ -57,43 +57,43 @@ pub struct Flusher {
     interval: AtomicU64,
     /// The time between the last two flushes in milliseconds, if the last one was early; 0 otherwise.
     early_after: AtomicU64,
-    /// The user has not set the interval: it grows with the fleet.
+    /// The user has not set the interval, so that it grows with the fleet.
     is_interval_free: bool,
-    /// The turn of this instance within the time over which a fleet spreads its flushes, 0 to 1.
+    /// The offset of this instance within the time over which a fleet spreads its flushes, 0 to 1.
     phase: f64,
     sending: tokio::sync::Mutex<Sending>,
-    /// A copy of what others ask of `sending`, which is locked while a call is under way.
+    /// A copy of the state in `sending` that other tasks read, as `sending` is locked while a call is in progress.
     state: Mutex<FlushState>,
     /// When the store last answered.
     contacted_at: Mutex<Option<Tick>>,
     /// Why the last heartbeat failed.
     heartbeat_error: Mutex<Option<StoreError>>,
-    /// What a shutdown has given up, for now.
+    /// The amounts that a shutdown has given up for now.
     given_up: Mutex<Amounts>,
     /// The state of the fleet when the store was last asked for it.
     fleet: Mutex<StoreStatus>,
     /// From now on only [`finish`](Self::finish) sends.
     finishing: AtomicBool,
-    /// Held by the one shutdown that sends.
+    /// Locked by the shutdown that sends.
     finish: tokio::sync::Mutex<()>,
     /// Notified when an entry of this instance waits and no instance seems to fold.
     unattended: Arc<Notify>,
     replays: AtomicU64,
-    /// Whether the version of the application has a mark, if it needs one.
+    /// Whether the version of the application has a mark, or needs none.
     is_version_marked: AtomicBool,
     /// The mark of the version, until it can be read, and when it was last added to the pending batch.
     version_mark: Mutex<Option<(Mark, Option<Tick>)>>,
     /// The name that the user has given to this instance.
     name: Option<String>,
     skew: Skew,
-    /// How cleaning is doing, of which heartbeats tell.
+    /// The state of cleaning, which heartbeats report.
     pub cleaning: Arc<Mutex<CleaningHealth>>,
 }
 
-/// The one call in flight, and what it takes to repeat it.
+/// The call in flight, and the state that is needed to repeat it.
 struct Sending {
-    /// The id of this instance in the journal, which a reset of the store changes. No two processes ever have the
-    /// same one, whatever their names are: its fence counts the calls of one process.
+    /// The id of this instance in the journal, which changes after a reset of the store. No two processes ever have the
+    /// same id, even under the same name: its fence counts the calls of one process.
     instance: String,
     generation: Option<Entered>,
     /// The names of all generations that this process has entered, oldest first.
@@ -104,19 +104,20 @@ struct Sending {
     in_doubt_since: Option<Tick>,
     /// The call in doubt was sent under its number, so the store may have it.
     is_sent: bool,
-    /// The call in doubt was sent under any number.
+    /// The call in doubt was sent, under this or another number.
     is_ever_sent: bool,
-    /// Answers since the last one that brought a call forward.
+    /// Answers since the last one with progress.
     vain_answers: usize,
     /// The part of the pending batch that was taken and has no number yet.
     unsequenced: Batch,
-    /// It was closed, and is merged with nothing else: its samples have another time than those that come.
+    /// `unsequenced` was closed by a change of the clock. Later samples are not merged with it, as they have another
+    /// time.
     is_closed: bool,
-    /// About how much it holds. Counting that after each call would cost more than the calls.
+    /// The approximate amounts in `unsequenced`. Counting them after each call would cost more than the calls.
     unsequenced_amounts: Amounts,
     replay: ReplayBuffer,
     sizer: BatchSizer,
-    /// The newest call that the store has, and where.
+    /// The newest call that the store has, and its receipt.
     newest: Option<(u64, Receipt)>,
     /// When the store last acknowledged a call.
     flushed_at: Option<Tick>,
@@ -125,7 +126,7 @@ struct Sending {
 }
 
 impl Sending {
-    /// Moves out what was taken and has no number yet.
+    /// Takes the part of the batch that has no number yet.
     fn take_unsequenced(&mut self) -> Batch {
         self.unsequenced_amounts = Amounts::default();
         self.unsequenced.take()
@@ -141,7 +142,7 @@ struct Entered {
     answered_at_age: Option<Duration>,
 }
 
-/// What others ask of [`Sending`].
+/// The part of [`Sending`] that other tasks read.
 #[derive(Clone, Debug, PartialEq)]
 struct FlushState {
     instance: String,
@@ -151,7 +152,7 @@ struct FlushState {
     in_doubt_since: Option<Tick>,
     /// Contexts and counters that are taken and not acknowledged.
     series: usize,
-    /// About how much is taken and not acknowledged.
+    /// The approximate amounts that are taken and not acknowledged.
     amounts: Amounts,
     failed: Option<StoreErrorKind>,
 }
@@ -183,15 +184,15 @@ pub struct FlushStatus {
     pub contact_age: Option<Duration>,
     /// The time since the last flush that the store took; `None` before the first one.
     pub flushed_age: Option<Duration>,
-    /// For how long a call has had no answer; `None` if none is in doubt.
+    /// How long the call in doubt has had no answer; `None` if there is none.
     pub in_doubt_age: Option<Duration>,
     /// Contexts and counters that are taken and not acknowledged.
     pub series: usize,
-    /// The interval that was chosen for the present fleet.
+    /// The interval for the current fleet.
     pub interval: Duration,
-    /// The time between the last two flushes, if the last one was early, or else the interval.
+    /// The time between the last two flushes if the last one was early, or else the interval.
     pub last_interval: Duration,
-    /// What the store last told of the fleet.
+    /// The state of the fleet in the store's last answer.
     pub fleet: StoreStatus,
     /// Why the last flush failed, if it did.
     pub failed: Option<StoreErrorKind>,
@@ -210,19 +211,19 @@ pub struct Unsent {
     pub is_failing: bool,
 }
 
-/// A call that the store has, to be waited for until it can be read.
+/// A flushed call, for which a caller may wait until it can be read.
 #[derive(Clone, Debug)]
 pub struct Flushed {
     /// The newest call that was appended.
     pub call: AppendedCall,
-    /// How many calls this instance had replayed when it was flushed.
+    /// The number of calls that this instance had replayed by then.
     pub replays: u64,
 }
 
 /// The user's settings of flushing.
 #[derive(Clone, Debug)]
 pub struct FlushOptions {
-    /// The time between flushes; `None` for a second, and longer in a large fleet.
+    /// The time between flushes; `None` for one second, or longer in a large fleet.
     pub interval: Option<Duration>,
     /// The most bytes of acknowledged calls that are retained for a replay.
     pub replay_bytes: usize,
@@ -231,7 +232,7 @@ pub struct FlushOptions {
 }
 
 impl Flusher {
-    /// A flusher of what a recorder has recorded.
+    /// A flusher for the samples of a recorder.
     pub fn new(
         recorder: Arc<Recorder>,
         store: Arc<dyn Store>,
@@ -290,12 +291,12 @@ impl Flusher {
         }
     }
 
-    /// Lets others see the state of `sending`.
+    /// Publishes the state of `sending` to other tasks.
     fn publish(&self, sending: &Sending) {
         *lock(&self.state) = FlushState::from(sending);
     }
 
-    /// The store has answered.
+    /// Notes that the store has answered.
     fn contacted(&self) {
         *lock(&self.contacted_at) = Some(self.clock().tick());
     }
@@ -310,7 +311,7 @@ impl Flusher {
         lock(&self.state).last_call
     }
 
-    /// How often it flushes.
+    /// The time between flushes.
     pub fn interval(&self) -> Duration {
         Duration::from_millis(self.interval.load(Ordering::Relaxed))
     }
@@ -319,10 +320,10 @@ impl Flusher {
         self.recorder.recording.clock()
     }
 
-    /// Drains, and appends all that was recorded until now, or until the store fails. Returns the
-    /// newest call that the store has of this instance.
+    /// Drains, and appends everything that was recorded until now, or until the store fails. Returns the newest call of
+    /// this instance that the store has.
     ///
-    /// Cancel safe: a call that was under way stays in doubt and is appended again by the next flush.
+    /// Cancel safe: a call in progress stays in doubt, and is appended again by the next flush.
     pub async fn flush(&self) -> Result<Option<Flushed>> {
         let mut sending = self.sending.lock().await;
         if self.finishing.load(Ordering::SeqCst) {
@@ -331,7 +332,7 @@ impl Flusher {
             if !is_taken && self.recorder.drain.drain_stats().pending == 0 {
                 return Ok(self.newest(&sending));
             }
-            // A shutdown that was dropped or gave up has left what was taken: nobody else would send it.
+            // A shutdown that was dropped or gave up has left what it had taken, and no other task would send it.
             if is_taken && let Ok(_turn) = self.finish.try_lock() {
                 boxed(self.flush_with(&mut sending)).await?;
                 self.restore_given_up();
@@ -359,7 +360,7 @@ impl Flusher {
         })
     }
 
-    /// How many calls were, or are being, replayed: each of them may stand elsewhere from then on.
+    /// The number of calls that were, or are being, replayed. Each may have another position afterwards.
     pub fn replays(&self) -> u64 {
         self.replays.load(Ordering::SeqCst)
     }
@@ -367,7 +368,7 @@ impl Flusher {
     async fn flush_with(&self, sending: &mut Sending) -> Result<()> {
         self.recorder.drain();
         match self.send_all(sending).await {
-            // Nothing was asked, so nothing is known either.
+            // No call was sent, so nothing is known.
             Ok(0) => Ok(()),
             Ok(_) => {
                 sending.failed = None;
@@ -377,7 +378,7 @@ impl Flusher {
                 Ok(())
             }
             Err(error) => {
-                // The samples merge with later ones, so that an outage of any length stays bounded.
+                // The samples merge with later ones, so that an outage of any length needs bounded memory.
                 if !sending.is_closed {
                     self.recorder.put_back(sending.take_unsequenced());
                 }
@@ -400,7 +401,7 @@ impl Flusher {
         })
     }
 
-    /// About how much waits in this process.
+    /// The approximate amounts that wait in this process.
     pub fn unsent_amounts(&self) -> Amounts {
         let taken = lock(&self.state).amounts;
         self.recorder.drain.pending_amounts() + taken
@@ -432,14 +433,15 @@ impl Flusher {
         }
     }
 
-    /// Asks the store how the fleet is doing.
+    /// Asks the store for the state of the fleet.
     pub async fn refresh_fleet(&self) -> Result<()> {
         let now = self.clock().now_seconds();
         self.set_status(self.store.upkeep().status(now).await?);
         Ok(())
     }
 
-    /// How often the store has dropped what belongs into a key, as far as this instance knows. At first it asks.
+    /// How often the store has dropped data of quarantined keys, as far as this instance knows. Asks the store the
+    /// first time.
     pub async fn known_quarantined(&self) -> u64 {
         if lock(&self.fleet).created.is_none() {
             let _ = self.refresh_fleet().await;
@@ -447,11 +449,11 @@ impl Flusher {
         lock(&self.fleet).exceptions.quarantined
     }
 
-    /// The keys for which something was dropped since it had happened so often.
+    /// The keys for which data was dropped since the count was `before`.
     pub fn quarantined_since(&self, before: u64) -> Vec<Problem> {
         let mut known = lock(&self.fleet).exceptions.clone();
         let new = usize::try_from(known.quarantined.saturating_sub(before)).unwrap_or(usize::MAX);
-        // The newest are last.
+        // The newest keys are last.
         let at = known.quarantined_keys.len().saturating_sub(new);
         known.quarantined_keys.split_off(at)
     }
@@ -467,7 +469,7 @@ impl Flusher {
     }
 }
 
-/// An id that no other process has had: 128 random bits from the operating system.
+/// An id that no other process has: 128 random bits from the operating system.
 fn new_instance() -> String {
     let random = || RandomState::new().build_hasher().finish();
     format!("{:016x}{:016x}", random(), random())

@@ -1,4 +1,4 @@
-//! Losses of the store: calls after a failover, or everything after a reset.
+//! Recovery from losses of the store: of calls after a failover, or of everything after a reset.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -8,14 +8,14 @@ use crate::error::Result;
 use crate::store::{Appended, Generation};
 use tower_pulse_model::amounts::Amounts;
 
-/// A generation that was lost this soon after it began takes with it what its first moments held: a
-/// failover's doing.
+/// A generation that is lost so soon after its beginning was lost by a failover, with the calls of its first moments.
+/// They are sent again.
 const YOUNG: Duration = Duration::from_secs(60);
-/// Generations that are remembered.
+/// The most generations that are remembered.
 const MAX_GENERATIONS: usize = 64;
 
 impl Flusher {
-    /// The store's generation. The store is asked for it once.
+    /// The store's generation. The store is asked only once.
     pub(super) async fn generation(&self, sending: &mut Sending) -> Result<String> {
         if let Some(current) = &sending.generation {
             return Ok(current.id.clone());
@@ -26,7 +26,7 @@ impl Flusher {
         Ok(id)
     }
 
-    /// Numbers calls in this generation from now on.
+    /// Numbers the calls in this generation from now on.
     pub(super) fn enter(&self, sending: &mut Sending, generation: Generation) {
         if !sending.generations.contains(&generation.id) {
             sending.generations.push_back(generation.id.clone());
@@ -42,8 +42,8 @@ impl Flusher {
         });
     }
 
-    /// Replays the next of the calls that the store had acknowledged and lacks, or goes on without those that are
-    /// not buffered any more. Returns whether that brought a call forward.
+    /// Replays the next acknowledged call that the store lacks, or continues without the calls that are no longer
+    /// buffered. Returns whether a call was appended.
     pub(super) async fn replay_next(&self, sending: &mut Sending, fence: u64) -> Result<bool> {
         let plan = sending.replay.after(fence, self.clock());
         self.count_lost(
@@ -65,7 +65,7 @@ impl Flusher {
         self.replays.fetch_add(1, Ordering::SeqCst);
         match self.store.append(call).await? {
             Appended::Done(receipt) => {
-                // A caller that waits until the newest call can be read waits for this one now.
+                // A caller that waits until the newest call can be read now waits for this one.
                 if let Some((newest, at)) = &mut sending.newest
                     && *newest == seq
                 {
@@ -80,7 +80,7 @@ impl Flusher {
         }
     }
 
-    /// Counts what is lost. The requests are told to all who read the store by what is flushed next.
+    /// Counts lost amounts. The next flush reports the missing requests to all readers of the store.
     pub(super) fn count_lost(
         &self,
         lost: Amounts,
@@ -103,8 +103,8 @@ impl Flusher {
         }
     }
 
-    /// Enters the store's new generation: the store was flushed or restored, or a failover came before the
-    /// replica had the old one.
+    /// Enters the store's new generation, after the store was flushed or restored, or after a failover to a replica
+    /// that did not have the old one yet.
     pub(super) async fn follow_reset(&self, sending: &mut Sending) -> Result<()> {
         let generation = self.store.hello().await?;
         let is_new = generation.is_fresh && !sending.generations.contains(&generation.id);
@@ -141,8 +141,8 @@ impl Flusher {
         Ok(())
     }
 
-    /// Goes on under a new id. Acknowledged calls are never replayed then; the call in doubt is sent again only
-    /// if the store cannot have it.
+    /// Continues under a new id. Acknowledged calls are then never replayed. The call in doubt is sent again only if
+    /// the store cannot have it.
     pub(super) fn restart_instance(&self, sending: &mut Sending, store_lacks_it: bool) {
         let instance = new_instance();
         sending.replay.clear();
@@ -159,7 +159,7 @@ impl Flusher {
                 sending.in_doubt = Some(call);
             } else {
                 let (second, requests) = call.batch.served();
-                // The store's time begins with its generation.
+                // The store has no time before its generation.
                 let created = sending.generation.as_ref().map_or(0, |current| {
                     let age = i64::try_from(current.age.as_secs()).unwrap_or(0);
                     self.clock().now_seconds().saturating_sub(age)

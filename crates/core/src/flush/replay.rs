@@ -1,5 +1,4 @@
-//! Calls that were acknowledged a moment ago, buffered in case the store loses them, as when a primary
-//! dies before its replica has them.
+//! A buffer of acknowledged calls, in case the store loses them, as when a primary dies before its replica has them.
 
 use std::collections::VecDeque;
 use std::ops::Add;
@@ -9,30 +8,30 @@ use crate::clock::{Clock, Tick};
 use crate::store::FencedBatch;
 use tower_pulse_model::amounts::Amounts;
 
-/// A call can be replayed for at least this long after it was acknowledged.
+/// A call can be replayed for at least this long after its acknowledgement.
 const MIN_RETENTION: Duration = Duration::from_secs(60);
-/// For this long the amounts of each call are remembered apart; those of older calls are added up by the minute.
+/// The amounts of each call are remembered separately for this long; those of older calls are added up by the minute.
 const COUNT_RETENTION: Duration = Duration::from_secs(600);
-/// How far apart calls were acknowledged whose amounts are added up.
+/// The time span of acknowledgements whose amounts are added up.
 const OLD_COUNTS_WITHIN: Duration = Duration::from_secs(60);
-/// Nothing older than this is replayed or counted as lost: the fence of an instance that has been idle for
-/// a day is removed, and a store without a fence may have all of its calls.
+/// Older calls are neither replayed nor counted as lost: the fence of an instance that has been idle for a day is
+/// removed, and a store without a fence may have all of the instance's calls.
 const MAX_AGE: Duration = Duration::from_secs(12 * 3_600);
-/// Calls whose amounts are remembered apart; those of older calls are added up.
+/// The most calls whose amounts are remembered separately; those of older calls are added up.
 const MAX_COUNTS: usize = 4_096;
 
 /// Acknowledged calls, bounded in age and in bytes.
 pub(super) struct ReplayBuffer {
-    /// Calls that are older than that, added up, oldest first.
+    /// The amounts of calls older than [`COUNT_RETENTION`], added up, oldest first.
     old_counts: VecDeque<Acknowledged>,
-    /// Calls that are too old to be replayed, oldest first.
+    /// The amounts of calls that are too old to be replayed, oldest first.
     counts: VecDeque<Acknowledged>,
-    /// Calls that can be replayed, oldest first.
+    /// The calls that can be replayed, oldest first.
     calls: VecDeque<Buffered>,
     bytes: usize,
     max_bytes: usize,
     retention: Duration,
-    /// The store was asked for the newest call when that was older than the retention, and answered.
+    /// The store has answered about the newest call after that was older than the retention.
     is_settled: bool,
 }
 
@@ -41,13 +40,13 @@ struct Acknowledged {
     /// The number of the call, or of the newest of those that were added up.
     seq: u64,
     amounts: Amounts,
-    /// Its requests, and the second of the newest.
+    /// The requests of the call, and the second of the newest request.
     served: (i64, u64),
-    /// When it was acknowledged, or the oldest of them.
+    /// When the call was acknowledged, or the oldest of those that were added up.
     at: Moment,
 }
 
-/// A moment on both clocks: a suspended machine may stop the monotonic one, and the wall may be set.
+/// A moment on both clocks: suspending a machine may stop the monotonic clock, and the wall clock may be set.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     tick: Tick,
@@ -62,12 +61,12 @@ impl Moment {
         }
     }
 
-    /// Its age, by the clock that says more.
+    /// The age of this moment, by the clock that shows more.
     fn age(&self, clock: &Clock) -> Duration {
         self.until(&Self::now(clock), clock)
     }
 
-    /// The time from it until a later one, by the clock that says more.
+    /// The time from this moment until a later one, by the clock that shows more.
     fn until(&self, later: &Self, clock: &Clock) -> Duration {
         let wall = later.wall.saturating_sub(self.wall);
         let ticks = clock.nanos_between(self.tick, later.tick);
@@ -81,19 +80,19 @@ struct Buffered {
     call: FencedBatch,
 }
 
-/// What is to be done about a gap.
+/// The plan for a gap.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct GapPlan {
     /// The number of the call to replay next, if there is one.
     pub seq: Option<u64>,
-    /// What the calls before it held, which cannot be replayed.
+    /// The amounts of the calls before it, which cannot be replayed.
     pub lost: Amounts,
-    /// The requests among it, and the second of the newest of each call.
+    /// The requests among these amounts, and for each call the second of the newest request.
     pub missing: Vec<(i64, u64)>,
 }
 
 impl ReplayBuffer {
-    /// A buffer of up to `max_bytes`, of calls that come at about `interval`.
+    /// A buffer of up to `max_bytes`, for calls at about `interval`.
     pub(super) fn new(max_bytes: usize, interval: Duration) -> Self {
         Self {
             old_counts: VecDeque::new(),
@@ -106,8 +105,8 @@ impl ReplayBuffer {
         }
     }
 
-    /// Buffers an acknowledged call. The acknowledgement proves that the store had the earlier calls when this one
-    /// was `sent`, and nothing about later: a suspended machine may have read the answer late.
+    /// Buffers an acknowledged call. The acknowledgement proves that the store had the earlier calls when this one was
+    /// `sent`, and nothing about later times: a suspended machine may have read the answer late.
     pub(super) fn push(&mut self, clock: &Clock, call: FencedBatch, sent: Moment) {
         let bytes = call.batch.approximate_bytes();
         self.is_settled = false;
@@ -148,28 +147,28 @@ impl ReplayBuffer {
         self.bound_counts();
     }
 
-    /// How many calls could be replayed.
+    /// The number of calls that could be replayed.
     pub(super) fn len(&self) -> usize {
         self.calls.len()
     }
 
-    /// The number of the newest call, for as long as the store is to be asked whether it still has it:
-    /// until it has answered once after the call was too old to be replayed.
+    /// The number of the newest call while the store must still be asked for it: until the store has answered once
+    /// after the call was too old to be replayed.
     pub(super) fn newest(&self) -> Option<u64> {
         let newest = self.calls.back().map(|buffered| buffered.acknowledged);
         let newest = newest.or(self.counts.back().copied())?;
         (!self.is_settled).then_some(newest.seq)
     }
 
-    /// Whether the newest call is too old to be replayed, so that the next answer is the last one that
-    /// is needed.
+    /// Whether the newest call is too old to be replayed, so that the next answer is the last one that is needed.
     pub(super) fn is_newest_old(&self, clock: &Clock) -> bool {
         let newest = self.calls.back().map(|buffered| buffered.acknowledged);
         let newest = newest.or(self.counts.back().copied());
         newest.is_none_or(|newest| newest.at.age(clock) > self.retention)
     }
 
-    /// The store was asked for the newest call when that was old, and has it: no call is replayed any more.
+    /// Notes that the store still had the newest call when that was too old to be replayed. No call is replayed any
+    /// more.
     pub(super) fn settle(&mut self) {
         self.is_settled = true;
         self.bytes = 0;
@@ -178,7 +177,7 @@ impl ReplayBuffer {
         self.bound_counts();
     }
 
-    /// Remembers how much an old call held.
+    /// Adds the amounts of an old call.
     fn add_old(&mut self, call: Acknowledged, clock: &Clock) {
         match self.old_counts.back_mut() {
             Some(last) if last.at.until(&call.at, clock) < OLD_COUNTS_WITHIN => {
@@ -200,9 +199,9 @@ impl ReplayBuffer {
         }
     }
 
-    /// Plans what to do about a store whose last call is `fence`. What is counted as lost is forgotten, so that it is
-    /// counted once; of old calls that were added up, all are, if the store lacks the newest. The age of the calls after the fence begins anew, since the
-    /// store has them again from their replay on.
+    /// Plans how to handle a gap after the call `fence`. Amounts that are counted as lost are forgotten, so that they
+    /// are counted once. A group of old calls that were added up is lost if the store lacks its newest call. The calls
+    /// after the fence count as new, since the store has them again once they are replayed.
     pub(super) fn after(&mut self, fence: u64, clock: &Clock) -> GapPlan {
         let now = Moment::now(clock);
         let is_old = |at: &Moment| at.until(&now, clock) > MAX_AGE;
@@ -227,14 +226,14 @@ impl ReplayBuffer {
         let at = (self.calls).partition_point(|buffered| buffered.acknowledged.seq <= fence);
         let seq = self.calls.get(at).map(|buffered| buffered.acknowledged.seq);
         if seq.is_none() {
-            // Nothing is left to ask for.
+            // No lost amounts are left.
             self.old_counts.retain(|count| count.seq <= fence);
             self.counts.retain(|count| count.seq <= fence);
         }
         GapPlan { seq, lost, missing }
     }
 
-    /// What the calls hold that the store lacks if its last call is `fence`, as far as they are remembered.
+    /// The amounts of the calls after `fence`, as far as they are remembered.
     pub(super) fn amounts_behind(&self, fence: u64) -> Amounts {
         let calls = self.calls.iter().map(|buffered| &buffered.acknowledged);
         let behind = self.old_counts.iter().chain(&self.counts).chain(calls);
@@ -244,7 +243,7 @@ impl ReplayBuffer {
             .fold(Amounts::default(), Add::add)
     }
 
-    /// The call of this number, as following `previous` in `generation`.
+    /// The call with this number, as the successor of `previous` in `generation`.
     pub(super) fn call(
         &mut self,
         seq: u64,
@@ -321,7 +320,7 @@ mod tests {
     fn old_calls_are_counted_by_the_minute_for_twelve_hours() {
         let (clock, hand) = Clock::manual(0);
         let mut buffer = ReplayBuffer::new(0, SECOND);
-        // A call each 20 s, for 13 hours.
+        // A call every 20 s, for 13 hours.
         let calls = 13 * 180;
         for seq in 1..=calls {
             buffer.push(&clock, call(seq), Moment::now(&clock));
@@ -333,7 +332,7 @@ mod tests {
             "{}",
             buffer.old_counts.len()
         );
-        // Of calls that were added up, it is not known which the store lacks.
+        // For calls that were added up, it is not known which of them the store lacks.
         let fence = buffer.old_counts.back().map_or(0, |count| count.seq) - 10;
         let lost = buffer.after(fence, &clock).lost.requests;
         assert!((calls - fence..calls - fence + 3).contains(&lost), "{lost}");
@@ -456,12 +455,12 @@ mod tests {
         assert_eq!(buffer.newest(), None);
         buffer.push(&clock, call(2), Moment::now(&clock));
         assert_eq!(buffer.newest(), Some(2));
-        // A replayed call is as good as a new one.
+        // A replayed call counts as new.
         hand.advance(Duration::from_secs(700));
         assert_eq!(buffer.after(1, &clock).seq, Some(2));
         assert_eq!(buffer.newest(), Some(2));
         let sent = Moment::now(&clock);
-        // The answer is read long after it came.
+        // The answer is read long after it arrived.
         hand.advance(Duration::from_secs(700));
         buffer.push(&clock, call(3), sent);
         assert_eq!(buffer.after(1, &clock).seq, Some(2));

@@ -7,12 +7,12 @@ use std::time::Duration;
 use super::{BACKOFF, Flusher};
 use crate::task::{DENIED_WAIT, Stopped, boxed, lock};
 
-/// How long the last flush may take when no caller waits for it.
+/// The longest time that the last flush may take when no caller waits for it.
 const LAST_FLUSH: Duration = Duration::from_secs(1);
 
 impl Flusher {
-    /// Flushes at every interval, sooner when a ranking is crowded, until the shutdown. When every
-    /// `Pulse` was dropped without one, it flushes what is pending by itself.
+    /// Flushes at every interval, or earlier when a ranking is crowded, until the shutdown. When every `Pulse` is
+    /// dropped without a shutdown, flushes the pending batch.
     pub fn flush_at_intervals(
         self: Arc<Self>,
         stopped: Stopped,
@@ -46,7 +46,7 @@ impl Flusher {
             let Some(is_early) = stopped.or(Box::pin(waiting)).await else {
                 return;
             };
-            // The flush that has just ended may have taken what it was notified of.
+            // The flush that has just ended may have taken the ids that caused the notification.
             if is_early && !self.recorder.drain.is_crowded() {
                 wait = self.until_next();
                 continue;
@@ -80,13 +80,13 @@ impl Flusher {
         }
     }
 
-    /// The time until the next multiple of the interval, just after the drain at the turn of the second, and
-    /// spread over the instances of a fleet.
+    /// The time until the next multiple of the interval, just after the drain at the turn of the second. The instances
+    /// of a fleet are spread over it.
     pub(super) fn until_next(&self) -> Duration {
         let interval = self.interval();
         let nanos = interval.as_nanos().max(1);
         let now = u128::from(self.clock().now_nanos().unsigned_abs());
-        // A fleet whose interval has grown spreads its calls over all of it.
+        // A fleet whose interval has grown spreads its calls over the whole interval.
         let is_large = self.is_interval_free && interval > Duration::from_secs(1);
         let spread = match is_large {
             true => interval,
@@ -102,8 +102,8 @@ impl Flusher {
         (self.interval()).clamp(Duration::from_secs(1), Duration::from_secs(20))
     }
 
-    /// Sends heartbeats to the store. By their answers it also finds out whether the store is alive when there
-    /// is nothing to flush.
+    /// Sends heartbeats to the store. Their answers also show whether the store is alive when there is nothing to
+    /// flush.
     pub async fn heartbeat_at_intervals(self: Arc<Self>, mut stopped: Stopped) {
         let mut admission = stopped.admission();
         loop {
@@ -114,7 +114,7 @@ impl Flusher {
             let text = result.as_ref().err().map(ToString::to_string);
             *lock(&self.heartbeat_error) = result.err();
             match text {
-                // A store that takes heartbeats and refuses flushes is not well.
+                // A store that accepts heartbeats and refuses flushes is not well.
                 None => {
                     if lock(&self.state).failed.is_none() {
                         self.contacted();

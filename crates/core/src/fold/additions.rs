@@ -1,5 +1,5 @@
-//! What a step adds to counters and statistics: the part of the round that lies in its partitions. Other programs may
-//! add to these as well, so that they are no fields of tables which a step replaces.
+//! The additions of a step to counters and statistics: the part of the round that lies in its partitions. Other
+//! programs may add to these too, so they are not fields of tables that a step replaces.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use tower_pulse_model::sorted;
 /// Additions to counters by precision and slice.
 type BySlice = Vec<((Precision, i64), Vec<(Arc<str>, i128)>)>;
 
-/// Adds to the plans what the additions of a round cost.
+/// Adds the costs of the additions of a round to the plans.
 pub(super) async fn plan(ground: &Ground<'_>, round: &Round, plans: &mut Plans) {
     let mut seen = 0;
     for group in &round.groups {
@@ -42,7 +42,8 @@ pub(super) async fn plan(ground: &Ground<'_>, round: &Round, plans: &mut Plans) 
     }
 }
 
-/// What a step that covers some partitions adds. Without `has_context_counters`, only `<all>` has counters of its own.
+/// The additions of a step that covers some partitions. Without `has_context_counters`, only `<all>` has counters of
+/// its own.
 pub(super) fn additions(
     round: &Round,
     partitions: &[usize],
@@ -96,7 +97,7 @@ fn count_requests(
             let into = sorted::entry(counters, (*precision, slice), Vec::new);
             for (metric, name) in &names {
                 let n = of_metric(*metric, counts);
-                // A sum of 0 must not create a slice.
+                // An addition of 0 must not create a slice.
                 if n > 0 || *metric == Metric::Hits {
                     into.push((Arc::clone(name), i128::from(n)));
                 }

@@ -1,4 +1,4 @@
-//! Writes fields of tables between two rounds, if one of them still has a value.
+//! Writes fields of tables between two rounds, if one of them still has an expected value.
 
 use std::time::Duration;
 
@@ -12,31 +12,32 @@ use crate::store::table::Table;
 use crate::task::lock;
 use tower_pulse_model::sorted::Map;
 
-/// How often a write by hand ends the lease of another instance.
+/// How often a write by hand may end the lease of another instance.
 pub(super) const TAKEOVERS: usize = 5;
-/// The longest wait before that: two instances that write by hand are apart by then.
+/// The longest wait before that. It is random, so that two instances that write by hand do not end each other's leases.
 const TAKEOVER_WAIT: Duration = Duration::from_millis(40);
 
 impl Folder {
-    /// Makes this instance fold if no other one does, also if no entry waits: what is due between rounds is done then.
+    /// Makes this instance fold if no other one does, even if no entry waits. This also does the work that is due
+    /// between rounds.
     pub fn attend(&self) {
         self.unattended.notify_one();
     }
 
-    /// Writes if this instance holds the lease to fold, or if that is free. A round that was begun is finished first.
+    /// Writes if this instance holds or can acquire the lease to fold. A round that was begun is finished first.
     ///
     /// Cancel safe: steps that took effect stay, and the compared field tells whether all did.
     pub async fn write(&self, write: &ConditionalWrite) -> Result<Written, StoreError> {
         let ended = self.rounds(None, Some(write)).await?;
         if ended.written != Written::Held && ended.has_acquired {
-            // The instance that holds the lease folds at intervals.
+            // The instance that holds the lease must fold at intervals.
             self.attend();
         }
         Ok(ended.written)
     }
 
-    /// Writes also if another instance holds the lease, which then has to acquire it again: again and again, as it may
-    /// acquire the lease first.
+    /// Writes even if another instance holds the lease, by ending that lease. Retries, as the other instance may
+    /// acquire the lease again first.
     pub async fn write_by_hand(&self, write: &ConditionalWrite) -> Result<Written, StoreError> {
         let mut written = self.write(write).await?;
         for _ in 0..TAKEOVERS {
@@ -51,8 +52,8 @@ impl Folder {
         Ok(written)
     }
 
-    /// Ends the lease of the instance that holds it. What that instance does then has no effect until it has acquired the
-    /// lease again. `false` if no other instance holds it.
+    /// Ends the lease of another instance, whose steps then have no effect until it has acquired the lease again.
+    /// Returns `false` if no other instance holds the lease.
     pub(super) async fn end_lease_of_another(&self) -> Result<bool, StoreError> {
         let status = self.store.upkeep().status(self.clock.now_seconds()).await?;
         let holder = status.journal.and_then(|journal| journal.folder);
@@ -66,7 +67,7 @@ impl Folder {
         Ok(true)
     }
 
-    /// Writes, and gives the lease up again: the other instance goes on.
+    /// Writes, and releases the lease so that the other instance can continue.
     async fn write_in_passing(&self, write: &ConditionalWrite) -> Result<Written, StoreError> {
         let written = self.rounds(None, Some(write)).await?.written;
         if written != Written::Held {
@@ -78,7 +79,7 @@ impl Folder {
 }
 
 impl Ground<'_> {
-    /// Folds a round, and writes once no round is begun. After an error the lease must not be used again.
+    /// Folds a round, and writes if no round is left unfinished. After an error the lease must not be used again.
     pub(super) async fn advance(
         &mut self,
         features: &mut Features,
@@ -105,7 +106,7 @@ impl Ground<'_> {
         for step in &write.steps {
             self.write(step).await?;
         }
-        // A write to a key that holds something else is dropped, and its key quarantined.
+        // A write to a key that holds something else is dropped, and the key is quarantined. Reading back detects that.
         let writes = write.steps.iter().flatten();
         let last_set = writes.filter_map(|writes| Some((&writes.table, writes.set.last()?)));
         let of_table: Map<_, _> = last_set.collect();

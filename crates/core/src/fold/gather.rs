@@ -9,14 +9,14 @@ use crate::store::journal::{Entry, NEWER_GRACE};
 use tower_pulse_model::entry::{ENTRY_VERSION, EntryReader};
 use tower_pulse_model::round::Round;
 
-/// About how many bytes of entries one round folds, and how long it reads entries.
+/// Approximate limits of one round: the bytes of its entries, and the time for which it reads entries.
 const ROUND_BYTES: u64 = 32 * 1024 * 1024;
 const READ_TIME: Duration = Duration::from_secs(1);
-/// How far stamps may be ahead of the time, in seconds: as far as a replica's clock after a failover. Those that are
+/// Seconds by which stamps may be ahead of the time: as much as the clock of a replica may be after a failover. Stamps
 /// further ahead were made while the store's clock was wrong.
 const STAMP_AHEAD: i64 = 60;
 
-/// The most requests that an entry is believed to have.
+/// The most requests that an entry may declare.
 const MOST_DECLARED: u64 = 1 << 50;
 
 impl Ground<'_> {
@@ -24,7 +24,8 @@ impl Ground<'_> {
     pub(super) async fn gather(&self, own_now: i64, stop_before: Option<Position>) -> Leased<Read> {
         let (start, progress) = (Instant::now(), &self.lease.progress);
         let (low, aside) = (progress.low, &progress.aside);
-        // One bound for all entries of a round, also if another folder began it: each partition judges them alike.
+        // One bound for all entries of a round, even if another folder began it, so that each partition treats them
+        // alike.
         let mut newest_stamp = (progress.upto).and(progress.stamp);
         let mut gathered = Gathered {
             round: Round::default(),
@@ -40,7 +41,7 @@ impl Ground<'_> {
             let read = step.await?.done()?;
             let mut entries = read.entries;
             (gathered.head, gathered.now) = (read.head, read.now);
-            // If the store's clock is behind, that of this instance is not.
+            // The later of the two clocks, as that of the store may be behind.
             let bound = read.now.max(own_now).saturating_add(STAMP_AHEAD);
             let bound = *newest_stamp.get_or_insert(bound);
             for entry in &mut entries {
@@ -56,7 +57,7 @@ impl Ground<'_> {
                 let is_first = at == 0 && gathered.entries.is_empty();
                 if is_first || progress.upto.is_some() {
                     let newer = entries.swap_remove(at);
-                    // One that came after the first that waited has not waited for as long.
+                    // Each entry has its own grace period: it does not end with that of an earlier entry.
                     let is_new = (0..NEWER_GRACE).contains(&read.now.saturating_sub(newer.stamp));
                     return Ok(match progress.is_overdue && !is_new {
                         true => Read::Garbled(newer, true),
@@ -87,13 +88,13 @@ pub(super) enum Read {
     Gathered(Gathered),
     /// The next entry is of a newer version, and waits for an instance that can read it.
     Newer(Entry),
-    /// An entry that cannot be folded, and whether it is the first entry that is not folded.
+    /// An entry that cannot be folded, and whether it is the first unfolded entry.
     Garbled(Entry, bool),
 }
 
 /// Entries that were read for a round.
 pub(super) struct Gathered {
-    /// The sum of the entries.
+    /// The merged entries.
     pub(super) round: Round,
     pub(super) entries: Vec<Position>,
     /// The position of the last entry that was read.
@@ -107,12 +108,12 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
-    /// Merges more entries except those that were set aside, and yields to other tasks meanwhile. The error is
-    /// the index of an entry that cannot be read.
+    /// Merges more entries except those that were set aside, and yields to other tasks meanwhile. The error is the
+    /// index of an entry that cannot be read.
     async fn add(&mut self, entries: &[Entry], aside: &[Position]) -> Result<(), usize> {
         for (at, entry) in entries.iter().enumerate() {
-            // The offset of an entry is its end. Its length is that of its payload and one byte more. An entry of
-            // another program takes no bytes: it has some id between two others.
+            // The offset of an entry is its end. Its length is that of its payload plus one byte. An entry of another
+            // program takes no bytes: its id lies between two others.
             if !entry.payload.is_empty() {
                 let length = entry.payload.len() as u64 + 1;
                 let begins = entry.position.offset.saturating_sub(length);

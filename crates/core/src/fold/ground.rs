@@ -1,4 +1,4 @@
-//! The ground of the fold: the lease of this instance, and reads and writes of the store that are valid under it.
+//! The ground of the fold: the lease of this instance, and the reads and writes of the store that are valid under it.
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ pub(super) struct Lease {
     pub(super) progress: Progress,
     /// Positions of entries that are folded and may be trimmed, oldest first.
     pub(super) folded: VecDeque<Position>,
-    /// Whether the entries that an earlier folder has left are trimmed.
+    /// Whether the entries that an earlier folder left are trimmed.
     pub(super) is_trimmed: bool,
     /// The newest stamp of a folded entry.
     pub(super) stamp: i64,
@@ -28,7 +28,7 @@ pub(super) type Leased<T> = Result<T, Interrupted>;
 
 /// Why work under a lease ended early. The lease must not be used again.
 pub(super) enum Interrupted {
-    /// Another instance holds the lease by now, or a failover has taken the journal back in time.
+    /// Another instance now holds the lease, or a failover has taken the journal back in time.
     Lost,
     /// The store failed.
     Failed(StoreError),
@@ -74,7 +74,7 @@ impl Ground<'_> {
     }
 }
 
-/// Groups fields by their table, where those of a table are next to each other, as [`Ground::load`] takes them.
+/// Groups adjacent fields by their table, as [`Ground::load`] takes them.
 pub(super) fn fields_by_table(
     fields: impl Iterator<Item = (Table, Vec<u8>)>,
 ) -> Vec<(Table, Vec<Vec<u8>>)> {

@@ -1,4 +1,5 @@
-//! The folder decides which days the store keeps, so an instance that asks for more of them becomes the folder.
+//! Asking for a longer history. The folder decides which days the store keeps, so an instance that needs more becomes
+//! the folder.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,23 +11,22 @@ use crate::store::history;
 use crate::store::table_reads::Purpose;
 use crate::task::{Stopped, lock};
 
-/// How often an instance looks which days the store keeps.
+/// The time between two looks at the days that the store keeps.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
-/// The longest wait after a look. The wait doubles while taking the lease over is in vain, as it is without requests.
+/// The longest wait after a look. The wait doubles while this instance cannot change the history, as without requests.
 const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
 
 impl Folder {
-    /// Folds instead of another instance when the store keeps fewer days than this one asks for, until the `Pulse` shuts
-    /// down.
+    /// Takes over folding when the store keeps fewer days than this instance asks for, until the `Pulse` shuts down.
     pub async fn ask_for_history(self: Arc<Self>, mut stopped: Stopped) {
-        // In one process the instances fold in turn.
+        // In one process each instance folds what it flushes.
         let (Some(days), Some(_)) = (self.limits.history_days, self.store.locality().read_every)
         else {
             return;
         };
         let mut wait = LOOK_EVERY;
         loop {
-            // Instances that started together look one after the other.
+            // A random wait, so that instances that start together look one after the other.
             let pause = self.clock.sleep(wait.mul_f64(0.5 + fastrand::f64() / 2.0));
             if stopped.or(Box::pin(pause)).await.is_none() {
                 return;
@@ -34,13 +34,13 @@ impl Folder {
             wait = match stopped.or(Box::pin(self.look_at_history(days))).await {
                 None => return,
                 Some(Ok(true)) => (2 * wait).min(LONGEST_WAIT),
-                // An error is told by the tasks that read and write more often.
+                // Other tasks, which use the store more often, report errors.
                 Some(_) => LOOK_EVERY,
             };
         }
     }
 
-    /// Returns whether another instance had to end its lease.
+    /// Returns whether the lease of another instance had to be ended.
     async fn look_at_history(&self, days: u32) -> Result<bool, StoreError> {
         let kept = history::read(self.store.journal(), Purpose::Fold).await?;
         let now = self.clock.now_seconds();

@@ -1,22 +1,22 @@
 //! Folding: one instance of the fleet at a time, the folder, reads the entries that all instances have appended
 //! to the journal, merges them, and writes the book's keys and the records.
 //!
-//! Entries are folded in *rounds*. A round covers all entries that are not folded yet, up to a bound. It is
-//! written in steps, each of which covers some partitions of the names. [`journal`](crate::store::journal)
-//! explains why each step takes effect once, whatever happens between two steps; the lease only saves two
-//! folders from doing the same work. The records that a folder remembers belong to a version of the journal's
-//! state: when the state has another version, the folder forgets them.
+//! Entries are folded in *rounds*. A round covers all entries that are not folded yet, up to a bound. It is written in
+//! steps, each of which covers some partitions of the names. [`journal`](crate::store::journal) explains why each step
+//! takes effect once, whatever happens between two steps; the lease only saves two folders from doing the same work.
+//! The records that a folder remembers belong to a version of the journal's state: when the version changes, the folder
+//! forgets them.
 //!
 //! Samples are added to the records of their minute only. Before a round, minutes that have ended are *rolled
 //! up* into the coarser tiers. Samples that arrive for a minute after that are added to all tiers in the step
 //! that folds them.
 //!
-//! The fold knows no table: each feature merges what a round changes in its own, and looks after them between
-//! rounds. Read `round`, `features`, one of its files, then `gather` (reading entries), `plan` and `steps`
-//! (writing), `ground` (what holds meanwhile).
+//! The fold itself knows no tables: each feature merges the changes of a round into its own tables, and maintains them
+//! between rounds. Read `round`, `features`, one of its files, then `gather` (reading entries), `plan` and `steps`
+//! (writing), `ground` (the lease).
 //!
-//! A new aggregate is added in three places, none of which is in this folder: see
-//! *A new aggregate* in `ARCHITECTURE.md`.
+//! A new aggregate is added in three places, none of which is in this directory: see *A new aggregate* in
+//! `ARCHITECTURE.md`.
 
 mod additions;
 mod conditional;
@@ -51,50 +51,50 @@ use crate::store::pace::BatchSizer;
 use crate::store::{AppendedCall, Position, Readable, Store, StoreFuture};
 use crate::task::{DENIED_WAIT, Stopped, lock};
 
-/// The journal is read this long after the turn of the second, when most instances have just flushed.
+/// The delay after the turn of a second at which the journal is read, when most instances have just flushed.
 const AFTER_TURN: Duration = Duration::from_millis(150);
-/// Waits after an error, doubled each time.
+/// The waits after an error, doubled each time.
 const BACKOFF: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(200)..=Duration::from_secs(2);
-/// Wait until an instance looks again whether entries still wait for a newer version of this crate. These attempts count
-/// for how long they wait.
+/// The wait until an instance checks again whether entries wait for a newer version of this crate. Each check counts
+/// how long they have waited.
 const NEWER_WAIT: Duration = Duration::from_secs(5);
 /// Interval at which the fences of ended instances are removed.
 const FENCE_INTERVAL: Duration = Duration::from_secs(3_600);
-/// Waits until a call is checked for readability again, doubled each time.
+/// The waits until a call is checked for readability again, doubled each time.
 const RECHECK: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(5)..=Duration::from_millis(100);
 
 /// The contexts of the first step.
 const FIRST_CONTEXTS: usize = 16;
 
-/// Folds the journal of a store, while no other instance does.
+/// Folds the journal of a store while no other instance does.
 pub struct Folder {
     store: Arc<dyn Store>,
     clock: Clock,
     /// The name of this instance in the lease.
     instance: String,
     limits: FoldLimits,
-    /// The lease, and what the features remember under it. Taken out of the slot while a step is under way: if the future
-    /// is dropped then, the slot stays empty and the next call begins by acquiring the lease.
+    /// The lease, and the features with the data that they remember under it. Taken out of the slot during a step: if
+    /// the future is dropped then, the slot stays empty, and the next call begins by acquiring the lease.
     held: tokio::sync::Mutex<Option<(Lease, Features)>>,
     /// Notified when entries wait and no instance seems to fold.
     unattended: Arc<Notify>,
     status: Mutex<FoldStatus>,
 }
 
-/// How folding is doing in this instance.
+/// The state of folding in this instance.
 #[derive(Clone, Debug, Default)]
 pub struct FoldStatus {
     /// Whether this instance was the folder at its last attempt.
     pub is_folder: bool,
     /// Why the last attempt failed.
     pub last_error: Option<String>,
-    /// A warning about another instance that asks for a longer history, if one does.
+    /// A warning about another instance that asks for a longer history, if there is one.
     pub history: Option<String>,
 }
 
-/// Which instance folds.
+/// The instance that folds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attendance {
     /// This instance, and nothing is left to fold.
@@ -105,12 +105,12 @@ pub enum Attendance {
     Newer,
 }
 
-/// How a call of the folder has ended.
+/// The result of a call of the folder.
 struct Ended {
     attendance: Attendance,
-    /// The outcome of the write that it was for.
+    /// The outcome of the conditional write, if there was one.
     written: Written,
-    /// Whether it has acquired the lease.
+    /// Whether the call has acquired the lease.
     has_acquired: bool,
 }
 
@@ -141,24 +141,24 @@ impl Folder {
         }
     }
 
-    /// How folding is doing.
+    /// The state of folding.
     pub fn status(&self) -> FoldStatus {
         lock(&self.status).clone()
     }
 
-    /// Whether this instance folds, or each one does in turn.
+    /// Whether this instance folds: it is the folder, or all instances are in this process.
     pub fn folds_here(&self) -> bool {
         self.store.locality().read_every.is_none() || lock(&self.status).is_folder
     }
 
     /// Folds all entries of the journal, unless another instance does.
     ///
-    /// Cancel safe: the next call finds out whether a step that was under way took effect.
+    /// Cancel safe: the next call finds out whether a step in progress took effect.
     pub async fn fold(&self) -> Result<Attendance, StoreError> {
         Ok(self.rounds(None, None).await?.attendance)
     }
 
-    /// Folds entries up to `position`, or all of them. With a write, it folds what waits, and writes.
+    /// Folds entries up to `position`, or all of them. With a write, folds the waiting entries, and then writes.
     // Boxed, as several modules await it: see `BoxFuture`.
     #[inline(never)]
     fn rounds<'a>(
@@ -202,8 +202,8 @@ impl Folder {
             },
             _ => self.held.lock().await,
         };
-        // The first losses may be this instance's own doing: a step that took effect although its answer was
-        // lost changed the version.
+        // Try twice more: the lease may have been lost through this instance's own step, which took effect and changed
+        // the version although its answer was lost.
         let mut losses = 0;
         loop {
             let (mut lease, mut features) = match slot.take() {
@@ -219,7 +219,7 @@ impl Folder {
                     }
                 }
             };
-            // Entries after `position` are left for the next call, or this one might never end.
+            // Entries after `position` are left for the next call. Otherwise this one might never end.
             let low = lease.progress.low;
             if position.is_some_and(|position| low.offset >= position.offset) {
                 *slot = Some((lease, features));
@@ -243,8 +243,8 @@ impl Folder {
                     *slot = Some((lease, features));
                     match outcome {
                         Outcome::Written(written) => ended.written = written,
-                        // Entries that arrived meanwhile are left for the next read: in a large fleet there always
-                        // are some, and a larger round costs less per entry.
+                        // Entries that arrived meanwhile are left for the next read. A large fleet always has some, and
+                        // a larger round costs less per entry.
                         Outcome::Idle | Outcome::CaughtUp if write.is_none() => {}
                         _ => continue,
                     }
@@ -280,8 +280,8 @@ impl Folder {
         (lease, Features::new(self.limits))
     }
 
-    /// Waits until a call can be read, and folds it if no other instance does. `false` when the store has
-    /// lost the call.
+    /// Waits until a call can be read, and folds it if no other instance does. Returns `false` if the store has lost
+    /// the call.
     pub async fn until_readable(&self, call: &AppendedCall) -> Result<bool, StoreError> {
         let mut wait = *RECHECK.start();
         loop {
@@ -297,7 +297,7 @@ impl Folder {
         }
     }
 
-    /// Gives up the lease, so that another instance can fold at once.
+    /// Releases the lease, so that another instance can fold at once.
     pub async fn release(&self) -> Result<(), StoreError> {
         let journal = self.store.journal();
         let mut slot = self.held.lock().await;
@@ -307,8 +307,8 @@ impl Folder {
         Ok(())
     }
 
-    /// Folds at intervals while this instance holds the lease, until the `Pulse` shuts down. Tries to acquire
-    /// the lease at the start and when entries wait.
+    /// Folds at intervals while this instance holds the lease, until the `Pulse` shuts down. Tries to acquire the lease
+    /// at the start and when entries wait.
     pub async fn fold_at_intervals(self: Arc<Self>, mut stopped: Stopped) {
         let journal = self.store.journal();
         let mut backoff = *BACKOFF.start();
@@ -334,7 +334,7 @@ impl Folder {
                 return;
             };
             if admission.denies(&result) {
-                // Entries that wait do not make it any faster.
+                // Waiting entries do not shorten this wait.
                 let turn = admission.wait(|| self.clock.sleep(DENIED_WAIT));
                 if stopped.or(Box::pin(turn)).await.is_none() {
                     return;
@@ -377,7 +377,7 @@ impl Folder {
         }
     }
 
-    /// The wait until the journal is read next.
+    /// The wait until the next read of the journal.
     fn until_next(&self, interval: Duration) -> Duration {
         let interval = interval.as_nanos() as i64;
         let since_turn = self.clock.now_nanos() - AFTER_TURN.as_nanos() as i64;

@@ -8,7 +8,7 @@ use crate::store::journal::Entry;
 use crate::store::table::FieldWrites;
 use tower_pulse_model::sorted::Map;
 
-/// Names that are merged, and records that are prepared, before the task yields to others.
+/// Names to merge, and records to prepare, before the task yields to others.
 pub(super) const NAMES_AT_ONCE: usize = 64;
 
 /// How a round ended.
@@ -21,7 +21,7 @@ pub(super) enum Outcome {
     Idle,
     /// The next entry is of a newer version, and waits for an instance that can read it.
     Newer(Entry),
-    /// Nothing of a round was left, and fields were written, or another instance had written before.
+    /// No round was left to fold, and the fields were written, or another instance had written before.
     Written(Written),
 }
 
@@ -31,10 +31,10 @@ impl Outcome {
     }
 }
 
-/// What a round changes in a partition.
+/// The changes of a round in a partition.
 #[derive(Default)]
 pub(super) struct Plan {
-    /// What it costs a step, about: one for each command.
+    /// The approximate cost of a step with these changes: one for each command.
     pub(super) cost: usize,
     /// Fields of tables as they are after the step.
     pub(super) fields: Vec<FieldWrites>,
@@ -50,8 +50,7 @@ impl Plans {
         self.0.or_insert_with(partition, Plan::default)
     }
 
-    /// Divides the round into steps that cost about as much as that, but for partitions that cost more by themselves:
-    /// at least one step.
+    /// Divides the round into at least one step. Each costs about `cost`, unless a single partition costs more.
     pub(super) fn into_steps(self, cost: usize) -> Vec<PlannedStep> {
         let mut steps: Vec<PlannedStep> = Vec::new();
         for (partition, mut plan) in self.0 {
@@ -59,7 +58,7 @@ impl Plans {
                 Some(step) if step.plan.cost + plan.cost <= cost => step,
                 _ => {
                     steps.push(PlannedStep::default());
-                    // One was added.
+                    // There is at least one step.
                     let last = steps.len() - 1;
                     &mut steps[last]
                 }

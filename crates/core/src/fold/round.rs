@@ -27,7 +27,7 @@ impl Ground<'_> {
             match self.gather(own_now, stop_before).await? {
                 Read::Gathered(gathered) => break gathered,
                 Read::Newer(entry) => return Ok(Outcome::Newer(entry)),
-                // The entries before it are folded first, unless a begun round contains them and it.
+                // The entries before this one are folded first, unless a round that was begun contains them together.
                 Read::Garbled(entry, false) if self.lease.progress.upto.is_none() => {
                     stop_before = Some(entry.position);
                 }
@@ -101,19 +101,19 @@ impl Ground<'_> {
             "folding waits at an entry of a newer version of this crate, for an instance that can read it"
         );
         let (version, next) = (&self.lease.progress.version, random_name());
-        // Without effect another instance folds by now.
+        // If this has no effect, another instance folds by now.
         let amendment = Amendment::WaitForNewer(entry);
         (self.journal.amend(version, &next, amendment).await).map(drop)
     }
 
-    /// Called when no entry was read. Trims the journal if it is folded completely. Otherwise entries are gone,
-    /// and the journal goes on behind them.
+    /// Handles a read without entries: trims the journal if it is folded completely. Otherwise entries are missing, and
+    /// the journal continues behind them.
     async fn skip_hole(&mut self, head: Position) -> Leased<Outcome> {
         let lease = &mut *self.lease;
         if lease.progress.upto.is_none() && head == lease.progress.low {
             let is_trimmed = lease.is_trimmed && self.journal.has_trimmed();
             if !is_trimmed || !lease.folded.is_empty() {
-                // At the bound of the journal no entry is appended, so that no later round would trim these.
+                // A full journal takes no entries, so no later round would trim these.
                 lease.folded.push_back(lease.progress.low);
                 self.trim().await?;
                 self.lease.is_trimmed = true;
@@ -126,7 +126,7 @@ impl Ground<'_> {
         let next = random_name();
         let step = (self.journal).amend(&self.lease.progress.version, &next, Amendment::CloseHole);
         step.await?.done()?;
-        // The next acquisition of the lease reads where the journal goes on.
+        // The next acquisition of the lease reads where the journal continues.
         Err(Interrupted::Lost)
     }
 }

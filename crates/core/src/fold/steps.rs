@@ -14,9 +14,9 @@ use crate::store::table::{FieldWrites, Table};
 use tower_pulse_model::round::Round;
 use tower_pulse_model::sorted;
 
-/// Entries that one step trims.
+/// The most entries that one step trims.
 const TRIMMED_AT_ONCE: usize = 64;
-/// How often a step is sent until an answer comes.
+/// The most attempts to send a step until an answer comes.
 const MAX_TRIES: usize = 3;
 const RETRY_DELAY: Duration = Duration::from_millis(50);
 
@@ -37,7 +37,7 @@ impl Ground<'_> {
             let (lease, partitions) = (&*self.lease, &planned.partitions);
             let mut done = lease.progress.done;
             partitions.iter().for_each(|at| done.insert(*at));
-            // Entries of this round may be trimmed by its last step, entries of earlier rounds by any step.
+            // The last step of the round may trim entries of this round; any step may trim entries of earlier rounds.
             let trimmable = lease.folded.iter().take(TRIMMED_AT_ONCE);
             let trimmable = trimmable
                 .take_while(|entry| is_last || entry.offset <= lease.progress.low.offset)
@@ -130,7 +130,7 @@ impl Ground<'_> {
                 Ok(Step::Done(())) => return Ok(()),
                 Ok(Step::Stale(version)) if version == step.next => return Ok(()),
                 Ok(_) => return Err(Interrupted::Lost),
-                // The answer to another try tells whether this one took effect.
+                // The answer to the next try tells whether this one took effect.
                 Err(error) if tries < MAX_TRIES && error.kind().is_without_answer() => {
                     tries += 1;
                     tokio::time::sleep(RETRY_DELAY).await;
@@ -141,7 +141,7 @@ impl Ground<'_> {
     }
 }
 
-/// Combines the writes of each table, so that each is one command. None ends a table.
+/// Combines the writes of each table, so that each is one command. No write may end a table.
 pub(super) fn writes_by_table(writes: impl IntoIterator<Item = FieldWrites>) -> Vec<FieldWrites> {
     let mut tables: Vec<(Table, FieldWrites)> = Vec::new();
     for mut write in writes {

@@ -1,7 +1,8 @@
-//! What people amend: who has taken a change, and which mark was a mistake.
+//! Amendments by people: taking a change, and removing a mark that was a mistake.
 //!
-//! It is written between two rounds of folding, if nobody else has written the same field meanwhile. So it is there
-//! once it is answered, whoever folds and judges, and of two people at once the later one is told so.
+//! An amendment is written between two rounds of folding, unless the same field was written meanwhile. So it is stored
+//! when the answer comes, whichever instance folds and judges, and of two people at the same time the later one gets an
+//! error.
 
 use super::{FLUSH_DEADLINE, Handle};
 use crate::error::{AmendError, StoreError, StoreErrorKind};
@@ -16,14 +17,14 @@ use tower_pulse_detect::change::{Change, Taken};
 use tower_pulse_model::mark::{Mark, StoredMark};
 use tower_pulse_model::pack::pack;
 
-/// How often something is written while others write the same.
+/// The most attempts to write a field that others write too.
 const MAX_WRITES: usize = 10;
 
 const NO_CHANGE: &str = "there is no such change: see api/changes";
 const NO_MARK: &str = "there is no such mark: see api/marks";
 
 impl Handle {
-    /// Makes a change one that somebody sees to, or with `None` nobody.
+    /// Marks a change as taken by a person, or with `None` as not taken.
     // Boxed, so that this crate compiles the future: see `BoxFuture`.
     #[inline(never)]
     pub fn take_change<'a>(
@@ -96,7 +97,8 @@ impl Handle {
         ))
     }
 
-    /// The journal of the store that is amended. An instance that has ended must not become the one that folds.
+    /// The journal of the store to amend. Refuses after a shutdown, as an instance that has ended must not become the
+    /// folder.
     fn amended(&self) -> Result<&dyn Journal, AmendError> {
         let stages = &self.0.stages;
         if stages.recorder.recording.is_closed() {
@@ -106,7 +108,7 @@ impl Handle {
         Ok(stages.store.journal())
     }
 
-    /// Writes, also if another instance folds. `false` if something else was written before.
+    /// Writes, even if another instance folds. Returns `false` if the field was written before.
     async fn has_written(&self, write: &ConditionalWrite) -> Result<bool, StoreError> {
         match boxed(self.0.stages.folder.write_by_hand(write)).await? {
             Written::Done => Ok(true),
@@ -115,8 +117,8 @@ impl Handle {
         }
     }
 
-    /// Ends what takes longer than 5 s with a store elsewhere. What may have happened all the same is said with each
-    /// error of the store.
+    /// Cancels an amendment that takes longer than 5 s with a store in another process. Each error of the store says
+    /// that the amendment may have happened all the same.
     async fn in_time<T>(
         &self,
         may_still: &str,

@@ -14,7 +14,7 @@ use crate::task::boxed;
 use tower_pulse_detect::change::Change;
 use tower_pulse_model::mark::Mark;
 
-/// Wait until a mark is flushed again after an error, doubled each time.
+/// The wait until a mark is flushed again after an error, doubled each time.
 const MARK_RETRY: Duration = Duration::from_millis(100);
 
 impl Handle {
@@ -23,7 +23,7 @@ impl Handle {
         self.0.stages.judge.on_change(on_change);
     }
 
-    /// The changes of the fleet: those that stand first, by the time that they cost, then those that have ended.
+    /// The changes of the fleet: first those that stand, by the time that they cost, then those that have ended.
     ///
     /// # Errors
     /// The store failed.
@@ -82,7 +82,7 @@ impl Handle {
         })
     }
 
-    /// Flushes, again and again while a store elsewhere fails, for 5 s.
+    /// Flushes, with retries for 5 s while a store in another process fails.
     async fn flush_until_done(&self) -> Result<(), StoreError> {
         let Some(deadline) = self.0.stages.store.locality().deadline else {
             return self.flush().await;
@@ -100,36 +100,36 @@ impl Handle {
         flushed.map_err(|_| last_error.unwrap_or_else(not_readable))
     }
 
-    /// Judges the minutes that have ended, now: which pages have changed. A background task does it 15 s after each
-    /// minute. For those who drive the clock themselves, after a [`flush`](Self::flush). Returns how many minutes
-    /// this instance has judged; another one may have judged some. What is found is written between two rounds of folding:
-    /// another instance that folds is interrupted for a moment, and goes on.
+    /// Judges the minutes that have ended: finds the pages that have changed. A background task does it 15 s after each
+    /// minute. For callers who drive the clock themselves, after a [`flush`](Self::flush). Returns the number of
+    /// minutes that this instance has judged; another one may have judged some. The result is written between two
+    /// rounds of folding: another instance that folds is interrupted briefly, and continues.
     ///
     /// # Errors
-    /// The store failed. The next call judges what this one has not.
+    /// The store failed. The next call judges the minutes that this one has not judged.
     ///
     /// # Panics
     /// Without a tokio runtime that has its timers enabled.
     ///
     /// # Cancel safety
-    /// The next call goes on where this one was.
+    /// The next call continues from the last minute that was judged.
     pub fn judge(&self) -> StoreFuture<'_, usize> {
         let now = self.0.stages.options.clock.now_seconds();
         self.0.stages.judge.judge(now, true)
     }
 
-    /// Tells the store that this instance is alive, and which version of the application it runs; learns how many
-    /// instances and which versions the fleet has. A background task does it each second. For those who drive the
-    /// clock themselves, and play several instances: at least once in the clock's minute.
+    /// Tells the store that this instance is alive, and which version of the application it runs. Reads how many
+    /// instances and which versions the fleet has. A background task does it each second. Callers who drive the clock
+    /// themselves, and run several instances, call it at least once per minute of the clock.
     ///
-    /// A version that is new gets its [mark](Self::mark) with the next [`flush`](Self::flush), and is told by the
-    /// heartbeats after that.
+    /// A new version gets its [mark](Self::mark) with the next [`flush`](Self::flush). Later heartbeats announce the
+    /// version.
     ///
     /// # Errors
     /// The store failed.
     ///
     /// # Cancel safety
-    /// The store may have been told.
+    /// The store may have received the heartbeat.
     pub fn heartbeat(&self) -> StoreFuture<'_, ()> {
         boxed(self.0.stages.flusher.beat())
     }

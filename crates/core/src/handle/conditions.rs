@@ -1,4 +1,4 @@
-//! Watching the conditions of an instance: the log and the user's functions learn when one begins and when it ends.
+//! Watches the conditions of an instance, and reports to the log and the user's functions when one begins or ends.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,24 +10,24 @@ use crate::condition::{Condition, ConditionEvent, Warning};
 use crate::task::{Stopped, lock};
 use tower_pulse_model::sorted;
 
-/// The time between two looks. A condition begins or ends when two looks in a row agree, so that a call which fails once
-/// is none.
+/// The time between two checks. A condition begins or ends when two checks in a row agree, so that a call which fails
+/// once is not a condition.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The least time between two log lines about the beginning of a condition.
 const LOGGED_EVERY: Duration = Duration::from_secs(60);
 
-/// The conditions that stand.
+/// The conditions that are in progress.
 pub(super) struct Watch {
     seen: Mutex<Vec<(Condition, Seen)>>,
     callbacks: Callbacks<ConditionEvent>,
 }
 
-/// What the last looks have seen of a condition.
+/// The state of a condition at the last checks.
 #[derive(Debug, Default)]
 struct Seen {
     since: i64,
     stands: bool,
-    /// Whether the last look saw it.
+    /// Whether the last check found it.
     is_there: bool,
     warnings: Vec<String>,
     logged_at: Option<Tick>,
@@ -43,7 +43,7 @@ impl Default for Watch {
 }
 
 impl Watch {
-    /// Compares what is there with what stands. Returns what begins and what ends.
+    /// Compares the current warnings with the conditions in progress. Returns those that begin and those that end.
     fn look(&self, instance: &str, clock: &Clock, warnings: Vec<Warning>) -> Vec<ConditionEvent> {
         let mut seen = lock(&self.seen);
         for warning in &warnings {
@@ -74,7 +74,7 @@ impl Watch {
             };
             let is_recent = |at| clock.since(at) < LOGGED_EVERY;
             if matches!(condition, Condition::Configuration | Condition::Overflow) {
-                // The log has the setting or the first name already.
+                // The log already has the setting or the first name.
             } else if !seen.stands {
                 tracing::info!("{event}");
             } else if !seen.logged_at.is_some_and(is_recent) {
@@ -88,7 +88,7 @@ impl Watch {
 }
 
 impl Stages {
-    /// Looks at the conditions each second, until the `Pulse` shuts down.
+    /// Checks the conditions each second, until the `Pulse` shuts down.
     pub(super) async fn watch_conditions(self: Arc<Self>, mut stopped: Stopped) {
         let clock = &self.options.clock;
         while stopped

@@ -21,7 +21,7 @@ impl Stages {
         let flush = self.flusher.status();
         let fold = self.folder.status();
         if self.recorder.recording.is_closed() {
-            // Samples that came after the end are counted as dropped.
+            // Samples that came after the shutdown are counted as dropped.
             self.recorder.drain();
         }
         let drain = self.recorder.drain.drain_stats();
@@ -81,7 +81,7 @@ impl Stages {
         }
     }
 
-    /// What a person should know of each stage: what happened, and what to do.
+    /// The warnings of each stage: what happened, and what to do.
     pub(super) fn warnings(&self) -> Vec<Warning> {
         let (flush, clock) = (self.flusher.status(), &self.options.clock);
         let counters = self.recorder.drain.counters(|counters| counters.clone());
@@ -110,7 +110,7 @@ impl Stages {
         warnings
     }
 
-    /// Why what was recorded does not reach the store. Each ends with the error, which other stages may have as well.
+    /// Why samples do not reach the store. Each warning ends with the error, which other stages may have as well.
     fn store_warnings(&self, flush: &FlushStatus, counters: &FlushCounters) -> Vec<Warning> {
         let mut warnings = Vec::new();
         if self.store.explains_failures() {
@@ -146,17 +146,19 @@ impl Stages {
     }
 }
 
-/// How long a store may be without an answer before a warning tells it.
+/// How long a store may be without an answer before there is a warning.
 const AWAY_AFTER: Duration = Duration::from_secs(5);
 
-/// How long after the start a layer without any request to a route is worth a warning.
+/// The time after the start at which there is a warning about a layer without any request to a route.
 const NO_ROUTES_AFTER: Duration = Duration::from_secs(10);
 
-/// One of so many requests whose wait makes no sense is worth a warning: a client may send anything now and then.
+/// There is a warning if at least one in this many requests has a wait that makes no sense. A client may send anything
+/// now and then.
 const SENSELESS_OF: u64 = 100;
 
 impl Stages {
-    /// Waits in front of this instance that made no sense in the last seconds, if they are more than a few: what to do.
+    /// Warnings about waits in front of this instance that made no sense in the last seconds, if there are more than a
+    /// few.
     fn queue_warnings(&self) -> Vec<Warning> {
         let (Some(_), Some(header)) = (&self.recorder.queue, &self.recorder.limits.queue_header)
         else {
@@ -199,7 +201,7 @@ impl Stages {
     }
 }
 
-/// The counts of the header of the queue, some seconds ago.
+/// Earlier counts of the header of the queue.
 #[derive(Default)]
 pub(super) struct QueueSince(Mutex<[Option<(Tick, QueueHealth)>; 2]>);
 
@@ -207,7 +209,7 @@ pub(super) struct QueueSince(Mutex<[Option<(Tick, QueueHealth)>; 2]>);
 const QUEUE_COUNTED_FOR: Duration = Duration::from_secs(4);
 
 impl QueueSince {
-    /// What was counted since the older of two moments, which are some seconds apart.
+    /// The counts since the older of two earlier moments, which are some seconds apart.
     fn counted(&self, clock: &Clock, now: QueueHealth) -> QueueHealth {
         let mut since = lock(&self.0);
         let is_over = |(at, _): (Tick, _)| clock.since(at) >= QUEUE_COUNTED_FOR;
@@ -225,7 +227,7 @@ impl QueueSince {
 }
 
 impl Stages {
-    /// Why requests have no route, or none is recorded, where the layer is in use.
+    /// Why requests have no route, or none is recorded although the layer is in use.
     fn layer_warning(&self) -> Option<Warning> {
         let recording = &self.recorder.recording;
         let is_due = recording.has_layer() && recording.age() >= NO_ROUTES_AFTER;
@@ -237,7 +239,7 @@ impl Stages {
         Some(Condition::Routes.warning(advice.to_string()))
     }
 
-    /// Requests without a context of their own, and what is gone: what happened and what to do.
+    /// Warnings about requests without a context of their own, and about losses: what happened, and what to do.
     fn recording_warnings(&self, counts: &FlushCounters) -> Vec<Warning> {
         let mut warnings = Vec::new();
         let limits = &self.recorder.limits;
@@ -288,7 +290,8 @@ impl Stages {
     }
 }
 
-/// The smallest share, of any kind, of what was recorded and is not missing; below 1 if anything is missing.
+/// The smallest ratio, of any kind of sample, of recorded amounts to recorded and missing ones. Below 1 if anything is
+/// missing.
 fn completeness(recorded: Amounts, missing: Amounts) -> f64 {
     if missing.is_zero() {
         return 1.0;

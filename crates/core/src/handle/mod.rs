@@ -34,9 +34,9 @@ use crate::store::{Store, StoreFuture, refusals};
 use crate::task::{BoxFuture, Stop, Stopped};
 use tower_pulse_model::snapshot::Problem;
 
-/// How long a flush waits until what it has appended can be read.
+/// How long a flush waits until the data that it has appended can be read.
 const FLUSH_DEADLINE: Duration = Duration::from_secs(5);
-/// Wait of a flush when the store has lost again what was to be read, doubled each time.
+/// The wait of a flush when the store has lost the appended data again, doubled each time.
 const LOST_WAIT: Duration = Duration::from_millis(10);
 /// How long a shutdown may take to let another instance fold.
 const RELEASE_TIMEOUT: Duration = Duration::from_millis(50);
@@ -88,7 +88,7 @@ impl Handle {
         &self.0.stages.recorder
     }
 
-    /// Where everything is kept.
+    /// The store of this instance.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.0.stages.store
     }
@@ -114,11 +114,11 @@ impl Handle {
         &self.0.stages.row_caches
     }
 
-    /// Takes everything recorded so far to the store, and returns when it can be read.
+    /// Sends everything that was recorded so far to the store, and returns when it can be read.
     ///
     /// # Errors
-    /// The store failed, or nobody has folded it within 5 s. Nothing is lost: it is tried again at the next interval. Or a
-    /// key holds something else, so that what belongs there was dropped meanwhile.
+    /// The store failed, or no instance has folded the data within 5 s. Nothing is lost: the next interval tries again.
+    /// Or a key holds something else, so that data for that key was dropped meanwhile.
     ///
     /// # Cancel safety
     /// Dropping it loses nothing and doubles nothing.
@@ -134,13 +134,13 @@ impl Handle {
         })
     }
 
-    /// Flushes. Returns the keys for which something was dropped meanwhile.
+    /// Flushes. Returns the keys whose data was dropped meanwhile.
     #[inline(never)]
     fn flush_all(&self) -> StoreFuture<'_, Vec<Problem>> {
         Box::pin(async {
             let stages = &self.0.stages;
             let flushing = Box::pin(async {
-                // Before it waits: a flush that is under way may take what was added before this call.
+                // Before the flush waits: a flush in progress may take data that was added before this call.
                 let before = stages.flusher.known_quarantined().await;
                 self.0.flushes.run(stages.flush()).await?;
                 Ok(stages.flusher.quarantined_since(before))
@@ -150,7 +150,7 @@ impl Handle {
         })
     }
 
-    /// How recording and flushing are doing.
+    /// The state of recording and flushing.
     pub fn health(&self) -> Health {
         self.0.stages.health()
     }
@@ -158,7 +158,7 @@ impl Handle {
     /// Stops the background tasks, flushes what is left, and waits for both.
     ///
     /// # Errors
-    /// The store did not take everything within the timeout of a shutdown, or has lost what it had taken.
+    /// The store did not take everything within the timeout of a shutdown, or has lost data that it had taken.
     ///
     /// # Cancel safety
     /// Dropping it loses nothing: call it again.
@@ -177,7 +177,7 @@ impl Handle {
             }
             let start = std::time::Instant::now();
             let result = stages.flusher.finish(stages.options.shutdown_timeout).await;
-            // What is in the journal is safe, and folded by whoever comes; the sooner the better.
+            // The journal is safe, and another instance could fold it. Folding it now makes it readable sooner.
             let left = stages
                 .options
                 .shutdown_timeout
@@ -206,25 +206,26 @@ fn not_readable() -> StoreError {
 
 impl Stages {
     async fn flush(&self) -> Result<(), StoreError> {
-        // Each turn but the last finds that the store has lost what it had acknowledged, or got it again
-        // at another place meanwhile.
+        // Each iteration but the last finds that the store has lost acknowledged data, or got it again at another
+        // position meanwhile.
         let mut wait = Duration::ZERO;
         while let Some(newest) = self.append_all().await? {
             let readable = self.folder.until_readable(&newest.call);
             if readable.await? && self.flusher.replays() == newest.replays {
                 break;
             }
-            // A store that loses again and again what it has acknowledged is not asked without a pause.
+            // If a store keeps losing acknowledged data, wait between the attempts.
             tokio::time::sleep(wait).await;
             wait = (2 * wait).clamp(LOST_WAIT, 20 * LOST_WAIT);
         }
-        // So that health tells at once what folding could not use; it is asked again soon anyway.
+        // So that health immediately shows the samples that folding could not use. A later heartbeat would show them
+        // anyway.
         let _ = self.flusher.refresh_fleet().await;
         Ok(())
     }
 
-    /// Appends all that was recorded. A journal that refuses it for want of room is folded, again and again as long as
-    /// that makes room.
+    /// Appends everything that was recorded. If the journal is full, folds it and tries again as long as that makes
+    /// room.
     async fn append_all(&self) -> Result<Option<Flushed>, StoreError> {
         let mut last_call = None;
         loop {

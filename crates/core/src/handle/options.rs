@@ -1,4 +1,4 @@
-//! The configuration of an instance, which was validated.
+//! The validated configuration of an instance.
 
 use std::time::Duration;
 
@@ -17,9 +17,9 @@ pub struct HandleOptions {
     pub clock: Clock,
     /// The precisions of the counters.
     pub precisions: Precisions,
-    /// What bounds recording.
+    /// The limits of recording.
     pub limits: Limits,
-    /// How what was recorded reaches the store.
+    /// The settings of flushing.
     pub flush: FlushOptions,
     /// The most contexts that a step of the fold writes; `None` for as many as take 2 ms.
     pub fold_step_contexts: Option<usize>,
@@ -27,13 +27,13 @@ pub struct HandleOptions {
     pub history_days: Option<u32>,
     /// The time between two cleaning passes.
     pub clean_interval: Duration,
-    /// How long what nobody writes any more is kept.
+    /// The retention of data that is not stored in slices.
     pub retention: Retention,
-    /// The names of counters that are listed before they count.
+    /// The names of counters that are listed before they have counts.
     pub counters: Vec<String>,
-    /// What requests should achieve.
+    /// The targets of requests.
     pub targets: Targets,
-    /// The most bytes that are held of what is read for the admin router.
+    /// The most bytes of data that are held for the admin router.
     pub query_bytes: usize,
     /// How long a shutdown may take.
     pub shutdown_timeout: Duration,

@@ -1,4 +1,4 @@
-//! Questions about what is recorded.
+//! Queries of recorded data.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use crate::health::Health;
 use crate::query::{Process, Reader, Source, StoreReader, reader};
 
 impl Handle {
-    /// Answers all that the dashboard shows, in Rust: see [`query`](crate::query). All routers of this `Pulse` ask it
-    /// too, so that the store is asked once for all.
+    /// Answers all questions of the dashboard, in Rust: see [`query`](crate::query). All routers of this `Pulse` use it
+    /// too, so that they share the reads of the store.
     pub fn query(&self) -> &Reader {
         self.0.query.get_or_init(|| {
             let stages = &self.0.stages;

@@ -49,8 +49,8 @@ impl RankingBuilder {
         }
     }
 
-    /// The length of the window: a multiple of the interval, up to 366 days and 1,500 intervals. 24 hours by
-    /// default. Where instances differ, the longest period holds until nothing was added with it for that long.
+    /// The length of the window: a multiple of the interval, up to 366 days and 1,500 intervals. 24 hours by default.
+    /// If instances differ, the longest period applies until nothing was added with it for that long.
     pub fn period(mut self, period: Duration) -> Self {
         self.period = period;
         self
@@ -64,15 +64,15 @@ impl RankingBuilder {
         self
     }
 
-    /// The most ids, 1 to 100,000. Beyond, those with the smallest counts in the oldest interval leave the
-    /// ranking, and their counts are added to `dropped`. Where instances add more than as many new ones at once, those
-    /// with the smallest counts do not even get in. 10,000 by default.
+    /// The most ids, 1 to 100,000. Beyond, the ids with the smallest counts in the oldest interval leave the ranking,
+    /// and their counts are added to `dropped`. If instances add more new ids than that at once, those with the
+    /// smallest counts do not enter the ranking at all. 10,000 by default.
     pub fn max_ids(mut self, ids: usize) -> Self {
         self.max_ids = ids;
         self
     }
 
-    /// The ranking, which is the same for all who build it with this name and configuration.
+    /// The ranking, which is shared by all callers who build it with this name and configuration.
     ///
     /// # Errors
     /// A value is not allowed; the name was built with another configuration before; or this process has 100
@@ -151,28 +151,28 @@ fn checked_spec(
     })
 }
 
-/// Ids by what was added to them within a moving window: posts by likes in the past 24 hours, searches, tenants.
+/// Ids by the sums of their additions within a moving window: posts by likes in the past 24 hours, searches, tenants.
 /// Cheap to clone; all clones, and all rankings of this name in the fleet, are one.
 ///
-/// The window is the current interval and those before it, `period / interval` intervals together. An id whose sum
-/// is 0 is not in the ranking. Ids are cleaned as contexts are: characters that show nothing, or turn the direction of text, are escaped, and an id of more
-/// than 256 bytes is cut and ends in a hash. A sum is exact up to 2<sup>53</sup>.
+/// The window is the current interval and those before it, `period / interval` intervals together. An id whose sum is 0
+/// is not in the ranking. Ids are cleaned as contexts are: invisible characters, and those that change the direction of
+/// text, are escaped, and an id of more than 256 bytes is cut and ends in a hash. A sum is exact up to 2<sup>53</sup>.
 #[derive(Clone, Debug)]
 pub struct Ranking {
     handle: Handle,
     entry: Arc<RankingEntry>,
 }
 
-/// A change of a ranking, of which each has the name first, is not known to be in the store.
+/// A change of a ranking is not known to be in the store. Each variant begins with the name of the ranking.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum RankingError {
-    /// The store did not confirm the change. The change stays recorded, and is sent again by itself: do not repeat
+    /// The store did not confirm the change. The change stays recorded, and is sent again automatically: do not repeat
     /// it.
     Unconfirmed(String, StoreError),
-    /// The change, or a part of it, is dropped: a key of the ranking holds something else.
+    /// The change, or a part of it, was dropped: a key of the ranking holds something else.
     Refused(String, StoreError),
-    /// The `Pulse` is shut down. The change is dropped, unless it was made while the shutdown began.
+    /// The `Pulse` is shut down. The change was dropped, unless it was made while the shutdown began.
     ShutDown(String),
 }
 
@@ -213,8 +213,8 @@ impl Ranking {
         &self.entry.name
     }
 
-    /// Adds `n`, which may be negative, to an id in the current interval. Does no I/O: it is flushed with
-    /// everything else.
+    /// Adds `n`, which may be negative, to an id in the current interval. Does no I/O: the next flush sends the
+    /// addition.
     pub fn add(&self, id: &str, n: i64) {
         self.entry.add(id, n);
     }
@@ -222,8 +222,8 @@ impl Ranking {
     /// Adds `n` to an id, and returns when all instances can read it. Callers at the same time share a flush.
     ///
     /// # Errors
-    /// The store has not confirmed it. What was added stays recorded and is sent again, so that adding it again
-    /// would count it twice.
+    /// The store has not confirmed the addition, which stays recorded and is sent again: adding it again would count it
+    /// twice.
     ///
     /// # Cancel safety
     /// `n` is added by the first poll. Dropping the future later loses nothing and doubles nothing.
@@ -232,14 +232,14 @@ impl Ranking {
         self.flush().await
     }
 
-    /// Removes an id with all that was added to it, in this process too, and returns when no instance can read
-    /// it any more. What is added to it afterwards counts.
+    /// Removes an id with everything that was added to it, in this process too, and returns when no instance can read
+    /// it any more. Later additions to it count.
     ///
     /// # Errors
     /// The store has not confirmed it. The removal stays recorded and is sent again.
     ///
     /// # Cancel safety
-    /// As of [`add_now`](Self::add_now).
+    /// The same as for [`add_now`](Self::add_now).
     pub async fn remove(&self, id: &str) -> Result<(), RankingError> {
         self.entry.remove(id);
         self.flush().await
@@ -252,7 +252,7 @@ impl Ranking {
             return Err(RankingError::ShutDown(name()));
         }
         let flushed = self.handle.flush_all().await;
-        // A flush during a shutdown says nothing about what was added after the last drain.
+        // A flush during a shutdown does not tell whether later additions were stored.
         if self.entry.is_closed() {
             return Err(RankingError::ShutDown(name()));
         }
@@ -266,7 +266,7 @@ impl Ranking {
         }
     }
 
-    /// Whether what is added now goes into a key.
+    /// Whether additions that are made now are written to a key.
     fn has_key(&self, key: &str) -> bool {
         let interval = Precision::new(self.entry.spec.interval, 1);
         let (ranking, start) = (self.entry.name.clone(), interval.slice(self.entry.now()));

@@ -1,4 +1,4 @@
-//! One flush for all who wait for one at the same time.
+//! One flush for all callers who wait for one at the same time.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use tokio::sync::Mutex;
 
 use crate::error::StoreError;
 
-/// Callers who arrive while a flush is under way wait for its end, and share the next one.
+/// Callers who arrive during a flush wait for its end, and share the next one.
 #[derive(Default)]
 pub(super) struct SharedFlush {
     /// Number of flushes that have begun.
@@ -15,16 +15,16 @@ pub(super) struct SharedFlush {
     last: Mutex<Option<Ended>>,
 }
 
-/// A flush that has ended: its number and its result.
+/// A completed flush: its number and its result.
 struct Ended {
     number: u64,
     result: Result<(), StoreError>,
 }
 
 impl SharedFlush {
-    /// Runs a flush that begins after this call, or waits for one of another caller.
+    /// Runs a flush that begins after this call, or waits for such a flush of another caller.
     ///
-    /// Cancel safe: if the caller that runs it is dropped, the next one that waits runs its own.
+    /// Cancel safe: if the caller that runs the flush is dropped, the next one that waits runs its own.
     pub(super) async fn run(
         &self,
         flush: impl Future<Output = Result<(), StoreError>>,

@@ -1,10 +1,10 @@
-//! The error of a shutdown: what is lost, and why.
+//! The error of a shutdown: how much is lost, and why.
 
 use crate::error::StoreError;
 use tower_pulse_model::amounts::Amounts;
 
-/// A shutdown could not flush everything that was recorded, or has found that the store lost what it had taken. Its
-/// text says why, and its [`source`](std::error::Error::source) is the cause.
+/// A shutdown could not flush everything that was recorded, or has found that the store lost data that it had taken.
+/// The text says why, and the [`source`](std::error::Error::source) is the cause.
 #[derive(Debug)]
 pub struct ShutdownError {
     lost: Amounts,
@@ -14,7 +14,7 @@ pub struct ShutdownError {
 impl std::fmt::Display for ShutdownError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { lost, source } = self;
-        // With its cause, as a program that ends prints this text and nothing else.
+        // With the cause, as a program that ends prints only this text.
         write!(
             f,
             "{lost} could not be flushed before the shutdown: {source}"
@@ -33,19 +33,19 @@ impl ShutdownError {
         Self { lost, source }
     }
 
-    /// How many requests and runs of timers are lost, or at least in doubt.
+    /// The number of requests and runs of timers that are lost, or at least in doubt.
     pub fn requests(&self) -> u64 {
         self.lost.requests
     }
 
-    /// How much is lost, or at least in doubt, of what was added to counters and rankings: the sum of the numbers,
-    /// without their signs. A removal from a ranking counts as 1.
+    /// The amount of additions to counters and rankings that is lost, or at least in doubt: the sum of the absolute
+    /// values. A removal from a ranking counts as 1.
     pub fn additions(&self) -> u64 {
         self.lost.additions
     }
 
-    /// How many minute reports, listed requests and marks are lost, or at least in doubt. The first two are details of
-    /// requests that [`requests`](Self::requests) or the store counts.
+    /// The number of minute reports, listed requests and marks that are lost, or at least in doubt. The first two are
+    /// details of requests that [`requests`](Self::requests) or the store counts.
     pub fn details(&self) -> u64 {
         self.lost.details
     }

@@ -13,11 +13,11 @@ use crate::skew;
 use crate::store::Store;
 use crate::task::{BoxFuture, Stop, Stopped, Task};
 
-/// Contexts beside those of the application: `<unmatched>`, `<overflow>` and `<all>`.
+/// Contexts in addition to those of the application: `<unmatched>`, `<overflow>` and `<all>`.
 const SYNTHETIC: usize = 3;
 
 impl Handle {
-    /// An instance over a store, and its tasks, which the caller runs.
+    /// Creates an instance over a store, and its tasks, which the caller runs.
     pub fn new(options: HandleOptions, store: Arc<dyn Store>) -> (Self, Vec<Task>) {
         let stages = Arc::new(Stages::new(options, store));
         let (stop, stopped) = Stop::new();
@@ -97,8 +97,8 @@ impl Stages {
         }
     }
 
-    /// What is done within 5 s, or at all where the store is in this process: then there is nothing to wait for, and no
-    /// timer that a runtime would have to run.
+    /// The result of a future, or `None` after 5 s. There is no limit for a store in this process: then there is
+    /// nothing to wait for, and the runtime need not have timers enabled.
     pub(super) async fn in_time<T>(&self, future: BoxFuture<'_, T>) -> Option<T> {
         match self.store.locality().deadline {
             None => Some(future.await),
@@ -121,7 +121,7 @@ impl Stages {
             let flushing = self.flusher.clone().flush_at_intervals(stopped.clone());
             async move {
                 flushing.await;
-                // In one process, nobody else may be there to fold what the last flush has appended.
+                // In one process, there may be no other instance to fold what the last flush has appended.
                 if store.locality().read_every.is_none() {
                     let _ = folder.fold().await;
                 }

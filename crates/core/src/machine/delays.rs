@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The most delays that are kept of a minute: one for each 100 ms. Further ones are in the worst only.
+/// The most delays of a minute that are kept: one for each 100 ms. Further ones count only for the worst.
 const MOST: usize = 600;
 
 /// The scheduling delays of a minute, in microseconds.
@@ -21,7 +21,7 @@ impl Delays {
         }
     }
 
-    /// Takes out the median and the worst; `None` if there are none.
+    /// Takes the median and the worst; `None` if there are no delays.
     pub(super) fn take(&mut self) -> Option<(u64, u64)> {
         let mut delays = std::mem::take(&mut self.micros);
         let worst = std::mem::take(&mut self.worst);

@@ -1,9 +1,9 @@
-//! What this process takes of its machine, and how late its runtime is: measured all the time, and added to the minute
-//! reports of this instance.
+//! The resources that this process uses, and the scheduling delay of its runtime: measured continuously, and added to
+//! the minute reports of this instance.
 //!
-//! A task that sleeps for 100 ms measures by how much longer it took until it ran: for so long, a task that is ready waits
-//! for a worker of the runtime, or the worker for a CPU. It holds the recorder and nothing else, and ends with the other tasks
-//! of the instance. `delays` keeps a minute of it; `process` asks the system, if the feature `process` is on.
+//! A task that sleeps for 100 ms measures how much later it runs: that is how long a ready task waits for a worker of
+//! the runtime, or the worker for a CPU. The task holds only the recorder, and ends with the other tasks of the
+//! instance. `delays` keeps the delays of a minute; `process` queries the system, with the feature `process`.
 
 mod delays;
 mod process;
@@ -21,16 +21,16 @@ use crate::task::Stopped;
 use tower_pulse_model::machine::MachineMinute;
 use tower_pulse_model::minute_report::REPORTED_MINUTES;
 
-/// How long the task sleeps that measures the delay.
+/// The sleep of the task that measures the delay.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// What has only ever grown, at the beginning of a minute.
+/// Monotonically increasing totals at the beginning of a minute.
 struct Totals {
     cpu: Option<Duration>,
     busy: Option<Duration>,
 }
 
-/// A minute that is measured.
+/// The minute that is being measured.
 struct Minute {
     start: i64,
     began: Tick,
@@ -107,8 +107,8 @@ impl Totals {
     }
 }
 
-/// The time in which the workers of this runtime were busy, all together. The runtime does not know of a clock that a
-/// test moves.
+/// The time in which the workers of this runtime were busy, in total. `None` under a manual clock, as the runtime uses
+/// real time.
 #[cfg(target_has_atomic = "64")]
 fn busy(clock: &Clock) -> Option<Duration> {
     let metrics = Handle::try_current().ok()?.metrics();
@@ -120,17 +120,17 @@ fn busy(clock: &Clock) -> Option<Duration> {
     })
 }
 
-/// The runtime counts in 64 bits only.
+/// The runtime counts only on targets with 64-bit atomics.
 #[cfg(not(target_has_atomic = "64"))]
 fn busy(_: &Clock) -> Option<Duration> {
     None
 }
 
-/// What has grown from one time to another, in thousandths of the time that has passed.
+/// The growth of a total, in thousandths of the elapsed time.
 fn thousandths(before: Option<Duration>, now: Option<Duration>, elapsed: Duration) -> Option<u64> {
     let grown = now?.saturating_sub(before?);
     let share = grown.as_secs_f64() / elapsed.as_secs_f64();
-    // Less than a second says little: the clocks of both are not read at the same moment.
+    // Times of less than a second say little: the two clocks are not read at the same moment.
     (elapsed >= Duration::from_secs(1)).then_some((share * 1e3).round() as u64)
 }
 
@@ -186,9 +186,9 @@ mod tests {
         assert_eq!(machine.worst_delay_micros, Some(900_000));
         assert!(machine.is_delayed() && machine.cpus >= 1);
         assert_eq!((machine.workers, machine.alive_tasks), (1, 1));
-        // The system does not know of a clock that is moved by hand.
+        // The system does not know a manual clock.
         assert_eq!((machine.cpu_millis, machine.busy_millis), (None, None));
-        // In peace.
+        // Without any delay.
         for _ in 0..600 {
             settle().await;
             hand.advance(EVERY);

@@ -1,11 +1,11 @@
-//! What the system tells of this process, with the feature `process`: all of it on Linux; on other Unixes the CPU time and
-//! how many files may be open; nothing elsewhere.
+//! Measurements of this process by the operating system, with the feature `process`: all on Linux; CPU time and the
+//! limit of open files on other Unixes; nothing elsewhere.
 
 use std::time::Duration;
 
 use crate::clock::Clock;
 
-/// What the system tells of this process; `None` where it does not.
+/// The measurements of this process; `None` where the system has none.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Process {
     /// CPU time since the process began.
@@ -17,7 +17,8 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Asks the system, on a thread that may wait. It does not know of a clock that a test moves.
+    /// Queries the system, on a thread that may block. All are `None` under a manual clock, which the system does not
+    /// know.
     pub(super) async fn ask(clock: &Clock) -> Self {
         if cfg!(not(all(feature = "process", unix))) || clock.is_manual() {
             return Self::default();
@@ -56,7 +57,8 @@ fn number_in(status: &str, name: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// How many files are open. Newer kernels tell; otherwise they are counted, without the folder that is read.
+/// The number of open files. Newer kernels report it; otherwise they are counted, without the directory that is being
+/// read.
 #[cfg(all(feature = "process", unix))]
 fn open_files() -> Option<u64> {
     const OPEN: &str = "/proc/self/fd";

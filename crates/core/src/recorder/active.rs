@@ -1,5 +1,5 @@
-//! The request that this thread is working on: what the layer marks, so that a second layer of the same `Pulse`
-//! and the timers within find it.
+//! The request that this thread is working on. The layer marks it, so that a second layer of the same `Pulse` and the
+//! timers within the request find it.
 //!
 //! A request without timers costs two exchanges of one number per poll. Its first timer creates a [`Scope`], which
 //! the thread holds until the poll ends. The guard of the request then takes it, and gives it back at its next
@@ -20,20 +20,20 @@ thread_local! {
     static SCOPES: RefCell<Vec<ActiveScope>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The bit of the mark that says that an inner layer, a timer or a [`Within`](super::Within) has left something on
+/// The bit of the mark that an inner layer, a timer or a [`Within`](super::Within) sets when it has left something on
 /// this thread for an outer layer to take. Ids of recorders do not use it.
 pub const UNSETTLED: u64 = 1 << 63;
 
 /// A scope that timers of its recorder find.
 struct ActiveScope {
     recorder: u32,
-    /// The mark where it was entered. `None` if it was created within a layer of another recorder, which hides how
-    /// deep its own layer is.
+    /// The mark when the scope was entered. `None` if the scope was created within a layer of another recorder, which
+    /// hides how deep its own layer is.
     mark: Option<u64>,
     scope: Arc<Scope>,
 }
 
-/// Marks this thread as working on a request of a recorder. Returns the mark before, for [`leave`]. The id 0 leaves
+/// Marks this thread as working on a request of a recorder. Returns the previous mark, for [`leave`]. The id 0 leaves
 /// the mark as it is.
 #[inline(always)]
 pub fn enter(id: u32) -> u64 {
@@ -71,7 +71,7 @@ fn outer(mark: u64) -> u32 {
     ((mark & !UNSETTLED) >> 32) as u32
 }
 
-/// Lets the layer that has entered last, and is within another, know that something was left for an outer layer.
+/// Tells the layer that has entered last, and is within another, that something was left for an outer layer.
 pub fn mark_unsettled() {
     let _ = ACTIVE.try_with(|active| active.set(active.get() | UNSETTLED));
 }
@@ -90,7 +90,7 @@ pub fn resume(id: u32, scope: &Arc<Scope>) {
     push(id, Some(mark), scope.clone());
 }
 
-/// Takes the scope of a request off the thread, after [`leave`].
+/// Takes the scope of a request from the thread, after [`leave`].
 pub fn suspend(id: u32, before: u64) -> Option<Arc<Scope>> {
     if id == 0 {
         return None;
@@ -102,7 +102,7 @@ pub fn suspend(id: u32, before: u64) -> Option<Arc<Scope>> {
     remove(is_mine)
 }
 
-/// The scope of the request of this recorder that this thread is working on, created if it has none yet. `None`
+/// The scope of the request of this recorder that this thread is working on, created if it does not exist. `None`
 /// outside of requests.
 pub fn scope(recording: &RecordingState) -> Option<Arc<Scope>> {
     let active = ACTIVE.try_with(Cell::get).unwrap_or(0);
@@ -142,7 +142,7 @@ fn push(recorder: u32, mark: Option<u64>, scope: Arc<Scope>) {
     mark_unsettled();
 }
 
-/// Removes the innermost scope of which `is_it` holds.
+/// Removes the innermost scope for which `is_it` returns true.
 fn remove(is_it: impl Fn(&ActiveScope) -> bool) -> Option<Arc<Scope>> {
     let innermost = |scopes: &RefCell<Vec<ActiveScope>>| {
         let mut scopes = scopes.borrow_mut();
@@ -170,7 +170,7 @@ impl Drop for Entered<'_> {
     fn drop(&mut self) {
         drop(remove(|active| Arc::ptr_eq(&active.scope, self.scope)));
         if self.before == 0 {
-            // Outside of requests nobody settles anything.
+            // Outside of requests no layer takes what is left on this thread.
             let _ = ACTIVE.try_with(|active| active.set(0));
         }
     }

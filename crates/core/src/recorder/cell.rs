@@ -18,10 +18,10 @@ use tower_pulse_model::slices::Merge;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample(pub(super) u64, pub(super) Outcome, pub(super) bool);
 
-/// The numbers that a sample adds to measures. A cell asks for them where it adds them: an array that is made before would
-/// be written to the stack by each request, for the sake of paths that are hardly ever taken.
+/// The numbers that a sample adds to measures. A cell asks for them only where it adds them. An array made in advance
+/// would be written to the stack by each request, for the sake of code paths that are hardly ever taken.
 pub(super) trait Measured: Copy {
-    /// Calls `add` with each number. The sample took `nanos`.
+    /// Calls `add` with each number. `nanos` is the duration of the sample.
     fn add_to(self, nanos: u64, add: impl FnMut(Measure, u64));
 }
 
@@ -34,7 +34,7 @@ impl<const N: usize> Measured for [(Measure, u64); N] {
     }
 }
 
-/// The number of the first outcome that is not surely a success.
+/// The number of the first outcome that is not always a success.
 const FIRST_UNSUCCESSFUL: u8 = Outcome::ClientError as u8;
 
 /// Number of samples by the bucket of their duration.
@@ -67,7 +67,7 @@ fn place_of(nanos: u64) -> usize {
     bucket_of(nanos).min(BUCKETS_PER_CELL - 1)
 }
 
-/// The buckets from the shortest sample to the longest: few of all.
+/// The buckets from the shortest sample to the longest, which are a small part of all.
 fn range_of(times: &DurationSums) -> Range<usize> {
     match times.count {
         0 => 0..0,
@@ -87,23 +87,23 @@ pub(super) struct Cell {
     errors: AtomicU64,
     measures: [AtomicU64; MEASURES],
     buckets: Buckets,
-    /// Of the samples in `buckets`, the failures. Made when there is one.
+    /// The failures among the samples in `buckets`. Created with the first one.
     failures: OnceLock<Box<Buckets>>,
-    /// Of the samples in `buckets`, those that were cut off. Made when there is one.
+    /// The samples in `buckets` that were cut off. Created with the first one.
     cut_off: OnceLock<Box<Buckets>>,
 }
 
-/// The copy of a cell that a drain makes, to evaluate it after the shard is released.
+/// The copy of a cell that a drain makes, so that it can evaluate the cell after the shard is released.
 pub(super) struct Scratch {
     times: DurationSums,
     outcomes: OutcomeCounts,
     measures: Measures,
-    /// Beyond the range of `times`, this and the arrays below hold what earlier copies have left.
+    /// Outside the range of `times`, this and the arrays below hold leftovers of earlier copies.
     buckets: [u32; BUCKETS_PER_CELL],
-    /// Of the buckets, the failures; only if there may be any.
+    /// The failures in the buckets; valid only if there may be any.
     failures: [u32; BUCKETS_PER_CELL],
     has_failures: bool,
-    /// Of the buckets, the samples that were cut off; only if there may be any.
+    /// The samples in the buckets that were cut off; valid only if there may be any.
     cut_off: [u32; BUCKETS_PER_CELL],
     has_cut_off: bool,
 }
@@ -125,7 +125,7 @@ impl Cell {
         })
     }
 
-    /// Adds a sample, with what it adds to measures. Only the thread that took the shard may call this.
+    /// Adds a sample and its measures. Only the thread that took the shard may call this.
     #[inline(always)]
     pub(super) fn record(&self, sample: Sample, measured: impl Measured) {
         let Sample(nanos, outcome, error) = sample;
@@ -153,14 +153,14 @@ impl Cell {
             }
         });
         self.buckets.add(nanos);
-        // One comparison tells the samples that are surely successes: the first outcomes, without an error.
+        // One comparison finds the samples that are always successes: the first outcomes, without an error.
         if (outcome as u8).wrapping_add(u8::from(error) * FIRST_UNSUCCESSFUL) >= FIRST_UNSUCCESSFUL
         {
             self.record_unsuccessful(sample);
         }
     }
 
-    /// Adds a sample, which is in all other sums already, to those of its errors, and to its part of the buckets.
+    /// Adds a sample, which all other sums have already, to the sums of errors, and to its part of the buckets.
     #[cold]
     fn record_unsuccessful(&self, Sample(nanos, outcome, error): Sample) {
         let errors = self.errors.load(Ordering::Relaxed);
@@ -170,7 +170,7 @@ impl Cell {
             _ if error => &self.failures,
             Outcome::ClientError => &self.failures,
             Outcome::Cancelled | Outcome::BodyAborted => &self.cut_off,
-            // The user's rule says that it is no error.
+            // The user's rule says that it is not an error.
             _ => return,
         };
         part.get_or_init(|| Box::new(Buckets::new())).add(nanos);

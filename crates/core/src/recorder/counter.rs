@@ -8,7 +8,7 @@ use super::touched::Mark;
 use crate::error::BuildError;
 use tower_pulse_model::context::is_reserved;
 
-/// Refuses the name of a counter that the crate itself counts under.
+/// Refuses a counter name that the crate itself uses.
 pub fn check_counter(field: &'static str, name: &str) -> Result<(), BuildError> {
     if name.is_empty() || is_reserved(name) {
         let allowed = "not empty, and not hits, errors or micros, alone or before a colon: those are counted by tower-pulse itself";
@@ -45,7 +45,7 @@ impl Striped {
         self.stripes[stripe].0.fetch_add(n, Ordering::Relaxed) == 0
     }
 
-    /// Returns the sum and sets it to 0. Calls of this and of [`total`](Self::total) must not overlap.
+    /// Returns the sum and sets it to 0. Must not run concurrently with itself or with [`total`](Self::total).
     pub(super) fn take(&self) -> i64 {
         let stripes = self.stripes.iter();
         let values = stripes.map(|stripe| stripe.0.swap(0, Ordering::Relaxed));
@@ -87,7 +87,7 @@ impl Gauge {
     /// `thread` is the number of the current thread.
     #[inline]
     pub(super) fn add(&self, thread: usize, n: i64) {
-        // 0 is the number of every thread that is being torn down.
+        // 0 is the number of each thread that is being torn down.
         match self.owned.get(thread.wrapping_sub(1)) {
             Some(mine) => {
                 let value = mine.0.load(Ordering::Relaxed);
@@ -116,7 +116,7 @@ pub(super) struct CounterEntry {
 }
 
 impl CounterEntry {
-    /// A counter at 0, of so many stripes, a power of two. The mark is set when there is something to drain.
+    /// A counter at 0 with `stripes` stripes, a power of two. The mark is set when there is something to drain.
     pub(super) fn new(name: Arc<str>, stripes: usize, mark: Mark) -> Self {
         Self {
             name,
@@ -127,8 +127,9 @@ impl CounterEntry {
 }
 
 /// A counter of anything, stored at every precision: the recipe
-/// [time-series counters](https://docs.rs/tower-pulse/latest/tower_pulse/guide/recipes/index.html#1-time-series-counters). Cheap to clone; hold on to one
-/// that is used often.
+/// [time-series
+/// counters](https://docs.rs/tower-pulse/latest/tower_pulse/guide/recipes/index.html#1-time-series-counters).
+/// Cheap to clone. Keep a counter that is used often.
 #[derive(Clone, Debug)]
 pub struct Counter(pub(super) Arc<CounterEntry>);
 

@@ -1,22 +1,22 @@
-//! The time during which at least one of several intervals lasted.
+//! The time during which at least one of several intervals was in progress.
 
-/// Intervals that are held apart, because something that still runs may yet join them.
+/// The most intervals that are kept separate because something that is still running may join them.
 const MAX_OPEN: usize = 64;
 
 /// The union of intervals that are added in the order of their ends. Times are nanoseconds since the same moment.
 #[derive(Debug, Default)]
 pub(super) struct Covered {
-    /// The length of the intervals before `settled_until`.
+    /// The length of the union of the intervals before `settled_until`.
     settled: u64,
     settled_until: u64,
-    /// Later intervals, apart from each other, oldest first.
+    /// Later intervals, disjoint, oldest first.
     open: Vec<(u64, u64)>,
 }
 
 impl Covered {
-    /// Adds an interval. All that are added later begin at `oldest` or after.
+    /// Adds an interval. All intervals that are added later begin at `oldest` or after.
     pub(super) fn add(&mut self, start: u64, end: u64, oldest: Option<u64>) {
-        // Threads read the clock before they take their turn, so one may come a moment late.
+        // Threads read the clock before they take the lock, so an interval may arrive slightly late.
         let mut start = start.max(self.settled_until);
         let mut end = end.max(start);
         while let Some((before, until)) = self.open.pop_if(|(_, until)| *until >= start) {
@@ -36,7 +36,7 @@ impl Covered {
         }
         self.open.push((start, end));
         if self.open.len() > MAX_OPEN {
-            // The gap counts as well: what has run since before it covers it, unless it is discarded.
+            // The gap counts as well: something that has run since before covers it, unless it is discarded.
             let (start, _) = self.open.remove(0);
             self.open[0].0 = start;
         }
@@ -73,7 +73,7 @@ mod tests {
             intervals.sort_unstable_by_key(|(start, end, _)| (*end, *start));
             let (mut covered, mut moments) = (Covered::default(), [false; 140]);
             for (at, (start, end, is_added)) in intervals.iter().enumerate() {
-                // Those that are not added were discarded at their end.
+                // The others were discarded at their end.
                 if *is_added {
                     let running = intervals[at + 1..].iter().map(|(start, ..)| *start);
                     covered.add(*start, *end, running.min());

@@ -10,7 +10,7 @@ pub struct DetailOptions {
 }
 
 impl DetailOptions {
-    /// Whether there are any.
+    /// Whether any details are recorded.
     pub fn any(self) -> bool {
         self.trace_ids | self.paths
     }

@@ -30,9 +30,9 @@ use tower_pulse_model::slices::Merge;
 
 const SECOND: i64 = 1_000_000_000;
 
-/// So many pending ids of a ranking start a flush before its time, or half of the most that the ranking may have: beyond
-/// its maximum, additions would be dropped. Contexts and counters never start one, as the memory of what is pending is
-/// bounded by their maxima.
+/// A flush starts early when a ranking has this many pending ids, or half of its maximum if that is more: additions
+/// beyond the maximum would be dropped. Contexts and counters never cause an early flush, as their maxima bound the
+/// memory of the pending batch.
 const CROWDED_IDS: usize = 1_000;
 
 /// The pending batch and the counts of the drain. No request takes its lock.
@@ -44,9 +44,9 @@ pub struct Drain {
 
 struct State {
     pending: Batch,
-    /// The second of the oldest sample that was taken, and is not known to be in the store.
+    /// The second of the oldest sample that was taken and is not known to be in the store.
     taken_since: Option<i64>,
-    /// Marks that were taken, and are not known to be in the store.
+    /// The number of marks that were taken and are not known to be in the store.
     taken_marks: usize,
     flush: FlushCounters,
     totals: HashMap<ContextId, Totals>,
@@ -74,18 +74,18 @@ struct Entries {
 pub struct DrainStats {
     /// Series that wait for the next flush.
     pub pending: usize,
-    /// Samples that came after the shutdown.
+    /// Samples that were recorded after the shutdown.
     pub dropped: Amounts,
     /// Requests that are counted as `<overflow>`.
     pub overflowed: u64,
     /// Seconds by which the last drain was late.
     pub lag: f64,
-    /// Seconds by which the latest drain was late.
+    /// The most seconds by which any drain was late.
     pub max_lag: f64,
 }
 
 impl Drain {
-    /// A drain that has drained nothing.
+    /// A drain that has drained nothing yet.
     pub fn new(precisions: Precisions, now: i64, app_version: Option<Arc<str>>) -> Self {
         Self {
             state: Mutex::new(State {
@@ -116,12 +116,12 @@ impl Drain {
         state.reports.set_instance(instance);
     }
 
-    /// Sets the fleet as it is now. Minutes are reported only where there is something to compare them with.
+    /// Sets the current fleet. Minutes are reported only if there is something to compare them with.
     pub fn set_fleet(&self, fleet: Fleet) {
         lock(&self.state).reports.set_fleet(fleet);
     }
 
-    /// Adds the runtime and the process of this instance in a minute that begins then, in Unix seconds.
+    /// Adds the measurements of the runtime and the process in the minute that begins at `minute`, in Unix seconds.
     pub fn add_machine(&self, minute: i64, machine: MachineMinute) {
         lock(&self.state).reports.add_machine(minute, machine);
     }
@@ -137,19 +137,19 @@ impl Drain {
         is_crowded(&lock(&self.state).pending)
     }
 
-    /// The store has all that was taken, or it is lost.
+    /// Notes that the store has everything that was taken, or has lost it.
     pub fn all_sent(&self) {
         let mut state = lock(&self.state);
         (state.taken_since, state.taken_marks) = (None, 0);
     }
 
-    /// The second, in Unix seconds, of the oldest sample that is not known to be in the store; `None` if all are.
+    /// The second of the oldest sample that is not known to be in the store, in Unix seconds; `None` if all are.
     pub fn unsent_since(&self) -> Option<i64> {
         let state = lock(&self.state);
         earlier(state.pending.since, state.taken_since)
     }
 
-    /// How much the pending batch holds.
+    /// The amounts in the pending batch.
     pub fn pending_amounts(&self) -> Amounts {
         lock(&self.state).pending.amounts()
     }
@@ -180,7 +180,7 @@ impl Drain {
             .any(|(context, totals)| is_route(context, totals))
     }
 
-    /// How draining is doing.
+    /// The counts of the drain itself.
     pub fn drain_stats(&self) -> DrainStats {
         let state = lock(&self.state);
         DrainStats {
@@ -193,7 +193,7 @@ impl Drain {
     }
 }
 
-/// Whether a ranking of a batch has so many ids that the batch is flushed early.
+/// Whether a ranking of a batch has enough ids to flush the batch early.
 fn is_crowded(batch: &Batch) -> bool {
     let mut rankings = batch.rankings.values();
     rankings.any(|ranking| {
@@ -202,26 +202,26 @@ fn is_crowded(batch: &Batch) -> bool {
     })
 }
 
-/// The earlier of two times, if there is any.
+/// The earlier of two times; `None` if there are none.
 fn earlier(one: Option<i64>, other: Option<i64>) -> Option<i64> {
     one.into_iter().chain(other).min()
 }
 
-/// The second that samples belong to which were recorded between two drains. For the first drain after the
-/// turn of a second, however late, it is the second that has just ended; for any other, the current one.
+/// The second that a drain's samples are booked to. For the first drain after the turn of a second, however late, it is
+/// the second that has just ended; for any other, the current one.
 fn second_of(before: i64, now: i64) -> i64 {
     let (before, now) = (before.div_euclid(SECOND), now.div_euclid(SECOND));
     if now > before { now - 1 } else { now }
 }
 
 impl Recorder {
-    /// Moves all samples into the pending batch. After [`close`](super::RecordingState::close) they are counted as dropped
-    /// instead.
+    /// Moves all samples into the pending batch. After [`close`](super::RecordingState::close) they are counted as
+    /// dropped instead.
     pub fn drain(&self) {
         self.drain_to(&mut lock(&self.drain.state));
     }
 
-    /// Moves all samples into the pending batch, takes that, and goes on by another time.
+    /// Moves all samples into the pending batch, takes the batch, and lets the clock follow another time.
     pub(crate) fn turn_clock(&self, origin: Option<i64>) -> Batch {
         let mut state = lock(&self.drain.state);
         let state = &mut *state;
@@ -260,7 +260,8 @@ impl Recorder {
                     state.slow.add(&mut state.pending, context, listed);
                 }
             }
-            // Timers first: a request is recorded before its timers are, so that they never come without it.
+            // Timers first: a request is recorded before its timers are, so that timers never arrive without their
+            // request.
             let timers = entry.timers.drain();
             let aggregate = entry.cells.drain(&mut state.scratch);
             if aggregate.is_none() && timers.is_none() {
@@ -320,8 +321,8 @@ impl Recorder {
         }
     }
 
-    /// The contexts that are to be drained: those in which something happened since the last drain, or all. The marks of
-    /// these are taken before anything is drained of them.
+    /// The contexts to drain: those in which something happened since the last drain, or all of them. Their marks are
+    /// taken before any of them is drained.
     fn due<'a>(&'a self, entries: &'a Entries, all: bool) -> Vec<&'a Entry> {
         let mut due: Vec<&Entry> = Vec::new();
         let registries = [(&self.http, &entries.http), (&self.timers, &entries.timers)];
@@ -335,12 +336,12 @@ impl Recorder {
                 due.extend(entries.iter().map(|entry| &**entry));
             }
         }
-        // It is in no registry, and has no mark that anybody looks at.
+        // This context is in no registry, and has no mark that a drain takes.
         due.push(&self.unmatched);
         due
     }
 
-    /// What each counter has counted since the start, drained or not.
+    /// The totals of the counters since the start, drained or not.
     #[cfg(feature = "query")]
     pub fn counter_totals(&self) -> HashMap<Arc<str>, i64> {
         let mut guard = lock(&self.drain.state);
@@ -350,7 +351,7 @@ impl Recorder {
         let mut totals = HashMap::new();
         for entry in entries {
             let total = entry.value.total();
-            // There always is an entry for the names beyond the maximum.
+            // The entry for the names beyond the maximum always exists.
             if total != 0 || !Arc::ptr_eq(entry, &overflow) {
                 let sum: &mut i64 = totals.entry(entry.name.clone()).or_default();
                 *sum = sum.saturating_add(total);
@@ -359,7 +360,7 @@ impl Recorder {
         totals
     }
 
-    /// Puts a batch back that could not be flushed.
+    /// Returns a batch that could not be flushed to the pending batch.
     pub fn put_back(&self, batch: Batch) {
         let mut state = lock(&self.drain.state);
         state.taken_marks = state.taken_marks.saturating_sub(batch.marks.len());
@@ -369,7 +370,7 @@ impl Recorder {
         state.flush.lost += Amounts::of_details(details);
     }
 
-    /// Adds requests that the store lost to the pending batch, as missing since the second of the newest.
+    /// Adds requests that the store has lost to the pending batch, as missing in the second of the newest.
     pub fn add_missing(&self, (second, requests): (i64, u64)) {
         if requests > 0 {
             let mut state = lock(&self.drain.state);
@@ -386,7 +387,7 @@ impl Recorder {
     pub fn add_mark(&self, mark: Mark) -> Result<(), StoreError> {
         let mut state = lock(&self.drain.state);
         let refused = |why: String| StoreError::new(StoreErrorKind::Refused, why);
-        // The last flush takes what is pending after this is set.
+        // The last flush takes the pending batch after the recorder is closed.
         if self.recording.is_closed() {
             return Err(refused(
                 "the shutdown has begun: no mark is made".to_owned(),
@@ -439,7 +440,7 @@ impl State {
         self.totals_of(&context, limits).add(aggregate);
     }
 
-    /// The totals of a context, which begin with its first sample.
+    /// The totals of a context, created with its first sample.
     fn totals_of(&mut self, context: &ContextId, limits: &Limits) -> &mut Totals {
         let totals = self.totals.entry(context.clone());
         totals.or_insert_with(|| {

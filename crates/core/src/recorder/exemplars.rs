@@ -1,17 +1,17 @@
-//! Exemplars: for each bucket of a context's durations the newest listed request that has a trace id, so that whoever
-//! looks at a bucket finds a trace of it. They cost nothing where no trace ids are kept.
+//! Exemplars: for each bucket of a context's durations, the newest listed request that has a trace id, so that a reader
+//! of a bucket finds a trace for it. They cost nothing if no trace ids are recorded.
 
 use super::slow::ListedRequest;
 use super::totals::{BOUNDS, PLACES};
 use tower_pulse_model::slow_request::EXEMPLARS;
 
-/// One for each bucket, and one of the errors.
+/// One exemplar for each bucket, and one for the errors.
 const _: () = assert!(EXEMPLARS == PLACES + 1);
 
-/// A request that stands for others.
+/// A request that is an example of those in its bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exemplar {
-    /// The app's id of the request, or the id of its trace.
+    /// The application's id of the request, or the id of its trace.
     pub trace_id: Box<str>,
     /// Its duration, in nanoseconds.
     pub nanos: u64,
@@ -27,15 +27,15 @@ pub struct Exemplars {
 }
 
 impl Exemplar {
-    /// Its duration in seconds.
+    /// The duration in seconds.
     pub fn seconds(&self) -> f64 {
         self.nanos as f64 / 1e9
     }
 }
 
 impl Exemplars {
-    /// The newest request that is longer than the bound before `places`, and no longer than the last bound of them: what
-    /// belongs to a bucket that is made of several.
+    /// The newest request in some adjacent buckets, which a scraper sees as one: longer than the bound before `places`,
+    /// and no longer than their last bound.
     pub fn newest(&self, places: std::ops::RangeInclusive<usize>) -> Option<&Exemplar> {
         let buckets = self.buckets.get(places)?.iter().flatten();
         buckets.map(|exemplar| &**exemplar).max_by_key(|e| e.ended)
@@ -46,9 +46,9 @@ impl Exemplars {
         self.error.as_deref()
     }
 
-    /// Adds a request, if it is the newest.
+    /// Adds a request if it is the newest.
     pub fn add(&mut self, exemplar: &Exemplar, is_error: bool) {
-        // By the exact duration: whoever reads it compares it with the bounds.
+        // By the exact duration, because readers compare it with the bounds.
         let seconds = exemplar.seconds();
         let place = BOUNDS.partition_point(|bound| *bound < seconds);
         if is_error {
@@ -57,7 +57,7 @@ impl Exemplars {
         replace(&mut self.buckets[place], exemplar);
     }
 
-    /// Adds requests that are listed. One without a trace id says nothing.
+    /// Adds listed requests. Those without a trace id are ignored.
     pub(super) fn add_listed<'a>(&mut self, requests: impl Iterator<Item = &'a ListedRequest>) {
         for request in requests {
             let Some(trace_id) = &request.trace_id else {
@@ -107,7 +107,7 @@ mod tests {
         assert_eq!(newest(0..=0), Some("at the bound"));
         assert_eq!(newest(place(0.075)..=place(0.075)), Some("new"));
         assert_eq!(newest(place(0.1)..=place(0.1)), Some("next"));
-        // A bucket from 50 to 100 ms has both.
+        // The bucket from 50 to 100 ms has both.
         assert_eq!(newest(place(0.075)..=place(0.1)), Some("next"));
         assert_eq!(newest(PLACES - 1..=PLACES - 1), Some("beyond"));
         assert_eq!(newest(1..=place(0.05)), None);

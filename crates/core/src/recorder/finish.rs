@@ -1,5 +1,4 @@
-//! Where samples end: they are recorded in the cells of their context, and requests that are slow or have failed are
-//! listed.
+//! The end of a sample: it is added to the cells of its context, and a request that is slow or has failed is listed.
 
 use std::time::Duration;
 
@@ -22,7 +21,7 @@ impl Entry {
         self.cells.record(thread_number(), sample, []);
     }
 
-    /// Records a request that began at `start`, was polled like this, ends now, and is no longer in flight.
+    /// Records a request that began at `start`, had these polls, ends now, and is no longer in flight.
     #[inline(always)]
     pub fn finish_request(
         &self,
@@ -79,13 +78,13 @@ impl Entry {
         }
     }
 
-    /// Records a sample that was measured elsewhere, whose context is not one of requests.
+    /// Records a sample that was measured elsewhere, of a context that is not one of requests.
     pub fn record_measured(&self, duration: Duration, outcome: Outcome, error: bool) {
         let sample = Sample(nanos_of(duration), outcome, error);
         self.cells.record(thread_number(), sample, []);
     }
 
-    /// Adds the sums of timers that ran within a request, and the time that any of them covers.
+    /// Adds the sums of timers that ran within a request, and the time that at least one of them covers.
     pub(super) fn add_timers(
         &self,
         covered: u64,
@@ -116,7 +115,7 @@ impl Entry {
         self.cells.record(thread, sample, measured);
         if let Some(slow) = &self.slow {
             slow.add(&self.cells, self.listed(nanos, ended, details));
-            // A drain may have come since the sample was recorded.
+            // A drain may have run since the sample was recorded.
             self.cells.touch();
         }
     }
@@ -142,7 +141,7 @@ impl Entry {
         }
     }
 
-    /// A request that ends now, as it is listed.
+    /// The list entry of a request that ends now.
     fn listed(&self, nanos: u64, ended: Ended, details: &RequestDetails<'_>) -> ListedRequest {
         ListedRequest {
             nanos,

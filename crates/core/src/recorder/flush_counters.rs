@@ -5,9 +5,9 @@ use tower_pulse_model::amounts::Amounts;
 /// Counts since this instance started.
 #[derive(Clone, Debug, Default)]
 pub struct FlushCounters {
-    /// What was recorded and drained.
+    /// The amounts that were recorded and drained.
     pub recorded: Amounts,
-    /// What the store has not got, and never will.
+    /// The amounts that the store lacks and will never get.
     pub lost: Amounts,
     /// Flushes that have failed.
     pub flush_errors: u64,

@@ -18,18 +18,18 @@ pub struct Limits {
     pub pending_bytes: usize,
     /// Which responses are errors.
     pub error_rule: MaybeErrorRule,
-    /// What is recorded of a slow or failed request.
+    /// The details that are recorded of a slow or failed request.
     pub details: DetailOptions,
     /// The version of the application.
     pub app_version: Option<Arc<str>>,
-    /// The header that tells when a proxy has taken a request.
+    /// The header in which a proxy says when it received a request.
     pub queue_header: Option<HeaderName>,
     /// The targets of single contexts, for the totals.
     pub targets: Vec<PathTarget>,
 }
 
 impl Limits {
-    /// For tests: no limit of bytes, and the default rules.
+    /// Limits for tests: no limit of bytes, and the default rules.
     pub fn for_tests(max_contexts: usize, max_counters: usize) -> Self {
         Self {
             max_contexts,

@@ -1,4 +1,4 @@
-//! Collects what this instance does in each minute, and reports it when the minute is over.
+//! Collects the minute reports of this instance, and adds each to the pending batch when its minute is over.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tower_pulse_model::minute_report::{
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::slices::Merge;
 
-/// Collects the minute reports of this instance, if there is anything to compare it with: other instances, or other
+/// Collects the minute reports of this instance if there is something to compare them with: other instances, or other
 /// versions of the application.
 pub(super) struct ReportCollector {
     /// The name of this instance.
@@ -25,7 +25,7 @@ pub(super) struct ReportCollector {
     /// The start of the minute that is collected, in Unix seconds.
     minute: i64,
     contexts: HashMap<RecordId, Aggregate>,
-    /// The runtime and the process in minutes that have ended, by their starts.
+    /// The measurements of the runtime and the process in minutes that have ended, by the start of the minute.
     machines: Vec<(i64, MachineMinute)>,
 }
 
@@ -46,7 +46,7 @@ impl ReportCollector {
         self.instance = instance.into();
     }
 
-    /// Sets the fleet as it is now.
+    /// Sets the current fleet.
     pub(super) fn set_fleet(&mut self, fleet: Fleet) {
         self.fleet = fleet;
     }
@@ -55,7 +55,7 @@ impl ReportCollector {
         self.version.is_some() || self.fleet.instances > 1
     }
 
-    /// Begins to collect samples of `second`. Reports the minute before, if it is over.
+    /// Begins to collect samples of `second`, and reports the previous minute if it is over.
     pub(super) fn begin(&mut self, pending: &mut Batch, second: i64) {
         let minute = REPORTED_MINUTES.slice(second);
         if minute != self.minute {
@@ -71,12 +71,13 @@ impl ReportCollector {
         }
     }
 
-    /// Adds the runtime and the process in a minute, which the next drain reports: also of a lone instance.
+    /// Adds the measurements of the runtime and the process in a minute. The next drain reports them, also those of a
+    /// lone instance.
     pub(super) fn add_machine(&mut self, minute: i64, machine: MachineMinute) {
         self.machines.push((minute, machine));
     }
 
-    /// Reports the runtime and the process in the minutes that were added.
+    /// Reports the measurements of the runtime and the process that were added.
     pub(super) fn report_machines(&mut self, pending: &mut Batch) {
         for (minute, machine) in self.machines.drain(..) {
             pending.add_report(MinuteReport {
@@ -98,7 +99,7 @@ impl ReportCollector {
         }
     }
 
-    /// Reports what was collected.
+    /// Reports the collected samples.
     pub(super) fn report(&mut self, pending: &mut Batch) {
         if self.contexts.is_empty() {
             return;
@@ -161,7 +162,8 @@ mod tests {
         }
     }
 
-    /// Turns to the second, and drains. Returns the minutes that were reported, with the requests of each context.
+    /// Moves the clock to the second, and drains. Returns the minutes that were reported, with the requests of each
+    /// context.
     fn turn(recorder: &Recorder, clock: &ManualClock, second: i64) -> Vec<(i64, Vec<u64>)> {
         clock.set_wall(NOW + second);
         recorder.drain();
@@ -188,7 +190,7 @@ mod tests {
             record(&recorder, "GET /", 1);
             assert_eq!(turn(&recorder, &clock, second), []);
         }
-        // From now on it is reported.
+        // From now on minutes are reported.
         recorder.drain.set_fleet(fleet(2, &[]));
         record(&recorder, "GET /", 1);
         assert_eq!(turn(&recorder, &clock, 240), [(180, vec![1])]);

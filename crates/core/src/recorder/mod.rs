@@ -1,12 +1,12 @@
 //! Recording in this instance.
 //!
-//! The request path ends here. It hands on nanoseconds, which leave once a second. Read `cell` (the sums of a
-//! context), `shards` (where a sample is added), `registry` (under which name), `recording` (the state that all contexts share), `timer`, `counter` and `ranking`
-//! (other code), `response` and `request_outcome` (which responses are errors), `active`, `scope` and `timer_cells`
-//! (which timers ran within which requests), `queue` (how long requests have waited before), `slow`, `slow_drain` and
-//! `details` (the slowest and the failed requests one by one), `finish` (where a request ends), then `touched` (which
-//! contexts have something to drain), `drain` (from the cells to the batch), `minute_reports` (what this instance did in
-//! each minute), `totals` and `exemplars` (for the Prometheus text).
+//! The request path ends here. The layer passes on nanoseconds, which leave once a second. Read `cell` (the sums of a
+//! context), `shards` (where a sample is added), `registry` (under which name), `recording` (the state that all
+//! contexts share), `timer`, `counter` and `ranking` (other code), `response` and `request_outcome` (which responses
+//! are errors), `active`, `scope` and `timer_cells` (which timers ran within which requests), `queue` (how long
+//! requests have waited before), `slow`, `slow_drain` and `details` (the slowest and the failed requests one by one),
+//! `finish` (where a request ends), then `touched` (which contexts have something to drain), `drain` (from the cells to
+//! the batch), `minute_reports` (the minutes of this instance), `totals` and `exemplars` (for the Prometheus text).
 
 pub mod active;
 mod cell;
@@ -72,14 +72,14 @@ use tower_pulse_model::ranking::RankingSpec;
 use tower_pulse_model::slice::Precisions;
 use tower_pulse_model::timer_sums::QUEUE;
 
-/// The longest duration that is recorded of what was measured elsewhere. A context may have 30,000 of them in a
-/// second before its sum of nanoseconds overflows.
+/// The longest recorded duration of a sample that was measured elsewhere. A context may have 30,000 of them in a second
+/// before its sum of nanoseconds overflows.
 const LONGEST_MEASURED: Duration = Duration::from_secs(7 * 24 * 3_600);
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Ended {
-    /// How it ended, in a word.
+    /// The outcome.
     pub outcome: Outcome,
     /// Whether it counts as an error.
     pub is_error: bool,
@@ -87,8 +87,8 @@ pub struct Ended {
     pub status: Option<StatusCode>,
 }
 
-/// The nanoseconds of a duration that was measured elsewhere. It may be of any length, and the sum of a cell must
-/// not overflow, so longer ones are cut to [`LONGEST_MEASURED`].
+/// The nanoseconds of a duration that was measured elsewhere. Longer ones are cut to [`LONGEST_MEASURED`], so that the
+/// sum of a cell does not overflow.
 fn nanos_of(duration: Duration) -> u64 {
     // Seven days are less than 2^50 ns.
     duration.min(LONGEST_MEASURED).as_nanos() as u64
@@ -105,8 +105,8 @@ fn nanos_of(duration: Duration) -> u64 {
 #[derive(Clone, Debug)]
 pub struct Unrecorded;
 
-/// A context of this process, or one of several handles that share its cells. Aligned so that threads which
-/// count references to different handles never share a cache line.
+/// A context of this process, or one of several handles that share its cells. Aligned so that threads which count
+/// references to different handles never share a cache line.
 #[repr(align(64))]
 pub struct Entry {
     /// The name of the context.
@@ -120,7 +120,7 @@ pub struct Entry {
     /// The id of its records.
     id: RecordId,
     cells: Cells,
-    /// Only requests have one.
+    /// The list of slow and failed requests; `None` for timers.
     slow: Option<Arc<SlowList>>,
     /// The timers within its requests.
     timers: Arc<TimerCells>,
@@ -129,9 +129,9 @@ pub struct Entry {
 
 /// All contexts and counters of this process.
 pub struct Recorder {
-    /// What the request path needs.
+    /// The state that the request path needs.
     pub recording: Arc<RecordingState>,
-    /// What bounds recording.
+    /// The limits of recording.
     pub limits: Limits,
     /// The context of requests that match no route.
     pub unmatched: Arc<Entry>,
@@ -143,7 +143,7 @@ pub struct Recorder {
     counters: Registry<CounterEntry>,
     /// The rankings of this process.
     pub rankings: Rankings,
-    /// The way from the cells to the batch.
+    /// The drain, which moves samples from the cells to the batch.
     pub drain: Drain,
 }
 
@@ -171,7 +171,7 @@ impl Recorder {
         self.http.len() + self.timers.len()
     }
 
-    /// A recorder without contexts.
+    /// A recorder without contexts of the application.
     pub fn new(clock: Clock, precisions: Precisions, limits: Limits) -> Self {
         let shards = Self::shards_of_this_machine();
         let recording = Arc::new(RecordingState::new(clock.clone(), &limits));
@@ -251,8 +251,8 @@ impl Recorder {
         entry.record_ended(thread, nanos, ended, &RequestDetails::default(), []);
     }
 
-    /// The counter of this name. A reserved name gets a backslash before it, so that it is neither mixed
-    /// with requests nor lost.
+    /// The counter of this name. A reserved name is prefixed with a backslash, so that it is neither mixed up with
+    /// requests nor lost.
     pub fn counter(&self, name: &str) -> Counter {
         let name = context::clean_name(name);
         let entry = |name: &str| {
@@ -308,8 +308,7 @@ impl Entry {
         }
     }
 
-    /// A handle of the same context with a reference count of its own, so that threads do not contend for
-    /// one count.
+    /// A handle of the same context with a reference count of its own, so that threads do not contend for one count.
     pub fn clone_unshared(&self) -> Arc<Self> {
         Arc::new(Self {
             name: self.name.clone(),
@@ -324,7 +323,7 @@ impl Entry {
         })
     }
 
-    /// What the request path needs.
+    /// The state that the request path needs.
     #[inline]
     pub fn recording(&self) -> &Arc<RecordingState> {
         &self.recording

@@ -4,25 +4,26 @@ use super::cell::Measured;
 use crate::clock::{Clock, Tick};
 use tower_pulse_model::measures::Measure;
 
-/// The polls of a request so far. A request that is ready at its first poll needs no more readings of the clock than its
-/// begin and its end: that poll is all of its time.
+/// The polls of a request so far. A request that is ready at its first poll reads the clock only at its beginning and
+/// its end: that poll is all of its time.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestPolls {
     /// When the last poll began.
     since: Tick,
-    /// The time of those that have ended, in ticks.
+    /// The time of the polls that have ended, in ticks.
     time: u64,
-    /// The longest of them, in ticks.
+    /// The longest of these polls, in ticks.
     longest: u64,
-    /// The number of polls that have ended, after which the request went on; with [`BETWEEN`] if it ends outside of a poll.
+    /// The number of polls that ended while the request went on, with [`BETWEEN`] if the request ends outside of a
+    /// poll.
     ended: u32,
 }
 
-/// The bit that says that no poll goes on. No request is polled so often.
+/// The bit that is set while no poll is in progress. No request has so many polls.
 const BETWEEN: u32 = 1 << 31;
 
 impl RequestPolls {
-    /// The first poll begins with the request.
+    /// The polls of a request that begins at `start`, with its first poll.
     #[inline(always)]
     pub fn new(start: Tick) -> Self {
         Self {
@@ -33,7 +34,7 @@ impl RequestPolls {
         }
     }
 
-    /// Whether another poll has ended before.
+    /// Whether an earlier poll has ended.
     #[inline(always)]
     pub fn has_ended_one(&self) -> bool {
         self.ended > 0
@@ -45,19 +46,19 @@ impl RequestPolls {
         self.ended == 0
     }
 
-    /// A poll begins now that is not the first one.
+    /// Begins a poll that is not the first one.
     #[inline(always)]
     pub fn begin(&mut self, clock: &Clock) {
         self.since = clock.tick();
     }
 
-    /// A poll ends now, and the request goes on.
+    /// Ends a poll after which the request continues.
     #[inline(always)]
     pub fn end(&mut self, clock: &Clock) {
         self.add(clock.tick());
     }
 
-    /// The request ends outside of a poll: it was dropped.
+    /// Notes that the request was dropped outside of a poll.
     pub fn drop_between(&mut self) {
         self.ended |= BETWEEN;
     }

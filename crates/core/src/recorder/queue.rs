@@ -1,4 +1,5 @@
-//! The queue in front: how long a request has waited before it reached this process, by a header of the proxy.
+//! The queue in front: how long a request has waited before it reached this process, according to a header of the
+//! proxy.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +13,7 @@ use crate::health::QueueHealth;
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::timer_sums::TimerSums;
 
-/// The longest wait that is recorded. A longer one is more likely a clock that is wrong, or a client's own header.
+/// The longest wait that is recorded. A longer one is more likely due to a wrong clock, or to a client's own header.
 const LONGEST_WAIT: i64 = 60_000_000_000;
 
 /// The longest value that is read: `t=`, 19 digits, a point, and 9 digits, with room for spaces.
@@ -21,37 +22,37 @@ const MAX_VALUE: usize = 40;
 /// Digits of a number of nanoseconds in an `i64`.
 const MAX_DIGITS: usize = 19;
 
-/// The header in which a proxy tells when it has taken a request, and the timer of the waits.
+/// The header in which a proxy says when it received a request, and the timer of the waits.
 #[derive(Clone, Debug)]
 pub struct Queue {
     header: HeaderName,
     timer: Arc<Entry>,
 }
 
-/// How long a request has waited in front of this process, if its header tells.
+/// The time that a request has waited in front of this process, according to its header.
 #[derive(Clone, Debug)]
 pub struct QueueTime {
     timer: Arc<Entry>,
     wait: Wait,
 }
 
-/// What a header says of a wait.
+/// The wait that a header implies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wait {
     /// Nanoseconds.
     Of(u64),
-    /// The header's time is after that of this process.
+    /// The time in the header is later than that of this process.
     Negative,
-    /// It is longer than [`LONGEST_WAIT`].
+    /// The wait is longer than [`LONGEST_WAIT`].
     TooLong,
-    /// The header is no time.
+    /// The header is not a time.
     Unreadable,
 }
 
-/// How many requests had such a header.
+/// The numbers of requests with such a header.
 #[derive(Debug)]
 pub(super) struct QueueCounts {
-    /// Without contention, as all requests have one.
+    /// Requests whose wait was recorded. Counted without contention, as all requests may have the header.
     timed: Gauge,
     negative: AtomicU64,
     too_long: AtomicU64,
@@ -59,12 +60,12 @@ pub(super) struct QueueCounts {
 }
 
 impl Queue {
-    /// `timer` has the waits of all requests.
+    /// `timer` records the waits of all requests.
     pub(super) fn new(header: HeaderName, timer: Arc<Entry>) -> Self {
         Self { header, timer }
     }
 
-    /// The same with a reference count of its own.
+    /// A clone with a reference count of its own.
     pub fn clone_unshared(&self) -> Self {
         Self {
             header: self.header.clone(),
@@ -72,7 +73,7 @@ impl Queue {
         }
     }
 
-    /// How long a request with these headers has waited. `None` without the header. Allocates nothing.
+    /// The wait of a request with these headers; `None` without the header. Allocates nothing.
     pub fn read(&self, headers: &HeaderMap) -> Option<QueueTime> {
         let value = headers.get(&self.header)?;
         let now = self.timer.recording().clock().wall_nanos();
@@ -84,7 +85,7 @@ impl Queue {
 }
 
 impl QueueTime {
-    /// Records the wait of a request of a context, which has been recorded itself.
+    /// Records the wait of a request under its context. The request itself is recorded already.
     pub fn record(&self, context: &Entry) {
         let counts = &context.recording().queue_counts;
         let add = |count: &AtomicU64| {
@@ -113,7 +114,7 @@ impl QueueTime {
             count: 1,
             requests: 1,
             sum: nanos,
-            // It is over when the request's own time begins.
+            // The wait is over when the request's own time begins, so it covers none of it.
             covered: 0,
         };
         context.add_timers(0, [(self.timer.id, sums)]);
@@ -153,8 +154,8 @@ impl Wait {
     }
 }
 
-/// The time that a header tells, in nanoseconds since the Unix epoch: a decimal number of seconds, milliseconds,
-/// microseconds or nanoseconds, as its size tells, behind `t=` or not.
+/// The time in a header, in nanoseconds since the Unix epoch: a decimal number of seconds, milliseconds, microseconds
+/// or nanoseconds, distinguished by its size, with or without `t=` before it.
 fn nanos_in(value: &[u8]) -> Option<i64> {
     if value.len() > MAX_VALUE {
         return None;
@@ -168,7 +169,7 @@ fn nanos_in(value: &[u8]) -> Option<i64> {
         return None;
     }
     let whole = digits(whole)?;
-    // The unit by the size: each limit is of the year 5138, or of 1973 in the next smaller unit.
+    // The unit follows from the size: each limit is in the year 5138, or in 1973 in the next smaller unit.
     let mut unit: i64 = match whole {
         0..100_000_000_000 => 1_000_000_000,
         100_000_000_000..100_000_000_000_000 => 1_000_000,

@@ -1,4 +1,4 @@
-//! Additions to rankings within a moving window: each thread adds to a shard, until a drain takes them to the
+//! Additions to rankings within a moving window: each thread adds to a shard, and a drain moves the additions to the
 //! batch.
 
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ use tower_pulse_model::sorted::Map;
 
 /// The most rankings of a process.
 const MAX_RANKINGS: usize = 100;
-/// Drains for which the memory of an id is kept that nothing is added to.
+/// The number of drains for which the memory of an id without additions is kept.
 const IDLE_DRAINS: u8 = 8;
 
 /// The rankings of this process, by name.
@@ -45,7 +45,7 @@ struct Shard(Mutex<HashMap<Arc<str>, Pending>>);
 #[derive(Debug, Default)]
 struct Pending {
     n: i64,
-    /// The sum of what was added, without signs.
+    /// The sum of the absolute values that were added.
     amount: u64,
     /// Drains since the last addition.
     idle: u8,
@@ -54,12 +54,12 @@ struct Pending {
 #[derive(Debug)]
 struct Collected {
     delta: RankingDelta,
-    /// The sum of what was added, without signs. A removal counts as 1.
+    /// The sum of the absolute values that were added. A removal counts as 1.
     amount: u64,
 }
 
 impl Rankings {
-    /// The ranking of this name, which is made if there is none.
+    /// The ranking of this name, created if it does not exist.
     pub fn get_or_insert(
         &self,
         name: &str,
@@ -98,8 +98,8 @@ impl Rankings {
         rankings.map(|e| (e.name.clone(), e.spec)).collect()
     }
 
-    /// Moves what was added into a batch, at a second, or drops it if the recorder is closed. Returns how much that
-    /// was.
+    /// Moves the additions into a batch, booked to `second`, or drops them if the recorder is closed. Returns the sum
+    /// of their absolute values.
     pub(super) fn drain(&self, batch: &mut Batch, second: i64) -> u64 {
         let rankings = lock(&self.0);
         let mut amount: u64 = 0;
@@ -131,7 +131,7 @@ impl RankingEntry {
         }
     }
 
-    /// Adds `n` to an id. Allocates nothing if this thread has added to the id within the last seconds.
+    /// Adds `n` to an id. Allocates nothing if this thread has added to the id in the last seconds.
     pub fn add(&self, id: &str, n: i64) {
         let id = clean_name(id);
         // The number of shards is a power of two.
@@ -151,7 +151,7 @@ impl RankingEntry {
         ids.entry((&*id).into()).or_default().add(n);
     }
 
-    /// Removes an id, and the additions to it before.
+    /// Removes an id, and the earlier additions to it.
     pub fn remove(&self, id: &str) {
         let id = clean_name(id);
         let mut collected = lock(&self.collected);
@@ -173,7 +173,7 @@ impl RankingEntry {
         self.recording.clock().now_seconds()
     }
 
-    /// Takes all that was added. Additions that are not collected yet belong to `second`.
+    /// Takes all additions. Those that are not collected yet belong to `second`.
     fn take(&self, second: i64) -> Collected {
         let mut collected = lock(&self.collected);
         for shard in &self.shards {
@@ -199,7 +199,7 @@ impl Collected {
         }
     }
 
-    /// Takes the additions of a shard, which keeps the memory of its ids for a while.
+    /// Takes the additions of a shard, which keeps the memory of its ids for some drains.
     fn take(&mut self, ids: &mut HashMap<Arc<str>, Pending>, second: i64) {
         ids.retain(|id, pending| {
             if pending.amount == 0 {

@@ -12,11 +12,11 @@ use super::shards::thread_number;
 use crate::clock::{Clock, Tick};
 use crate::health::QueueHealth;
 
-/// The state of a recorder that the entries and requests of all its contexts share: the clock, the requests in flight, the
-/// rule for errors, and what was warned of.
+/// The state of a recorder that the entries and requests of all its contexts share: the clock, the requests in flight,
+/// the rule for errors, and the warnings that were logged.
 #[derive(Debug)]
 pub struct RecordingState {
-    /// Never 0, and different for each recorder of a process.
+    /// The id of the recorder: never 0, and unique in the process.
     id: u32,
     clock: Clock,
     started: Tick,
@@ -53,7 +53,7 @@ impl RecordingState {
         }
     }
 
-    /// The number of this recorder in the process.
+    /// The id of this recorder, unique in the process.
     #[inline]
     pub fn id(&self) -> u32 {
         self.id
@@ -75,7 +75,7 @@ impl RecordingState {
         self.in_flight.sum().max(0)
     }
 
-    /// Closes the recorder: samples that come from now on are dropped.
+    /// Closes the recorder: samples that are recorded from now on are dropped.
     pub fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
     }
@@ -90,7 +90,7 @@ impl RecordingState {
         self.has_layer.load(Ordering::Relaxed)
     }
 
-    /// Whether it was shut down, so that samples are dropped.
+    /// Whether the recorder is closed, so that samples are dropped.
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::SeqCst)
     }
@@ -108,7 +108,7 @@ impl RecordingState {
         self.warned_unmatched.load(Ordering::Relaxed)
     }
 
-    /// Tells once that a counter has a reserved name.
+    /// Warns once that a counter has a reserved name.
     #[cold]
     pub(super) fn warn_reserved(&self, name: &str) {
         if !self.warned_reserved.swap(true, Ordering::Relaxed) {
@@ -162,12 +162,12 @@ impl RecordingState {
         self.error_rule.0.as_deref()
     }
 
-    /// Which details of slow requests are recorded.
+    /// The details that are recorded of slow and failed requests.
     pub fn details(&self) -> DetailOptions {
         self.details
     }
 
-    /// How many requests had a header that tells how long they have waited.
+    /// The numbers of requests with a header that says how long they have waited.
     pub fn queue_stats(&self) -> QueueHealth {
         self.queue_counts.stats()
     }

@@ -10,7 +10,7 @@ pub(super) struct Registry<E> {
     entries: RwLock<Entries<E>>,
     max: usize,
     overflow: Arc<E>,
-    /// A mark of each entry, by its place.
+    /// The marks of the entries, by their places.
     touched: Arc<Touched>,
 }
 
@@ -21,7 +21,7 @@ struct Entries<E> {
 }
 
 impl<E> Registry<E> {
-    /// `overflow` makes the entry of the names beyond the maximum, with its mark.
+    /// `overflow` creates the entry for the names beyond the maximum, with its mark.
     pub(super) fn new(max: usize, overflow: impl FnOnce(Mark) -> E) -> Self {
         let touched = Touched::new(max + 1);
         let overflow = Arc::new(overflow(touched.mark(0)));
@@ -47,7 +47,7 @@ impl<E> Registry<E> {
         self.read().by_name.get(name).cloned()
     }
 
-    /// The entry of `name`, created if there is room, or else that of the overflow.
+    /// The entry of `name`, created if there is room, or else the overflow entry.
     pub(super) fn get_or_insert(
         &self,
         name: &str,
@@ -64,7 +64,7 @@ impl<E> Registry<E> {
             return self.overflow.clone();
         }
         let name: Arc<str> = name.into();
-        // The first place is that of the overflow.
+        // The overflow entry is at the first place.
         let mark = self.touched.mark(entries.by_place.len());
         let entry = Arc::new(make(name.clone(), mark));
         entries.by_name.insert(name, entry.clone());
@@ -82,14 +82,14 @@ impl<E> Registry<E> {
         self.overflow.clone()
     }
 
-    /// Adds the entries to `copy` that it lacks. Entries are never removed, and stay at their places.
+    /// Adds the entries that `copy` lacks. Entries are never removed, and stay at their places.
     pub(super) fn refresh(&self, copy: &mut Vec<Arc<E>>) {
         let entries = self.read();
         copy.extend(entries.by_place[copy.len()..].iter().cloned());
     }
 
-    /// Takes the marks that are set, and calls `visit` with the places of their entries, in order. An entry of this
-    /// moment may be marked that no copy has yet: its mark is set again for the next call.
+    /// Takes the marks that are set, and calls `visit` with the places of their entries, in order. If an entry is too
+    /// new to be in the copy, its mark is set again for the next call.
     pub(super) fn take_touched(&self, copied: usize, mut visit: impl FnMut(usize)) {
         self.touched.take(|place| match place < copied {
             true => visit(place),

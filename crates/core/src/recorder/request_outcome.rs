@@ -1,16 +1,15 @@
-//! How a request ended that was measured elsewhere.
+//! The outcome of a request that was measured elsewhere.
 
 use http::{Extensions, HeaderMap, StatusCode};
 
 use super::response::{ErrorRule, ResponseHead};
 use tower_pulse_model::outcome::Outcome;
 
-/// How a request ended that `Pulse::record` records: the status of its response, or
-/// an [`Outcome`] where there was no response.
+/// The outcome of a request that `Pulse::record` records: the status of its response, or an [`Outcome`] if there was no
+/// response.
 ///
-/// A status gives the outcome of its class. `count_as_error` says whether
-/// it is an error, and sees a response without headers. An `Outcome` is an error if
-/// [`Outcome::is_error`] says so.
+/// A status implies the outcome of its class. `count_as_error` decides whether it is an error, and gets a response
+/// without headers. An `Outcome` is an error if [`Outcome::is_error`] returns true.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestOutcome(Ending);
 
@@ -47,7 +46,7 @@ impl RequestOutcome {
             Ending::Responded(status) => status,
             Ending::Other(outcome) => return (outcome, outcome.is_error()),
         };
-        // Neither of the two allocates while it is empty.
+        // Empty maps allocate nothing.
         let (headers, extensions) = (HeaderMap::new(), Extensions::new());
         let head = ResponseHead::new(status, &headers, &extensions, false);
         let is_error = match rule {

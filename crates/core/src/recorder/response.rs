@@ -1,4 +1,4 @@
-//! Rules for which responses count as errors.
+//! The rules that decide which responses count as errors.
 
 use std::fmt;
 use std::sync::Arc;
@@ -38,8 +38,8 @@ impl<'a> ResponseHead<'a> {
         }
     }
 
-    /// Whether the response counts as an error by default: a status of 500 and above, or, if the request was a
-    /// POST, as those of gRPC are, a `grpc-status` header other than 0.
+    /// Whether the response counts as an error by default: a status of 500 and above, or, if the request was a POST, as
+    /// gRPC requests are, a `grpc-status` header other than 0.
     #[inline]
     pub fn is_error(&self) -> bool {
         // A status outside of 100 to 599 counts as a server error.

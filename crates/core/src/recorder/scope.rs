@@ -12,11 +12,11 @@ use tower_pulse_model::timer_sums::{TimerSums, other};
 
 /// The timers of one request. Only a request in which a timer runs has one.
 ///
-/// When the request ends, its sums are added to its context. Timers that are still running by then, in tasks that
-/// outlive the request, are added to the same context when they end, without the time after the request's end as
-/// covered. If the request is not recorded, nothing is added.
+/// When the request ends, its sums are added to its context. Timers that are still running, in tasks that outlive the
+/// request, are added to the same context when they end. The time after the request's end does not count as covered. If
+/// the request is not recorded, nothing is added.
 pub struct Scope {
-    /// The moment from which the times in `state` count.
+    /// The moment at which the times in `state` begin.
     base: Tick,
     state: Mutex<State>,
 }
@@ -24,12 +24,12 @@ pub struct Scope {
 /// A timer that counts under the request in which it was started.
 pub(super) struct Started {
     scope: Arc<Scope>,
-    /// The place of its sums in the scope.
+    /// The index of its sums in the scope.
     at: usize,
     start: u64,
 }
 
-/// What the timers of a request add to its context, once the request is recorded.
+/// The sums that the timers of a request add to its context, once the request is recorded.
 pub struct RequestTimers {
     covered: u64,
     sums: Vec<(RecordId, TimerSums)>,
@@ -44,15 +44,15 @@ struct State {
     ended: Option<Arc<Entry>>,
 }
 
-/// One name of timers.
+/// The timers of one name.
 struct OneTimer {
     id: RecordId,
-    /// When those that still run have started, oldest first.
+    /// The starts of the timers that are running, oldest first.
     running: Vec<u64>,
     covered: Covered,
     count: u64,
     sum: u64,
-    /// Whether the request counts among those in which this timer ran.
+    /// Whether the request is counted as one in which this timer ran.
     has_request: bool,
 }
 
@@ -64,7 +64,7 @@ impl Scope {
         }
     }
 
-    /// Ends the request, whose context is `entry`, now. Timers that end later are added to the context themselves.
+    /// Ends the request of the context `entry` now. Timers that end later add themselves to the context.
     pub fn end(&self, entry: &Arc<Entry>) -> RequestTimers {
         let mut state = lock(&self.state);
         let clock = entry.recording().clock();
@@ -98,9 +98,9 @@ impl Started {
 }
 
 impl RequestTimers {
-    /// Adds them to the context of the request.
+    /// Adds the sums to the context of the request.
     pub fn add_to(self, entry: &Entry) {
-        // Time that is covered is covered by a timer, which has sums.
+        // Covered time implies a timer, which has sums.
         if !self.sums.is_empty() {
             entry.add_timers(self.covered, self.sums);
         }
@@ -108,7 +108,7 @@ impl RequestTimers {
 }
 
 impl State {
-    /// The place of a timer, which is that of all others if there are too many.
+    /// The index of a timer, or that of `other()` if there are too many.
     fn start(&mut self, id: RecordId, start: u64) -> usize {
         let place = |timers: &[OneTimer], id| timers.iter().position(|timer| timer.id == id);
         let existing = place(&self.timers, id);
@@ -126,7 +126,7 @@ impl State {
         at
     }
 
-    /// Ends a timer. `nanos` is `None` if it is discarded. Returns what to add to the context of the request, if
+    /// Ends a timer. `nanos` is `None` if it is discarded. Returns the sums to add to the context of the request, if
     /// the request has ended before.
     fn finish(
         &mut self,

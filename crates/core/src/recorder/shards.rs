@@ -1,10 +1,10 @@
-//! Where requests add their samples: each context has one [cell](super::cell) per recording shard. A thread takes a
+//! Requests add their samples to shards: each context has one [cell](super::cell) per recording shard. A thread takes a
 //! shard for a dozen additions. No thread waits while any shard is free.
 //!
-//! A shard is taken by one atomic exchange and released by one store. A drain leaves it [`EMPTY`]; the first thread that
-//! adds a sample after that finds its exchange refused, takes the shard as an empty one, and [marks](super::touched) the
-//! context for the next drain. All others find it [`FILLED`], and do no more than before: a drain knows which contexts
-//! have samples without a word from each request, and skips the shards that have none.
+//! A shard is taken by one atomic exchange and released by one store. A drain leaves it [`EMPTY`]. For the first thread
+//! that adds a sample afterwards, the exchange fails: it takes the shard as an empty one, and [marks](super::touched)
+//! the context for the next drain. All later threads find it [`FILLED`], and do no extra work. So a drain knows which
+//! contexts have samples, and skips the shards that have none.
 
 use std::cell::Cell as ThreadCell;
 use std::sync::atomic::AtomicUsize;
@@ -21,11 +21,12 @@ pub(super) const MAX_SHARDS: usize = 8;
 /// Minimum number of shards: one stays free while the other is drained.
 pub(super) const MIN_SHARDS: usize = 2;
 
-/// Free, and its cell has samples. Its context is marked, or a drain that has taken the mark comes for it.
+/// The shard is free, and its cell has samples. The context is marked, or a drain that has taken the mark will drain
+/// it.
 const FILLED: u8 = 0;
-/// A thread has it.
+/// A thread has taken the shard.
 const TAKEN: u8 = 1;
-/// Free, and nothing was added since the last drain. It may have no cell yet.
+/// The shard is free, and nothing was added since the last drain. The cell may not exist yet.
 const EMPTY: u8 = 2;
 
 /// A shard of a context. Its cell is created when the shard is first used. Aligned so that two shards never
@@ -34,8 +35,8 @@ const EMPTY: u8 = 2;
 struct Shard {
     state: AtomicU8,
     cell: OnceLock<Box<Cell>>,
-    /// The context's [threshold](Cells::set_slow_from). Each shard has a copy, because a request reads it
-    /// from a cache line that it has anyway.
+    /// The context's [threshold](Cells::set_slow_from). Each shard has a copy, so that a request reads it from a cache
+    /// line that it accesses anyway.
     slow_from: std::sync::atomic::AtomicU64,
 }
 
@@ -67,7 +68,7 @@ impl Shard {
         }
     }
 
-    /// Takes the shard if it is in this state.
+    /// Takes the shard if it is in the given state. Returns whether it did.
     #[inline(always)]
     fn exchange(&self, state: u8) -> bool {
         self.state
@@ -75,15 +76,15 @@ impl Shard {
             .is_ok()
     }
 
-    /// Takes the shard if it has samples already.
+    /// Takes the shard if it has samples.
     #[inline(always)]
     fn take(&self) -> Option<Taken<'_>> {
-        // `then_some` would create the guard even if another thread has the shard, and dropping it would
-        // release that thread's shard.
+        // `then_some` would create the guard even if another thread has the shard, and dropping the guard would release
+        // that thread's shard.
         self.exchange(FILLED).then(|| Taken(self))
     }
 
-    /// Takes the shard if it is free, and says whether it was empty.
+    /// Takes the shard if it is free, and returns whether it was empty.
     fn take_free(&self) -> Option<(Taken<'_>, bool)> {
         let state = self.state.load(Ordering::Relaxed);
         let is_taken = state != TAKEN && self.exchange(state);
@@ -125,7 +126,7 @@ impl Cells {
         self.mark.set();
     }
 
-    /// Sets the shortest duration that [is slow](Self::is_slow). At first none is.
+    /// Sets the shortest duration that [is slow](Self::is_slow). Initially no duration is.
     pub(super) fn set_slow_from(&self, nanos: u64) {
         for shard in &*self.shards {
             shard.slow_from.store(nanos, Ordering::Relaxed);
@@ -139,7 +140,7 @@ impl Cells {
         nanos >= shard.slow_from.load(Ordering::Relaxed)
     }
 
-    /// Adds a sample to the shard of this thread, or to a free one, with what it adds to measures.
+    /// Adds a sample and its measures to the shard of this thread, or to a free one.
     #[inline(always)]
     pub(super) fn record(&self, thread: usize, sample: Sample, measured: impl Measured) {
         let shard = &self.shards[thread & (self.shards.len() - 1)];
@@ -152,14 +153,14 @@ impl Cells {
         }
     }
 
-    /// Adds a sample where the shard of this thread is taken or empty.
+    /// Adds a sample if the shard of this thread is taken or empty.
     #[cold]
     fn record_elsewhere(&self, thread: usize, sample: Sample, measured: impl Measured) {
         let (taken, was_empty) = self.free_shard(thread);
         let cell = taken.0.cell.get_or_init(Cell::new);
         cell.record(sample, measured);
         if was_empty {
-            // While it is taken: a drain that comes by this mark waits for the shard.
+            // Set the mark while the shard is taken: a drain that takes the mark then waits for the shard.
             self.mark.set();
         }
     }
@@ -178,8 +179,8 @@ impl Cells {
         }
     }
 
-    /// Drains all shards that have samples. A shard is taken only while its cell is copied to `scratch`, and evaluated after
-    /// it is released.
+    /// Drains all shards that have samples. A shard is taken only while its cell is copied to `scratch`. The copy is
+    /// evaluated after the shard is released.
     pub(super) fn drain(&self, scratch: &mut Scratch) -> Option<Aggregate> {
         let mut aggregate: Option<Aggregate> = None;
         for shard in &*self.shards {
@@ -205,7 +206,7 @@ pub fn thread_number() -> usize {
     thread_local! {
         static NUMBER: ThreadCell<usize> = const { ThreadCell::new(0) };
     }
-    // A thread that is being torn down has no locals, and may use any shard.
+    // A thread that is being torn down has no thread-locals, and may use any shard.
     NUMBER
         .try_with(|number| match number.get() {
             0 => {

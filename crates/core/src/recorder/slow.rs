@@ -1,11 +1,11 @@
 //! The slowest requests and failed ones, one by one: from the request to the batch.
 //!
-//! A context has a threshold, and a request that is shorter is compared with it and no more. A longer one is
-//! put on the context's list, which the drain moves to the batch once a second. The thresholds rise as the
-//! hour goes on, because fewer and fewer requests can be among the slowest.
+//! A context has a threshold. A request that is shorter costs one comparison. A longer one is put on the context's
+//! list, which the drain moves to the batch once a second. The thresholds rise during the hour, because fewer and fewer
+//! requests can be among the slowest.
 //!
 //! A failed request that is not slow is put on the list too, if it is among the first of its context since the last
-//! drain. It has no effect on the thresholds.
+//! drain. It does not affect the thresholds.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,7 +28,7 @@ pub(super) struct ListedRequest {
     pub(super) path: Option<Box<str>>,
 }
 
-/// The longest durations of an hour, as many as there are slow requests of it.
+/// The longest durations of an hour, as many as there are slow requests per hour.
 pub(super) struct LongestDurations {
     limit: usize,
     /// In nanoseconds, longest first.
@@ -36,7 +36,7 @@ pub(super) struct LongestDurations {
 }
 
 impl LongestDurations {
-    /// Those of all contexts together.
+    /// The longest durations of all contexts together.
     pub(super) fn of_all() -> Self {
         Self::new(SLOW_OF_ALL)
     }
@@ -60,7 +60,7 @@ impl LongestDurations {
         }
     }
 
-    /// The shortest duration that is long enough to be added: 0 while there is room.
+    /// The shortest duration that would be added: 0 while there is room.
     pub(super) fn threshold(&self) -> u64 {
         let last = self.nanos.get(self.limit - 1);
         last.map_or(0, |last| last.saturating_add(1))
@@ -70,8 +70,8 @@ impl LongestDurations {
 /// The slow and the failed requests of a context since the last drain.
 pub(super) struct SlowList {
     state: Mutex<State>,
-    /// Whether there is room for failed requests. Read without the lock, so that failures in quick succession do
-    /// not wait for it. It may be out of date, so that the lock decides.
+    /// Whether there is room for failed requests. Read without the lock, so that failures in quick succession do not
+    /// wait for it. As it may be out of date, it is checked again under the lock.
     has_room_for_failed: AtomicBool,
 }
 
@@ -83,7 +83,7 @@ struct State {
     threshold: u64,
 }
 
-/// The requests of a list. None is both in `slow` and in `failed`.
+/// The requests of a list. Each is either in `slow` or in `failed`.
 #[derive(Default)]
 pub(super) struct ListedRequests {
     /// At most [`SLOW_PER_SECOND`] that reached the threshold, in no order. They may have failed as well.
@@ -97,7 +97,7 @@ impl ListedRequests {
         self.slow.is_empty() && self.failed.is_empty()
     }
 
-    /// Leaves out requests that do not reach a threshold. Those that failed are listed as such, if there is room.
+    /// Removes slow requests that do not reach a threshold. Those that failed are moved to `failed` if there is room.
     fn raise(&mut self, threshold: u64) {
         let too_fast = self.slow.extract_if(.., |listed| listed.nanos < threshold);
         let failed = too_fast.filter(|listed| listed.ended.is_error);
@@ -107,19 +107,19 @@ impl ListedRequests {
     }
 }
 
-/// What a drain tells the lists.
+/// The parameters of a drain of the lists.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SlowDrain {
-    /// The requests are of another hour than those of the last drain.
+    /// Whether the requests are of another hour than those of the last drain.
     pub(super) begins_hour: bool,
-    /// The next drain's requests are of another hour than these.
+    /// Whether the next drain's requests are of another hour than these.
     pub(super) ends_hour: bool,
     /// The threshold of all contexts together.
     pub(super) threshold_of_all: u64,
 }
 
 impl SlowList {
-    /// A list for the requests in these cells.
+    /// A list of the requests in these cells.
     pub(super) fn new(cells: &Cells) -> Self {
         cells.set_slow_from(0);
         Self {
@@ -132,9 +132,9 @@ impl SlowList {
         }
     }
 
-    /// Adds a request that reached the threshold. A full list drops its fastest request, and raises the
-    /// threshold, so that a burst of slow requests does not wait for the lock. A dropped request that failed is
-    /// listed among the failed ones.
+    /// Adds a request that reached the threshold. A full list drops its fastest request, and raises the threshold, so
+    /// that a burst of slow requests does not wait for the lock. If the dropped request failed, it is listed as a
+    /// failed one.
     pub(super) fn add(&self, cells: &Cells, request: ListedRequest) {
         let mut guard = lock(&self.state);
         let state = &mut *guard;
@@ -161,7 +161,7 @@ impl SlowList {
         }
     }
 
-    /// Whether there seems to be room for a failed request.
+    /// Whether there seems to be room for a failed request. See the field.
     pub(super) fn has_room_for_failed(&self) -> bool {
         self.has_room_for_failed.load(Ordering::Relaxed)
     }
@@ -182,8 +182,8 @@ impl SlowList {
 
     /// Moves the requests out, and sets the threshold for the next ones.
     ///
-    /// Between two calls no more than the threshold of all contexts may have risen, and that of the cells be lower than
-    /// it should be: what no longer reaches it is left out here.
+    /// Since the last call the threshold of all contexts may have risen while that of the cells did not. Requests that
+    /// do not reach the risen one are left out here.
     pub(super) fn drain(&self, cells: &Cells, drain: SlowDrain) -> ListedRequests {
         let mut state = lock(&self.state);
         let mut listed = std::mem::take(&mut state.listed);
@@ -292,7 +292,7 @@ mod tests {
         add(&list, &cells, 50);
         drained(&list, &cells, STAYS);
         assert_eq!(threshold(&cells), Some(11));
-        // The 100th of all may be faster.
+        // The 100th slowest request of all contexts may be faster.
         let threshold_of_all = 7;
         let of_all = SlowDrain {
             threshold_of_all,
@@ -331,7 +331,7 @@ mod tests {
             drained(&list, &cells, STAYS);
             assert_eq!(threshold(&cells), Some(51));
         }
-        // One that is slow counts as slow, and is listed once.
+        // A failed request that is slow counts as slow, and is listed once.
         add_failed(&list, &cells, 60);
         let listed = list.drain(&cells, STAYS);
         assert_eq!(
@@ -353,7 +353,7 @@ mod tests {
         list.add(&cells, request(1, false));
         list.add(&cells, request(68, false));
         list.add(&cells, request(69, false));
-        // It reached the threshold before the list was full.
+        // This request reached the threshold before the list was full.
         list.add(&cells, request(30, true));
         let listed = list.drain(&cells, STAYS);
         assert_eq!(nanos(listed.slow), (50..70).collect::<Vec<_>>());
@@ -371,7 +371,7 @@ mod tests {
         (50..55).for_each(|nanos| add(&list, &cells, nanos));
         drained(&list, &cells, of_all(7));
         assert_eq!(threshold(&cells), Some(7));
-        // Nothing of this context happened while that of all rose.
+        // This context was not drained while the threshold of all rose.
         (10..14).for_each(|nanos| add(&list, &cells, nanos));
         add_failed(&list, &cells, 9);
         add_failed(&list, &cells, 15);

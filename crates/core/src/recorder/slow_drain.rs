@@ -1,5 +1,5 @@
-//! Draining the slowest requests and the failed ones: they move from the lists of the contexts to the batch, and the
-//! thresholds of the lists follow those of the hour.
+//! Drains the slowest and the failed requests: moves them from the lists of the contexts to the batch, and adapts the
+//! thresholds of the lists to those of the hour.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub(super) struct SlowRequestDrain {
     instance: Arc<str>,
     /// The second that is drained, in Unix seconds.
     second: i64,
-    /// The start of the hour that the next drain is expected to be of, in Unix seconds.
+    /// The start of the hour to which the next drain's requests are expected to belong, in Unix seconds.
     hour: i64,
     /// This process's longest durations of the hour.
     longest: LongestDurations,
@@ -59,13 +59,13 @@ impl SlowRequestDrain {
         self.turn = SlowDrain {
             begins_hour,
             ends_hour: hour != self.hour,
-            // A second old, and so lower than it could be: no request is left out by that.
+            // A second old, and so never too high: it leaves out no request.
             threshold_of_all: self.longest.threshold(),
         };
     }
 
-    /// Whether each list is to be drained, also that of a context in which nothing happened: with an hour, its threshold
-    /// goes back to 0.
+    /// Whether all lists are to be drained, including those of contexts in which nothing happened: at the turn of an
+    /// hour, the threshold is reset to 0.
     pub(super) fn concerns_all(&self) -> bool {
         self.turn.begins_hour || self.turn.ends_hour
     }
@@ -75,7 +75,7 @@ impl SlowRequestDrain {
         list.drain(cells, self.turn)
     }
 
-    /// Adds requests to their context in the batch, and those that are among the slowest of all to these.
+    /// Adds requests to their context in the batch, and to the slowest of all if they are among them.
     pub(super) fn add(&mut self, pending: &mut Batch, context: ContextId, listed: ListedRequests) {
         let mut slowest = SlowRequests::of(context.kind);
         for request in listed.slow {
@@ -93,7 +93,7 @@ impl SlowRequestDrain {
     }
 
     fn request(&self, context: &ContextId, listed: ListedRequest) -> SlowRequest {
-        // The clock may have gone on since the last drain, even to another hour.
+        // The clock may have advanced since the last drain, even to another hour.
         let start = self.second.saturating_mul(1_000);
         let end = start.saturating_add(999);
         SlowRequest {

@@ -1,4 +1,4 @@
-//! What the recording shards are built of, and what `tests/loom` replaces to try every interleaving.
+//! The primitives of the recording shards, which `tests/loom` replaces to try every interleaving.
 
 pub(super) use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 pub(super) use std::thread::yield_now;

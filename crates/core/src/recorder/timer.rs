@@ -43,7 +43,7 @@ impl Timer {
     /// A timer that runs from now on.
     #[doc(hidden)]
     pub fn start(entry: Arc<Entry>) -> Self {
-        // The request's own time begins before that of its timers.
+        // The scope first: its time must begin before that of its timers.
         let scope = active::scope(entry.recording());
         let start = entry.recording().clock().tick();
         let within = scope.map(|scope| Started::new(scope, &entry, start));
@@ -119,7 +119,7 @@ impl<F: Future> fmt::Debug for Timed<F> {
 }
 
 impl<F: Future> Timed<F> {
-    /// `has_failed` returns whether an output counts as an error.
+    /// `has_failed` tells whether an output counts as an error.
     #[doc(hidden)]
     pub fn new(entry: Arc<Entry>, future: F, has_failed: fn(&F::Output) -> bool) -> Self {
         Self {

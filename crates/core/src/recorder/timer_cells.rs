@@ -7,15 +7,15 @@ use tower_pulse_model::context::RecordId;
 use tower_pulse_model::slices::Merge;
 use tower_pulse_model::timer_sums::{MAX_TIMERS, TimerSums, Timers, other};
 
-/// The most tables of a context. A table is locked once per request that has timers, and for a moment only.
+/// The most tables of a context. A table is locked briefly, once per request that has timers.
 const MAX_TABLES: usize = 4;
 
-/// Timers of a request, or of a context between two drains, that are told apart: more than the
-/// [`MAX_TIMERS`] that leave, so that these are the ones that took the most time.
+/// The most timers of a request, or of a context between two drains, that are counted separately. More than the
+/// [`MAX_TIMERS`] that are sent, so that those that took the most time can be chosen.
 pub(super) const MAX_LIVE: usize = 2 * MAX_TIMERS;
 
-/// Sums of the timers of a context since the last drain: nothing until the first timer runs within one of its
-/// requests, then a table for each of a few shards.
+/// Sums of the timers of a context since the last drain. Empty until a timer first runs within one of its requests;
+/// then one table for each of a few shards.
 pub(super) struct TimerCells {
     /// Number of tables, a power of two.
     shards: usize,
@@ -31,7 +31,7 @@ impl TimerCells {
         }
     }
 
-    /// Adds the sums of some timers, and the time that any of them covers, to the shard of this thread.
+    /// Adds the sums of some timers, and the time that at least one of them covers, to the shard of this thread.
     pub(super) fn add(
         &self,
         thread: usize,
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn the_timers_with_the_most_time_leave_under_their_names() {
         let cells = TimerCells::new(2);
-        // More names than are held, the slow ones among the first of them.
+        // More names than are kept, with the slow ones among the first.
         for number in 0..500 {
             let sum = if (10..26).contains(&number) { 1_000 } else { 1 };
             cells.add(0, sum, [(id(number), sums(sum))]);

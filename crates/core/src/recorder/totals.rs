@@ -9,9 +9,9 @@ use tower_pulse_model::context::Kind;
 use tower_pulse_model::histogram::{BUCKETS, SCALE, lower_bound};
 use tower_pulse_model::outcome::OutcomeCounts;
 
-/// Upper bounds of the buckets in seconds: every one that a scraper may ask for. Those of this crate's names are the
-/// defaults of Prometheus, with 1 ms and 30 s added because many services answer within 5 ms; those of OpenTelemetry's
-/// names are the ones that its conventions advise.
+/// Upper bounds of the buckets in seconds: all bounds that a scraper may ask for. Those for this crate's own metric
+/// names are the defaults of Prometheus, plus 1 ms and 30 s because many services answer within 5 ms. Those for
+/// OpenTelemetry's names are the ones that its conventions advise.
 pub const BOUNDS: [f64; 17] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
     30.0,
@@ -42,7 +42,7 @@ pub struct Totals {
     pub outcomes: OutcomeCounts,
     /// Number of durations in each bucket, not cumulative. The last bucket is beyond all bounds.
     pub buckets: [u64; PLACES],
-    /// Requests that stand for those in a bucket, where trace ids are kept.
+    /// Example requests for the buckets, if trace ids are recorded.
     pub exemplars: Option<Arc<Exemplars>>,
     /// How many requests met the target of the context, if it has one.
     pub target: Option<TargetTotals>,
@@ -55,12 +55,12 @@ pub struct TargetTotals {
     pub seconds: f64,
     /// Requests that count: successes and errors.
     pub counted: u64,
-    /// Those of them that were errors, or took too long.
+    /// Counted requests that were errors, or took too long.
     pub bad: u64,
 }
 
 impl TargetTotals {
-    /// The totals of a target that no request has met or missed.
+    /// The totals of a target without any requests.
     pub fn new(seconds: f64) -> Self {
         let (counted, bad) = (0, 0);
         Self {
@@ -91,8 +91,8 @@ impl Totals {
         }
     }
 
-    /// Adds an aggregate. A bucket of the exponential histogram that a bound cuts is counted on the side of
-    /// its middle, so the bounds are exact to 2.2 %.
+    /// Adds an aggregate. If a bound cuts a bucket of the exponential histogram, the bucket counts on the side of its
+    /// middle, so the bounds are exact to 2.2 %.
     pub fn add(&mut self, aggregate: &Aggregate) {
         self.count += aggregate.times.count;
         self.nanos += u128::from(aggregate.times.sum);
@@ -106,7 +106,7 @@ impl Totals {
         }
     }
 
-    /// Makes exemplars of requests that are listed. A scrape shares them until there are new ones.
+    /// Makes exemplars of listed requests. Scrapes share them until there are new ones.
     pub(super) fn add_exemplars(&mut self, listed: &ListedRequests) {
         let requests = || listed.slow.iter().chain(&listed.failed);
         if requests().all(|request| request.trace_id.is_none()) {

@@ -1,13 +1,13 @@
-//! Which contexts have something to drain.
+//! Marks of the contexts that have something to drain.
 //!
-//! A service may have thousands of contexts, of which few are busy at any moment. A drain walks those that were marked
-//! since the drain before, and no others. A mark is one bit, set by one atomic operation that never waits; it is set by
-//! whoever finds something of a context empty and leaves it filled, so that a context which is busy is marked once per
-//! drain and not by each request.
+//! A service may have thousands of contexts, of which few are busy at any moment. A drain visits only those that were
+//! marked since the last drain. A mark is one bit, set by one atomic operation that never waits. It is set by the
+//! thread that fills an empty part of a context, so that a busy context is marked once per drain and not by each
+//! request.
 //!
-//! The order makes sure that nothing stays behind: the mark is set *after* what it stands for was written, and a drain
-//! takes the marks *before* it reads what they stand for. Either the drain finds the mark, and by it all that was written
-//! before; or the mark is set later, and the next drain finds it.
+//! The order ensures that no sample is left behind: the mark is set *after* the data it announces was written, and a
+//! drain takes the marks *before* it reads the data. Either the drain finds the mark, and with it all data that was
+//! written before; or the mark is set later, and the next drain finds it.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ const BITS: usize = u64::BITS as usize;
 #[derive(Debug)]
 pub(super) struct Touched(Box<[AtomicU64]>);
 
-/// The mark of one context. Clones are the same mark.
+/// The mark of one context. Clones share it.
 #[derive(Clone, Debug)]
 pub(super) struct Mark {
     touched: Arc<Touched>,
@@ -27,13 +27,13 @@ pub(super) struct Mark {
 }
 
 impl Touched {
-    /// So many marks, none of which is set.
+    /// Creates this many marks, all unset.
     pub(super) fn new(marks: usize) -> Arc<Self> {
         let words = 0..marks.div_ceil(BITS).max(1);
         Arc::new(Self(words.map(|_| AtomicU64::new(0)).collect()))
     }
 
-    /// One of the marks.
+    /// The mark at a place.
     pub(super) fn mark(self: &Arc<Self>, place: usize) -> Mark {
         Mark {
             touched: self.clone(),
@@ -44,8 +44,8 @@ impl Touched {
     /// Unsets the marks that are set, and calls `visit` with their places.
     pub(super) fn take(&self, mut visit: impl FnMut(usize)) {
         for (word, at) in self.0.iter().zip((0..).step_by(BITS)) {
-            // Most are 0, and reading one costs less than exchanging it. A mark that this misses is set after the
-            // drain began.
+            // Most words are 0, and reading one costs less than exchanging it. A mark that is missed here was set after
+            // the drain began.
             if word.load(Ordering::Relaxed) == 0 {
                 continue;
             }
@@ -59,10 +59,10 @@ impl Touched {
 }
 
 impl Mark {
-    /// Sets it: the next drain visits the context.
+    /// Sets the mark: the next drain visits the context.
     pub(super) fn set(&self) {
-        // Not only where the bit seems to be 0: if a drain is about to take it, the drain must see what was written
-        // before this, or leave the bit.
+        // Also if the bit seems to be set: if a drain is about to take it, the drain must see the data that was written
+        // before, or leave the bit set.
         let word = &self.touched.0[self.place / BITS];
         word.fetch_or(1 << (self.place % BITS), Ordering::AcqRel);
     }

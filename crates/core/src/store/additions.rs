@@ -1,5 +1,5 @@
-//! Additions of a step: to counters and to the exported statistics, which other programs may add to as well, and to when
-//! each context was seen last.
+//! The additions of a step to counters, to the exported statistics, which other programs may add to as well, and to the
+//! time at which each context was last seen.
 
 use std::sync::Arc;
 
@@ -7,21 +7,21 @@ use tower_pulse_model::access_time::AccessTimeStats;
 use tower_pulse_model::context::ContextId;
 use tower_pulse_model::slice::Precision;
 
-/// What a step adds, and what it refuses of the round.
+/// The additions of a step, and the samples that it refuses of the round.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Additions {
     /// Additions to counters: of contexts and of the user.
     pub counters: Vec<CounterAdditions>,
-    /// The contexts of the step, with additions to their statistics.
+    /// The contexts of the step, with the additions to their statistics.
     pub statistics: Vec<StatisticsAdditions>,
     /// Number of samples that were late when they were flushed.
     pub late: u64,
-    /// Number of samples that lie too far in the future.
+    /// Number of samples that lie too far in the future, and are refused.
     pub skewed: u64,
 }
 
-/// Additions to a slice of some counters. A store then decides once per slice, and not once per counter, what a new
-/// slice requires.
+/// Additions to a slice of some counters. Grouped by slice, so that a store decides once per slice, not once per
+/// counter, what a new slice requires.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CounterAdditions {
     /// The precision, which says how many slices a counter keeps.

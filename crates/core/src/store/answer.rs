@@ -1,4 +1,4 @@
-//! What an answer of the store means to a task that may be denied access.
+//! The meaning of a store's answer for a task that may be denied access.
 
 use crate::error::{Result, StoreErrorKind};
 use crate::task::Answer;

@@ -23,8 +23,8 @@ pub struct FencedBatch {
     pub instance: String,
     /// The number of the call. The instance numbers its calls from 1 without gaps.
     pub seq: u64,
-    /// The number of the last call that the store is expected to have: `seq - 1`, except for the first
-    /// call after lost ones.
+    /// The number of the last call that the store is expected to have: `seq - 1`, except for the first call after lost
+    /// ones.
     pub previous: u64,
     /// The samples to fold.
     pub batch: Batch,
@@ -86,8 +86,7 @@ pub enum Appended {
     Reset,
     /// The journal is at its bound, and has no room until it is folded; the store did not change.
     Full,
-    /// The fence of the instance is unreadable, as another program has overwritten it; the store did not
-    /// change.
+    /// The fence of the instance is unreadable, as another program has overwritten it; the store did not change.
     Garbled,
 }
 
@@ -102,18 +101,19 @@ pub enum Readable {
     Lost,
 }
 
-/// Takes calls in, each once.
+/// Appends calls to the journal, each once.
 ///
 /// # Cancel safety
-/// A call whose future is dropped may have been appended. Appending it again finds out.
+/// A call whose future is dropped may have been appended. Appending it again shows whether it was.
 pub trait Append: Send + Sync {
     /// Returns the store's generation, and begins one if there is none.
     fn hello(&self) -> StoreFuture<'_, Generation>;
 
-    /// Appends a call once, however often it is repeated; a repetition finds out whether it was appended.
+    /// Appends a call once, however often it is repeated; the answer to a repetition tells whether it had been
+    /// appended.
     ///
     /// # Errors
-    /// Also when the batch has other precisions than the store.
+    /// Fails also if the batch has other precisions than the store.
     fn append<'a>(&'a self, call: &'a FencedBatch) -> StoreFuture<'a, Appended>;
 
     /// Whether a call that was appended can be read.

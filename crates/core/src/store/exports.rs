@@ -1,5 +1,5 @@
-//! Exports: the book's statistics and its ranking of the slowest contexts. A store that other programs reach writes them
-//! for those programs, which may add to them as well. What they have added is read here, and nowhere else.
+//! Exports: the book's statistics and its ranking of the slowest contexts. A store that other programs can reach writes
+//! them for those programs, which may add to them. Only this module reads those additions.
 
 use crate::store::StoreFuture;
 use tower_pulse_model::access_time::AccessTimeStats;
@@ -10,8 +10,8 @@ use tower_pulse_model::snapshot::Problem;
 /// The most contexts in an [`ExportedPage`].
 pub const MAX_EXPORTED_CONTEXTS: usize = 10;
 
-/// The statistics of contexts of one name, of the current hour and of the hour before: the start of each hour that has
-/// some, and its statistics.
+/// The statistics of contexts of one name in the current hour and the hour before: the start of each hour that has
+/// some, with its statistics.
 pub type ExportedHours = Vec<(i64, AccessTimeStats)>;
 
 /// The kind of a context that only other programs have recorded.
@@ -23,7 +23,7 @@ pub fn kind_of(name: &str) -> Kind {
     }
 }
 
-/// A part of the contexts that have statistics. Those that only other programs have recorded come first.
+/// A page of the contexts that have statistics. Those that only other programs have recorded come first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExportedPage {
     /// The contexts. The hours of contexts that share their name, and so their statistics, are left out.
@@ -36,7 +36,7 @@ pub struct ExportedPage {
     pub problems: Vec<Problem>,
 }
 
-/// Reads what is exported.
+/// Reads the exports.
 ///
 /// # Cancel safety
 /// Dropping a future of this trait changes nothing.
@@ -44,7 +44,7 @@ pub trait Exports: Send + Sync {
     /// The statistics of a name; `None` if no program has recorded it. Values of the wrong form are left out.
     fn statistics<'a>(&'a self, name: &'a str, now: i64) -> StoreFuture<'a, Option<ExportedHours>>;
 
-    /// The statistics of the contexts from number `offset` on, at most [`MAX_EXPORTED_CONTEXTS`].
+    /// The statistics of the contexts from index `offset` on, at most [`MAX_EXPORTED_CONTEXTS`].
     fn statistics_page(&self, offset: usize, now: i64) -> StoreFuture<'_, ExportedPage>;
 
     /// The `limit` slowest contexts, slowest first.

@@ -1,4 +1,4 @@
-//! The field that says which days a store keeps, the same in each store.
+//! The field that names the days a store keeps, the same in each store.
 
 use super::table::{FieldWrites, Table};
 use super::table_reads::{Purpose, TableReader, read_value};
@@ -9,13 +9,13 @@ use tower_pulse_model::tiers::History;
 /// The field of [`Table::History`].
 const KEPT: &[u8] = b"kept";
 
-/// The history that a store keeps, if it does. What another program has written instead reads as none.
+/// The history that a store keeps; `None` if it keeps none, or if another program has overwritten the field.
 pub async fn read(reader: &dyn TableReader, purpose: Purpose) -> Result<Option<History>> {
     let packed = read_value(reader, purpose, Table::History, KEPT).await?;
     Ok(packed.and_then(|packed| unpack(&packed)))
 }
 
-/// The write of a history, or of its end.
+/// The write that begins, changes or ends (`None`) a history.
 pub fn write(history: Option<History>) -> FieldWrites {
     FieldWrites::of(
         Table::History,

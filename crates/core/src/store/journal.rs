@@ -52,7 +52,7 @@ pub enum Acquired {
     Mine(Progress),
     /// Another instance holds the lease.
     Held,
-    /// The next entries can be read by a newer version of this crate only, and wait for an instance that has it.
+    /// The next entries can be read by a newer version of this crate only, and wait for an instance of that version.
     Newer,
     /// There is no journal yet.
     Nothing,
@@ -67,22 +67,22 @@ pub struct Progress {
     pub upto: Option<Position>,
     /// The partitions of that round that are folded.
     pub done: Partitions,
-    /// The newest stamp of that round as the folder that began it has judged it.
+    /// The newest stamp of that round, as determined by the folder that began it.
     pub stamp: Option<i64>,
     /// The version of the state, which every step must give and replaces.
     pub version: String,
-    /// Positions of entries of that round, or of the first one, that no instance can read.
+    /// Positions of entries that no instance can read, in that round or, if none was begun, in the first one.
     pub aside: Vec<Position>,
     /// The slices that are part of the coarser tiers.
     pub rolled: RolledUp,
-    /// Entries of a newer version have waited for long enough for an instance that can read them.
+    /// Whether entries of a newer version have waited long enough for an instance that can read them.
     pub is_overdue: bool,
 }
 
 packed!(Progress { low, upto, done, stamp, version, aside; rolled, is_overdue });
 
 impl Progress {
-    /// Notes that all entries of the round are folded.
+    /// Notes that all entries of the round up to `upto` are folded.
     pub fn finish(&mut self, upto: Position) {
         (self.low, self.upto, self.done) = (upto, None, Partitions::default());
         self.aside.clear();
@@ -117,10 +117,10 @@ packed!(Entry {
 pub enum Step<T> {
     /// The step took effect.
     Done(T),
-    /// The step had no effect, as the state has this version instead: another instance folds, or the step took
-    /// effect when it was sent before.
+    /// The step had no effect, because the state has this version: another instance folds, or the step took effect when
+    /// it was sent before.
     Stale(String),
-    /// The round's last entry is not in the journal, which a failover has taken back in time.
+    /// The round's last entry is not in the journal: a failover has taken the journal back in time.
     Absent,
 }
 
@@ -163,7 +163,7 @@ pub struct FoldStep {
     pub trim: Option<Position>,
     /// The newest stamp of the round's entries, in Unix seconds.
     pub stamp: i64,
-    /// What the step adds to counters and statistics.
+    /// The additions of the step to counters and statistics.
     pub additions: Arc<Additions>,
     /// Fields of tables as they are after the step.
     pub fields: Arc<[FieldWrites]>,
@@ -180,9 +180,9 @@ pub struct FoldStep {
 pub enum Amendment<'a> {
     /// Sets aside an entry that cannot be folded.
     SetAside(&'a Entry),
-    /// Makes all folders wait that cannot read the entry, as its version is newer than theirs.
+    /// Makes all folders that cannot read the entry wait, as its version is newer than theirs.
     WaitForNewer(&'a Entry),
-    /// Continues the journal behind entries that are gone.
+    /// Continues the journal behind entries that are missing.
     CloseHole,
 }
 
@@ -192,11 +192,11 @@ pub type FieldValues = Vec<Option<Vec<u8>>>;
 /// A journal as its folder uses it.
 ///
 /// # Cancel safety
-/// A step whose future is dropped may have taken effect; [`fold`](Self::fold) repeated with the same
-/// versions finds out whether it has.
+/// A step whose future is dropped may have taken effect. Repeating [`fold`](Self::fold) with the same versions shows
+/// whether it did.
 pub trait Journal: TableReader {
-    /// Where all instances are in one process: the turn to fold, for which an instance waits. It need not find out
-    /// whether the one that folds is alive, and its flush has folded what it appended when it returns.
+    /// The mutex that instances wait for before they fold, if all are in one process. So an instance need not find out
+    /// whether the folder is alive, and a flush has folded what it appended when it returns.
     fn turn(&self) -> Option<&tokio::sync::Mutex<()>> {
         None
     }
@@ -207,8 +207,8 @@ pub trait Journal: TableReader {
     /// Ends the lease of an instance: usually its own, so that another one can fold at once.
     fn release<'a>(&'a self, instance: &'a str) -> StoreFuture<'a, ()>;
 
-    /// Reads about `bytes` of the entries after `from`: at least one entry if there is any, and none after the
-    /// end of a round that was begun.
+    /// Reads about `bytes` of the entries after `from`: at least one entry if there is any, and none after the end of a
+    /// round that was begun.
     fn read<'a>(
         &'a self,
         instance: &'a str,
@@ -228,12 +228,12 @@ pub trait Journal: TableReader {
     /// Writes some partitions of a round.
     fn fold<'a>(&'a self, step: &'a FoldStep) -> StoreFuture<'a, Step<()>>;
 
-    /// Whether the last step that was to trim entries could: a server may deny that, and is asked again.
+    /// Whether the last step that was to trim entries did so. A server may deny that, and is asked again.
     fn has_trimmed(&self) -> bool {
         true
     }
 
-    /// Changes the state in another way than a step does.
+    /// Changes the state without folding.
     fn amend<'a>(
         &'a self,
         version: &'a str,

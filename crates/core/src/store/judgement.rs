@@ -1,7 +1,7 @@
-//! What the last judgement has left: the changes, and the state of the detector, in fields of tables.
+//! The result of the last judgement: the changes and the state of the detector, in fields of tables.
 //!
-//! The name of a field begins with the number of the judgement that wrote it. Fields with a later number than the last
-//! judgement's were written by one that did not come to its end, and do not count.
+//! The name of a field begins with the number of the judgement that wrote it. Fields with a higher number than the last
+//! judgement's were written by a judgement that did not finish, and do not count.
 
 use std::sync::Arc;
 
@@ -21,9 +21,9 @@ pub const JUDGED: &[u8] = b"judged";
 /// Time to live of the tables after the last judgement, in seconds: as long as the coarsest records.
 pub const JUDGEMENT_TTL: i64 = 16 * 86_400;
 
-/// How often the tables are read while others write them.
+/// How often the tables are read again while others write them.
 const MAX_READS: usize = 3;
-/// A larger number is none of this crate.
+/// Larger numbers were not written by this crate.
 const MAX_NUMBER: u64 = 1 << 48;
 const NUMBER_BYTES: usize = size_of::<u64>();
 
@@ -32,12 +32,12 @@ const NUMBER_BYTES: usize = size_of::<u64>();
 pub struct StoredJudged {
     /// The value of the field; `None` if it is missing.
     pub value: Option<Vec<u8>>,
-    /// The judgement; the default if there is none that can be read.
+    /// The judgement; the default if it is missing or unreadable.
     pub judged: LastJudgement,
 }
 
 impl StoredJudged {
-    /// The judgement that a field has.
+    /// Reads the judgement from the value of its field.
     pub fn new(value: Option<Vec<u8>>) -> Self {
         let judged = value.as_deref().and_then(read);
         Self {
@@ -46,7 +46,7 @@ impl StoredJudged {
         }
     }
 
-    /// The number of the judgement; `None` if it is not known, and all fields count.
+    /// The number of the judgement; `None` if it is unknown, so that all fields count.
     pub fn number(&self) -> Option<u64> {
         let judged = self.value.as_deref().and_then(read);
         judged.map(|judged| judged.number)
@@ -62,9 +62,9 @@ fn read(value: &[u8]) -> Option<LastJudgement> {
 pub struct ChangeLog {
     /// The judgement.
     pub judged: LastJudgement,
-    /// The changes that stand, and those that have ended, in no order.
+    /// The changes that stand and those that have ended, in no order.
     pub changes: Vec<Change>,
-    /// Who has taken which of them.
+    /// The changes that are taken, and by whom.
     pub taken: TakenChanges,
 }
 
@@ -75,7 +75,7 @@ impl ChangeLog {
     }
 }
 
-/// Everything that the last judgement has left.
+/// The result of the last judgement.
 #[derive(Clone, Debug, Default)]
 pub struct Judgement {
     /// The judgement.
@@ -89,21 +89,21 @@ pub struct Judgement {
 /// The fields of a table that count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NumberedFields {
-    /// The number of the judgement that wrote each, and its value, by name.
+    /// By name, the value of each field and the number of the judgement that wrote it.
     pub by_name: Map<Vec<u8>, (u64, Vec<u8>)>,
     /// Fields that do not count.
     pub obsolete: Vec<Vec<u8>>,
 }
 
 impl NumberedFields {
-    /// Adds a field, which does not count if it is later than the judgement of this number.
+    /// Adds a field. A field whose number is higher than `last` does not count.
     fn add(&mut self, field: Vec<u8>, value: Vec<u8>, last: Option<u64>) {
         let Some((number, name)) = split(&field) else {
             return;
         };
         let before = self.by_name.get(name).map(|(number, _)| *number);
         if before == Some(number) {
-            // On a page before.
+            // An earlier page had it.
             return;
         }
         if last.is_some_and(|last| number > last) || before.is_some_and(|before| before > number) {
@@ -115,7 +115,7 @@ impl NumberedFields {
         self.by_name.insert(name.to_vec(), (number, value));
     }
 
-    /// The highest number of a field.
+    /// The highest number of all fields.
     pub fn highest(&self) -> u64 {
         let counting = self.by_name.values().map(|(number, _)| *number);
         let obsolete = self.obsolete.iter().filter_map(|field| split(field));
@@ -131,7 +131,7 @@ pub fn field_name(number: u64, name: &[u8]) -> Vec<u8> {
     [&number.to_be_bytes()[..], name].concat()
 }
 
-/// The number and the name in that of a field.
+/// Splits a field's name into the number and the name behind it.
 fn split(field: &[u8]) -> Option<(u64, &[u8])> {
     let (number, name) = field.split_first_chunk::<NUMBER_BYTES>()?;
     let number = u64::from_be_bytes(*number);
@@ -144,7 +144,7 @@ pub async fn read_judged(reader: &dyn TableReader) -> Result<StoredJudged> {
     Ok(StoredJudged::new(value))
 }
 
-/// Reads the last judgement, and who has taken a change.
+/// Reads the last judgement, and which changes are taken.
 async fn read_judged_and_taken(reader: &dyn TableReader) -> Result<(StoredJudged, TakenChanges)> {
     let fields = TableRead::Values(Table::Judgement, [JUDGED, TAKEN].map(Vec::from).into());
     let mut page = read_table(reader, Purpose::Query, fields).await?;
@@ -152,7 +152,7 @@ async fn read_judged_and_taken(reader: &dyn TableReader) -> Result<(StoredJudged
     Ok((StoredJudged::new(page.value()), taken))
 }
 
-/// Reads the changes. Fields that are none are left out.
+/// Reads the changes. Fields that hold no change are left out.
 pub async fn read_changes(reader: &dyn TableReader) -> Result<ChangeLog> {
     let (stored, taken, fields) = boxed(read_all(reader, &[Table::Changes])).await?;
     let mut changes: Vec<_> = fields.iter().flat_map(changes_in).collect();
@@ -164,7 +164,7 @@ pub async fn read_changes(reader: &dyn TableReader) -> Result<ChangeLog> {
     })
 }
 
-/// The changes that are stored now, where `last` were read before: they are read only after a new judgement.
+/// The changes that are stored now. They are read again only if there was another judgement since `last` was read.
 pub async fn read_changes_after(
     reader: &dyn TableReader,
     last: Arc<ChangeLog>,
@@ -182,7 +182,7 @@ pub async fn read_changes_after(
     Ok(Arc::new(ChangeLog { taken, ..log }))
 }
 
-/// The changes in these fields.
+/// The changes that these fields hold.
 pub fn changes_in(fields: &NumberedFields) -> Vec<Change> {
     let fields = fields.by_name.iter();
     let changes = fields.filter_map(|(id, (_, change))| {
@@ -191,7 +191,7 @@ pub fn changes_in(fields: &NumberedFields) -> Vec<Change> {
     changes.collect()
 }
 
-/// Reads everything that the last judgement has left.
+/// Reads the result of the last judgement.
 pub async fn read_judgement(reader: &dyn TableReader) -> Result<Judgement> {
     let (stored, _, fields) = boxed(read_all(reader, &[Table::Changes, Table::Detector])).await?;
     let mut fields = fields.into_iter();
@@ -204,7 +204,7 @@ pub async fn read_judgement(reader: &dyn TableReader) -> Result<Judgement> {
     })
 }
 
-/// Reads tables page by page, again if a judgement was written meanwhile.
+/// Reads tables page by page, and again if a judgement was written meanwhile.
 async fn read_all(
     reader: &dyn TableReader,
     tables: &[Table],
@@ -214,7 +214,7 @@ async fn read_all(
         let last = stored.number();
         let mut read = Vec::with_capacity(tables.len());
         for table in tables {
-            // Of a table that is left out as too large, all changes would seem to have ended.
+            // If a too large table were left out, all its changes would seem to have ended.
             let fields = boxed(read_pages(reader, Purpose::Fold, table, usize::MAX)).await?;
             let mut counting = NumberedFields::default();
             for (field, value) in fields {

@@ -1,37 +1,39 @@
-//! Bounds and times that follow from the place of a store: this process, or a server that other processes use as well.
+//! Bounds and times that depend on where the store is: in this process, or on a server that other processes use as
+//! well.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use tower_pulse_model::batch::MAX_CALL_COST;
 
-/// The cost of a context for a call or a step, about.
+/// The approximate cost of a context for a call or a step.
 pub const CONTEXT_COST: usize = 24;
 
-/// Bounds and times that follow from the place of a store.
+/// Bounds and times that depend on where the store is.
 pub struct Locality {
-    /// The cost of a call of a flush: the first ones have the least, later ones as much as takes a millisecond.
+    /// The cost of a call of a flush: from that of the first calls to the most. It grows until a call takes a
+    /// millisecond.
     pub call_costs: RangeInclusive<usize>,
     /// The cost of a step of folding.
     pub step_costs: RangeInclusive<usize>,
-    /// How long a step should take at the most.
+    /// The longest time that a step should take.
     pub step_time: Duration,
-    /// About how many bytes of entries one read returns: a larger read would block the server and the runtime.
+    /// The approximate bytes of entries that one read returns. A larger read would block the server and the runtime.
     pub read_bytes: u64,
-    /// About how many names one round folds, which bounds the size of the merged round, and of its steps.
+    /// The approximate number of names that one round folds. It bounds the size of the merged round and of its steps.
     pub round_names: usize,
-    /// Records that a folder remembers for each context that an instance may have.
+    /// The number of records that a folder remembers, per context that an instance may have.
     pub records_remembered: usize,
-    /// How often the instance that folds reads what the others have appended. `None` if all are in this process: each
-    /// flush then folds what it has appended.
+    /// How often the folder reads the entries that other instances have appended. `None` if all instances are in this
+    /// process: then each flush folds its own entries.
     pub read_every: Option<Duration>,
-    /// How long a caller waits for the store at the most. `None` if there is nothing to wait for: then no timer is
-    /// needed, which a runtime would have to run.
+    /// The longest time that a caller waits for the store. `None` if there is nothing to wait for: then no timer is
+    /// needed, and the runtime need not have timers enabled.
     pub deadline: Option<Duration>,
 }
 
-/// A store in this process holds up a worker of the runtime for some microseconds for each context, has all records at
-/// hand, and pays for no way to a server: small rounds cost no more.
+/// A store in this process blocks a worker of the runtime for some microseconds per context, and answers without a
+/// round trip. So small rounds cost no more than large ones.
 pub static IN_PROCESS: Locality = Locality {
     call_costs: 16 * CONTEXT_COST..=64 * CONTEXT_COST,
     step_costs: 8 * CONTEXT_COST..=64 * CONTEXT_COST,
@@ -43,9 +45,9 @@ pub static IN_PROCESS: Locality = Locality {
     deadline: None,
 };
 
-/// To append a context takes a server 0.2 µs, beside 12 µs for a call, and to pack it takes this process 1 µs. The fleet
-/// may have more contexts than one instance. The journal is read in real time even under a manual clock, as entries
-/// carry their own stamps.
+/// A server takes 12 µs for a call and 0.2 µs for each context in it; packing a context takes this process 1 µs. The
+/// fleet may have more contexts than one instance. The journal is read in real time even under a manual clock, as
+/// entries carry their own stamps.
 pub static ON_SERVER: Locality = Locality {
     call_costs: 256 * CONTEXT_COST..=MAX_CALL_COST,
     step_costs: 8 * CONTEXT_COST..=128 * CONTEXT_COST,

@@ -1,4 +1,4 @@
-//! Reading the marks, the same in each store.
+//! Reads the marks, the same in each store.
 
 use super::Store;
 use super::table::Table;
@@ -9,26 +9,26 @@ use tower_pulse_detect::change::{Change, Suspect};
 use tower_pulse_model::mark::{Mark, Marks, StoredMark};
 use tower_pulse_model::sorted::Map;
 
-/// Pages that are read. The fold leaves no more marks than one page has, but other programs may have added fields.
+/// The most pages that are read. The fold leaves at most one page of marks, but other programs may have added fields.
 const MAX_PAGES: usize = 16;
 
 /// The fields of the table of marks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredMarks {
-    /// The marks, with those that were removed.
+    /// The marks, including those that were removed.
     pub marks: Marks,
-    /// Fields that hold none of them.
+    /// Fields that hold no mark.
     pub surplus: Vec<Vec<u8>>,
 }
 
-/// The marks of a store that were not removed, oldest first. Fields that hold no mark are left out.
+/// The marks that were not removed, oldest first. Fields that hold no mark are left out.
 pub async fn list(store: &dyn Store) -> Result<Vec<Mark>> {
     let stored = boxed(read(store.journal())).await?;
     Ok(stored.marks.shown().cloned().collect())
 }
 
-/// Reads the table of marks. It changes by steps of folding only: what is read under a version stands while the version
-/// does.
+/// Reads the table of marks. Only steps of folding change it, so the result is valid as long as the version of the
+/// state is the same.
 pub async fn read(reader: &dyn TableReader) -> Result<StoredMarks> {
     // A table that another program has made too large must not stop the fold.
     let fields = boxed(read_pages(reader, Purpose::Query, &Table::Marks, MAX_PAGES)).await?;

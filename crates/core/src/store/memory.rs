@@ -21,7 +21,7 @@ impl Place for Memory {
     }
 
     fn begin(&self, _: Access, work: Work) -> Result<()> {
-        // Every change of the state is complete between two statements that could panic.
+        // The state is consistent between any two statements that could panic.
         work(Ok(&mut lock(&self.0)));
         Ok(())
     }
@@ -36,8 +36,8 @@ impl InProcessStore {
         Self::in_memory(precisions, clock, RECORD_BYTES)
     }
 
-    /// An empty store in memory whose records take about `bytes` at most. Above the limit, the oldest minutes are removed
-    /// first, then the oldest half hours.
+    /// An empty store in memory whose records take about `bytes` at most. Above the limit, the oldest minutes are
+    /// removed first, then the oldest half hours.
     pub fn in_memory(precisions: Precisions, clock: Clock, bytes: usize) -> Self {
         let generation = format!("memory-{}", short_random_name());
         let mut state = State::new(

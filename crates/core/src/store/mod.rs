@@ -1,9 +1,9 @@
-//! Storage of aggregates: the trait [`Store`], and [`memory`], the embedded store. The stores in a file and in Redis are
-//! crates of their own, and behave alike.
+//! Storage of aggregates: the trait [`Store`], and [`memory`], the embedded store. The stores in a file and in Redis
+//! are crates of their own, and behave the same.
 
-// All instances append to the `journal`, and one of them at a time folds it into tables. `memory` is the shortest store.
-// Read this file, then `append`, `journal`, `table`, `table_reads`, `query` with `read/` and `upkeep`, then `in_process/`
-// with `memory`, and the crates of the other stores.
+// All instances append to the `journal`, and one of them at a time folds it into tables. `memory` is the shortest
+// store. Read this file, then `append`, `journal`, `table`, `table_reads`, `query` with `read/` and `upkeep`, then
+// `in_process/` with `memory`, and the crates of the other stores.
 
 pub mod additions;
 mod answer;
@@ -66,9 +66,8 @@ pub use tower_pulse_model::snapshot::FleetSnapshot;
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T>>;
 
 /// A store of aggregates. Every method may be called at any time, from any number of tasks.
-///
-/// Implemented by [`InProcessStore`](in_process::InProcessStore), in memory and in a file, and by `RedisStore`. The face of this crate shows none of these
-/// traits, as they will grow: it has a type of its own for whichever store it is.
+/// Implemented by [`InProcessStore`](in_process::InProcessStore), in memory and in a file, and by `RedisStore`. The
+/// public crate exposes none of these traits, as they will grow: it has one type of its own for all stores.
 pub trait Store: Append + Any {
     /// The precisions of the counters.
     fn precisions(&self) -> &Precisions;
@@ -90,40 +89,39 @@ pub trait Store: Append + Any {
     /// The kind and the address of the store in a few words, without passwords.
     fn describe(&self) -> String;
 
-    /// The advice for a store that was emptied, and is another one than before. `None` if one of its
-    /// [`conditions`](Self::conditions) says why.
+    /// The advice for a store that was emptied or replaced. `None` if one of its [`conditions`](Self::conditions)
+    /// explains it.
     fn reset_remedy(&self) -> Option<&'static str> {
         Some("look for who has deleted its data")
     }
 
-    /// Whether one of its [`conditions`](Self::conditions) says why a call fails.
+    /// Whether one of its [`conditions`](Self::conditions) explains why a call fails.
     fn explains_failures(&self) -> bool {
         false
     }
 
-    /// Whether what a context has counted can be read at all precisions of the counters, and not only where there
-    /// are records.
+    /// Whether the counters of a context can be read at all precisions, not only at those of the records.
     fn has_context_counters(&self) -> bool {
         true
     }
 
-    /// Makes durable what was folded before, where the store does so from time to time only.
+    /// Makes folded data durable, in a store that does so only from time to time.
     fn sync(&self) -> StoreFuture<'_, ()> {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// The number of the last call of an instance that is durable, where a store makes calls durable some time after it
-    /// has taken them in.
+    /// The number of the instance's last durable call, in a store that makes calls durable only some time after they
+    /// are appended.
     fn durable_seq(&self, _instance: &str) -> Option<u64> {
         None
     }
 
-    /// What an operator should know of the store: an old version, an eviction policy, …
+    /// Warnings for the operator: an old version, an eviction policy, …
     fn conditions(&self) -> Vec<Warning> {
         Vec::new()
     }
 
-    /// The texts of these warnings.
+    /// The texts of the [`conditions`](Self::conditions).
     fn warnings(&self) -> Vec<String> {
         texts(self.conditions())
     }

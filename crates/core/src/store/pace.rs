@@ -16,7 +16,7 @@ pub struct BatchSizer {
 }
 
 impl BatchSizer {
-    /// A pace that begins with so many and keeps within these costs.
+    /// A pace that begins with the cost `first`, and stays within `costs`.
     pub fn new(first: usize, costs: RangeInclusive<usize>, target: Duration) -> Self {
         Self {
             cost: first,
@@ -32,13 +32,13 @@ impl BatchSizer {
         self.cost = *self.costs.end();
     }
 
-    /// Adapts the size of calls until one takes the target time in the server. That time is the time of the
-    /// answer less the round trip time.
+    /// Adapts the size of calls so that one takes the target time in the server: the time until the answer, less the
+    /// round trip time.
     pub fn adapt(&mut self, took: Duration, cost: usize) {
         self.fastest = self.fastest.min(took);
         let work = took.saturating_sub(self.fastest);
-        // On a slow network the round trip time varies by more than the server's time. Calls then never become
-        // smaller than the initial size, for which a server takes about the target time.
+        // On a slow network the round trip time varies by more than the server's time. Then calls never become smaller
+        // than the initial size, for which a server takes about the target time.
         let smallest = match self.fastest > self.target {
             true => self.initial,
             false => *self.costs.start(),

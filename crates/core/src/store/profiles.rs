@@ -1,5 +1,5 @@
-//! The tables of the hour-of-week profiles, the same in each store. A profile stands in the table of the five weeks in
-//! which its context last had a sample; two tables are alive.
+//! Reads the tables of the hour-of-week profiles, the same in each store. A profile is in the table of the five weeks
+//! in which its context last had a sample. Two tables exist at a time.
 
 use super::table::Table;
 use super::table_reads::{Purpose, TableRead, TableReader};
@@ -10,8 +10,8 @@ use tower_pulse_model::recorded_hours::RecordedHours;
 use tower_pulse_model::records::RecordId;
 use tower_pulse_model::slice::HOUR;
 
-/// Seconds for which a table takes profiles: for so long at least, and for twice as long at most, a profile stays
-/// without samples.
+/// Seconds for which a table takes profiles. A profile without samples stays for at least that long, and at most twice
+/// as long.
 const FIVE_WEEKS: i64 = 5 * 7 * 24 * HOUR;
 
 /// The field that says how much of each hour was recorded. The other fields are ids, which have eight bytes.
@@ -35,7 +35,7 @@ pub fn ttl(at: i64, now: i64) -> i64 {
     end.saturating_sub(now).max(FIVE_WEEKS)
 }
 
-/// How much of each hour was recorded, as it was written last. What another program has written instead reads as none.
+/// How much of each hour was recorded, as last written. Empty if another program has overwritten it.
 pub async fn recorded_hours(
     reader: &dyn TableReader,
     purpose: Purpose,
@@ -48,7 +48,7 @@ pub async fn recorded_hours(
         .max_by_key(RecordedHours::until))
 }
 
-/// The profile of a context with all hours that are applied; `None` if it has none.
+/// The profile of a context with all hours that were applied; `None` if it has none.
 pub async fn profile(reader: &dyn TableReader, id: RecordId, now: i64) -> Result<Option<Profile>> {
     let names = [id.to_bytes().to_vec(), RECORDED.to_vec()];
     let fields = fields(reader, Purpose::Query, now, &names).await?;

@@ -1,5 +1,5 @@
-//! Queries: what the API and the page read from a store. A query names all that it asks for, so that the
-//! answer takes few round trips.
+//! Queries: the reads of the API and the page. A query names all that it needs, so that the answer takes few round
+//! trips.
 
 use super::exports::Exports;
 #[cfg(feature = "query")]
@@ -99,27 +99,27 @@ impl Default for SlowestQuery {
 /// # Cancel safety
 /// Dropping a future of this trait changes nothing.
 pub trait Query: Send + Sync {
-    /// The tables, of which records of slices, slow requests, minute reports and rankings are read.
+    /// The tables from which the records of slices, slow requests, minute reports and rankings are read.
     fn tables(&self) -> &dyn TableReader;
 
-    /// What other programs share with this store; `None` if none can reach it.
+    /// The data that other programs can read and add to; `None` if no other program can reach the store.
     fn exports(&self) -> Option<&dyn Exports> {
         None
     }
 
-    /// Where records are held that were read before, if reading them again costs much.
+    /// The cache of records that were read before, if reading them again is expensive.
     fn record_cache(&self) -> Option<&RecordCache> {
         None
     }
 
-    /// What the fleet does at `now`.
+    /// The state of the fleet at `now`.
     fn fleet(&self, now: i64) -> StoreFuture<'_, FleetSnapshot>;
 
     /// The counters in a query, in its order. See *time-series counters* in
     /// [`guide::recipes`](https://docs.rs/tower-pulse/latest/tower_pulse/guide/recipes/index.html).
     fn counters<'a>(&'a self, query: &'a CounterQuery) -> StoreFuture<'a, Vec<CounterSeries>>;
 
-    /// The names of the user's counters that the store has at any of some precisions, in order; at most
+    /// The names of the user's counters that the store has at any of the given precisions, in order; at most
     /// [`MAX_COUNTER_NAMES`].
     fn counter_names<'a>(&'a self, precisions: &'a [u32]) -> StoreFuture<'a, Vec<String>>;
 
@@ -127,14 +127,14 @@ pub trait Query: Send + Sync {
     /// [`guide::recipes`](https://docs.rs/tower-pulse/latest/tower_pulse/guide/recipes/index.html).
     fn slowest<'a>(&'a self, query: &'a SlowestQuery) -> StoreFuture<'a, Vec<RankedContext>>;
 
-    /// The contexts of a name, of whatever kind, with their statistics of the hour of `now` and of the hour before.
-    /// Problems are left out.
+    /// The contexts of a name, of any kind, with their statistics of the hour of `now` and of the hour before. Problems
+    /// are left out.
     #[cfg(feature = "query")]
     fn contexts<'a>(&'a self, name: &'a str, now: i64) -> StoreFuture<'a, Vec<ContextSnapshot>> {
         read::contexts(self.tables(), self.exports(), name, now)
     }
 
-    /// Some of the contexts that other programs may have recorded too, from number `offset` on.
+    /// A page of the contexts to which other programs may have added, from index `offset` on.
     #[cfg(feature = "query")]
     fn book_statistics(&self, offset: usize, now: i64) -> StoreFuture<'_, BookStatistics> {
         read::book_statistics(self.tables(), self.exports(), offset, now)
@@ -145,13 +145,13 @@ pub trait Query: Send + Sync {
         read::records(self.tables(), self.record_cache(), query)
     }
 
-    /// What records the store holds at `now`.
+    /// The index of the records at `now`.
     fn record_index(&self, now: i64) -> StoreFuture<'_, RecordIndex> {
         read::record_index(self.tables(), now)
     }
 
-    /// The records of all contexts in some slices, in the order of the slices. Records that cannot be read are
-    /// left out.
+    /// The records of all contexts in some slices, in the order of the slices. Records that cannot be read are left
+    /// out.
     fn slice_records<'a>(&'a self, slices: &'a [TierSlice]) -> StoreFuture<'a, Vec<SliceRecords>> {
         read::slice_records(self.tables(), slices)
     }
@@ -173,14 +173,14 @@ pub trait Query: Send + Sync {
         read::slow_requests(self.tables(), query)
     }
 
-    /// What each instance did in some minutes, in the order of the minutes, and of the names in each. Minutes are
-    /// given by their start.
+    /// The reports of each instance in the given minutes, in the order of the minutes, and of the names in each.
+    /// Minutes are given by their start.
     fn minute_reports<'a>(&'a self, minutes: &'a [i64]) -> StoreFuture<'a, Vec<InstanceReports>> {
         read::minute_reports(self.tables(), minutes)
     }
 
-    /// What each version of the application did in those of some minutes in which several ran side by side, in the
-    /// order of the minutes, and of the versions in each.
+    /// The records of each version of the application in the given minutes in which several versions ran side by side,
+    /// in the order of the minutes, and of the versions in each.
     fn version_records<'a>(&'a self, minutes: &'a [i64]) -> StoreFuture<'a, Vec<VersionRecords>> {
         read::version_records(self.tables(), minutes)
     }

@@ -1,4 +1,4 @@
-//! What the status of a store says for health: the same from an instance and from who only reads.
+//! Health from the status of a store, the same for an instance and for a process that only reads.
 
 use super::StoreStatus;
 use super::journal::NEWER_GRACE;
@@ -7,11 +7,11 @@ use crate::condition::{Condition, Warning};
 use crate::health::{FoldHealth, JournalHealth, Notices, shown_name};
 use tower_pulse_model::snapshot::Problem;
 
-/// Seconds for which an entry may wait to be folded before that is a warning.
+/// Seconds for which an entry may wait to be folded before there is a warning.
 const UNFOLDED_TOLERATED: f64 = 15.0;
 
 impl StoreStatus {
-    /// Folding, in a process that is the folder or not.
+    /// The health of folding, in a process that may be the folder.
     pub fn fold_health(&self, is_folder: bool) -> FoldHealth {
         let journal = self.journal.clone().map(|journal| JournalHealth {
             folder: journal.folder.as_deref().map(shown_name),
@@ -27,7 +27,7 @@ impl StoreStatus {
         }
     }
 
-    /// What an operator should know of rankings, of other instances, of the journal, and of losses that are new.
+    /// Warnings about rankings, other instances, the journal, and recent losses.
     pub fn warnings(&self, notices: &Notices, clock: &Clock) -> Vec<Warning> {
         let rankings = self.ranking_warnings.iter();
         let mut warnings: Vec<_> = rankings
@@ -41,7 +41,7 @@ impl StoreStatus {
             )));
         }
         let Some(journal) = &self.journal else {
-            // In one process a sum may be too large, which cannot be mended.
+            // In one process a sum may be too large, which cannot be repaired.
             return warnings;
         };
         warnings.extend(self.key_warnings());
@@ -70,7 +70,7 @@ impl StoreStatus {
             ),
         ];
         for (condition, count, text) in losses {
-            // The first count that is known is of earlier losses, unless the store has just begun.
+            // The first known count is of earlier losses, unless the generation has just begun.
             let is_known = self.created.is_some();
             if is_known && notices.has_grown(clock, condition, count, None) {
                 warnings.push(condition.warning(format!("{count} {text}")));
@@ -103,7 +103,7 @@ impl StoreStatus {
         warnings
     }
 
-    /// What the operator should know about keys that another program has written, deleted or evicted.
+    /// Warnings about keys that another program has written, deleted or evicted.
     fn key_warnings(&self) -> Vec<Warning> {
         let refusals = refusals(&self.exceptions.quarantined_keys).into_iter();
         let mut warnings: Vec<_> = refusals
@@ -121,10 +121,10 @@ impl StoreStatus {
     }
 }
 
-/// Sentences that are made of keys which hold something else.
+/// The most sentences about keys that hold something else.
 const MAX_REFUSALS: usize = 5;
 
-/// What is dropped for keys that hold something else, in a few sentences.
+/// Sentences about the data that is dropped because keys hold something else.
 pub(crate) fn refusals(keys: &[Problem]) -> Vec<String> {
     let told = keys.iter().rev().take(MAX_REFUSALS);
     let mut told: Vec<_> = told.map(refusal).collect();
@@ -137,7 +137,7 @@ pub(crate) fn refusals(keys: &[Problem]) -> Vec<String> {
     told
 }
 
-// The key stands behind the first colon: warnings that say the same there have one cause.
+// The key stands behind the first colon: warnings with the same text there have one cause.
 fn refusal(Problem { key, reason, .. }: &Problem) -> String {
     format!(
         "data is dropped for a key: {key} holds something else ({reason}); delete the key, and look for the \
@@ -163,7 +163,7 @@ mod tests {
             ..StoreStatus::default()
         };
         let told = |status: &StoreStatus| conditions(&status.warnings(&notices, &clock));
-        // What was lost before this process began is no news.
+        // Losses from before this process began are not reported.
         let mut lost = well();
         lost.exceptions.skewed = 7;
         assert_eq!(told(&lost), []);

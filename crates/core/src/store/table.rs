@@ -1,4 +1,4 @@
-//! Tables: hashes and sorted sets whose fields an instance that folds reads, merges and replaces.
+//! Tables: hashes and sorted sets whose fields the folder reads, merges and replaces.
 
 use std::sync::Arc;
 
@@ -46,13 +46,13 @@ tables! {
         /// The start of the hour, in Unix seconds.
         hour: i64,
     } = "pulse:slow1:{hour}";
-    /// What each instance did in a minute, packed, by its name.
+    /// The report of each instance for a minute, packed, by its name.
     3 InstanceMinutes {
         /// The start of the minute, in Unix seconds.
         minute: i64,
     } = "pulse:by_instance1:{minute}";
-    /// What each version of the application did in a minute, as packed aggregates. A field is the id of a context's
-    /// records and the version behind it.
+    /// The aggregates of each version of the application in a minute, packed. A field is the id of a context's records,
+    /// followed by the version.
     4 VersionMinutes {
         /// The start of the minute, in Unix seconds.
         minute: i64,
@@ -61,7 +61,7 @@ tables! {
     5 Marks = "pulse:marks1";
     /// The configuration and the slices of each ranking, packed, by its name.
     6 Rankings = "pulse:rankings";
-    /// The configurations of each ranking to which instances of different ones add, packed, by its name.
+    /// The configurations of each ranking to which instances add with different ones, packed, by its name.
     7 RankingSpecs = "pulse:rankings:specs";
     /// How much was added, by ranking, to ids for which there was no room.
     8 RankingsDropped = "pulse:rankings:dropped";
@@ -82,25 +82,25 @@ tables! {
         /// The name of the ranking.
         ranking: Arc<str>,
     } = "last_slot_{ranking}";
-    /// Which days the store keeps, packed: one field.
+    /// The days that the store keeps, packed: one field.
     17 History = "pulse:history1";
     /// The hour-of-week profiles of the contexts that last had a sample in some five weeks, packed, by the ids of their
-    /// records; and how much of each hour was recorded. A profile moves from one table to the next, so that a context
-    /// which is gone takes its profile with it.
+    /// records; and how much of each hour was recorded. A profile moves from one table to the next with its context's
+    /// samples, and expires if there are none.
     18 Profiles {
         /// The start of the five weeks, in Unix seconds.
         start: i64,
     } = "pulse:profiles1:{start}";
-    /// The last judgement: one field. Another one says who has taken which change.
+    /// The last judgement: one field. Another field holds which changes are taken, and by whom.
     12 Judgement = "pulse:judged1";
     /// The changes, packed, by the number of the judgement that wrote each, and its id.
     13 Changes = "pulse:changes1";
     /// The parts of the detector's state, packed, by the number of the judgement that wrote each, and its name.
     14 Detector = "pulse:detector1";
-    /// When each HTTP context last had a sample, in Unix seconds, by its name: an ordered table. The additions of a step
-    /// raise its fields, so that no step has to read them. [`ALL`](tower_pulse_model::context::ALL) is not in it.
+    /// When each HTTP context last had a sample, in Unix seconds, by its name: an ordered table. A step raises its
+    /// fields without reading them. [`ALL`](tower_pulse_model::context::ALL) is not in it.
     15 Contexts = "pulse:contexts";
-    /// The same of timers.
+    /// When each timer last had a sample, as in [`Contexts`](Self::Contexts).
     16 Timers = "pulse:timers";
 }
 
@@ -142,7 +142,7 @@ pub struct FieldWrites {
     pub set: Vec<(Vec<u8>, Vec<u8>)>,
     /// Fields that are removed.
     pub removed: Vec<Vec<u8>>,
-    /// Whether the table is removed with all of its fields, and nothing else. It must have some.
+    /// Whether the whole table is removed. Then there are no other writes. The table must have fields.
     pub is_ended: bool,
 }
 
@@ -158,7 +158,7 @@ impl FieldWrites {
         }
     }
 
-    /// A new value of one field; `None` to remove it.
+    /// A new value of one field, or its removal if `None`.
     pub fn of(table: Table, ttl: Option<i64>, field: &[u8], value: Option<Vec<u8>>) -> Self {
         let mut write = Self::new(table, ttl);
         match value {

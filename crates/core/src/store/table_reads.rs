@@ -1,5 +1,5 @@
-//! Reads of tables, as a backend answers them to those who fold and to those who ask. What is made of the answers
-//! stands once, for every backend.
+//! Reads of tables, as a backend answers them for folding and for queries. The code that interprets the answers exists
+//! once, for all backends.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -16,15 +16,15 @@ use tower_pulse_model::tier::{Revision, RolledUp, TierSlice};
 /// The most fields of an ordered table whose names are read.
 pub const MAX_NAMES: usize = 20_000;
 
-/// A read of a table. What is missing, or under a key of another type, reads as empty. An
-/// [ordered](Table::is_ordered) table, whose values are integers in decimal form, is read by [`Values`](Self::Values),
-/// [`Count`](Self::Count), [`Ranks`](Self::Ranks) and [`Places`](Self::Places) alone.
+/// A read of a table. A missing key, or one of another type, reads as empty. An [ordered](Table::is_ordered) table,
+/// whose values are integers in decimal form, is read by [`Values`](Self::Values), [`Count`](Self::Count),
+/// [`Ranks`](Self::Ranks) and [`Places`](Self::Places) alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TableRead {
     /// The values of some fields.
     Values(Table, Arc<[Vec<u8>]>),
-    /// A page, from where it is said to begin on: some hundred fields with their values, in no order; fewer large
-    /// ones. A field that the table has from the first page to the last is on one of them.
+    /// A page from the given cursor on, or the first one: some hundred fields with their values, in no order, or fewer
+    /// if they are large. A field that exists from the first page to the last is on one of them.
     Page(Table, Option<String>),
     /// All fields with their values, of a table that is never large.
     All(Table),
@@ -35,18 +35,18 @@ pub enum TableRead {
     Ranks(Table, Range<usize>),
     /// Of an ordered table, the places of some fields: each value is a packed [`RankingPlace`].
     Places(Table, Vec<Vec<u8>>),
-    /// The values of which a [`RecordState`] is made.
+    /// The values of a [`RecordState`].
     State,
-    /// The fields of which [`revisions`] are made.
+    /// The fields of [`revisions`].
     Revisions,
 }
 
-/// Who reads.
+/// The purpose of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// All must be known, as by an instance that folds.
+    /// Folding: all data must be read.
     Fold,
-    /// A question. What another program has made too large reads as empty, and a warning names it.
+    /// A query. A table that another program has made too large reads as empty, and a warning names it.
     Query,
 }
 
@@ -56,18 +56,18 @@ pub type Field = (Vec<u8>, Vec<u8>);
 /// An answer to a read of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TablePage {
-    /// The values that were asked for by names, in the order of those; `None` for a missing one.
+    /// The values of the fields that were asked for by name, in the order of the names; `None` for a missing field.
     pub values: Vec<Option<Vec<u8>>>,
-    /// Fields with their values, some of which other pages may have as well.
+    /// Fields with their values. Other pages may have some of the same fields.
     pub fields: Vec<Field>,
-    /// Where the next page begins; `None` after the last one.
+    /// The cursor of the next page; `None` after the last one.
     pub next: Option<String>,
     /// The number of fields, if that was asked for.
     pub count: usize,
 }
 
 impl TablePage {
-    /// The values of fields that were asked for by names.
+    /// An answer with the values of fields that were asked for by name.
     pub fn of_values(values: Vec<Option<Vec<u8>>>) -> Self {
         Self {
             values,
@@ -75,7 +75,7 @@ impl TablePage {
         }
     }
 
-    /// A whole table, or some of its ranks.
+    /// An answer with a whole table, or some of its ranks.
     pub fn of_fields(fields: Vec<Field>) -> Self {
         Self {
             fields,
@@ -83,7 +83,7 @@ impl TablePage {
         }
     }
 
-    /// The number of fields of a table.
+    /// An answer with the number of fields of a table.
     pub fn of_count(count: usize) -> Self {
         Self {
             count,
@@ -91,18 +91,18 @@ impl TablePage {
         }
     }
 
-    /// The value of the last field that was asked for by its name.
+    /// Takes the value of the last field that was asked for by name.
     pub fn value(&mut self) -> Option<Vec<u8>> {
         self.values.pop().flatten()
     }
 
-    /// Fields with the integers that they have as values.
+    /// The fields whose values are integers, with these integers.
     pub fn numbers(self) -> impl Iterator<Item = (Vec<u8>, i64)> {
         let fields = self.fields.into_iter();
         fields.filter_map(|(field, value)| Some((field, number(&value)?)))
     }
 
-    /// The names of fields that are texts.
+    /// The names of the fields that are valid text.
     pub fn names(self) -> impl Iterator<Item = String> {
         let fields = self.fields.into_iter();
         fields.filter_map(|(name, _)| String::from_utf8(name).ok())
@@ -125,8 +125,8 @@ packed! {
     }
 }
 
-/// Which content each slice of the records has: the fields are `{tier}:{place}` with the value `{slice} {version}`. A
-/// slice that is not listed has no records, or its changes are unknown.
+/// The revision of each slice of the records, from fields `{tier}:{place}` with the value `{slice} {version}`. A slice
+/// that is not listed has no records, or its changes are unknown.
 pub fn revisions(page: &TablePage) -> HashMap<TierSlice, Revision> {
     let revision = |(field, value): &Field| {
         let (seconds, _) = std::str::from_utf8(field).ok()?.split_once(':')?;
@@ -137,10 +137,10 @@ pub fn revisions(page: &TablePage) -> HashMap<TierSlice, Revision> {
     page.fields.iter().filter_map(revision).collect()
 }
 
-/// What readers of records need of the journal's state.
+/// The part of the journal's state that reads of records need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordState {
-    /// The version of the journal's state. Another one tells that a step of folding came in between.
+    /// The version of the journal's state. A different version means that a step of folding came in between.
     pub version: String,
     /// Which slices of the finest tier are part of the coarser ones; `None` if that cannot be read.
     pub rolled: Option<RolledUp>,
@@ -148,14 +148,14 @@ pub struct RecordState {
     pub created: Option<i64>,
     /// When the first sample that the store holds was recorded, in Unix seconds, if that can be read.
     pub since: Option<i64>,
-    /// The times in which no instance recorded, in Unix seconds from the first to before the second: ascending,
-    /// disjoint, at most 1,000. `None` where the absence of all instances is not known, as in Redis.
+    /// The times in which no instance recorded, as half-open ranges of Unix seconds: ascending, disjoint, at most
+    /// 1,000. `None` where the absence of all instances is not known, as in Redis.
     pub gaps: Option<Vec<Gap>>,
 }
 
 impl RecordState {
-    /// The state of these values: the version, what is rolled up, the beginnings of the generation and of its samples,
-    /// and the gaps.
+    /// The state from these values: the version, the slices that are rolled up, the beginnings of the generation and of
+    /// its samples, and the gaps.
     pub fn new(page: TablePage) -> Self {
         let mut values = page.values.into_iter();
         let Some(version) = values.next() else {
@@ -164,7 +164,7 @@ impl RecordState {
         let mut next = || values.next().flatten();
         let text = |value: Vec<u8>| String::from_utf8(value).ok();
         let rolled = match next() {
-            // It was too large to be read.
+            // The field was too large to be read.
             Some(rolled) if rolled.is_empty() => None,
             rolled => Some(rolled.and_then(text).and_then(|rolled| from_hex(&rolled))),
         };
@@ -179,9 +179,9 @@ impl RecordState {
         }
     }
 
-    /// Which slices of the finest tier are part of the coarser ones at `now`. A new state does not say so until a round
-    /// is folded, although records of an earlier generation may exist. If it cannot be read, slices that are not rolled
-    /// up are left out.
+    /// Which slices of the finest tier are part of the coarser ones at `now`. A new state has no such information until
+    /// a round is folded, although records of an earlier generation may exist. If the state is unreadable, slices that
+    /// are not rolled up are left out.
     pub fn rolled_at(&self, now: i64) -> RolledUp {
         let Some(mut rolled) = self.rolled.clone() else {
             return RolledUp::default();
@@ -193,12 +193,12 @@ impl RecordState {
     }
 }
 
-/// The answers to some reads.
+/// The answers to some reads, in their order.
 #[derive(Clone, Debug)]
 pub struct Answers(std::vec::IntoIter<TablePage>);
 
 impl Answers {
-    /// The answers to reads in their order.
+    /// The answers to reads, in the order of the reads.
     pub fn new(answers: Vec<TablePage>) -> Self {
         Self(answers.into_iter())
     }
@@ -229,7 +229,7 @@ pub async fn read_value(
     Ok(read_table(reader, purpose, read).await?.value())
 }
 
-/// Reads a table that may be large, up to so many pages of it. A field may come twice.
+/// Reads a table that may be large, up to `most` pages. A field may be returned twice.
 pub async fn read_pages(
     reader: &dyn TableReader,
     purpose: Purpose,
@@ -249,7 +249,7 @@ pub async fn read_pages(
     Ok(fields)
 }
 
-/// The tables of a store, as they are read.
+/// Reads the tables of a store.
 ///
 /// # Cancel safety
 /// Dropping a future of this trait changes nothing.

@@ -1,5 +1,5 @@
-//! Who has taken which change: one field beside the judgement. A judgement leaves it as it is, whichever version of this
-//! crate makes it, and whoever takes a change leaves the judgement as it is.
+//! The changes that are taken, and by whom: one field beside the judgement. A judgement of any version of this crate
+//! leaves the field as it is, and taking a change leaves the judgement as it is.
 
 use std::sync::Arc;
 
@@ -12,20 +12,20 @@ use tower_pulse_model::pack;
 /// The field of [`Table::Judgement`].
 pub const TAKEN: &[u8] = b"taken";
 
-/// The most changes that are taken at the same time.
+/// The most changes that may be taken at the same time.
 pub const MAX_TAKEN: usize = 100;
 
-/// Who has taken which change.
+/// The changes that are taken, and by whom.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TakenChanges {
     /// The value of the field; `None` if it is missing.
     value: Option<Vec<u8>>,
-    /// The ids of changes, with who has taken each.
+    /// The ids of changes, each with the person who has taken it.
     by_id: Vec<(Arc<str>, Taken)>,
 }
 
 impl TakenChanges {
-    /// What a field has; nothing if it cannot be read.
+    /// Reads the value of the field; empty if it is unreadable.
     pub fn new(value: Option<Vec<u8>>) -> Self {
         let by_id = value.as_deref().and_then(pack::unpack);
         Self {
@@ -34,13 +34,13 @@ impl TakenChanges {
         }
     }
 
-    /// Who has taken a change.
+    /// Returns who has taken a change.
     fn of(&self, id: &str) -> Option<&Taken> {
         let mut all = self.by_id.iter();
         all.find_map(|(other, taken)| (**other == *id).then_some(taken))
     }
 
-    /// Tells the changes that stand who has taken them. No one sees to a change that has ended.
+    /// Sets who has taken each of the changes that stand. A change that has ended is not taken.
     pub fn tell(&self, changes: &mut [Change]) {
         for change in changes {
             let taken = self.of(&change.id).filter(|_| change.ended.is_none());
@@ -48,8 +48,8 @@ impl TakenChanges {
         }
     }
 
-    /// The write that makes a change one that somebody has taken, or nobody, and forgets those that have ended. `None` if
-    /// there is no room for another one.
+    /// The write that marks a change as taken, or with `None` as not taken, and forgets changes that have ended. `None`
+    /// if there is no room for another one.
     pub fn write(
         &self,
         change: &str,

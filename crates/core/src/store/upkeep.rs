@@ -13,7 +13,7 @@ use tower_pulse_model::snapshot::Problem;
 /// Seconds after its last heartbeat during which an instance counts as alive.
 pub const INSTANCE_TTL: i64 = 60;
 
-/// Samples that folding could not use, of all instances, since the store's generation began.
+/// Samples of all instances that folding could not use, since the store's generation began.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Exceptions {
     /// Requests older than the statistics of the last hour: in the counters, not in the statistics.
@@ -22,7 +22,7 @@ pub struct Exceptions {
     pub skewed: u64,
     /// How often data for a key was dropped because the key holds something else.
     pub quarantined: u64,
-    /// Those keys, as long as they hold it. A store in one process forgets none.
+    /// Those keys, as long as they hold something else. A store in one process forgets none.
     pub quarantined_keys: Vec<Problem>,
 }
 
@@ -80,17 +80,18 @@ pub struct StoreStatus {
     pub ranking_warnings: Vec<String>,
     /// Instances that have sent no heartbeat for a while, and did not end.
     pub silent: Vec<SilentInstance>,
-    /// Tables of records that were found to be gone in the last hour: how many, and some of them; empty for none.
+    /// The tables of records that were found to be missing in the last hour: how many, and some of their names; empty
+    /// if there are none.
     pub gone: String,
-    /// The journal, if the store has one that is read later.
+    /// The journal, if the store has one that is folded later.
     pub journal: Option<JournalHealth>,
-    /// The entry that the folder waits at, if it does.
+    /// The entry that the folder waits at, if there is one.
     pub newer: Option<NewerEntry>,
-    /// The time of the store, if it is not this process's.
+    /// The store's time, if its clock is not that of this process.
     pub time: Option<StoreTime>,
 }
 
-/// An instance that has sent no heartbeat for a while.
+/// An instance that has not sent a heartbeat for some time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SilentInstance {
     /// Its name.
@@ -104,7 +105,7 @@ pub struct SilentInstance {
 pub struct Heartbeat {
     /// The id of the instance.
     pub instance: String,
-    /// The name that it was given, if it was.
+    /// The name that the user has given to the instance, if any.
     pub name: Option<Arc<str>>,
     /// The time of the heartbeat, in Unix seconds.
     pub at: i64,
@@ -116,9 +117,9 @@ pub struct Heartbeat {
     pub dropped: u64,
     /// The version of the application.
     pub version: Option<Arc<str>>,
-    /// Seconds by which the clock of the instance is ahead of the store's, if it knows.
+    /// Seconds by which the clock of the instance is ahead of the store's, if known.
     pub skew: Option<i64>,
-    /// Why cleaning fails, or skips a key, if it does.
+    /// Why cleaning fails or skips a key, if so.
     pub cleaning: Option<String>,
 }
 
@@ -160,13 +161,13 @@ pub struct Cleaned {
     pub counters: u64,
     /// Contexts that were forgotten.
     pub contexts: u64,
-    /// A key that the pass left as it is, as it holds something else.
+    /// A key that the pass left as it is, because it holds something else.
     pub skipped: Option<Problem>,
-    /// The precision of that key, if a counter has it, or else 0.
+    /// The precision of that key's counter, or 0 if the key is not a counter's.
     pub skipped_precision: i64,
 }
 
-/// Keeps a store and its fleet in order.
+/// Heartbeats, the status and cleaning of a store.
 ///
 /// # Cancel safety
 /// Dropping a future of this trait leaves the store either unchanged or as if the future had completed.

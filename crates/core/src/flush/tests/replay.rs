@@ -1,4 +1,4 @@
-//! Calls that the store has acknowledged and lost are replayed, but not without end.
+//! Calls that the store has acknowledged and lost are replayed, but not endlessly.
 
 use super::{Flushing, at};
 use crate::error::StoreErrorKind;
@@ -29,7 +29,7 @@ async fn a_store_that_loses_the_same_call_again_and_again_is_a_failure() {
     flushing.record(1);
     let error = flushing.flusher.flush().await.expect_err("it never ends");
     assert_eq!(error.kind(), StoreErrorKind::Unexpected);
-    // Three rounds, one for the call that is replayed, and the one that is too many.
+    // Three rounds, one for the replayed call, and the one that is too many.
     assert_eq!(flushing.store.calls().len(), 1 + 2 * 5);
 }
 

@@ -1,4 +1,4 @@
-//! When a flusher flushes and sends heartbeats, and how long it waits after an error.
+//! The times of a flusher's flushes and heartbeats, and its waits after an error.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use tower_pulse_model::context::Kind;
 use tower_pulse_model::outcome::Outcome;
 use tower_pulse_model::ranking::RankingSpec;
 
-/// The wait until the next flush, of a flusher half-way in the turn of its fleet.
+/// The wait until the next flush, for a flusher half-way through its fleet's interval.
 fn wait_at(millis: u64, interval: Option<Duration>, instances: u64) -> Duration {
     // A clock that was never set stands at 0.
     let waits = [0, NOW].map(|start| {
@@ -70,8 +70,8 @@ async fn the_interval_grows_with_the_fleet_unless_it_is_set() {
     }
 }
 
-/// Drives a flusher with an interval of 60 s for 102 s, and does `each_second` before each. Returns after how many seconds
-/// it flushed.
+/// Drives a flusher with an interval of 60 s for 102 s, and runs `each_second` before each second. Returns after how
+/// many seconds it flushed.
 async fn flushes(flushing: &Flushing, clock: &ManualClock, each_second: impl Fn(u32)) -> Vec<u32> {
     let (stop, stopped) = Stop::new();
     let tasks = [
@@ -83,7 +83,7 @@ async fn flushes(flushing: &Flushing, clock: &ManualClock, each_second: impl Fn(
     for second in 1..=102 {
         each_second(second);
         clock.advance(SECOND);
-        // More than there are calls of a flush.
+        // More ids than fit into one flush.
         for _ in 0..256 {
             tokio::task::yield_now().await;
         }
@@ -107,7 +107,7 @@ async fn contexts_that_are_all_busy_do_not_shorten_the_interval() {
         let entries = entries.iter();
         entries.for_each(|entry| entry.record_measured(MS, Outcome::Success, false));
     });
-    // 20 s of a minute have passed, and the flusher has its turn within a tenth of a second after each.
+    // 20 s of a minute have passed, and the flusher flushes within a tenth of a second after each turn.
     assert_eq!(flushed.await, [41, 101]);
     assert_eq!(flushing.flusher.status().last_interval, 60 * SECOND);
 }

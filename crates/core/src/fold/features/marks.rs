@@ -1,4 +1,4 @@
-//! Folding marks: the newest are retained, and a version that repeats the one before it gets none.
+//! Folding marks: keeps the newest, and drops a version's mark that repeats the one before it.
 
 use crate::fold::ground::{Ground, Leased};
 use crate::fold::plan::{NAMES_AT_ONCE, Plans};
@@ -10,7 +10,7 @@ use tower_pulse_model::pack::pack;
 use tower_pulse_model::round::{PARTITION_OF_MARKS, Round};
 use tower_pulse_model::sorted::Map;
 
-/// Fields without a mark that one round removes.
+/// The most fields without a mark that one round removes.
 const MAX_SURPLUS: usize = 1_000;
 
 /// Adds the marks of a round to those of the store.
@@ -19,7 +19,7 @@ pub(super) async fn merge(ground: &Ground<'_>, round: &Round, plans: &mut Plans)
     if added.is_empty() || !ground.is_left(PARTITION_OF_MARKS) {
         return Ok(());
     }
-    // Listed under any version, and read again under that of the step.
+    // The ids are listed under any version; their values are read again under the version of the step.
     let listed = boxed(marks::read(ground.journal)).await?;
     let ids: Vec<_> = listed.marks.as_slice().iter().map(id_of).collect();
     let fields = [(Table::Marks, ids.clone())];

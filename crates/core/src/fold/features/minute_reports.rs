@@ -1,5 +1,5 @@
-//! Folding minute reports: what an instance did in a minute is merged with what the store has of it, and so is what
-//! the instances of a version of the application did.
+//! Folding minute reports: merges the report of an instance with the one that the store has for the same minute, and
+//! likewise those of versions of the application.
 
 use crate::fold::ground::{Ground, Leased, fields_by_table};
 use crate::fold::plan::{NAMES_AT_ONCE, Plan, Plans};
@@ -13,10 +13,10 @@ use tower_pulse_model::slices::Merge;
 /// A field of a table.
 type Field = (Table, Vec<u8>);
 
-/// Contexts of an instance that cost a step about as much as one command.
+/// The number of contexts in a report that cost a step about as much as one command.
 const CONTEXTS_PER_COST: usize = 8;
 
-/// Merges the reports of a round with what the store has.
+/// Merges the reports of a round with those of the store.
 pub(super) async fn merge(ground: &Ground<'_>, round: &Round, plans: &mut Plans) -> Leased<()> {
     let now = round.stamp;
     let mut instances: Vec<(Field, (usize, &InstanceMinute))> = Vec::new();
@@ -74,7 +74,7 @@ pub(super) async fn merge(ground: &Ground<'_>, round: &Round, plans: &mut Plans)
     Ok(())
 }
 
-/// Time to live of the reports of a minute, in seconds. The clock of an instance may be ahead.
+/// The time to live of the reports of a minute, in seconds. Allows for an instance whose clock is ahead.
 fn ttl_of(table: &Table, now: i64) -> i64 {
     let ahead = match table {
         Table::InstanceMinutes { minute } | Table::VersionMinutes { minute } => *minute - now,

@@ -1,5 +1,5 @@
-//! The features: what is recorded, each in a file of its own. [`Features`] lists them. A feature merges what a round
-//! changes in its tables, and some look after them between rounds.
+//! The features of the fold, each in a file of its own. [`Features`] lists them. A feature merges the changes of a
+//! round into its tables, and some features maintain their tables between rounds.
 
 mod marks;
 mod minute_reports;
@@ -16,21 +16,21 @@ use crate::store::table::FieldWrites;
 use crate::task::BoxFuture;
 use tower_pulse_model::round::Round;
 
-/// What an instance that folds may remember and keep.
+/// The limits of an instance that folds.
 #[derive(Clone, Copy, Debug)]
 pub struct FoldLimits {
     /// The most records that it remembers from one round to the next.
     pub records: usize,
     /// The most profiles in the store.
     pub profiles: usize,
-    /// The days of history that it asks for, beside the tiers that every store has.
+    /// The days of history that it asks for, in addition to the tiers that every store has.
     pub history_days: Option<u32>,
-    /// The most contexts that a step writes; `None` for as many as the store takes quickly.
+    /// The most contexts that a step writes; `None` for as many as the store can take quickly.
     pub step_contexts: Option<usize>,
 }
 
 impl FoldLimits {
-    /// Remembers so many records, without other limits.
+    /// Limits of `records` remembered records, without other limits.
     pub fn remembering(records: usize) -> Self {
         Self {
             records,
@@ -44,7 +44,7 @@ impl FoldLimits {
 /// The result of a part of the fold, boxed so that the future of a round is small.
 type Folding<'a> = BoxFuture<'a, Leased<()>>;
 
-/// All features. Some remember a part of the store, which is true as long as the lease holds.
+/// All features. Some remember a part of the store, which is valid as long as the lease holds.
 ///
 /// The methods are called in this order, again and again: [`between_rounds`](Self::between_rounds); then
 /// [`while_idle`](Self::while_idle) if there are no entries, or else [`before_round`](Self::before_round),
@@ -63,7 +63,7 @@ impl Features {
         }
     }
 
-    /// Takes out what has expired at `now`, in Unix seconds of the store, a bounded part at a time.
+    /// Removes data that has expired at `now`, in Unix seconds of the store, a bounded part at a time.
     pub(super) fn between_rounds<'a>(
         &'a mut self,
         ground: &'a mut Ground<'_>,
@@ -73,7 +73,7 @@ impl Features {
         Box::pin(self.rankings.expire(ground, now))
     }
 
-    /// Does what is overdue at `now`, in Unix seconds, as no entry arrives.
+    /// Does the work that is overdue at `now`, in Unix seconds, while no entry arrives.
     pub(super) fn while_idle<'a>(
         &'a mut self,
         ground: &'a mut Ground<'_>,
@@ -87,7 +87,7 @@ impl Features {
         Box::pin(self.records.roll_up_and_apply(ground))
     }
 
-    /// Adds to the plans what the round changes in the partitions that are not done: their costs, and the fields as
+    /// Adds the changes of the round in the partitions that are not done to the plans: their costs, and the fields as
     /// they are after the round.
     pub(super) fn plan<'a>(
         &'a mut self,
@@ -104,7 +104,7 @@ impl Features {
         })
     }
 
-    /// The fields that a step with some partitions writes beside those that were planned.
+    /// The fields that a step with some partitions writes in addition to the planned ones.
     pub(super) fn writes(&mut self, lease: &Lease, partitions: &[usize]) -> Vec<FieldWrites> {
         let mut writes = self.rankings.writes(partitions);
         writes.extend(self.records.writes(lease, partitions));
@@ -116,7 +116,7 @@ impl Features {
         Box::pin(self.rankings.limit(ground))
     }
 
-    /// Forgets what is unlikely to be needed for the next round.
+    /// Forgets data that the next round is unlikely to need.
     pub(super) fn forget(&mut self) {
         self.records.forget();
     }

@@ -1,4 +1,4 @@
-//! The rankings of a build with a store of this process alone, which has none without the feature `rankings`.
+//! The rankings of a build without the feature `rankings`: there are none, as its only store is in this process.
 
 use super::{FieldWrites, Ground, Leased, Plans, Round};
 

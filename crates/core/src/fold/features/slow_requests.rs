@@ -1,5 +1,5 @@
-//! Folding the slowest and the newest failed requests: the lists of the contexts of a round are merged with those of
-//! the store.
+//! Folding the slowest and the newest failed requests: merges the lists of the contexts of a round with those of the
+//! store.
 
 use crate::fold::ground::{Ground, Leased, fields_by_table};
 use crate::fold::plan::{NAMES_AT_ONCE, Plans};
@@ -42,7 +42,7 @@ pub(super) async fn merge(ground: &Ground<'_>, round: &Round, plans: &mut Plans)
         (Table::SlowRequests { hour: *hour }, id.to_vec())
     }));
     let values = ground.load(&fields).await?;
-    // Both are in the order of the hours, and then of the contexts.
+    // Both are in the order of the hours, then of the contexts.
     let values = values.into_iter().flatten();
     for (((hour, context), mut list), before) in added.into_iter().zip(values) {
         // A field that does not hold a list reads as empty, and is replaced.

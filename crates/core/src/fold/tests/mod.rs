@@ -1,5 +1,5 @@
-//! Tests of a folder with a scripted journal, in paused time. tests/journal tests on a real server what a folder
-//! writes.
+//! Tests of a folder with a scripted journal, in paused time. The data that a folder writes is tested on a real server
+//! by tests/journal.
 
 mod lease;
 mod readable;
@@ -93,7 +93,7 @@ struct Scripted {
     entries_per_read: usize,
     /// Whether a context has records in every slice.
     is_recorded: bool,
-    /// The newest entry, if that is gone.
+    /// The newest entry, if it is missing.
     head: Option<Position>,
     /// Seconds since `NOW`.
     since_now: Mutex<i64>,
@@ -102,14 +102,14 @@ struct Scripted {
     records: Mutex<Vec<usize>>,
     /// Slices whose records may expire.
     released: Mutex<Vec<i64>>,
-    /// What each step has added.
+    /// The additions of each step.
     additions: Mutex<Vec<Additions>>,
     /// Steps that fail, and how.
     failing_steps: Mutex<VecDeque<StoreErrorKind>>,
     /// An incident of the next step.
     incident: Mutex<Option<Incident>>,
     behaviour: Mutex<Behaviour>,
-    /// The answers to the next questions whether a call is readable, last one first.
+    /// The answers to the next questions whether a call is readable, the last one first.
     readable: Mutex<Vec<Readable>>,
     calls: Mutex<Vec<(Instant, Call)>>,
 }
@@ -150,7 +150,7 @@ impl Scripted {
         Box::pin(std::future::ready(answer))
     }
 
-    /// The calls that are no reads, without their times.
+    /// The calls that are not reads, without their times.
     fn changes(&self) -> Vec<Call> {
         let mut calls = lock(&self.calls);
         let calls = calls.drain(..).map(|(_, call)| call);
@@ -159,14 +159,14 @@ impl Scripted {
             .collect()
     }
 
-    /// The times of the calls of one sort.
+    /// The times of the calls of one kind.
     fn times(&self, of: &Call) -> Vec<Instant> {
         let calls = lock(&self.calls);
         let times = calls.iter().filter(|(_, call)| call == of);
         times.map(|(at, _)| *at).collect()
     }
 
-    /// The times between the calls of one sort.
+    /// The times between the calls of one kind.
     fn gaps(&self, of: &Call) -> Vec<Duration> {
         let times = self.times(of);
         times.windows(2).map(|pair| pair[1] - pair[0]).collect()

@@ -1,4 +1,4 @@
-//! An instance waits until its call can be read, and folds it where nobody else does.
+//! An instance waits until its call can be read, and folds it if no other instance does.
 
 use super::{Behaviour, Call, Folding, MS, NOW, at, entry};
 use crate::store::{AppendedCall, Readable};
@@ -29,7 +29,7 @@ async fn a_call_is_waited_for_until_it_can_be_read_or_is_lost() {
             gaps,
             [5, 10, 20, 40, 80, 100, 100].map(|millis| millis * MS)
         );
-        // The instance would fold, if no other did.
+        // The instance would fold if no other did.
         assert_eq!(folding.journal.times(&Call::Acquire).len(), 8);
     }
 }

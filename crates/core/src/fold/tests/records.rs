@@ -24,7 +24,7 @@ async fn only_slices_that_are_rolled_up_may_expire() {
     let folding = with_records_everywhere().await;
     let released = lock(&folding.journal.released);
     assert_eq!(released.len(), 129);
-    // Clocks may be ahead, so there may be later slices too.
+    // Clocks may be ahead, so later slices may exist too.
     let newest = released.iter().max();
     assert_eq!(newest, Some(&(FINEST.slice(NOW) - 60)));
 }

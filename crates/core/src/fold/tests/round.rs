@@ -172,7 +172,7 @@ async fn entries_before_a_garbled_one_are_folded_first() {
     assert_eq!(order, [Some(100), Some(200), Some(300)]);
     assert_eq!(changes[1], Call::SetAside(200));
 
-    // A round that was begun has them together.
+    // A round that was begun contains them together.
     let folding = Folding::one_by_one(vec![first, garbled(200), last]);
     lock(&folding.journal.progress).upto = Some(at(300));
     assert_eq!(folding.fold().await, Attendance::Mine);
@@ -202,7 +202,7 @@ async fn an_entry_of_a_newer_version_waits_behind_those_that_can_be_folded() {
         "{changes:?}"
     );
 
-    // Once they have waited for long enough, those that are new still wait.
+    // Once the first entries have waited long enough, new ones still wait.
     for (stamp, is_set_aside) in [
         (NOW - 600, true),
         (NOW - 599, false),

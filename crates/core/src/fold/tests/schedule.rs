@@ -66,7 +66,7 @@ async fn a_denied_folder_tries_again_every_two_seconds_of_its_clock() {
     let folding = Folding::new(Behaviour::Failing(StoreErrorKind::Forbidden));
     let _stop = folding.start();
     for tries in 1..=4 {
-        // Neither real time nor entries that wait make it any faster.
+        // Neither real time nor waiting entries shorten the wait.
         for step in [1_999 * MS, MS] {
             folding.unattended.notify_one();
             sleep(Duration::from_secs(100)).await;
@@ -84,7 +84,7 @@ async fn a_denied_folder_tries_again_every_two_seconds_of_its_clock() {
 async fn a_folder_waits_longer_after_each_error_up_to_two_seconds() {
     let folding = Folding::new(Behaviour::Failing(StoreErrorKind::Unreachable));
     let _stop = folding.start();
-    // Entries that wait do not make it any faster.
+    // Waiting entries do not shorten the wait.
     for _ in 0..200 {
         folding.unattended.notify_one();
         sleep(500 * MS).await;

@@ -110,7 +110,7 @@ fn totals_tell_of_traces_and_of_a_target() {
 
     let totals: HashMap<_, _> = recorder.drain.totals().into_iter().collect();
     let target = totals["GET /"].target.expect("a target");
-    // The error and the slow one; the 404 does not count.
+    // The error and the slow request count; the 404 does not.
     assert_eq!((target.counted, target.bad), (3, 2));
     let exemplars = totals["GET /"].exemplars.as_ref().expect("exemplars");
     let ids = |places| exemplars.newest(places).map(|e| &*e.trace_id);
@@ -140,7 +140,7 @@ fn totals_of_counters_are_those_since_the_start_drained_or_not() {
     recorder.counter("refunds");
     assert_eq!(totals(), [("refunds".into(), 0), ("sales".into(), -4)]);
     (0..COUNTERS).for_each(|number| recorder.counter(&number.to_string()).increment());
-    // The two names that found no room, and a counter that the user has given the same name.
+    // The two names without room, and a counter to which the user has given the same name.
     let overflow = |totals: Vec<(Arc<str>, i64)>| {
         let overflow = totals.into_iter().find(|(name, _)| &**name == OVERFLOW);
         overflow.map(|(_, total)| total)
@@ -175,7 +175,7 @@ fn only_names_beyond_the_maximum_overflow() {
         assert_eq!(counter.name(), format!("counter {number}"));
     }
     record(&recorder, Kind::Http, "GET /");
-    // Under this name somebody may count too.
+    // The user may count under this name too.
     assert_eq!(recorder.counter(OVERFLOW).name(), OVERFLOW);
     assert_eq!(recorder.recording.overflows(), (false, false));
     assert_eq!(recorder.counter("one more").name(), OVERFLOW);

@@ -15,9 +15,9 @@ type SliceCounts = Map<i64, i64>;
 /// All counters.
 #[derive(Clone, Debug, Default)]
 pub struct Counters {
-    /// By the name of the counter, and by the seconds of the precision, in their order: there are few.
+    /// The counts by the name of the counter, then by the seconds of the precision, in order: there are few precisions.
     by_name: HashMap<String, Vec<(u32, SliceCounts)>>,
-    /// The counters that have changed, with their precisions, if somebody writes them down.
+    /// The counters that have changed, with their precisions, in a store that writes them to a file.
     pub changed: Option<Map<(String, u32), ()>>,
 }
 
@@ -124,7 +124,7 @@ impl Counters {
                     .unwrap_or(Precision::new(*seconds, DEFAULT_RETAINED));
                 let before = slices.len();
                 let cut_off = precision.cut_off(pass.now);
-                // Visits only slices that are removed, as the store is held meanwhile.
+                // Visits only slices that are removed, as the store is locked meanwhile.
                 while let Some(oldest) = slices.first()
                     && (*oldest <= cut_off || slices.len() > precision.retained as usize)
                 {
@@ -149,7 +149,7 @@ impl Counters {
 /// Drops the slices for which a new slice leaves no room.
 fn drop_pushed_out(slices: &mut SliceCounts, precision: Precision, new: i64) {
     let pushed_out = precision.pushed_out_by(new);
-    // Most slices are the newest, and push out at most the oldest: a search for it would take as long as the addition.
+    // Most slices are the newest, and push out at most the oldest: searching for it would take as long as the addition.
     if slices.first().is_some_and(|oldest| *oldest <= pushed_out) {
         slices.remove(&pushed_out);
     }

@@ -39,7 +39,7 @@ packed! {
 }
 
 impl Entered {
-    /// Adds an entry behind the others: a call of this number.
+    /// Adds the call with this number behind the other entries.
     pub(super) fn enter(&mut self, instance: &str, seq: u64, mut entry: Entry) {
         let before = self.head.chain.to_be_bytes();
         let id = before.into_iter().chain(instance.bytes());
@@ -62,7 +62,7 @@ impl Entered {
         self.progress.upto.unwrap_or(self.head)
     }
 
-    /// No instance waits for a lease: each that has appended folds.
+    /// `is_attended` is false because no instance waits for a lease: each folds after it has appended.
     pub(super) fn receipt(&self) -> Receipt {
         Receipt {
             position: self.head,

@@ -17,7 +17,7 @@ pub struct FieldChange {
 }
 
 impl FieldChange {
-    /// A field that has another value now; `None` where there is none.
+    /// Notes the bytes of a field's value before and after a write; `None` where there is no value.
     pub fn note(&mut self, field: &[u8], before: Option<usize>, after: Option<usize>) {
         let size = |value: usize| (field.len() + value) as i64;
         self.fields += i64::from(after.is_some()) - i64::from(before.is_some());
@@ -43,7 +43,7 @@ impl Extent {
         self.expires_at.is_some_and(|at| at <= now)
     }
 
-    /// Adds a change, where each field takes some bytes beside its name and its value.
+    /// Adds a change. Each field takes `bytes_per_field` beside its name and its value.
     pub(super) fn add(&mut self, change: FieldChange, bytes_per_field: usize) {
         let bytes = change.bytes + change.fields * bytes_per_field as i64;
         self.fields = self.fields.saturating_add_signed(change.fields);
@@ -51,7 +51,7 @@ impl Extent {
     }
 }
 
-/// Is shown fields with their values, until it breaks.
+/// A function that gets fields with their values until it breaks.
 pub type Show<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
 
 /// The fields of all tables. A table that has no field does not exist.
@@ -73,8 +73,8 @@ pub trait Fields: Any + Send {
     /// Removes a table.
     fn clear(&mut self, table: &Table) -> Result<()>;
 
-    /// Shows the fields of a table with their values in the order of the fields, from the one behind `after` on, until
-    /// `show` breaks.
+    /// Shows the fields of a table with their values, in the order of the fields, from the first one after `after` on,
+    /// until `show` breaks.
     fn visit(&self, table: &Table, after: Option<&[u8]>, show: &mut Show<'_>) -> Result<()>;
 
     /// Notes how large a table is, and when it expires; `None` for a table that is gone.
@@ -82,7 +82,7 @@ pub trait Fields: Any + Send {
         Ok(())
     }
 
-    /// A copy, for tests that take a store in memory back to an earlier moment.
+    /// A copy, for tests that reset a store in memory to an earlier state.
     #[cfg(any(test, feature = "__test_store"))]
     fn copied(&self) -> Box<dyn Fields> {
         panic!("these fields have no copies: a test copies their file")

@@ -1,5 +1,5 @@
-//! Appending, and the steps of folding. As all instances are in this process, they take turns to fold, and none has to
-//! find out whether another one is alive.
+//! Appending, and the steps of folding. As all instances are in this process, they fold one after the other, and none
+//! has to find out whether another one is alive.
 
 use super::entered::Fence;
 use super::state::State;
@@ -87,7 +87,7 @@ impl State {
         self.kept.fences.get(instance).map_or(0, |fence| fence.seq)
     }
 
-    /// The version that holds, if it is not this one.
+    /// Refuses a version that is not the current one.
     fn stale<T>(&self, version: &str) -> Option<Step<T>> {
         let held = &self.kept.journal.progress.version;
         (held != version).then(|| Step::Stale(held.clone()))
@@ -197,7 +197,7 @@ impl Journal for InProcessStore {
             _ => None,
         };
         let is_hole = matches!(amendment, Amendment::CloseHole);
-        // No entry is of a newer version: an older process does not open the file of a newer form.
+        // No entry is of a newer version: an older version of this crate does not open a file of a newer format.
         Box::pin(self.with(Access::Write, move |state| {
             if let Some(stale) = state.stale(&version) {
                 return Ok(stale);

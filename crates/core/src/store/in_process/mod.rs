@@ -1,8 +1,8 @@
-//! Stores whose instances are all in one process: in memory, or in a file. [`State`] is what both know, over the
-//! fields of their tables, which each keeps in its own way. [`InProcessStore`] makes a store of it.
+//! Stores whose instances are all in one process: in memory, or in a file. [`State`] is what both have in common, over
+//! the fields of their tables, which each stores in its own way. [`InProcessStore`] makes a store of it.
 //!
-//! `journal` takes calls in and applies the steps of folding to the `tables` and the `counters`; `table_reads` reads the
-//! tables, `upkeep` tells who is alive and removes old data.
+//! `journal` takes calls and applies the steps of folding to the `tables` and the `counters`; `table_reads` reads the
+//! tables; `upkeep` tracks the living instances and removes old data.
 
 mod counters;
 mod entered;
@@ -32,39 +32,39 @@ use crate::error::{Result, StoreError, StoreErrorKind};
 use crate::task::boxed;
 use tower_pulse_model::slice::Precisions;
 
-/// The most bytes of entries that are not folded, unless a test sets others. A flush folds what it has appended, so that
-/// there are no more than it had to append, and what flushes have left that were dropped half-way.
+/// The most bytes of entries that are not folded, unless a test sets others. A flush folds what it has appended, so
+/// there is never more than one flush appends, plus the leftovers of dropped flushes.
 const JOURNAL_BYTES: u64 = 64 * 1024 * 1024;
 
-/// What work does to the state.
+/// How a piece of work accesses the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Reads it, or changes only what ends with the process.
+    /// Reads the state, or changes only the part that ends with the process.
     Read,
-    /// Changes what a file keeps.
+    /// Changes the part that a file stores.
     Write,
-    /// Begins once all that was done before is durable.
+    /// Begins once all earlier work is durable.
     Durable,
 }
 
-/// What work on a state has found.
+/// The result of work on a state.
 pub type Found = Result<Box<dyn Any + Send>>;
 
-/// Work on a state, or on the reason why there is none.
+/// Work on a state, or on the error that explains why there is none.
 pub type Work = Box<dyn FnOnce(Result<&mut State>) + Send>;
 
-/// The place in which a store has its state.
+/// The place where a store has its state: memory or a file.
 pub trait Place: Send + Sync {
-    /// In a few words.
+    /// A description in a few words.
     fn describe(&self) -> String;
 
-    /// Begins to work on the state, alone.
+    /// Starts work with exclusive access to the state.
     ///
     /// # Errors
     /// The work is not done.
     fn begin(&self, access: Access, work: Work) -> Result<()>;
 
-    /// The number of the last call of an instance that is durable, if that may not be each one.
+    /// The number of an instance's last durable call, in a place where calls become durable only later.
     fn durable_seq(&self, _instance: &str) -> Option<u64> {
         None
     }
@@ -75,7 +75,7 @@ pub trait Place: Send + Sync {
     }
 }
 
-/// All that stores in one process do alike: whatever they answer is made of their state.
+/// The common part of all stores in one process, which answers from their state.
 pub struct InProcessStore {
     precisions: Precisions,
     clock: Clock,
@@ -84,12 +84,12 @@ pub struct InProcessStore {
     pub journal_bytes: u64,
     /// Whether each context has counters of its own.
     pub has_context_counters: bool,
-    /// Held by the instance that folds.
+    /// Locked by the instance that folds.
     turn: AsyncMutex<()>,
 }
 
 impl InProcessStore {
-    /// A store whose state is in that place.
+    /// A store whose state is in this place.
     pub fn in_place(precisions: Precisions, clock: Clock, place: Arc<dyn Place>) -> Self {
         Self {
             precisions,
@@ -106,10 +106,10 @@ impl InProcessStore {
         self.clock.now_seconds()
     }
 
-    /// Works on the state, alone.
+    /// Works on the state with exclusive access to it.
     ///
     /// # Cancel safety
-    /// The work of a future that is dropped may be done.
+    /// The work may be done even if the future is dropped.
     pub async fn with<R: Send + 'static>(
         &self,
         access: Access,
@@ -121,7 +121,7 @@ impl InProcessStore {
         found.map(|found| *found).map_err(|_| self.ended())
     }
 
-    /// Does work, and waits for its answer.
+    /// Does work, and waits for its result.
     async fn find(
         &self,
         access: Access,
@@ -129,7 +129,7 @@ impl InProcessStore {
     ) -> Found {
         let (answer, answered) = oneshot::channel();
         let work = move |state: Result<&mut State>| {
-            // A future that was dropped waits for nothing.
+            // If the future was dropped, the work is skipped.
             if !answer.is_closed() {
                 let _ = answer.send(state.and_then(work));
             }
@@ -138,7 +138,7 @@ impl InProcessStore {
         answered.await.unwrap_or_else(|_| Err(self.ended()))
     }
 
-    /// All work is done and answered, unless it panics.
+    /// The error for work without a result, which happens only if the work panics.
     fn ended(&self) -> StoreError {
         let message = format!(
             "work on the {} has panicked; the log says where",

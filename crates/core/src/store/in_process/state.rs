@@ -1,4 +1,4 @@
-//! What a store in one process knows.
+//! The state of a store in one process.
 
 use super::counters::Counters;
 use super::entered::{Entered, Fence};
@@ -15,14 +15,14 @@ use tower_pulse_model::sorted::Map;
 use tower_pulse_model::tier::RolledUp;
 
 packed! {
-    /// The part of a state that a file keeps as one value, without the entries of the journal.
+    /// The part of the state that a file stores as one value, without the entries of the journal.
     #[derive(Clone, Debug, Default, PartialEq)]
     pub struct Kept {
         /// The name of the store's generation.
         pub generation: String,
         /// When the generation began, in Unix seconds.
         pub created: i64,
-        /// When the first sample was recorded that it holds, or the generation began.
+        /// When the first sample that the store holds was recorded, or the generation began.
         pub since: i64,
         /// When a file last wrote it, in Unix seconds.
         pub written_at: i64,
@@ -30,13 +30,13 @@ packed! {
         pub fences: Map<String, Fence>,
         /// The journal.
         pub journal: Entered,
-        /// What could not be folded.
+        /// The samples that could not be folded.
         pub exceptions: Exceptions,
-        /// Contexts whose last sample is not after this time are not among the slowest any more.
+        /// Contexts whose last sample is not after this time have left the ranking of the slowest.
         pub ranked_since: i64,
-        /// Up to which minute records are rolled up.
+        /// The minutes whose records are rolled up.
         pub rolled: RolledUp,
-        /// The times in which no instance recorded. Those of a store in memory are set by tests: it ends with its
+        /// The times in which no instance recorded. In a store in memory only tests set them, as it ends with its
         /// process.
         pub gaps: Vec<Gap>,
     }
@@ -45,7 +45,7 @@ packed! {
 /// The data of a store in one process.
 #[cfg_attr(any(test, feature = "__test_store"), derive(Clone))]
 pub struct State {
-    /// The small part.
+    /// The small part, which a file stores as one value.
     pub kept: Kept,
     /// The slices of counters.
     pub counters: Counters,
@@ -72,8 +72,8 @@ impl State {
         }
     }
 
-    /// Adds what a step adds. `stamp` is the time of its round, and `now` that of the store. No other program can read
-    /// statistics here, so that none are kept.
+    /// Applies the additions of a step. `stamp` is the time of its round, and `now` that of the store. Statistics are
+    /// not kept, as no other program could read them here.
     pub(super) fn add(&mut self, additions: &Additions, stamp: i64, now: i64) -> Result<()> {
         for slice in &additions.counters {
             for (name, n) in &slice.added {

@@ -123,7 +123,7 @@ impl TableReader for InProcessStore {
             let (mut answers, mut unread) = (Vec::with_capacity(reads.len()), reads);
             while !unread.is_empty() {
                 if !answers.is_empty() {
-                    // Neither the store nor this thread is held for long.
+                    // Yield, so that neither the store nor this thread is blocked for long.
                     tokio::task::yield_now().await;
                 }
                 let (part, later) = unread.split_at(len_of_part(unread));

@@ -16,7 +16,7 @@ use tower_pulse_model::tier::{Revision, TierSlice};
 /// Values that are read at once.
 const VALUES_AT_ONCE: usize = 1_000;
 
-/// How many of some reads are answered at once.
+/// The number of reads that are answered at once.
 pub(super) fn len_of_part(reads: &[TableRead]) -> usize {
     let mut values = 0;
     let is_within = |read: &&TableRead| {
@@ -66,12 +66,13 @@ impl State {
     }
 }
 
-/// The ids at some ranks: highest sums first, equal ones in descending order of the ids. No others are held.
+/// The ids at some ranks: highest sums first, equal ones in descending order of the ids. Holds no more ids than these
+/// ranks need.
 fn ids_at(tables: &Tables, table: &Table, ranks: &Range<usize>, now: i64) -> Result<Vec<Field>> {
     if ranks.is_empty() {
         return Ok(Vec::new());
     }
-    // The last one is at its top.
+    // A heap with the id of the lowest rank on top.
     let mut first: BinaryHeap<Reverse<(i64, Vec<u8>)>> = BinaryHeap::new();
     tables.visit(table, None, now, &mut |id, sum| {
         if let Some(sum) = number(sum) {
@@ -92,7 +93,7 @@ fn ids_at(tables: &Tables, table: &Table, ranks: &Range<usize>, now: i64) -> Res
         .collect())
 }
 
-/// The packed places of some ids among all ids.
+/// The packed places of some ids in the ranking of all ids.
 fn places(
     tables: &Tables,
     table: &Table,
@@ -108,7 +109,7 @@ fn places(
         return Ok(vec![None; asked.len()]);
     }
     sorted.order();
-    // How many ids there are before each of these, and behind the one before it.
+    // The number of ids between each of these ids and the one before it.
     let mut between = vec![0; sorted.len() + 1];
     tables.visit(table, None, now, &mut |id, sum| {
         if let Some(sum) = number(sum) {

@@ -1,5 +1,4 @@
-//! The tables, as the fold reads and writes them: how large each is, when it expires, and which go first where there is
-//! no room.
+//! The tables of a store in one process: their sizes, when they expire, and which are removed when there is no room.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -12,13 +11,13 @@ use tower_pulse_model::pack::{from_hex, to_hex};
 use tower_pulse_model::sorted::Map;
 use tower_pulse_model::tier::{FINEST, Revision, RolledUp, TierSlice};
 
-/// Fields on one page.
+/// The most fields on a page.
 const FIELDS_PER_PAGE: usize = 500;
 /// Bytes after which a page ends.
 const BYTES_PER_PAGE: usize = 1024 * 1024;
 /// Seconds between two times at which expired tables are removed.
 const EXPIRY_INTERVAL: i64 = 60;
-/// The part of the bytes of the records that minute reports may take.
+/// The minute reports may take 1 / `REPORTS_PART` of the bytes of the records.
 const REPORTS_PART: usize = 4;
 
 /// All tables.
@@ -26,7 +25,7 @@ const REPORTS_PART: usize = 4;
 pub struct Tables {
     fields: Box<dyn Fields>,
     by_name: Map<Table, Extent>,
-    /// About how many bytes the records may take, or all tables.
+    /// The bound on the bytes of the records, or of all tables.
     pub bound: Bound,
     /// When expired tables were last removed.
     expired_at: i64,
@@ -36,7 +35,7 @@ pub struct Tables {
     record_bytes: usize,
     /// About how many bytes all tables take.
     bytes: usize,
-    /// Of each slice of the records, the number of writes of all slices when it was last written.
+    /// The revision of each slice of the records: the number of all writes of slices when the slice was last written.
     revisions: HashMap<TierSlice, Revision>,
     /// The number of writes of slices.
     writes: Revision,
@@ -44,7 +43,7 @@ pub struct Tables {
     removed_for_room: u64,
 }
 
-/// What is bounded, by about how many bytes.
+/// The approximate limit in bytes, and the tables that it bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// The records and the minute reports.
@@ -70,7 +69,7 @@ impl Tables {
         }
     }
 
-    /// Tables that were written before. The revisions of their slices are none that an earlier state of theirs had.
+    /// Tables that were written before. Their slices get revisions that an earlier state has never used.
     pub fn reopened(
         fields: Box<dyn Fields>,
         by_name: Map<Table, Extent>,
@@ -101,12 +100,12 @@ impl Tables {
         self.removed_for_room
     }
 
-    /// The fields, where the tables are not needed any more.
+    /// The fields, when the tables are no longer needed.
     pub fn into_fields(self) -> Box<dyn Fields> {
         self.fields
     }
 
-    /// The fields, to change them.
+    /// The fields, for changing them.
     pub fn fields_mut(&mut self) -> &mut dyn Fields {
         &mut *self.fields
     }
@@ -185,7 +184,7 @@ impl Tables {
         self.fields.note_extent(table, Some(&extent))
     }
 
-    /// Notes that a table takes other bytes than before.
+    /// Accounts for a table whose bytes have changed.
     fn account(&mut self, table: &Table, before: usize, after: usize) {
         self.bytes = self.bytes + after - before;
         let bounded = match table {
@@ -196,7 +195,7 @@ impl Tables {
         *bounded = *bounded + after - before;
     }
 
-    /// Removes the tables that have expired, and the oldest records and minute reports until the others are within the
+    /// Removes the tables that have expired, then the oldest records and minute reports until the others are within the
     /// bound. Records of the finest tier go first, as the coarser tiers include them; those that are still to be rolled
     /// up stay.
     pub fn retain(&mut self, rolled: &RolledUp, now: i64) -> Result<()> {
@@ -226,7 +225,7 @@ impl Tables {
         }
     }
 
-    /// About how many bytes what is bounded takes, and may take.
+    /// The approximate bytes of the bounded tables, and their limit.
     fn room(&self) -> (usize, usize) {
         match self.bound {
             Bound::Records(most) => (self.record_bytes + self.report_bytes, most),
@@ -234,7 +233,7 @@ impl Tables {
         }
     }
 
-    /// The records that are dropped first.
+    /// The records to remove first.
     fn oldest_records(&self, rolled: &RolledUp) -> Option<Table> {
         let first = Table::records((0, i64::MIN));
         let tables = self.by_name.after(Some(&first));
@@ -245,7 +244,7 @@ impl Tables {
         dropped.map(|(table, _)| table.clone())
     }
 
-    /// The oldest minute of which there are reports.
+    /// The oldest minute that has reports.
     fn oldest_report(&self) -> Option<i64> {
         let minute = |table: &Table| match table {
             Table::InstanceMinutes { minute } | Table::VersionMinutes { minute } => Some(*minute),
@@ -254,7 +253,7 @@ impl Tables {
         self.by_name.keys().filter_map(minute).min()
     }
 
-    /// Which content each slice of the records has.
+    /// The revision of each slice of the records.
     pub fn revisions(&self, now: i64) -> impl Iterator<Item = (TierSlice, Revision)> {
         let revisions = self.revisions.iter();
         let live = revisions.filter(move |(at, _)| self.is_live(&Table::records(**at), now));
@@ -269,8 +268,8 @@ impl Tables {
         }
     }
 
-    /// Shows the fields of a table with their values in the order of the fields, from the one behind `after` on, until
-    /// `show` breaks.
+    /// Shows the fields of a table with their values, in the order of the fields, from the first one after `after` on,
+    /// until `show` breaks.
     pub fn visit(
         &self,
         table: &Table,
@@ -301,7 +300,7 @@ impl Tables {
         live.map_or(0, |extent| extent.fields as usize)
     }
 
-    /// Some fields of a table, from where the page before ended on.
+    /// A page of the fields of a table, from the end of the page before on.
     pub fn page(&self, table: &Table, from: Option<&str>, now: i64) -> Result<TablePage> {
         let after: Option<Vec<u8>> = from.and_then(from_hex);
         let (mut page, mut bytes) = (TablePage::default(), 0);

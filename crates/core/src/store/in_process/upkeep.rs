@@ -1,4 +1,4 @@
-//! Looking after a store: heartbeats, the fleet, and cleaning, which removes data that is older than its retention.
+//! Upkeep of a store: heartbeats, the fleet, and cleaning, which removes data that is older than its retention.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl Upkeep for InProcessStore {
     }
 }
 
-/// The instances of this process and their versions, which end with it.
+/// The instances of this process and their versions. They end with the process.
 #[derive(Clone, Debug, Default)]
 pub struct Heartbeats {
     instances: HashMap<String, Heartbeat>,

@@ -1,5 +1,5 @@
-//! Contexts with what they measured in the current hour and in the hour before: from their records, and from what other
-//! programs have added to the exported statistics.
+//! Contexts with their samples of the current hour and of the hour before: from their records, and from the additions
+//! of other programs to the exported statistics.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use tower_pulse_model::slice::{HOUR, hour_of};
 use tower_pulse_model::snapshot::{ContextSnapshot, HourSnapshot, Problem};
 use tower_pulse_model::tier::RolledUp;
 
-/// Some contexts that have exported statistics, to which other programs may have added. Those that only other programs
-/// have recorded come first.
+/// Contexts that have exported statistics, to which other programs may have added. Those that only other programs have
+/// recorded come first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BookStatistics {
     /// The contexts.
@@ -31,7 +31,7 @@ pub struct BookStatistics {
     pub problems: Vec<Problem>,
 }
 
-/// The contexts of a name.
+/// The contexts that have this name.
 pub(in crate::store) fn contexts<'a>(
     reader: &'a dyn TableReader,
     exports: Option<&'a dyn Exports>,
@@ -46,8 +46,8 @@ pub(in crate::store) fn contexts<'a>(
         let rolled = RecordState::new(answers.page()).rolled_at(now);
         let has_contexts = answers.page().count > 0;
         let listed = CONTEXTS.map(|(kind, _)| answers.page().value().map(|_| kind));
-        // The statistics before the records, so that every sample in the statistics is in the records too, unless another
-        // program has added it.
+        // The statistics are read before the records, so that every sample in the statistics is in the records too,
+        // unless another program has added it.
         let exported = match exports {
             Some(exports) => exports.statistics(name, now).await?,
             None => None,
@@ -58,7 +58,7 @@ pub(in crate::store) fn contexts<'a>(
         if kinds.is_empty() && (exported.is_some() || name == ALL) {
             kinds.push(kind_of(name));
         }
-        // Contexts of one name share their statistics, which then tell nothing of one of them.
+        // Contexts of one name share their statistics, which then say nothing about one of them.
         let hours = exported.filter(|_| kinds.len() == 1).unwrap_or_default();
         let contexts = kinds.into_iter();
         let contexts = contexts.map(|kind| (ContextId::new(kind, name), hours.clone()));
@@ -73,7 +73,7 @@ pub(in crate::store) fn contexts<'a>(
     })
 }
 
-/// Contexts from number `offset` on, with their exported statistics and their records.
+/// Contexts from index `offset` on, with their exported statistics and their records.
 pub(in crate::store) fn book_statistics<'a>(
     reader: &'a dyn TableReader,
     exports: Option<&'a dyn Exports>,
@@ -98,7 +98,7 @@ pub(in crate::store) fn book_statistics<'a>(
     })
 }
 
-/// Contexts with both hours.
+/// Contexts with the samples of both hours.
 async fn snapshots(
     reader: &dyn TableReader,
     contexts: Vec<(ContextId, ExportedHours)>,
@@ -127,7 +127,7 @@ async fn snapshots(
         .collect())
 }
 
-/// What was recorded in an hour, and what other programs have added to it.
+/// The samples that were recorded in an hour, and those that other programs have added.
 fn hour_at(
     start: i64,
     exported: &ExportedHours,
@@ -140,7 +140,7 @@ fn hour_at(
     let recorded = aggregate
         .as_ref()
         .map(|sums| AccessTimeStats::from(&sums.times));
-    // Late samples are in the records alone.
+    // Only the records have late samples.
     let times = match (exported, recorded) {
         (Some(exported), Some(recorded)) if recorded.count >= exported.count => recorded,
         (Some(times), _) | (None, Some(times)) => times,

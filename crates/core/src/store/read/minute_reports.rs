@@ -1,4 +1,4 @@
-//! What each instance, and each version of the application, did in some minutes.
+//! Reads the minute reports of instances and of versions of the application.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use tower_pulse_model::{pack, sorted};
 /// The minute of each instance, by name.
 pub type InstanceReports = Vec<(Arc<str>, InstanceMinute)>;
 
-/// What the instances of a version of the application did in a minute, while another version ran beside it.
+/// The records of a version of the application for a minute in which another version ran beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VersionRecords {
     /// The start of the minute, in Unix seconds.
@@ -25,7 +25,7 @@ pub struct VersionRecords {
     pub records: Vec<ReportedContext>,
 }
 
-/// What each instance did in some minutes.
+/// The reports of each instance for some minutes.
 pub(in crate::store) fn minute_reports<'a>(
     reader: &'a dyn TableReader,
     minutes: &'a [i64],
@@ -35,7 +35,7 @@ pub(in crate::store) fn minute_reports<'a>(
     Box::pin(unpacked(reader, tables, instances))
 }
 
-/// What each version did in some minutes.
+/// The records of each version for some minutes.
 pub(in crate::store) fn version_records<'a>(
     reader: &'a dyn TableReader,
     minutes: &'a [i64],
@@ -57,7 +57,7 @@ pub(in crate::store) fn version_records<'a>(
     })
 }
 
-/// The instances of a minute, by name.
+/// The reports of the instances of a minute, by name.
 fn instances(fields: &[Field]) -> InstanceReports {
     let instance = |(instance, packed): &Field| {
         let name = std::str::from_utf8(instance).ok()?;
@@ -68,7 +68,7 @@ fn instances(fields: &[Field]) -> InstanceReports {
     instances
 }
 
-/// The contexts of the versions that ran side by side in a minute.
+/// The contexts of the versions that ran side by side in a minute, by version.
 fn versions(fields: &[Field]) -> Vec<(Arc<str>, Vec<ReportedContext>)> {
     let mut versions = Vec::new();
     for (field, packed) in fields {

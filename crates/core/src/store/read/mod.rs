@@ -1,5 +1,4 @@
-//! Answers to queries from what a backend reads of its tables, once for every backend. A field that cannot be read is
-//! left out.
+//! Answers queries from the tables of a backend, once for every backend. A field that cannot be read is left out.
 
 #[cfg(feature = "query")]
 mod contexts;
@@ -40,7 +39,7 @@ use super::table::Table;
 use super::table_reads::{Field, Purpose, TableRead, TableReader};
 use crate::error::Result;
 
-/// Tables that are read whole at once, so that few of them are in memory at a time.
+/// The most tables that are read whole at once, so that few are in memory at a time.
 const TABLES_AT_ONCE: usize = 4;
 
 /// Reads some tables whole, and unpacks each.
@@ -55,7 +54,7 @@ async fn unpacked<T>(
         let mut answers = reader.read_tables(Purpose::Query, part).await?;
         for _ in part {
             read.push(unpack(&answers.page().fields));
-            // Unpacking a table holds the runtime up for a while.
+            // Unpacking a table blocks the runtime for a while.
             tokio::task::yield_now().await;
         }
     }

@@ -15,14 +15,15 @@ use tower_pulse_model::order::InOrder;
 use tower_pulse_model::pack::unpack;
 use tower_pulse_model::ranking::{RankingSpec, RankingState};
 
-/// How often a ranking is read again because a step of folding came in between.
+/// The most attempts to read a ranking when a step of folding came in between.
 const MAX_TRIES: usize = 20;
 /// Ids that are read at once.
 const IDS_AT_ONCE: usize = 10_000;
-/// The most ids of a ranking and of the slices that have left its window, up to which all of them are read so that the
-/// answer is exact. Beyond, only the ids of the answer are corrected, until the folder has taken the slices out.
+/// The most ids of a ranking and of the slices that have left its window for which all ids are read, so that the answer
+/// is exact. Beyond, only the ids of the answer are corrected, until the folder has taken the slices out.
 const MAX_EXACT_IDS: usize = 20_000;
-/// Slices by which the ids of such an answer are corrected, and ids beyond the answer that may be part of it then.
+/// The most slices by which the ids of such an answer are corrected, and the number of further ids that are read
+/// because a correction may bring them into the answer.
 const MAX_CORRECTED_SLICES: usize = 8;
 const MORE_CANDIDATES: usize = 500;
 
@@ -33,9 +34,9 @@ pub struct RankingQuery {
     pub name: String,
     /// The time of the query, in Unix seconds.
     pub now: i64,
-    /// How many of the highest ids to leave out.
+    /// The number of highest ids to leave out.
     pub offset: usize,
-    /// How many ids to return after these.
+    /// The number of ids to return after these.
     pub limit: usize,
     /// Ids whose places are asked for.
     pub ids: Vec<String>,
@@ -65,20 +66,20 @@ impl RankedId {
 /// A part of a ranking.
 #[derive(Clone, Debug)]
 pub struct RankingPage {
-    /// The configuration that the ranking was last added to with.
+    /// The configuration with which instances last added to the ranking.
     pub spec: RankingSpec,
     /// Number of ids.
     pub total: usize,
-    /// How much was added to ids for which there was no room.
+    /// The sum of the additions to ids for which there was no room.
     pub dropped: u64,
-    /// The ids that were asked for by place, highest first. Equal scores are in descending order of the ids.
+    /// The ids that were asked for by rank, highest first. Equal scores are in descending order of the ids.
     pub top: Vec<RankedId>,
     /// The places of the ids that were asked for by name; `None` for an id that is not in the ranking.
     pub places: Vec<Option<RankingPlace>>,
 }
 
 impl RankingPage {
-    /// Answers from all ids and their sums.
+    /// A page from all ids and their sums.
     pub fn new(
         spec: RankingSpec,
         dropped: u64,
@@ -132,7 +133,7 @@ pub(in crate::store) fn ranking_page<'a>(
     })
 }
 
-/// A query under way.
+/// A query in progress.
 struct Reading<'a> {
     reader: &'a dyn TableReader,
     query: &'a RankingQuery,
@@ -209,7 +210,7 @@ impl Reading<'_> {
         Ok(counts.fold(0, usize::saturating_add))
     }
 
-    /// Answers from the totals, of which no slice has left the window.
+    /// Answers from the totals if no slice has left the window.
     async fn page_of_totals(
         &self,
         spec: RankingSpec,
@@ -242,15 +243,15 @@ impl Reading<'_> {
         })
     }
 
-    /// The ranks that are read at once when `from` of `limit` ids after the offset of the query are known.
+    /// The ranks to read next when `from` of `limit` ids after the offset of the query are known.
     fn ranks(&self, from: usize, limit: usize) -> Range<usize> {
         let start = self.query.offset.saturating_add(from);
         let count = limit.saturating_sub(from).min(IDS_AT_ONCE);
         start..start.saturating_add(count)
     }
 
-    /// Reads more ids than are read at once. When a step of folding comes in between, it begins again, as an id may
-    /// have moved from one part to another.
+    /// Reads more ids than can be read at once. Begins again when a step of folding comes in between, as an id may have
+    /// moved from one part to another.
     async fn long_top(&self, limit: usize) -> Result<Vec<(Vec<u8>, i64)>> {
         for _ in 0..MAX_TRIES {
             let (mut all, mut version) = (Vec::new(), None);
@@ -273,7 +274,7 @@ impl Reading<'_> {
         Err(self.changes_too_often())
     }
 
-    /// Answers with the ids of the totals, and takes these slices, which have left the window, out of their sums.
+    /// Answers with the ids of the totals, and subtracts from their sums the given slices, which have left the window.
     async fn corrected_page(
         &self,
         spec: RankingSpec,
@@ -319,7 +320,7 @@ impl Reading<'_> {
     }
 
     /// Reads all totals, without the slices that have left the window but are not taken out yet. The error is the
-    /// current state of the ranking: other slices must be taken out, or a step of folding came in between.
+    /// current state of the ranking, if other slices must be taken out or a step of folding came in between.
     async fn totals_within(
         &self,
         expired: &[i64],

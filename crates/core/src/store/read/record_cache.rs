@@ -1,5 +1,5 @@
-//! The records of contexts that were read before: somebody who looks at a series asks for the same slices again and
-//! again, and only those that have changed are read.
+//! A cache of the records of contexts. The screens ask for the same slices of a series again and again; only those that
+//! have changed are read.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -17,10 +17,10 @@ const MAX_BYTES: usize = 4 * 1024 * 1024;
 /// Bytes of a record beside its packed form.
 const PER_RECORD: usize = 72;
 
-/// The records of one context in slices of a tier: with the tier's length.
+/// The id of a series: the records of one context in slices of a tier, given by its length in seconds.
 pub(super) type SeriesId = (RecordId, u32);
 
-/// The record of a slice, packed, when the slice had this revision.
+/// The packed record of a slice, and the revision of the slice when it was read.
 pub(super) struct HeldRecord {
     pub(super) revision: Option<Revision>,
     pub(super) packed: Option<Box<[u8]>>,
@@ -31,7 +31,7 @@ pub(super) type HeldRecords = HashMap<TierSlice, HeldRecord>;
 
 struct Series {
     id: SeriesId,
-    /// The beginning of the store's generation: another one has other data.
+    /// The beginning of the store's generation: another generation has other data.
     created: i64,
     records: HeldRecords,
     bytes: usize,
@@ -56,7 +56,7 @@ impl RecordCache {
         series.map(|series| series.records).unwrap_or_default()
     }
 
-    /// Holds the records of a series, instead of those that were read longest ago. Records that do not fit by themselves
+    /// Holds the records of a series, and drops those that were read longest ago. Records that alone exceed the limit
     /// are not held.
     pub(super) fn put(&self, id: SeriesId, created: i64, records: HeldRecords) {
         let mut held = lock(&self.0);

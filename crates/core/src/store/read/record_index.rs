@@ -1,4 +1,4 @@
-//! What records there are, without the records.
+//! The index of the records: which records exist, without their content.
 
 use std::collections::HashMap;
 
@@ -11,12 +11,12 @@ use tower_pulse_model::context::{ALL, ContextId};
 use tower_pulse_model::recorded::RecordedTime;
 use tower_pulse_model::tier::{Revision, RolledUp, TierSlice};
 
-/// What records a store holds, without the records.
+/// The records that a store holds, without their content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordIndex {
     /// The contexts that may have records, without [`ALL`].
     pub contexts: Vec<ContextId>,
-    /// Which content a slice has. A slice that is not listed has no records, or its changes are unknown.
+    /// The revision of each slice. A slice that is not listed has no records, or its changes are unknown.
     pub revisions: HashMap<TierSlice, Revision>,
     /// Which slices of the finest tier are part of the coarser ones.
     pub rolled: RolledUp,
@@ -26,14 +26,14 @@ pub struct RecordIndex {
     pub recorded: RecordedTime,
 }
 
-/// What records there are at `now`.
+/// The index of the records at `now`.
 pub(in crate::store) fn record_index<'a>(
     reader: &'a dyn TableReader,
     now: i64,
 ) -> StoreFuture<'a, RecordIndex> {
     Box::pin(async move {
-        // In this order: a minute that is rolled up in between counts as pending, and the record of the wider slice, which
-        // is read later, says that the minute is part of it.
+        // The order matters: a minute that is rolled up in between counts as pending, and the record of the wider
+        // slice, which is read later, says that the minute is part of it.
         let mut reads = vec![TableRead::State, TableRead::Revisions];
         reads.extend(CONTEXTS.map(|(_, table)| TableRead::Ranks(table, 0..MAX_NAMES)));
         let mut answers = reader.read_tables(Purpose::Query, &reads).await?;
@@ -41,7 +41,7 @@ pub(in crate::store) fn record_index<'a>(
         let revisions = revisions(&answers.page());
         let mut contexts = Vec::new();
         for (kind, _) in CONTEXTS {
-            // Many names hold the runtime up for a while.
+            // Many names block the runtime for a while.
             tokio::task::yield_now().await;
             let names = answers.page().names().filter(|name| name != ALL);
             contexts.extend(names.map(|name| ContextId::new(kind, name)));

@@ -1,4 +1,4 @@
-//! Counters of contexts, for stores that have only their records.
+//! Counters of contexts from their records, for stores that keep no counters of contexts.
 
 use super::record_cache::RecordCache;
 use super::records::{RecordQuery, records};
@@ -35,7 +35,7 @@ pub async fn recorded_counter(
     let mut slices: Map<i64, i64> = Map::default();
     let read = records(reader, cache, &query).await?.into_iter();
     let slices_read = read.flat_map(|read| read.slices);
-    // A slice may have nothing but timers that ended after their requests.
+    // A slice may hold only timers that ended after their requests.
     for slice in slices_read.filter(|slice| slice.sums.times.count > 0) {
         let n = match metric {
             Metric::Hits => slice.sums.times.count,

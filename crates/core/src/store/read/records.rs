@@ -20,10 +20,10 @@ use tower_pulse_model::tier::{FINEST, Revision, RolledUp, TIERS, TierSlice};
 /// Contexts whose records are read at once.
 const CONTEXTS_AT_ONCE: usize = 100;
 
-/// Slices of which their records are read at once.
+/// The number of slices whose records are read at once.
 const SLICES_AT_ONCE: usize = 8;
 
-/// The tier that hours are combined from: the finest that has as many as are shown.
+/// The tier from which hours are combined: the finest one that is retained for as many hours as are shown.
 const HALF_HOURS: Precision = TIERS[1];
 
 /// Contexts whose records are unpacked at once.
@@ -55,12 +55,12 @@ pub struct ContextRecords {
 struct SlicesToCombine {
     width: u32,
     tier: Precision,
-    /// Those of the tier, oldest first, and then those of the finest tier that are not part of them.
+    /// The slices of the tier, oldest first, and then those of the finest tier that are not part of them.
     slices: Vec<TierSlice>,
 }
 
 impl SlicesToCombine {
-    /// Those of the tier that begin within `starts`, with the pending minutes until `end`.
+    /// The slices of the tier that begin within `starts`, with the pending minutes until `end`.
     fn within(
         starts: Range<i64>,
         end: i64,
@@ -112,12 +112,12 @@ impl SlicesToCombine {
 /// Reads the records of a context in many slices.
 struct SeriesReader<'a> {
     reader: &'a dyn TableReader,
-    /// With the beginning of the store's generation.
+    /// The cache of records, with the beginning of the store's generation.
     cache: Option<(&'a RecordCache, i64)>,
     revisions: HashMap<TierSlice, Revision>,
 }
 
-/// The records of the contexts in a query that are retained, in its order.
+/// The retained records of the contexts in a query, in its order.
 pub(in crate::store) fn records<'a>(
     reader: &'a dyn TableReader,
     cache: Option<&'a RecordCache>,
@@ -132,7 +132,7 @@ pub(in crate::store) fn records<'a>(
         let slices = SlicesToCombine::retained(query, &rolled);
         let reader = SeriesReader {
             reader,
-            // Without revisions nobody knows what has changed.
+            // Without revisions it is unknown which records have changed.
             cache: cache.zip(state.created).filter(|_| !revisions.is_empty()),
             revisions,
         };
@@ -149,7 +149,7 @@ pub(in crate::store) fn records<'a>(
 }
 
 impl SeriesReader<'_> {
-    /// Combines the records of a context. Those that are held, and have not changed, are not read.
+    /// Combines the records of a context. Reads only those that are not in the cache or have changed.
     async fn read(&self, id: RecordId, slices: &SlicesToCombine) -> Result<Vec<SliceSums>> {
         let series = (id, slices.tier.seconds);
         let slices_read = &slices.slices;
@@ -177,8 +177,8 @@ impl SeriesReader<'_> {
     }
 }
 
-/// The records of many contexts in the hours that begin within `starts`, in the order of the contexts. What is no
-/// record is left out, and added to the problems.
+/// The records of many contexts in the hours that begin within `starts`, in the order of the contexts. Fields that hold
+/// no record are left out, and added to the problems.
 pub(super) async fn hourly_records(
     reader: &dyn TableReader,
     contexts: &[ContextId],
@@ -198,7 +198,7 @@ pub(super) async fn hourly_records(
         }
         for (at, context) in part.iter().enumerate() {
             if at % UNPACKED_AT_ONCE == 0 {
-                // Unpacking holds the runtime up for a while.
+                // Unpacking blocks the runtime for a while.
                 tokio::task::yield_now().await;
             }
             let records = slices.slices.iter().zip(&mut by_slice);

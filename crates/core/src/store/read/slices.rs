@@ -10,7 +10,7 @@ use tower_pulse_model::pack;
 use tower_pulse_model::records::{Record, RecordId};
 use tower_pulse_model::tier::TierSlice;
 
-/// Fields that a read of packed records asks for: a server does nothing else meanwhile.
+/// The most fields that one read of packed records asks for: a server does nothing else meanwhile.
 const FIELDS_AT_ONCE: usize = 500;
 
 /// The records of all contexts in a slice.

@@ -25,7 +25,7 @@ pub async fn slowest(
     reads.extend(CONTEXTS.map(|(_, table)| TableRead::Ranks(table, 0..MAX_NAMES)));
     let mut answers = reader.read_tables(Purpose::Query, &reads).await?;
     let rolled = RecordState::new(answers.page()).rolled_at(now);
-    // By name, as contexts of one name are ranked as one: the newest hour, and their kinds.
+    // By name, because contexts of one name are ranked as one: the newest hour, and their kinds.
     let mut by_name: Map<String, (i64, Vec<Kind>)> = Map::default();
     for (kind, _) in CONTEXTS {
         for (name, last_seen) in answers.page().numbers() {
@@ -45,13 +45,14 @@ pub async fn slowest(
             .map(|kind| ContextId::new(kind, name.clone()));
         contexts.extend(ids.map(|id| (hour, id)));
     }
-    // Those of one name stay side by side.
+    // Contexts of one name stay next to each other.
     contexts.order_by_key(|(hour, _)| *hour);
     let mut ranking = Vec::new();
     for of_hour in contexts.chunk_by(|(hour, _), (other, _)| hour == other) {
         let hour = of_hour[0].0;
         let ids: Vec<_> = of_hour.iter().map(|(_, id)| id.clone()).collect();
-        // A sample of a clock that is ahead may be of the next hour, or was refused, and the newest is of the last one.
+        // A sample may be of the next hour if a clock is ahead. If it was refused, the newest accepted one is of the
+        // last hour.
         let hours = hour - HOUR..hour + 2 * HOUR;
         let problems = &mut Vec::new();
         let records = hourly_records(reader, &ids, hours, &rolled, problems).await?;

@@ -1,4 +1,4 @@
-//! What a folder knows of the rankings of the store under its lease.
+//! The state of the store's rankings that a folder remembers under its lease.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use tower_pulse_model::ranking::{RankingSpec, RankingState};
 #[derive(Default)]
 pub(super) struct KnownRankings {
     pub(super) by_name: BTreeMap<Arc<str>, KnownRanking>,
-    /// Whether these are all.
+    /// Whether all rankings of the store are known.
     pub(super) is_listed: bool,
-    /// Rankings that were added to since they were last limited, the longest waiting one first.
+    /// Rankings with additions since they were last limited, the longest waiting one first.
     pub(super) to_limit: VecDeque<Arc<str>>,
 }
 
@@ -22,9 +22,9 @@ pub(super) struct KnownRankings {
 #[derive(Clone, Debug)]
 pub(super) struct KnownRanking {
     pub(super) state: RankingState,
-    /// The configurations of the instances, where they differ.
+    /// The configurations of the instances, if they differ.
     pub(super) specs: CarriedSpecs,
-    /// How many ids it has; `None` until they are counted. Other programs may add some.
+    /// The number of ids; `None` until they are counted. Other programs may add some.
     pub(super) ids: Option<usize>,
 }
 
@@ -61,7 +61,7 @@ impl KnownRankings {
         self.by_name.get_mut(name)
     }
 
-    /// The ranking of this name, which begins if there is none.
+    /// The ranking of this name, created if it is not known.
     pub(super) fn begin(&mut self, name: &Arc<str>, spec: RankingSpec) -> &mut KnownRanking {
         let ranking = self.by_name.entry(name.clone());
         ranking.or_insert_with(|| KnownRanking::new(spec))
@@ -75,7 +75,7 @@ impl KnownRankings {
         self.by_name.iter()
     }
 
-    /// Limits a ranking after the round.
+    /// Schedules a ranking to be limited after the round.
     pub(super) fn touch(&mut self, name: &Arc<str>) {
         if !self.to_limit.contains(name) {
             self.to_limit.push_back(name.clone());

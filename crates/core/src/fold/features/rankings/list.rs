@@ -1,4 +1,4 @@
-//! Reading what the store knows of rankings, once under a lease.
+//! Reads the state of the store's rankings, once per lease.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -45,7 +45,7 @@ impl Rankings {
         Ok(())
     }
 
-    /// Reads all rankings, once. Those that are known already stay as they are.
+    /// Reads all rankings, once. Those that are known already are kept.
     pub(super) async fn list(&mut self, journal: &dyn Journal) -> Result<(), StoreError> {
         if self.known.is_listed {
             return Ok(());
@@ -76,7 +76,7 @@ impl Rankings {
                 self.known.by_name.entry(name.into()).or_insert(ranking);
             }
         }
-        // The folder before may have ended before it had limited them.
+        // The last folder may have ended before it had limited them.
         let names: BTreeSet<_> = self.known.by_name.keys().cloned().collect();
         names.iter().for_each(|name| self.known.touch(name));
         self.known.is_listed = true;

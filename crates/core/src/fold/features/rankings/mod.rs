@@ -1,6 +1,6 @@
-//! Folding rankings: `plan` merges the counts of each slice, and their sums, with those of the store; `upkeep` takes
-//! slices out that have left the window, and drops ids for which there is no room. `known` is what the folder remembers
-//! of the store's rankings, and `list` reads it.
+//! Folding rankings: `plan` merges the counts of each slice, and their sums, with those of the store; `upkeep`
+//! subtracts slices that have left the window, and drops ids for which there is no room. `known` is the state that the
+//! folder remembers, and `list` reads it.
 
 mod known;
 mod list;

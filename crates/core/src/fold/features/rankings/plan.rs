@@ -1,4 +1,4 @@
-//! Merging the counts of each slice of a ranking, and their sums, with those of the store.
+//! Merges the counts of each slice of a ranking, and their sums, with those of the store.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use tower_pulse_model::ranking::{IdDelta, RankingDelta, RankingSpec, RankingStat
 use tower_pulse_model::round::{Round, partition, partition_of_id};
 use tower_pulse_model::sorted;
 
-/// Ids that one step takes out, and ids that are planned before the task yields to others.
+/// The number of ids that one step takes out, and that are planned before the task yields to others.
 pub(super) const IDS_AT_ONCE: usize = 200;
-/// Ids for which each ranking has room in each round.
+/// The number of new ids for which each ranking has room in each round.
 const FEW_IDS: usize = 1_000;
 /// Seconds for which the sums of a ranking outlive twice its window.
 const SPARE_TIME: i64 = 7 * 86_400;
@@ -28,8 +28,8 @@ pub(super) fn ttl(spec: RankingSpec) -> i64 {
     spec.period().saturating_mul(2).saturating_add(SPARE_TIME)
 }
 
-/// Time to live of a slice. Sums are written last at the end of a slice's window, and must not outlive the slice:
-/// nobody could take it out of them any more.
+/// Time to live of a slice. Sums are written last at the end of a slice's window, and must not outlive the slice: it
+/// could no longer be subtracted from them.
 fn slice_ttl(spec: RankingSpec) -> i64 {
     ttl(spec)
         .saturating_add(spec.period())
@@ -123,7 +123,7 @@ impl Rankings {
             if !added.may_drop() {
                 continue;
             }
-            // The steps follow the order of the partitions, so that each adds to what those before have counted.
+            // The steps follow the order of the partitions, so that each adds to the counts of those before.
             let (before, mut sum) = (stored.next(&Table::RankingsDropped), 0u64);
             for (partition, more) in dropped {
                 sum = sum.saturating_add(more);
@@ -180,13 +180,13 @@ impl Rankings {
         added
     }
 
-    /// Finds out for how many new ids each ranking has room until it is limited.
+    /// Determines for how many new ids each ranking has room until it is limited.
     async fn make_room(
         &mut self,
         journal: &dyn Journal,
         all: &mut [Added<'_>],
     ) -> Result<(), StoreError> {
-        // What is dropped after each round makes up for fewer ids than that.
+        // Up to this many ids are dropped after the round.
         let has_many = |added: &&mut Added<'_>| added.ids.len() > FEW_IDS;
         let mut counted: Vec<_> = all.iter_mut().filter(has_many).collect();
         let is_uncounted = |name: &str| self.known.get(name).is_some_and(|r| r.ids.is_none());
@@ -234,8 +234,8 @@ impl Rankings {
         new.into_iter().take(surplus).map(|(_, _, id)| id).collect()
     }
 
-    /// The writes of the states of some rankings. Each step that adds to a ranking has them, so that no sum
-    /// includes a slice of which the ranking does not know.
+    /// The writes of the states of some rankings. Each step that adds to a ranking includes them, so that no sum has a
+    /// slice that the ranking does not know.
     pub(super) fn state_writes(&self, names: &BTreeSet<Arc<str>>) -> Vec<FieldWrites> {
         let ranking = |name: &'_ Arc<str>| Some((name.clone(), self.known.get(name)?));
         let rankings = names.iter().filter_map(ranking);
@@ -250,7 +250,7 @@ impl Rankings {
     }
 }
 
-/// Additions to a ranking of the partitions that are not folded yet.
+/// Additions to a ranking in the partitions that are not folded yet.
 struct Added<'a> {
     name: &'a Arc<str>,
     delta: &'a RankingDelta,
@@ -258,22 +258,22 @@ struct Added<'a> {
     counts_dropped: bool,
     /// The slices that a removed id may be part of.
     before: Vec<i64>,
-    /// The configuration that holds.
+    /// The configuration in effect.
     spec: RankingSpec,
     /// The start of the oldest slice of the window.
     oldest: i64,
-    /// The most new ids.
+    /// The most new ids for which there is room.
     room: usize,
     ids: Vec<(&'a Arc<str>, &'a IdDelta)>,
 }
 
 impl<'a> Added<'a> {
-    /// Whether additions may be dropped as there is no room.
+    /// Whether additions may be dropped because there is no room.
     fn may_drop(&self) -> bool {
         self.counts_dropped || self.ids.len() > self.room
     }
 
-    /// Leaves an id out. Returns the sum of its additions.
+    /// Skips an id. Returns the sum of its additions.
     fn skip_id(&self, slices: impl Iterator<Item = (i64, i64)>, stored: &mut Stored) -> i64 {
         stored.next(&totals_of(self.name));
         slices.fold(0, |sum, (start, n)| {
@@ -362,7 +362,7 @@ impl Stored {
     }
 }
 
-/// The write of how much was added to ids without room: `more` beside the store's number.
+/// The write of the sum of additions to ids without room: the store's number plus `more`.
 pub(super) fn dropped_write(name: &Arc<str>, before: i64, more: u64) -> FieldWrites {
     let dropped = before.saturating_add(i64::try_from(more).unwrap_or(i64::MAX));
     let dropped = dropped.to_string().into_bytes();

@@ -1,8 +1,8 @@
-//! The upkeep of rankings between rounds: slices that have left the window are taken out of the sums, and ids for
-//! which there is no room are dropped, some ids at a time.
+//! The upkeep of rankings between rounds: subtracts slices that have left the window from the sums, and drops ids for
+//! which there is no room, some ids at a time.
 //!
-//! An id is taken out of a slice and out of the sums in one step. Who takes over half-way, or goes on in the next
-//! round, therefore begins again with what is left.
+//! An id is taken out of a slice and out of the sums in one step. So a folder that takes over half-way, or continues in
+//! the next round, begins again with the ids that are left.
 
 use std::collections::BinaryHeap;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use crate::store::journal::Journal;
 use crate::store::table::{FieldWrites, Table};
 use crate::store::table_reads::{Purpose, TablePage, TableRead, read_table};
 
-/// Ids that are taken out because they have left the window before entries are folded again, and as many because
-/// there is no room for them.
+/// The most ids that are taken out between two rounds because they have left the window, and the most that are taken
+/// out because there is no room for them.
 const IDS_PER_ROUND: usize = 20_000;
-/// Ids that cost as much to take out as a page of a table costs to read.
+/// The number of ids that cost as much to take out as it costs to read a page of a table.
 const IDS_PER_PAGE: usize = 20;
 
-/// The part of a table that was looked for its smallest counts.
+/// The result of searching a part of a table for its smallest counts.
 struct Smallest {
     /// The smallest counts with their ids, smallest first.
     ids: Vec<(i64, Vec<u8>)>,
@@ -32,7 +32,7 @@ struct Smallest {
 }
 
 impl Rankings {
-    /// Takes slices that have left the window at `now` out of the sums.
+    /// Subtracts slices that have left the window at `now` from the sums.
     pub(in crate::fold) async fn expire(
         &mut self,
         ground: &mut Ground<'_>,
@@ -52,7 +52,7 @@ impl Rankings {
         Ok(())
     }
 
-    /// Drops ids for which the rankings that were added to have no room.
+    /// Drops ids of the rankings with additions that have no room for them.
     pub(in crate::fold) async fn limit(&mut self, ground: &mut Ground<'_>) -> Leased<()> {
         let mut left = IDS_PER_ROUND;
         for _ in 0..self.known.to_limit.len() {
@@ -72,7 +72,7 @@ impl Rankings {
         Ok(())
     }
 
-    /// Takes the slices of a ranking that have left the window out of the sums, as many of their ids as are `left`.
+    /// Subtracts slices that have left the window from the sums of a ranking, for at most `left` ids.
     async fn expire_ranking(
         &mut self,
         ground: &mut Ground<'_>,
@@ -85,8 +85,8 @@ impl Rankings {
             return Ok(());
         };
         let expired: Vec<i64> = ranking.state.expired(now).collect();
-        // Once the window is over, no slice may be left when another one begins: the sums of slices that are gone are
-        // removed with the last slice.
+        // When the window of all slices is over, none may be left when another one begins: the sums of missing slices
+        // are removed with the last slice.
         if expired.len() == ranking.state.slices.len() {
             return self.end_ranking(ground, name).await;
         }
@@ -115,7 +115,7 @@ impl Rankings {
         Ok(())
     }
 
-    /// Forgets configurations that no instance has added with for as long as their period.
+    /// Forgets configurations that no instance has used for additions for as long as their period.
     async fn expire_specs(
         &mut self,
         ground: &mut Ground<'_>,
@@ -135,8 +135,8 @@ impl Rankings {
         ground.write(&writes).await
     }
 
-    /// Drops the smallest counts of the oldest slices until a ranking has no more ids than it may, or as many as are
-    /// `left`. Returns whether it has no more.
+    /// Drops the smallest counts of the oldest slices until a ranking has no more ids than it may, or `left` ids are
+    /// dropped. Returns whether the ranking is within its limit.
     async fn limit_ranking(
         &mut self,
         ground: &mut Ground<'_>,
@@ -180,8 +180,8 @@ impl Rankings {
         Ok(surplus == 0)
     }
 
-    /// Takes ids out of a slice, and its counts out of the sums, in one step. With a surplus, only as many as it takes
-    /// until it is gone, and counts them as dropped. Returns how many.
+    /// Takes ids out of a slice, and their counts out of the sums, in one step. With a surplus, takes out only as many
+    /// as exceed the limit, and counts them as dropped. Returns their number.
     async fn take_out(
         &mut self,
         ground: &mut Ground<'_>,
@@ -251,7 +251,7 @@ impl Rankings {
     }
 
     /// Removes a ranking whose window is over, in one step: its state, its sums and its slices, however many ids they
-    /// have. So no sum stays of a slice that another program has deleted.
+    /// have. So no sum remains of a slice that another program has deleted.
     async fn end_ranking(&mut self, ground: &mut Ground<'_>, name: &Arc<str>) -> Leased<()> {
         let Some(ranking) = self.known.get(name) else {
             return Ok(());
@@ -271,7 +271,7 @@ impl Rankings {
     }
 }
 
-/// Finds the smallest counts of a slice, as many as are `left`.
+/// Finds the smallest counts of a slice, at most `left` of them.
 async fn smallest_of(
     journal: &dyn Journal,
     name: &Arc<str>,
@@ -297,7 +297,7 @@ async fn smallest_of(
         }
     }
     let mut ids = smallest.into_sorted_vec();
-    // A page may have ids of an earlier one.
+    // A page may repeat ids of an earlier one.
     ids.dedup();
     Ok(Smallest { ids, has_more })
 }

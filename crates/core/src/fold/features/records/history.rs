@@ -1,5 +1,6 @@
-//! Which days the store keeps beyond the tiers that every store has. The folder that begins or changes a history writes
-//! so before it writes the days, and those that take over go on with it, whatever they ask for themselves.
+//! The days that the store keeps beyond the tiers that every store has. The folder that begins or changes a history
+//! stores that before it stores the days. Folders that take over continue the history, whatever they ask for
+//! themselves.
 
 use crate::fold::ground::{Ground, Leased};
 use crate::store::history;
@@ -7,20 +8,20 @@ use crate::store::table::{FieldWrites, Table};
 use crate::store::table_reads::Purpose;
 use tower_pulse_model::tiers::{History, Tiers};
 
-/// Days of which one step renews the time to live.
+/// The number of days whose time to live one step renews.
 const DAYS_AT_ONCE: usize = 64;
 
 /// The history under a lease.
 pub(super) struct KeptHistory {
     /// The days that this instance asks for.
     wanted: Option<u32>,
-    /// What the store says, once it was read.
+    /// The history in the store, once it is read.
     stored: Option<History>,
     is_read: bool,
 }
 
 impl KeptHistory {
-    /// That of an instance which asks for so many days.
+    /// The state of an instance that asks for `wanted` days.
     pub(super) fn asking_for(wanted: Option<u32>) -> Self {
         Self {
             wanted,
@@ -37,7 +38,7 @@ impl KeptHistory {
         }
     }
 
-    /// Reads what the store says. Nobody else changes it while the lease holds.
+    /// Reads the history in the store. No other instance changes it while the lease holds.
     pub(super) async fn read(&mut self, ground: &Ground<'_>) -> Leased<()> {
         if !self.is_read {
             self.stored = history::read(ground.journal, Purpose::Fold).await?;
@@ -46,8 +47,8 @@ impl KeptHistory {
         Ok(())
     }
 
-    /// Begins, renews, changes or ends the history. Not within a round, as the partitions of a round have the same
-    /// tiers.
+    /// Begins, renews, changes or ends the history. Must not be called within a round, as all partitions of a round
+    /// have the same tiers.
     pub(super) async fn agree(&mut self, ground: &mut Ground<'_>) -> Leased<()> {
         self.read(ground).await?;
         let (now, rolled) = (ground.lease.stamp, &ground.lease.progress.rolled);
@@ -66,7 +67,7 @@ impl KeptHistory {
     }
 }
 
-/// Makes the days of a history stay for as long as those of a longer one.
+/// Extends the time to live of the days of a history to that of a longer one.
 async fn lengthen(ground: &mut Ground<'_>, before: History, after: History) -> Leased<()> {
     let now = ground.lease.stamp;
     let (tier, length) = (before.tier(), i64::from(before.tier().seconds));

@@ -1,6 +1,6 @@
-//! Folding records: the samples of a round are added to the records of their minutes, and to those of the coarser
-//! tiers that include the minute already. `roll_up` makes the coarser tiers of minutes that have ended, `profiles` the
-//! hour-of-week profiles of hours.
+//! Folding records: adds the samples of a round to the records of their minutes, and to those of the coarser tiers that
+//! include the minute already. `roll_up` adds minutes that have ended to the coarser tiers, and `profiles` makes the
+//! hour-of-week profiles.
 
 mod history;
 mod profiles;
@@ -25,15 +25,15 @@ use tower_pulse_model::tiers::Tiers;
 const RECORDS_AT_ONCE: usize = 500;
 /// The shortest time to live of the records of a slice, in seconds.
 const LEAST_TTL: i64 = 60;
-/// Slices of the finest tier whose records are remembered: the open slice, and the slice before it for samples
-/// that arrive after its end.
+/// The number of slices of the finest tier whose records are remembered: the open slice, and the one before it for
+/// samples that arrive after its end.
 const SLICES_REMEMBERED: usize = 2;
 
 /// The records by tier.
 pub(super) struct RecordTables {
     /// Records as the store holds them.
     records: Records,
-    /// The most of them that are remembered after a round.
+    /// The most records that are remembered after a round.
     max_records: usize,
     /// The records that the round changes, by partition.
     changed: Map<usize, Vec<RecordKey>>,
@@ -56,7 +56,7 @@ impl RecordTables {
         }
     }
 
-    /// Notes that this instance is there to fold, at `now` in Unix seconds.
+    /// Notes that this instance is present to fold at `now`, in Unix seconds.
     pub(super) fn attend(&mut self, now: i64) {
         self.profiles.presence.extend(now);
     }
@@ -80,7 +80,7 @@ impl RecordTables {
         }
     }
 
-    /// Adds a round to the records, of which it reads those that are not remembered.
+    /// Adds a round to the records. Those that are not remembered are read.
     pub(super) async fn add_round(&mut self, ground: &mut Ground<'_>, round: &Round) -> Leased<()> {
         self.history.read(ground).await?;
         let tiers = self.history.tiers();
@@ -133,7 +133,7 @@ impl RecordTables {
         Ok(())
     }
 
-    /// Reads records from the store. A missing record, or a field that holds none, reads as an empty one.
+    /// Reads records from the store. A missing record, or a field that holds no record, reads as empty.
     async fn load(&mut self, ground: &Ground<'_>, keys: &[RecordKey]) -> Leased<()> {
         for part in keys.chunks(RECORDS_AT_ONCE) {
             let mut ids: Vec<(TierSlice, Vec<RecordId>)> = Vec::new();
@@ -179,9 +179,9 @@ fn record_writes(
     })
 }
 
-/// Time to live of the records of a slice, in seconds. The clock of an instance may be ahead.
+/// The time to live of the records of a slice, in seconds. Allows for an instance whose clock is ahead.
 fn ttl(at: TierSlice, tiers: Tiers, rolled: &RolledUp, now: i64) -> i64 {
-    // A slice that is not rolled up yet must outlive a stop of the whole service.
+    // A slice that is not rolled up yet must outlive an interruption of the whole service.
     let is_pending = at.0 == FINEST.seconds && !rolled.contains(at.1);
     let tier = match is_pending {
         true => Some(COARSEST),
@@ -191,7 +191,7 @@ fn ttl(at: TierSlice, tiers: Tiers, rolled: &RolledUp, now: i64) -> i64 {
     if at.0 == FINEST.seconds {
         return ttl;
     }
-    // A slice of the past has lived for a part of it.
+    // A slice of the past has already lived for a part of its time.
     let ended = at.1.saturating_add(i64::from(at.0));
     let age = now.saturating_sub(ended).max(0);
     ttl.saturating_sub(age).max(LEAST_TTL)
@@ -215,7 +215,7 @@ mod tests {
         let (older, start) = ttl(21_600, 5 * 86_400);
         assert_eq!(older, fresh - (NOW - start - 21_600));
         assert_eq!(ttl(21_600, 90 * 86_400).0, LEAST_TTL);
-        // Minutes may wait for long to be rolled up.
+        // Minutes may wait a long time to be rolled up.
         assert_eq!(ttl(60, 5 * 86_400).0, FINEST.key_ttl());
     }
 }

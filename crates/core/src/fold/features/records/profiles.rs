@@ -1,4 +1,4 @@
-//! The hour-of-week profiles. An hour is applied some minutes after its end, to the profile of each context that has
+//! The hour-of-week profiles. Some minutes after its end, an hour is applied to the profile of each context that has
 //! records in it. Each profile says which hours it has, so that an instance that takes over can begin an hour again.
 
 use super::roll_up::{CONTEXTS_AT_ONCE, recorded};
@@ -16,30 +16,31 @@ use tower_pulse_model::records::RecordId;
 use tower_pulse_model::slice::{HOUR, hour_of};
 use tower_pulse_model::slices::Merge;
 
-/// Seconds after its end at which an hour is applied: instances flush once a minute at the least. Samples that arrive
-/// later are in the records, and not in the profiles.
+/// Seconds after its end at which an hour is applied: instances flush at least once a minute. Samples that arrive later
+/// are in the records, but not in the profiles.
 const LATE: i64 = 180;
-/// Hours that are caught up: the records of half an hour are kept for 49.
+/// The most hours that are caught up: the records of half an hour are kept for 49.
 const MOST_HOURS: i64 = 48;
 /// The length, in seconds, of the slices that an hour is made from.
 const HALF_HOUR: u32 = 1_800;
-/// Seconds by which hours may be applied ahead of those that have ended: as far as samples of a clock that is ahead.
-/// What is further ahead was written under a clock that was wrong, and would stand still until then.
+/// Seconds by which applied hours may be ahead of those that have ended: as much as samples of a clock that is ahead.
+/// Hours further ahead were applied under a wrong clock, and are taken back; otherwise no hour would be applied until
+/// then.
 const MOST_AHEAD: i64 = 26 * HOUR;
-/// Seconds between two looks at the journal by which an instance is still there to fold.
+/// The most seconds between two reads of the journal for which the instance counts as present in between.
 const MOST_APART: i64 = 60;
 
 /// The profiles under a lease.
 pub(super) struct Profiles {
-    /// The most profiles that the store shall have.
+    /// The most profiles that the store should have.
     most: usize,
-    /// The hours that are applied, once they were read. Nobody else changes them while the lease holds.
+    /// The hours that are applied, once read. No other instance changes them while the lease holds.
     applied: Option<RecordedHours>,
     pub(super) presence: Presence,
 }
 
 impl Profiles {
-    /// At most so many.
+    /// Profiles with a maximum number in the store.
     pub(super) fn at_most(most: usize) -> Self {
         Self {
             most,
@@ -48,7 +49,7 @@ impl Profiles {
         }
     }
 
-    /// Applies the hours that have ended. Mostly there is none, and nothing is read.
+    /// Applies the hours that have ended. Usually there is none, and nothing is read.
     pub(super) async fn apply_due(&mut self, ground: &mut Ground<'_>) -> Leased<()> {
         let rolled = &ground.lease.progress.rolled;
         if rolled.is_new() {
@@ -71,7 +72,7 @@ impl Profiles {
         Ok(())
     }
 
-    /// Reads what is needed to apply the hours before `end`.
+    /// Reads the data that is needed to apply the hours before `end`.
     async fn catch_up<'a>(&'a mut self, ground: &Ground<'_>, end: i64) -> Leased<CatchUp<'a>> {
         let (journal, now) = (ground.journal, ground.lease.stamp);
         let stored = match self.applied.take() {
@@ -97,7 +98,7 @@ impl Profiles {
         Ok(CatchUp {
             applied,
             end,
-            // One of the fields is no profile.
+            // One of the fields is not a profile.
             room: self.most.saturating_add(1).saturating_sub(profiles),
             knows_gaps: state.gaps.is_some(),
             running: RecordedTime::new(since, state.gaps.unwrap_or_default()),
@@ -112,11 +113,11 @@ struct CatchUp<'a> {
     applied: RecordedHours,
     /// The end of the last hour that is due, in Unix seconds.
     end: i64,
-    /// How many contexts may get a profile that have none.
+    /// The number of contexts without a profile that may get one.
     room: usize,
-    /// When the service was running, as far as the store knows.
+    /// When the service was running, according to the store.
     running: RecordedTime,
-    /// Whether the store knows when no instance was running: where all are in one process.
+    /// Whether the store knows when no instance was running, as it does if all are in one process.
     knows_gaps: bool,
     presence: &'a Presence,
 }
@@ -144,8 +145,8 @@ impl CatchUp<'_> {
         Ok(())
     }
 
-    /// How much of half an hour was recorded. A store that does not know when no instance was running has recorded it
-    /// if there are records, or as long as this instance was there to fold some.
+    /// How much of half an hour was recorded, in seconds. A store that does not know when no instance was running has
+    /// recorded all of it if there are records, or else as long as this instance was present to fold some.
     fn recorded_seconds(&self, start: i64, has_records: bool) -> i64 {
         let end = start + i64::from(HALF_HOUR);
         match self.knows_gaps || has_records {
@@ -154,7 +155,7 @@ impl CatchUp<'_> {
         }
     }
 
-    /// The profiles of some contexts, with an hour that is not part of them yet.
+    /// The profiles of some contexts, after adding an hour that is not part of them yet.
     async fn writes(
         &mut self,
         ground: &Ground<'_>,
@@ -198,7 +199,7 @@ impl CatchUp<'_> {
             .collect())
     }
 
-    /// The write that ends it.
+    /// The writes that finish catching up.
     fn end(&self, now: i64) -> [FieldWrites; 2] {
         // The hours move from table to table, as the profiles do.
         let last = self.applied.until() - HOUR;
@@ -216,7 +217,7 @@ fn halves(hour: i64) -> [(u32, i64); 2] {
     [hour, hour + i64::from(HALF_HOUR)].map(|start| (HALF_HOUR, start))
 }
 
-/// The samples of some packed records.
+/// The merged samples of some packed records.
 fn merged(records: [Option<Vec<u8>>; 2]) -> Aggregate {
     let mut merged = Aggregate::default();
     let records = records.into_iter().flatten();
@@ -226,7 +227,7 @@ fn merged(records: [Option<Vec<u8>>; 2]) -> Aggregate {
     merged
 }
 
-/// The time, in Unix seconds, for which an instance was there to fold, entries or not.
+/// The time, in Unix seconds, for which an instance was present to fold, whether there were entries or not.
 #[derive(Debug, Default)]
 pub(super) struct Presence {
     since: i64,
@@ -241,7 +242,7 @@ impl Presence {
         self.until = now;
     }
 
-    /// How many of the seconds between two moments it was there.
+    /// The number of seconds between two moments for which it was present.
     fn seconds(&self, from: i64, to: i64) -> i64 {
         (to.min(self.until) - from.max(self.since)).max(0)
     }
@@ -263,7 +264,7 @@ mod tests {
             presence.extend(now);
         }
         assert_eq!(presence.seconds(0, 2_000), 30);
-        // A clock that went back.
+        // The clock went back.
         presence.extend(1_100);
         assert_eq!(presence.seconds(0, 2_000), 0);
     }

@@ -1,4 +1,4 @@
-//! Rolling up: the records of ended slices of the finest tier are added to the coarser tiers.
+//! Rolling up: adds the records of ended slices of the finest tier to the coarser tiers.
 
 use super::{RecordTables, SLICES_REMEMBERED, record_writes, ttl};
 use crate::error::StoreError;
@@ -16,7 +16,7 @@ use tower_pulse_model::tier::{FINEST, TierSlice};
 pub(super) const CONTEXTS_AT_ONCE: usize = 64;
 
 impl RecordTables {
-    /// Adds the records of slices that have ended for long to the coarser tiers, although no entry arrives.
+    /// Adds the records of slices that ended long ago to the coarser tiers, even if no entry arrives.
     pub(in crate::fold) async fn roll_up_overdue(
         &mut self,
         ground: &mut Ground<'_>,
@@ -40,7 +40,7 @@ impl RecordTables {
     }
 
     /// Adds the records of ended slices to the coarser tiers, before the next round is folded. An instance that takes
-    /// over half-way begins again: each record of a coarser tier says up to which minute they are part of it.
+    /// over half-way begins again: each record of a coarser tier says up to which minute it includes them.
     async fn roll_up(&mut self, ground: &mut Ground<'_>) -> Leased<()> {
         self.history.agree(ground).await?;
         let (tiers, stamp) = (self.history.tiers(), ground.lease.stamp);
@@ -101,7 +101,7 @@ impl RecordTables {
         if contexts.is_empty() {
             return Ok(());
         }
-        // They may expire after the retention of their tier from now on.
+        // From now on they may expire after the retention of their tier.
         let released = slices.into_iter();
         let released = released
             .map(|at| FieldWrites::expire(Table::records(at), ttl(at, tiers, rolled, stamp)));
@@ -133,7 +133,7 @@ pub(super) async fn recorded(
         }
         (listed, reads) = next.into_iter().unzip();
     }
-    // A page may have a name that the one before had.
+    // A page may repeat a name of the page before.
     for ids in &mut ids {
         ids.order();
         ids.dedup();
