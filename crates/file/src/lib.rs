@@ -5,8 +5,8 @@
 //!
 //! A thread of its own works on the file (`worker`), as disks can be slow. Its one open transaction is committed from
 //! time to time, which makes everything before durable. After a failure the file is opened again as of the last commit,
-//! and the instance sends the lost calls again, as after a failover of a server. The thread also checks whether the
-//! file is still at its path (`worker::place`).
+//! and the calls since then are sent again, as after a failover of a server. The thread also checks whether the file is
+//! still at its path (`worker::place`).
 
 // `disk` is the file, `fields` its tables (`keys` names them), `kept` the other data, `trouble` why a file cannot be
 // used.
